@@ -1,0 +1,198 @@
+"""Operators, nodes and graphs, and the check that every pass has to leave true."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from types import MappingProxyType
+from typing import ClassVar
+
+from crtgen.errors import CorruptModelError
+from crtgen.ir.types import Array, DType, Value, shape_text
+
+__all__ = ["Graph", "Node", "Op", "Signature"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What an operator is applied to: the values that go in and the values that come out."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def x(self) -> Value:
+        """The first input."""
+        return self.inputs[0]
+
+    @property
+    def y(self) -> Value:
+        """The first output."""
+        return self.outputs[0]
+
+
+class Op(ABC):
+    """An operator with its attributes: the base of one frozen dataclass per operator.
+
+    The subclass declares its attributes as dataclass fields and is the one place where the operator's
+    meaning is written down.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        """Shape and type of each output; raises ``ValueError`` with the reason if the inputs do not fit."""
+
+    @abstractmethod
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The definition, in numpy: ``arrays`` has one array per input, constants included."""
+
+    def attributes(self) -> str:
+        """The attributes as text, for the dump: ``stride=(2, 2) padding=same``."""
+        if not hasattr(self, "__dataclass_fields__"):
+            return ""
+        pairs = ((f.name, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        return " ".join(f"{k}={v.name.lower() if isinstance(v, Enum) else v}" for k, v in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator applied to values, which it names. The node's name is unique in its graph."""
+
+    name: str
+    op: Op
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """A network: nodes in an order in which they can run, and every value they name.
+
+    ``inputs`` and ``outputs`` name values in the order of the model's interface.
+    """
+
+    name: str
+    values: Mapping[str, Value]
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        values: Sequence[Value],
+        nodes: Sequence[Node],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+    ) -> "Graph":
+        """A verified graph; values that nothing names are left out."""
+        table = {v.name: v for v in values}
+        if len(table) != len(values):
+            seen: set[str] = set()
+            twice = next(v.name for v in values if v.name in seen or seen.add(v.name))  # type: ignore[func-returns-value]
+            raise CorruptModelError(f"two values are called {twice}", where=name)
+        used = {*inputs, *outputs, *(n for node in nodes for n in (*node.inputs, *node.outputs))}
+        kept = {k: v for k, v in table.items() if k in used}
+        graph = cls(name, MappingProxyType(kept), tuple(nodes), tuple(inputs), tuple(outputs))
+        graph.verify()
+        return graph
+
+    def signature(self, node: Node) -> Signature:
+        """The values that ``node`` reads and writes."""
+        return Signature(
+            tuple(self.values[n] for n in node.inputs), tuple(self.values[n] for n in node.outputs)
+        )
+
+    def producer(self, value: str) -> Node | None:
+        """The node that computes ``value``; None for an input or a constant."""
+        return next((n for n in self.nodes if value in n.outputs), None)
+
+    def consumers(self, value: str) -> tuple[Node, ...]:
+        """The nodes that read ``value``, in order."""
+        return tuple(n for n in self.nodes if value in n.inputs)
+
+    def evaluate(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Every value of the network by the operators' numpy references, keyed by name."""
+        env: dict[str, Array] = {n: v.data for n, v in self.values.items() if v.data is not None}
+        env.update(inputs)
+        for node in self.nodes:
+            results = node.op.reference(self.signature(node), [env[i] for i in node.inputs])
+            env.update(zip(node.outputs, results, strict=True))
+        return env
+
+    def verify(self) -> None:
+        """Raise ``CorruptModelError`` unless the graph is well formed.
+
+        Names exist, every value is defined once and before it is read, node names are unique, and each
+        node's outputs have the shape and type that its operator infers.
+        """
+        self._verify_interface()
+        defined = {*self.inputs, *(n for n, v in self.values.items() if v.is_constant)}
+        names: set[str] = set()
+        for node in self.nodes:
+            where = f"{self.name}: {node.name} ({node.op.name})"
+            if node.name in names:
+                raise CorruptModelError("two nodes have this name", where=where)
+            names.add(node.name)
+            self._verify_node(node, defined, where)
+            defined.update(node.outputs)
+        for name in self.outputs:
+            if name not in defined:
+                raise CorruptModelError(f"nothing computes the output {name}", where=self.name)
+
+    def _verify_interface(self) -> None:
+        for name in (*self.inputs, *self.outputs):
+            if name not in self.values:
+                raise CorruptModelError(f"its interface names {name}, which is no value", where=self.name)
+        for value in self.values.values():
+            if any(d <= 0 for d in value.shape):
+                raise CorruptModelError(f"{value.name} has shape {shape_text(value.shape)}", where=self.name)
+        for name in self.inputs:
+            if self.values[name].is_constant:
+                raise CorruptModelError(f"the input {name} is a constant", where=self.name)
+
+    def _verify_node(self, node: Node, defined: set[str], where: str) -> None:
+        for name in (*node.inputs, *node.outputs):
+            if name not in self.values:
+                raise CorruptModelError(f"it names {name}, which is no value", where=where)
+        for name in node.inputs:
+            if name not in defined:
+                raise CorruptModelError(f"it reads {name} before anything computes it", where=where)
+        for name in node.outputs:
+            if name in defined:
+                raise CorruptModelError(f"it computes {name} a second time", where=where)
+        sig = self.signature(node)
+        try:
+            inferred = node.op.infer(sig.inputs)
+        except ValueError as error:
+            raise CorruptModelError(str(error), where=where) from error
+        actual = tuple((v.shape, v.dtype) for v in sig.outputs)
+        if actual != inferred:
+            raise CorruptModelError(
+                f"its outputs are {_types(actual)} but the operator gives {_types(inferred)}", where=where
+            )
+
+    def __str__(self) -> str:
+        """The readable dump: one line per input, node and output."""
+        lines = [f"graph {self.name}"]
+        lines += [f"  input  {self.values[n]}" for n in self.inputs]
+        for node in self.nodes:
+            outs = ", ".join(str(self.values[n]) for n in node.outputs)
+            args = ", ".join(_argument(self.values[n]) for n in node.inputs)
+            attributes = node.op.attributes()
+            lines.append(f"  {outs}\n      = {node.op.name}({args}){' ' + attributes if attributes else ''}")
+        lines += [f"  output %{n}" for n in self.outputs]
+        return "\n".join(lines) + "\n"
+
+
+def _argument(value: Value) -> str:
+    if not value.is_constant:
+        return f"%{value.name}"
+    return f"const {shape_text(value.shape)} {value.dtype.value}"
+
+
+def _types(types: Sequence[tuple[tuple[int, ...], DType]]) -> str:
+    return ", ".join(f"{shape_text(s)} {d.value}" for s, d in types)

@@ -1,0 +1,135 @@
+"""Element types, quantisation and values: the nouns of the IR."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Array", "DType", "Quant", "Value", "shape_text"]
+
+Array = npt.NDArray[np.generic]
+
+
+class DType(Enum):
+    """Element type of a tensor; the value is numpy's name of it."""
+
+    FLOAT32 = "float32"
+    INT8 = "int8"
+    UINT8 = "uint8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    BOOL = "bool"
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        return np.dtype(self.value)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.numpy.itemsize
+
+    @property
+    def c_name(self) -> str:
+        """The C11 type of one element."""
+        return {"float32": "float", "bool": "bool"}.get(self.value, f"{self.value}_t")
+
+    @property
+    def is_integer(self) -> bool:
+        return self not in (DType.FLOAT32, DType.BOOL)
+
+
+@dataclass(frozen=True, slots=True)
+class Quant:
+    """Affine quantisation, ``real = scale * (q - zero_point)``.
+
+    One scale and zero point for the whole tensor, or one per index along ``axis``. Scales are float32
+    values held as Python floats, as the model stores them.
+    """
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.scales) != len(self.zero_points):
+            raise ValueError(f"{len(self.scales)} scales and {len(self.zero_points)} zero points")
+        if self.axis is None and len(self.scales) != 1:
+            raise ValueError(f"{len(self.scales)} scales without an axis")
+
+    @classmethod
+    def tensor(cls, scale: float, zero_point: int = 0) -> "Quant":
+        """Quantisation of a whole tensor."""
+        return cls((float(np.float32(scale)),), (int(zero_point),))
+
+    @property
+    def scale(self) -> float:
+        """The scale of a tensor quantised as a whole."""
+        if self.axis is not None:
+            raise ValueError("quantised per axis: it has no single scale")
+        return self.scales[0]
+
+    @property
+    def zero_point(self) -> int:
+        """The zero point of a tensor quantised as a whole."""
+        if self.axis is not None:
+            raise ValueError("quantised per axis: it has no single zero point")
+        return self.zero_points[0]
+
+    def __str__(self) -> str:
+        if self.axis is None:
+            return f"scale {self.scale:.6g} zero {self.zero_point}"
+        return f"{len(self.scales)} scales on axis {self.axis}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A tensor of the graph: an input, a constant (``data`` is set) or what a node computes.
+
+    Its name is its identity within a graph. Dimensions are fixed and positive; a scalar has shape ``()``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    quant: Quant | None = None
+    data: Array | None = None
+
+    @classmethod
+    def constant(cls, name: str, data: Array, quant: Quant | None = None) -> "Value":
+        """A constant with the shape and type of ``data``, which is made read-only."""
+        frozen = np.ascontiguousarray(data).reshape(data.shape)
+        frozen.setflags(write=False)
+        return cls(name, tuple(int(d) for d in data.shape), DType(frozen.dtype.name), quant, frozen)
+
+    @property
+    def is_constant(self) -> bool:
+        return self.data is not None
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor, contiguous, without alignment."""
+        return self.elements * self.dtype.itemsize
+
+    def array(self) -> Array:
+        """The data of a constant."""
+        if self.data is None:
+            raise ValueError(f"{self.name} is not a constant")
+        return self.data
+
+    def __str__(self) -> str:
+        quant = f" ({self.quant})" if self.quant else ""
+        return f"%{self.name}: {shape_text(self.shape)} {self.dtype.value}{quant}"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """``1x49x10x1``; a scalar is ``scalar``."""
+    return "x".join(map(str, shape)) or "scalar"

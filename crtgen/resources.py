@@ -1,0 +1,32 @@
+"""The only finder of crtgen's data files, in a checkout and in an installed wheel alike."""
+
+from pathlib import Path
+
+__all__ = ["boards_dir", "demo_dir", "runtime_dir", "templates_dir"]
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _data(name: str) -> Path:
+    installed = _PACKAGE / "_data" / name
+    return installed if installed.is_dir() else _PACKAGE.parent / name
+
+
+def templates_dir() -> Path:
+    """Directory of the Jinja2 templates."""
+    return _data("templates")
+
+
+def boards_dir() -> Path:
+    """Directory of the board descriptions, ``<board>.toml``."""
+    return _data("boards")
+
+
+def demo_dir() -> Path:
+    """Directory of the demonstration model and its cases."""
+    return _data("demo")
+
+
+def runtime_dir() -> Path:
+    """Directory of the C runtime: ``include/``, ``src/``, ``port/``."""
+    return _PACKAGE / "runtime"

@@ -1,6 +1,7 @@
 """Operators, nodes and graphs, and the check that every pass has to leave true."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -91,8 +92,7 @@ class Graph:
         """A verified graph; values that nothing names are left out."""
         table = {v.name: v for v in values}
         if len(table) != len(values):
-            seen: set[str] = set()
-            twice = next(v.name for v in values if v.name in seen or seen.add(v.name))  # type: ignore[func-returns-value]
+            twice, _ = Counter(v.name for v in values).most_common(1)[0]
             raise CorruptModelError(f"two values are called {twice}", where=name)
         used = {*inputs, *outputs, *(n for node in nodes for n in (*node.inputs, *node.outputs))}
         kept = {k: v for k, v in table.items() if k in used}

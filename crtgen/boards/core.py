@@ -1,0 +1,57 @@
+"""Processor cores, as far as code generation has to know them."""
+
+from dataclasses import dataclass
+
+from crtgen.errors import UsageError
+
+__all__ = ["CORES", "HOST", "Core", "find_core"]
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A core: what it can execute and how compilers call it.
+
+    ``arch`` is the architecture (``armv6-m``, ``armv7-m``, ``armv7e-m``, ``armv8-m.main``,
+    ``armv8.1-m.main``, ``host``); ``fpu`` is ``none``, ``sp`` or ``dp``; ``dsp`` means the DSP extension
+    (SMLAD, SXTB16, SSAT ...), ``mve`` means Helium with integers and floats.
+    """
+
+    name: str
+    arch: str
+    dsp: bool = False
+    mve: bool = False
+    fpu: str = "none"
+    unaligned: bool = True
+
+    @property
+    def gcc_flags(self) -> tuple[str, ...]:
+        """``-mcpu`` and the floating-point options of arm-none-eabi-gcc."""
+        if self.arch == "host":
+            return ()
+        abi = ("-mfloat-abi=soft",) if self.fpu == "none" else ("-mfloat-abi=hard", "-mfpu=auto")
+        return (f"-mcpu={self.name}", "-mthumb", *abi)
+
+
+CORES = {
+    core.name: core
+    for core in (
+        Core("cortex-m0plus", "armv6-m", unaligned=False),
+        Core("cortex-m3", "armv7-m"),
+        Core("cortex-m4", "armv7e-m", dsp=True, fpu="sp"),
+        Core("cortex-m7", "armv7e-m", dsp=True, fpu="dp"),
+        Core("cortex-m33", "armv8-m.main", dsp=True, fpu="sp"),
+        Core("cortex-m55", "armv8.1-m.main", dsp=True, mve=True, fpu="dp"),
+        Core("cortex-m85", "armv8.1-m.main", dsp=True, mve=True, fpu="dp"),
+    )
+}
+
+HOST = Core("host", "host", fpu="dp")
+
+
+def find_core(name: str) -> Core:
+    """The core of that name; ``host`` is one. Raises ``UsageError`` for an unknown one."""
+    if name == HOST.name:
+        return HOST
+    if name not in CORES:
+        raise UsageError(f"unknown core {name}", hint=f"known: {', '.join(CORES)}")
+    return CORES[name]

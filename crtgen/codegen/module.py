@@ -1,0 +1,67 @@
+"""The product of code generation: a module of C and assembly sources with the functions it registers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crtgen.ir import DType, Quant
+
+__all__ = ["CModule", "Function", "Interface", "ModelInfo", "Param"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One input or output of a model: its name in the model, its C identifier, and what it holds."""
+
+    name: str
+    c_name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    quant: Quant | None
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An entry of the function registry: the name that hosts ask for and the C symbol behind it."""
+
+    name: str
+    symbol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A linked parameter: its storage id, the const symbol that holds it, and its bytes."""
+
+    sid: int
+    symbol: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a session, a report and a metadata file have to know of a compiled model."""
+
+    name: str
+    inputs: tuple[Interface, ...]
+    outputs: tuple[Interface, ...]
+    arena: int
+    lower_bound: int
+    optimal: bool
+    kept_inputs: bool
+    weights: int
+    macs: int
+    layers: tuple[tuple[str, str, str], ...]
+    """(node name, operator, kernel design) in order of execution."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CModule:
+    """Generated sources of one model: ``files`` maps a file name to its text.
+
+    ``info`` is the model, ``functions`` what it adds to the registry, ``params`` its linked parameters.
+    """
+
+    info: ModelInfo
+    files: Mapping[str, str]
+    functions: tuple[Function, ...]
+    params: tuple[Param, ...]

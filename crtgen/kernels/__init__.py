@@ -1,0 +1,1 @@
+"""Kernel designs: how an operator is computed on a core."""

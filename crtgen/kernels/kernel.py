@@ -1,0 +1,79 @@
+"""A kernel: one layer's code as a template, the constants it is specialised by, and the memory it needs."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from crtgen.boards.core import HOST, Core
+from crtgen.ir import Array
+
+__all__ = ["Const", "InPlace", "Kernel", "Target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code is generated for: the core and whether speed or size matters."""
+
+    core: Core = HOST
+    optimize: str = "balanced"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const:
+    """An array that a kernel reads, packed offline as the kernel wants it.
+
+    ``name`` is the role within the layer (``weights``, ``bias``, ``requant``), ``align`` the alignment in
+    bytes that the kernel needs, ``note`` what the comment above the array says of its layout.
+    """
+
+    name: str
+    data: Array
+    align: int = 4
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """Leave to lay an output over an input that nothing reads later.
+
+    The kernel is right when the output starts at least ``lead`` bytes before the input: 0 is the same
+    address (or before it). Without leave, the two must not overlap at all.
+    """
+
+    input: int = 0
+    output: int = 0
+    lead: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """The code of one layer.
+
+    ``template`` is a file under ``templates/kernels`` (``*.c.j2`` or ``*.S.j2``); it is rendered with
+    ``k`` = ``view`` (a frozen, hashable dataclass without any decision left to make) and ``name`` = the
+    function's symbol. Layers with equal (template, view) share one function, so nothing that differs
+    between such layers may be in the view: per-layer arrays go into ``consts``.
+
+    The function is ``void name(const <T> *x0, ..., <T> *y0, ..., const <C> *c0, ..., uint8_t *scratch)``:
+    the node's non-constant inputs in order, its outputs, its consts in order, and the scratch pointer
+    only if ``scratch`` > 0. ``<T>`` is the C type of the value, ``<C>`` that of the const's elements.
+
+    A kernel with an empty ``template`` computes nothing: the output *is* the first input, which the
+    planner must lay in the same place (reshape).
+
+    ``scratch`` is bytes of working memory in the arena while the layer runs, ``cost`` the estimated
+    instructions of one run, by which designs are compared; ``design`` is the name shown to the user.
+    """
+
+    design: str
+    template: str
+    view: Any
+    consts: tuple[Const, ...] = ()
+    scratch: int = 0
+    inplace: tuple[InPlace, ...] = ()
+    cost: float = 0.0
+    includes: tuple[str, ...] = field(default=())
+
+    @property
+    def is_alias(self) -> bool:
+        """Whether the output is the input, and no code runs."""
+        return not self.template

@@ -1,0 +1,47 @@
+"""The product of planning: which layer runs when, with which kernel, and where everything lies."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crtgen.ir import Graph, Node
+from crtgen.kernels.kernel import Kernel
+
+__all__ = ["Plan", "Slot", "Step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in the arena: bytes from its start, and length in bytes."""
+
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One layer at its place in the order; ``scratch`` is where its working memory lies, if it needs any."""
+
+    node: Node
+    kernel: Kernel
+    scratch: Slot | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A graph with its order and its memory decided.
+
+    ``slots`` gives every input, output and intermediate value its place in the arena (constants have
+    none). ``arena`` is the arena's bytes, ``lower_bound`` the bytes below which no layout of this order
+    can go, ``optimal`` whether ``arena`` is proven to be the least for this order, ``method`` who found
+    the layout (``heuristic`` or ``exact``). ``kept_inputs`` says that the inputs still hold their data
+    after a run; otherwise a run may overwrite them.
+    """
+
+    graph: Graph
+    steps: tuple[Step, ...]
+    slots: Mapping[str, Slot]
+    arena: int
+    lower_bound: int
+    optimal: bool
+    method: str
+    kept_inputs: bool = False

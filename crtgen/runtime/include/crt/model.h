@@ -1,0 +1,50 @@
+/*
+ * What a generated model tells the runtime about itself. Everything here is const: it costs no RAM.
+ */
+#ifndef CRT_MODEL_H
+#define CRT_MODEL_H
+
+#include <stdint.h>
+
+#include <dlpack/dlpack.h>
+
+/* One input or output. `data` is its place, usually in the model's arena. */
+struct crt_tensor {
+    const char *name;
+    void *data;
+    const int64_t *shape;
+    uint32_t nbytes;
+    int32_t ndim;
+    DLDataType dtype;
+};
+
+/* A run may overwrite the inputs: they have to be set again before the next one. */
+#define CRT_MODEL_CONSUMES_INPUTS 1u
+
+struct crt_model {
+    const char *name;
+    /* One inference from the inputs' places to the outputs' places; 0, or an error. */
+    int32_t (*run)(void);
+    const struct crt_tensor *inputs;
+    const struct crt_tensor *outputs;
+    uint16_t num_inputs;
+    uint16_t num_outputs;
+    uint16_t num_layers;
+    uint16_t flags;
+};
+
+/* The models of this image, in the generated metadata module. */
+extern const struct crt_model *const crt_models[];
+extern const uint16_t crt_num_models;
+
+/*
+ * A build with CRT_PROFILE calls this after each layer of a run, and a build without it never does.
+ */
+#ifdef CRT_PROFILE
+void crt_layer_done(uint16_t layer);
+#define CRT_LAYER_DONE(layer) crt_layer_done(layer)
+#else
+#define CRT_LAYER_DONE(layer) ((void)0)
+#endif
+
+#endif

@@ -1,0 +1,41 @@
+"""What the tests share: where the reference models are, and what to do when a tool is absent."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+INT8_MODELS = ("ad01_int8", "hello_world_int8", "ic01_int8", "kws_int8", "vww_int8")
+FLOAT_MODELS = ("ad01_float32", "hello_world_float", "ic01_float32")
+
+
+def absent(what: str, hint: str) -> None:
+    """Skip on a user's machine; fail where CI says that everything has to be there."""
+    message = f"{what} is not there: {hint}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def require_tool(program: str, hint: str = "see the README") -> str:
+    """Path of a program, or skip (fail in CI)."""
+    path = shutil.which(program)
+    if path is None:
+        absent(program, hint)
+    return str(path)
+
+
+def models_dir() -> Path:
+    """The directory of reference models with their expected outputs, or skip (fail in CI)."""
+    path = Path(os.environ.get("CRTGEN_MODELS", ROOT.parent / "shared" / "models"))
+    if not path.is_dir():
+        absent("the directory of reference models", "set CRTGEN_MODELS")
+    return path
+
+
+def model_path(name: str) -> Path:
+    """The `.tflite` file of a reference model."""
+    return models_dir() / f"{name}.tflite"

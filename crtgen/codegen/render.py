@@ -1,0 +1,31 @@
+"""The one way from a template to text."""
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from crtgen.resources import templates_dir
+
+__all__ = ["render"]
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(templates_dir()),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def render(template: str, **context: Any) -> str:
+    """The text of ``templates/<template>`` with ``context``, usually one frozen view dataclass.
+
+    Everything is decided in the view: templates hold loops and ifs on its fields, no arithmetic. A name
+    that the context does not have raises ``jinja2.UndefinedError``.
+    """
+    return _environment().get_template(template).render(**context)

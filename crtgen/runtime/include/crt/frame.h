@@ -1,0 +1,60 @@
+/*
+ * Packets on a stream of bytes: start mark, escapes, length and CRC. No I/O and no clock: bytes in, events
+ * out. SPEC.md, section 1.
+ */
+#ifndef CRT_FRAME_H
+#define CRT_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <crt/port.h>
+
+#define CRT_FRAME_ESCAPE 0xffu
+#define CRT_FRAME_NOP 0xfeu
+#define CRT_FRAME_START 0xfdu
+
+/* CRC-16, polynomial 0x1021, not reflected: `crc` after one more byte. Starts from 0xffff. */
+uint16_t crt_crc16(uint16_t crc, uint8_t byte);
+
+enum crt_frame_event {
+    CRT_FRAME_NONE,   /* the bytes are used up */
+    CRT_FRAME_PACKET, /* `length` bytes are in the buffer */
+    CRT_FRAME_LARGE,  /* a valid packet, but only the first `capacity` bytes are in the buffer */
+};
+
+struct crt_frame_reader {
+    uint8_t *buffer;
+    uint32_t capacity;
+    uint32_t length;
+    uint32_t received;
+    uint32_t discarded; /* packets with a wrong CRC, a bad escape, or cut short */
+    uint16_t crc;
+    uint8_t state;
+    uint8_t escape;
+};
+
+void crt_frame_reader_init(struct crt_frame_reader *reader, uint8_t *buffer, uint32_t capacity);
+
+/*
+ * Take bytes from `*bytes` up to the end of the first packet among the `*size`, and move both on. The packet
+ * stays in the buffer until the next call.
+ */
+enum crt_frame_event crt_frame_read(struct crt_frame_reader *reader, const uint8_t **bytes, size_t *size);
+
+/* A power of two would do; it only saves calls of the port. */
+#define CRT_FRAME_CHUNK 128u
+
+struct crt_frame_writer {
+    const struct crt_port *port;
+    uint16_t crc;
+    uint16_t used;
+    uint8_t chunk[CRT_FRAME_CHUNK];
+};
+
+/* A packet is begun with its length, given its payload in pieces, and ended. */
+void crt_frame_begin(struct crt_frame_writer *writer, uint32_t length);
+void crt_frame_put(struct crt_frame_writer *writer, const void *bytes, size_t size);
+void crt_frame_end(struct crt_frame_writer *writer);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * What the runtime asks of a platform. The platform owns all the memory and calls the runtime; the runtime
+ * calls these.
+ */
+#ifndef CRT_PORT_H
+#define CRT_PORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct crt_port {
+    /* Given to each callback as it is. */
+    void *context;
+
+    /* Send these bytes, in order. Returns when they may be reused. Called from fault handlers too. */
+    void (*write)(void *context, const uint8_t *bytes, size_t size);
+
+    /* A packet is complete: send what `write` may have held back. NULL if it holds nothing back. */
+    void (*flush)(void *context);
+
+    /* A clock that never goes back, and its rate. */
+    uint64_t (*ticks)(void *context);
+    uint32_t ticks_per_second;
+
+    /* Execute a loop of exactly 2 * loops instructions, so that a host can tell what a tick is worth. */
+    void (*spin)(void *context, uint32_t loops);
+
+    /* A different value at each start, or NULL: the session's nonce then starts from the clock. */
+    uint32_t (*random)(void *context);
+};
+
+#endif

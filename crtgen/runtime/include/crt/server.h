@@ -1,0 +1,118 @@
+/*
+ * The RPC server of a device. The platform gives it memory and the bytes that arrive; it answers through the
+ * port. No heap, no I/O of its own, no state outside of `struct crt_server`.
+ */
+#ifndef CRT_SERVER_H
+#define CRT_SERVER_H
+
+#include <crt/backend.h>
+#include <crt/error.h>
+#include <crt/model.h>
+#include <crt/pool.h>
+#include <crt/port.h>
+#include <crt/session.h>
+
+/* Limits; a build may set others. */
+#ifndef CRT_SERVER_MODELS
+#define CRT_SERVER_MODELS 8
+#endif
+#ifndef CRT_SERVER_ARGS
+#define CRT_SERVER_ARGS 16
+#endif
+#ifndef CRT_SERVER_EVALUATORS
+#define CRT_SERVER_EVALUATORS 4
+#endif
+#ifndef CRT_SERVER_TEXT
+#define CRT_SERVER_TEXT 160
+#endif
+
+/* The smallest receive buffer. A host may send packets of (size - CRT_SERVER_OVERHEAD) bytes. */
+#define CRT_SERVER_RECEIVE_MIN 256u
+#define CRT_SERVER_OVERHEAD 11u
+
+/* crt_server_feed: the host asked the server to stop. */
+#define CRT_SERVER_SHUTDOWN 1
+
+struct crt_server_config {
+    const struct crt_port *port;
+
+    /* Where packets arrive. */
+    uint8_t *receive;
+    uint32_t receive_size;
+
+    /* What a host can allocate. */
+    void *pool;
+    uint32_t pool_size;
+
+    /* The models and the function registry of the image: crt_models, crt_num_models and
+     * TVMSystemLibEntryPoint() of the generated metadata module. */
+    const struct crt_model *const *models;
+    uint16_t num_models;
+    const TVMModule *system_lib;
+
+    /* For images with C that TVM generated, else NULL. */
+    struct crt_backend *backend;
+};
+
+/* An argument that is more than a value. */
+union crt_object {
+    DLTensor tensor;
+    TVMByteArray bytes;
+};
+
+struct crt_evaluator {
+    uint32_t function; /* a handle; 0 means that the place is free */
+    uint32_t number;
+    uint32_t repeat;
+    uint32_t min_repeat_ms;
+    uint32_t zero_limit;
+    uint32_t cooldown_ms;
+    uint32_t cooldown_every;
+};
+
+/* Read nothing from it; the members are the server's. */
+struct crt_server {
+    struct crt_server_config config;
+    struct crt_frame_reader reader;
+    struct crt_session session;
+    struct crt_pool pool;
+
+    /* The request in work. */
+    int pending;
+    const char *running; /* name of the function that runs, or NULL */
+    TVMValue values[CRT_SERVER_ARGS];
+    int codes[CRT_SERVER_ARGS];
+    union crt_object objects[CRT_SERVER_ARGS];
+    uint8_t *scratch; /* the part of the receive buffer that the request leaves free */
+    uint32_t scratch_size;
+    TVMByteArray blob; /* bytes to return */
+    char text[CRT_SERVER_TEXT];
+
+    uint32_t inputs_set[CRT_SERVER_MODELS]; /* a bit for each input that was set since the last run */
+    uint32_t spoiled;                       /* a bit for each model whose outputs are of no use */
+    struct crt_evaluator evaluators[CRT_SERVER_EVALUATORS];
+    int stopped;
+};
+
+/* 0, or CRT_ERR_ARGUMENT if the configuration cannot work. Sends nothing. */
+int crt_server_init(struct crt_server *server, const struct crt_server_config *config);
+
+/* Tell the host that the device has started. */
+void crt_server_boot(struct crt_server *server);
+
+/*
+ * Take bytes that arrived, any number at a time, and answer what they complete. Returns 0, or
+ * CRT_SERVER_SHUTDOWN from the moment the host asks for it: the rest of the bytes is then ignored.
+ */
+int crt_server_feed(struct crt_server *server, const uint8_t *bytes, size_t size);
+
+/* A line for the host's log. */
+void crt_server_log(struct crt_server *server, const char *text);
+
+/*
+ * For a fault handler: a log message, and an exception for the request in work, if there is one. `function`
+ * is the name of what was running; NULL means the function that the host called.
+ */
+void crt_server_fault(struct crt_server *server, uint32_t pc, uint32_t lr, uint32_t cfsr, const char *function);
+
+#endif

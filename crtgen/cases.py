@@ -1,0 +1,168 @@
+"""Inputs and expected outputs from files, checked against a model's interface, and the comparison."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from crtgen.codegen.module import Interface
+from crtgen.errors import UsageError
+from crtgen.ir import Array, shape_text
+
+__all__ = ["Case", "Difference", "compare", "random_inputs", "read_cases", "read_inputs", "write_outputs"]
+
+FLOAT_TOLERANCE = 1e-5
+"""Largest difference of a float32 output, relative to the largest absolute value expected."""
+
+_TINY = float(np.finfo(np.float32).tiny)
+_CASE_KEY = re.compile(r"case(\d+)_(input|output)(\d+)")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One test case: an array per input, an array per output, in the order of the model's interface."""
+
+    name: str
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first element of an output that is not as expected, and how many are not."""
+
+    output: str
+    index: tuple[int, ...]
+    expected: float
+    actual: float
+    count: int
+    total: int
+
+    def __str__(self) -> str:
+        place = ", ".join(map(str, self.index))
+        return (
+            f"output {self.output}[{place}]: expected {self.expected:g}, got {self.actual:g}"
+            f" ({self.count} of {self.total} elements differ)"
+        )
+
+
+def read_inputs(path: Path, interfaces: Sequence[Interface]) -> tuple[Array, ...]:
+    """The inputs in a ``.npy`` or ``.npz`` file.
+
+    An archive names them by the model's input names, as ``input0, input1 ...`` or as the first case of a
+    file of cases (``case0_input0 ...``). A single array is the single input.
+    """
+    arrays = _load(path)
+    if len(interfaces) == 1 and len(arrays) == 1:
+        return (_checked(next(iter(arrays.values())), interfaces[0], str(path)),)
+    found = []
+    for i, interface in enumerate(interfaces):
+        keys = (interface.name, interface.c_name, f"input{i}", f"case0_input{i}")
+        key = next((k for k in keys if k in arrays), None)
+        if key is None:
+            raise UsageError(
+                f"no array for input {i} ({interface.name})",
+                where=str(path),
+                hint=f"name it {keys[0]} or input{i}; the file has {', '.join(arrays)}",
+            )
+        found.append(_checked(arrays[key], interface, f"{path}: {key}"))
+    return tuple(found)
+
+
+def read_cases(path: Path, inputs: Sequence[Interface], outputs: Sequence[Interface]) -> tuple[Case, ...]:
+    """The cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``."""
+    arrays = _load(path)
+    numbers = sorted({int(m[1]) for m in map(_CASE_KEY.fullmatch, arrays) if m})
+    if not numbers:
+        raise UsageError("no cases", where=str(path), hint="name the arrays case0_input0, case0_output0 ...")
+    return tuple(_case(n, arrays, inputs, outputs, str(path)) for n in numbers)
+
+
+def _case(
+    number: int,
+    arrays: Mapping[str, Array],
+    inputs: Sequence[Interface],
+    outputs: Sequence[Interface],
+    where: str,
+) -> Case:
+    def side(kind: str, interfaces: Sequence[Interface]) -> tuple[Array, ...]:
+        found = []
+        for i, interface in enumerate(interfaces):
+            key = f"case{number}_{kind}{i}"
+            if key not in arrays:
+                raise UsageError(f"no array {key}", where=where)
+            found.append(_checked(arrays[key], interface, f"{where}: {key}"))
+        return tuple(found)
+
+    return Case(f"case{number}", side("input", inputs), side("output", outputs))
+
+
+def random_inputs(interfaces: Sequence[Interface], seed: int) -> tuple[Array, ...]:
+    """Uniform random inputs: the whole range of an integer type, -1 to 1 for a float."""
+    rng = np.random.default_rng(seed)
+    return tuple(_random(rng, i) for i in interfaces)
+
+
+def _random(rng: np.random.Generator, interface: Interface) -> Array:
+    dtype = interface.dtype.numpy
+    if interface.dtype.is_integer:
+        info = np.iinfo(interface.dtype.value)
+        return rng.integers(info.min, info.max, interface.shape, dtype=interface.dtype.value, endpoint=True)
+    return rng.uniform(-1, 1, interface.shape).astype(dtype)
+
+
+def write_outputs(path: Path, interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
+    """Write a ``.npz`` with one array per output, under the outputs' names."""
+    np.savez(path, **{i.name: a for i, a in zip(interfaces, arrays, strict=True)})  # type: ignore[arg-type]
+
+
+def compare(
+    interfaces: Sequence[Interface], expected: Sequence[Array], actual: Sequence[Array]
+) -> Difference | None:
+    """The first difference in the order of the interface, or None.
+
+    Integers have to be equal; floats may differ by ``FLOAT_TOLERANCE`` of the largest expected value.
+    """
+    for interface, want, have in zip(interfaces, expected, actual, strict=True):
+        if want.dtype.kind == "f":
+            exact, got = want.astype(np.float64), have.astype(np.float64)
+            bound = FLOAT_TOLERANCE * max(float(np.abs(exact).max(initial=0.0)), _TINY)
+            wrong = ~(np.abs(exact - got) <= bound)
+            wrong &= ~((want == have) | (np.isnan(want) & np.isnan(have)))
+        else:
+            wrong = want != have
+        if wrong.any():
+            index = tuple(int(i) for i in np.argwhere(wrong)[0])
+            count = int(wrong.sum())
+            return Difference(
+                interface.name, index, float(want[index]), float(have[index]), count, want.size
+            )
+    return None
+
+
+def _load(path: Path) -> dict[str, Array]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise UsageError("no such file", where=str(path)) from None
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        hint = "write it with numpy.save or numpy.savez"
+        raise UsageError(f"not a .npy or .npz file: {error}", where=str(path), hint=hint) from None
+    return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else {"": loaded}
+
+
+def _checked(array: Array, interface: Interface, where: str) -> Array:
+    if tuple(array.shape) != interface.shape:
+        wanted = shape_text(interface.shape)
+        raise UsageError(f"shape {shape_text(array.shape)}, but {interface.name} has {wanted}", where=where)
+    if array.dtype != interface.dtype.numpy:
+        hint = "quantise it: q = round(x / scale) + zero_point; `crtgen inspect` shows both"
+        raise UsageError(
+            f"type {array.dtype}, but {interface.name} has {interface.dtype.value}",
+            where=where,
+            hint=hint if interface.quant and array.dtype.kind == "f" else "",
+        )
+    return array

@@ -1,0 +1,94 @@
+"""How commands print: the result on stdout (text or JSON), everything else on stderr."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from crtgen.errors import CrtgenError
+
+__all__ = ["Debug", "Json", "Output", "guarded", "table"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+log = Console(stderr=True, highlight=False)
+_LOG_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a command's result goes."""
+
+    as_json: bool
+
+    def result(self, data: dict[str, Any], render: Callable[[Console], None]) -> None:
+        """Print ``data`` as JSON, or let ``render`` print it for people."""
+        if self.as_json:
+            sys.stdout.write(json.dumps(data, indent=2) + "\n")
+        else:
+            render(Console(highlight=False, soft_wrap=True))
+
+    @contextmanager
+    def stage(self) -> Iterator[Callable[[str], None]]:
+        """Progress by stages: a spinner on a terminal, nothing elsewhere. Yields ``say(what)``."""
+        if not log.is_terminal:
+            yield lambda _: None
+            return
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=log, transient=True) as progress:
+            task = progress.add_task("starting")
+            yield lambda what: progress.update(task, description=what)
+
+
+@contextmanager
+def guarded(as_json: bool, debug: bool) -> Iterator[Output]:
+    """Turn a ``CrtgenError`` into a message and its exit code; with ``debug`` let it through."""
+    try:
+        yield Output(as_json)
+    except CrtgenError as error:
+        if debug:
+            raise
+        _report(error, as_json)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        log.print("interrupted")
+        raise typer.Exit(130) from None
+
+
+def _report(error: CrtgenError, as_json: bool) -> None:
+    if as_json:
+        body = {
+            "error": type(error).__name__,
+            "message": error.message,
+            "where": error.where,
+            "hint": error.hint,
+            "log": error.log,
+            "exit_code": error.exit_code,
+        }
+        sys.stdout.write(json.dumps(body, indent=2) + "\n")
+        return
+    if error.log:
+        lines = error.log.rstrip().splitlines()
+        for line in lines[-_LOG_LINES:]:
+            log.print(f"  | {line}", markup=False)
+    log.print("[bold red]error:[/] ", end="")
+    log.print(str(error), markup=False, soft_wrap=True)
+    if error.hint:
+        log.print("[bold]hint:[/]  ", end="")
+        log.print(error.hint, markup=False, soft_wrap=True)
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """An unboxed table; the columns named in ``right`` are aligned to the right."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
+    return made

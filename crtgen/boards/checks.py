@@ -1,0 +1,108 @@
+"""What the parts of a board description have to agree on: one small function per rule.
+
+A check yields the key at fault and the reason; the loader's errors name both.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+from crtgen.boards.board import Board
+from crtgen.errors import UsageError
+
+__all__ = ["CHECKS", "check_board"]
+
+Finding = tuple[str, str]
+
+_VECTOR_ENTRY = 4
+_CORE_EXCEPTIONS = 16
+
+
+def check_board(board: Board, where: str) -> None:
+    """Raise ``UsageError`` for the first rule that the board breaks."""
+    for name, check in CHECKS.items():
+        for key, reason in check(board):
+            raise UsageError(reason, where=f"{where}: {key}", hint=f"the rule is: {name}")
+
+
+def _memories_present(board: Board) -> Iterator[Finding]:
+    if board.is_host:
+        if board.memories:
+            yield "memory", "the host has no memories of its own"
+        return
+    for kind, place in (("flash", board.code), ("ram", board.data)):
+        if not place:
+            yield "memory", f"there is no memory of kind {kind}"
+
+
+def _memories_apart(board: Board) -> Iterator[Finding]:
+    for a, b in combinations(board.memories, 2):
+        if a.origin < b.end and b.origin < a.end:
+            yield f"memory.{b.name}", f"it overlaps memory.{a.name} ({a.origin:#x} to {a.end - 1:#x})"
+
+
+def _memories_addressable(board: Board) -> Iterator[Finding]:
+    for memory in board.memories:
+        if memory.size == 0:
+            yield f"memory.{memory.name}.size", "it is empty"
+        if memory.end > 1 << 32:
+            yield f"memory.{memory.name}.size", "it ends behind the 32-bit address space"
+
+
+def _places_have_kinds(board: Board) -> Iterator[Finding]:
+    if board.is_host:
+        return
+    for key, place, kind in (
+        ("vectors", board.vectors, "flash"),
+        ("code", board.code, "flash"),
+        ("data", board.data, "ram"),
+    ):
+        if (actual := board.memory(place).kind) != kind:
+            yield f"layout.{key}", f"{place} is of kind {actual}, but {kind} is wanted"
+
+
+def _vector_table_fits(board: Board) -> Iterator[Finding]:
+    if board.is_host or board.uart is None:
+        return
+    needed = _VECTOR_ENTRY * (_CORE_EXCEPTIONS + board.uart.irq + 1)
+    memory = board.memory(board.vectors)
+    if memory.size < needed:
+        yield "layout.vectors", f"the vector table needs {needed} B, {memory.name} has {memory.size} B"
+
+
+def _vector_table_aligned(board: Board) -> Iterator[Finding]:
+    if not board.is_host and board.memory(board.vectors).origin % 128:
+        yield f"memory.{board.vectors}.origin", "a vector table has to start at a multiple of 128"
+
+
+def _devices_outside_memories(board: Board) -> Iterator[Finding]:
+    if board.uart is None:
+        return
+    for memory in board.memories:
+        if memory.origin <= board.uart.base < memory.end:
+            yield "uart.base", f"it lies inside memory.{memory.name}"
+
+
+def _can_talk_and_count(board: Board) -> Iterator[Finding]:
+    for key, device in (("uart", board.uart), ("timer", board.timer)):
+        if board.is_host and device is not None:
+            yield key, "the host has no such device"
+        if not board.is_host and device is None:
+            yield key, "the board has none, but the firmware needs it"
+
+
+def _baud_reachable(board: Board) -> Iterator[Finding]:
+    if board.uart is not None and board.uart.clock < 16 * board.uart.baud:
+        yield "uart.baud", f"a clock of {board.uart.clock} Hz is less than 16 times the baud rate"
+
+
+CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
+    "a board has flash and ram, the host has neither": _memories_present,
+    "memories do not overlap": _memories_apart,
+    "memories lie in the address space": _memories_addressable,
+    "code lies in flash, variables in ram": _places_have_kinds,
+    "a board has a UART and a timer, the host has neither": _can_talk_and_count,
+    "the vector table fits its memory": _vector_table_fits,
+    "the vector table is aligned": _vector_table_aligned,
+    "devices lie outside the memories": _devices_outside_memories,
+    "the baud rate can be reached": _baud_reachable,
+}

@@ -1,0 +1,211 @@
+"""Reads board files. What a key may hold is said here, what the keys have to agree on in ``checks``."""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crtgen.boards.board import Board, Memory, Qemu, Timer, Uart
+from crtgen.boards.checks import check_board
+from crtgen.boards.core import CORES, HOST, find_core
+from crtgen.boards.units import parse_frequency, parse_size
+from crtgen.errors import UsageError
+from crtgen.resources import boards_dir
+
+__all__ = ["all_boards", "boards_that_fit", "find_board", "load_board"]
+
+T = TypeVar("T")
+_ABSENT: Any = object()
+
+
+class _Table:
+    """A TOML table that remembers which keys were asked for: any other key in it is an error."""
+
+    def __init__(self, file: Path, path: str, content: Mapping[str, Any]) -> None:
+        self._file = file
+        self._path = path
+        self._content = content
+        self._known: set[str] = set()
+
+    def error(self, key: str, message: str) -> UsageError:
+        """What is wrong with a key, with its full name and its file."""
+        return UsageError(message, where=f"{self._file}: {self._path}{key}")
+
+    def get(self, key: str, parse: Callable[[Any], T], default: Any = _ABSENT) -> T:
+        """The parsed value of a key; ``parse`` raises ``ValueError`` for what it cannot accept."""
+        self._known.add(key)
+        if key not in self._content:
+            if default is _ABSENT:
+                raise self.error(key, "the key is missing")
+            return default  # type: ignore[no-any-return]
+        try:
+            return parse(self._content[key])
+        except ValueError as error:
+            raise self.error(key, str(error)) from error
+
+    def section(self, key: str) -> "_Table | None":
+        """The table below a key; None if there is none."""
+        content = self.get(key, _table, None)
+        return None if content is None else _Table(self._file, f"{self._path}{key}.", content)
+
+    def sections(self, key: str) -> "list[tuple[str, _Table]]":
+        """Name and content of every table below a key."""
+        outer = self.section(key)
+        if outer is None:
+            return []
+        return [(name, inner) for name in outer._content if (inner := outer.section(name)) is not None]
+
+    def finish(self) -> None:
+        """Refuse a key that nothing asked for."""
+        for key in self._content:
+            if key not in self._known:
+                close = get_close_matches(key, sorted(self._known), n=1)
+                hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(self._known))}"
+                raise UsageError("unknown key", where=f"{self._file}: {self._path}{key}", hint=hint)
+
+
+def load_board(file: Path) -> Board:
+    """The board of a file; its name is the file's. Raises ``UsageError`` naming file and key."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"cannot be read: {error}", where=str(file)) from error
+    board = _board(file.stem, _Table(file, "", content))
+    check_board(board, str(file))
+    return board
+
+
+@cache
+def all_boards() -> tuple[Board, ...]:
+    """Every board that crtgen knows, by name."""
+    return tuple(load_board(file) for file in sorted(boards_dir().glob("*.toml")))
+
+
+def find_board(name: str) -> Board:
+    """The board of that name. Raises ``UsageError`` for an unknown one."""
+    boards = {board.name: board for board in all_boards()}
+    if name not in boards:
+        close = get_close_matches(name, boards, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(boards)}"
+        raise UsageError(f"unknown board {name}", hint=hint)
+    return boards[name]
+
+
+def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
+    """The boards, the host apart, on which an image of so many bytes fits."""
+    return tuple(board for board in all_boards() if not board.is_host and board.fits(flash, ram))
+
+
+def _board(name: str, table: _Table) -> Board:
+    memories = tuple(_memory(n, t) for n, t in table.sections("memory"))
+    layout = table.section("layout")
+    places = {place: _place(place, layout, memories) for place in ("vectors", "code", "data")}
+    if layout is not None:
+        layout.finish()
+    board = Board(
+        name=name,
+        summary=table.get("summary", _text),
+        core=table.get("core", _core),
+        memories=memories,
+        **places,
+        uart=_optional(table.section("uart"), _uart),
+        timer=_optional(table.section("timer"), _timer),
+        qemu=_optional(table.section("qemu"), _qemu),
+    )
+    table.finish()
+    return board
+
+
+def _place(place: str, layout: _Table | None, memories: tuple[Memory, ...]) -> str:
+    """The memory of a part of the image: what the layout says, else the first one of the right kind."""
+    kind = "ram" if place == "data" else "flash"
+    default = next((m.name for m in memories if m.kind == kind), "")
+    if layout is None:
+        return default
+    return layout.get(place, _one_of("memory", *(m.name for m in memories)), default)
+
+
+def _memory(name: str, table: _Table) -> Memory:
+    memory = Memory(
+        name=name,
+        kind=table.get("kind", _one_of("kind", "flash", "ram")),
+        origin=table.get("origin", _address),
+        size=table.get("size", _units(parse_size)),
+    )
+    table.finish()
+    return memory
+
+
+def _uart(table: _Table) -> Uart:
+    return Uart(
+        kind=table.get("kind", _one_of("UART", "cmsdk")),
+        base=table.get("base", _address),
+        clock=table.get("clock", _units(parse_frequency)),
+        irq=table.get("irq", _address),
+        baud=table.get("baud", _address, 115200),
+    )
+
+
+def _timer(table: _Table) -> Timer:
+    return Timer(
+        kind=table.get("kind", _one_of("timer", "systick")),
+        clock=table.get("clock", _units(parse_frequency)),
+    )
+
+
+def _qemu(table: _Table) -> Qemu:
+    return Qemu(machine=table.get("machine", _text), args=table.get("args", _texts, ()))
+
+
+def _optional(table: _Table | None, parse: Callable[[_Table], T]) -> T | None:
+    if table is None:
+        return None
+    result = parse(table)
+    table.finish()
+    return result
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("a table is wanted")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("a text is wanted")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError("a list of texts is wanted")
+    return tuple(_text(item) for item in value)
+
+
+def _address(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
+        raise ValueError("a whole number from 0 to 0xffffffff is wanted")
+    return value
+
+
+def _units(parse: Callable[[str], int]) -> Callable[[Any], int]:
+    return lambda value: parse(_text(value))
+
+
+def _core(value: Any) -> Any:
+    name = _one_of("core", *CORES, HOST.name)(value)
+    return find_core(name)
+
+
+def _one_of(what: str, *choices: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if value in choices:
+            return str(value)
+        close = get_close_matches(str(value), choices, n=1)
+        advice = f"did you mean {close[0]}?" if close else f"known: {', '.join(choices)}"
+        raise ValueError(f"unknown {what} {value}: {advice}")
+
+    return parse

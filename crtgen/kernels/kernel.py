@@ -35,8 +35,9 @@ class Const:
 class InPlace:
     """Leave to lay an output over an input that nothing reads later.
 
-    The kernel is right when the output starts at least ``lead`` bytes before the input: 0 is the same
-    address (or before it). Without leave, the two must not overlap at all.
+    ``input`` and ``output`` count the node's inputs, constants included, and its outputs. The kernel is
+    right when the output starts at least ``lead`` bytes before the input: 0 is the same address (or before
+    it). Without leave, the two must not overlap at all.
     """
 
     input: int = 0

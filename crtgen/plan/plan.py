@@ -45,3 +45,4 @@ class Plan:
     optimal: bool
     method: str
     kept_inputs: bool = False
+    align: int = 16

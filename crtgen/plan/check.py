@@ -1,0 +1,128 @@
+"""The proof of a plan, from the definition: run it on paper and see that no byte is lost.
+
+Every byte of the arena has an owner, the value that it holds a part of. Setting the inputs and running a
+step hand bytes over to new owners; whatever is read has to be owned by nothing else. This shares no code
+and no notion of lifetime with the allocator.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.errors import CrtgenError
+from crtgen.plan.plan import Plan, Slot, Step
+
+__all__ = ["check_plan"]
+
+_NOBODY = -1
+
+
+class _Paper:
+    """The arena on paper: an owner's number for each byte, and each value's number."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.owner: npt.NDArray[np.int32] = np.full(plan.arena, _NOBODY, np.int32)
+        self.number: dict[str, int] = {}
+
+    def fail(self, what: str) -> CrtgenError:
+        return CrtgenError(
+            f"the memory plan is wrong: {what}",
+            where=self.plan.graph.name,
+            hint="this is a defect of crtgen: please report it with the model",
+        )
+
+    def slot(self, value: str) -> Slot:
+        if value not in self.plan.slots:
+            raise self.fail(f"{value} has no place")
+        slot = self.plan.slots[value]
+        if slot.size != self.plan.graph.values[value].nbytes:
+            raise self.fail(f"{value} has {slot.size} bytes")
+        self.inside(value, slot)
+        return slot
+
+    def inside(self, what: str, slot: Slot) -> None:
+        if slot.offset % self.plan.align:
+            raise self.fail(f"{what} at {slot.offset} is not aligned to {self.plan.align}")
+        if slot.offset < 0 or slot.offset + slot.size > self.plan.arena:
+            raise self.fail(f"{what} leaves the arena of {self.plan.arena} bytes")
+
+    def write(self, value: str) -> None:
+        slot = self.slot(value)
+        self.number[value] = len(self.number)
+        self.owner[slot.offset : slot.offset + slot.size] = self.number[value]
+
+    def read(self, value: str, reader: str) -> None:
+        slot = self.slot(value)
+        if value not in self.number:
+            raise self.fail(f"{reader} reads {value} before it is computed")
+        if (self.owner[slot.offset : slot.offset + slot.size] != self.number[value]).any():
+            raise self.fail(f"{value} is overwritten before {reader} reads it")
+
+    def variables(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if not self.plan.graph.values[name].is_constant]
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise ``CrtgenError`` unless every read finds what was written, aligned and inside the arena."""
+    paper = _Paper(plan)
+    if not plan.lower_bound <= plan.arena:
+        raise paper.fail(f"the arena of {plan.arena} is below the bound of {plan.lower_bound}")
+    if sorted(step.node.name for step in plan.steps) != sorted(node.name for node in plan.graph.nodes):
+        raise paper.fail("its steps are not the nodes of the graph")
+    for name in plan.graph.inputs:
+        paper.write(name)
+    for name in plan.graph.inputs:
+        paper.read(name, "the run")
+    for step in plan.steps:
+        _step(paper, step)
+    kept = plan.graph.inputs if plan.kept_inputs else ()
+    for name in (*plan.graph.outputs, *kept):
+        paper.read(name, "the end of the run")
+
+
+def _step(paper: _Paper, step: Step) -> None:
+    inputs = paper.variables(step.node.inputs)
+    for name in inputs:
+        paper.read(name, step.node.name)
+    if step.kernel.is_alias:
+        (output,) = step.node.outputs
+        if paper.slot(output) != paper.slot(step.node.inputs[0]):
+            raise paper.fail(f"{step.node.name} is an alias, but its output lies elsewhere")
+        paper.number[output] = paper.number[step.node.inputs[0]]
+        return
+    _overlaps(paper, step)
+    _scratch(paper, step, inputs)
+    for name in step.node.outputs:
+        paper.write(name)
+
+
+def _scratch(paper: _Paper, step: Step, inputs: list[str]) -> None:
+    if (step.scratch.size if step.scratch else 0) != step.kernel.scratch:
+        raise paper.fail(f"{step.node.name} has not the scratch memory that it needs")
+    if step.scratch is None:
+        return
+    paper.inside(f"the scratch of {step.node.name}", step.scratch)
+    for name in (*inputs, *step.node.outputs):
+        if _meet(paper.slot(name), step.scratch):
+            raise paper.fail(f"{name} meets the scratch of {step.node.name}")
+    paper.owner[step.scratch.offset : step.scratch.offset + step.scratch.size] = _NOBODY
+
+
+def _overlaps(paper: _Paper, step: Step) -> None:
+    """Outputs lie apart from each other, and over an input only where the kernel gives leave."""
+    outputs = [paper.slot(name) for name in step.node.outputs]
+    for i, output in enumerate(outputs):
+        if any(_meet(output, other) for other in outputs[:i]):
+            raise paper.fail(f"two outputs of {step.node.name} meet")
+        for j, name in enumerate(step.node.inputs):
+            if paper.plan.graph.values[name].is_constant or not _meet(output, paper.slot(name)):
+                continue
+            lead = paper.slot(name).offset - output.offset
+            if not any(p.input == j and p.output == i and p.lead <= lead for p in step.kernel.inplace):
+                raise paper.fail(f"{step.node.name} may not lay its output over {name}")
+
+
+def _meet(a: Slot, b: Slot) -> bool:
+    return a.offset < b.offset + b.size and b.offset < a.offset + a.size

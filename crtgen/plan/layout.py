@@ -1,0 +1,175 @@
+"""Laying places into the arena: the problem, its lower bound, and the fast heuristic."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from crtgen.plan.order import overlap
+from crtgen.plan.places import Demand
+
+__all__ = ["Problem", "arena_of", "find_problem", "lay_heuristically"]
+
+CLIMB = 400
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Items to lay at aligned offsets: the places first, then the scratch of the steps that need any.
+
+    ``spans`` are the first and last moment at which an item holds something: moment 0 is before the run,
+    moment ``1 + s`` is step ``s``, and one more is after the run. ``gaps`` has both directions of every
+    pair that is alive together: if i starts below j, or at the same offset, j has to start at least
+    ``gaps[i, j]`` bytes above it. That is i's size, or the lead where the kernel may lay i over j.
+    ``scratch`` maps a step to its item.
+    """
+
+    sizes: tuple[int, ...]
+    spans: tuple[tuple[int, int], ...]
+    gaps: Mapping[tuple[int, int], int]
+    scratch: Mapping[int, int]
+    align: int
+    lower_bound: int
+
+
+def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
+    """The layout problem of ``demand`` when its tasks run in ``order``."""
+    spans = _spans(demand, order)
+    sizes = [place.size for place in demand.places]
+    scratch: dict[int, int] = {}
+    for step, task in enumerate(order):
+        if demand.tasks[task].scratch:
+            scratch[step] = len(sizes)
+            sizes.append(demand.tasks[task].scratch)
+            spans.append((1 + step, 1 + step))
+    gaps = {
+        (i, j): sizes[i]
+        for i in range(len(sizes))
+        for j in range(len(sizes))
+        if i != j and spans[i][0] <= spans[j][1] and spans[j][0] <= spans[i][1]
+    }
+    for step, task in enumerate(order):
+        for (o, i), lead in demand.tasks[task].leads.items():
+            if spans[i][1] == 1 + step:
+                gaps[o, i] = min(sizes[o], lead)
+    bound = _lower_bound(demand, order, sizes, spans, align)
+    return Problem(tuple(sizes), tuple(spans), gaps, scratch, align, bound)
+
+
+def _spans(demand: Demand, order: Sequence[int]) -> list[tuple[int, int]]:
+    moment = {task: 1 + step for step, task in enumerate(order)}
+    spans = []
+    for place in demand.places:
+        first = 0 if place.writer is None else moment[place.writer]
+        reads = [moment[task] for task in order if place.readers >> task & 1]
+        spans.append((first, 1 + len(order) if place.kept else max(reads, default=first)))
+    return spans
+
+
+def _lower_bound(
+    demand: Demand, order: Sequence[int], sizes: Sequence[int], spans: Sequence[tuple[int, int]], align: int
+) -> int:
+    """The largest sum of live bytes over all moments.
+
+    Every item but the topmost fills whole units of ``align``; what a step can save by laying outputs over
+    inputs that end there is taken off.
+    """
+    units = tuple(-(-size // align) for size in sizes)
+    bound = 0
+    for moment in range(len(order) + 2):
+        live = [i for i, (first, last) in enumerate(spans) if first <= moment <= last]
+        need = sum(units[i] for i in live)
+        if 1 <= moment <= len(order):
+            dying = frozenset(i for i in live if spans[i][1] == moment)
+            need -= overlap(demand.tasks[order[moment - 1]], dying, units, align)
+        slack = max((units[i] * align - sizes[i] for i in live), default=0)
+        bound = max(bound, need * align - slack)
+    return bound
+
+
+def arena_of(problem: Problem, offsets: Sequence[int]) -> int:
+    """Bytes of the arena that ``offsets`` need."""
+    return max((o + s for o, s in zip(offsets, problem.sizes, strict=True)), default=0)
+
+
+def lay_heuristically(problem: Problem) -> tuple[int, ...]:
+    """Offsets by first fit: in several orders, then in changes of the best order at random.
+
+    Deterministic: the generator has a fixed seed and there is a fixed number of attempts. It ends early
+    where the lower bound is met.
+    """
+    neighbours = _neighbours(problem)
+    best: tuple[int, tuple[int, ...]] | None = None
+    priority: list[int] = []
+    for candidate in _priorities(problem):
+        offsets = _first_fit(problem, neighbours, candidate)
+        arena = arena_of(problem, offsets)
+        if best is None or arena < best[0]:
+            best, priority = (arena, offsets), candidate
+        if best[0] <= problem.lower_bound:
+            return best[1]
+    assert best is not None
+    return _climb(problem, neighbours, priority, best)
+
+
+_Neighbours = Sequence[Sequence[tuple[int, int, int]]]
+
+
+def _neighbours(problem: Problem) -> _Neighbours:
+    """For each item i: (j, gap from i up to j, gap from j up to i)."""
+    neighbours: list[list[tuple[int, int, int]]] = [[] for _ in problem.sizes]
+    for (i, j), gap in problem.gaps.items():
+        neighbours[i].append((j, gap, problem.gaps[j, i]))
+    return neighbours
+
+
+def _priorities(problem: Problem) -> Iterable[list[int]]:
+    sizes, spans = problem.sizes, problem.spans
+    items = range(len(sizes))
+    keys: tuple[Callable[[int], tuple[int, ...]], ...] = (
+        lambda i: (-sizes[i], spans[i][0]),
+        lambda i: (-sizes[i] * (1 + spans[i][1] - spans[i][0]), spans[i][0]),
+        lambda i: (spans[i][0] - spans[i][1], -sizes[i]),
+        lambda i: (spans[i][0], -sizes[i]),
+        lambda i: (-spans[i][1], -sizes[i]),
+    )
+    for key in keys:
+        yield sorted(items, key=key)
+
+
+def _first_fit(problem: Problem, neighbours: _Neighbours, priority: Sequence[int]) -> tuple[int, ...]:
+    """Each item in turn at the lowest aligned offset that those before it leave."""
+    offsets: list[int | None] = [None] * len(problem.sizes)
+    for item in priority:
+        taken = []
+        for other, up, down in neighbours[item]:
+            place = offsets[other]
+            if place is not None:
+                taken.append((place - up, place + down))
+        offset = 0
+        for low, high in sorted(taken):
+            if low < offset < high:
+                offset = -(-high // problem.align) * problem.align
+        offsets[item] = offset
+    return tuple(o for o in offsets if o is not None)
+
+
+def _climb(
+    problem: Problem, neighbours: _Neighbours, priority: list[int], best: tuple[int, tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Move an item to an earlier turn, one of those at the top as a rule; keep what is not worse."""
+    random = Random(0)
+    current, offsets = best
+    for _ in range(CLIMB):
+        top = max(range(len(offsets)), key=lambda i: offsets[i] + problem.sizes[i])
+        moved = top if random.random() < 0.5 else random.randrange(len(offsets))
+        candidate = [i for i in priority if i != moved]
+        candidate.insert(random.randrange(len(offsets)), moved)
+        trial = _first_fit(problem, neighbours, candidate)
+        arena = arena_of(problem, trial)
+        if arena <= current:
+            priority, current, offsets = candidate, arena, trial
+        if arena < best[0]:
+            best = (arena, trial)
+        if best[0] <= problem.lower_bound:
+            break
+    return best[1]

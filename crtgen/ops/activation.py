@@ -1,0 +1,239 @@
+"""Element-wise non-linearities and softmax."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ops.attrs import Activation, clamp_float, floating, require, require_inputs, tensor_quant
+from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.fixedpoint import (
+    Int64,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    rounding_divide_by_pot,
+    saturating_rounding_doubling_high_mul,
+)
+from crtgen.ops.gemmlowp import exp_on_negative_values, logistic, one_over_one_plus_x, tanh
+
+__all__ = ["Logistic", "Relu", "ReluParams", "SigmoidParams", "Softmax", "SoftmaxParams", "Tanh", "cases"]
+
+_SOFTMAX_INPUT_BITS = 5
+_SOFTMAX_SUM_BITS = 12
+_SIGMOID_INPUT_BITS = 4
+
+
+class _Unary(Op):
+    """One input, one output, equal in shape and type: float32 or int8."""
+
+    __slots__ = ()
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        floating(inputs[0])
+        return ((inputs[0].shape, inputs[0].dtype),)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxParams:
+    """Integers of a quantised softmax.
+
+    ``((x - max) << input_left_shift) * input_multiplier / 2**31`` is the exponent in Q5.26; a difference
+    below ``diff_min`` counts as nothing. The output has scale 1/256 and zero point -128.
+    """
+
+    input_multiplier: int
+    input_left_shift: int
+    diff_min: int
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax(_Unary):
+    """``exp(beta * x)`` over its sum along the last axis."""
+
+    name: ClassVar[str] = "softmax"
+
+    beta: float = 1.0
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require(len(inputs) == 1 and len(inputs[0].shape) >= 1, "the input must have a dimension")
+        return _Unary.infer(self, inputs)
+
+    def parameters(self, sig: Signature) -> SoftmaxParams:
+        """As TFLite's ``PreprocessSoftmaxScaling``; ``ValueError`` for another output quantisation."""
+        x, y = tensor_quant(sig.x), tensor_quant(sig.y)
+        fixed = y.scale == 1 / 256 and y.zero_point == -128
+        require(fixed, f"the output has {y} instead of scale 1/256 zero -128")
+        real = min(self.beta * x.scale * (1 << (31 - _SOFTMAX_INPUT_BITS)), 2.0**31 - 1)
+        require(real > 1, "the input's scale is too fine for softmax")
+        multiplier, shift = quantize_multiplier(real)
+        return SoftmaxParams(multiplier, shift, -_radius(_SOFTMAX_INPUT_BITS, shift))
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if sig.x.dtype is DType.FLOAT32:
+            x = arrays[0].astype(np.float64)
+            real = np.exp(self.beta * (x - x.max(axis=-1, keepdims=True)))
+            return ((real / real.sum(axis=-1, keepdims=True)).astype(np.float32),)
+        return (self._quantized(sig, arrays[0]),)
+
+    def _quantized(self, sig: Signature, array: Array) -> Array:
+        params = self.parameters(sig)
+        x = array.astype(np.int64)
+        difference = x - x.max(axis=-1, keepdims=True)
+        counts = difference >= params.diff_min
+        exponent = saturating_rounding_doubling_high_mul(
+            np.where(counts, difference, 0) << params.input_left_shift, params.input_multiplier
+        )
+        powers = exp_on_negative_values(exponent, _SOFTMAX_INPUT_BITS)
+        terms = np.where(counts, rounding_divide_by_pot(powers, _SOFTMAX_SUM_BITS), 0)
+        total = terms.sum(axis=-1, keepdims=True)
+        bits = np.frexp(total.astype(np.float64))[1].astype(np.int64)  # total < 2**bits
+        headroom = 32 - bits
+        reciprocal = one_over_one_plus_x((total << headroom) - (1 << 31))
+        share = saturating_rounding_doubling_high_mul(powers, reciprocal)
+        scaled = rounding_divide_by_pot(share, _SOFTMAX_SUM_BITS - headroom + 31 - 8) - 128
+        return np.where(counts, np.clip(scaled, -128, 127), -128).astype(np.int8)
+
+
+@dataclass(frozen=True, slots=True)
+class SigmoidParams:
+    """Integers of a quantised logistic or tanh.
+
+    ``(x - input_zero_point) * input_multiplier * 2**(input_left_shift - 31)`` is the argument in Q4.27,
+    saturated where ``|x - input_zero_point| >= input_range_radius``.
+    """
+
+    input_zero_point: int
+    input_range_radius: int
+    input_multiplier: int
+    input_left_shift: int
+
+    @classmethod
+    def of(cls, sig: Signature, output: Quant) -> "SigmoidParams":
+        """From the input's scale; ``ValueError`` unless the output has the one quantisation there is."""
+        x, y = tensor_quant(sig.x), tensor_quant(sig.y)
+        require(y == output, f"the output has {y} instead of {output}")
+        multiplier, shift = quantize_multiplier(x.scale * (1 << (31 - _SIGMOID_INPUT_BITS)))
+        return cls(x.zero_point, _radius(_SIGMOID_INPUT_BITS, shift), multiplier, shift)
+
+
+class _Sigmoid(_Unary):
+    __slots__ = ()
+
+    output: ClassVar[Quant]
+
+    def parameters(self, sig: Signature) -> SigmoidParams:
+        """As TFLite Micro's reference kernel."""
+        return SigmoidParams.of(sig, self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class Logistic(_Sigmoid):
+    """``1 / (1 + exp(-x))``; int8 has scale 1/256 and zero point -128."""
+
+    name: ClassVar[str] = "logistic"
+    output: ClassVar[Quant] = Quant.tensor(1 / 256, -128)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if sig.x.dtype is DType.FLOAT32:
+            return ((0.5 + 0.5 * np.tanh(arrays[0].astype(np.float64) / 2)).astype(np.float32),)
+        return (_sigmoid(self.parameters(sig), arrays[0], logistic, 8, -128),)
+
+
+@dataclass(frozen=True, slots=True)
+class Tanh(_Sigmoid):
+    """The hyperbolic tangent; int8 has scale 1/128 and zero point 0."""
+
+    name: ClassVar[str] = "tanh"
+    output: ClassVar[Quant] = Quant.tensor(1 / 128, 0)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if sig.x.dtype is DType.FLOAT32:
+            return (np.tanh(arrays[0].astype(np.float64)).astype(np.float32),)
+        return (_sigmoid(self.parameters(sig), arrays[0], tanh, 7, 0),)
+
+
+def _sigmoid(
+    params: SigmoidParams, array: Array, function: Callable[[Int64, int], Int64], bits: int, zero_point: int
+) -> Array:
+    centred = array.astype(np.int64) - params.input_zero_point
+    radius = params.input_range_radius
+    argument = multiply_by_quantized_multiplier(
+        np.where(np.abs(centred) < radius, centred, 0), params.input_multiplier, params.input_left_shift
+    )
+    inside = rounding_divide_by_pot(function(argument, _SIGMOID_INPUT_BITS), 31 - bits) + zero_point
+    saturated = np.where(centred <= -radius, -128, np.where(centred >= radius, 127, inside))
+    return np.clip(saturated, -128, 127).astype(np.int8)
+
+
+def _radius(integer_bits: int, left_shift: int) -> int:
+    """The greatest input whose scaled value stays within Q<integer_bits> (``CalculateInputRadius``)."""
+    return math.floor(((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits - left_shift))
+
+
+@dataclass(frozen=True, slots=True)
+class ReluParams:
+    """Integers of a quantised clamp.
+
+    ``y = clamp(output_offset + (x + input_offset) * multiplier * 2**(shift - 31))``.
+    """
+
+    input_offset: int
+    output_offset: int
+    multiplier: int
+    shift: int
+    act_min: int
+    act_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relu(_Unary):
+    """A clamp that stands alone; int8 is requantised where input and output differ."""
+
+    name: ClassVar[str] = "relu"
+
+    kind: Activation = Activation.RELU
+
+    def parameters(self, sig: Signature) -> ReluParams:
+        """The factor ``in / out``, divided in float32 as TFLite's ``RELU`` does."""
+        x, y = tensor_quant(sig.x), tensor_quant(sig.y)
+        factor = quantize_multiplier(float(np.float32(x.scale) / np.float32(y.scale)))
+        low, high = self.kind.quantized_range(y)
+        return ReluParams(-x.zero_point, y.zero_point, *factor, act_min=low, act_max=high)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if sig.x.dtype is DType.FLOAT32:
+            return (clamp_float(arrays[0].astype(np.float64), self.kind),)
+        p = self.parameters(sig)
+        scaled = multiply_by_quantized_multiplier(
+            arrays[0].astype(np.int64) + p.input_offset, p.multiplier, p.shift
+        )
+        return (np.clip(scaled + p.output_offset, p.act_min, p.act_max).astype(np.int8),)
+
+
+def cases() -> Iterator[Case]:
+    """Fine, ordinary and coarse scales, one row and many, all three clamps."""
+    probability = Quant.tensor(1 / 256, -128)
+    for name, scale, zero in (
+        ("fine", 0.0004, 5),
+        ("plain", 0.06, -12),
+        ("coarse", 1.7, 100),
+        ("huge", 40.0, 0),
+    ):
+        yield make(name, Softmax(), [int8s("x", (1, 10), scale, zero)], probability)
+        yield make(name, Logistic(), [int8s("x", (2, 7, 19), scale, zero)], Logistic.output)
+        yield make(name, Tanh(), [int8s("x", (2, 7, 19), scale, zero)], Tanh.output)
+    yield make("rows", Softmax(0.5), [int8s("x", (3, 4, 33), 0.1, -128)], probability)
+    yield make("pair", Softmax(), [int8s("x", (1, 2), 0.09, 127)], probability)
+    yield make("single", Softmax(2.0), [int8s("x", (5, 1), 0.1)], probability)
+    yield make("f32_rows", Softmax(0.7), [floats("x", (3, 17))])
+    yield make("f32", Logistic(), [floats("x", (1, 5, 9))])
+    yield make("f32", Tanh(), [floats("x", (1, 5, 9))])
+    for kind in (Activation.RELU, Activation.RELU6, Activation.RELU_N1_1):
+        name, x = kind.value, int8s("x", (1, 5, 3, 11), 0.06, -9)
+        yield make(name, Relu(kind), [x])
+        yield make(f"{name}_requantised", Relu(kind), [x], Quant.tensor(0.023, -128))
+        yield make(f"{name}_f32", Relu(kind), [floats("x", (3, 35))])

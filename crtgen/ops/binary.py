@@ -1,0 +1,197 @@
+"""Element-wise operators of two operands: ``add``, ``sub``, ``mul``, with numpy's broadcasting."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ops.attrs import Activation, clamp_float, floating, require, require_inputs, tensor_quant
+from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.conv import Real
+from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier
+
+__all__ = ["Add", "AddParams", "Mul", "MulParams", "Sub", "cases"]
+
+_LEFT_SHIFT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class AddParams:
+    """Integers of a quantised addition or subtraction.
+
+    ``a = ((x0 + input1_offset) << left_shift) * input1_multiplier * 2**(input1_shift - 31)``, ``b`` likewise,
+    ``y = clamp(output_offset + (a ± b) * output_multiplier * 2**(output_shift - 31))``; shifts are <= 0.
+    """
+
+    left_shift: int
+    input1_offset: int
+    input1_multiplier: int
+    input1_shift: int
+    input2_offset: int
+    input2_multiplier: int
+    input2_shift: int
+    output_offset: int
+    output_multiplier: int
+    output_shift: int
+    act_min: int
+    act_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class MulParams:
+    """Integers of a quantised multiplication.
+
+    ``y = clamp(output_offset + (x0 + input1_offset) * (x1 + input2_offset) * multiplier * 2**(shift - 31))``.
+    """
+
+    input1_offset: int
+    input2_offset: int
+    output_offset: int
+    output_multiplier: int
+    output_shift: int
+    act_min: int
+    act_max: int
+
+
+class _Binary(Op):
+    """``x0, x1 -> the broadcast shape``; both operands of one type."""
+
+    __slots__ = ()
+
+    activation: Activation
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 2)
+        a, b = inputs
+        floating(a)
+        require(a.dtype is b.dtype, f"operands of {a.dtype.value} and {b.dtype.value}")
+        return ((np.broadcast_shapes(a.shape, b.shape), a.dtype),)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if sig.x.dtype is DType.FLOAT32:
+            a, b = (x.astype(np.float64) for x in arrays)
+            return (clamp_float(self._real(a, b), self.activation),)
+        return (self._quantized(sig, *(x.astype(np.int64) for x in arrays)),)
+
+    @abstractmethod
+    def _real(self, a: Real, b: Real) -> Real:
+        """The result without activation."""
+
+    @abstractmethod
+    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
+        """The int8 result."""
+
+
+def _sum_parameters(sig: Signature, factors: Sequence[float], activation: Activation) -> AddParams:
+    """From the real factors of both inputs and of the sum, all of which must be below one."""
+    a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
+    require(max(factors) < 1, "the output's scale is too fine for its inputs' scales")
+    first, second, last = (quantize_multiplier(f) for f in factors)
+    offsets = -a.zero_point, -b.zero_point, y.zero_point
+    low, high = activation.quantized_range(y)
+    return AddParams(
+        _LEFT_SHIFT, offsets[0], *first, offsets[1], *second, offsets[2], *last, act_min=low, act_max=high
+    )
+
+
+def _scaled_sum(params: AddParams, a: Int64, b: Int64, sign: int) -> Array:
+    left = multiply_by_quantized_multiplier(
+        (a + params.input1_offset) << params.left_shift, params.input1_multiplier, params.input1_shift
+    )
+    right = multiply_by_quantized_multiplier(
+        (b + params.input2_offset) << params.left_shift, params.input2_multiplier, params.input2_shift
+    )
+    total = multiply_by_quantized_multiplier(
+        left + sign * right, params.output_multiplier, params.output_shift
+    )
+    return np.clip(total + params.output_offset, params.act_min, params.act_max).astype(np.int8)
+
+
+@dataclass(frozen=True, slots=True)
+class Add(_Binary):
+    """``x0 + x1``."""
+
+    name: ClassVar[str] = "add"
+
+    activation: Activation = Activation.NONE
+
+    def parameters(self, sig: Signature) -> AddParams:
+        """Factors in double, relative to twice the larger input scale, as TFLite Micro's ``ADD``."""
+        a, b, y = (tensor_quant(v).scale for v in (*sig.inputs, sig.y))
+        twice = 2 * max(a, b)
+        return _sum_parameters(sig, [a / twice, b / twice, twice / ((1 << _LEFT_SHIFT) * y)], self.activation)
+
+    def _real(self, a: Real, b: Real) -> Real:
+        return a + b
+
+    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
+        return _scaled_sum(self.parameters(sig), a, b, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sub(_Binary):
+    """``x0 - x1``."""
+
+    name: ClassVar[str] = "sub"
+
+    activation: Activation = Activation.NONE
+
+    def parameters(self, sig: Signature) -> AddParams:
+        """As of ``add``, but with the factors computed in float32, as TFLite Micro's ``SUB``."""
+        a, b, y = (np.float32(tensor_quant(v).scale) for v in (*sig.inputs, sig.y))
+        twice = np.float32(2) * max(a, b)
+        factors = a / twice, b / twice, twice / (np.float32(1 << _LEFT_SHIFT) * y)
+        return _sum_parameters(sig, [float(f) for f in factors], self.activation)
+
+    def _real(self, a: Real, b: Real) -> Real:
+        return a - b
+
+    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
+        return _scaled_sum(self.parameters(sig), a, b, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Mul(_Binary):
+    """``x0 * x1``."""
+
+    name: ClassVar[str] = "mul"
+
+    activation: Activation = Activation.NONE
+
+    def parameters(self, sig: Signature) -> MulParams:
+        """The factor ``in1 * in2 / out`` in double."""
+        a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
+        factor = quantize_multiplier(a.scale * b.scale / y.scale)
+        low, high = self.activation.quantized_range(y)
+        return MulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, act_min=low, act_max=high)
+
+    def _real(self, a: Real, b: Real) -> Real:
+        return a * b
+
+    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
+        p = self.parameters(sig)
+        product = (a + p.input1_offset) * (b + p.input2_offset)
+        scaled = multiply_by_quantized_multiplier(product, p.output_multiplier, p.output_shift)
+        return np.clip(scaled + p.output_offset, p.act_min, p.act_max).astype(np.int8)
+
+
+def cases() -> Iterator[Case]:
+    """Equal and broadcast shapes, different scales, a constant operand, clamps."""
+    out = Quant.tensor(0.09, -7)
+    for kind in (Add, Sub, Mul):
+        a, b = int8s("a", (1, 5, 3, 7), 0.05, -12), int8s("b", (1, 5, 3, 7), 0.013, 40)
+        yield make("same_shape", kind(), [a, b], out)
+        yield make("relu", kind(Activation.RELU), [a, b], Quant.tensor(0.11, -128))
+        yield make("relu6", kind(Activation.RELU6), [b, a], Quant.tensor(0.04, -60))
+        yield make("channels", kind(), [a, int8s("b", (7,), 0.2, 127)], Quant.tensor(0.5, 1))
+        yield make("scalar", kind(), [a, int8s("b", (), 0.02, -128)], out)
+        yield make("outer", kind(), [int8s("a", (1, 4, 1, 3)), int8s("b", (2, 1, 5, 1), 0.07, 9)], out)
+        constant = Value.constant("b", np.arange(-60, 45, dtype=np.int8).reshape(5, 3, 7), b.quant)
+        yield make("constant", kind(Activation.RELU_N1_1), [a, constant], out)
+        wide = int8s("a", (1, 8, 8, 16), 0.03, -128)
+        yield make("wide", kind(Activation.RELU), [wide, int8s("b", (1, 8, 8, 16), 0.04, 3)], out)
+        yield make("f32", kind(Activation.RELU), [floats("a", (1, 5, 3, 7)), floats("b", (1, 5, 3, 7))])
+        yield make("f32_outer", kind(), [floats("a", (4, 1, 3)), floats("b", (2, 1, 5, 1))])

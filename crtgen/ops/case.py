@@ -1,0 +1,56 @@
+"""A test case of an operator: attributes, shapes, types and constants, and the inputs drawn from a seed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
+
+__all__ = ["Case", "floats", "int8s", "make"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One application of one operator, ``name`` is unique among all cases."""
+
+    name: str
+    op: Op
+    sig: Signature
+
+    def graph(self) -> Graph:
+        """The network of this single node; its inputs are the values that are not constant."""
+        names = [v.name for v in self.sig.inputs]
+        outputs = [v.name for v in self.sig.outputs]
+        node = Node(self.op.name, self.op, tuple(names), tuple(outputs))
+        variable = [v.name for v in self.sig.inputs if not v.is_constant]
+        return Graph.build(self.name, [*self.sig.inputs, *self.sig.outputs], [node], variable, outputs)
+
+    def inputs(self, seed: int = 0) -> dict[str, Array]:
+        """Values for the inputs that are not constant: int8 over the whole range, float32 in [-4, 4)."""
+        random = np.random.default_rng(seed)
+        return {v.name: _draw(random, v) for v in self.sig.inputs if not v.is_constant}
+
+
+def _draw(random: np.random.Generator, value: Value) -> Array:
+    if value.dtype is DType.FLOAT32:
+        return random.uniform(-4, 4, value.shape).astype(np.float32)
+    info = np.iinfo(value.dtype.value)
+    return random.integers(info.min, info.max, value.shape, value.dtype.value, endpoint=True)
+
+
+def int8s(name: str, shape: tuple[int, ...], scale: float = 0.05, zero_point: int = 0) -> Value:
+    """An int8 tensor quantised as a whole."""
+    return Value(name, shape, DType.INT8, Quant.tensor(scale, zero_point))
+
+
+def floats(name: str, shape: tuple[int, ...]) -> Value:
+    """A float32 tensor."""
+    return Value(name, shape, DType.FLOAT32)
+
+
+def make(name: str, op: Op, inputs: Sequence[Value], quant: Quant | None = None) -> Case:
+    """A case whose output has the inferred shape and type, and ``quant`` or else the first input's."""
+    ((shape, dtype),) = op.infer(inputs)
+    output = Value("y", shape, dtype, None if dtype is DType.FLOAT32 else quant or inputs[0].quant)
+    return Case(f"{op.name}_{name}", op, Signature(tuple(inputs), (output,)))

@@ -1,0 +1,252 @@
+"""Convolutions: ``conv2d`` and ``depthwise_conv2d``."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.ir import Array, DType, Op, Quant, Signature, Value, shape_text
+from crtgen.ops.attrs import Activation, Padding, clamp_float, floating, require, require_inputs, tensor_quant
+from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
+
+__all__ = ["Conv2d", "ConvParams", "DepthwiseConv2d", "cases"]
+
+Real = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConvParams:
+    """Integers of a quantised convolution or fully connected layer.
+
+    ``y[o] = clamp(output_offset + acc[o] * multipliers[o] * 2**(shifts[o] - 31))`` where ``acc[o]`` is
+    ``bias[o] + sum((x + input_offset) * w)``; a positive shift is to the left.
+    """
+
+    input_offset: int
+    output_offset: int
+    act_min: int
+    act_max: int
+    multipliers: npt.NDArray[np.int32]
+    shifts: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, sig: Signature, factors: Sequence[float], activation: Activation) -> "ConvParams":
+        """From the real factor of each output channel."""
+        x, y = tensor_quant(sig.x), tensor_quant(sig.y)
+        pairs = np.array([quantize_multiplier(f) for f in factors], np.int64).astype(np.int32)
+        low, high = activation.quantized_range(y)
+        return cls(-x.zero_point, y.zero_point, low, high, pairs[:, 0].copy(), pairs[:, 1].copy())
+
+    def finish(self, acc: Real) -> Array:
+        """The int8 output of the accumulators, channels last."""
+        scaled = multiply_by_quantized_multiplier(acc.astype(np.int64), self.multipliers, self.shifts)
+        return np.clip(scaled + self.output_offset, self.act_min, self.act_max).astype(np.int8)
+
+
+def weight_scales(weights: Value, channels: int) -> tuple[float, ...]:
+    """One scale per output channel; ``ValueError`` unless the weights are symmetric."""
+    quant = weights.quant
+    if quant is None:
+        raise ValueError(f"{weights.name} has no quantisation")
+    require(not any(quant.zero_points), f"the zero point of {weights.name} is not 0")
+    if len(quant.scales) == 1:
+        return quant.scales * channels
+    require(len(quant.scales) == channels, f"{weights.name} has {len(quant.scales)} scales, not {channels}")
+    return quant.scales
+
+
+def check_weights(inputs: Sequence[Value], channels: int) -> None:
+    """``ValueError`` unless types of input, weights and bias go together and the bias has ``channels``."""
+    require_inputs(inputs, 3)
+    x, w, bias = inputs
+    expected = DType.FLOAT32 if floating(x) else DType.INT32
+    require(w.dtype is x.dtype, f"weights of {w.dtype.value} on {x.dtype.value}")
+    require(bias.dtype is expected, f"a bias of {bias.dtype.value} on {x.dtype.value}")
+    require(bias.shape == (channels,), f"a bias of {shape_text(bias.shape)} for {channels} channels")
+
+
+class _Convolution(Op):
+    """What the two convolutions share: everything but the sum of products."""
+
+    __slots__ = ()
+
+    activation: Activation
+
+    @abstractmethod
+    def _accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+        """Sums of products without bias; exact for int8, since they stay far below 2**53."""
+
+    def parameters(self, sig: Signature) -> ConvParams:
+        """Factors ``in * filter / out`` in double, as TFLite's convolutions."""
+        x, y = tensor_quant(sig.x), tensor_quant(sig.y)
+        scales = weight_scales(sig.inputs[1], sig.y.shape[3])
+        return ConvParams.of(sig, [x.scale * s / y.scale for s in scales], self.activation)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        x, w, bias = (a.astype(np.float64) for a in arrays)
+        if sig.x.dtype is DType.FLOAT32:
+            return (clamp_float(self._accumulate(x, w, sig) + bias, self.activation),)
+        params = self.parameters(sig)
+        return (params.finish(self._accumulate(x + params.input_offset, w, sig) + bias),)
+
+
+@dataclass(frozen=True, slots=True)
+class Conv2d(_Convolution):
+    """``x[N,H,W,C], w[O,kh,kw,C], bias[O] -> [N,oh,ow,O]``; int8 has an int32 bias."""
+
+    name: ClassVar[str] = "conv2d"
+
+    stride: tuple[int, int] = (1, 1)
+    padding: Padding = Padding()
+    dilation: tuple[int, int] = (1, 1)
+    activation: Activation = Activation.NONE
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 3)
+        x, w, _ = inputs
+        require(len(x.shape) == 4 and len(w.shape) == 4, "input and weights must have four dimensions")
+        require(w.shape[3] == x.shape[3], f"weights for {w.shape[3]} channels on {x.shape[3]}")
+        check_weights(inputs, w.shape[0])
+        window = (w.shape[1], w.shape[2])
+        size = self.padding.output_size((x.shape[1], x.shape[2]), window, self.stride, self.dilation)
+        return (((x.shape[0], *size, w.shape[0]), x.dtype),)
+
+    def _accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+        taps = [
+            window_tap(x, (i, j), self.stride, self.padding, self.dilation, sig)
+            for i in range(w.shape[1])
+            for j in range(w.shape[2])
+        ]
+        columns = np.concatenate(taps, axis=3)
+        acc: Real = columns @ w.reshape(w.shape[0], -1).T
+        return acc
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseConv2d(_Convolution):
+    """``x[N,H,W,C], w[1,kh,kw,C*multiplier], bias -> [N,oh,ow,C*multiplier]``.
+
+    Output channel ``c * multiplier + m`` reads input channel ``c``.
+    """
+
+    name: ClassVar[str] = "depthwise_conv2d"
+
+    stride: tuple[int, int] = (1, 1)
+    padding: Padding = Padding()
+    dilation: tuple[int, int] = (1, 1)
+    multiplier: int = 1
+    activation: Activation = Activation.NONE
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 3)
+        x, w, _ = inputs
+        require(len(x.shape) == 4 and len(w.shape) == 4, "input and weights must have four dimensions")
+        require(w.shape[0] == 1, f"the first dimension of the weights is {w.shape[0]}, not 1")
+        channels = x.shape[3] * self.multiplier
+        require(w.shape[3] == channels, f"weights for {w.shape[3]} output channels, not {channels}")
+        check_weights(inputs, channels)
+        window = (w.shape[1], w.shape[2])
+        size = self.padding.output_size((x.shape[1], x.shape[2]), window, self.stride, self.dilation)
+        return (((x.shape[0], *size, channels), x.dtype),)
+
+    def _accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+        acc: Real = np.zeros(sig.y.shape)
+        for i in range(w.shape[1]):
+            for j in range(w.shape[2]):
+                tap = window_tap(x, (i, j), self.stride, self.padding, self.dilation, sig)
+                acc += np.repeat(tap, self.multiplier, axis=3) * w[0, i, j]
+        return acc
+
+
+def window_tap(
+    x: Real,
+    tap: tuple[int, int],
+    stride: tuple[int, int],
+    padding: Padding,
+    dilation: tuple[int, int],
+    sig: Signature,
+    fill: float = 0.0,
+) -> Real:
+    """What every output position sees at one tap of its window: ``[N,oh,ow,C]``, ``fill`` outside."""
+    border = ((0, 0), (padding.top, padding.bottom), (padding.left, padding.right), (0, 0))
+    padded = np.pad(x, border, constant_values=fill)
+    row, column = tap[0] * dilation[0], tap[1] * dilation[1]
+    rows = slice(row, row + (sig.y.shape[1] - 1) * stride[0] + 1, stride[0])
+    columns = slice(column, column + (sig.y.shape[2] - 1) * stride[1] + 1, stride[1])
+    return padded[:, rows, columns]
+
+
+def _case(
+    name: str,
+    op: Conv2d | DepthwiseConv2d,
+    x: Value,
+    kernel: tuple[int, ...],
+    out: Quant,
+    per_axis: bool = True,
+) -> Case:
+    """A case with random weights of shape ``kernel``, quantised per output channel or as a whole."""
+    random = np.random.default_rng(sum(map(ord, name)))
+    axis = 0 if isinstance(op, Conv2d) else 3
+    channels = kernel[axis]
+    if x.dtype is DType.FLOAT32:
+        weights = Value.constant("w", random.uniform(-1, 1, kernel).astype(np.float32))
+        bias = Value.constant("b", random.uniform(-1, 1, channels).astype(np.float32))
+        return make(name, op, [x, weights, bias])
+    scales = np.float32(random.uniform(0.002, 0.03, channels if per_axis else 1))
+    quant = Quant(tuple(map(float, scales)), (0,) * len(scales), axis if per_axis else None)
+    weights = Value.constant("w", random.integers(-127, 128, kernel, np.int8), quant)
+    bias = Value.constant("b", random.integers(-2000, 2000, channels, np.int32))
+    return make(name, op, [x, weights, bias], out)
+
+
+def cases() -> Iterator[Case]:
+    """int8 and float32 layers that differ in every attribute."""
+    yield from _conv_cases()
+    yield from _depthwise_cases()
+
+
+def _conv_cases() -> Iterator[Case]:
+    out = Quant.tensor(0.3, 5)
+    x = int8s("x", (1, 7, 9, 3), 0.07, -11)
+    yield _case("3x3", Conv2d(), x, (5, 3, 3, 3), out)
+    same = Padding.same((7, 9), (3, 3), (2, 2))
+    yield _case("same_s2_relu", Conv2d((2, 2), same, activation=Activation.RELU), x, (4, 3, 3, 3), out)
+    skew = Padding(2, 0, 1, 3)
+    yield _case("skew", Conv2d((1, 3), skew, (2, 1), Activation.RELU6), x, (3, 2, 5, 3), out)
+    yield _case("per_tensor", Conv2d(activation=Activation.RELU_N1_1), x, (6, 1, 2, 3), out, False)
+    pointwise = int8s("x", (2, 5, 4, 16), 0.02, 127)
+    yield _case("1x1_batch2", Conv2d(), pointwise, (8, 1, 1, 16), Quant.tensor(0.08, -128))
+    yield _case("1x1_s2", Conv2d((2, 2)), pointwise, (7, 1, 1, 16), Quant.tensor(0.05, 127))
+    yield _case("1x1_odd", Conv2d(), int8s("x", (1, 3, 3, 13), 0.05, -128), (9, 1, 1, 13), out)
+    yield _case("one_channel", Conv2d(), int8s("x", (1, 8, 6, 1), 0.1, 3), (1, 3, 2, 1), out)
+    yield _case("fine_output", Conv2d(), x, (2, 2, 2, 3), Quant.tensor(0.0001, 0))
+    yield _case("coarse_output", Conv2d(), x, (2, 2, 2, 3), Quant.tensor(40.0, 1))
+    yield _case("whole_image", Conv2d(), x, (10, 7, 9, 3), Quant.tensor(1.5, 0))
+    real = floats("x", (1, 7, 9, 3))
+    yield _case("f32_same_s2", Conv2d((2, 2), same, activation=Activation.RELU), real, (4, 3, 3, 3), out)
+    yield _case("f32_skew", Conv2d((1, 3), skew, (2, 1), Activation.RELU6), real, (3, 2, 5, 3), out)
+    yield _case("f32_1x1", Conv2d(), floats("x", (2, 3, 4, 8)), (5, 1, 1, 8), out)
+
+
+def _depthwise_cases() -> Iterator[Case]:
+    out = Quant.tensor(0.25, -9)
+    x = int8s("x", (1, 9, 7, 4), 0.06, 17)
+    same = Padding.same((9, 7), (3, 3), (2, 2))
+    relu = Activation.RELU
+    yield _case("3x3", DepthwiseConv2d(), x, (1, 3, 3, 4), out)
+    yield _case("same_s2", DepthwiseConv2d((2, 2), same, activation=relu), x, (1, 3, 3, 4), out)
+    around = Padding(1, 1, 1, 1)
+    wide = int8s("x", (1, 6, 6, 16), 0.05, -128)
+    yield _case("3x3_same", DepthwiseConv2d((1, 1), around, activation=relu), wide, (1, 3, 3, 16), out)
+    odd = DepthwiseConv2d((1, 2), Padding(0, 2, 1, 0), (2, 1), 3, Activation.RELU6)
+    yield _case("multiplier3", odd, x, (1, 3, 2, 12), out)
+    yield _case("one_channel", DepthwiseConv2d(multiplier=8), int8s("x", (2, 6, 5, 1)), (1, 4, 3, 8), out)
+    yield _case("per_tensor", DepthwiseConv2d(), x, (1, 2, 2, 4), out, False)
+    yield _case("whole_image", DepthwiseConv2d(), x, (1, 9, 7, 4), out)
+    real = floats("x", (1, 9, 7, 4))
+    yield _case("f32_same_s2", DepthwiseConv2d((2, 2), same, activation=relu), real, (1, 3, 3, 4), out)
+    yield _case("f32_multiplier3", odd, real, (1, 3, 2, 12), out)

@@ -1,0 +1,86 @@
+"""Fully connected layers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
+from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.conv import ConvParams, check_weights, weight_scales
+
+__all__ = ["FullyConnected", "cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class FullyConnected(Op):
+    """``x[..., K], w[O,K], bias[O] -> [batch, O]``, or ``[..., O]`` where ``keep_dims``.
+
+    Without ``keep_dims`` the input is read as rows of K elements, whatever its shape.
+    """
+
+    name: ClassVar[str] = "fully_connected"
+
+    activation: Activation = Activation.NONE
+    keep_dims: bool = False
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 3)
+        x, w, _ = inputs
+        require(len(w.shape) == 2, "weights must have two dimensions")
+        outputs, depth = w.shape
+        check_weights(inputs, outputs)
+        require(x.elements % depth == 0, f"weights for {depth} inputs on {x.elements} elements")
+        if not self.keep_dims:
+            return (((x.elements // depth, outputs), x.dtype),)
+        require(x.shape[-1:] == (depth,), f"weights for {depth} inputs on {x.shape[-1:]}")
+        return (((*x.shape[:-1], outputs), x.dtype),)
+
+    def parameters(self, sig: Signature) -> ConvParams:
+        """As a convolution's, but a single scale is multiplied with the input's in float32, as TFLite does."""
+        x, y, w = tensor_quant(sig.x), tensor_quant(sig.y), sig.inputs[1]
+        scales = weight_scales(w, w.shape[0])
+        if w.quant is not None and len(w.quant.scales) == 1:
+            product = float(np.float32(x.scale) * np.float32(scales[0]))
+            return ConvParams.of(sig, [product / y.scale] * len(scales), self.activation)
+        return ConvParams.of(sig, [x.scale * s / y.scale for s in scales], self.activation)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        x, w, bias = (a.astype(np.float64) for a in arrays)
+        rows = x.reshape(-1, w.shape[1])
+        if sig.x.dtype is DType.FLOAT32:
+            return (clamp_float(rows @ w.T + bias, self.activation).reshape(sig.y.shape),)
+        params = self.parameters(sig)
+        return (params.finish((rows + params.input_offset) @ w.T + bias).reshape(sig.y.shape),)
+
+
+def _case(name: str, op: FullyConnected, x: Value, outputs: int, out: Quant, per_axis: bool = False) -> Case:
+    random = np.random.default_rng(sum(map(ord, name)))
+    depth = x.shape[-1]
+    if x.dtype is DType.FLOAT32:
+        weights = Value.constant("w", random.uniform(-1, 1, (outputs, depth)).astype(np.float32))
+        bias = Value.constant("b", random.uniform(-1, 1, outputs).astype(np.float32))
+        return make(name, op, [x, weights, bias])
+    scales = np.float32(random.uniform(0.002, 0.03, outputs if per_axis else 1))
+    quant = Quant(tuple(map(float, scales)), (0,) * len(scales), 0 if per_axis else None)
+    weights = Value.constant("w", random.integers(-127, 128, (outputs, depth), np.int8), quant)
+    bias = Value.constant("b", random.integers(-2000, 2000, outputs, np.int32))
+    return make(name, op, [x, weights, bias], out)
+
+
+def cases() -> Iterator[Case]:
+    """Odd and even sizes, batches, both granularities, activations, extreme zero points."""
+    out = Quant.tensor(0.4, 3)
+    x = int8s("x", (1, 37), 0.05, -20)
+    yield _case("odd", FullyConnected(), x, 11, out)
+    yield _case("relu", FullyConnected(Activation.RELU), x, 8, Quant.tensor(0.4, -128))
+    yield _case("per_axis", FullyConnected(Activation.RELU6), x, 5, Quant.tensor(0.03, -100), per_axis=True)
+    yield _case("aligned", FullyConnected(), int8s("x", (1, 64), 0.02, -128), 32, out)
+    yield _case("batch3", FullyConnected(), int8s("x", (3, 20), 0.1, 127), 4, Quant.tensor(0.5, 127))
+    yield _case("keep_dims", FullyConnected(keep_dims=True), int8s("x", (2, 3, 10)), 6, out)
+    yield _case("single", FullyConnected(), int8s("x", (1, 1), 0.02, -128), 16, Quant.tensor(0.01, -128))
+    yield _case("fine_output", FullyConnected(Activation.RELU_N1_1), x, 6, Quant.tensor(0.0001, -5))
+    yield _case("f32", FullyConnected(Activation.RELU), floats("x", (1, 37)), 11, out)
+    yield _case("f32_batch3", FullyConnected(), floats("x", (3, 16)), 4, out)

@@ -1,0 +1,66 @@
+"""Integer arithmetic of quantised networks: a real factor as a 31-bit mantissa and a shift.
+
+Array functions take and return int64 arrays that hold int32 values. The definitions are those of TFLite's
+``common.h`` with double rounding: a rounded high product, then a rounded shift.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Int64",
+    "multiply_by_quantized_multiplier",
+    "quantize_multiplier",
+    "round_half_away",
+    "rounding_divide_by_pot",
+    "saturating_rounding_doubling_high_mul",
+]
+
+Int64 = npt.NDArray[np.int64]
+_Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32] | int
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """``real`` as ``multiplier * 2**(shift - 31)``, multiplier in [2**30, 2**31); (0, 0) below 2**-32.
+
+    Raises ``ValueError`` for what no 32-bit arithmetic can scale by: negative, infinite, 2**31 or more.
+    """
+    if not 0 <= real < math.inf:
+        raise ValueError(f"the ratio of its scales is {real}")
+    fraction, shift = math.frexp(real)
+    multiplier = round_half_away(fraction * 2**31)
+    if multiplier == 2**31:
+        multiplier //= 2
+        shift += 1
+    if shift < -31 or multiplier == 0:
+        return 0, 0
+    if shift > 31:
+        raise ValueError(f"the ratio of its scales is {real:.3g}, more than 32 bits hold")
+    return multiplier, shift
+
+
+def round_half_away(real: float) -> int:
+    """The nearest integer; halves go away from zero (C's ``round``)."""
+    return int(math.copysign(math.floor(abs(real) + 0.5), real))
+
+
+def saturating_rounding_doubling_high_mul(a: Int64, b: _Integers) -> Int64:
+    """``a * b / 2**31`` rounded to nearest, halves up; -2**31 squared gives 2**31 - 1."""
+    return np.minimum((a * b + (1 << 30)) >> 31, 2**31 - 1)
+
+
+def rounding_divide_by_pot(x: Int64, exponent: _Integers) -> Int64:
+    """``x / 2**exponent`` rounded to nearest, halves away from zero."""
+    bits = np.asarray(exponent, np.int64)
+    mask = (np.int64(1) << bits) - 1
+    rounded: Int64 = (x >> bits) + ((x & mask) > (mask >> 1) + (x < 0))
+    return rounded
+
+
+def multiply_by_quantized_multiplier(x: Int64, multiplier: _Integers, shift: _Integers) -> Int64:
+    """``x * multiplier * 2**(shift - 31)``, rounded twice; ``x << shift`` must fit into 32 bits."""
+    left = np.maximum(np.asarray(shift, np.int64), 0)
+    right = np.maximum(-np.asarray(shift, np.int64), 0)
+    return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(x << left, multiplier), right)

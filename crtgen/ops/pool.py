@@ -1,0 +1,122 @@
+"""Average and max pooling."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Op, Signature, Value
+from crtgen.ops.attrs import Activation, Padding, clamp_float, floating, require, require_inputs, tensor_quant
+from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.conv import Real, window_tap
+
+__all__ = ["AveragePool2d", "MaxPool2d", "PoolParams", "cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolParams:
+    """Integers of a quantised pooling: its clamp."""
+
+    act_min: int
+    act_max: int
+
+
+class _Pool(Op):
+    """What both poolings share: ``x[N,H,W,C] -> [N,oh,ow,C]``; input and output are quantised alike."""
+
+    __slots__ = ()
+
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: Padding
+    activation: Activation
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        floating(x)
+        require(len(x.shape) == 4, "the input must have four dimensions")
+        pad = self.padding
+        vertical, horizontal = max(pad.top, pad.bottom), max(pad.left, pad.right)
+        inside = vertical < self.window[0] and horizontal < self.window[1]
+        require(inside, f"padding {pad} leaves windows outside of the image")
+        size = pad.output_size((x.shape[1], x.shape[2]), self.window, self.stride)
+        return (((x.shape[0], *size, x.shape[3]), x.dtype),)
+
+    def parameters(self, sig: Signature) -> PoolParams:
+        """The clamp; ``ValueError`` where input and output are quantised differently."""
+        require(sig.x.quant == sig.y.quant, "input and output are quantised differently")
+        return PoolParams(*self.activation.quantized_range(tensor_quant(sig.y)))
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        pooled = self._pool(arrays[0].astype(np.float64), sig)
+        if sig.x.dtype is DType.FLOAT32:
+            return (clamp_float(pooled, self.activation),)
+        params = self.parameters(sig)
+        return (np.clip(pooled, params.act_min, params.act_max).astype(np.int8),)
+
+    @abstractmethod
+    def _pool(self, x: Real, sig: Signature) -> Real:
+        """The windows' averages or maxima; whole numbers for int8."""
+
+    def _taps(self, x: Real, sig: Signature, fill: float) -> Iterator[Real]:
+        for i in range(self.window[0]):
+            for j in range(self.window[1]):
+                yield window_tap(x, (i, j), self.stride, self.padding, (1, 1), sig, fill)
+
+
+@dataclass(frozen=True, slots=True)
+class AveragePool2d(_Pool):
+    """The mean of what a window sees; padding does not count. int8 halves round away from zero."""
+
+    name: ClassVar[str] = "average_pool2d"
+
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: Padding = Padding()
+    activation: Activation = Activation.NONE
+
+    def _pool(self, x: Real, sig: Signature) -> Real:
+        total = sum(self._taps(x, sig, 0.0), np.zeros(sig.y.shape))
+        count = sum(self._taps(np.ones(x.shape), sig, 0.0), np.zeros(sig.y.shape))
+        if sig.x.dtype is DType.FLOAT32:
+            return total / count
+        magnitude = (np.abs(total) + count // 2) // count
+        return np.copysign(magnitude, total)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxPool2d(_Pool):
+    """The greatest of what a window sees; padding does not count."""
+
+    name: ClassVar[str] = "max_pool2d"
+
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    padding: Padding = Padding()
+    activation: Activation = Activation.NONE
+
+    def _pool(self, x: Real, sig: Signature) -> Real:
+        greatest = np.full(sig.y.shape, -np.inf)
+        for tap in self._taps(x, sig, -np.inf):
+            greatest = np.maximum(greatest, tap)
+        return greatest
+
+
+def cases() -> Iterator[Case]:
+    """Both poolings over odd images, whole images, overlapping windows, clamps."""
+    for kind in (AveragePool2d, MaxPool2d):
+        x = int8s("x", (1, 9, 7, 5), 0.04, 6)
+        same = Padding.same((9, 7), (3, 3), (2, 2))
+        yield make("2x2", kind((2, 2), (2, 2)), [x])
+        yield make("same", kind((3, 3), (2, 2), same), [x])
+        yield make("whole", kind((9, 7), (1, 1)), [x])
+        skew = kind((2, 4), (1, 3), Padding(1, 0, 0, 2), Activation.RELU)
+        yield make("skew_relu", skew, [int8s("x", (2, 9, 7, 5), 0.04, 6)])
+        narrow = kind((3, 2), (1, 1), activation=Activation.RELU_N1_1)
+        yield make("clamp", narrow, [int8s("x", (1, 5, 5, 16), 0.02, -128)])
+        yield make("whole_wide", kind((8, 8), (8, 8)), [int8s("x", (1, 8, 8, 64), 0.1, -128)])
+        yield make("f32_same", kind((3, 3), (2, 2), same, Activation.RELU6), [floats("x", (1, 9, 7, 5))])
+        yield make("f32_whole", kind((4, 4), (4, 4)), [floats("x", (2, 4, 4, 3))])

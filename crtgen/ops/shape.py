@@ -1,0 +1,170 @@
+"""Operators that move elements without computing: ``reshape``, ``pad``, ``transpose``, ``strided_slice``, ``concat``.
+
+Their outputs are quantised as their inputs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Op, Signature, Value, shape_text
+from crtgen.ops.attrs import require, require_inputs
+from crtgen.ops.case import Case, floats, int8s, make
+
+__all__ = ["Concat", "Pad", "Reshape", "StridedSlice", "Transpose", "cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape(Op):
+    """The same elements in order under another shape."""
+
+    name: ClassVar[str] = "reshape"
+
+    shape: tuple[int, ...]
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        fits = prod(self.shape) == x.elements
+        require(fits, f"{x.elements} elements do not make {shape_text(self.shape)}")
+        return ((self.shape, x.dtype),)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        return (arrays[0].reshape(self.shape),)
+
+
+@dataclass(frozen=True, slots=True)
+class Pad(Op):
+    """``before`` and ``after`` elements of ``value`` around each axis.
+
+    ``value`` is in the tensor's own type (quantised for int8); None is zero, or the zero point.
+    """
+
+    name: ClassVar[str] = "pad"
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    value: float | int | None = None
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        ranks = len(self.before) == len(self.after) == len(x.shape)
+        require(ranks, f"padding of {len(self.before)} axes on {len(x.shape)}")
+        require(min(*self.before, *self.after, 0) == 0, "padding must not be negative")
+        sizes = zip(self.before, x.shape, self.after, strict=True)
+        return ((tuple(sum(axis) for axis in sizes), x.dtype),)
+
+    def fill(self, sig: Signature) -> float | int:
+        """The value of a padded element, in the tensor's own type."""
+        if self.value is not None:
+            return self.value
+        return sig.x.quant.zero_point if sig.x.quant is not None else 0
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        border = list(zip(self.before, self.after, strict=True))
+        return (np.pad(arrays[0], border, constant_values=self.fill(sig)),)
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose(Op):
+    """Axis ``i`` of the output is axis ``perm[i]`` of the input."""
+
+    name: ClassVar[str] = "transpose"
+
+    perm: tuple[int, ...]
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        whole = sorted(self.perm) == list(range(len(x.shape)))
+        require(whole, f"{self.perm} is no permutation of {len(x.shape)} axes")
+        return ((tuple(x.shape[p] for p in self.perm), x.dtype),)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        return (np.ascontiguousarray(arrays[0].transpose(self.perm)),)
+
+
+@dataclass(frozen=True, slots=True)
+class StridedSlice(Op):
+    """Along each axis the elements ``begin, begin + stride, ...`` before ``end``.
+
+    All are resolved: ``begin`` is an index of the axis, ``end`` is one past it at most, -1 at least (for a
+    negative stride). The axes in ``shrink``, each one element long, are removed.
+    """
+
+    name: ClassVar[str] = "strided_slice"
+
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    stride: tuple[int, ...]
+    shrink: tuple[int, ...] = ()
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        (x,) = inputs
+        counts = {len(self.begin), len(self.end), len(self.stride), len(x.shape)}
+        require(len(counts) == 1, f"a slice of {len(self.begin)} axes on {len(x.shape)}")
+        require(0 not in self.stride, "the stride is zero")
+        lengths = [len(range(*s)) for s in zip(self.begin, self.end, self.stride, strict=True)]
+        inside = all(
+            0 <= b < d and -1 <= e <= d for b, e, d in zip(self.begin, self.end, x.shape, strict=True)
+        )
+        require(inside and min(lengths, default=1) > 0, f"the slice leaves {shape_text(x.shape)} or is empty")
+        single = all(0 <= a < len(lengths) and lengths[a] == 1 for a in self.shrink)
+        require(single, f"axes {self.shrink} are not of length 1")
+        return ((tuple(n for a, n in enumerate(lengths) if a not in self.shrink), x.dtype),)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        picks = [np.arange(*s) for s in zip(self.begin, self.end, self.stride, strict=True)]
+        return (arrays[0][np.ix_(*picks)].reshape(sig.y.shape),)
+
+
+@dataclass(frozen=True, slots=True)
+class Concat(Op):
+    """The inputs one after another along ``axis``; all are quantised alike."""
+
+    name: ClassVar[str] = "concat"
+
+    axis: int
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require(len(inputs) > 0, "it has no inputs")
+        first = inputs[0]
+        require(0 <= self.axis < len(first.shape), f"there is no axis {self.axis}")
+        for x in inputs:
+            require(x.dtype is first.dtype, f"{x.name} is {x.dtype.value}, not {first.dtype.value}")
+            require(self._cut(x) == self._cut(first), f"{x.name} is {shape_text(x.shape)}")
+        total = sum(x.shape[self.axis] for x in inputs)
+        return (((*first.shape[: self.axis], total, *first.shape[self.axis + 1 :]), first.dtype),)
+
+    def _cut(self, x: Value) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return x.shape[: self.axis], x.shape[self.axis + 1 :]
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        return (np.concatenate(arrays, axis=self.axis),)
+
+
+def cases() -> Iterator[Case]:
+    """Each operator in int8 and float32, on odd shapes."""
+    for prefix, x in (("", int8s("x", (2, 3, 5, 4), 0.05, -7)), ("f32_", floats("x", (2, 3, 5, 4)))):
+        yield make(f"{prefix}flat", Reshape((2, 60)), [x])
+        yield make(f"{prefix}zero", Pad((0, 1, 2, 0), (0, 2, 0, 0)), [x])
+        value = 9 if x.dtype is DType.INT8 else -1.5
+        yield make(f"{prefix}value", Pad((1, 0, 0, 3), (0, 0, 1, 1), value), [x])
+        yield make(f"{prefix}channels_first", Transpose((0, 3, 1, 2)), [x])
+        yield make(f"{prefix}reversed", Transpose((3, 2, 1, 0)), [x])
+        forward = StridedSlice((0, 1, 0, 1), (2, 3, 5, 4), (1, 1, 2, 2))
+        yield make(f"{prefix}forward", forward, [x])
+        backward = StridedSlice((1, 2, 4, 3), (0, -1, 0, -1), (-1, -1, -3, -2), (0,))
+        yield make(f"{prefix}backward", backward, [x])
+        other = Value("x2", (2, 3, 1, 4), x.dtype, x.quant)
+        yield make(f"{prefix}axis2", Concat(2), [x, other])
+        third = Value("x3", (2, 3, 5, 7), x.dtype, x.quant)
+        yield make(f"{prefix}axis3", Concat(3), [x, third])
+    yield make("flat", Transpose((1, 0)), [int8s("x", (6, 11))])
+    rows = [int8s(f"x{i}", (1, 3), 0.1, 4) for i in range(3)]
+    yield make("rows3", Concat(0), rows)

@@ -221,7 +221,7 @@ def cases() -> Iterator[Case]:
         ("fine", 0.0004, 5),
         ("plain", 0.06, -12),
         ("coarse", 1.7, 100),
-        ("huge", 40.0, 0),
+        ("huge", 15.0, 0),
     ):
         yield make(name, Softmax(), [int8s("x", (1, 10), scale, zero)], probability)
         yield make(name, Logistic(), [int8s("x", (2, 7, 19), scale, zero)], Logistic.output)

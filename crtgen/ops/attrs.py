@@ -10,7 +10,16 @@ import numpy.typing as npt
 from crtgen.ir import Array, DType, Quant, Value
 from crtgen.ops.fixedpoint import round_half_away
 
-__all__ = ["Activation", "Padding", "clamp_float", "floating", "require", "require_inputs", "tensor_quant"]
+__all__ = [
+    "NO_PADDING",
+    "Activation",
+    "Padding",
+    "clamp_float",
+    "floating",
+    "require",
+    "require_inputs",
+    "tensor_quant",
+]
 
 
 class Activation(Enum):
@@ -80,6 +89,9 @@ class Padding:
 
     def __str__(self) -> str:
         return f"({self.top},{self.bottom},{self.left},{self.right})"
+
+
+NO_PADDING = Padding()
 
 
 def _outputs(length: int, taps: int, step: int, spread: int) -> int:

@@ -9,7 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value, shape_text
-from crtgen.ops.attrs import Activation, Padding, clamp_float, floating, require, require_inputs, tensor_quant
+from crtgen.ops.attrs import (
+    NO_PADDING,
+    Activation,
+    Padding,
+    clamp_float,
+    floating,
+    require,
+    require_inputs,
+    tensor_quant,
+)
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
 
@@ -101,7 +110,7 @@ class Conv2d(_Convolution):
     name: ClassVar[str] = "conv2d"
 
     stride: tuple[int, int] = (1, 1)
-    padding: Padding = Padding()
+    padding: Padding = NO_PADDING
     dilation: tuple[int, int] = (1, 1)
     activation: Activation = Activation.NONE
 
@@ -136,7 +145,7 @@ class DepthwiseConv2d(_Convolution):
     name: ClassVar[str] = "depthwise_conv2d"
 
     stride: tuple[int, int] = (1, 1)
-    padding: Padding = Padding()
+    padding: Padding = NO_PADDING
     dilation: tuple[int, int] = (1, 1)
     multiplier: int = 1
     activation: Activation = Activation.NONE
@@ -196,7 +205,7 @@ def _case(
         weights = Value.constant("w", random.uniform(-1, 1, kernel).astype(np.float32))
         bias = Value.constant("b", random.uniform(-1, 1, channels).astype(np.float32))
         return make(name, op, [x, weights, bias])
-    scales = np.float32(random.uniform(0.002, 0.03, channels if per_axis else 1))
+    scales = random.uniform(0.002, 0.03, channels if per_axis else 1).astype(np.float32)
     quant = Quant(tuple(map(float, scales)), (0,) * len(scales), axis if per_axis else None)
     weights = Value.constant("w", random.integers(-127, 128, kernel, np.int8), quant)
     bias = Value.constant("b", random.integers(-2000, 2000, channels, np.int32))

@@ -39,7 +39,7 @@ class FullyConnected(Op):
         return (((*x.shape[:-1], outputs), x.dtype),)
 
     def parameters(self, sig: Signature) -> ConvParams:
-        """As a convolution's, but a single scale is multiplied with the input's in float32, as TFLite does."""
+        """As a convolution's, but ``in * filter`` is a float32 product where there is one scale."""
         x, y, w = tensor_quant(sig.x), tensor_quant(sig.y), sig.inputs[1]
         scales = weight_scales(w, w.shape[0])
         if w.quant is not None and len(w.quant.scales) == 1:
@@ -63,7 +63,7 @@ def _case(name: str, op: FullyConnected, x: Value, outputs: int, out: Quant, per
         weights = Value.constant("w", random.uniform(-1, 1, (outputs, depth)).astype(np.float32))
         bias = Value.constant("b", random.uniform(-1, 1, outputs).astype(np.float32))
         return make(name, op, [x, weights, bias])
-    scales = np.float32(random.uniform(0.002, 0.03, outputs if per_axis else 1))
+    scales = random.uniform(0.002, 0.03, outputs if per_axis else 1).astype(np.float32)
     quant = Quant(tuple(map(float, scales)), (0,) * len(scales), 0 if per_axis else None)
     weights = Value.constant("w", random.integers(-127, 128, (outputs, depth), np.int8), quant)
     bias = Value.constant("b", random.integers(-2000, 2000, outputs, np.int32))

@@ -48,7 +48,8 @@ def round_half_away(real: float) -> int:
 
 def saturating_rounding_doubling_high_mul(a: Int64, b: _Integers) -> Int64:
     """``a * b / 2**31`` rounded to nearest, halves up; -2**31 squared gives 2**31 - 1."""
-    return np.minimum((a * b + (1 << 30)) >> 31, 2**31 - 1)
+    product: Int64 = np.minimum((a * b + (1 << 30)) >> 31, 2**31 - 1)
+    return product
 
 
 def rounding_divide_by_pot(x: Int64, exponent: _Integers) -> Int64:

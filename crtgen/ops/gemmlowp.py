@@ -30,7 +30,8 @@ _EXP_OF_MINUS_POWERS = {
 
 
 def _saturating_left_shift(x: Int64, bits: int) -> Int64:
-    return np.clip(x << bits, -(2**31), 2**31 - 1)
+    shifted: Int64 = np.clip(x << bits, -(2**31), 2**31 - 1)
+    return shifted
 
 
 def _exp_near_zero(a: Int64) -> Int64:

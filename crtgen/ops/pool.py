@@ -8,7 +8,16 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.ir import Array, DType, Op, Signature, Value
-from crtgen.ops.attrs import Activation, Padding, clamp_float, floating, require, require_inputs, tensor_quant
+from crtgen.ops.attrs import (
+    NO_PADDING,
+    Activation,
+    Padding,
+    clamp_float,
+    floating,
+    require,
+    require_inputs,
+    tensor_quant,
+)
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.conv import Real, window_tap
 
@@ -75,7 +84,7 @@ class AveragePool2d(_Pool):
 
     window: tuple[int, int]
     stride: tuple[int, int]
-    padding: Padding = Padding()
+    padding: Padding = NO_PADDING
     activation: Activation = Activation.NONE
 
     def _pool(self, x: Real, sig: Signature) -> Real:
@@ -95,7 +104,7 @@ class MaxPool2d(_Pool):
 
     window: tuple[int, int]
     stride: tuple[int, int]
-    padding: Padding = Padding()
+    padding: Padding = NO_PADDING
     activation: Activation = Activation.NONE
 
     def _pool(self, x: Real, sig: Signature) -> Real:

@@ -46,7 +46,8 @@ class ResizeNearest(Op):
         offset = np.float32(0.5 if self.half_pixel_centers else 0.0)
         at = (np.arange(want, dtype=np.float32) + offset) * scale
         index = np.floor(at + np.float32(0.5)) if self.align_corners else np.floor(at)
-        return np.clip(index, 0, have - 1).astype(np.int32)
+        inside: npt.NDArray[np.int32] = np.clip(index, 0, have - 1).astype(np.int32)
+        return inside
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         rows, columns = self.sources(sig)

@@ -1,4 +1,4 @@
-"""Operators that move elements without computing: ``reshape``, ``pad``, ``transpose``, ``strided_slice``, ``concat``.
+"""Operators that move elements: ``reshape``, ``pad``, ``transpose``, ``strided_slice``, ``concat``.
 
 Their outputs are quantised as their inputs.
 """

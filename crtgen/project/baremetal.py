@@ -1,0 +1,124 @@
+"""The platform of a bare-metal project: start-up, linker script, drivers, toolchain files."""
+
+from dataclasses import dataclass
+
+from crtgen.boards import Board, Core, Memory, Timer, Uart
+from crtgen.codegen.render import render
+from crtgen.errors import UsageError
+from crtgen.project.firmware import Firmware
+
+__all__ = ["TOOLCHAINS", "platform_files", "toolchain_files"]
+
+TOOLCHAINS = ("arm-none-eabi-gcc", "zig")
+
+_CORE_HANDLERS = 15
+_READ_CHUNK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _MemoryView:
+    name: str
+    access: str
+    origin: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class _PlatformView:
+    board: str
+    is_host: bool
+    is_server: bool
+    clock: int
+    receive_buffer: int
+    pool: int
+    chunk: int
+    handlers: int
+    uart_base: str
+    uart_irq: int
+    uart_divider: int
+    uart_baud: int
+    has_fpu: bool
+    has_lob: bool
+    has_stack_limit: bool
+    has_cfsr: bool
+    memories: tuple[_MemoryView, ...]
+    vectors: str
+    code: str
+    data: str
+    stack: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolchainView:
+    gcc_flags: str
+    zig_flags: str
+
+
+def platform_files(firmware: Firmware) -> dict[str, str]:
+    """The files of ``platform/``, by name; the C sources among them are to be compiled."""
+    view = _view(firmware)
+    uart, timer = _devices(firmware.board)
+    main = f"main_{firmware.type}.c"
+    templates = {
+        "platform.h": "common/platform.h",
+        "main.c": f"common/{main}",
+        "startup.c": "baremetal/startup.c",
+        "linker.ld": "baremetal/linker.ld",
+        "semihosting.c": "baremetal/semihosting.c",
+        f"clock_{timer.kind}.c": f"baremetal/clock_{timer.kind}.c",
+    }
+    if view.is_server:
+        templates[f"serial_{uart.kind}.c"] = f"baremetal/serial_{uart.kind}.c"
+    return {name: render(f"project/{template}.j2", v=view) for name, template in templates.items()}
+
+
+def toolchain_files(core: Core) -> dict[str, str]:
+    """The files of ``cmake/``, by name."""
+    view = _ToolchainView(" ".join(core.gcc_flags), " ".join(_zig_flags(core)))
+    return {f"{t}.cmake": render(f"project/baremetal/{t}.cmake.j2", v=view) for t in TOOLCHAINS}
+
+
+def _view(firmware: Firmware) -> _PlatformView:
+    board, options = firmware.board, firmware.options
+    uart, timer = _devices(board)
+    is_server = firmware.type == "server"
+    return _PlatformView(
+        board=board.name,
+        is_host=False,
+        is_server=is_server,
+        clock=timer.clock,
+        receive_buffer=options.receive_buffer,
+        pool=options.pool,
+        chunk=_READ_CHUNK,
+        handlers=_CORE_HANDLERS + (uart.irq + 1 if is_server else 0),
+        uart_base=f"{uart.base:#010x}",
+        uart_irq=uart.irq,
+        uart_divider=uart.clock // uart.baud,
+        uart_baud=uart.baud,
+        has_fpu=board.core.fpu != "none",
+        has_lob=board.core.arch == "armv8.1-m.main",
+        has_stack_limit=board.core.arch.startswith("armv8"),
+        has_cfsr=board.core.arch != "armv6-m",
+        memories=tuple(_memory(m) for m in board.memories),
+        vectors=board.vectors,
+        code=board.code,
+        data=board.data,
+        stack=options.stack,
+    )
+
+
+def _memory(memory: Memory) -> _MemoryView:
+    access = "rx" if memory.kind == "flash" else "rwx"
+    return _MemoryView(memory.name, access, f"{memory.origin:#010x}", f"{memory.size:#x}")
+
+
+def _devices(board: Board) -> tuple[Uart, Timer]:
+    if board.uart is None or board.timer is None:
+        raise UsageError("the board has no UART or no timer", where=board.name)
+    return board.uart, board.timer
+
+
+def _zig_flags(core: Core) -> tuple[str, ...]:
+    """Target and core as Zig names them: its cores have ``_`` for ``-``."""
+    abi = "eabi" if core.fpu == "none" else "eabihf"
+    return ("-target", f"thumb-freestanding-{abi}", f"-mcpu={core.name.replace('-', '_')}")

@@ -1,0 +1,66 @@
+"""The request for a project: what firmware is to be generated."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crtgen.boards import Board
+from crtgen.codegen.module import CModule, ModelInfo
+from crtgen.errors import UsageError
+from crtgen.ir import Array
+from crtgen.project.manifest import Options
+
+__all__ = ["TYPES", "Firmware"]
+
+TYPES = ("server", "standalone", "library")
+
+_RECEIVE_MIN = 256  # CRT_SERVER_RECEIVE_MIN of crt/server.h
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Firmware:
+    """Models for a board, and the kind of program around them.
+
+    ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in their
+    order. ``samples`` has, for a standalone program, one array per input for each model's name: a model
+    that it does not name runs on zeros.
+    """
+
+    modules: Sequence[CModule]
+    metadata: Mapping[str, str]
+    board: Board
+    type: str = "server"
+    options: Options = Options()
+    samples: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.type not in TYPES:
+            raise UsageError(f"unknown project type {self.type}", hint=f"known: {', '.join(TYPES)}")
+        if not self.modules:
+            raise UsageError("a project needs a model", where=self.board.name)
+        if self.options.receive_buffer < _RECEIVE_MIN:
+            raise UsageError(
+                f"a receive buffer of {self.options.receive_buffer} B is too small",
+                hint=f"it needs at least {_RECEIVE_MIN} B",
+            )
+        if self.options.stack % 8 or self.options.pool % 16:
+            raise UsageError("the stack must be a multiple of 8 B, the pool one of 16 B")
+
+    @property
+    def name(self) -> str:
+        """The project's name: the models' names."""
+        return "_".join(info.name for info in self.models)
+
+    @property
+    def models(self) -> tuple[ModelInfo, ...]:
+        return tuple(module.info for module in self.modules)
+
+    @property
+    def platform(self) -> str:
+        return "host" if self.board.is_host else "baremetal"
+
+    @property
+    def artefact(self) -> str:
+        """What the build makes, below ``build/``."""
+        if self.type == "library":
+            return f"lib{self.name}.a"
+        return "firmware" if self.board.is_host else "firmware.elf"

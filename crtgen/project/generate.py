@@ -1,0 +1,203 @@
+"""From models and a board to a project."""
+
+from dataclasses import dataclass
+
+from crtgen import __version__
+from crtgen.codegen.module import Interface, ModelInfo
+from crtgen.codegen.render import render
+from crtgen.errors import UsageError
+from crtgen.ir import shape_text
+from crtgen.project import baremetal, host
+from crtgen.project.firmware import Firmware
+from crtgen.project.manifest import FORMAT, MANIFEST, Manifest, manifest_text
+from crtgen.project.project import Project
+from crtgen.project.sample import sample_files
+from crtgen.resources import runtime_dir
+
+__all__ = ["generate_project"]
+
+_SOURCES = (".c", ".S")
+_MODEL_LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O3"}
+_TITLE = {"server": "an RPC server", "standalone": "a program with built-in input", "library": "a library"}
+
+
+@dataclass(frozen=True, slots=True)
+class _BuildView:
+    title: str
+    name: str
+    toolchain: str
+    profile: str
+    is_host: bool
+    is_library: bool
+    model_sources: tuple[str, ...]
+    runtime_sources: tuple[str, ...]
+    platform_sources: tuple[str, ...]
+    model_level: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelRow:
+    name: str
+    inputs: str
+    outputs: str
+    arena: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadmeView:
+    title: str
+    version: str
+    models: tuple[_ModelRow, ...]
+    artefact: str
+    toolchain: str
+    toolchains: str
+    is_library: bool
+    run: str
+    run_note: str
+    runtime_note: str
+    platform_note: str
+
+
+def generate_project(firmware: Firmware) -> Project:
+    """The project, in memory. Raises ``UsageError`` for samples or options that do not fit the models."""
+    files = {f"model/{name}": text.encode() for name, text in _model_files(firmware).items()}
+    files |= {f"platform/{name}": text.encode() for name, text in _platform_files(firmware).items()}
+    files |= {f"cmake/{name}": text.encode() for name, text in _toolchain_files(firmware).items()}
+    files |= _runtime_files(with_sources=firmware.type != "library")
+    files["CMakeLists.txt"] = render(
+        "project/common/CMakeLists.txt.j2", v=_build_view(firmware, tuple(sorted(files)))
+    ).encode()
+    files["README.md"] = render("project/common/README.md.j2", v=_readme_view(firmware)).encode()
+    files[MANIFEST] = manifest_text(_manifest(firmware, (*files, MANIFEST)))
+    return Project(firmware.name, firmware.platform, firmware.board.name, firmware.type, files)
+
+
+def _model_files(firmware: Firmware) -> dict[str, str]:
+    files: dict[str, str] = {}
+    for part in (*(module.files for module in firmware.modules), firmware.metadata):
+        for name, text in part.items():
+            if name in files:
+                raise UsageError(f"two models make a file {name}", hint="give the models different names")
+            files[name] = text
+    return files
+
+
+def _platform_files(firmware: Firmware) -> dict[str, str]:
+    if firmware.type == "library":
+        return {}
+    platform = host if firmware.board.is_host else baremetal
+    sample = sample_files(firmware) if firmware.type == "standalone" else {}
+    return {**platform.platform_files(firmware), **sample}
+
+
+def _toolchain_files(firmware: Firmware) -> dict[str, str]:
+    if firmware.board.is_host:
+        return host.toolchain_files()
+    return baremetal.toolchain_files(firmware.board.core)
+
+
+def _toolchains(firmware: Firmware) -> tuple[str, ...]:
+    return host.TOOLCHAINS if firmware.board.is_host else baremetal.TOOLCHAINS
+
+
+def _runtime_files(with_sources: bool) -> dict[str, bytes]:
+    root = runtime_dir()
+    folders = ("include", "src") if with_sources else ("include",)
+    found = (file for folder in folders for file in (root / folder).rglob("*"))
+    return {
+        f"runtime/{file.relative_to(root).as_posix()}": file.read_bytes()
+        for file in sorted(found)
+        if file.suffix in (".c", ".h")
+    }
+
+
+def _sources(files: tuple[str, ...], folder: str) -> tuple[str, ...]:
+    return tuple(file for file in files if file.startswith(folder) and file.endswith(_SOURCES))
+
+
+def _title(firmware: Firmware) -> str:
+    return f"{', '.join(i.name for i in firmware.models)} on {firmware.board.name}, {_TITLE[firmware.type]}"
+
+
+def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
+    level = firmware.options.optimize
+    if level not in _MODEL_LEVEL:
+        raise UsageError(f"unknown optimisation {level}", hint=f"known: {', '.join(_MODEL_LEVEL)}")
+    return _BuildView(
+        title=_title(firmware),
+        name=firmware.name,
+        toolchain=_toolchains(firmware)[0],
+        profile="ON" if firmware.options.profile else "OFF",
+        is_host=firmware.board.is_host,
+        is_library=firmware.type == "library",
+        model_sources=_sources(files, "model/"),
+        runtime_sources=_sources(files, "runtime/"),
+        platform_sources=_sources(files, "platform/"),
+        model_level=_MODEL_LEVEL[level],
+    )
+
+
+def _readme_view(firmware: Firmware) -> _ReadmeView:
+    toolchains = _toolchains(firmware)
+    run, run_note = _run(firmware)
+    return _ReadmeView(
+        title=_title(firmware),
+        version=__version__,
+        models=tuple(_row(info) for info in firmware.models),
+        artefact=firmware.artefact,
+        toolchain=toolchains[0],
+        toolchains=", ".join(f"`{t}`" for t in toolchains),
+        is_library=firmware.type == "library",
+        run=run,
+        run_note=run_note,
+        runtime_note="headers that the model's files include." if not run else "the C runtime.",
+        platform_note="start-up, clock, serial port and `main`. Yours to edit.",
+    )
+
+
+def _run(firmware: Firmware) -> tuple[str, str]:
+    if firmware.type == "library":
+        return "", ""
+    is_server = firmware.type == "server"
+    if firmware.board.is_host:
+        note = "It serves the RPC on standard input and output." if is_server else "It prints the outputs."
+        return "build/firmware", note
+    if firmware.board.qemu is None:
+        note = "Write it to the board with your programmer."
+        return f"arm-none-eabi-objcopy -O binary build/{firmware.artefact} build/firmware.bin", note
+    serial = "unix:/tmp/serial.sock,server=on,wait=off" if is_server else "none"
+    note = (
+        "In QEMU, with the serial port of the RPC on a socket:"
+        if is_server
+        else "It prints the outputs in QEMU."
+    )
+    machine = " ".join(("-machine", firmware.board.qemu.machine, *firmware.board.qemu.args))
+    command = f"qemu-system-arm {machine} -nographic -monitor none -serial {serial}"
+    return (
+        f"{command} \\\n    -semihosting-config enable=on,target=native -kernel build/{firmware.artefact}",
+        note,
+    )
+
+
+def _row(info: ModelInfo) -> _ModelRow:
+    return _ModelRow(info.name, _interfaces(info.inputs), _interfaces(info.outputs), info.arena)
+
+
+def _interfaces(interfaces: tuple[Interface, ...]) -> str:
+    return ", ".join(f"{i.name} ({shape_text(i.shape)} {i.dtype.value})" for i in interfaces)
+
+
+def _manifest(firmware: Firmware, files: tuple[str, ...]) -> Manifest:
+    return Manifest(
+        format=FORMAT,
+        version=__version__,
+        name=firmware.name,
+        platform=firmware.platform,
+        board=firmware.board.name,
+        type=firmware.type,
+        toolchain=_toolchains(firmware)[0],
+        artefact=firmware.artefact,
+        options=firmware.options,
+        models=firmware.models,
+        files=tuple(sorted(files)),
+    )

@@ -1,0 +1,49 @@
+"""The platform of a host project: the serial port is standard input and output."""
+
+from dataclasses import dataclass
+
+from crtgen.codegen.render import render
+from crtgen.project.firmware import Firmware
+
+__all__ = ["TOOLCHAINS", "platform_files", "toolchain_files"]
+
+TOOLCHAINS = ("cc",)
+
+_NANOSECONDS = 1_000_000_000
+_READ_CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _PlatformView:
+    board: str
+    is_host: bool
+    is_server: bool
+    clock: int
+    receive_buffer: int
+    pool: int
+    chunk: int
+
+
+def platform_files(firmware: Firmware) -> dict[str, str]:
+    """The files of ``platform/``, by name; the C sources among them are to be compiled."""
+    options = firmware.options
+    view = _PlatformView(
+        board=firmware.board.name,
+        is_host=True,
+        is_server=firmware.type == "server",
+        clock=_NANOSECONDS,
+        receive_buffer=options.receive_buffer,
+        pool=options.pool,
+        chunk=_READ_CHUNK,
+    )
+    templates = {
+        "platform.h": "common/platform.h",
+        "main.c": f"common/main_{firmware.type}.c",
+        "platform.c": "host/platform.c",
+    }
+    return {name: render(f"project/{template}.j2", v=view) for name, template in templates.items()}
+
+
+def toolchain_files() -> dict[str, str]:
+    """The files of ``cmake/``, by name."""
+    return {f"{t}.cmake": render(f"project/host/{t}.cmake.j2") for t in TOOLCHAINS}

@@ -1,0 +1,87 @@
+"""Built-in inputs: arrays as C."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.codegen.module import Interface, ModelInfo
+from crtgen.codegen.render import render
+from crtgen.errors import UsageError
+from crtgen.ir import Array, DType, shape_text
+from crtgen.project.firmware import Firmware
+
+__all__ = ["sample_files"]
+
+_PER_LINE = 16
+# Floats travel as their bits: the text is exact and the same everywhere.
+_BITS = {DType.FLOAT32: DType.INT32}
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrayView:
+    symbol: str
+    c_type: str
+    elements: int
+    note: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelView:
+    symbol: str
+    arrays: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _SampleView:
+    arrays: tuple[_ArrayView, ...]
+    models: tuple[_ModelView, ...]
+
+
+def sample_files(firmware: Firmware) -> dict[str, str]:
+    """``sample.c`` and ``sample.h`` of a standalone program. Raises ``UsageError`` for a wrong sample."""
+    unknown = sorted(set(firmware.samples) - {info.name for info in firmware.models})
+    if unknown:
+        raise UsageError(f"a sample is for {unknown[0]}, which is no model of the project")
+    arrays: list[_ArrayView] = []
+    models: list[_ModelView] = []
+    for info in firmware.models:
+        given = firmware.samples.get(info.name)
+        views = [_array(info, i, a) for i, a in enumerate(_arrays(info, given))]
+        arrays += views
+        models.append(_ModelView(f"sample_{info.name}", tuple(view.symbol for view in views)))
+    view = _SampleView(tuple(arrays), tuple(models))
+    return {name: render(f"project/common/{name}.j2", v=view) for name in ("sample.c", "sample.h")}
+
+
+def _arrays(info: ModelInfo, given: Sequence[Array] | None) -> list[Array]:
+    if given is None:
+        return [np.zeros(i.shape, i.dtype.numpy) for i in info.inputs]
+    if len(given) != len(info.inputs):
+        raise UsageError(f"{len(given)} sample arrays for {len(info.inputs)} inputs", where=info.name)
+    for interface, array in zip(info.inputs, given, strict=True):
+        if array.shape != interface.shape or array.dtype != interface.dtype.numpy:
+            raise UsageError(
+                f"the sample is {shape_text(array.shape)} {array.dtype}, "
+                f"the input is {shape_text(interface.shape)} {interface.dtype.value}",
+                where=f"{info.name}: {interface.name}",
+            )
+    return list(given)
+
+
+def _array(info: ModelInfo, index: int, array: Array) -> _ArrayView:
+    interface: Interface = info.inputs[index]
+    stored = _BITS.get(interface.dtype, interface.dtype)
+    numbers = np.ascontiguousarray(array).view(stored.numpy).ravel().tolist()
+    texts = [_literal(int(number), stored) for number in numbers]
+    lines = tuple(" ".join(texts[i : i + _PER_LINE]) for i in range(0, len(texts), _PER_LINE))
+    note = f"{info.name}: {interface.name}, {shape_text(interface.shape)} {interface.dtype.value}"
+    return _ArrayView(f"sample_{info.name}_{index}", stored.c_name, len(texts), note, lines)
+
+
+def _literal(number: int, dtype: DType) -> str:
+    """The least value of a type has no literal of its own in C."""
+    if dtype in (DType.INT32, DType.INT64) and number == np.iinfo(dtype.numpy).min:
+        return f"{number + 1} - 1,"
+    return f"{number},"

@@ -1,0 +1,355 @@
+"""The graph executor, static: graph JSON and parameters become const tables and a ``struct crt_model``.
+
+A call of an operator costs a function pointer and one index per argument. What an index names, a tensor in
+the sense of these tables, is a place (a storage of the pool, or a linked parameter) with a type (shape and
+element type); equal tensors, types and shapes are stored once.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from crtgen.codegen.module import CModule, Function, Interface, ModelInfo, Param
+from crtgen.codegen.render import render
+from crtgen.errors import CorruptModelError, UnsupportedError
+from crtgen.ir import shape_text
+from crtgen.library.c_names import c_bytes, c_comment, c_name, c_string, check_c_name
+from crtgen.library.datatype import DataType
+from crtgen.library.graph_json import GraphEntry, GraphJson, GraphNode, Reference
+from crtgen.library.params import NDArray
+
+__all__ = ["ExecutorTables", "graph_module", "graph_tables", "param_symbol", "render_graph"]
+
+_ALIGNMENT = 16
+_NOP = "__nop"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor lies: ``offset`` bytes into the pool, or in the const array ``symbol``."""
+
+    offset: int
+    symbol: str = ""
+
+    @property
+    def c(self) -> str:
+        """The address, as a ``void *`` in C."""
+        return f"(void *)(uintptr_t){self.symbol}" if self.symbol else f"pool + {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Shape and element type; ``shape_at`` is the index of the shape in the table of dimensions."""
+
+    shape: tuple[int, ...]
+    dtype: DataType
+    shape_at: int
+
+    @property
+    def shape_c(self) -> str:
+        return f"dims + {self.shape_at}" if self.shape else "NULL"
+
+    @property
+    def text(self) -> str:
+        return f"{shape_text(self.shape)} {self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An index into the places and one into the types."""
+
+    place: int
+    type: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One operator: its function and its arguments, inputs then outputs, as indices of tensors."""
+
+    name: str
+    function: str
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output of the model."""
+
+    name: str
+    c_name: str
+    tensor: Tensor
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedParam:
+    """A parameter as a const array; ``lines`` are its bytes in C."""
+
+    name: str
+    symbol: str
+    sid: int
+    nbytes: int
+    type_text: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorTables:
+    """Everything that the template writes down; ``pool`` is the bytes of all storages."""
+
+    name: str
+    calls: tuple[Call, ...]
+    functions: tuple[str, ...]
+    places: tuple[Place, ...]
+    types: tuple[TensorType, ...]
+    tensors: tuple[Tensor, ...]
+    dims: tuple[int, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    params: tuple[LinkedParam, ...]
+    pool: int
+    consumes_inputs: bool
+
+    @property
+    def symbol(self) -> str:
+        """The ``struct crt_model``."""
+        return f"{self.name}_model"
+
+    @property
+    def index_type(self) -> str:
+        """The narrowest C type of an index into the tensors, places, types and counts of arguments."""
+        most = max(len(self.tensors), len(self.places), len(self.types), self.max_args + 1)
+        return "uint8_t" if most <= 1 << 8 else "uint16_t"
+
+    @property
+    def max_args(self) -> int:
+        return max((len(call.args) for call in self.calls), default=1)
+
+    @property
+    def call_bytes(self) -> int:
+        """Bytes of the tables of calls on a 32-bit target: pointers, counts and arguments."""
+        width = 1 if self.index_type == "uint8_t" else 2
+        return sum(4 + width * (1 + len(call.args)) for call in self.calls)
+
+
+def param_symbol(model: str, param: str) -> str:
+    """The const symbol of a linked parameter, unique among the models of an image."""
+    return f"__tvm_param__{c_name(model)}_{c_name(param)}"
+
+
+def graph_tables(
+    name: str,
+    graph: GraphJson,
+    params: Mapping[str, NDArray],
+    functions: Collection[str],
+    output_names: Sequence[str] = (),
+) -> ExecutorTables:
+    """The tables of a graph whose arguments named in ``params`` are linked, calling only ``functions``.
+
+    Without ``output_names`` the outputs are ``output``, or ``output0``, ``output1``...
+    """
+    _check_graph(name, graph)
+    _check_params(name, graph, params)
+    builder = _Builder(name, graph, params, tuple(output_names))
+    calls = tuple(builder.call(node, i) for i, node in enumerate(graph.nodes) if _is_real(node))
+    for call in calls:
+        if call.function not in functions:
+            raise CorruptModelError(
+                f"{call.name} calls {call.function}, which no module of the library defines", where=name
+            )
+    return builder.finish(calls)
+
+
+def render_graph(tables: ExecutorTables) -> str:
+    """The C source of the executor."""
+    return render("graph_executor.c.j2", t=tables, comment=c_comment, string=c_string)
+
+
+def graph_module(
+    name: str,
+    graph: GraphJson,
+    params: Mapping[str, NDArray],
+    functions: Collection[str],
+    output_names: Sequence[str] = (),
+) -> CModule:
+    """The executor as a module: its source, and what the metadata module has to know of it."""
+    tables = graph_tables(name, graph, params, functions, output_names)
+    nodes = {node.name: node for node in graph.nodes}
+    info = ModelInfo(
+        name=name,
+        inputs=tuple(_interface(tables, port) for port in tables.inputs),
+        outputs=tuple(_interface(tables, port) for port in tables.outputs),
+        arena=tables.pool,
+        lower_bound=tables.pool,
+        optimal=False,
+        kept_inputs=not tables.consumes_inputs,
+        weights=sum(param.nbytes for param in tables.params),
+        macs=0,
+        layers=tuple((call.name, nodes[call.name].function, "imported") for call in tables.calls),
+    )
+    return CModule(
+        info=info,
+        files={f"{c_name(name)}_graph.c": render_graph(tables)},
+        functions=tuple(Function(function, function) for function in tables.functions),
+        params=tuple(Param(param.sid, param.symbol, param.nbytes) for param in tables.params),
+    )
+
+
+def _interface(tables: ExecutorTables, port: Port) -> Interface:
+    kind = tables.types[port.tensor.type]
+    return Interface(port.name, port.c_name, kind.shape, kind.dtype.ir, None, port.nbytes)
+
+
+def _is_real(node: GraphNode) -> bool:
+    return node.is_call and node.function != _NOP
+
+
+def _check_graph(name: str, graph: GraphJson) -> None:
+    if len({entry.device for entry in graph.entries}) > 1:
+        raise UnsupportedError("the graph runs on several devices", where=name)
+    if not graph.heads or not any(map(_is_real, graph.nodes)):
+        raise UnsupportedError("the graph computes nothing", where=name)
+    if any(0 in entry.shape for entry in graph.entries):
+        raise UnsupportedError("the graph has a tensor without elements", where=name)
+
+
+def _check_params(name: str, graph: GraphJson, params: Mapping[str, NDArray]) -> None:
+    arguments = {graph.nodes[i].name: graph.entry(Reference(i, 0)) for i in graph.arg_nodes}
+    for param, value in params.items():
+        if param not in arguments:
+            raise CorruptModelError(f"the parameter {param} is no argument of the graph", where=name)
+        entry = arguments[param]
+        if (entry.shape, entry.dtype) != (value.array.shape, value.dtype):
+            raise CorruptModelError(
+                f"the parameter {param} is {value.dtype} {list(value.array.shape)} but the graph has "
+                f"{entry.dtype} {list(entry.shape)}",
+                where=name,
+            )
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Collects the tables; equal rows get the same index."""
+
+    name: str
+    graph: GraphJson
+    params: Mapping[str, NDArray]
+    output_names: tuple[str, ...]
+    places: dict[Place, int] = field(default_factory=dict)
+    types: dict[TensorType, int] = field(default_factory=dict)
+    tensors: dict[Tensor, int] = field(default_factory=dict)
+    shapes: dict[tuple[int, ...], int] = field(default_factory=dict)
+    storage: dict[int, Place] = field(default_factory=dict)
+    pool: int = 0
+
+    def __post_init__(self) -> None:
+        linked = {
+            self.entry_of(i).storage_id: node for i, node in self.arguments() if node.name in self.params
+        }
+        for node_index, node in enumerate(self.graph.nodes):
+            for k in range(node.num_outputs):
+                sid = self.graph.entry(Reference(node_index, k)).storage_id
+                if sid in linked and linked[sid] is not node:
+                    raise CorruptModelError(
+                        f"{node.name} lies in the storage of the parameter {linked[sid].name}",
+                        where=self.name,
+                    )
+        for sid, size in self.graph.storage_sizes().items():
+            if sid in linked:
+                self.storage[sid] = Place(0, param_symbol(self.name, linked[sid].name))
+            else:
+                self.storage[sid] = Place(self.pool)
+                self.pool += -(-size // _ALIGNMENT) * _ALIGNMENT
+
+    def arguments(self) -> list[tuple[int, GraphNode]]:
+        return [(i, self.graph.nodes[i]) for i in self.graph.arg_nodes]
+
+    def entry_of(self, node: int) -> GraphEntry:
+        return self.graph.entry(Reference(node, 0))
+
+    def tensor(self, ref: Reference, flatten: bool = False) -> Tensor:
+        entry = self.graph.entry(ref)
+        shape = (prod(entry.shape),) if flatten else entry.shape
+        if shape not in self.shapes:
+            self.shapes[shape] = sum(map(len, self.shapes))
+        place = self.places.setdefault(self.storage[entry.storage_id], len(self.places))
+        kind = TensorType(shape, entry.dtype, self.shapes[shape])
+        return Tensor(place, self.types.setdefault(kind, len(self.types)))
+
+    def call(self, node: GraphNode, index: int) -> Call:
+        check_c_name(node.function, f"{self.name}: {node.name}")
+        refs = (*node.inputs, *(Reference(index, k) for k in range(node.num_outputs)))
+        rows = [self.tensor(ref, node.flatten_data) for ref in refs]
+        return Call(
+            node.name, node.function, tuple(self.tensors.setdefault(r, len(self.tensors)) for r in rows)
+        )
+
+    def finish(self, calls: tuple[Call, ...]) -> ExecutorTables:
+        self.check_nops()
+        inputs = tuple(
+            self.port(Reference(i, 0), node.name)
+            for i, node in self.arguments()
+            if node.name not in self.params
+        )
+        outputs = tuple(map(self.port, self.graph.heads, self.names_of_outputs()))
+        params = tuple(self.param(i, node) for i, node in self.arguments() if node.name in self.params)
+        self.check_names([*(p.c_name for p in inputs), *(p.symbol for p in params)])
+        return ExecutorTables(
+            name=c_name(self.name),
+            calls=calls,
+            functions=tuple(dict.fromkeys(call.function for call in calls)),
+            places=tuple(self.places),
+            types=tuple(self.types),
+            tensors=tuple(self.tensors),
+            dims=tuple(dim for shape in self.shapes for dim in shape),
+            inputs=inputs,
+            outputs=outputs,
+            params=params,
+            pool=self.pool,
+            consumes_inputs=self.consumes_inputs(),
+        )
+
+    def names_of_outputs(self) -> tuple[str, ...]:
+        count = len(self.graph.heads)
+        if self.output_names and len(self.output_names) != count:
+            raise CorruptModelError(
+                f"the graph has {count} outputs and {len(self.output_names)} are named", where=self.name
+            )
+        return self.output_names or (("output",) if count == 1 else tuple(f"output{i}" for i in range(count)))
+
+    def port(self, ref: Reference, name: str) -> Port:
+        return Port(name, c_name(name), self.tensor(ref), self.graph.entry(ref).nbytes)
+
+    def param(self, index: int, node: GraphNode) -> LinkedParam:
+        value, sid = self.params[node.name], self.entry_of(index).storage_id
+        data = value.array.tobytes()
+        type_text = f"{list(value.array.shape)} {value.dtype}"
+        symbol = self.storage[sid].symbol
+        return LinkedParam(node.name, symbol, sid, len(data), type_text, c_bytes(data))
+
+    def check_names(self, names: Sequence[str]) -> None:
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise CorruptModelError(f"two arguments have the C name {twice[0]}", where=self.name)
+
+    def check_nops(self) -> None:
+        """A ``__nop`` only renames a tensor: its output has to lie where its input does."""
+        for i, node in enumerate(self.graph.nodes):
+            if node.function == _NOP and {self.graph.entry(ref).storage_id for ref in node.inputs} != {
+                self.entry_of(i).storage_id
+            }:
+                raise CorruptModelError(
+                    f"{node.name} does nothing but its output lies elsewhere", where=self.name
+                )
+
+    def consumes_inputs(self) -> bool:
+        """Whether a call writes to the storage of an input."""
+        inputs = {self.entry_of(i).storage_id for i, _ in self.arguments()}
+        written = {
+            self.graph.entry(Reference(i, k)).storage_id
+            for i, node in enumerate(self.graph.nodes)
+            if _is_real(node)
+            for k in range(node.num_outputs)
+        }
+        return bool(inputs & written)

@@ -1,0 +1,126 @@
+"""The client: a connection, the model on the device, and what crtgen's own firmware can do besides."""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from crtgen.rpc.connection import Connection, RemoteFunction, RemoteModule
+from crtgen.rpc.executor import AotExecutor
+from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
+
+__all__ = ["HOST", "SERIAL", "SIMULATOR", "Client", "Info", "Memory", "Timeouts"]
+
+Answer = TypeVar("Answer")
+Ticks = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """What an image is: the version of crtgen that made it, the names of its models."""
+
+    version: str
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The pool that allocations come from, in bytes."""
+
+    total: int
+    free: int
+
+
+class Client(Connection):
+    """A connection to a device; see ``Connection``.
+
+    The methods from ``info`` on need crtgen's firmware. They return None where the device does not have them.
+    """
+
+    def aot_executor(self, name: str = "default") -> AotExecutor:
+        """The AOT executor of a model."""
+        return AotExecutor.create(self, name)
+
+    def time_evaluator(
+        self,
+        module: RemoteModule,
+        name: str = "run",
+        *,
+        number: int = 1,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: int = 0,
+        repeats_to_cooldown: int = 1,
+        timeout: float | None = None,
+    ) -> tuple[float, ...]:
+        """Mean seconds of ``number`` calls without arguments, ``repeat`` times, after a warm-up."""
+        evaluator = self._expect(
+            RemoteFunction,
+            self.function("runtime.RPCTimeEvaluator")(
+                module,
+                name,
+                *(1, 0, number, repeat, min_repeat_ms),
+                *(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown),
+                "",
+            ),
+        )
+        means = self._array(evaluator(timeout=timeout), "<f8")
+        evaluator.close()
+        return tuple(means.tolist())
+
+    def info(self) -> Info | None:
+        """What the image is."""
+        text = self._ask("crtgen.info", str)
+        if text is None:
+            return None
+        words = text.split()
+        if len(words) < 2 or words[0] != "crtgen":
+            raise self._violated(f"crtgen.info returned {text!r}")
+        return Info(words[1], tuple(words[2:]))
+
+    def memory(self) -> Memory | None:
+        """How much the device can allocate."""
+        data = self._ask("crtgen.memory", bytes)
+        if data is None:
+            return None
+        if len(data) != 8:
+            raise self._violated(f"crtgen.memory returned {len(data)} bytes")
+        return Memory(int.from_bytes(data[:4], "little"), int.from_bytes(data[4:], "little"))
+
+    def ticks_per_second(self) -> int | None:
+        """Frequency of the timer that ``calibrate``, ``measure`` and ``profile`` read."""
+        return self._ask("crtgen.ticks_per_second", int)
+
+    def calibrate(self, loops: int) -> int | None:
+        """Ticks of a loop of exactly ``2 * loops`` instructions."""
+        return self._ask("crtgen.calibrate", int, loops)
+
+    def measure(self, executor: AotExecutor, runs: int, *, timeout: float | None = None) -> Ticks | None:
+        """Ticks of each of ``runs`` inferences."""
+        data = self._ask("crtgen.measure", bytes, executor.module, runs, timeout=timeout)
+        if data is None:
+            return None
+        if len(data) != 8 * runs:
+            raise self._violated(f"crtgen.measure returned {len(data)} bytes for {runs} runs")
+        return self._array(data, "<u8")
+
+    def profile(self, executor: AotExecutor, *, timeout: float | None = None) -> Ticks | None:
+        """Ticks of each layer of one inference; None also when the firmware was built without profiling."""
+        data = self._ask("crtgen.profile", bytes, executor.module, timeout=timeout)
+        return None if data is None else self._array(data, "<u8")
+
+    def _ask(self, name: str, kind: type[Answer], *args: Any, timeout: float | None = None) -> Answer | None:
+        """Call a function that may be absent."""
+        function = self.get_function(name)
+        if function is None:
+            return None
+        answer = function(*args, timeout=timeout)
+        return None if answer is None else self._expect(kind, answer)
+
+    def _array(self, data: object, dtype: str) -> "np.ndarray[Any, Any]":
+        """Numbers that came as bytes."""
+        raw = self._expect(bytes, data)
+        if len(raw) % np.dtype(dtype).itemsize:
+            raise self._violated(f"{len(raw)} bytes are no whole numbers of type {dtype}")
+        return np.frombuffer(raw, dtype)

@@ -1,0 +1,376 @@
+"""Functions, modules and memory of a device, as Python objects."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.errors import LinkError, ProtocolError, RemoteError, UsageError
+from crtgen.rpc import frame, messages, session
+from crtgen.rpc.link import HOST, Link, Timeouts
+from crtgen.rpc.messages import Code, CopyAck, CopyFromRemote, CopyToRemote, Return, SystemCall
+from crtgen.rpc.stream import Stream
+from crtgen.rpc.values import DataType, Handle, Tensor, TypeCode, Value
+
+__all__ = ["Connection", "RemoteFunction", "RemoteModule", "RemoteTensor", "session_is_gone"]
+
+Array = np.ndarray[Any, Any]
+Remote = TypeVar("Remote")
+
+DEFAULT_MAX_PACKET = 2037
+"""Bytes of a packet behind its length when the device does not say."""
+
+_LARGEST_PACKET = frame.DEFAULT_MAX_PAYLOAD - session.HEADER_BYTES - messages.LENGTH_BYTES
+_WINDOW_PACKETS = 16
+_WINDOW_BYTES = 32768
+
+
+def session_is_gone(error: BaseException | None) -> bool:
+    """Whether there is nothing left to free on the device."""
+    return isinstance(error, LinkError) and not isinstance(error, RemoteError)
+
+
+class RemoteFunction:
+    """A function of the device. Arguments: None, numbers, str, bytes, arrays, and remote objects."""
+
+    def __init__(self, client: "Connection", handle: int, name: str = "") -> None:
+        self.handle = Handle(handle, TypeCode.FUNCTION)
+        self.name = name
+        self._client = client
+
+    def __call__(self, *args: Any, timeout: float | None = None) -> Any:
+        """Call it, at most ``timeout`` seconds long.
+
+        An array is copied to the device for the time of the call. A failure there is a ``RemoteError``.
+        """
+        return self._client.call(self, args, timeout)
+
+    def close(self) -> None:
+        """Give the handle back."""
+        self._client.free_handle(self.handle)
+
+
+class RemoteModule:
+    """A module of the device: functions by name."""
+
+    def __init__(self, client: "Connection", handle: int) -> None:
+        self.handle = Handle(handle, TypeCode.MODULE)
+        self._client = client
+        self._functions: dict[str, RemoteFunction | None] = {}
+
+    def get_function(self, name: str) -> RemoteFunction | None:
+        """The function of that name, or None; kept until the module is closed."""
+        if name not in self._functions:
+            self._functions[name] = self._client.module_get_function(self, name)
+        return self._functions[name]
+
+    def function(self, name: str) -> RemoteFunction:
+        """The function of that name. Raises ``UsageError`` when the module has none."""
+        found = self.get_function(name)
+        if found is None:
+            raise UsageError(f"the module on the device has no function {name}")
+        return found
+
+    def close(self) -> None:
+        """Give the handles of the functions and of the module back."""
+        for found in self._functions.values():
+            if found is not None:
+                found.close()
+        self._functions.clear()
+        self._client.free_handle(self.handle)
+
+
+class RemoteTensor:
+    """A tensor in the memory of the device, a context manager that frees it."""
+
+    def __init__(self, client: "Connection", tensor: Tensor, handle: Handle | None = None) -> None:
+        self.tensor = tensor
+        self._client = client
+        self._handle = handle
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not session_is_gone(error):
+            self.close()
+
+    def write(self, array: npt.ArrayLike) -> None:
+        """Copy an array of the same shape and type to the device."""
+        self._client.copy_to(self.tensor, array)
+
+    def read(self) -> Array:
+        """Copy it from the device."""
+        return self._client.copy_from(self.tensor)
+
+    def close(self) -> None:
+        """Free the memory, or the handle when the device owns the memory."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._handle is None:
+            self._client.free(self.tensor)
+        else:
+            self._client.free_handle(self._handle)
+
+
+class Connection:
+    """A connection to a device.
+
+    Entering it connects; leaving it ends the session and leaves the stream open. Every request has a timeout,
+    ``timeouts.established`` unless it says otherwise. After a ``RemoteError`` the session goes on; after a
+    ``LinkTimeoutError`` or ``ProtocolError`` every request raises ``SessionLostError`` until ``connect``.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        timeouts: Timeouts = HOST,
+        on_log: Callable[[str], None] = lambda line: None,
+        nonce: Callable[[], int] = session.random_nonce,
+    ) -> None:
+        self._link = Link(stream, timeouts, on_log, nonce)
+        self._functions: dict[str, RemoteFunction | None] = {}
+        self._max_packet: int | None = None
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def connect(self) -> None:
+        """Begin a session, or another one. Handles and tensors of an earlier one are void."""
+        self._functions.clear()
+        self._max_packet = None
+        self._link.connect()
+
+    def close(self) -> None:
+        """Give the functions back and end the session, as far as the device still listens."""
+        with suppress(LinkError):
+            for found in self._functions.values():
+                if found is not None:
+                    found.close()
+        self._functions.clear()
+        with suppress(LinkError):
+            self._link.close()
+
+    def shutdown(self) -> None:
+        """Make the device leave its loop; a host process ends."""
+        self._link.send(messages.encode(messages.Shutdown()))
+
+    # --- functions and modules
+
+    def get_function(self, name: str) -> RemoteFunction | None:
+        """The global function of that name, or None; kept until the session ends."""
+        if name not in self._functions:
+            handle = self._system(Code.GET_GLOBAL_FUNC, name)
+            self._functions[name] = RemoteFunction(self, handle.value, name) if handle else None
+        return self._functions[name]
+
+    def function(self, name: str) -> RemoteFunction:
+        """The global function of that name. Raises ``UsageError`` when the device has none."""
+        found = self.get_function(name)
+        if found is None:
+            raise UsageError(f"the device has no function {name}", hint="its firmware may be older")
+        return found
+
+    def call(self, function: RemoteFunction, args: Iterable[Any], timeout: float | None = None) -> Any:
+        """Call a function; see ``RemoteFunction``."""
+        with ExitStack() as temporary:
+            values = tuple(self._argument(arg, temporary) for arg in args)
+            packet = messages.CallFunc(function.handle.value, values)
+            return self._result(self._returned(packet, timeout).args)
+
+    def system_lib(self) -> RemoteModule:
+        """The module of the functions that were generated into the image."""
+        return self._expect(RemoteModule, self.function("runtime.SystemLib")())
+
+    def module_get_function(self, module: RemoteModule, name: str) -> RemoteFunction | None:
+        """A function of a module, or None."""
+        found = self.function("tvm.rpc.server.ModuleGetFunction")(module, name, 1)
+        if found is None:
+            return None
+        function = self._expect(RemoteFunction, found)
+        function.name = name
+        return function
+
+    def free_handle(self, handle: Handle) -> None:
+        """Give a handle of a function, a module or a tensor back."""
+        self._system(Code.FREE_HANDLE, Handle(handle.value), int(handle.type))
+
+    # --- memory
+
+    def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> RemoteTensor:
+        """Memory on the device, uninitialised. Raises ``RemoteError`` when it has not enough."""
+        wanted = Tensor(0, shape, DataType.of(dtype))
+        handle = self._system(Code.ALLOC_DATA_WITH_SCOPE, wanted, None)
+        if handle is None:
+            raise RemoteError(f"the device has no {wanted.nbytes} bytes to allocate")
+        return RemoteTensor(self, Tensor(handle.value, shape, wanted.dtype))
+
+    def free(self, tensor: Tensor) -> None:
+        """Free what ``allocate`` gave."""
+        self._system(Code.FREE_DATA, tensor.device, Handle(tensor.data))
+
+    def copy_to(self, tensor: Tensor, array: npt.ArrayLike) -> None:
+        """Copy an array to a tensor of the device. Raises ``UsageError`` unless shape and type are equal."""
+        source = np.asarray(array)
+        dtype = tensor.dtype.numpy
+        if source.shape != tensor.shape or source.dtype != dtype:
+            raise UsageError(
+                f"an array of {source.dtype} {source.shape} for a tensor of {dtype} {tensor.shape}",
+                where="device",
+            )
+        data = source.astype(dtype, copy=False).tobytes()
+        packets = (CopyToRemote(part, data[at : at + size]) for part, at, size in self._chunks(tensor))
+        for reply in self._pipeline(packets):
+            self._expect(Return, reply)
+
+    def copy_from(self, tensor: Tensor) -> Array:
+        """Copy a tensor from the device."""
+        chunks = list(self._chunks(tensor))
+        replies = self._pipeline(CopyFromRemote(part, size) for part, _, size in chunks)
+        parts = [self._copied(reply, size) for reply, (_, _, size) in zip(replies, chunks, strict=True)]
+        array: Array = np.frombuffer(b"".join(parts), tensor.dtype.numpy)
+        return array.reshape(tensor.shape).copy()
+
+    @property
+    def max_packet(self) -> int:
+        """Bytes of a packet behind its length that the device takes; asked once."""
+        if self._max_packet is None:
+            ask = self.get_function("tvm.rpc.server.GetCRTMaxPacketSize")
+            published = self._expect(int, ask()) if ask else DEFAULT_MAX_PACKET
+            self._max_packet = min(published, _LARGEST_PACKET)
+        return self._max_packet
+
+    def _chunks(self, tensor: Tensor) -> Iterator[tuple[Tensor, int, int]]:
+        """The tensor, offset and size of each part that fits into a packet."""
+        room = self.max_packet - messages.copy_overhead(len(tensor.shape))
+        if room <= 0:
+            raise ProtocolError(f"the device's packets of {self.max_packet} bytes are too small for a copy")
+        for at in range(0, tensor.nbytes, room):
+            part = Tensor(tensor.data, tensor.shape, tensor.dtype, tensor.device, tensor.byte_offset + at)
+            yield part, at, min(room, tensor.nbytes - at)
+
+    def _copied(self, reply: object, size: int) -> bytes:
+        data = self._expect(CopyAck, reply).data
+        if len(data) != size:
+            raise self._violated(f"the device sent {len(data)} bytes of the {size} that were asked for")
+        return data
+
+    # --- values
+
+    def _argument(self, value: Any, temporary: ExitStack) -> Value:
+        """What travels for a Python value; arrays become tensors on the device."""
+        match value:
+            case RemoteFunction() | RemoteModule():
+                return value.handle
+            case RemoteTensor():
+                return value.tensor
+            case np.ndarray():
+                tensor = temporary.enter_context(self.allocate(value.shape, value.dtype))
+                tensor.write(value)
+                return tensor.tensor
+            case np.generic():
+                return self._argument(value.item(), temporary)
+            case bytearray() | memoryview():
+                return bytes(value)
+            case _:
+                return value  # type: ignore[no-any-return]
+
+    def _result(self, args: tuple[Value, ...]) -> Any:
+        """The Python value of a Return: its type code, its value, and the handle of a tensor."""
+        match args:
+            case (_, None):
+                return None
+            case (TypeCode.MODULE, Handle(handle)):
+                return RemoteModule(self, handle)
+            case (TypeCode.FUNCTION, Handle(handle)):
+                return RemoteFunction(self, handle)
+            case (int(), Tensor() as tensor, Handle(handle)):
+                return RemoteTensor(self, tensor, Handle(handle, TypeCode.NDARRAY))
+            case (int(), value):
+                return value
+            case _:
+                raise self._violated(f"a call returned {len(args)} values")
+
+    def _system(self, code: Code, *args: Value) -> Handle | None:
+        """A system call: it returns nothing or one handle."""
+        returned = self._returned(SystemCall(code, args))
+        match returned.args:
+            case () | (None,):
+                return None
+            case (Handle() as handle,):
+                return handle
+            case _:
+                raise self._violated(f"{code.name} returned {returned.args}")
+
+    # --- requests
+
+    def _returned(self, packet: messages.Packet, timeout: float | None = None) -> Return:
+        (reply,) = self._pipeline((packet,), timeout)
+        return self._expect(Return, reply)
+
+    def _pipeline(
+        self, packets: Iterable[messages.Packet], timeout: float | None = None
+    ) -> list[messages.Packet]:
+        """Send requests and return their replies, several requests under way where the transport waits.
+
+        The first ``RemoteError`` is raised once all replies are in, so the next request gets its own.
+        """
+        self._link.drop_unsolicited()
+        wait = self._link.timeouts.established if timeout is None else timeout
+        waiting: deque[int] = deque()
+        replies: list[messages.Packet] = []
+        failures: list[str] = []
+        try:
+            for packet in packets:
+                payload = messages.encode(packet)
+                while waiting and not self._window_has_room(waiting, len(payload)):
+                    self._collect(waiting, replies, failures, wait)
+                if failures:
+                    break
+                waiting.append(len(payload))
+                self._link.send(payload)
+            while waiting:
+                self._collect(waiting, replies, failures, wait)
+        except BaseException as error:
+            if waiting:
+                self._link.abandon(f"the session was given up: {error or 'interrupted'}")
+            raise
+        if failures:
+            raise RemoteError(failures[0], where="device")
+        return replies
+
+    def _window_has_room(self, waiting: "deque[int]", size: int) -> bool:
+        if not self._link.flow_controlled:
+            return False
+        return len(waiting) < _WINDOW_PACKETS and sum(waiting) + size <= _WINDOW_BYTES
+
+    def _collect(
+        self, waiting: "deque[int]", replies: list[messages.Packet], failures: list[str], wait: float
+    ) -> None:
+        """Take the reply to the oldest request."""
+        reply = self._link.receive(wait)
+        waiting.popleft()
+        if isinstance(reply, messages.RemoteException):
+            failures.append(reply.text)
+        else:
+            replies.append(reply)
+
+    def _expect(self, kind: type[Remote], value: object) -> Remote:
+        if not isinstance(value, kind):
+            raise self._violated(f"the device answered with {type(value).__name__}, not {kind.__name__}")
+        return value
+
+    def _violated(self, what: str) -> ProtocolError:
+        """An answer that the protocol does not allow: what follows could not be trusted."""
+        self._link.abandon(f"the session was given up: {what}")
+        return ProtocolError(what)

@@ -1,0 +1,99 @@
+"""The model on the device, through the functions that every AOT executor has."""
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.errors import UsageError
+from crtgen.rpc.connection import Connection, RemoteModule, RemoteTensor, session_is_gone
+from crtgen.rpc.values import Device
+
+__all__ = ["AotExecutor"]
+
+
+class AotExecutor:
+    """An AOT executor of the device, a context manager that frees it.
+
+    Inputs are named by their name or their index, outputs by their index.
+    """
+
+    def __init__(self, module: RemoteModule) -> None:
+        self.module = module
+        self._tensors: dict[tuple[str, int], RemoteTensor] = {}
+
+    @classmethod
+    def create(cls, connection: Connection, name: str) -> Self:
+        """The executor of the model of that name. Raises ``RemoteError`` when the image has none."""
+        create = connection.function("tvm.aot_executor.create")
+        library = connection.system_lib()
+        module = create(library, Device(), name)
+        library.close()
+        if not isinstance(module, RemoteModule):
+            raise UsageError(f"the device has no model {name}")
+        return cls(module)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not session_is_gone(error):
+            self.close()
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs."""
+        return int(self.module.function("get_num_inputs")())
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+        return int(self.module.function("get_num_outputs")())
+
+    def input_index(self, name: str) -> int:
+        """Index of an input. Raises ``UsageError`` when the model has none of that name."""
+        index = int(self.module.function("get_input_index")(name))
+        if index < 0:
+            raise UsageError(f"the model has no input {name}")
+        return index
+
+    def input_name(self, index: int) -> str:
+        """Name of an input."""
+        return str(self.module.function("get_input_name")(index))
+
+    def input(self, key: int | str) -> RemoteTensor:
+        """The place of an input on the device."""
+        return self._tensor("get_input", self.input_index(key) if isinstance(key, str) else key)
+
+    def output(self, index: int) -> RemoteTensor:
+        """The place of an output on the device."""
+        return self._tensor("get_output", index)
+
+    def set_input(self, key: int | str, array: npt.ArrayLike) -> None:
+        """Copy an array to an input. Raises ``UsageError`` unless shape and type are equal."""
+        self.input(key).write(array)
+
+    def run(self, *, timeout: float | None = None) -> None:
+        """One inference, at most ``timeout`` seconds long."""
+        self.module.function("run")(timeout=timeout)
+
+    def get_output(self, index: int) -> "np.ndarray[Any, Any]":
+        """Copy an output from the device."""
+        return self.output(index).read()
+
+    def close(self) -> None:
+        """Give the tensors and the module back."""
+        for tensor in self._tensors.values():
+            tensor.close()
+        self._tensors.clear()
+        self.module.close()
+
+    def _tensor(self, getter: str, index: int) -> RemoteTensor:
+        """A tensor stays where it is, so it is asked for once."""
+        key = getter, index
+        if key not in self._tensors:
+            found = self.module.function(getter)(index)
+            if not isinstance(found, RemoteTensor):
+                raise UsageError(f"the model has no tensor {index} for {getter}")
+            self._tensors[key] = found
+        return self._tensors[key]

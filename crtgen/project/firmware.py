@@ -29,7 +29,7 @@ class Firmware:
     metadata: Mapping[str, str]
     board: Board
     type: str = "server"
-    options: Options = Options()
+    options: Options = field(default_factory=Options)
     samples: Mapping[str, Sequence[Array]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -156,27 +156,27 @@ def _readme_view(firmware: Firmware) -> _ReadmeView:
 
 
 def _run(firmware: Firmware) -> tuple[str, str]:
+    """The command that runs the firmware, and what it does; empty for a library."""
     if firmware.type == "library":
         return "", ""
     is_server = firmware.type == "server"
-    if firmware.board.is_host:
+    board = firmware.board
+    if board.is_host:
         note = "It serves the RPC on standard input and output." if is_server else "It prints the outputs."
         return "build/firmware", note
-    if firmware.board.qemu is None:
+    if board.qemu is None:
         note = "Write it to the board with your programmer."
         return f"arm-none-eabi-objcopy -O binary build/{firmware.artefact} build/firmware.bin", note
     serial = "unix:/tmp/serial.sock,server=on,wait=off" if is_server else "none"
     note = (
-        "In QEMU, with the serial port of the RPC on a socket:"
-        if is_server
-        else "It prints the outputs in QEMU."
+        "In QEMU, with the RPC's serial port on a socket:" if is_server else "It prints the outputs in QEMU:"
     )
-    machine = " ".join(("-machine", firmware.board.qemu.machine, *firmware.board.qemu.args))
-    command = f"qemu-system-arm {machine} -nographic -monitor none -serial {serial}"
-    return (
-        f"{command} \\\n    -semihosting-config enable=on,target=native -kernel build/{firmware.artefact}",
-        note,
+    lines = (
+        " ".join(("qemu-system-arm -machine", board.qemu.machine, *board.qemu.args)),
+        f"-nographic -monitor none -serial {serial}",
+        f"-semihosting-config enable=on,target=native -kernel build/{firmware.artefact}",
     )
+    return " \\\n    ".join(lines), note
 
 
 def _row(info: ModelInfo) -> _ModelRow:

@@ -1,0 +1,249 @@
+"""Requantisation in two or four instructions: exact re-encodings of TFLite's rescaling of accumulators.
+
+TFLite maps an accumulator to int8 by a rounded high product, a rounded shift, a zero point and a clamp. The
+result is a monotone step function with at most 255 thresholds. A cheaper formula that agrees at every
+threshold and at the value below it, over the range that the accumulator can reach, agrees everywhere.
+
+``Floor`` is the cheapest: one high multiplication, one saturating shift. ``HalfAway`` spells out TFLite's
+arithmetic for scales below 1/2 and always exists there; it serves outputs that are not cut at zero.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.ops.conv import ConvParams
+from crtgen.ops.fixedpoint import (
+    Int64,
+    multiply_by_quantized_multiplier,
+    saturating_rounding_doubling_high_mul,
+)
+
+__all__ = ["Floor", "HalfAway", "Rescale", "accumulator_range", "solve_floor", "solve_half_away"]
+
+_HALF_WORD = 1 << 31
+_CANDIDATES = np.arange(-4, 5, dtype=np.int64)  # multipliers tried around the ideal one
+_OFFSETS = 1 << 18  # offsets tried, nearest to 0 first
+_BLOCK = 1 << 20  # offsets times channels tried at once
+_TRIES = 4  # shifts tried from the largest possible one down
+_MAX_SHIFT = 23  # 2**(32 + shift) * 127 must fit into int64
+
+
+def accumulator_range(weights: Int64, low: Int64, high: Int64) -> tuple[Int64, Int64]:
+    """Least and greatest value of ``weights[O,K] @ x`` for ``low[K] <= x[K] <= high[K]``."""
+    positive, negative = np.maximum(weights, 0), np.minimum(weights, 0)
+    return positive @ low + negative @ high, positive @ high + negative @ low
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rescale:
+    """What is to be re-encoded: multiplier and shift per channel, and the accumulators' range, bias included.
+
+    All arrays are int64[O]. ``value = clamp(zero_point + acc * multipliers * 2**(shifts - 31))``.
+    """
+
+    multipliers: Int64
+    shifts: Int64
+    zero_point: int
+    act_min: int
+    act_max: int
+    low: Int64
+    high: Int64
+
+    @classmethod
+    def of(cls, params: ConvParams, low: Int64, high: Int64) -> "Rescale":
+        """The rescaling of a convolution or a fully connected layer."""
+        multipliers, shifts = params.multipliers.astype(np.int64), params.shifts.astype(np.int64)
+        return cls(multipliers, shifts, params.output_offset, params.act_min, params.act_max, low, high)
+
+    def take(self, channels: slice) -> "Rescale":
+        """The same of some channels."""
+        m, s, low, high = (a[channels] for a in (self.multipliers, self.shifts, self.low, self.high))
+        return Rescale(m, s, self.zero_point, self.act_min, self.act_max, low, high)
+
+    @property
+    def channels(self) -> int:
+        return len(self.multipliers)
+
+    @property
+    def scales(self) -> npt.NDArray[np.float64]:
+        """The real factor of each channel."""
+        return self.multipliers * np.exp2(self.shifts - 31.0)
+
+    @property
+    def saturates(self) -> bool:
+        """Whether saturation to int8 is all the clamping there is."""
+        return (self.act_min, self.act_max) == (-128, 127)
+
+    def apply(self, acc: Int64) -> Int64:
+        """TFLite's result for ``acc[..., O]``."""
+        scaled = multiply_by_quantized_multiplier(acc, self.multipliers, self.shifts)
+        return np.clip(scaled + self.zero_point, self.act_min, self.act_max)
+
+    def levels(self) -> Int64:
+        """The output values that have a threshold: all but the least, ``int64[L]``."""
+        return np.arange(self.act_min + 1, self.act_max + 1, dtype=np.int64)
+
+    def thresholds(self) -> Int64:
+        """``[L, O]``: the least accumulator in range whose result reaches the level, ``high + 1`` if none does.
+
+        Bisection from a bracket around the real threshold; where that does not hold, from the whole range.
+        """
+        levels = self.levels()[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            guess = (levels - self.zero_point - 0.5) / self.scales
+        guess = np.nan_to_num(np.clip(guess, self.low - 9.0, self.high + 9.0))
+        below = np.clip(guess.astype(np.int64) - 4, self.low - 1, self.high)
+        reached = np.clip(guess.astype(np.int64) + 4, self.low, self.high + 1)
+        below = np.where(self.apply(np.maximum(below, self.low)) < levels, below, self.low - 1)
+        reached = np.where(self.apply(np.minimum(reached, self.high)) >= levels, reached, self.high + 1)
+        while (reached - below > 1).any():
+            middle = (below + reached) >> 1
+            inside = middle > below
+            hit = self.apply(middle) >= levels
+            reached = np.where(inside & hit, middle, reached)
+            below = np.where(inside & ~hit, middle, below)
+        return reached
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Floor:
+    """``clamp(sat8((((acc + offset) * gain * multiplier >> 32) + constant) >> shift))``.
+
+    ``gain`` is what the kernel's accumulator already carries; ``offset`` goes into its start value.
+    ``multiplier`` and ``constant`` fit into int32.
+    """
+
+    gain: int
+    shift: int
+    multiplier: Int64
+    constant: Int64
+    offset: Int64
+
+    def apply(self, acc: Int64) -> Int64:
+        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
+        high = ((acc + self.offset) * self.gain * self.multiplier) >> 32
+        return np.clip((high + self.constant) >> self.shift, -128, 127)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HalfAway:
+    """``clamp(sat8((round(acc * multiplier / 2**31) + constant - (acc < 0)) >> shift))``, shift per channel."""
+
+    shift: Int64
+    multiplier: Int64
+    constant: Int64
+
+    def apply(self, acc: Int64) -> Int64:
+        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
+        high = saturating_rounding_doubling_high_mul(acc, self.multiplier)
+        return np.clip((high + self.constant - (acc < 0)) >> self.shift, -128, 127)
+
+
+def solve_half_away(rescale: Rescale) -> HalfAway | None:
+    """TFLite's arithmetic with rounding and zero point in one constant.
+
+    None where a channel that varies has a scale of 1/2 or more, or accumulators beyond 2**30.
+    """
+    least = rescale.apply(rescale.low)
+    varies = least < rescale.apply(rescale.high)
+    shift = np.where(varies, -rescale.shifts, 1)
+    extent = int((np.maximum(np.abs(rescale.low), np.abs(rescale.high)) * varies).max())
+    if shift.min() < 1 or shift.max() > _MAX_SHIFT or 2 * extent >= _HALF_WORD:
+        return None
+    base = np.where(varies, rescale.zero_point, least)
+    constant = (np.int64(1) << (shift - 1)) + (base << shift)
+    return HalfAway(shift, np.where(varies, rescale.multipliers, 0), constant)
+
+
+def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
+    """The cheapest form with one shift for all channels; None if the search finds none.
+
+    The step function reaches level k at T_k. With M = gain * multiplier and N = offset * M + constant * 2**32
+    the form is exact if ``k * 2**(32 + shift) - T_k * M <= N < k * 2**(32 + shift) - (T_k - 1) * M`` for all k.
+    """
+    thresholds = rescale.thresholds()
+    live = ((thresholds > rescale.low) & (thresholds <= rescale.high)).any(axis=0)
+    largest = _largest_shift(rescale, live, gain)
+    for shift in range(largest, max(largest - _TRIES, -1), -1):
+        found = _solve_with(rescale, thresholds, live, gain, shift)
+        if found is not None:
+            return found
+    return None
+
+
+def _largest_shift(rescale: Rescale, live: npt.NDArray[np.bool_], gain: int) -> int:
+    """The largest shift at which multipliers stay below 2**31 and sums below 2**31 before saturation."""
+    if not live.any():
+        return 0
+    scales = rescale.scales[live]
+    extent = np.maximum(np.abs(rescale.low), np.abs(rescale.high))[live]
+    widest = float((extent * scales).max()) + 512.0
+    by_multiplier = np.log2((_HALF_WORD - 8.0) * gain / scales.max()) - 32
+    by_sum = 31 - np.log2(widest)
+    return min(int(np.floor(by_multiplier)), int(np.floor(by_sum)), _MAX_SHIFT)
+
+
+def _solve_with(
+    rescale: Rescale, thresholds: Int64, live: npt.NDArray[np.bool_], gain: int, shift: int
+) -> Floor | None:
+    multiplier = np.zeros(rescale.channels, np.int64)
+    offset = np.zeros(rescale.channels, np.int64)
+    constant = rescale.apply(rescale.low) << shift
+    if live.any():
+        m, least, width = _best_multiplier(rescale, thresholds, live, gain, shift)
+        room = (_HALF_WORD - 1) // gain - np.maximum(np.abs(rescale.low), np.abs(rescale.high))[live]
+        found = _search_offset(m * gain, least, width, room)
+        if found is None:
+            return None
+        multiplier[live] = m
+        offset[live], constant[live] = found
+    return Floor(gain, shift, multiplier, constant, offset)
+
+
+def _best_multiplier(
+    rescale: Rescale, thresholds: Int64, live: npt.NDArray[np.bool_], gain: int, shift: int
+) -> tuple[Int64, Int64, Int64]:
+    """Per live channel the multiplier whose N has the widest choice, the least N, and how many there are."""
+    one = 1 << (32 + shift)
+    t, low, high = thresholds[:, live], rescale.low[live], rescale.high[live]
+    ideal = np.rint(rescale.scales[live] * (one / gain)).astype(np.int64)
+    m = ideal + _CANDIDATES[:, None]  # [candidate, channel]
+    least = np.full(m.shape, -(1 << 62))
+    beyond = np.full(m.shape, 1 << 62)
+    for level, threshold in zip(rescale.levels(), t, strict=True):
+        need = level * one - threshold * (m * gain)
+        least = np.where(threshold <= high, np.maximum(least, need), least)
+        beyond = np.where(threshold > low, np.minimum(beyond, need + m * gain), beyond)
+    width = np.where((m > 0) & (m < _HALF_WORD), beyond - least, 0)
+    best = width.argmax(axis=0)
+    pick = np.arange(m.shape[1])
+    return m[best, pick], least[best, pick], width[best, pick]
+
+
+def _search_offset(slope: Int64, least: Int64, width: Int64, room: Int64) -> tuple[Int64, Int64] | None:
+    """Per channel the offset nearest to 0 and the constant with least <= offset * slope + constant * 2**32.
+
+    The sum must lie below ``least + width``; None if some channel has no such offset within ``room``.
+    """
+    offset = np.zeros(len(slope), np.int64)
+    excess = np.zeros(len(slope), np.int64)
+    todo = np.arange(len(slope))[width > 0]
+    if len(todo) < len(slope):
+        return None
+    start = 0
+    while len(todo) and start < _OFFSETS:
+        stop = start + max(_BLOCK // len(todo), 1) if start else 1 << 8
+        index = np.arange(start, stop, dtype=np.int64)
+        tried = np.where(index & 1, -((index + 1) >> 1), index >> 1)
+        above = (tried * slope[todo, None] - least[todo, None]) & 0xFFFFFFFF
+        fits = above < width[todo, None]
+        first = fits.argmax(axis=1)
+        done = fits.any(axis=1)
+        offset[todo[done]] = tried[first[done]]
+        excess[todo[done]] = above[done, first[done]]
+        todo, start = todo[~done], stop
+    constant = (least + excess - offset * slope) >> 32
+    fine = not len(todo) and (np.abs(offset) < room).all() and (np.abs(constant) < _HALF_WORD).all()
+    return (offset, constant) if fine else None

@@ -85,72 +85,65 @@ class _Binary(Op):
         """The int8 result."""
 
 
-def _sum_parameters(sig: Signature, factors: Sequence[float], activation: Activation) -> AddParams:
-    """From the real factors of both inputs and of the sum, all of which must be below one."""
-    a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
-    require(max(factors) < 1, "the output's scale is too fine for its inputs' scales")
-    first, second, last = (quantize_multiplier(f) for f in factors)
-    offsets = -a.zero_point, -b.zero_point, y.zero_point
-    low, high = activation.quantized_range(y)
-    return AddParams(
-        _LEFT_SHIFT, offsets[0], *first, offsets[1], *second, offsets[2], *last, act_min=low, act_max=high
-    )
+class _Sum(_Binary):
+    """Addition and subtraction: both operands are scaled to a common scale first."""
 
+    __slots__ = ()
 
-def _scaled_sum(params: AddParams, a: Int64, b: Int64, sign: int) -> Array:
-    left = multiply_by_quantized_multiplier(
-        (a + params.input1_offset) << params.left_shift, params.input1_multiplier, params.input1_shift
-    )
-    right = multiply_by_quantized_multiplier(
-        (b + params.input2_offset) << params.left_shift, params.input2_multiplier, params.input2_shift
-    )
-    total = multiply_by_quantized_multiplier(
-        left + sign * right, params.output_multiplier, params.output_shift
-    )
-    return np.clip(total + params.output_offset, params.act_min, params.act_max).astype(np.int8)
+    sign: ClassVar[int]
+
+    def parameters(self, sig: Signature) -> AddParams:
+        """Factors in double, relative to twice the larger input scale, as TFLite Micro's."""
+        a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
+        twice = 2 * max(a.scale, b.scale)
+        finest = twice / (1 << _LEFT_SHIFT)
+        require(finest < y.scale, "the output's scale is too fine for its inputs' scales")
+        first, second, last = (
+            quantize_multiplier(f) for f in (a.scale / twice, b.scale / twice, finest / y.scale)
+        )
+        return AddParams(
+            _LEFT_SHIFT,
+            -a.zero_point,
+            *first,
+            -b.zero_point,
+            *second,
+            y.zero_point,
+            *last,
+            *self.activation.quantized_range(y),
+        )
+
+    def _real(self, a: Real, b: Real) -> Real:
+        return a + self.sign * b
+
+    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
+        p = self.parameters(sig)
+        a, b = (a + p.input1_offset) << p.left_shift, (b + p.input2_offset) << p.left_shift
+        left = multiply_by_quantized_multiplier(a, p.input1_multiplier, p.input1_shift)
+        right = multiply_by_quantized_multiplier(b, p.input2_multiplier, p.input2_shift)
+        total = multiply_by_quantized_multiplier(
+            left + self.sign * right, p.output_multiplier, p.output_shift
+        )
+        return np.clip(total + p.output_offset, p.act_min, p.act_max).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True)
-class Add(_Binary):
+class Add(_Sum):
     """``x0 + x1``."""
 
     name: ClassVar[str] = "add"
+    sign: ClassVar[int] = 1
 
     activation: Activation = Activation.NONE
-
-    def parameters(self, sig: Signature) -> AddParams:
-        """Factors in double, relative to twice the larger input scale, as TFLite Micro's ``ADD``."""
-        a, b, y = (tensor_quant(v).scale for v in (*sig.inputs, sig.y))
-        twice = 2 * max(a, b)
-        return _sum_parameters(sig, [a / twice, b / twice, twice / ((1 << _LEFT_SHIFT) * y)], self.activation)
-
-    def _real(self, a: Real, b: Real) -> Real:
-        return a + b
-
-    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
-        return _scaled_sum(self.parameters(sig), a, b, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Sub(_Binary):
+class Sub(_Sum):
     """``x0 - x1``."""
 
     name: ClassVar[str] = "sub"
+    sign: ClassVar[int] = -1
 
     activation: Activation = Activation.NONE
-
-    def parameters(self, sig: Signature) -> AddParams:
-        """As of ``add``, but with the factors computed in float32, as TFLite Micro's ``SUB``."""
-        a, b, y = (np.float32(tensor_quant(v).scale) for v in (*sig.inputs, sig.y))
-        twice = np.float32(2) * max(a, b)
-        factors = a / twice, b / twice, twice / (np.float32(1 << _LEFT_SHIFT) * y)
-        return _sum_parameters(sig, [float(f) for f in factors], self.activation)
-
-    def _real(self, a: Real, b: Real) -> Real:
-        return a - b
-
-    def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
-        return _scaled_sum(self.parameters(sig), a, b, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +158,8 @@ class Mul(_Binary):
         """The factor ``in1 * in2 / out`` in double."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         factor = quantize_multiplier(a.scale * b.scale / y.scale)
-        low, high = self.activation.quantized_range(y)
-        return MulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, act_min=low, act_max=high)
+        clamp = self.activation.quantized_range(y)
+        return MulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, *clamp)
 
     def _real(self, a: Real, b: Real) -> Real:
         return a * b

@@ -7,7 +7,7 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
 
-__all__ = ["Case", "floats", "int8s", "make"]
+__all__ = ["Case", "floats", "int8s", "make", "weights_and_bias"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,3 +54,30 @@ def make(name: str, op: Op, inputs: Sequence[Value], quant: Quant | None = None)
     ((shape, dtype),) = op.infer(inputs)
     output = Value("y", shape, dtype, None if dtype is DType.FLOAT32 else quant or inputs[0].quant)
     return Case(f"{op.name}_{name}", op, Signature(tuple(inputs), (output,)))
+
+
+def weights_and_bias(seed: str, x: Value, shape: tuple[int, ...], axis: int, per_axis: bool) -> list[Value]:
+    """Random constants for a layer on ``x``: weights with output channels on ``axis``, and the bias.
+
+    int8 weights are quantised per channel or as a whole; the bias has the product of the scales.
+    """
+    random = np.random.default_rng(sum(map(ord, seed)))
+    channels = shape[axis]
+    if x.quant is None:
+        real = random.uniform(-1, 1, shape), random.uniform(-1, 1, channels)
+        return [Value.constant(n, r.astype(np.float32)) for n, r in zip("wb", real, strict=True)]
+    scales = random.uniform(0.002, 0.03, channels if per_axis else 1).astype(np.float32).tolist()
+    products = (np.float32(x.quant.scale) * np.array(scales, np.float32)).tolist()
+    zeros = (0,) * len(scales)
+    return [
+        Value.constant(
+            "w",
+            random.integers(-127, 128, shape, np.int8),
+            Quant(tuple(scales), zeros, axis if per_axis else None),
+        ),
+        Value.constant(
+            "b",
+            random.integers(-2000, 2000, channels, np.int32),
+            Quant(tuple(products), zeros, 0 if per_axis else None),
+        ),
+    ]

@@ -19,7 +19,7 @@ from crtgen.ops.attrs import (
     require_inputs,
     tensor_quant,
 )
-from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.case import Case, floats, int8s, make, weights_and_bias
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
 
 __all__ = ["Conv2d", "ConvParams", "DepthwiseConv2d", "cases"]
@@ -197,19 +197,8 @@ def _case(
     out: Quant,
     per_axis: bool = True,
 ) -> Case:
-    """A case with random weights of shape ``kernel``, quantised per output channel or as a whole."""
-    random = np.random.default_rng(sum(map(ord, name)))
     axis = 0 if isinstance(op, Conv2d) else 3
-    channels = kernel[axis]
-    if x.dtype is DType.FLOAT32:
-        weights = Value.constant("w", random.uniform(-1, 1, kernel).astype(np.float32))
-        bias = Value.constant("b", random.uniform(-1, 1, channels).astype(np.float32))
-        return make(name, op, [x, weights, bias])
-    scales = random.uniform(0.002, 0.03, channels if per_axis else 1).astype(np.float32)
-    quant = Quant(tuple(map(float, scales)), (0,) * len(scales), axis if per_axis else None)
-    weights = Value.constant("w", random.integers(-127, 128, kernel, np.int8), quant)
-    bias = Value.constant("b", random.integers(-2000, 2000, channels, np.int32))
-    return make(name, op, [x, weights, bias], out)
+    return make(name, op, [x, *weights_and_bias(name, x, kernel, axis, per_axis)], out)
 
 
 def cases() -> Iterator[Case]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
-from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.case import Case, floats, int8s, make, weights_and_bias
 from crtgen.ops.conv import ConvParams, check_weights, weight_scales
 
 __all__ = ["FullyConnected", "cases"]
@@ -57,17 +57,7 @@ class FullyConnected(Op):
 
 
 def _case(name: str, op: FullyConnected, x: Value, outputs: int, out: Quant, per_axis: bool = False) -> Case:
-    random = np.random.default_rng(sum(map(ord, name)))
-    depth = x.shape[-1]
-    if x.dtype is DType.FLOAT32:
-        weights = Value.constant("w", random.uniform(-1, 1, (outputs, depth)).astype(np.float32))
-        bias = Value.constant("b", random.uniform(-1, 1, outputs).astype(np.float32))
-        return make(name, op, [x, weights, bias])
-    scales = random.uniform(0.002, 0.03, outputs if per_axis else 1).astype(np.float32)
-    quant = Quant(tuple(map(float, scales)), (0,) * len(scales), 0 if per_axis else None)
-    weights = Value.constant("w", random.integers(-127, 128, (outputs, depth), np.int8), quant)
-    bias = Value.constant("b", random.integers(-2000, 2000, outputs, np.int32))
-    return make(name, op, [x, weights, bias], out)
+    return make(name, op, [x, *weights_and_bias(name, x, (outputs, x.shape[-1]), 0, per_axis)], out)
 
 
 def cases() -> Iterator[Case]:

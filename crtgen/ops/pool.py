@@ -122,7 +122,7 @@ def cases() -> Iterator[Case]:
         yield make("2x2", kind((2, 2), (2, 2)), [x])
         yield make("same", kind((3, 3), (2, 2), same), [x])
         yield make("whole", kind((9, 7), (1, 1)), [x])
-        skew = kind((2, 4), (1, 3), Padding(1, 0, 0, 2), Activation.RELU)
+        skew = kind((2, 4), (1, 3), Padding.same((9, 7), (2, 4), (1, 3)), Activation.RELU)
         yield make("skew_relu", skew, [int8s("x", (2, 9, 7, 5), 0.04, 6)])
         narrow = kind((3, 2), (1, 1), activation=Activation.RELU_N1_1)
         yield make("clamp", narrow, [int8s("x", (1, 5, 5, 16), 0.02, -128)])

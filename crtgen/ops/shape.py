@@ -159,7 +159,7 @@ def cases() -> Iterator[Case]:
         yield make(f"{prefix}reversed", Transpose((3, 2, 1, 0)), [x])
         forward = StridedSlice((0, 1, 0, 1), (2, 3, 5, 4), (1, 1, 2, 2))
         yield make(f"{prefix}forward", forward, [x])
-        backward = StridedSlice((1, 2, 4, 3), (0, -1, 0, -1), (-1, -1, -3, -2), (0,))
+        backward = StridedSlice((1, 2, 4, 3), (2, -1, 0, -1), (1, -1, -3, -2), (0,))
         yield make(f"{prefix}backward", backward, [x])
         other = Value("x2", (2, 3, 1, 4), x.dtype, x.quant)
         yield make(f"{prefix}axis2", Concat(2), [x, other])

@@ -1,12 +1,11 @@
 """Graph JSON, TVM's description of a network for its graph executor, checked (formats.md, section 5)."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NoReturn
+from typing import Any
 
-from crtgen.errors import CorruptModelError
+from crtgen.library.checker import Checker
 from crtgen.library.datatype import DataType
 
 __all__ = ["GraphEntry", "GraphJson", "GraphNode", "Reference", "read_graph_json"]
@@ -87,46 +86,11 @@ class GraphJson:
 
 def read_graph_json(text: str, where: str = "graph JSON") -> GraphJson:
     """The graph, with all its indices checked; whatever is wrong is a ``CorruptModelError`` that says it."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CorruptModelError(f"it is not JSON: {error}", where=where) from error
-    return _Parser(where).graph(document)
+    parser = _Parser(where)
+    return parser.graph(parser.document(text))
 
 
-class _Parser:
-    """Checks and converts; ``where`` goes into every error."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def fail(self, reason: str) -> NoReturn:
-        raise CorruptModelError(reason, where=self.where)
-
-    def keys(
-        self, value: Any, what: str, required: frozenset[str], optional: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """An object with all the required keys and none but the required and optional ones."""
-        if not isinstance(value, dict):
-            self.fail(f"{what} is not an object")
-        for key in sorted(required - value.keys()):
-            self.fail(f"{what} has no key {key!r}")
-        for key in sorted(value.keys() - required - set(optional)):
-            self.fail(f"{what} has the unknown key {key!r}")
-        return value
-
-    def items(self, value: Any, what: str, kind: type) -> list[Any]:
-        """A list of values of one type; a boolean is no integer."""
-        if not isinstance(value, list) or any(type(item) is not kind for item in value):
-            self.fail(f"{what} is not a list of {kind.__name__}")
-        return value
-
-    def naturals(self, value: Any, what: str) -> tuple[int, ...]:
-        numbers = self.items(value, what, int)
-        if any(n < 0 for n in numbers):
-            self.fail(f"{what} has a negative number")
-        return tuple(numbers)
-
+class _Parser(Checker):
     def graph(self, document: Any) -> GraphJson:
         top = self.keys(document, "the graph", _KEYS, ("metadata",))
         nodes = tuple(self.node(n, i) for i, n in enumerate(self.items(top["nodes"], "nodes", dict)))

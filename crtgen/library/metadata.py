@@ -1,0 +1,123 @@
+"""``metadata.json`` of a Model Library Format archive, typed (formats.md, section 6).
+
+All versions become one form, that of version 7; what an old version did not record is empty.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+__all__ = [
+    "Dependency",
+    "MainFunction",
+    "MemoryUse",
+    "ModelMetadata",
+    "OperatorBuffer",
+    "OperatorFunction",
+    "OperatorMetadata",
+    "Sid",
+    "TensorSize",
+    "parse_time",
+    "time_text",
+]
+
+_TIME = "%Y-%m-%d %H:%M:%SZ"
+
+
+def time_text(time: datetime) -> str:
+    """A time as the metadata writes it: UTC, in seconds."""
+    return time.astimezone(UTC).strftime(_TIME)
+
+
+def parse_time(text: str) -> datetime:
+    """The counterpart of ``time_text``; raises ``ValueError``."""
+    return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Sid:
+    """A storage of the graph executor; ``input_binding`` is the argument that lies in it, if one does."""
+
+    storage_id: int
+    size_bytes: int
+    input_binding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSize:
+    """An input or output: bytes and element type."""
+
+    name: str
+    size: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class MainFunction:
+    """Memory of the whole model on one device, in bytes."""
+
+    device: int
+    workspace_size_bytes: int
+    constants_size_bytes: int
+    io_size_bytes: int
+    inputs: tuple[TensorSize, ...] = ()
+    outputs: tuple[TensorSize, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Workspace of one function on one device, in bytes."""
+
+    device: int
+    workspace_size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFunction:
+    """An operator function and its workspace on each device."""
+
+    function_name: str
+    workspace: tuple[MemoryUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """Something that the archive's code needs and does not hold."""
+
+    short_name: str
+    url: str
+    url_type: str
+    version_spec: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMetadata:
+    """One model of an archive in style ``full-model``; ``executor`` is ``aot`` or ``graph``."""
+
+    model_name: str
+    export_datetime: datetime
+    target: tuple[str, ...]
+    executor: str
+    main: tuple[MainFunction, ...] = ()
+    operators: tuple[OperatorFunction, ...] = ()
+    sids: tuple[Sid, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorBuffer:
+    """An argument of an operator function."""
+
+    size_bytes: int
+    shape: tuple[int, ...]
+    dtype: str
+    input_binding: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorMetadata:
+    """An archive in style ``operator``: functions with their arguments, no model."""
+
+    model_name: str
+    export_datetime: datetime
+    target: tuple[str, ...]
+    functions: tuple[tuple[str, tuple[OperatorBuffer, ...]], ...]

@@ -42,7 +42,7 @@ void crt_frame_reader_init(struct crt_frame_reader *reader, uint8_t *buffer, uin
  */
 enum crt_frame_event crt_frame_read(struct crt_frame_reader *reader, const uint8_t **bytes, size_t *size);
 
-/* A power of two would do; it only saves calls of the port. */
+/* Bytes that are collected before the port gets them. */
 #define CRT_FRAME_CHUNK 128u
 
 struct crt_frame_writer {
@@ -52,9 +52,13 @@ struct crt_frame_writer {
     uint8_t chunk[CRT_FRAME_CHUNK];
 };
 
+/* Close an escape that a reset or a fault may have cut in half. */
+void crt_frame_resync(struct crt_frame_writer *writer);
+
 /* A packet is begun with its length, given its payload in pieces, and ended. */
 void crt_frame_begin(struct crt_frame_writer *writer, uint32_t length);
 void crt_frame_put(struct crt_frame_writer *writer, const void *bytes, size_t size);
+void crt_frame_put_int(struct crt_frame_writer *writer, uint64_t value, size_t size);
 void crt_frame_end(struct crt_frame_writer *writer);
 
 #endif

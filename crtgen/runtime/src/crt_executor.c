@@ -1,0 +1,212 @@
+#include "crt_internal.h"
+
+#include <crt/registry.h>
+
+#include <string.h>
+
+static const struct crt_model *crt_executor_model(const struct crt_call *call)
+{
+    return call->server->config.models[call->index];
+}
+
+/* A name that hosts use for the only model of an image. */
+static const char crt_executor_default[] = "default";
+
+/* Arguments: system library, device, name of the model. */
+int crt_executor_create(struct crt_call *call)
+{
+    struct crt_server *server = call->server;
+    const struct crt_server_config *config = &server->config;
+    const char *name = call->values[2].v_str;
+    for (uint32_t i = 0; i < config->num_models; i++) {
+        const int only = config->num_models == 1 && strcmp(name, crt_executor_default) == 0;
+        if (only || strcmp(name, config->models[i]->name) == 0) {
+            crt_call_return_handle(call, crt_module_handle(1 + i), kTVMModuleHandle);
+            return CRT_OK;
+        }
+    }
+    return crt_fail(server, CRT_ERR_NAME, "no model of this image is called %s", name);
+}
+
+static int crt_executor_find(const struct crt_model *model, const char *name)
+{
+    for (int i = 0; i < model->num_inputs; i++) {
+        if (strcmp(model->inputs[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return CRT_ERR_NAME;
+}
+
+/* The input that argument 0 names or counts. */
+static const struct crt_tensor *crt_executor_input(struct crt_call *call)
+{
+    const struct crt_model *model = crt_executor_model(call);
+    const TVMValue *value = &call->values[0];
+    if (call->codes[0] == kTVMStr) {
+        const int index = crt_executor_find(model, value->v_str);
+        if (index >= 0) {
+            return &model->inputs[index];
+        }
+        (void)crt_fail(call->server, CRT_ERR_NAME, "%s has no input %s", model->name, value->v_str);
+        return NULL;
+    }
+    if (value->v_int64 >= 0 && value->v_int64 < model->num_inputs) {
+        return &model->inputs[value->v_int64];
+    }
+    (void)crt_fail(call->server, CRT_ERR_NAME, "%s has %u inputs", model->name, model->num_inputs);
+    return NULL;
+}
+
+static const struct crt_tensor *crt_executor_output(struct crt_call *call)
+{
+    const struct crt_model *model = crt_executor_model(call);
+    const int64_t index = call->values[0].v_int64;
+    if (index >= 0 && index < model->num_outputs) {
+        return &model->outputs[index];
+    }
+    (void)crt_fail(call->server, CRT_ERR_NAME, "%s has %u outputs", model->name, model->num_outputs);
+    return NULL;
+}
+
+static int crt_executor_return(struct crt_call *call, const struct crt_tensor *tensor)
+{
+    call->value.v_handle = (void *)(uintptr_t)tensor;
+    call->code = kTVMNDArrayHandle;
+    return tensor == NULL ? CRT_ERR_NAME : CRT_OK;
+}
+
+static int crt_executor_get_input(struct crt_call *call)
+{
+    return crt_executor_return(call, crt_executor_input(call));
+}
+
+static int crt_executor_get_output(struct crt_call *call)
+{
+    const struct crt_model *model = crt_executor_model(call);
+    if ((call->server->spoiled >> call->index & 1u) != 0) {
+        return crt_fail(call->server, CRT_ERR_STATE,
+                        "the outputs of %s are void, it was only timed: set the inputs and run it", model->name);
+    }
+    return crt_executor_return(call, crt_executor_output(call));
+}
+
+/* -1 for a name that no input has. */
+static int crt_executor_get_input_index(struct crt_call *call)
+{
+    const int index = crt_executor_find(crt_executor_model(call), call->values[0].v_str);
+    crt_call_return_int(call, index < 0 ? -1 : index);
+    return CRT_OK;
+}
+
+static int crt_executor_get_input_name(struct crt_call *call)
+{
+    const struct crt_tensor *input = crt_executor_input(call);
+    if (input == NULL) {
+        return CRT_ERR_NAME;
+    }
+    crt_call_return_text(call, input->name);
+    return CRT_OK;
+}
+
+static int crt_executor_get_output_name(struct crt_call *call)
+{
+    const struct crt_tensor *output = crt_executor_output(call);
+    if (output == NULL) {
+        return CRT_ERR_NAME;
+    }
+    crt_call_return_text(call, output->name);
+    return CRT_OK;
+}
+
+static int crt_executor_get_num_inputs(struct crt_call *call)
+{
+    crt_call_return_int(call, crt_executor_model(call)->num_inputs);
+    return CRT_OK;
+}
+
+static int crt_executor_get_num_outputs(struct crt_call *call)
+{
+    crt_call_return_int(call, crt_executor_model(call)->num_outputs);
+    return CRT_OK;
+}
+
+static int crt_executor_params(struct crt_call *call)
+{
+    return crt_fail(call->server, CRT_ERR_STATE, "the parameters of %s are linked: they cannot be loaded or shared",
+                    crt_executor_model(call)->name);
+}
+
+/* Arguments: name or index, tensor. */
+static int crt_executor_set_input(struct crt_call *call)
+{
+    struct crt_server *server = call->server;
+    const DLTensor *from = call->values[1].v_handle;
+    const struct crt_tensor *input = crt_executor_input(call);
+    uint32_t size;
+    if (input == NULL) {
+        return CRT_ERR_NAME;
+    }
+    const int error = crt_tensor_size(server, from, &size);
+    if (error != CRT_OK) {
+        return error;
+    }
+    if (size != input->nbytes || memcmp(&from->dtype, &input->dtype, sizeof from->dtype) != 0) {
+        return crt_fail(server, CRT_ERR_ARGUMENT, "input %s has %u bytes, or another type than what was given",
+                        input->name, (unsigned)input->nbytes);
+    }
+    memmove(input->data, (const uint8_t *)from->data + from->byte_offset, size);
+    crt_memory_written(server, input->data, size);
+    return CRT_OK;
+}
+
+int crt_executor_run(struct crt_call *call)
+{
+    struct crt_server *server = call->server;
+    const struct crt_model *model = crt_executor_model(call);
+    const int consumes = (model->flags & CRT_MODEL_CONSUMES_INPUTS) != 0;
+    const uint32_t all = (uint32_t)((UINT64_C(1) << model->num_inputs) - 1);
+    const uint32_t bit = 1u << call->index;
+    if (consumes && !call->timing && (server->inputs_set[call->index] & all) != all) {
+        return crt_fail(server, CRT_ERR_STATE, "a run of %s uses up its inputs: set all %u of them before each run",
+                        model->name, model->num_inputs);
+    }
+    if (consumes) {
+        server->inputs_set[call->index] = 0;
+        server->spoiled = call->timing ? server->spoiled | bit : server->spoiled & ~bit;
+    }
+    server->running = model->name;
+    const int32_t error = model->run();
+    if (error != 0) {
+        return crt_fail(server, CRT_ERR_CALL, "run of %s failed with code %d", model->name, (int)error);
+    }
+    return CRT_OK;
+}
+
+/* The names, and in the same order the functions. */
+const char crt_executor_names[] = "\013\0"
+                                  "get_input\0"
+                                  "get_input_index\0"
+                                  "get_output_name\0"
+                                  "get_num_inputs\0"
+                                  "get_num_outputs\0"
+                                  "get_output\0"
+                                  "load_params\0"
+                                  "run\0"
+                                  "set_input\0"
+                                  "share_params\0"
+                                  "get_input_name\0";
+
+const struct crt_builtin crt_executor_functions[] = {
+    {"n", crt_executor_get_input},
+    {"s", crt_executor_get_input_index},
+    {"i", crt_executor_get_output_name},
+    {"", crt_executor_get_num_inputs},
+    {"", crt_executor_get_num_outputs},
+    {"i", crt_executor_get_output},
+    {"", crt_executor_params},
+    {"", crt_executor_run},
+    {"nt", crt_executor_set_input},
+    {"", crt_executor_params},
+    {"i", crt_executor_get_input_name},
+};

@@ -1,0 +1,138 @@
+/*
+ * What the parts of the server share.
+ */
+#ifndef CRT_INTERNAL_H
+#define CRT_INTERNAL_H
+
+#include <crt/server.h>
+
+/* Type codes of the wire: those of TVMArgTypeCode, and unsigned integers. */
+#define CRT_CODE_UINT 1
+
+/* Codes of RPC packets. */
+enum crt_rpc_code {
+    CRT_RPC_SHUTDOWN = 1,
+    CRT_RPC_INIT_SERVER = 2,
+    CRT_RPC_CALL_FUNC = 3,
+    CRT_RPC_RETURN = 4,
+    CRT_RPC_EXCEPTION = 5,
+    CRT_RPC_COPY_FROM_REMOTE = 6,
+    CRT_RPC_COPY_TO_REMOTE = 7,
+    CRT_RPC_COPY_ACK = 8,
+    CRT_RPC_GET_GLOBAL_FUNC = 9,
+    CRT_RPC_FREE_HANDLE = 10,
+    CRT_RPC_SET_DEVICE = 11,
+    CRT_RPC_GET_ATTR = 12,
+    CRT_RPC_ALLOC_DATA = 13,
+    CRT_RPC_FREE_DATA = 14,
+    CRT_RPC_STREAM_SYNC = 15,
+    CRT_RPC_COPY_AMONG_REMOTE = 16,
+    CRT_RPC_ALLOC_DATA_WITH_SCOPE = 17,
+    CRT_RPC_CREATE_STREAM = 18,
+    CRT_RPC_FREE_STREAM = 19,
+    CRT_RPC_SET_STREAM = 20,
+};
+
+/* Bytes of a request that are not read yet. */
+struct crt_cursor {
+    uint8_t *at;
+    uint8_t *end;
+    int bad; /* more was asked for than there is */
+};
+
+/* A call of a function: the arguments, and what comes back. */
+struct crt_call {
+    struct crt_server *server;
+    TVMValue *values;
+    int *codes;
+    int count;
+    uint32_t index; /* of the model or the evaluator, for functions that belong to one */
+    int timing;     /* the call is measured: what it computes is of no interest */
+    TVMValue value;
+    int code;
+};
+
+/* A function of the runtime. `args` has a letter for each argument, see crt_call_builtin. */
+struct crt_builtin {
+    const char *args;
+    int (*run)(struct crt_call *call);
+};
+
+/* crt_args.c: the values of a request. */
+uint64_t crt_take(struct crt_cursor *cursor, size_t size);
+/* The number of arguments, now in server->values and server->codes, or an error with its text. */
+int crt_args_take(struct crt_server *server, struct crt_cursor *cursor);
+int crt_tensor_take(struct crt_server *server, struct crt_cursor *cursor, DLTensor *tensor);
+/* The size of a tensor in bytes, or an error with its text. */
+int crt_tensor_size(struct crt_server *server, const DLTensor *tensor, uint32_t *size);
+
+/* crt_reply.c: the answers. Each completes the request in work. */
+void crt_reply_null(struct crt_server *server);
+void crt_reply_handle(struct crt_server *server, uint64_t handle);
+void crt_reply_data(struct crt_server *server, const void *data, uint32_t size);
+void crt_reply_value(struct crt_server *server, const struct crt_call *call);
+/* An exception with server->text. */
+void crt_reply_error(struct crt_server *server);
+
+/* Set server->text; returns `error`. */
+int crt_fail(struct crt_server *server, int error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* For texts: what does not fit is shown as the largest number. */
+static inline unsigned crt_clamp(uint64_t value)
+{
+    return value > UINT32_MAX ? (unsigned)UINT32_MAX : (unsigned)value;
+}
+
+/* crt_memory.c: what a host may read and write. */
+int crt_memory_check(struct crt_server *server, uint64_t address, uint64_t offset, uint64_t size);
+/* The check for all the bytes of a tensor, whose size it gives. */
+int crt_memory_tensor(struct crt_server *server, const DLTensor *tensor, uint32_t *size);
+/* Bytes were written: they may have been an input of a model. */
+void crt_memory_written(struct crt_server *server, const void *address, uint32_t size);
+const struct crt_tensor *crt_memory_published(const struct crt_server *server, uint64_t handle);
+
+/* crt_functions.c: handles, and what stands behind them. */
+#define CRT_HANDLE_BIT 0x8000u
+uint32_t crt_module_handle(uint32_t module);
+/* Index of a module (0 is the system library, 1 + i belongs to model i), or an error with its text. */
+int crt_module_index(struct crt_server *server, uint64_t handle);
+int crt_function_check(struct crt_server *server, uint64_t handle);
+/* A handle, or 0 if the module has no function of that name. */
+uint32_t crt_function_find(const struct crt_server *server, uint32_t module, const char *name, size_t size);
+uint32_t crt_function_global(const struct crt_server *server, const char *name, size_t size);
+uint32_t crt_function_evaluator(const struct crt_server *server, uint32_t index);
+int crt_function_free(struct crt_server *server, uint64_t handle);
+/* Call a function; crt_function_invoke is for a handle that is known to be good. */
+int crt_function_call(struct crt_call *call, uint64_t handle);
+int crt_function_invoke(struct crt_call *call, uint32_t handle);
+/* Check the arguments and call. */
+int crt_call_builtin(struct crt_call *call, const struct crt_builtin *builtin);
+void crt_call_return_int(struct crt_call *call, int64_t value);
+void crt_call_return_handle(struct crt_call *call, uint32_t handle, int code);
+void crt_call_return_text(struct crt_call *call, const char *text);
+void crt_call_return_bytes(struct crt_call *call, const void *data, uint32_t size);
+/* The model of argument 0, an executor, or an error with its text. */
+int crt_call_model(struct crt_call *call);
+/* Room for `count` 8-byte results in the receive buffer, or an error with its text. */
+int crt_call_results(struct crt_call *call, uint32_t count, uint64_t **results);
+
+/* crt_executor.c */
+extern const char crt_executor_names[];
+extern const struct crt_builtin crt_executor_functions[];
+int crt_executor_create(struct crt_call *call);
+int crt_executor_run(struct crt_call *call);
+
+/* crt_time.c */
+int crt_time_evaluator(struct crt_call *call);
+int crt_time_evaluate(struct crt_call *call);
+int crt_time_calibrate(struct crt_call *call);
+int crt_time_measure(struct crt_call *call);
+/* num / den as the bits of a float64; den and num are less than 2^62, den is not 0. */
+uint64_t crt_time_ratio(uint64_t num, uint64_t den);
+uint64_t crt_time_now(const struct crt_server *server);
+
+/* crt_profile.c */
+int crt_profile(struct crt_call *call);
+
+#endif

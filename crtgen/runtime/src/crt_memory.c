@@ -1,0 +1,74 @@
+#include "crt_internal.h"
+
+/* Whether the bytes are within a tensor of an array of them. */
+static int crt_tensors_own(const struct crt_tensor *tensors, uint32_t count, uintptr_t address, uint64_t size)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const uintptr_t offset = address - (uintptr_t)tensors[i].data;
+        if (offset <= tensors[i].nbytes && size <= tensors[i].nbytes - offset) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int crt_memory_owns(const struct crt_server *server, uintptr_t address, uint64_t size)
+{
+    for (uint32_t i = 0; i < server->config.num_models; i++) {
+        const struct crt_model *model = server->config.models[i];
+        if (crt_tensors_own(model->inputs, model->num_inputs, address, size) ||
+            crt_tensors_own(model->outputs, model->num_outputs, address, size)) {
+            return 1;
+        }
+    }
+    return crt_pool_owns(&server->pool, address, size);
+}
+
+int crt_memory_check(struct crt_server *server, uint64_t address, uint64_t offset, uint64_t size)
+{
+    const uint64_t at = address + offset;
+    if (at >= address && at == (uintptr_t)at && crt_memory_owns(server, (uintptr_t)at, size)) {
+        return CRT_OK;
+    }
+    return crt_fail(server, CRT_ERR_ADDRESS,
+                    "%u bytes at 0x%08x%08x are neither allocated nor a tensor of a model",
+                    crt_clamp(size), (unsigned)(at >> 32), (unsigned)at);
+}
+
+int crt_memory_tensor(struct crt_server *server, const DLTensor *tensor, uint32_t *size)
+{
+    const int error = crt_tensor_size(server, tensor, size);
+    if (error != CRT_OK) {
+        return error;
+    }
+    return crt_memory_check(server, (uintptr_t)tensor->data, tensor->byte_offset, *size);
+}
+
+void crt_memory_written(struct crt_server *server, const void *address, uint32_t size)
+{
+    for (uint32_t i = 0; i < server->config.num_models; i++) {
+        const struct crt_model *model = server->config.models[i];
+        for (uint32_t k = 0; k < model->num_inputs && k < 32; k++) {
+            /* A host copies large inputs in pieces: the piece with the last byte makes it complete. */
+            const uintptr_t last = (uintptr_t)model->inputs[k].data + model->inputs[k].nbytes - 1;
+            if (last - (uintptr_t)address < size) {
+                server->inputs_set[i] |= 1u << k;
+            }
+        }
+    }
+}
+
+const struct crt_tensor *crt_memory_published(const struct crt_server *server, uint64_t handle)
+{
+    for (uint32_t i = 0; i < server->config.num_models; i++) {
+        const struct crt_model *model = server->config.models[i];
+        for (uint32_t k = 0; k < (uint32_t)model->num_inputs + model->num_outputs; k++) {
+            const struct crt_tensor *tensor =
+                k < model->num_inputs ? &model->inputs[k] : &model->outputs[k - model->num_inputs];
+            if ((uintptr_t)tensor == handle) {
+                return tensor;
+            }
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,42 @@
+#include <crt/error.h>
+#include <crt/registry.h>
+
+#include <string.h>
+
+uint32_t crt_names_count(const char *names)
+{
+    return (uint32_t)((uint8_t)names[0] | (uint8_t)names[1] << 8);
+}
+
+int32_t crt_names_find(const char *names, const char *name, size_t size)
+{
+    const uint32_t count = crt_names_count(names);
+    const char *at = names + 2;
+    for (uint32_t i = 0; i < count && *at != '\0'; i++) {
+        const size_t length = strlen(at);
+        if (length == size && memcmp(at, name, size) == 0) {
+            return (int32_t)i;
+        }
+        at += length + 1;
+    }
+    return CRT_ERR_NAME;
+}
+
+const char *crt_names_at(const char *names, uint32_t index)
+{
+    const uint32_t count = crt_names_count(names);
+    const char *at = names + 2;
+    for (uint32_t i = 0; i < count && *at != '\0'; i++) {
+        if (i == index) {
+            return at;
+        }
+        at += strlen(at) + 1;
+    }
+    return NULL;
+}
+
+TVMBackendPackedCFunc crt_registry_at(const TVMModule *module, uint32_t index)
+{
+    const TVMFuncRegistry *registry = module->registry;
+    return index < crt_names_count(registry->names) ? registry->funcs[index] : NULL;
+}

@@ -1,0 +1,16 @@
+/*
+ * Text of bounded length, for messages.
+ */
+#ifndef CRT_TEXT_H
+#define CRT_TEXT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+/*
+ * Format into `size` bytes, NUL included; what does not fit is left out. Knows %s, %d, %u and %08x. Returns
+ * the length.
+ */
+size_t crt_text(char *out, size_t size, const char *format, va_list args);
+
+#endif

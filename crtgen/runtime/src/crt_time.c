@@ -1,0 +1,207 @@
+#include "crt_internal.h"
+
+#include <string.h>
+
+/* The most runs in a repeat. */
+#define CRT_TIME_RUNS 1000000000u
+
+uint64_t crt_time_now(const struct crt_server *server)
+{
+    const struct crt_port *port = server->config.port;
+    return port->ticks(port->context);
+}
+
+/* num / den without the library's 64-bit division. */
+static uint64_t crt_divide(uint64_t num, uint64_t den)
+{
+    uint64_t quotient = 0;
+    uint64_t rest = 0;
+    for (int i = 63; i >= 0; i--) {
+        rest = rest << 1 | (num >> i & 1u);
+        quotient <<= 1;
+        if (rest >= den) {
+            rest -= den;
+            quotient |= 1u;
+        }
+    }
+    return quotient;
+}
+
+uint64_t crt_time_ratio(uint64_t num, uint64_t den)
+{
+    uint64_t exponent = 1023;
+    if (num == 0) {
+        return 0;
+    }
+    for (; num < den; num <<= 1) {
+        exponent--;
+    }
+    for (; num >= den << 1; den <<= 1) {
+        exponent++;
+    }
+    uint64_t mantissa = 0;
+    num -= den;
+    for (int i = 0; i < 52; i++) {
+        num <<= 1;
+        mantissa <<= 1;
+        if (num >= den) {
+            num -= den;
+            mantissa |= 1u;
+        }
+    }
+    return (exponent << 52) + mantissa + (num << 1 >= den);
+}
+
+/*
+ * Arguments: module, name, device type, device id, number, repeat, min_repeat_ms, limit of repeats that take no
+ * time, cooldown in ms, repeats to cooldown, and possibly the name of a function to call before each repeat.
+ */
+int crt_time_evaluator(struct crt_call *call)
+{
+    struct crt_server *server = call->server;
+    const TVMValue *values = call->values;
+    const char *name = values[1].v_str;
+    const int module = crt_module_index(server, (uint64_t)values[0].v_int64);
+    const uint32_t function = crt_function_find(server, (uint32_t)module, name, strlen(name));
+    if (function == 0) {
+        return crt_fail(server, CRT_ERR_NAME, "the module to time has no function %s", name);
+    }
+    for (int i = 4; i < 10; i++) {
+        if (values[i].v_int64 < 0 || values[i].v_int64 > 1000000 || (i < 6 && values[i].v_int64 == 0)) {
+            return crt_fail(server, CRT_ERR_ARGUMENT, "argument %d of %s is out of range", i, server->running);
+        }
+    }
+    if (call->count > 10 && (call->codes[10] != kTVMStr || values[10].v_str[0] != '\0')) {
+        return crt_fail(server, CRT_ERR_ARGUMENT, "this device calls nothing between the repeats of a timing");
+    }
+    for (uint32_t i = 0; i < CRT_SERVER_EVALUATORS; i++) {
+        struct crt_evaluator *evaluator = &server->evaluators[i];
+        if (evaluator->function == 0) {
+            evaluator->function = function;
+            evaluator->number = (uint32_t)values[4].v_int64;
+            evaluator->repeat = (uint32_t)values[5].v_int64;
+            evaluator->min_repeat_ms = (uint32_t)values[6].v_int64;
+            evaluator->zero_limit = (uint32_t)values[7].v_int64;
+            evaluator->cooldown_ms = (uint32_t)values[8].v_int64;
+            evaluator->cooldown_every = (uint32_t)values[9].v_int64;
+            crt_call_return_handle(call, crt_function_evaluator(server, i), kTVMPackedFuncHandle);
+            return CRT_OK;
+        }
+    }
+    return crt_fail(server, CRT_ERR_MEMORY, "this device has %u time evaluators, and all are in use",
+                    CRT_SERVER_EVALUATORS);
+}
+
+/* Run a function a number of times, with the arguments of the call; the time is added to `ticks`. */
+static int crt_time_runs(struct crt_call *call, uint32_t function, uint32_t number, uint64_t *ticks)
+{
+    const uint64_t start = crt_time_now(call->server);
+    for (uint32_t i = 0; i < number; i++) {
+        struct crt_call run = *call;
+        run.timing = 1;
+        const int error = crt_function_invoke(&run, function);
+        if (error != CRT_OK) {
+            return error;
+        }
+    }
+    *ticks = crt_time_now(call->server) - start;
+    return CRT_OK;
+}
+
+/* The number of runs after a repeat that was too short: min / (t / number) + 1, or number x 1.618 if more. */
+static uint32_t crt_time_grow(uint32_t number, uint64_t ticks, uint64_t least)
+{
+    const uint64_t each = crt_divide(ticks * 1000, number);
+    const uint64_t aim = each == 0 ? 0 : crt_divide(least, each) + 1;
+    const uint64_t grown = crt_divide((uint64_t)number * 1618, 1000) + 1;
+    const uint64_t next = aim > grown ? aim : grown;
+    return next > CRT_TIME_RUNS ? CRT_TIME_RUNS : (uint32_t)next;
+}
+
+/* One repeat: its ticks, and the number of runs that it needed to be long enough. */
+static int crt_time_repeat(struct crt_call *call, const struct crt_evaluator *evaluator, uint32_t *number,
+                           uint64_t *ticks)
+{
+    const uint64_t least = (uint64_t)evaluator->min_repeat_ms * call->server->config.port->ticks_per_second;
+    uint32_t zeros = 0;
+    for (;;) {
+        const int error = crt_time_runs(call, evaluator->function, *number, ticks);
+        if (error != CRT_OK || *ticks * 1000 >= least) {
+            return error;
+        }
+        zeros += *ticks == 0;
+        if (zeros > evaluator->zero_limit) {
+            return CRT_OK;
+        }
+        *number = crt_time_grow(*number, *ticks, least);
+    }
+}
+
+static void crt_time_wait(const struct crt_server *server, uint32_t ms)
+{
+    const uint64_t ticks = (uint64_t)ms * server->config.port->ticks_per_second;
+    const uint64_t start = crt_time_now(server);
+    while ((crt_time_now(server) - start) * 1000 < ticks) {
+    }
+}
+
+/* Call of a time evaluator: bytes, a float64 of mean seconds for each repeat. */
+int crt_time_evaluate(struct crt_call *call)
+{
+    struct crt_server *server = call->server;
+    const struct crt_evaluator evaluator = server->evaluators[call->index];
+    uint32_t number = evaluator.number;
+    uint64_t *results;
+    uint64_t ticks;
+    int error = crt_call_results(call, evaluator.repeat, &results);
+    if (error != CRT_OK) {
+        return error;
+    }
+    error = crt_time_runs(call, evaluator.function, 1, &ticks);
+    for (uint32_t i = 0; error == CRT_OK && i < evaluator.repeat; i++) {
+        error = crt_time_repeat(call, &evaluator, &number, &ticks);
+        results[i] = crt_time_ratio(ticks, (uint64_t)number * server->config.port->ticks_per_second);
+        if (evaluator.cooldown_every != 0 && (i + 1) % evaluator.cooldown_every == 0) {
+            crt_time_wait(server, evaluator.cooldown_ms);
+        }
+    }
+    crt_call_return_bytes(call, results, evaluator.repeat * 8);
+    return error;
+}
+
+/* Argument: loops. The ticks of 2 * loops instructions. */
+int crt_time_calibrate(struct crt_call *call)
+{
+    const struct crt_port *port = call->server->config.port;
+    const int64_t loops = call->values[0].v_int64;
+    if (loops < 1 || loops > INT32_MAX) {
+        return crt_fail(call->server, CRT_ERR_ARGUMENT, "a calibration takes 1 to 2147483647 loops");
+    }
+    const uint64_t start = crt_time_now(call->server);
+    port->spin(port->context, (uint32_t)loops);
+    crt_call_return_int(call, (int64_t)(crt_time_now(call->server) - start));
+    return CRT_OK;
+}
+
+/* Arguments: executor, runs. Bytes: the ticks of each run, u64. */
+int crt_time_measure(struct crt_call *call)
+{
+    const int model = crt_call_model(call);
+    const int64_t runs = call->values[1].v_int64;
+    uint64_t *results;
+    if (model < 0) {
+        return model;
+    }
+    int error = crt_call_results(call, crt_clamp((uint64_t)runs), &results);
+    if (error != CRT_OK) {
+        return error;
+    }
+    struct crt_call run = {.server = call->server, .index = (uint32_t)model, .timing = 1};
+    for (int64_t i = 0; error == CRT_OK && i < runs; i++) {
+        const uint64_t start = crt_time_now(call->server);
+        error = crt_executor_run(&run);
+        results[i] = crt_time_now(call->server) - start;
+    }
+    crt_call_return_bytes(call, results, (uint32_t)runs * 8);
+    return error;
+}

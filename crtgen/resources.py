@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-__all__ = ["boards_dir", "demo_dir", "runtime_dir", "templates_dir"]
+__all__ = ["boards_dir", "runtime_dir", "templates_dir"]
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -20,11 +20,6 @@ def templates_dir() -> Path:
 def boards_dir() -> Path:
     """Directory of the board descriptions, ``<board>.toml``."""
     return _data("boards")
-
-
-def demo_dir() -> Path:
-    """Directory of the demonstration model and its cases."""
-    return _data("demo")
 
 
 def runtime_dir() -> Path:

@@ -65,7 +65,9 @@ def _unpatch(grad: Array, channels: int) -> Array:
 def _pool(x: Array) -> tuple[Array, npt.NDArray[np.intp]]:
     """2 x 2 maximum and which of the four it was."""
     n, h, w, c = x.shape
-    windows = x.reshape(n, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 5, 2, 4).reshape(n, h // 2, w // 2, c, 4)
+    windows = (
+        x.reshape(n, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 5, 2, 4).reshape(n, h // 2, w // 2, c, 4)
+    )
     best = windows.argmax(-1)
     return np.take_along_axis(windows, best[..., None], -1)[..., 0], best
 
@@ -151,7 +153,9 @@ def main() -> None:
     weights = train(x, labels)
     right = forward(weights, x_held)["logits"].argmax(1) == labels_held
     print(f"float32: {right.mean():.2%} of {len(x_held)} held-out images")
-    accuracy, size = quantize_and_write(HERE / "digits", weights.tensors, forward(weights, x), x_held, labels_held)
+    accuracy, size = quantize_and_write(
+        HERE / "digits", weights.tensors, forward(weights, x), x_held, labels_held
+    )
     print(f"int8:    {accuracy:.2%} of {len(x_held)} held-out images, digits.tflite has {size:,} bytes")
 
 

@@ -1,0 +1,48 @@
+"""Names for what a model file names after its training: short, readable, unique."""
+
+import re
+from collections import Counter
+
+__all__ = ["Names", "identifier", "layer_name"]
+
+_MAX_LENGTH = 40
+
+
+def identifier(text: str, default: str) -> str:
+    """``text`` as a C identifier in lower case: without TensorFlow's decoration, at most 40 characters."""
+    plain = re.sub(
+        r"^(serving_default_|StatefulPartitionedCall|PartitionedCall)|:\d+$", "", text.split(";")[0]
+    )
+    word = re.sub(r"[^0-9A-Za-z]+", "_", plain).strip("_")[-_MAX_LENGTH:].strip("_").lower()
+    if not word:
+        return default
+    return f"{default}_{word}" if word[0].isdigit() else word
+
+
+class Names:
+    """Hands out each name once; a second one gets a number."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._counts: Counter[str] = Counter()
+
+    def unique(self, name: str) -> str:
+        """``name``, or ``name_1`` and so on if it is taken."""
+        candidate = name
+        while candidate in self._taken:
+            self._counts[name] += 1
+            candidate = f"{name}_{self._counts[name]}"
+        self._taken.add(candidate)
+        return candidate
+
+
+def layer_name(tensor: str, stems: tuple[str, ...]) -> str:
+    """The layer that a tensor's name tells of: the commonest part that begins with one of ``stems``.
+
+    ``model/activation/Relu;model/conv2d_3/BiasAdd;model/conv2d_3/Conv2D`` is ``conv2d_3`` for the stem
+    ``conv2d``. The first stem, if no part begins so.
+    """
+    parts = [
+        p for p in re.split(r"[;/:]", tensor) if re.fullmatch(r"[a-z][a-z0-9_]*", p) and p.startswith(stems)
+    ]
+    return Counter(parts).most_common(1)[0][0][:_MAX_LENGTH] if parts else stems[0]

@@ -1,0 +1,254 @@
+"""A `.tflite` file as plain, checked data: the only module that touches the flatbuffer.
+
+Flatbuffers' Python reader verifies nothing, so everything is read once, eagerly, with each length and index
+checked; what still runs off the end of a damaged file is caught in :func:`read`, and nowhere else.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tflite
+
+from crtgen.errors import CorruptModelError, UnsupportedError
+from crtgen.ir import Array, DType, Quant, shape_text
+
+__all__ = ["FileModel", "FileOperator", "FileTensor", "read"]
+
+_IDENTIFIER = b"TFL3"
+_MAX_ITEMS = 1 << 16
+_MAX_RANK = 8
+_MAX_ELEMENTS = 1 << 31
+
+_TYPES = {v: k for k, v in vars(tflite.TensorType).items() if not k.startswith("_")}
+_OPERATORS = {v: k for k, v in vars(tflite.BuiltinOperator).items() if not k.startswith("_")}
+_TABLES = {v: k for k, v in vars(tflite.BuiltinOptions).items() if not k.startswith("_")}
+_DTYPES = {d.name: d for d in DType}
+
+_WINDOW = ("Padding", "StrideH", "StrideW", "FusedActivationFunction")
+_DILATION = ("DilationHFactor", "DilationWFactor")
+_OPTIONS = {
+    "Conv2DOptions": (*_WINDOW, *_DILATION),
+    "DepthwiseConv2DOptions": (*_WINDOW, *_DILATION, "DepthMultiplier"),
+    "Pool2DOptions": (*_WINDOW, "FilterHeight", "FilterWidth"),
+    "FullyConnectedOptions": ("FusedActivationFunction", "WeightsFormat", "KeepNumDims"),
+    "AddOptions": ("FusedActivationFunction",),
+    "SubOptions": ("FusedActivationFunction",),
+    "MulOptions": ("FusedActivationFunction",),
+    "SoftmaxOptions": ("Beta",),
+    "ConcatenationOptions": ("Axis", "FusedActivationFunction"),
+    "ReducerOptions": ("KeepDims",),
+    "StridedSliceOptions": (
+        "BeginMask",
+        "EndMask",
+        "EllipsisMask",
+        "NewAxisMask",
+        "ShrinkAxisMask",
+        "Offset",
+    ),
+    "ResizeNearestNeighborOptions": ("AlignCorners", "HalfPixelCenters"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileTensor:
+    """A tensor; ``dtype`` is None for a type that crtgen does not have, ``type_name`` is the schema's."""
+
+    index: int
+    name: str
+    shape: tuple[int, ...]
+    type_name: str
+    dtype: DType | None
+    quant: Quant | None
+    data: Array | None
+    is_variable: bool
+    is_sparse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileOperator:
+    """An operator: its name in the schema (or ``CUSTOM name``), tensors by index, and options as read.
+
+    An absent optional input is None. ``table`` is the name of the options' table, empty if there is none.
+    """
+
+    index: int
+    code: str
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int, ...]
+    table: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FileModel:
+    """A model of one subgraph."""
+
+    tensors: tuple[FileTensor, ...]
+    operators: tuple[FileOperator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def read(data: bytes, where: str) -> FileModel:
+    """The model in ``data``; ``CorruptModelError`` if it is damaged, ``UnsupportedError`` if it has parts
+    that no model of ours has. ``where`` is what the errors call the file."""
+    if data[4:8] != _IDENTIFIER:
+        raise CorruptModelError("it is not a TFLite model: the identifier TFL3 is missing", where=where)
+    try:
+        return _Reader(data, where).model()
+    except (struct.error, IndexError, ValueError, OverflowError, TypeError, AttributeError) as error:
+        raise CorruptModelError(f"the file is damaged: {error}", where=where, hint=_HINT) from error
+
+
+_HINT = "export or download the model again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    data: bytes
+    where: str
+
+    def model(self) -> FileModel:
+        root = tflite.Model.GetRootAs(self.data, 0)
+        if root.Version() != 3:
+            raise UnsupportedError(f"schema version {root.Version()}; supported: 3", where=self.where)
+        if self._count(root, "Subgraphs") != 1:
+            reason = f"{root.SubgraphsLength()} subgraphs; supported: one"
+            raise UnsupportedError(reason, where=self.where)
+        graph = root.Subgraphs(0)
+        buffers = self._tables(root, "Buffers", lambda _, b: self._buffer(b))
+        codes = self._tables(root, "OperatorCodes", lambda _, c: _operator_name(c))
+        tensors = self._tables(graph, "Tensors", lambda i, t: self._tensor(i, t, buffers))
+        operators = self._tables(graph, "Operators", lambda i, o: self._operator(i, o, codes, len(tensors)))
+        inputs, outputs = (self._indices(graph, kind, len(tensors)) for kind in ("Inputs", "Outputs"))
+        return FileModel(tensors, operators, inputs, outputs)
+
+    def _count(self, table: Any, name: str) -> int:
+        """The length of a vector of tables, checked against the size of the file."""
+        count = int(getattr(table, f"{name}Length")())
+        if count > min(_MAX_ITEMS, len(self.data) // 4):
+            raise self._corrupt(f"it has {count} {name.lower()}")
+        return count
+
+    def _tables(self, table: Any, name: str, parse: Callable[[int, Any], Any]) -> tuple[Any, ...]:
+        item = getattr(table, name)
+        return tuple(parse(i, item(i)) for i in range(self._count(table, name)))
+
+    def _numbers(self, table: Any, name: str, limit: int) -> tuple[Any, ...]:
+        """A vector of numbers, at most ``limit`` of them."""
+        count = int(getattr(table, f"{name}Length")())
+        if count > limit:
+            raise self._corrupt(f"{name} has {count} numbers")
+        return tuple(getattr(table, f"{name}AsNumpy")().tolist()) if count else ()
+
+    def _indices(self, table: Any, name: str, tensors: int) -> tuple[int, ...]:
+        indices = self._numbers(table, name, _MAX_ITEMS)
+        for index in indices:
+            if not 0 <= index < tensors:
+                raise self._corrupt(f"it names tensor {index} of {tensors}")
+        return indices
+
+    def _buffer(self, buffer: Any) -> Array | None:
+        """The bytes of a buffer without copying; None if it is empty."""
+        if buffer.Offset() > 1:
+            raise UnsupportedError("buffers outside of the flatbuffer", where=self.where)
+        if not buffer.DataLength():
+            return None
+        data: Array = buffer.DataAsNumpy()
+        return data
+
+    def _tensor(self, index: int, tensor: Any, buffers: tuple[Array | None, ...]) -> FileTensor:
+        name = (tensor.Name() or b"").decode(errors="replace")
+        label = f"tensor {index} {name!r}"
+        shape = self._shape(tensor, label)
+        type_name = _TYPES.get(tensor.Type())
+        if type_name is None:
+            raise self._corrupt(f"{label} has type {tensor.Type()}")
+        if not 0 <= tensor.Buffer() < len(buffers):
+            raise self._corrupt(f"{label} names buffer {tensor.Buffer()} of {len(buffers)}")
+        dtype = _DTYPES.get(type_name)
+        return FileTensor(
+            index,
+            name,
+            shape,
+            type_name,
+            dtype,
+            self._quant(tensor.Quantization(), shape, dtype, label),
+            self._constant(buffers[tensor.Buffer()], shape, dtype, label),
+            bool(tensor.IsVariable()),
+            tensor.Sparsity() is not None,
+        )
+
+    def _shape(self, tensor: Any, label: str) -> tuple[int, ...]:
+        """The static shape; a batch that is not fixed is 1."""
+        shape = self._numbers(tensor, "Shape", _MAX_RANK)
+        if shape and shape[0] == -1:
+            shape = (1, *shape[1:])
+        if any(d <= 0 for d in shape) or math.prod(shape) > _MAX_ELEMENTS:
+            raise self._corrupt(f"{label} has shape {shape_text(shape)}")
+        return shape
+
+    def _quant(self, quant: Any, shape: tuple[int, ...], dtype: DType | None, label: str) -> Quant | None:
+        if quant is None or not quant.ScaleLength():
+            return None
+        axis, count = int(quant.QuantizedDimension()), int(quant.ScaleLength())
+        if count > 1 and not (0 <= axis < len(shape) and shape[axis] == count):
+            raise self._corrupt(f"{label} has {count} scales on axis {axis} of {shape_text(shape)}")
+        scales = self._numbers(quant, "Scale", count)
+        zero_points = self._numbers(quant, "ZeroPoint", count) or (0,) * count
+        if not all(0 < s < math.inf for s in scales):
+            raise self._corrupt(f"{label} has a scale that is not positive and finite")
+        if dtype is not None and dtype.is_integer:
+            info = np.iinfo(dtype.value)
+            if not all(info.min <= z <= info.max for z in zero_points):
+                raise self._corrupt(f"{label} has a zero point outside of {dtype.value}")
+        return Quant(scales, zero_points, axis if count > 1 else None)
+
+    def _constant(
+        self, data: Array | None, shape: tuple[int, ...], dtype: DType | None, label: str
+    ) -> Array | None:
+        if data is None or dtype is None:
+            return None
+        expected = math.prod(shape) * dtype.itemsize
+        if data.nbytes != expected:
+            raise self._corrupt(f"{label} has {data.nbytes} bytes of data instead of {expected}")
+        return data.view(dtype.numpy.newbyteorder("<")).reshape(shape)
+
+    def _operator(self, index: int, operator: Any, codes: tuple[str, ...], tensors: int) -> FileOperator:
+        code = int(operator.OpcodeIndex())
+        if not 0 <= code < len(codes):
+            raise self._corrupt(f"operator {index} names code {code} of {len(codes)}")
+        given = self._numbers(operator, "Inputs", _MAX_ITEMS)
+        for tensor in given:
+            if not -1 <= tensor < tensors:
+                raise self._corrupt(f"operator {index} names tensor {tensor} of {tensors}")
+        outputs = self._indices(operator, "Outputs", tensors)
+        if not outputs:
+            raise self._corrupt(f"operator {index} has no output")
+        table = _TABLES.get(operator.BuiltinOptionsType(), "NONE")
+        inputs = tuple(None if i < 0 else i for i in given)
+        options = _options(table, operator.BuiltinOptions())
+        return FileOperator(index, codes[code], inputs, outputs, table, options)
+
+    def _corrupt(self, reason: str) -> CorruptModelError:
+        return CorruptModelError(reason, where=self.where, hint=_HINT)
+
+
+def _options(table: str, raw: Any) -> Mapping[str, Any]:
+    fields = _OPTIONS.get(table, ())
+    if raw is None or not fields:
+        return {}
+    options = getattr(tflite, table)()
+    options.Init(raw.Bytes, raw.Pos)
+    return {field: getattr(options, field)() for field in fields}
+
+
+def _operator_name(code: Any) -> str:
+    """The name of an operator code; old files have it in a field of one byte."""
+    number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    name = _OPERATORS.get(number, f"number {number}")
+    return f"CUSTOM {(code.CustomCode() or b'').decode(errors='replace')}" if name == "CUSTOM" else name

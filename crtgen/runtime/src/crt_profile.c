@@ -49,9 +49,7 @@ int crt_profile(struct crt_call *call)
     return error;
 }
 
-#else
+#endif
 
 /* A translation unit has to declare something. */
-typedef int crt_profile_absent;
-
-#endif
+typedef int crt_profile_unit;

@@ -223,7 +223,7 @@ class Connection:
         """Copy an array to a tensor of the device. Raises ``UsageError`` unless shape and type are equal."""
         source = np.asarray(array)
         dtype = tensor.dtype.numpy
-        if source.shape != tensor.shape or source.dtype != dtype:
+        if source.shape != tensor.shape or DataType.of(source.dtype) != tensor.dtype:
             raise UsageError(
                 f"an array of {source.dtype} {source.shape} for a tensor of {dtype} {tensor.shape}",
                 where="device",

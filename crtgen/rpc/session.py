@@ -102,7 +102,7 @@ def random_nonce() -> int:
 
 
 def next_nonce(nonce: int) -> int:
-    """The nonce of the next Init or Reply: rotate by five, add one, skip zero."""
+    """The nonce of the next Init or Reply; both sides of every version compute it so, and 0 is none."""
     return (((nonce << 5) | (nonce >> 5)) + 1) % 256 or 1
 
 

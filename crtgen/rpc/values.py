@@ -48,6 +48,9 @@ class TypeCode(IntEnum):
     NDARRAY = 13
 
 
+_WIDTHS = {"i": (8, 16, 32, 64), "u": (8, 16, 32, 64), "f": (16, 32, 64)}
+
+
 @dataclass(frozen=True, slots=True)
 class DataType:
     """Element type: ``code`` 0 int, 1 uint, 2 float; ``bits`` of one lane."""
@@ -62,7 +65,7 @@ class DataType:
         scalar = np.dtype(dtype)
         if scalar.kind == "b":
             return cls(1, 1)
-        if scalar.kind not in "iuf":
+        if scalar.itemsize * 8 not in _WIDTHS.get(scalar.kind, ()):
             raise UsageError(f"a tensor cannot hold {scalar}", hint="use integers, floats or bool")
         return cls("iuf".index(scalar.kind), scalar.itemsize * 8)
 
@@ -71,10 +74,9 @@ class DataType:
         """As numpy's, little-endian. Raises ``ProtocolError`` when numpy has no such type."""
         if self == DataType(1, 1):
             return np.dtype(np.bool_)
-        try:
-            return np.dtype(f"<{'iuf'[self.code]}{self.bits // 8}")
-        except (IndexError, TypeError) as error:
-            raise ProtocolError(f"element type {self} has no equal in numpy") from error
+        if self.code > 2 or self.lanes != 1 or self.bits not in _WIDTHS["iuf"[self.code]]:
+            raise ProtocolError(f"element type {self} has no equal in numpy")
+        return np.dtype(f"<{'iuf'[self.code]}{self.bits // 8}")
 
     @property
     def nbytes(self) -> int:

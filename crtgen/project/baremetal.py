@@ -9,7 +9,7 @@ from crtgen.project.firmware import Firmware
 
 __all__ = ["TOOLCHAINS", "platform_files", "toolchain_files"]
 
-TOOLCHAINS = ("arm-none-eabi-gcc", "zig")
+TOOLCHAINS = ("gcc", "zig")
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64

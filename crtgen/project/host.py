@@ -7,7 +7,7 @@ from crtgen.project.firmware import Firmware
 
 __all__ = ["TOOLCHAINS", "platform_files", "toolchain_files"]
 
-TOOLCHAINS = ("cc",)
+TOOLCHAINS = ("cc", "zig")
 
 _NANOSECONDS = 1_000_000_000
 _READ_CHUNK = 4096

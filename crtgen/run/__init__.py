@@ -1,1 +1,32 @@
-"""crtgen.run"""
+"""Runs firmware: QEMU and host processes, and the lines to them and to real devices."""
+
+from pathlib import Path
+
+from crtgen.boards import Board
+from crtgen.run.device import Finished, RunningDevice
+from crtgen.run.host import run_on_host, start_host
+from crtgen.run.qemu import find_qemu, run_in_qemu, start_qemu
+
+__all__ = [
+    "Finished",
+    "RunningDevice",
+    "find_qemu",
+    "run_in_qemu",
+    "run_on_host",
+    "run_standalone",
+    "start_device",
+    "start_host",
+    "start_qemu",
+]
+
+
+def start_device(image: Path, board: Board, *, counting: bool = True) -> RunningDevice:
+    """Start a server image where its board says: as a process, or in QEMU."""
+    return start_host(image) if board.is_host else start_qemu(image, board, counting=counting)
+
+
+def run_standalone(image: Path, board: Board, *, counting: bool = True, timeout: float = 60.0) -> Finished:
+    """Run a standalone image to its end: as a process, or in QEMU."""
+    if board.is_host:
+        return run_on_host(image, timeout=timeout)
+    return run_in_qemu(image, board, counting=counting, timeout=timeout)

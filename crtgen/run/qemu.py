@@ -1,0 +1,76 @@
+"""Runs firmware in QEMU. The RPC's UART is one end of a socket pair, semihosting prints on the console."""
+
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+from crtgen.boards import Board, Qemu
+from crtgen.errors import ToolMissingError, UsageError
+from crtgen.run.device import Finished, RunningDevice, image_name, open_console, run_to_end
+from crtgen.run.streams import SocketStream
+
+__all__ = ["find_qemu", "run_in_qemu", "start_qemu"]
+
+_PROGRAM = "qemu-system-arm"
+# One instruction takes one nanosecond of the simulated clock, whatever this computer is busy with.
+_COUNTING = ("-icount", "shift=0,align=off,sleep=off")
+_QUIET = ("-nographic", "-monitor", "none", "-semihosting-config", "enable=on,target=native")
+
+
+def find_qemu() -> Path:
+    """The simulator. Raises ``ToolMissingError`` if it is not installed."""
+    path = shutil.which(_PROGRAM)
+    if path is None:
+        raise ToolMissingError(f"{_PROGRAM} is not installed", hint="apt install qemu-system-arm")
+    return Path(path)
+
+
+def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDevice:
+    """Start a server image.
+
+    With ``counting`` the device's clock counts executed instructions; without it the clock is this
+    computer's, and an idle device sleeps.
+    """
+    command = [*_command(image, board, counting), "-chardev"]
+    ours, theirs = socket.socketpair()
+    console = open_console()
+    with theirs:
+        process = subprocess.Popen(
+            [*command, f"socket,id=serial,fd={theirs.fileno()}", "-serial", "chardev:serial"],
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    name = image_name(image, board.name)
+    return RunningDevice(name, SocketStream(ours, name=name), process, console)
+
+
+def run_in_qemu(image: Path, board: Board, *, counting: bool = True, timeout: float = 60.0) -> Finished:
+    """Run a standalone image until it exits. Raises ``LinkTimeoutError`` after ``timeout`` seconds."""
+    command = [*_command(image, board, counting), "-serial", "none"]
+    return run_to_end(command, image_name(image, board.name), timeout)
+
+
+def _command(image: Path, board: Board, counting: bool) -> list[str]:
+    qemu = _machine(board)
+    if not image.is_file():
+        raise UsageError("there is no such image", where=str(image), hint="build the project first")
+    return [
+        str(find_qemu()),
+        "-machine",
+        qemu.machine,
+        *qemu.args,
+        *_QUIET,
+        *(_COUNTING if counting else ()),
+        "-kernel",
+        str(image),
+    ]
+
+
+def _machine(board: Board) -> Qemu:
+    if board.qemu is None:
+        raise UsageError("QEMU does not simulate this board", where=board.name)
+    return board.qemu

@@ -6,6 +6,7 @@ the files that ``read_tar`` or a caller named by safe relative paths.
 
 import io
 import tarfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
@@ -14,6 +15,9 @@ from crtgen.errors import CorruptModelError
 __all__ = ["check_path", "extract", "read_tar", "write_tar"]
 
 _BLOCK = 512
+_GZIP_MAGIC = b"\x1f\x8b"
+_MOST = 1 << 30
+"""The most that a gzipped archive may hold, in bytes."""
 
 
 def check_path(path: str, where: str) -> str:
@@ -27,9 +31,10 @@ def check_path(path: str, where: str) -> str:
 
 
 def read_tar(data: bytes, where: str) -> dict[str, bytes]:
-    """The files of an uncompressed tar archive; links, devices, doubtful paths and truncation are refused."""
+    """The files of a tar archive, plain or gzipped; refuses links, devices, doubtful paths and truncation."""
     files: dict[str, bytes] = {}
     end = 0
+    data = _unzipped(data, where) if data[:2] == _GZIP_MAGIC else data
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             for member in tar:
@@ -44,6 +49,19 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
         if not files.keys().isdisjoint(str(parent) for parent in PurePosixPath(path).parents):
             raise CorruptModelError(f"{path} lies within another file", where=where)
     return files
+
+
+def _unzipped(data: bytes, where: str) -> bytes:
+    stream = zlib.decompressobj(wbits=31)
+    try:
+        plain = stream.decompress(data, _MOST)
+    except zlib.error as error:
+        raise CorruptModelError(f"it is damaged: {error}", where=where) from error
+    if stream.unconsumed_tail:
+        raise CorruptModelError(f"it holds more than {_MOST >> 20} MiB", where=where)
+    if not stream.eof or stream.unused_data:
+        raise CorruptModelError("the archive is truncated, or something follows its end", where=where)
+    return plain
 
 
 def _add(files: dict[str, bytes], tar: tarfile.TarFile, member: tarfile.TarInfo, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Objects and shared libraries, as far as a library has to look into them: symbols and the data behind them."""
+"""Objects and shared libraries, as far as a library looks into them: symbols and the data behind them."""
 
 import io
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import Symbol as ElfSymbol
 from elftools.elf.sections import SymbolTableSection
 
 from crtgen.errors import CorruptModelError
@@ -78,7 +79,7 @@ def _symbols(elf: ELFFile, table: SymbolTableSection) -> Iterator[Symbol]:
             yield Symbol(symbol.name, kind, binding == "STB_WEAK", defined, data)
 
 
-def _data(elf: ELFFile, symbol: "dict[str, int]") -> bytes:
+def _data(elf: ELFFile, symbol: ElfSymbol) -> bytes:
     index = symbol["st_shndx"]
     if not isinstance(index, int):
         return b""

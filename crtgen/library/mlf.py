@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.library.archive import read_tar, write_tar
+from crtgen.library.c_names import c_name
 from crtgen.library.metadata import ModelMetadata, OperatorMetadata
 from crtgen.library.metadata_json import VERSION, read_metadata, write_metadata, write_operator_metadata
 from crtgen.library.params import NDArray, read_params, write_params
@@ -30,8 +31,8 @@ class Code:
 class MlfModel:
     """One model of an archive.
 
-    Names in ``code`` are ``<model>_libN.c`` (or ``.cc``, ``.cpp``, ``.S``, ``.o``), those in ``headers`` begin
-    with ``tvmgen_<model>`` or ``<model>``. ``graph_json`` is empty unless the executor is ``graph``.
+    Names in ``code`` are ``<model>_libN.c`` (or ``.cc``, ``.cpp``, ``.S``, ``.o``), those in ``headers``
+    begin with ``tvmgen_<model>`` or ``<model>``. ``graph_json`` is empty unless the executor is ``graph``.
     """
 
     metadata: ModelMetadata
@@ -180,6 +181,9 @@ def write_archive(archive: Archive) -> bytes:
         files["metadata.json"] = write_operator_metadata(library.metadata).encode()
         return write_tar(files, int(library.metadata.export_datetime.timestamp()))
     models = sorted(archive.models, key=lambda m: m.name)
+    names = [c_name(model.name) for model in models]
+    if not names or len(set(names)) != len(names):
+        raise UsageError(f"an archive needs models with different names; these are {names}")
     files = {path: data for model in models for path, data in _model_files(model).items()}
     files["metadata.json"] = write_metadata([m.metadata for m in models]).encode()
     data = write_tar(files, max(int(m.metadata.export_datetime.timestamp()) for m in models))

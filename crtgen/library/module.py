@@ -80,12 +80,13 @@ class Module:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CSource(Module):
-    """C (or C++) source; ``suffix`` is ``c``, ``cc`` or ``cpp``."""
+    """C (or C++) source; ``suffix`` is ``c``, ``cc``, ``cpp`` or ``S``; ``defines`` are macros to set."""
 
     type_key: ClassVar[str] = "c"
     is_dso_exportable: ClassVar[bool] = True
     code: str
     suffix: str = "c"
+    defines: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -99,7 +100,7 @@ class LlvmModule(Module):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ObjectFile(Module):
-    """A relocatable object, or a static library of them; ``suffix`` is ``o`` or ``a``."""
+    """A relocatable object, or a static library; ``suffix`` is ``o``, ``a`` or, once linked, ``so``."""
 
     type_key: ClassVar[str] = "static_library"
     is_dso_exportable: ClassVar[bool] = True

@@ -4,7 +4,7 @@ The import tree is stored as CSR: the children of group ``i`` are
 ``child_indices[row_ptr[i]:row_ptr[i + 1]]``. The root is group 0, a parent comes before its children.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from crtgen.errors import ModelError, UnsupportedError
@@ -100,9 +100,9 @@ def check_symbols(root: Module) -> None:
             owner[name] = module
 
 
-def check_crt_exportable(root: Module) -> None:
+def check_crt_exportable(modules: Iterable[Module]) -> None:
     """Refuse the first module that cannot be part of a static C runtime, with its symbols."""
-    for module in walk(root):
+    for module in modules:
         for part in module.members if isinstance(module, MergedModule) else (module,):
             if not part.is_crt_exportable:
                 raise _refusal(part)

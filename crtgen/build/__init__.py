@@ -1,1 +1,28 @@
-"""crtgen.build"""
+"""Building a generated project, and what the image needs: sizes and stack."""
+
+from crtgen.build.driver import Progress, build_project
+from crtgen.build.image import Image
+from crtgen.build.report import SizeReport, measure
+from crtgen.build.size import Group, Sizes, Symbol, read_sizes
+from crtgen.build.stack import Frame, StackReport, analyse_stack
+from crtgen.build.toolchain import TOOLCHAINS, Toolchain, detect_toolchains, find_program, find_toolchain
+
+__all__ = [
+    "TOOLCHAINS",
+    "Frame",
+    "Group",
+    "Image",
+    "Progress",
+    "SizeReport",
+    "Sizes",
+    "StackReport",
+    "Symbol",
+    "Toolchain",
+    "analyse_stack",
+    "build_project",
+    "detect_toolchains",
+    "find_program",
+    "find_toolchain",
+    "measure",
+    "read_sizes",
+]

@@ -1,0 +1,173 @@
+"""Drives CMake and Ninja over a generated project."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Timer
+
+from crtgen.build.failure import explain_failure
+from crtgen.build.image import Image
+from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
+from crtgen.errors import BuildError, UsageError
+from crtgen.project.manifest import Manifest, read_manifest
+
+__all__ = ["Progress", "build_project"]
+
+Progress = Callable[[str], None]
+"""Called with what is being done: ``building 3/45``."""
+
+TIME_LIMIT = 900.0
+_STEP = re.compile(r"\[(\d+)/(\d+)\] ")
+
+
+def build_project(
+    directory: Path | str,
+    *,
+    toolchain: str | None = None,
+    jobs: int = 2,
+    progress: Progress = lambda text: None,
+) -> Image:
+    """Build the project in ``directory`` into its ``build/``; what is up to date is not built again.
+
+    Raises ``ToolMissingError``, ``DoesNotFitError`` where the linker runs out of a memory, ``BuildError``
+    with the compiler's first errors otherwise. Everything that was printed is in ``build/build.log``.
+    """
+    root = Path(directory).resolve()
+    manifest = read_manifest(root)
+    run = _Run(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
+    run.build.mkdir(exist_ok=True)
+    run.log.unlink(missing_ok=True)
+    if not run.is_configured():
+        progress("configuring")
+        run.configure()
+    run.compile(jobs)
+    path = run.build / manifest.artefact
+    if not path.is_file():
+        raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
+    return Image(path, root, manifest, run.toolchain)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """One build of one project."""
+
+    root: Path
+    toolchain: Toolchain
+    manifest: Manifest
+    progress: Progress
+
+    @property
+    def build(self) -> Path:
+        return self.root / "build"
+
+    @property
+    def log(self) -> Path:
+        return self.build / "build.log"
+
+    @property
+    def cmake_file(self) -> Path:
+        return self.root / "cmake" / f"{self.toolchain.name}.cmake"
+
+    def is_configured(self) -> bool:
+        """Whether the build directory was made for this place and this toolchain."""
+        cache = self.build / "CMakeCache.txt"
+        if not cache.is_file() or not (self.build / "build.ninja").is_file():
+            return False
+        entries = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(encoding="utf-8"), re.MULTILINE))
+        return (
+            entries.get("CMAKE_HOME_DIRECTORY") == str(self.root)
+            and entries.get("CMAKE_TOOLCHAIN_FILE") == str(self.cmake_file)
+            and entries.get("CRTGEN_COMPILER") == str(self.toolchain.program)
+        )
+
+    def configure(self) -> None:
+        """Let CMake write the build files, from nothing."""
+        if not self.cmake_file.is_file():
+            files = sorted(p.stem for p in (self.root / "cmake").glob("*.cmake"))
+            raise UsageError(
+                f"the project cannot be built with the toolchain {self.toolchain.name}",
+                where=str(self.root),
+                hint=f"it has {', '.join(files) or 'none'}",
+            )
+        (self.build / "CMakeCache.txt").unlink(missing_ok=True)
+        shutil.rmtree(self.build / "CMakeFiles", ignore_errors=True)
+        self.execute(
+            "the configuration",
+            [
+                "-S",
+                str(self.root),
+                "-B",
+                str(self.build),
+                "-G",
+                "Ninja",
+                "--no-warn-unused-cli",
+                f"-DCMAKE_MAKE_PROGRAM={find_program('ninja', 'pip install ninja')}",
+                f"-DCMAKE_TOOLCHAIN_FILE={self.cmake_file}",
+                f"-DCRTGEN_COMPILER={self.toolchain.program}",
+            ],
+        )
+
+    def compile(self, jobs: int) -> None:
+        """Let Ninja build what is not up to date."""
+        self.execute("the build", ["--build", str(self.build), "--parallel", str(jobs)])
+
+    def execute(self, what: str, arguments: list[str]) -> None:
+        """Run CMake; its output goes into the log and, line by line, to the progress."""
+        process = subprocess.Popen(
+            [find_program("cmake", "pip install cmake"), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            env=self.environment(),
+            start_new_session=True,
+        )
+        late = Event()
+        timer = Timer(TIME_LIMIT, _stop, (process, late))
+        timer.start()
+        try:
+            output = self.follow(process)
+            status = process.wait()
+        except BaseException:
+            _stop(process, late)
+            raise
+        finally:
+            timer.cancel()
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(output)
+        if late.is_set():
+            raise BuildError(f"{what} took more than {TIME_LIMIT:.0f} s", where=str(self.root), log=output)
+        if status != 0:
+            raise explain_failure(output, self.log, self.manifest, what)
+
+    def follow(self, process: "subprocess.Popen[str]") -> str:
+        """Everything that the process prints, shown as progress on the way."""
+        lines = []
+        for line in process.stdout or ():
+            lines.append(line)
+            match = _STEP.match(line)
+            if match:
+                self.progress(f"building {match[1]}/{match[2]}")
+        return "".join(lines)
+
+    def environment(self) -> dict[str, str]:
+        """The compiler is where the project's CMake files look for it; messages are in English."""
+        path = os.pathsep.join([os.environ.get("PATH", ""), str(self.toolchain.program.parent)])
+        named = {variable: str(self.toolchain.program) for variable in self.toolchain.variables}
+        return {**os.environ, **named, "PATH": path, "LC_ALL": "C", "NINJA_STATUS": "[%f/%t] "}
+
+
+def _stop(process: "subprocess.Popen[str]", late: Event) -> None:
+    """End CMake and everything that it started."""
+    late.set()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

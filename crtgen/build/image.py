@@ -1,0 +1,34 @@
+"""The product of a build."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crtgen.build.toolchain import Toolchain
+from crtgen.project.manifest import Manifest
+
+__all__ = ["Image"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Image:
+    """What was built: ``path`` is the ELF (the archive of a library project), ``project`` its directory."""
+
+    path: Path
+    project: Path
+    manifest: Manifest
+    toolchain: Toolchain
+
+    @property
+    def board(self) -> str:
+        """Name of the board."""
+        return self.manifest.board
+
+    @property
+    def platform(self) -> str:
+        """``host`` or ``baremetal``."""
+        return self.manifest.platform
+
+    @property
+    def build(self) -> Path:
+        """The directory with everything that the build made."""
+        return self.project / "build"

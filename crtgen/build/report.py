@@ -1,0 +1,67 @@
+"""What an image needs of its board, put together: sizes and stack."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from crtgen.boards import find_board
+from crtgen.build.image import Image
+from crtgen.build.size import Sizes, Symbol, read_sizes
+from crtgen.build.stack import StackReport, analyse_stack
+
+__all__ = ["INDIRECT", "SizeReport", "measure"]
+
+INDIRECT: dict[str, tuple[str, ...]] = {}
+"""What the calls through pointers of the runtime and of the generated programs can reach, by caller."""
+
+_ROOT = "crt_reset"
+_FAULTS = ("crt_fault",)
+_EXCEPTION_FRAME = {"none": 36, "sp": 108, "dp": 108}
+"""Bytes that the core stores for an interrupt, by FPU, with the word that aligns the stack to 8."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeReport:
+    """Sizes of an image and its worst-case stack; ``stack`` is None for the host and for libraries."""
+
+    sizes: Sizes
+    stack: StackReport | None
+
+    def rows(self) -> tuple[tuple[str, int], ...]:
+        """Lines for a table: label and bytes."""
+        sizes = self.sizes
+        rows = [
+            ("flash", sizes.flash),
+            ("  code", sizes.text),
+            ("  constants", sizes.rodata),
+            ("  initial values", sizes.data),
+            ("RAM", sizes.ram),
+            ("  arena", sizes.arena),
+            ("  other", sizes.ram - sizes.arena),
+        ]
+        if sizes.stack:
+            rows.append(("stack, reserved", sizes.stack))
+        if self.stack is not None:
+            rows.append(
+                (f"stack, worst case{'' if self.stack.proven else ' (not proven)'}", self.stack.worst)
+            )
+        return tuple(rows)
+
+    def largest(self, count: int) -> tuple[Symbol, ...]:
+        """The largest symbols, the largest first."""
+        return self.sizes.symbols[:count]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**self.sizes.to_dict(), "stack": self.stack.to_dict() if self.stack else None}
+
+
+def measure(image: Image) -> SizeReport:
+    """Sizes and stack of an image."""
+    sizes = read_sizes(image.path, map_file=image.build / "firmware.map")
+    if image.platform == "host" or image.path.suffix == ".a":
+        return SizeReport(sizes, None)
+    frame = _EXCEPTION_FRAME[find_board(image.board).core.fpu]
+    stack = analyse_stack(
+        image.path, image.build, root=_ROOT, faults=_FAULTS, exception_frame=frame, indirect=INDIRECT
+    )
+    return SizeReport(sizes, stack)

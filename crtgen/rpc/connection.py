@@ -8,14 +8,14 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.errors import LinkError, ProtocolError, RemoteError, UsageError
+from crtgen.errors import LinkError, ProtocolError, RemoteError, SessionLostError, UsageError
 from crtgen.rpc import frame, messages, session
 from crtgen.rpc.link import HOST, Link, Timeouts
 from crtgen.rpc.messages import Code, CopyAck, CopyFromRemote, CopyToRemote, Return, SystemCall
 from crtgen.rpc.stream import Stream
 from crtgen.rpc.values import DataType, Handle, Tensor, TypeCode, Value
 
-__all__ = ["Connection", "RemoteFunction", "RemoteModule", "RemoteTensor", "session_is_gone"]
+__all__ = ["Connection", "RemoteFunction", "RemoteModule", "RemoteTensor"]
 
 Array = np.ndarray[Any, Any]
 Remote = TypeVar("Remote")
@@ -26,11 +26,6 @@ DEFAULT_MAX_PACKET = 2037
 _LARGEST_PACKET = frame.DEFAULT_MAX_PAYLOAD - session.HEADER_BYTES - messages.LENGTH_BYTES
 _WINDOW_PACKETS = 16
 _WINDOW_BYTES = 32768
-
-
-def session_is_gone(error: BaseException | None) -> bool:
-    """Whether there is nothing left to free on the device."""
-    return isinstance(error, LinkError) and not isinstance(error, RemoteError)
 
 
 class RemoteFunction:
@@ -95,9 +90,8 @@ class RemoteTensor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not session_is_gone(error):
-            self.close()
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def write(self, array: npt.ArrayLike) -> None:
         """Copy an array of the same shape and type to the device."""
@@ -202,8 +196,9 @@ class Connection:
         return function
 
     def free_handle(self, handle: Handle) -> None:
-        """Give a handle of a function, a module or a tensor back."""
-        self._system(Code.FREE_HANDLE, Handle(handle.value), int(handle.type))
+        """Give a handle of a function, a module or a tensor back, unless it went with its session."""
+        with suppress(SessionLostError):
+            self._system(Code.FREE_HANDLE, Handle(handle.value), int(handle.type))
 
     # --- memory
 
@@ -216,8 +211,9 @@ class Connection:
         return RemoteTensor(self, Tensor(handle.value, shape, wanted.dtype))
 
     def free(self, tensor: Tensor) -> None:
-        """Free what ``allocate`` gave."""
-        self._system(Code.FREE_DATA, tensor.device, Handle(tensor.data))
+        """Free what ``allocate`` gave, unless the session is over."""
+        with suppress(SessionLostError):
+            self._system(Code.FREE_DATA, tensor.device, Handle(tensor.data))
 
     def copy_to(self, tensor: Tensor, array: npt.ArrayLike) -> None:
         """Copy an array to a tensor of the device. Raises ``UsageError`` unless shape and type are equal."""
@@ -325,12 +321,12 @@ class Connection:
 
         The first ``RemoteError`` is raised once all replies are in, so the next request gets its own.
         """
-        self._link.drop_unsolicited()
         wait = self._link.timeouts.established if timeout is None else timeout
         waiting: deque[int] = deque()
         replies: list[messages.Packet] = []
         failures: list[str] = []
         try:
+            self._link.drop_unsolicited()
             for packet in packets:
                 payload = messages.encode(packet)
                 while waiting and not self._window_has_room(waiting, len(payload)):
@@ -342,8 +338,8 @@ class Connection:
             while waiting:
                 self._collect(waiting, replies, failures, wait)
         except BaseException as error:
-            if waiting:
-                self._link.abandon(f"the session was given up: {error or 'interrupted'}")
+            if waiting or isinstance(error, LinkError):
+                self._link.abandon(f"the session was given up: {str(error) or 'interrupted'}")
             raise
         if failures:
             raise RemoteError(failures[0], where="device")

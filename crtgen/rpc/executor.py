@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.errors import UsageError
-from crtgen.rpc.connection import Connection, RemoteModule, RemoteTensor, session_is_gone
+from crtgen.rpc.connection import Connection, RemoteModule, RemoteTensor
 from crtgen.rpc.values import Device
 
 __all__ = ["AotExecutor"]
@@ -36,9 +36,8 @@ class AotExecutor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not session_is_gone(error):
-            self.close()
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     @property
     def num_inputs(self) -> int:

@@ -45,7 +45,7 @@ class Model:
     name: str
     inputs: Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
     outputs: Iterable[tuple[tuple[int, ...], npt.DTypeLike]]
-    run: Callable[..., tuple[Array, ...]]
+    run: Callable[..., Iterable[npt.ArrayLike]]
 
 
 class _Pool:

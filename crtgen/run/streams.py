@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import subprocess
+import termios
 import time
 import tty
 from contextlib import suppress
@@ -147,7 +148,7 @@ class PtyStream(_DescriptorStream):
             raise _closed(error.strerror or str(error), name) from error
         try:
             tty.setraw(fd)
-        except OSError as error:
+        except termios.error as error:
             os.close(fd)
             raise _closed("not a terminal", name) from error
         return cls(fd, name=name, write_timeout=write_timeout)

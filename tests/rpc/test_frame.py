@@ -33,47 +33,45 @@ PAYLOADS = st.lists(st.one_of(st.binary(max_size=8), st.just(b"\xff"), st.just(b
 NOISE = st.lists(st.sampled_from(list(b"\xff\xff\xff\xfd\xfd\xfe\x00\x00\x01\x05A")), max_size=80).map(bytes)
 
 
+def end_of_field(position: int, end: int) -> int:
+    """Where the length, the payload or the CRC ends that this position is in."""
+    return next(edge for edge in (4, end - 2, end) if position < edge)
+
+
+def judge(plain: bytearray, end: int, expected: int, max_payload: int) -> Event | None:
+    """The verdict on what is there of an unescaped packet."""
+    if end - 6 > max_payload:
+        return Oversize(end - 6)
+    if len(plain) < end:
+        return None
+    received = int.from_bytes(plain[-2:], "little")
+    return Packet(bytes(plain[4:-2])) if received == expected else CrcMismatch(expected, received)
+
+
 def slow_decode(wire: bytes, max_payload: int) -> list[Event]:
     """The format, literally: one byte at a time, no buffer but the packet's."""
     events: list[Event] = []
     inside = escaped = False
-    raw, plain, want, payload_crc = bytearray(), bytearray(), 6, 0
+    raw, plain, end, crc = bytearray(), bytearray(), 6, 0
     for byte in wire:
-        if not inside:
-            inside = escaped and byte == 0xFD
-            escaped = byte == 0xFF
-            if inside:
-                raw, plain, want = bytearray(b"\xff\xfd"), bytearray(), 6
-            continue
+        pair, escaped = escaped, byte == 0xFF and not (inside and escaped)
         raw.append(byte)
-        if not escaped and byte == 0xFF:
-            escaped = True
-            continue
-        if escaped and byte == 0xFD:
-            missing = (4 if len(plain) < 4 else want - 2 if len(plain) < want - 2 else want) - len(plain)
-            events.append(ShortPacket(missing))
-            raw, plain, want, escaped = bytearray(b"\xff\xfd"), bytearray(), 6, False
-            continue
-        if escaped and byte not in (0xFE, 0xFF):
+        if pair and byte == 0xFD:
+            if inside:
+                events.append(ShortPacket(end_of_field(len(plain), end) - len(plain)))
+            inside, raw, plain, end = True, bytearray(b"\xff\xfd"), bytearray(), 6
+        elif inside and pair and byte not in (0xFE, 0xFF):
             events.append(BadEscape(byte))
-            inside = escaped = False
-            continue
-        if not (escaped and byte == 0xFE):
-            plain.append(byte)
-        escaped = False
-        if len(plain) == 4:
-            want = 6 + int.from_bytes(plain, "little")
-            if want - 6 > max_payload:
-                events.append(Oversize(want - 6))
-                inside = False
-                continue
-        if 4 <= len(plain) == want - 2 and raw[-2:] != b"\xff\xfe":
-            payload_crc = crc_hqx(raw, 0xFFFF)
-        if len(plain) == want:
-            received = int.from_bytes(plain[-2:], "little")
-            good = received == payload_crc
-            events.append(Packet(bytes(plain[4:-2])) if good else CrcMismatch(payload_crc, received))
             inside = False
+        elif inside and not escaped and not (pair and byte == 0xFE):
+            plain.append(byte)
+            if len(plain) == 4:
+                end = 6 + int.from_bytes(plain, "little")
+            if len(plain) == end - 2:
+                crc = crc_hqx(raw, 0xFFFF)
+            verdict = judge(plain, end, crc, max_payload)
+            inside = verdict is None
+            events += [verdict] if verdict else []
     return events
 
 

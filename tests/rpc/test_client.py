@@ -1,0 +1,503 @@
+"""The client against the Python device and against the captured one, over lines that misbehave."""
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crtgen import __version__
+from crtgen.errors import (
+    LinkClosedError,
+    LinkError,
+    LinkTimeoutError,
+    ProtocolError,
+    RemoteError,
+    SessionLostError,
+    UsageError,
+)
+from crtgen.rpc import frame, messages
+from crtgen.rpc.client import Client, Info, Memory, Timeouts
+from crtgen.rpc.server import Model, Server, ServerStream
+from crtgen.rpc.session import MessageType
+from crtgen.rpc.values import Device, Handle, Tensor
+from tests.rpc import capture
+
+QUICK = Timeouts(0.02, 0.1, 0.1)
+ARGS_MODEL = Model(
+    "sum",
+    {"left": ((2, 3), "int8"), "right": ((2, 3), "int8")},
+    [((2, 3), "int8"), ((), "int32")],
+    lambda left, right: (left + right, np.int32(left.sum() + right.sum())),
+)
+
+
+def divide(left: int, right: int) -> float:
+    return left / right
+
+
+def device(memory: int = 1 << 20, max_payload: int = 2048) -> Server:
+    return Server(
+        {"echo": lambda value: value, "divide": divide}, [ARGS_MODEL], memory=memory, max_payload=max_payload
+    )
+
+
+class Faulty(ServerStream):
+    """A line that changes what passes: ``up`` on the way to the device, ``down`` on the way back."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self.up: Callable[[bytes], bytes] = bytes
+        self.down: Callable[[bytes], bytes] = bytes
+
+    def write(self, data: bytes) -> None:
+        super().write(self.up(data))
+
+    def read(self, timeout: float) -> bytes:
+        return self.down(super().read(timeout))
+
+
+def once(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """The change for the next piece that carries a message of the session, the identity afterwards."""
+    done = False
+
+    def apply(data: bytes) -> bytes:
+        nonlocal done
+        if done:
+            return data
+        done = True
+        return change(data)
+
+    return apply
+
+
+def flip(at: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:at] + bytes((data[at] ^ 0x40,)) + data[at + 1 :]
+
+
+# --- values, functions, modules
+
+
+@pytest.mark.parametrize("value", [0, -5, 2**63 - 1, -(2**63), 1.25, "Grüße", b"\xff\xfd\xff", None])
+def test_values_come_back(value: object) -> None:
+    with Client(ServerStream(device())) as client:
+        result = client.function("echo")(value)
+        assert result == value
+        assert type(result) is type(value)
+
+
+def test_numpy_scalars_are_numbers() -> None:
+    with Client(ServerStream(device())) as client:
+        echo = client.function("echo")
+        assert (echo(np.int16(-3)), echo(np.float32(0.5)), echo(True)) == (-3, 0.5, 1)
+
+
+def test_an_array_is_on_the_device_for_the_time_of_a_call() -> None:
+    server = Server({"total": lambda tensor: int(server.pool.array(tensor).sum())})
+    with Client(ServerStream(server)) as client:
+        assert client.function("total")(np.arange(1000, dtype=np.int32)) == 499_500
+        assert client.memory() == Memory(1 << 20, 1 << 20)
+
+
+def test_absent_functions_are_none() -> None:
+    with Client(ServerStream(device())) as client:
+        assert client.get_function("nothing") is None
+        assert client.system_lib().get_function("nothing") is None
+        assert (client.ticks_per_second(), client.calibrate(10)) == (None, None)
+        with pytest.raises(UsageError, match="no function nothing"):
+            client.function("nothing")
+
+
+def test_a_thousand_calls() -> None:
+    with Client(ServerStream(device())) as client:
+        echo = client.function("echo")
+        assert [echo(index) for index in range(1000)] == list(range(1000))
+
+
+def test_a_remote_error_is_told_and_the_session_goes_on() -> None:
+    with Client(ServerStream(device())) as client:
+        with pytest.raises(RemoteError, match="ZeroDivisionError: division by zero"):
+            client.function("divide")(1, 0)
+        assert client.function("divide")(3, 2) == 1.5
+
+
+def test_handles_are_given_back() -> None:
+    stream = capture.ScriptedDevice()
+    with Client(stream) as client:
+        lookup = client.function("tvm.rpc.server.ModuleGetFunction")
+    assert messages.decode(stream.asked[-1]) == messages.SystemCall(
+        messages.Code.FREE_HANDLE, (Handle(lookup.handle.value), 10)
+    )
+
+
+# --- memory
+
+
+@pytest.mark.parametrize("flow_controlled", [True, False])
+@pytest.mark.parametrize("max_payload", [256, 2048, 65536])
+def test_256_kib_up_and_down(max_payload: int, flow_controlled: bool) -> None:
+    data = np.random.default_rng(1).integers(0, 256, 262_144, dtype=np.uint8)
+    stream = ServerStream(device(max_payload=max_payload), flow_controlled=flow_controlled)
+    with Client(stream) as client, client.allocate(data.shape, data.dtype) as tensor:
+        tensor.write(data)
+        assert np.array_equal(tensor.read(), data)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5, 7, 11, 3)])
+def test_any_shape(shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    with Client(ServerStream(device())) as client, client.allocate(shape, "float32") as tensor:
+        tensor.write(data)
+        result = tensor.read()
+        assert result.shape == shape
+        assert np.array_equal(result, data)
+
+
+def test_a_wrong_array_is_refused_before_anything_is_sent() -> None:
+    with Client(ServerStream(device())) as client, client.allocate((4,), "int8") as tensor:
+        for wrong in (np.zeros(5, np.int8), np.zeros(4, np.uint8)):
+            with pytest.raises(UsageError, match=r"for a tensor of int8 \(4,\)"):
+                tensor.write(wrong)
+        tensor.write(np.array([1, 2, 3, 4], np.dtype("int8")))
+
+
+def test_big_endian_arrays_arrive_right() -> None:
+    with Client(ServerStream(device())) as client, client.allocate((3,), "int32") as tensor:
+        tensor.write(np.array([1, 2, 3], ">i4"))
+        assert tensor.read().tolist() == [1, 2, 3]
+
+
+def test_memory_that_is_freed_or_never_was_is_refused() -> None:
+    with Client(ServerStream(device())) as client:
+        tensor = client.allocate((9000,), "uint8")
+        tensor.close()
+        tensor.close()
+        with pytest.raises(RemoteError, match="address 0x20000040"):
+            tensor.write(np.zeros(9000, np.uint8))
+        with pytest.raises(RemoteError, match="was not allocated"):
+            client.free(Tensor(0x1234, (1,), tensor.tensor.dtype))
+        assert client.function("echo")(5) == 5
+
+
+def test_too_large_an_allocation_says_what_is_free() -> None:
+    with Client(ServerStream(device(memory=1000))) as client:
+        with pytest.raises(RemoteError, match="cannot allocate 2000 bytes, "):
+            client.allocate((2000,), "uint8")
+        client.allocate((500,), "uint8").close()
+
+
+# --- executors and our own functions
+
+
+def test_a_model_runs() -> None:
+    left, right = np.arange(6, dtype=np.int8).reshape(2, 3), np.full((2, 3), -7, np.int8)
+    with Client(ServerStream(device())) as client, client.aot_executor("sum") as executor:
+        assert (executor.num_inputs, executor.num_outputs) == (2, 2)
+        assert [executor.input_name(index) for index in range(2)] == ["left", "right"]
+        executor.set_input("left", left)
+        executor.set_input(1, right)
+        executor.run()
+        assert np.array_equal(executor.get_output(0), left + right)
+        assert executor.get_output(1) == -27
+        with pytest.raises(UsageError, match="no input middle"):
+            executor.set_input("middle", left)
+
+
+def test_executors_give_their_place_back() -> None:
+    with Client(ServerStream(device())) as client:
+        for _ in range(20):
+            client.aot_executor("sum").close()
+        with pytest.raises(RemoteError, match="no model other"):
+            client.aot_executor("other")
+
+
+def test_what_our_own_firmware_has() -> None:
+    def measure(module: Handle, runs: int) -> bytes:
+        return struct.pack(f"<{runs}Q", *range(100, 100 + runs))
+
+    functions: dict[str, Callable[..., object]] = {
+        "crtgen.ticks_per_second": lambda: 25_000_000,
+        "crtgen.calibrate": lambda loops: 2 * loops,
+        "crtgen.measure": measure,
+        "crtgen.profile": lambda module: struct.pack("<2Q", 1 << 40, 7),
+    }
+    with Client(ServerStream(Server(functions, [ARGS_MODEL]))) as client:
+        assert client.info() == Info(__version__, ("sum",))
+        assert client.memory() == Memory(1 << 20, (1 << 20) - 64)
+        assert client.ticks_per_second() == 25_000_000
+        assert client.calibrate(500) == 1000
+        with client.aot_executor("sum") as executor:
+            ticks, layers = client.measure(executor, 3), client.profile(executor)
+            assert ticks is not None
+            assert layers is not None
+            assert ticks.tolist() == [100, 101, 102]
+            assert layers.tolist() == [1 << 40, 7]
+
+
+def test_the_time_evaluator() -> None:
+    asked: list[object] = []
+
+    def evaluator(*args: object) -> Callable[[], bytes]:
+        asked.extend(args)
+        return lambda: struct.pack("<3d", 0.5, 0.25, 1.0)
+
+    with Client(ServerStream(Server({"runtime.RPCTimeEvaluator": evaluator}, [ARGS_MODEL]))) as client:
+        library = client.system_lib()
+        times = client.time_evaluator(library, "run", number=10, repeat=3, min_repeat_ms=7)
+    assert times == (0.5, 0.25, 1.0)
+    assert asked == [Handle(0x8000, library.handle.type), "run", 1, 0, 10, 3, 7, 100, 0, 1, ""]
+
+
+# --- the capture
+
+
+def test_requests_are_those_of_tvm_byte_by_byte() -> None:
+    stream = capture.ScriptedDevice()
+    logs: list[str] = []
+    expected = {request for request, _ in capture.exchanges()}
+    feature = messages.decode(next(r for r, _ in capture.exchanges() if r[8] == 7 and len(r) == 574))
+    assert isinstance(feature, messages.CopyToRemote)
+    pattern = (np.arange(3000) % 256).astype(np.uint8)
+    with Client(stream, on_log=logs.append) as client:
+        with client.allocate((3000,), "uint8") as tensor:
+            tensor.write(pattern)
+            assert np.array_equal(tensor.read(), pattern)
+        library = client.system_lib()
+        assert client.module_get_function(library, "tvmgen_kws_fused_cast_subtract") is None
+        library.close()
+        with client.aot_executor("default") as executor:
+            for name in ("get_input", "get_num_outputs", "get_input_index", "get_num_inputs"):
+                assert executor.module.get_function(name) is not None
+            assert executor.module.get_function("get_input_name") is not None
+            executor.set_input(0, np.frombuffer(feature.data, np.int8).reshape(1, 49, 10, 1))
+            executor.set_input(0, np.frombuffer(feature.data, np.int8).reshape(1, 49, 10, 1))
+            executor.module.function("set_input")
+            executor.run()
+            assert executor.get_output(0).tobytes().hex() == "808080808080808080698097"
+    sync = messages.encode(messages.SystemCall(messages.Code.STREAM_SYNC, (Device(1, 0), Handle(0))))
+    assert set(stream.asked) == expected - {sync}
+    assert logs[0] == "DumpMetadata:"
+    assert len(logs) == 59
+
+
+# --- lines that misbehave
+
+
+def test_nobody_answers() -> None:
+    class Deaf(ServerStream):
+        def write(self, data: bytes) -> None:
+            pass
+
+    with pytest.raises(LinkTimeoutError, match="did not accept a session within") as caught:
+        Client(Deaf(device()), timeouts=QUICK).connect()
+    assert "firmware" in caught.value.hint
+
+
+def test_connecting_tries_again_with_another_nonce() -> None:
+    written: list[bytes] = []
+
+    class Awakening(ServerStream):
+        def write(self, data: bytes) -> None:
+            written.append(data)
+            if len(written) > 2:
+                super().write(data)
+
+    with Client(Awakening(device()), timeouts=QUICK, nonce=iter([1, 2, 3, 4]).__next__) as client:
+        assert client.function("echo")(1) == 1
+    inits = [event.payload for data in written[:3] for event in packets(data) if event.payload[2] == 0]
+    assert [init[0] for init in inits] == [0x41, 0x61, 0x81]
+
+
+def packets(data: bytes) -> list[frame.Packet]:
+    return [event for event in frame.Decoder().feed(data) if isinstance(event, frame.Packet)]
+
+
+@pytest.mark.parametrize("side", ["up", "down"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        flip(20),
+        flip(5),
+        flip(2),
+        lambda data: data[:15],
+        lambda data: data[:1],
+        lambda data: b"\xff\xfd\x00\x00\x00\x7f" + data[6:],
+        lambda data: data[:20] + b"\xff\x00" + data[20:],
+        lambda data: b"",
+    ],
+    ids=["body", "length", "header", "truncated", "cut in the start", "oversize", "escape", "lost"],
+)
+def test_a_damaged_packet_harms_one_request_only(side: str, damage: Callable[[bytes], bytes]) -> None:
+    line = Faulty(device())
+    with Client(line, timeouts=QUICK) as client:
+        echo = client.function("echo")
+        setattr(line, side, once(damage))
+        with pytest.raises(LinkTimeoutError, match=r"did not answer within 0\.1 s"):
+            echo(1)
+        with pytest.raises(SessionLostError, match="given up"):
+            echo(2)
+        client.connect()
+        assert client.function("echo")(3) == 3
+
+
+@pytest.mark.parametrize("side", ["up", "down"])
+def test_a_duplicated_packet_harms_nothing(side: str) -> None:
+    line = Faulty(device())
+    with Client(line, timeouts=QUICK) as client:
+        echo = client.function("echo")
+        setattr(line, side, lambda data: data + data)
+        assert [echo(index) for index in range(5)] == list(range(5))
+
+
+def test_noise_between_packets_harms_nothing() -> None:
+    line = Faulty(device())
+    with Client(line, timeouts=QUICK) as client:
+        line.up = line.down = lambda data: b"\x00\xfe\xff\x00noise" + data + b"\r\n"
+        echo = client.function("echo")
+        assert [echo(index) for index in range(5)] == list(range(5))
+
+
+def test_a_timeout_tells_of_the_damage() -> None:
+    line = Faulty(device())
+    with Client(line, timeouts=QUICK) as client:
+        echo = client.function("echo")
+        line.down = flip(20)
+        with pytest.raises(LinkTimeoutError, match="dropped 1 damaged packets: CRC"):
+            echo(1)
+
+
+def test_answers_of_another_session_are_not_ours() -> None:
+    line = Faulty(device())
+    with Client(line, timeouts=QUICK) as client:
+        echo = client.function("echo")
+        stray = frame.encode(b"\x01\x01\x10" + messages.encode(messages.Return((0, 666))))
+        line.down = lambda data: stray + data
+        assert echo(7) == 7
+
+
+def test_a_device_that_restarts_loses_the_session() -> None:
+    line = Faulty(device())
+    with Client(line, timeouts=QUICK) as client:
+        echo = client.function("echo")
+        line.down = once(lambda data: frame.LEAD_IN + frame.encode(bytes((0, 0, MessageType.TERMINATE))))
+        with pytest.raises(SessionLostError, match="ended the session"):
+            echo(1)
+        client.connect()
+        assert client.function("echo")(2) == 2
+
+
+def test_a_line_that_dies_in_mid_call() -> None:
+    line = Faulty(device())
+
+    def die(data: bytes) -> bytes:
+        raise LinkClosedError("unplugged")
+
+    with Client(line, timeouts=QUICK) as client, client.allocate((4,), "int8") as tensor:
+        line.down = die
+        with pytest.raises(LinkClosedError, match="unplugged"):
+            tensor.read()
+        line.down = bytes
+    with pytest.raises(SessionLostError):
+        client.get_function("echo")
+
+
+def test_an_error_within_a_copy_leaves_the_answers_in_step() -> None:
+    server = device()
+    with Client(ServerStream(server), timeouts=QUICK) as client:
+        tensor = client.allocate((50_000,), "uint8")
+        beyond = Tensor(tensor.tensor.data + 20_000, (50_000,), tensor.tensor.dtype)
+        with pytest.raises(RemoteError, match="no 1985 bytes"):
+            client.copy_to(beyond, np.zeros(50_000, np.uint8))
+        with pytest.raises(RemoteError, match="no 1985 bytes"):
+            client.copy_from(beyond)
+        assert client.function("echo")(9) == 9
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        messages.encode(messages.CopyAck(b"abc")),
+        messages.encode(messages.Return(())),
+        messages.encode(messages.Return((0, 1, 2, 3))),
+        b"\x03\x00\x00\x00\x00\x00\x00\x00abc",
+    ],
+    ids=["wrong kind", "no value", "too many values", "no packet"],
+)
+def test_what_the_protocol_does_not_allow(reply: bytes) -> None:
+    line = Faulty(device())
+
+    def answer(data: bytes) -> bytes:
+        return frame.encode(packets(data)[0].payload[:3] + reply)
+
+    with Client(line, timeouts=QUICK) as client:
+        echo = client.function("echo")
+        line.down = once(answer)
+        with pytest.raises(ProtocolError):
+            echo(1)
+        with pytest.raises(SessionLostError):
+            echo(1)
+        client.connect()
+        assert client.function("echo")(3) == 3
+
+
+def test_an_interrupted_call_does_not_leave_its_answer_to_the_next() -> None:
+    line = Faulty(device())
+
+    def interrupt(data: bytes) -> bytes:
+        raise KeyboardInterrupt
+
+    with Client(line, timeouts=QUICK) as client:
+        echo = client.function("echo")
+        line.down = once(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            echo(1)
+        with pytest.raises(SessionLostError, match="interrupted"):
+            echo(2)
+
+
+def test_empty_packets_are_skipped() -> None:
+    line = Faulty(device())
+    with Client(line, timeouts=QUICK) as client:
+        echo = client.function("echo")
+        line.down = lambda data: frame.encode(packets(data)[0].payload[:3] + bytes(8)) + data
+        assert echo(4) == 4
+
+
+def test_another_protocol_version() -> None:
+    line = Faulty(device())
+    line.down = lambda data: b"".join(
+        frame.encode(p.payload[:3] + b"\x02") if p.payload[2] == MessageType.REPLY else b""
+        for p in packets(data)
+    )
+    with pytest.raises(ProtocolError, match="version 2"):
+        Client(line, timeouts=QUICK).connect()
+
+
+def test_a_shutdown_ends_the_device() -> None:
+    stream = ServerStream(device())
+    with Client(stream, timeouts=QUICK) as client:
+        echo = client.function("echo")
+        client.shutdown()
+        with pytest.raises(LinkClosedError):
+            echo(1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.binary(max_size=40))
+def test_noise_for_an_answer_is_a_value_or_one_of_our_errors(noise: bytes) -> None:
+    line = Faulty(device())
+    with Client(line, timeouts=Timeouts(0.01, 0.02, 0.01)) as client:
+        echo = client.function("echo")
+
+        def scramble(data: bytes) -> bytes:
+            body = len(noise).to_bytes(8, "little") + noise
+            return frame.encode(packets(data)[0].payload[:3] + body)
+
+        line.down = once(scramble)
+        with suppress(LinkError):
+            echo(1)
+        client.connect()
+        assert client.function("echo")(2) == 2

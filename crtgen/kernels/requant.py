@@ -22,6 +22,8 @@ from crtgen.ops.fixedpoint import (
 
 __all__ = ["Floor", "HalfAway", "Rescale", "accumulator_range", "solve_floor", "solve_half_away"]
 
+Mask = npt.NDArray[np.bool_]
+
 _HALF_WORD = 1 << 31
 _CANDIDATES = np.arange(-4, 5, dtype=np.int64)  # multipliers tried around the ideal one
 _OFFSETS = 1 << 18  # offsets tried, nearest to 0 first
@@ -32,7 +34,8 @@ _MAX_SHIFT = 23  # 2**(32 + shift) * 127 must fit into int64
 
 def accumulator_range(weights: Int64, low: Int64, high: Int64) -> tuple[Int64, Int64]:
     """Least and greatest value of ``weights[O,K] @ x`` for ``low[K] <= x[K] <= high[K]``."""
-    positive, negative = np.maximum(weights, 0), np.minimum(weights, 0)
+    positive: Int64 = np.maximum(weights, 0)
+    negative: Int64 = np.minimum(weights, 0)
     return positive @ low + negative @ high, positive @ high + negative @ low
 
 
@@ -57,8 +60,8 @@ class Rescale:
         multipliers, shifts = params.multipliers.astype(np.int64), params.shifts.astype(np.int64)
         return cls(multipliers, shifts, params.output_offset, params.act_min, params.act_max, low, high)
 
-    def take(self, channels: slice) -> "Rescale":
-        """The same of some channels."""
+    def take(self, channels: Int64) -> "Rescale":
+        """The same of the channels of these numbers."""
         m, s, low, high = (a[channels] for a in (self.multipliers, self.shifts, self.low, self.high))
         return Rescale(m, s, self.zero_point, self.act_min, self.act_max, low, high)
 
@@ -69,7 +72,8 @@ class Rescale:
     @property
     def scales(self) -> npt.NDArray[np.float64]:
         """The real factor of each channel."""
-        return self.multipliers * np.exp2(self.shifts - 31.0)
+        factors: npt.NDArray[np.float64] = self.multipliers * np.exp2(self.shifts - 31.0)
+        return factors
 
     @property
     def saturates(self) -> bool:
@@ -86,7 +90,7 @@ class Rescale:
         return np.arange(self.act_min + 1, self.act_max + 1, dtype=np.int64)
 
     def thresholds(self) -> Int64:
-        """``[L, O]``: the least accumulator in range whose result reaches the level, ``high + 1`` if none does.
+        """``[L, O]``: the least accumulator in range whose result reaches the level; else ``high + 1``.
 
         Bisection from a bracket around the real threshold; where that does not hold, from the whole range.
         """
@@ -123,13 +127,14 @@ class Floor:
 
     def apply(self, acc: Int64) -> Int64:
         """The saturated result for ``acc[..., O]``, before any narrower clamp."""
-        high = ((acc + self.offset) * self.gain * self.multiplier) >> 32
-        return np.clip((high + self.constant) >> self.shift, -128, 127)
+        high: Int64 = ((acc + self.offset) * self.gain * self.multiplier) >> 32
+        result: Int64 = np.clip((high + self.constant) >> self.shift, -128, 127)
+        return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfAway:
-    """``clamp(sat8((round(acc * multiplier / 2**31) + constant - (acc < 0)) >> shift))``, shift per channel."""
+    """``clamp(sat8((round(acc * multiplier / 2**31) + constant - (acc < 0)) >> shift))``."""
 
     shift: Int64
     multiplier: Int64
@@ -138,19 +143,21 @@ class HalfAway:
     def apply(self, acc: Int64) -> Int64:
         """The saturated result for ``acc[..., O]``, before any narrower clamp."""
         high = saturating_rounding_doubling_high_mul(acc, self.multiplier)
-        return np.clip((high + self.constant - (acc < 0)) >> self.shift, -128, 127)
+        shifted: Int64 = (high + self.constant - (acc < 0)) >> self.shift
+        return np.clip(shifted, -128, 127)
 
 
-def solve_half_away(rescale: Rescale) -> HalfAway | None:
+def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:
     """TFLite's arithmetic with rounding and zero point in one constant.
 
-    None where a channel that varies has a scale of 1/2 or more, or accumulators beyond 2**30.
+    None where a channel that varies has a scale of 1/2 or more, or where ``gain`` or 2 times its accumulators
+    do not fit into 32 bits.
     """
     least = rescale.apply(rescale.low)
     varies = least < rescale.apply(rescale.high)
     shift = np.where(varies, -rescale.shifts, 1)
     extent = int((np.maximum(np.abs(rescale.low), np.abs(rescale.high)) * varies).max())
-    if shift.min() < 1 or shift.max() > _MAX_SHIFT or 2 * extent >= _HALF_WORD:
+    if shift.min() < 1 or shift.max() > _MAX_SHIFT or max(2, gain) * extent >= _HALF_WORD:
         return None
     base = np.where(varies, rescale.zero_point, least)
     constant = (np.int64(1) << (shift - 1)) + (base << shift)
@@ -160,11 +167,11 @@ def solve_half_away(rescale: Rescale) -> HalfAway | None:
 def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
     """The cheapest form with one shift for all channels; None if the search finds none.
 
-    The step function reaches level k at T_k. With M = gain * multiplier and N = offset * M + constant * 2**32
-    the form is exact if ``k * 2**(32 + shift) - T_k * M <= N < k * 2**(32 + shift) - (T_k - 1) * M`` for all k.
+    The step function reaches level k at T_k. With M = gain * multiplier, N = offset * M + constant * 2**32
+    and D = 2**(32 + shift), the form is exact if ``k * D - T_k * M <= N < k * D - (T_k - 1) * M`` for all k.
     """
     thresholds = rescale.thresholds()
-    live = ((thresholds > rescale.low) & (thresholds <= rescale.high)).any(axis=0)
+    live: Mask = np.any((thresholds > rescale.low) & (thresholds <= rescale.high), axis=0)
     largest = _largest_shift(rescale, live, gain)
     for shift in range(largest, max(largest - _TRIES, -1), -1):
         found = _solve_with(rescale, thresholds, live, gain, shift)
@@ -173,7 +180,7 @@ def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
     return None
 
 
-def _largest_shift(rescale: Rescale, live: npt.NDArray[np.bool_], gain: int) -> int:
+def _largest_shift(rescale: Rescale, live: Mask, gain: int) -> int:
     """The largest shift at which multipliers stay below 2**31 and sums below 2**31 before saturation."""
     if not live.any():
         return 0
@@ -185,9 +192,7 @@ def _largest_shift(rescale: Rescale, live: npt.NDArray[np.bool_], gain: int) -> 
     return min(int(np.floor(by_multiplier)), int(np.floor(by_sum)), _MAX_SHIFT)
 
 
-def _solve_with(
-    rescale: Rescale, thresholds: Int64, live: npt.NDArray[np.bool_], gain: int, shift: int
-) -> Floor | None:
+def _solve_with(rescale: Rescale, thresholds: Int64, live: Mask, gain: int, shift: int) -> Floor | None:
     multiplier = np.zeros(rescale.channels, np.int64)
     offset = np.zeros(rescale.channels, np.int64)
     constant = rescale.apply(rescale.low) << shift
@@ -203,7 +208,7 @@ def _solve_with(
 
 
 def _best_multiplier(
-    rescale: Rescale, thresholds: Int64, live: npt.NDArray[np.bool_], gain: int, shift: int
+    rescale: Rescale, thresholds: Int64, live: Mask, gain: int, shift: int
 ) -> tuple[Int64, Int64, Int64]:
     """Per live channel the multiplier whose N has the widest choice, the least N, and how many there are."""
     one = 1 << (32 + shift)

@@ -1,0 +1,92 @@
+"""How a kernel turns accumulators into int8: the form, its shifts, and the clamp that saturation is not."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.kernels.requant import Floor, HalfAway, Rescale, solve_floor, solve_half_away
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["Finish", "Lanes", "Words", "finish_lanes", "words"]
+
+Words = npt.NDArray[np.uint32]
+
+
+def words(values: Int64) -> Words:
+    """The low 32 bits of each value."""
+    return (values & 0xFFFFFFFF).astype(np.uint32)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of a kernel, for accumulators with one or several gains.
+
+    ``form`` is ``floor`` or ``half_away``; ``shifts`` has one shift per gain, or is empty where each channel
+    has its own among the constants. ``low`` and ``high`` are clamps to apply after saturation, if any.
+    """
+
+    form: str
+    shifts: tuple[int, ...]
+    low: int | None
+    high: int | None
+
+    @property
+    def floor(self) -> bool:
+        return self.form == "floor"
+
+    @property
+    def constants(self) -> int:
+        """Words of constants per channel: multiplier, constant, and the shift where each has its own."""
+        return 2 if self.shifts else 3
+
+    @property
+    def clamps(self) -> int:
+        """How many clamps there are, of three instructions each."""
+        return (self.low is not None) + (self.high is not None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """One requantisation for every lane of a kernel: a lane is a gain and the channels that it computes.
+
+    ``offsets[lane]`` goes into the start value of the channels, ``constants[lane]`` is words[channel, n].
+    """
+
+    finish: Finish
+    offsets: tuple[Int64, ...]
+    constants: tuple[Words, ...]
+
+
+def finish_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]]) -> Lanes | None:
+    """The cheapest form that serves all lanes, (gain, channel numbers) each; None if there is none."""
+    parts = [(gain, rescale.take(channels)) for gain, channels in lanes]
+    floors = [solve_floor(part, gain) for gain, part in parts]
+    found = [form for form in floors if form is not None]
+    if len(found) == len(parts):
+        return _floor_lanes(rescale, found)
+    halves = [solve_half_away(part, gain) for gain, part in parts]
+    exact = [form for form in halves if form is not None]
+    return _half_away_lanes(rescale, exact) if len(exact) == len(parts) else None
+
+
+def _clamp(rescale: Rescale) -> tuple[int | None, int | None]:
+    low = rescale.act_min if rescale.act_min > -128 else None
+    high = rescale.act_max if rescale.act_max < 127 else None
+    return low, high
+
+
+def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
+    finish = Finish("floor", tuple(f.shift for f in forms), *_clamp(rescale))
+    constants = tuple(words(np.stack([f.multiplier, f.constant], axis=1)) for f in forms)
+    return Lanes(finish, tuple(f.offset for f in forms), constants)
+
+
+def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway]) -> Lanes:
+    shifts = np.unique(np.concatenate([f.shift for f in forms]))
+    uniform = len(shifts) == 1
+    finish = Finish("half_away", (int(shifts[0]),) * len(forms) if uniform else (), *_clamp(rescale))
+    columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
+    constants = tuple(words(np.stack(c, axis=1)) for c in columns)
+    return Lanes(finish, tuple(np.zeros_like(f.shift) for f in forms), constants)

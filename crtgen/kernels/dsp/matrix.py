@@ -1,0 +1,156 @@
+"""The matrix micro-kernel of convolutions: up to three pixels times two output channels.
+
+Activations lie in scratch as ``[step][pixel]``, each word two int8 inputs widened to int16. A word of weights
+serves two channels A and B: its halves are ``256 * a + b`` for two inputs. SMLAD with it accumulates
+``mix = 256 * accA + accB``; SXTB16 leaves b, and SMLAD accumulates ``accB``. The weights take no more flash
+than int8 would. One stream, read once per group of pixels, holds for each pair of channels: the start values
+of mix and accB, the steps' words, the constants of requantisation.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.kernels.dsp.finish import Finish, Lanes, Words, finish_lanes, words
+from crtgen.kernels.requant import Rescale
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["Lane", "Micro", "Stream", "micro", "pack_stream", "padded_steps"]
+
+_GAIN = 256
+_MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The registers of one pixel, and where its two outputs go relative to the first pixel's."""
+
+    mix: str
+    low: str
+    act: str
+    at_a: int
+    at_b: int
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """The micro-kernel for ``pixels`` pixels; ``unroll`` steps are written out, all of them or a divisor."""
+
+    pixels: int
+    steps: int
+    unroll: int
+    stride: int
+    finish: Finish
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        at = [p * self.stride for p in range(self.pixels)]
+        return tuple(
+            Lane(f"r{2 + p}", f"r{5 + p}", f"r{8 + p}", at[p], at[p] + 1) for p in range(self.pixels)
+        )
+
+    @property
+    def last(self) -> Lane:
+        return self.lanes[-1]
+
+    @property
+    def looped(self) -> bool:
+        return self.unroll < self.steps
+
+    @property
+    def pairs(self) -> range:
+        """The unrolled steps two by two."""
+        return range(self.unroll // 2)
+
+    @property
+    def odd(self) -> bool:
+        """Whether a single step follows the pairs."""
+        return self.unroll % 2 == 1
+
+    @property
+    def activation_bytes(self) -> int:
+        return 4 * self.steps * self.pixels
+
+    def instructions(self, pairs: int) -> float:
+        """One call: all pairs of channels for one group of pixels."""
+        lanes, finish = self.pixels, self.finish
+        step = 2 * lanes + 2
+        rounds = self.steps // self.unroll
+        steps = self.steps * step + rounds * (self.unroll // 2 + self.unroll % 2)
+        loop = 2 * rounds + 2 * (lanes - 1) + 2 if self.looped else 0
+        per_output = {"floor": 2, "half_away": 3}[finish.form] + (not finish.shifts) + 3 * finish.clamps + 1
+        if not finish.floor:
+            per_output += 0.5 * 2  # the doubled accumulator, of A and of B
+        constants = 1 if finish.shifts else 2
+        return pairs * (5 + steps + loop + constants + lanes * (2 * per_output + 1)) + 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """The packed weights of a layer.
+
+    ``pairs`` is how many pairs of channels there are; with an odd number of channels the last pair repeats
+    a channel: ``even`` pairs step by two channels, and one more, if ``odd``, ends at the last channel.
+    """
+
+    data: Words
+    finish: Finish
+    pairs: int
+    odd: bool
+
+    @property
+    def pair_words(self) -> int:
+        return len(self.data) // self.pairs
+
+    @property
+    def even(self) -> int:
+        return self.pairs - self.odd
+
+
+def padded_steps(steps: int, most: int) -> int:
+    """``steps``, or a few more that allow an unrolling by at most ``most``; the added ones have no weight."""
+    if steps <= most:
+        return steps
+    counts = {u: -(-steps // u) * u for u in range(2, most + 1, 2)}
+    return min(counts.values(), key=lambda count: 8 * count + 3 * count / _unroll(count, most))
+
+
+def micro(pixels: int, steps: int, stride: int, finish: Finish, most: int) -> Micro:
+    """The micro-kernel with at most ``most`` steps written out; ``steps`` are padded for it."""
+    return Micro(pixels, steps, _unroll(steps, most), stride, finish)
+
+
+def _unroll(steps: int, most: int) -> int:
+    """The most steps to write out: all, or an even divisor."""
+    return steps if steps <= most else max(u for u in range(1, most + 1) if steps % u == 0)
+
+
+def pack_stream(weights: Int64, bias: Int64, rescale: Rescale) -> Stream | None:
+    """The stream of ``weights[O, steps, 2]``; ``bias[O]`` holds all that does not depend on the input.
+
+    None if there is one channel only, or too many, or a weight of -128 in the wrong place, or no exact
+    requantisation.
+    """
+    channels = len(weights)
+    if channels < 2 or channels > _MAX_STRIDE:
+        return None
+    a = np.arange(0, channels - 1, 2)
+    if channels % 2:
+        a = np.append(a, channels - 2)
+    b = a + 1
+    halves = _GAIN * weights[a] + weights[b]
+    lanes = finish_lanes(rescale, ((_GAIN, a), (1, b)))
+    if lanes is None or halves.min() < -(1 << 15):
+        return None
+    data = np.concatenate([*_start(bias[a], bias[b], lanes), _words16(halves), *lanes.constants], axis=1)
+    return Stream(data.reshape(-1), lanes.finish, len(a), channels % 2 == 1)
+
+
+def _start(bias_a: Int64, bias_b: Int64, lanes: Lanes) -> tuple[Words, ...]:
+    start_a, start_b = bias_a + lanes.offsets[0], bias_b + lanes.offsets[1]
+    return words(_GAIN * start_a + start_b)[:, None], words(start_b)[:, None]
+
+
+def _words16(halves: Int64) -> Words:
+    """``[..., 2]`` int16 values as words, the first one low."""
+    return words((halves[..., 0] & 0xFFFF) | (halves[..., 1] << 16))

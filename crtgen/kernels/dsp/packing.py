@@ -1,0 +1,88 @@
+"""How the inputs under a window are packed for the matrix micro-kernel, and the weights in the same order.
+
+A window is ``segments`` runs of contiguous bytes. Whole words are packed four inputs at a time: SXTB16 of a
+word gives inputs 0 and 2, SXTB16 of the word rotated gives 1 and 3. What is left of all runs, up to three
+bytes each, is packed two by two, before the words.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["Packing", "order_weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """A window as runs: ``rows`` rows of ``taps`` runs of ``length`` bytes.
+
+    ``row_step`` and ``tap_step`` are the bytes from a run to the one below and to the one beside it.
+    """
+
+    rows: int
+    taps: int
+    length: int
+    row_step: int
+    tap_step: int
+
+    @classmethod
+    def of(cls, window: tuple[int, int], dilation: tuple[int, int], channels: int, pitch: int) -> "Packing":
+        """A convolution's window in rows of ``pitch`` bytes; taps side by side make one run."""
+        if dilation[1] == 1 or window[1] == 1:
+            return cls(window[0], 1, window[1] * channels, dilation[0] * pitch, 0)
+        return cls(window[0], window[1], channels, dilation[0] * pitch, dilation[1] * channels)
+
+    @property
+    def words(self) -> int:
+        """Whole words of a run."""
+        return self.length // 4
+
+    @property
+    def row_advance(self) -> int:
+        """What is left to the next row after a row of runs was read to the end of its words."""
+        return self.row_step - self.taps * (self.tap_step if self.taps > 1 else 4 * self.words)
+
+    @property
+    def tap_advance(self) -> int:
+        """What is left to the run beside it after a run's words were read."""
+        return self.tap_step - 4 * self.words
+
+    @property
+    def rest(self) -> tuple[tuple[int, int | None], ...]:
+        """Offsets of the bytes that fill no word, in twos; the last one may be alone."""
+        left = [self._offset(run) + at for run in self._runs() for at in range(4 * self.words, self.length)]
+        return tuple((left[i], left[i + 1] if i + 1 < len(left) else None) for i in range(0, len(left), 2))
+
+    @property
+    def steps(self) -> int:
+        """Words of packed inputs per pixel."""
+        return len(self.rest) + 2 * self.words * self.rows * self.taps
+
+    def instructions(self, pixels: int) -> float:
+        """Of packing the windows of some pixels."""
+        words = self.rows * self.taps * self.words
+        loops = (5 if self.words else 0) * self.rows * self.taps + pixels * (self.rows * self.taps - 1)
+        return words * ((3 + 2) * pixels + 0 + (2 if pixels > 1 else 0)) + loops
+
+    def _runs(self) -> list[tuple[int, int]]:
+        return [(row, tap) for row in range(self.rows) for tap in range(self.taps)]
+
+    def _offset(self, run: tuple[int, int]) -> int:
+        return run[0] * self.row_step + run[1] * self.tap_step
+
+    def order(self) -> Int64:
+        """``[steps, 2]``: which input of the window, counted row by row, is in each half of each step; -1 none."""
+        runs = np.arange(self.rows * self.taps * self.length).reshape(-1, self.length)
+        whole = runs[:, : 4 * self.words].reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(-1, 2)
+        rest = runs[:, 4 * self.words :].reshape(-1)
+        rest = np.append(rest, [-1] * (len(rest) % 2)).reshape(-1, 2)
+        return np.concatenate([rest, whole]).astype(np.int64)
+
+
+def order_weights(weights: Int64, packing: Packing, steps: int) -> Int64:
+    """``weights[O, inputs of the window]`` as ``[O, steps, 2]``; steps beyond the packing's have none."""
+    padded = np.append(weights, np.zeros((len(weights), 1), np.int64), axis=1)
+    ordered = padded[:, packing.order()]
+    return np.pad(ordered, ((0, 0), (0, steps - packing.steps), (0, 0)))

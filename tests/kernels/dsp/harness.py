@@ -1,0 +1,171 @@
+"""Runs many kernels in one QEMU image: bit-exact against the reference, guarded, and counted."""
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from crtgen.codegen.render import render
+from crtgen.ir import Array
+from crtgen.kernels.kernel import Kernel
+from crtgen.ops.case import Case
+from tests.support import require_tool
+
+MACHINES = {"cortex-m4": "mps2-an386", "cortex-m7": "mps2-an500", "cortex-m33": "mps2-an505"}
+_GUARD = 64
+
+_LINK = """
+MEMORY {{ code (rx) : ORIGIN = {code:#x}, LENGTH = 4M  ram (rwx) : ORIGIN = {ram:#x}, LENGTH = {ramsize} }}
+ENTRY(reset)
+SECTIONS {{
+  .text : {{ KEEP(*(.vectors)) *(.text*) *(.rodata*) }} > code
+  .bss (NOLOAD) : {{ *(.data*) *(.bss*) *(COMMON) }} > ram
+}}
+stack_top = ORIGIN(ram) + {ramsize};
+"""
+
+_RUN = """
+#include <stdint.h>
+#include <string.h>
+extern char stack_top[];
+int main(void);
+static void call(uint32_t op, const void *arg) {
+    register uint32_t r0 __asm__("r0") = op; register const void *r1 __asm__("r1") = arg;
+    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
+}
+static void text(const char *s) { call(4, s); }
+static void number(uint32_t v) {
+    char b[12]; int i = 11; b[i] = 0;
+    do { b[--i] = (char)('0' + v % 10); v /= 10; } while (v);
+    text(b + i); text(" ");
+}
+static void quit(void) { call(0x18, (void *)0x20026); for (;;) {} }
+void reset(void) {
+    *(volatile uint32_t *)0xE000ED88 |= 0xFu << 20;
+    main(); quit();
+}
+void fault(void) { text("FAULT\\n"); quit(); }
+__attribute__((section(".vectors"), used)) void (*const vectors[16])(void) = {
+    (void (*)(void))stack_top, reset, fault, fault, fault, fault, fault };
+static volatile uint32_t *const systick = (volatile uint32_t *)0xE000E010;
+static void start(void) { systick[1] = 0xFFFFFF; systick[2] = 0; systick[0] = 5; }
+static uint32_t ticks(void) { return 0xFFFFFF - systick[2]; }
+static uint8_t arena[ARENA] __attribute__((aligned(16)));
+static int check(const uint8_t *p, uint32_t n) { for (; n; n--) if (*p++ != 0xA5) return 0; return 1; }
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel of a case; ``inplace`` lays the output over the first input, as far before it as it must be."""
+
+    case: Case
+    kernel: Kernel
+    inplace: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """Whether the outputs are right, the guards whole, and the instructions (in steps of 40)."""
+
+    right: bool
+    whole: bool
+    instructions: int
+
+
+def _array(name: str, data: Array) -> str:
+    flat = np.ascontiguousarray(data).reshape(-1)
+    kind = f"{flat.dtype.name}_t" if flat.dtype != np.float32 else "float"
+    body = ",".join(map(str, flat.tolist()))
+    return f"static const {kind} {name}[{flat.size}] __attribute__((aligned(16))) = {{{body}}};\n"
+
+
+def _up(n: int) -> int:
+    return -(-n // 16) * 16
+
+
+def _job(index: int, job: Job) -> tuple[str, str, int]:
+    """Constants and function, the statements that run it, and the bytes of arena it needs."""
+    case, kernel = job.case, job.kernel
+    inputs = case.inputs(index)
+    env = {v.name: inputs.get(v.name, v.data) for v in case.sig.inputs}
+    (expected,) = case.op.reference(case.sig, [env[v.name] for v in case.sig.inputs])
+    name = f"k{index}"
+    text = f"/* {case.name}: {kernel.design} */\n" + render(
+        f"kernels/{kernel.template}", k=kernel.view, name=name
+    )
+    variable = [v for v in case.sig.inputs if not v.is_constant]
+    text += "".join(_array(f"{name}_x{i}", inputs[v.name]) for i, v in enumerate(variable))
+    text += "".join(_array(f"{name}_c{i}", c.data) for i, c in enumerate(kernel.consts))
+    text += _array(f"{name}_y", expected)
+    place, at = [], _GUARD
+    if job.inplace:
+        lead = kernel.inplace[0].lead
+        size = max(_up(lead) + inputs[variable[0].name].nbytes, expected.nbytes)
+        out = at + _up(lead) - lead
+        place.append(at + _up(lead))
+        at = max(out + expected.nbytes, at + size)
+        variable_rest = variable[1:]
+    else:
+        variable_rest = variable
+    end = at
+    for v in variable_rest:
+        place.append(_up(end))
+        end = _up(end) + inputs[v.name].nbytes
+    if not job.inplace:
+        out = _up(end) + _GUARD
+        end = out + expected.nbytes
+    scratch = _up(end) + _GUARD
+    total = scratch + kernel.scratch + _GUARD
+    run = f"    memset(arena, 0xA5, {total});\n"
+    for i, v in enumerate(variable):
+        run += f"    memcpy(arena + {place[i]}, {name}_x{i}, {inputs[v.name].nbytes});\n"
+    args = [f"(void *)(arena + {p})" for p in place] + [f"(void *)(arena + {out})"]
+    args += [f"{name}_c{i}" for i in range(len(kernel.consts))]
+    args += [f"arena + {scratch}"] if kernel.scratch else []
+    run += f"    start(); {name}({', '.join(args)}); t = ticks();\n"
+    guards = [(0, _GUARD), (scratch - _GUARD, _GUARD), (scratch + kernel.scratch, _GUARD)]
+    if not job.inplace:
+        guards.append((out - _GUARD, _GUARD))
+    whole = " && ".join(f"check(arena + {a}, {n})" for a, n in guards)
+    run += f"    number({index}); number(memcmp(arena + {out}, {name}_y, {expected.nbytes}) == 0);"
+    run += f' number({whole}); number(t); text("\\n");\n'
+    return text, run, total
+
+
+def run_jobs(
+    jobs: Sequence[Job], folder: Path, core: str = "cortex-m4", optimize: str = "-O2"
+) -> list[Result]:
+    """Build one image of all jobs, run it, and say how each fared."""
+    gcc = require_tool("arm-none-eabi-gcc")
+    parts = [_job(i, job) for i, job in enumerate(jobs)]
+    includes = "#include <stdint.h>\n#include <string.h>\n" + "".join(
+        sorted({f"#include <{i}>\n" for job in jobs for i in job.kernel.includes})
+    )
+    arena = max(p[2] for p in parts)
+    source = f"#define ARENA {arena}\n" + _RUN + includes + "".join(p[0] for p in parts)
+    source += "int main(void) {\n    uint32_t t;\n" + "".join(p[1] for p in parts) + "    return 0;\n}\n"
+    (folder / "main.c").write_text(source)
+    secure = core == "cortex-m33"
+    code, ram = (0x10000000, 0x38000000) if secure else (0, 0x20000000)
+    (folder / "link.ld").write_text(_LINK.format(code=code, ram=ram, ramsize=0x200000))
+    elf = folder / "image.elf"
+    flags = ["-mthumb", f"-mcpu={core}", optimize, "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    command = [gcc, *flags, "-ffreestanding", "-nostartfiles", "-T", str(folder / "link.ld"), "-o", str(elf)]
+    subprocess.run([*command, str(folder / "main.c")], check=True, timeout=250)
+    return _run(elf, core, len(jobs))
+
+
+def _run(elf: Path, core: str, count: int) -> list[Result]:
+    qemu = require_tool("qemu-system-arm")
+    command = [qemu, "-M", MACHINES[core], "-kernel", str(elf), "-nographic", "-monitor", "none"]
+    command += ["-serial", "none", "-semihosting-config", "enable=on,target=native"]
+    command += ["-icount", "shift=0,align=off,sleep=off"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    lines = [line.split() for line in (done.stdout + done.stderr).splitlines()]
+    found = {int(w[0]): w for w in lines if len(w) == 4 and w[0].isdigit()}
+    assert len(found) == count, f"{len(found)} of {count} kernels came back: {lines[-3:]}"
+    period = 50 if core == "cortex-m33" else 40
+    return [Result(found[i][1] == "1", found[i][2] == "1", int(found[i][3]) * period) for i in range(count)]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from crtgen.errors import CorruptModelError, ModelError, UnsupportedError
+from crtgen.ir import Array
 from crtgen.library.datatype import DataType
 from crtgen.library.params import NDArray, read_params, write_params
 
@@ -49,7 +50,7 @@ def test_no_parameters() -> None:
         max_size=3,
     )
 )
-def test_round_trip(arrays: dict[str, np.ndarray]) -> None:  # type: ignore[type-arg]
+def test_round_trip(arrays: dict[str, Array]) -> None:
     data = write_params({name: NDArray(array, (2, 1)) for name, array in arrays.items()})
     back = read_params(data)
     assert list(back) == list(arrays)

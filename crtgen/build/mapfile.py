@@ -7,8 +7,9 @@ from pathlib import Path
 
 __all__ = ["Piece", "find_piece", "read_map"]
 
-_GNU = re.compile(r"^ (?:(\S+)\s+)?0x([0-9a-f]+)\s+0x([0-9a-f]+)\s+(\S.*)$")
-_LLD = re.compile(r"^\s*([0-9a-f]+)\s+[0-9a-f]+\s+([0-9a-f]+)\s+\d+\s+(\S.*):\(\S+\)$")
+_GNU = re.compile(r"^ (\S+)\s+0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S.*)$", re.MULTILINE)
+_LLD = re.compile(r"^ *([0-9a-f]+) +[0-9a-f]+ +([0-9a-f]+) +\d+ +(\S.*):\((\S+)\)$", re.MULTILINE)
+_NOT_LOADED = (".debug", ".comment", ".ARM.attributes", ".note", ".stab", "*fill*")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,8 +27,12 @@ def read_map(path: Path) -> tuple[Piece, ...]:
         return ()
     text = path.read_text(encoding="utf-8", errors="replace")
     _, gnu, body = text.partition("Linker script and memory map")
-    pieces = [_gnu(line) if gnu else _lld(line) for line in (body if gnu else text).splitlines()]
-    return tuple(sorted(piece for piece in pieces if piece is not None and piece.size))
+    if gnu:
+        rows = [(a, size, file, name) for name, a, size, file in _GNU.findall(body)]
+    else:
+        rows = _LLD.findall(text)
+    pieces = (Piece(int(a, 16), int(size, 16), f) for a, size, f, n in rows if not n.startswith(_NOT_LOADED))
+    return tuple(sorted(piece for piece in pieces if piece.size))
 
 
 def find_piece(pieces: tuple[Piece, ...], address: int) -> Piece | None:
@@ -36,16 +41,3 @@ def find_piece(pieces: tuple[Piece, ...], address: int) -> Piece | None:
     if i and address < pieces[i - 1].address + pieces[i - 1].size:
         return pieces[i - 1]
     return None
-
-
-def _gnu(line: str) -> Piece | None:
-    """A line of GNU ld: the section's name may stand alone on the line before."""
-    match = _GNU.match(line)
-    if match is None or match[1] == "*fill*":
-        return None
-    return Piece(int(match[2], 16), int(match[3], 16), match[4])
-
-
-def _lld(line: str) -> Piece | None:
-    match = _LLD.match(line)
-    return Piece(int(match[1], 16), int(match[2], 16), match[3]) if match else None

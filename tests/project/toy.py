@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from crtgen.codegen.module import CModule, Function, Interface, ModelInfo
 from crtgen.ir import DType, Quant
 
-__all__ = ["METADATA", "crashing_toy", "toy"]
+__all__ = ["METADATA", "toy"]
 
 _MODEL = """\
 #include <{name}.h>
@@ -59,8 +59,3 @@ def toy(body: str = "") -> CModule:
     info = ModelInfo("toy", (x,), (y,), 8, 8, True, True, 0, 0, (("negate", "Neg", "toy"),))
     files = {"toy.c": _MODEL.format(name="toy", body=body), "toy.h": _HEADER.format(name="toy")}
     return CModule(info, files, (Function("toy_run", "run"),), ())
-
-
-def crashing_toy() -> CModule:
-    """The same model, but its run reads an address where no board has anything."""
-    return toy("(void)*(volatile int32_t *)0xA0000000u;")

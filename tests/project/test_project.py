@@ -1,0 +1,161 @@
+"""Projects as files: the same input gives the same bytes, and extraction harms nothing."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen.boards import find_board
+from crtgen.errors import UsageError
+from crtgen.project import Firmware, Manifest, Options, Project, generate_project, read_manifest
+from crtgen.resources import boards_dir
+from tests.project.building import toy_project
+from tests.project.toy import METADATA, toy
+
+
+def digests(directory: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(directory)): f.read_bytes() for f in directory.rglob("*") if f.is_file()}
+
+
+def test_the_same_input_gives_the_same_project() -> None:
+    first, second = (toy_project("mps2_an386", "server") for _ in range(2))
+    assert dict(first.files) == dict(second.files)
+    assert first.digest == second.digest
+    assert len(first.digest) == 64
+    assert first.digest != toy_project("mps2_an385", "server").digest
+
+
+def test_the_digest_tells_where_a_file_ends() -> None:
+    a = Project("p", "host", "host", "server", {"a": b"bc", "d": b""})
+    b = Project("p", "host", "host", "server", {"a": b"b", "d": b"c"})
+    assert a.digest != b.digest
+
+
+@pytest.mark.parametrize("board", ["host", "mps2_an386", "mps3_an547"])
+@pytest.mark.parametrize("kind", ["server", "standalone", "library"])
+def test_no_file_names_this_machine(board: str, kind: str) -> None:
+    for path, content in toy_project(board, kind).files.items():
+        assert not path.startswith("/")
+        for secret in (str(boards_dir().parent), str(Path.home()) + "/"):
+            assert secret.encode() not in content, path
+
+
+@pytest.mark.parametrize("board", ["host", "mps2_an386"])
+@pytest.mark.parametrize("kind", ["server", "standalone", "library"])
+def test_extraction_writes_exactly_the_files(tmp_path: Path, board: str, kind: str) -> None:
+    project = toy_project(board, kind)
+    project.extract(tmp_path / "p")
+    assert digests(tmp_path / "p") == dict(project.files)
+
+
+def test_extracting_again_touches_only_what_changed(tmp_path: Path) -> None:
+    toy_project("mps2_an386", "server").extract(tmp_path)
+    before = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*") if f.is_file()}
+    toy_project("mps2_an386", "server", options=Options(pool=1024)).extract(tmp_path)
+    changed = {f.name for f, t in before.items() if f.stat().st_mtime_ns != t}
+    assert changed == {"main.c", "project.json"}
+
+
+def test_extracting_another_type_removes_what_is_gone_and_keeps_what_is_foreign(tmp_path: Path) -> None:
+    toy_project("mps2_an386", "server").extract(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    library = toy_project("mps2_an386", "library")
+    library.extract(tmp_path)
+    assert digests(tmp_path) == {**library.files, "notes.txt": b"mine"}
+
+
+def test_a_foreign_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="not empty") as caught:
+        toy_project("host", "server").extract(tmp_path)
+    assert caught.value.where == str(tmp_path)
+    assert [f.name for f in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    with pytest.raises(UsageError, match="it is a file"):
+        toy_project("host", "server").extract(tmp_path / "f")
+
+
+def test_a_manifest_cannot_make_extraction_delete_other_files(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    project = toy_project("host", "server")
+    for path in ("../victim", str(victim)):
+        manifest = json.loads(project.files["project.json"])
+        manifest["files"] = [path]
+        directory = tmp_path / "p"
+        directory.mkdir(exist_ok=True)
+        (directory / "project.json").write_text(json.dumps(manifest))
+        with pytest.raises(UsageError, match="leaves the project"):
+            project.extract(directory)
+    assert victim.read_text() == "mine"
+
+
+def test_the_manifest_can_be_read_back(tmp_path: Path) -> None:
+    options = Options(receive_buffer=4096, pool=32, stack=1024, profile=True, optimize="size")
+    project = toy_project("mps2_an386", "server", options=options)
+    project.extract(tmp_path)
+    manifest = read_manifest(tmp_path)
+    assert isinstance(manifest, Manifest)
+    assert manifest.models == (toy().info,)
+    assert manifest.options == options
+    assert (manifest.name, manifest.platform, manifest.board) == ("toy", "baremetal", "mps2_an386")
+    assert (manifest.type, manifest.toolchain, manifest.artefact) == ("server", "gcc", "firmware.elf")
+    assert set(manifest.files) == set(project.files)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"{", "JSON"), (b"{}", "Field required"), (b'{"format": "x"}', "integer"), (None, "cannot be read")],
+)
+def test_a_broken_manifest_is_refused(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    if content is not None:
+        (tmp_path / "project.json").write_bytes(content)
+    with pytest.raises(UsageError, match=reason):
+        read_manifest(tmp_path)
+
+
+def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
+    manifest = json.loads(toy_project("host", "server").files["project.json"])
+    (tmp_path / "project.json").write_text(json.dumps({**manifest, "format": 2}))
+    with pytest.raises(UsageError, match="its format is 2"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (Options(receive_buffer=100), "receive buffer"),
+        (Options(stack=1001), "stack"),
+        (Options(pool=100), "pool"),
+        (Options(optimize="fast"), "optimisation fast"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: Options, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        toy_project("mps2_an386", "server", options=options)
+
+
+def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown project type"):
+        toy_project("host", "sever")
+
+
+def test_a_sample_has_to_fit_the_input() -> None:
+    good = np.zeros((1, 4), np.int8)
+    for samples, reason in [
+        ({"toy": [good, good]}, "2 sample arrays for 1 inputs"),
+        ({"toy": [good.astype(np.float32)]}, "1x4 float32, the input is 1x4 int8"),
+        ({"toy": [good[0]]}, "4 int8, the input is 1x4 int8"),
+        ({"tie": [good]}, "no model of the project"),
+    ]:
+        with pytest.raises(UsageError, match=reason):
+            toy_project("host", "standalone", samples=samples)
+
+
+def test_two_modules_cannot_have_the_same_files() -> None:
+    with pytest.raises(UsageError, match=r"two models make a file toy\.c"):
+        generate_project(Firmware([toy(), toy()], METADATA, find_board("host")))

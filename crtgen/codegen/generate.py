@@ -1,0 +1,150 @@
+"""C code of a planned model."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crtgen.codegen.info import count_macs, model_info
+from crtgen.codegen.module import CModule, Function, Interface, ModelInfo, Param
+from crtgen.codegen.names import comment, unique_identifiers
+from crtgen.codegen.render import render
+from crtgen.codegen.views import ArrayView, KernelView, LayerView, ModelView, TensorView, rows_of
+from crtgen.errors import UsageError
+from crtgen.ir import Signature, shape_text
+from crtgen.kernels.kernel import Const, Kernel
+from crtgen.plan import Plan, Slot, Step
+
+__all__ = ["RUNTIME_VERSION", "generate_c"]
+
+RUNTIME_VERSION = 1
+"""The interface of the runtime that generated code is for: ``CRT_VERSION`` of ``crt/version.h``."""
+
+
+def generate_c(plan: Plan, name: str) -> CModule:
+    """The sources of ``plan`` under ``name``, which prefixes every symbol and file.
+
+    The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_kernels.c``, ``_weights.c``, and ``_kernels.S`` if
+    there are kernels in assembly. The registry gets ``<name>_run``. Raises ``UsageError`` unless ``name`` is
+    a C identifier.
+    """
+    if not name.isidentifier() or not name.isascii():
+        raise UsageError(f"{name!r} is no C identifier and cannot name a model", hint="use letters and digits")
+    info = model_info(plan, name)
+    view = _Generator(plan, name).view(info)
+    files = {
+        f"{name}.h": render("model.h.j2", m=view),
+        f"{name}.c": render("model.c.j2", m=view),
+        f"{name}_internal.h": render("internal.h.j2", m=view),
+        f"{name}_kernels.c": render("kernels.c.j2", m=view),
+        f"{name}_weights.c": render("weights.c.j2", m=view),
+    }
+    if view.assembly:
+        files[f"{name}_kernels.S"] = render("kernels.S.j2", m=view)
+    sizes = [c.data.nbytes for step in plan.steps for c in step.kernel.consts]
+    params = tuple(
+        Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True))
+    )
+    return CModule(info, files, (Function(f"{name}_run", f"{name}_run_packed"),), params)
+
+
+class _Generator:
+    """Collects the functions and arrays of one model, layer by layer."""
+
+    def __init__(self, plan: Plan, name: str) -> None:
+        self.plan = plan
+        self.name = name
+        self.layers = unique_identifiers(s.node.name for s in plan.steps)
+        self.symbols: dict[tuple[str, Any, str], str] = {}
+        self.functions: list[tuple[Kernel, KernelView]] = []
+        self.arrays: list[ArrayView] = []
+
+    def view(self, info: ModelInfo) -> ModelView:
+        layers = tuple(self._layer(i, step) for i, step in enumerate(self.plan.steps))
+        slots = self.plan.slots
+        inputs = _tensors(self.name, "input", info.inputs, slots)
+        outputs = _tensors(self.name, "output", info.outputs, slots)
+        return ModelView(
+            name=self.name,
+            macro=self.name.upper(),
+            version=RUNTIME_VERSION,
+            arena=info.arena,
+            keeps_inputs=info.kept_inputs,
+            inputs=inputs,
+            outputs=outputs,
+            arguments=(*inputs, *outputs),
+            arrays=tuple(self.arrays),
+            kernels=tuple(v for k, v in self.functions if not _is_assembly(k)),
+            assembly=tuple(v for k, v in self.functions if _is_assembly(k)),
+            includes=tuple(sorted({i for k, _ in self.functions for i in k.includes})),
+            layers=layers,
+            summary=f"{len(layers)} layers, {info.macs:,} MACs, {info.weights:,} bytes of weights and biases",
+        )
+
+    def _layer(self, index: int, step: Step) -> LayerView:
+        sig = self.plan.graph.signature(step.node)
+        macs = count_macs(step.node.op, sig)
+        shapes = ", ".join(shape_text(v.shape) for v in sig.inputs if not v.is_constant)
+        text = f"{index}: {step.node.op.name} {comment(step.node.name)}, {step.kernel.design}, {shapes} -> "
+        text += f"{shape_text(sig.y.shape)} {sig.y.dtype.value}" + (f", {macs:,} MACs" if macs else "")
+        if step.kernel.is_alias:
+            return LayerView(index, text, "")
+        symbols = [self._array(step, sig, const) for const in step.kernel.consts]
+        function = self._function(step, sig)
+        return LayerView(index, text, f"{function}({', '.join(self._arguments(step, sig, symbols))});")
+
+    def _arguments(self, step: Step, sig: Signature, consts: Sequence[str]) -> list[str]:
+        arena, slots = f"{self.name}_arena", self.plan.slots
+        values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
+        places = [f"(void *)({arena} + {slots[v.name].offset})" for v in values]
+        scratch = [f"{arena} + {step.scratch.offset}"] if step.scratch is not None else []
+        return [*places, *consts, *scratch]
+
+    def _array(self, step: Step, sig: Signature, const: Const) -> str:
+        layer = step.node.name
+        symbol = f"__tvm_param__{self.name}_{self.layers[layer]}_{const.name}"
+        quant = sig.inputs[1].quant if const.name == "weights" and len(sig.inputs) > 1 else None
+        text = [f"{const.name} of {layer}", f"{shape_text(const.data.shape)} {const.data.dtype.name}"]
+        text += [str(quant)] if quant is not None else []
+        text += [const.note] if const.note else []
+        text += [f"{const.data.nbytes:,} bytes"]
+        rows = rows_of(const.data, f"{self.name}: {layer}")
+        line = comment(", ".join(text))
+        self.arrays.append(ArrayView(symbol, _c_type(const), const.data.size, const.align, line, rows))
+        return symbol
+
+    def _function(self, step: Step, sig: Signature) -> str:
+        """The symbol of the layer's function, which layers with equal template and view share."""
+        kernel = step.kernel
+        parameters = _parameters(sig, kernel)
+        key = (kernel.template, kernel.view, parameters)
+        if key not in self.symbols:
+            symbol = f"{self.name}_{step.node.op.name}_{len(self.symbols)}"
+            prototype = f"void {symbol}({parameters})"
+            context: Mapping[str, Any] = {"k": kernel.view, "name": symbol, "prototype": prototype}
+            source = render(f"kernels/{kernel.template}", **context)
+            text = f"{step.node.op.name}, {kernel.design}: first used by {comment(step.node.name)}"
+            self.functions.append((kernel, KernelView(prototype, text, source)))
+            self.symbols[key] = symbol
+        return self.symbols[key]
+
+
+def _tensors(
+    model: str, role: str, values: Sequence[Interface], slots: Mapping[str, Slot]
+) -> tuple[TensorView, ...]:
+    return tuple(TensorView.of(model, role, i, v, slots[v.name].offset) for i, v in enumerate(values))
+
+
+def _parameters(sig: Signature, kernel: Kernel) -> str:
+    inputs = [v for v in sig.inputs if not v.is_constant]
+    parts = [f"const {v.dtype.c_name} *x{i}" for i, v in enumerate(inputs)]
+    parts += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
+    parts += [f"const {_c_type(c)} *{c.name}" for c in kernel.consts]
+    parts += ["uint8_t *scratch"] if kernel.scratch else []
+    return ", ".join(parts)
+
+
+def _c_type(const: Const) -> str:
+    return {"float32": "float"}.get(const.data.dtype.name, f"{const.data.dtype.name}_t")
+
+
+def _is_assembly(kernel: Kernel) -> bool:
+    return kernel.template.endswith(".S.j2")

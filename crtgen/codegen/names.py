@@ -1,0 +1,55 @@
+"""Names as C identifiers, C strings and comments."""
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["c_identifier", "c_string", "comment", "unique_identifiers"]
+
+_KEYWORDS = re.compile(
+    "auto|bool|break|case|catch|char|class|const|continue|default|delete|do|double|else|enum|explicit|export|"
+    "extern|false|float|for|friend|goto|if|inline|int|long|mutable|namespace|new|operator|private|protected|"
+    "public|register|restrict|return|short|signed|sizeof|static|struct|switch|template|this|throw|true|try|"
+    "typedef|typename|union|unsigned|using|virtual|void|volatile|while"
+)
+_LONGEST = 48
+
+
+def c_identifier(text: str) -> str:
+    """``text`` as an identifier of at most 48 characters, valid in C and C++; not unique by itself."""
+    name = re.sub(r"_+", "_", re.sub(r"[^0-9A-Za-z]", "_", text))[:_LONGEST].strip("_")
+    if not name or name[0].isdigit() or _KEYWORDS.fullmatch(name):
+        name = f"x_{name}"
+    return name
+
+
+def unique_identifiers(texts: Iterable[str]) -> dict[str, str]:
+    """A different identifier for each of the texts; what would coincide gets ``_2``, ``_3`` ..."""
+    chosen: dict[str, str] = {}
+    taken: set[str] = set()
+    for text in texts:
+        if text in chosen:
+            continue
+        base = name = c_identifier(text)
+        count = 1
+        while name in taken:
+            count += 1
+            name = f"{base}_{count}"
+        taken.add(name)
+        chosen[text] = name
+    return chosen
+
+
+def c_string(text: str) -> str:
+    """A C string literal of the text as UTF-8."""
+    return '"' + "".join(map(_escape, text.encode())) + '"'
+
+
+def _escape(byte: int) -> str:
+    plain = 0x20 <= byte < 0x7F and byte not in b'"\\?'
+    return chr(byte) if plain else f"\\{byte:03o}"
+
+
+def comment(text: str) -> str:
+    """``text`` on one line, such that it neither ends nor begins a comment."""
+    line = "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
+    return line.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")

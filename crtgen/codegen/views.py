@@ -1,0 +1,133 @@
+"""What the templates of a model are rendered from: everything decided, spelled as C."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.codegen.module import Interface
+from crtgen.codegen.names import c_string, comment
+from crtgen.errors import UnsupportedError
+from crtgen.ir import Array, DType, shape_text
+from crtgen.kernels.literal import c_float
+
+__all__ = ["ArrayView", "KernelView", "LayerView", "ModelView", "TensorView", "rows_of"]
+
+_PER_ROW = {"int8": 20, "uint8": 20, "int16": 14, "uint16": 14, "int32": 8, "uint32": 8, "float32": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    """A const array: ``rows`` are its initialisers, line by line."""
+
+    symbol: str
+    c_type: str
+    count: int
+    align: int
+    comment: str
+    rows: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelView:
+    """A function: its prototype without semicolon, what it is, and its source."""
+
+    prototype: str
+    comment: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class LayerView:
+    """A layer in order; ``call`` is the C statement, empty where nothing runs."""
+
+    index: int
+    comment: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorView:
+    """An input or output, as C: ``place`` is its address, ``shape_symbol`` its array of dimensions or NULL.
+
+    ``dtype`` initialises a ``DLDataType``; ``scale`` is empty for what is not quantised as a whole.
+    """
+
+    name: str
+    text: str
+    c_name: str
+    macro: str
+    c_type: str
+    place: str
+    nbytes: int
+    elements: int
+    rank: int
+    shape: str
+    shape_symbol: str
+    dtype: str
+    comment: str
+    scale: str
+    zero_point: str
+
+    @classmethod
+    def of(cls, model: str, role: str, index: int, value: Interface, offset: int) -> "TensorView":
+        """The view of the model's ``index``-th ``input`` or ``output``, at ``offset`` of the arena."""
+        whole = value.quant is not None and value.quant.axis is None
+        return cls(
+            name=c_string(value.name),
+            text=comment(value.name),
+            c_name=value.c_name,
+            macro=f"{model}_{role}_{value.c_name}".upper(),
+            c_type=value.dtype.c_name,
+            place=f"{model}_arena + {offset}",
+            nbytes=value.nbytes,
+            elements=value.nbytes // value.dtype.itemsize,
+            rank=len(value.shape),
+            shape=", ".join(map(str, value.shape)),
+            shape_symbol=f"{model}_{role}{index}_shape" if value.shape else "NULL",
+            dtype=dl_type(value.dtype),
+            comment=f"{shape_text(value.shape)} {value.dtype.value}"
+            + (f", {value.quant}" if value.quant is not None else ""),
+            scale=c_float(value.quant.scale) if whole and value.quant else "",
+            zero_point=str(value.quant.zero_point) if whole and value.quant else "",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """A model: names, figures, and everything that its files hold."""
+
+    name: str
+    macro: str
+    version: int
+    arena: int
+    keeps_inputs: bool
+    inputs: tuple[TensorView, ...]
+    outputs: tuple[TensorView, ...]
+    arguments: tuple[TensorView, ...]
+    arrays: tuple[ArrayView, ...]
+    kernels: tuple[KernelView, ...]
+    assembly: tuple[KernelView, ...]
+    includes: tuple[str, ...]
+    layers: tuple[LayerView, ...]
+    summary: str
+
+
+def dl_type(dtype: DType) -> str:
+    """The initialiser of a ``DLDataType``."""
+    if dtype is DType.BOOL:
+        return "{kDLUInt, 1, 1}"
+    kind = {"f": "kDLFloat", "i": "kDLInt", "u": "kDLUInt"}[dtype.numpy.kind]
+    return f"{{{kind}, {dtype.itemsize * 8}, 1}}"
+
+
+def rows_of(data: Array, where: str) -> tuple[str, ...]:
+    """The elements as C, a line's worth at a time; ``UnsupportedError`` for infinities and NaN."""
+    flat = data.ravel()
+    if flat.dtype == np.float32:
+        if not np.isfinite(flat).all():
+            raise UnsupportedError("a constant is infinite or not a number", where=where)
+        items = [c_float(float(x)) for x in flat]
+    else:
+        items = list(map(str, flat.tolist()))
+    step = _PER_ROW[flat.dtype.name]
+    return tuple(", ".join(items[i : i + step]) + "," for i in range(0, len(items), step))

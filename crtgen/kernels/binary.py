@@ -1,0 +1,178 @@
+"""Addition, subtraction and multiplication with broadcasting."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Signature, Value
+from crtgen.kernels.finish import finish_float
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.loops import Loop, index_of, merge, strides_of
+from crtgen.kernels.registry import design
+from crtgen.ops import Add, Mul, MulParams, Sub
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["BinaryView"]
+
+_Binary = Add | Sub | Mul
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryView:
+    """``a`` and ``b``, which are ``operands[i][indices[i]]``, through ``lines`` of C to ``result``."""
+
+    sum_type: str
+    operands: tuple[str, str]
+    indices: tuple[str, str]
+    loops: tuple[Loop, ...]
+    lines: tuple[str, ...]
+    result: str
+
+
+@design(Add, Sub, Mul, weights=None)
+def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
+    """The definition, with each rounding of its own."""
+    if sig.x.dtype is DType.FLOAT32:
+        return _kernel(sig, "element by element", _float_lines(op), 6)
+    if isinstance(op, Mul):
+        return _kernel(sig, "element by element", _product_lines(op.parameters(sig)), 22)
+    return _kernel(sig, "element by element", _sum_lines(op, sig), 50)
+
+
+@design(Add, Sub, weights=None)
+def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
+    """``(a * A + b * B + C) >> s``, if there are A, B, C and s with which all 65,536 pairs come out right."""
+    if sig.x.dtype is not DType.INT8:
+        return None
+    found = _find_linear(op, sig)
+    if found is None:
+        return None
+    p = op.parameters(sig)
+    first, second, offset, shift = found
+    lines = (
+        f"int32_t v = (a * {first} + b * {second} + {offset}) >> {shift};",
+        f"crt_int8(v, {p.act_min}, {p.act_max})",
+    )
+    return _kernel(sig, "linear", lines, 9)
+
+
+def _kernel(sig: Signature, name: str, lines: tuple[str, ...], per_element: float) -> Kernel:
+    operands, consts = _operands(sig)
+    strides = [_broadcast(v, sig.y) for v in sig.inputs]
+    loops = [Loop(n, s) for n, s in zip(sig.y.shape, zip(*strides, strict=True), strict=True)]
+    merged = merge(loops, 2)
+    view = BinaryView(
+        sum_type="float" if sig.y.dtype is DType.FLOAT32 else "int32_t",
+        operands=operands,
+        indices=(index_of(merged, 0), index_of(merged, 1)),
+        loops=merged,
+        lines=lines[:-1],
+        result=lines[-1],
+    )
+    whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
+    return Kernel(
+        design=name,
+        template="binary.c.j2",
+        view=view,
+        consts=consts,
+        inplace=tuple(InPlace(input=i) for i in whole),
+        cost=sig.y.elements * per_element,
+    )
+
+
+def _operands(sig: Signature) -> tuple[tuple[str, str], tuple[Const, ...]]:
+    """The C names of both operands, and the arrays of those that are constant."""
+    names, consts, variables = [], [], 0
+    for i, value in enumerate(sig.inputs):
+        if value.is_constant:
+            names.append(f"operand{i}")
+            consts.append(Const(f"operand{i}", value.array(), 4))
+        else:
+            names.append(f"x{variables}")
+            variables += 1
+    return (names[0], names[1]), tuple(consts)
+
+
+def _broadcast(value: Value, to: Value) -> tuple[int, ...]:
+    """Strides with which ``value`` is read along the axes of ``to``: 0 where it is repeated."""
+    own = zip(value.shape, strides_of(value.shape), strict=True)
+    strides = tuple(0 if length == 1 else stride for length, stride in own)
+    return (0,) * (len(to.shape) - len(strides)) + strides
+
+
+def _float_lines(op: _Binary) -> tuple[str, ...]:
+    finish = finish_float(op.activation)
+    lines = [f"float v = a {_sign(op)} b;"]
+    lines += [f"v = crt_maxf(v, {finish.low});"] if finish.low else []
+    lines += [f"v = crt_minf(v, {finish.high});"] if finish.high else []
+    return (*lines, "v")
+
+
+def _sign(op: _Binary) -> str:
+    return {"add": "+", "sub": "-", "mul": "*"}[op.name]
+
+
+def _product_lines(p: MulParams) -> tuple[str, ...]:
+    return (
+        f"int32_t v = (a + {p.input1_offset}) * (b + {p.input2_offset});",
+        f"v = crt_scale(v, {p.output_multiplier}, {p.output_shift}) + {p.output_offset};",
+        f"crt_int8(v, {p.act_min}, {p.act_max})",
+    )
+
+
+def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
+    p = op.parameters(sig)
+    one, two, last = (
+        f"{p.input1_multiplier}, {p.input1_shift}",
+        f"{p.input2_multiplier}, {p.input2_shift}",
+        f"{p.output_multiplier}, {p.output_shift}",
+    )
+    return (
+        f"a = crt_scale(crt_shift_left(a + {p.input1_offset}, {p.left_shift}), {one});",
+        f"b = crt_scale(crt_shift_left(b + {p.input2_offset}, {p.left_shift}), {two});",
+        f"int32_t v = crt_scale(a {_sign(op)} b, {last}) + {p.output_offset};",
+        f"crt_int8(v, {p.act_min}, {p.act_max})",
+    )
+
+
+def _find_linear(op: Add | Sub, sig: Signature) -> tuple[int, int, int, int] | None:
+    """A, B, C and s of the linear form, checked on every pair of inputs."""
+    every = np.arange(-128, 128)
+    target = _all_pairs(op, sig, every.astype(np.int8))
+    a, b, y = (v.quant.scale if v.quant else 1.0 for v in (*sig.inputs, sig.y))
+    sign = -1 if isinstance(op, Sub) else 1
+    for shift in range(22, 11, -1):
+        first, second = a / y * 2**shift, sign * b / y * 2**shift
+        if (abs(first) + abs(second)) * 128 + 2.0 ** (shift + 9) >= 2**31:
+            continue
+        for da, db in ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1)):
+            pair = round(first) + da, round(second) + db
+            offset = _offset(pair, shift, every, target)
+            if offset is not None:
+                return *pair, offset, shift
+    return None
+
+
+def _all_pairs(op: Add | Sub, sig: Signature, every: Array) -> Int64:
+    """The reference's output for every pair of int8 inputs, ``[256, 256]``."""
+    shapes = ((256, 1), (256,), (256, 256))
+    first, second, output = (
+        Value(v.name, shape, v.dtype, v.quant)
+        for v, shape in zip((*sig.inputs, sig.y), shapes, strict=True)
+    )
+    (result,) = op.reference(Signature((first, second), (output,)), [every.reshape(256, 1), every])
+    return result.astype(np.int64)
+
+
+def _offset(pair: tuple[int, int], shift: int, every: Array, target: Int64) -> int | None:
+    """The C with which ``(a * A + b * B + C) >> shift``, clamped, is ``target`` everywhere, if any."""
+    total = pair[0] * every[:, None].astype(np.int64) + pair[1] * every.astype(np.int64)
+    low, high = int(target.min()), int(target.max())
+    above, below = target > low, target < high
+    least = (target[above] << shift) - total[above]
+    most = ((target[below] + 1) << shift) - 1 - total[below]
+    lower, upper = int(least.max(initial=-(2**31))), int(most.min(initial=2**31))
+    if lower > upper:
+        return None
+    offset = (max(lower, -(2**30)) + min(upper, 2**30)) // 2
+    return offset if abs(offset) + int(np.abs(total).max()) < 2**31 else None

@@ -1,0 +1,93 @@
+"""Depthwise convolutions from a ring of padded rows.
+
+Each input row is copied once into a ring in scratch that holds the rows of one window, padding included, so
+that the sums need no case for the border, and the output may lie over the input. The sums run channel by
+channel: a tile of neighbouring outputs shares the channel's weights, and overlapping inputs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.finish import Finish, finish_float, finish_int8, folded_bias
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.window import Window, least_lead
+from crtgen.ops import DepthwiseConv2d
+
+__all__ = ["DepthwiseView"]
+
+_UNROLLED_TAPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseView:
+    """``multiplier`` outputs per input channel, ``tile`` neighbours in a row at a time.
+
+    The ring holds rows of ``ring_columns`` pixels; of each input row, ``copied`` pixels are read at all.
+    ``unrolled``: the sum over the taps is written out.
+    """
+
+    finish: Finish
+    window: Window
+    multiplier: int
+    ring_rows: int
+    ring_columns: int
+    copied: int
+    fill: int
+    tile: int
+    unrolled: bool
+
+
+@design(DepthwiseConv2d, weights=(1, 2))
+def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
+    """A depthwise convolution of any shape."""
+    weights = sig.inputs[1].array()
+    window = Window.of(sig, (weights.shape[1], weights.shape[2]), op.stride, op.padding, op.dilation)
+    finish, consts = _constants(op, sig)
+    view = DepthwiseView(
+        finish=finish,
+        window=window,
+        multiplier=op.multiplier,
+        ring_rows=window.rows,
+        ring_columns=window.columns,
+        copied=max(0, min(window.width, window.columns - window.left)),
+        fill=sig.x.quant.zero_point % 256 if sig.x.dtype is DType.INT8 and sig.x.quant else 0,
+        tile=min(window.out_width, 2),
+        unrolled=window.taps_y * window.taps_x <= _UNROLLED_TAPS,
+    )
+    size = sig.x.dtype.itemsize
+    taps = window.taps_y * window.taps_x
+    return Kernel(
+        design=f"depthwise ring {view.tile}x1",
+        template="depthwise.c.j2",
+        view=view,
+        consts=consts,
+        scratch=view.ring_rows * view.ring_columns * window.channels * size,
+        inplace=(InPlace(lead=_lead(view, size)),),
+        cost=sig.y.elements * (taps * (2.3 if view.unrolled else 6) + 18) + sig.x.elements,
+    )
+
+
+def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Finish, tuple[Const, ...]]:
+    weights = sig.inputs[1].array()
+    rows = np.ascontiguousarray(weights.reshape(-1, weights.shape[3]).T)
+    ordered = Const("weights", rows, 4, "[output][tap]")
+    if sig.x.dtype is DType.FLOAT32:
+        return finish_float(op.activation), (ordered, Const("bias", sig.inputs[2].array()))
+    params = op.parameters(sig)
+    finish, scales = finish_int8(params)
+    bias = folded_bias(sig, params, (0, 1, 2))
+    return finish, (ordered, Const("bias", bias, 4, "less zero point times weights"), *scales)
+
+
+def _lead(view: DepthwiseView, size: int) -> int:
+    """All rows of a window are in the ring when a row of outputs is written."""
+    g = view.window
+    steps = np.arange(g.batch * g.out_height)
+    written = (steps + 1) * g.out_width * g.channels * view.multiplier
+    rows = np.clip(steps % g.out_height * g.stride_y + g.rows - g.top, 0, g.height)
+    unread = (steps // g.out_height * g.height + rows) * g.width * g.channels
+    pending = unread < g.batch * g.height * g.width * g.channels
+    return least_lead(written[pending] * size, unread[pending] * size)

@@ -1,0 +1,97 @@
+"""From accumulator to output: requantisation to int8, or the clamp of float32."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.kernel import Const
+from crtgen.kernels.literal import c_float
+from crtgen.ops import Activation, ConvParams
+
+__all__ = ["Finish", "finish_float", "finish_int8", "folded_bias", "order_weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What becomes of an accumulator, in the names and literals of C.
+
+    ``types`` is of (input, accumulator); ``scale`` the function that requantises, empty for float32;
+    ``per_channel`` whether each output channel has its own multiplier and shift. ``low`` and ``high`` are
+    empty where nothing is clamped.
+    """
+
+    types: tuple[str, str]
+    scale: str = ""
+    per_channel: bool = False
+    offset: int = 0
+    low: str = ""
+    high: str = ""
+
+
+def finish_float(activation: Activation) -> Finish:
+    """The clamp of a float32 layer."""
+    low, high = activation.float_range()
+    return Finish(
+        types=("float", "float"),
+        low=c_float(low) if np.isfinite(low) else "",
+        high=c_float(high) if np.isfinite(high) else "",
+    )
+
+
+def finish_int8(params: ConvParams) -> tuple[Finish, tuple[Const, ...]]:
+    """The requantisation of a layer, and its multipliers and shifts.
+
+    Where every factor is below one half, shifts are stored as positive counts to the right.
+    """
+    multipliers, shifts = params.multipliers.copy(), params.shifts.copy()
+    shifts[multipliers == 0] = -1
+    right = bool((shifts < 0).all())
+    per_channel = len(set(zip(multipliers.tolist(), shifts.tolist(), strict=True))) > 1
+    count = len(shifts) if per_channel else 1
+    consts = (
+        Const("multiplier", multipliers[:count], 4, "times 2^31"),
+        Const("shift", (-shifts if right else shifts)[:count].astype(np.int8), 1, _direction(right)),
+    )
+    finish = Finish(
+        types=("int8_t", "int32_t"),
+        scale="crt_scale_down" if right else "crt_scale",
+        per_channel=per_channel,
+        offset=params.output_offset,
+        low=str(params.act_min),
+        high=str(params.act_max),
+    )
+    return finish, consts
+
+
+def _direction(right: bool) -> str:
+    return "bits to the right" if right else "bits to the left"
+
+
+def folded_bias(sig: Signature, params: ConvParams, axes: tuple[int, ...]) -> npt.NDArray[np.int32]:
+    """The bias plus what the input's zero point adds to every sum: raw int8 inputs can be accumulated.
+
+    ``axes`` are those of the weights that are summed over.
+    """
+    weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
+    sums: npt.NDArray[np.int64] = weights.astype(np.int64).sum(axis=axes).ravel()
+    total = bias.astype(np.int64) + params.input_offset * sums
+    if np.abs(total).max() >= 2**31:
+        raise ValueError("the bias does not fit into 32 bits with the zero point folded in")
+    return total.astype(np.int32)
+
+
+def order_weights(rows: Array, blocks: tuple[tuple[int, int], ...]) -> Array:
+    """Rows ``[outputs, depth]`` as blocks of (channels, count): each ``[count][depth][channels]``."""
+    parts, start = [], 0
+    for channels, count in blocks:
+        part = rows[start : start + channels * count].reshape(count, channels, -1)
+        parts.append(part.transpose(0, 2, 1).ravel())
+        start += channels * count
+    return np.concatenate(parts)
+
+
+def is_float(sig: Signature) -> bool:
+    """Whether the layer computes in float32."""
+    return sig.x.dtype is DType.FLOAT32

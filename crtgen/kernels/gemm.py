@@ -1,0 +1,115 @@
+"""Convolutions and fully connected layers as products of pixels with weights.
+
+Two pixels times four output channels are accumulated at once, so that a weight is loaded once for two
+pixels and an input once for four channels. Pointwise layers read the input where it lies; others gather
+the two pixels' windows into scratch first, padding included.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.finish import Finish, finish_float, finish_int8, folded_bias, order_weights
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.window import Window, least_lead
+from crtgen.ops import Conv2d, FullyConnected
+
+__all__ = ["Block", "GemmView"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``count`` groups of ``channels`` output channels, each accumulated together."""
+
+    channels: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class GemmView:
+    """``pixels x depth`` times ``depth x outputs``, ``tile`` pixels and a block of channels at a time.
+
+    ``unroll`` divides ``depth``. ``window`` is how a pixel's ``depth`` inputs are gathered, None if they lie
+    in a row; ``fill`` is the byte that padding consists of.
+    """
+
+    finish: Finish
+    pixels: int
+    depth: int
+    outputs: int
+    tile: int
+    unroll: int
+    blocks: tuple[Block, ...]
+    window: Window | None
+    fill: int = 0
+
+
+@design(Conv2d, weights=(1, 2))
+def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
+    """A convolution of any shape."""
+    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
+    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
+    return _kernel(op, sig, target, None if window.is_pointwise else window)
+
+
+@design(FullyConnected, weights=(1, 2))
+def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel:
+    """A fully connected layer: its batch are the pixels."""
+    return _kernel(op, sig, target, None)
+
+
+def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None) -> Kernel:
+    outputs = sig.inputs[1].shape[0]
+    depth = sig.inputs[1].elements // outputs
+    pixels = sig.y.elements // outputs
+    tile = 2 if pixels > 1 and target.core.arch != "armv6-m" else 1
+    blocks = _blocks(outputs)
+    finish, consts = _constants(op, sig, blocks)
+    fill = sig.x.quant.zero_point % 256 if sig.x.dtype is DType.INT8 and sig.x.quant else 0
+    unroll = max(u for u in range(1, 7) if depth % u == 0)
+    view = GemmView(finish, pixels, depth, outputs, tile, unroll, blocks, window, fill)
+    size = sig.x.dtype.itemsize
+    per_tile = depth * (tile + 4 + 4 * tile + 3 / unroll) / 4 + tile * 15
+    gathered = pixels * depth if window else 0
+    return Kernel(
+        design=f"gemm {tile}x4" + (" gathered" if window else ""),
+        template="gemm.c.j2",
+        view=view,
+        consts=consts,
+        scratch=tile * depth * size if window else 0,
+        inplace=(InPlace(lead=_lead(view, size)),),
+        cost=pixels / tile * outputs * per_tile + gathered,
+    )
+
+
+def _blocks(outputs: int) -> tuple[Block, ...]:
+    counts = ((4, outputs // 4), (outputs % 4, 1))
+    return tuple(Block(channels, count) for channels, count in counts if channels and count)
+
+
+def _constants(
+    op: Conv2d | FullyConnected, sig: Signature, blocks: tuple[Block, ...]
+) -> tuple[Finish, tuple[Const, ...]]:
+    weights = sig.inputs[1].array()
+    rows = weights.reshape(weights.shape[0], -1)
+    packed = order_weights(rows, tuple((b.channels, b.count) for b in blocks))
+    ordered = Const("weights", packed, 4, "[output / 4][input][output % 4]")
+    if sig.x.dtype is DType.FLOAT32:
+        return finish_float(op.activation), (ordered, Const("bias", sig.inputs[2].array()))
+    params = op.parameters(sig)
+    bias = folded_bias(sig, params, tuple(range(1, weights.ndim)))
+    finish, scales = finish_int8(params)
+    return finish, (ordered, Const("bias", bias, 4, "less zero point times weights"), *scales)
+
+
+def _lead(view: GemmView, size: int) -> int:
+    """A gathered tile is read whole before it is written, one in place is read and written in turn."""
+    starts = np.minimum(np.arange(0, view.pixels, view.tile), view.pixels - view.tile)
+    written = (starts + view.tile) * view.outputs * size
+    if view.window is None:
+        return least_lead(written, starts * view.depth * size)
+    first = view.window.first_reads()
+    reads = np.array([first[s : s + view.tile].min() for s in starts], np.int64) * size
+    return least_lead(written[:-1], np.minimum.accumulate(reads[::-1])[::-1][1:])

@@ -1,0 +1,44 @@
+"""Nested loops over tensors: dimensions merged where the strides allow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Loop", "index_of", "merge", "strides_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``count`` steps, each of which advances operand i by ``strides[i]`` elements."""
+
+    count: int
+    strides: tuple[int, ...]
+
+
+def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """Elements between neighbours along each axis of a contiguous tensor."""
+    strides, step = [], 1
+    for length in reversed(shape):
+        strides.append(step)
+        step *= length
+    return tuple(reversed(strides))
+
+
+def merge(loops: Sequence[Loop], operands: int) -> tuple[Loop, ...]:
+    """The same walk over ``operands`` tensors in as few loops as possible, outermost first; at least one."""
+    merged: list[Loop] = []
+    for loop in loops:
+        if loop.count == 1:
+            continue
+        steps = tuple(s * loop.count for s in loop.strides)
+        if merged and merged[-1].strides == steps:
+            merged[-1] = Loop(merged[-1].count * loop.count, loop.strides)
+        else:
+            merged.append(loop)
+    return tuple(merged) or (Loop(1, (0,) * operands),)
+
+
+def index_of(loops: Sequence[Loop], operand: int, prefix: str = "i") -> str:
+    """The C expression of an operand's index, where the loops count ``i0, i1, ...``."""
+    strides = [loop.strides[operand] for loop in loops]
+    terms = [f"{prefix}{n}" + (f" * {s}" if s != 1 else "") for n, s in enumerate(strides) if s]
+    return " + ".join(terms) or "0"

@@ -1,0 +1,90 @@
+"""Functions of one element: tables for int8, expressions otherwise."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import DType, Signature, Value
+from crtgen.kernels.finish import finish_float
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.literal import c_float
+from crtgen.kernels.registry import design
+from crtgen.ops import AffineParams, Dequantize, Logistic, Quantize, Relu, Tanh
+
+__all__ = ["MapView"]
+
+
+@dataclass(frozen=True, slots=True)
+class MapView:
+    """``count`` elements through the C expression ``result`` of ``v``."""
+
+    x_type: str
+    count: int
+    result: str
+
+
+@design(Logistic, Tanh, Relu, Quantize)
+def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target) -> Kernel | None:
+    """int8 to int8: all 256 outputs are known."""
+    if sig.x.dtype is not DType.INT8:
+        return None
+    bytes_ = np.arange(256, dtype=np.uint8).view(np.int8)
+    x, y = (Value(v.name, (256,), v.dtype, v.quant) for v in (sig.x, sig.y))
+    (outputs,) = op.reference(Signature((x,), (y,)), [bytes_])
+    const = Const("table", outputs, 1, "by the input's bits as an unsigned number")
+    return _map(sig, "table", "table[(uint8_t)v]", 5, (const,))
+
+
+@design(Relu)
+def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
+    """A clamp without requantisation."""
+    if sig.x.dtype is DType.FLOAT32:
+        finish = finish_float(op.kind)
+        result = f"crt_maxf(v, {finish.low})" if finish.low else "v"
+        return _map(sig, "clamp", f"crt_minf({result}, {finish.high})" if finish.high else result, 6)
+    if sig.x.quant != sig.y.quant:
+        return None
+    params = op.parameters(sig)
+    return _map(sig, "clamp", f"crt_int8(v, {params.act_min}, {params.act_max})", 4)
+
+
+@design(Logistic, Tanh)
+def transcendental(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | None:
+    """float32, by functions of the runtime."""
+    if sig.x.dtype is not DType.FLOAT32:
+        return None
+    return _map(sig, op.name, f"crt_{op.name}f(v)", 60)
+
+
+@design(Quantize)
+def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
+    """float32 to int8: clamped before it is rounded, far enough outside of what int8 holds."""
+    params = op.parameters(sig)
+    if not isinstance(params, AffineParams):
+        return None
+    ratio = f"crt_minf(crt_maxf(v / {c_float(params.scale)}, -512.0f), 512.0f)"
+    result = f"crt_int8(crt_roundf({ratio}) + {params.zero_point}, -128, 127)"
+    return _map(sig, "quantize", result, 30)
+
+
+@design(Dequantize)
+def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel:
+    """int8 to float32."""
+    params = op.parameters(sig)
+    result = f"(float)(v - {params.zero_point}) * {c_float(params.scale)}"
+    return _map(sig, "dequantize", result, 8)
+
+
+def _map(
+    sig: Signature, name: str, result: str, per_element: float, consts: tuple[Const, ...] = ()
+) -> Kernel:
+    """An output element as wide as the input's may take its place; wider ones run ahead of what is read."""
+    growth = sig.y.dtype.itemsize - sig.x.dtype.itemsize
+    return Kernel(
+        design=name,
+        template="map.c.j2",
+        view=MapView(sig.x.dtype.c_name, sig.x.elements, result),
+        consts=consts,
+        inplace=(InPlace(lead=max(0, growth * (sig.x.elements - 1))),),
+        cost=sig.x.elements * per_element,
+    )

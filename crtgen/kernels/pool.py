@@ -1,0 +1,80 @@
+"""Average and max pooling, four channels of a window at a time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.finish import finish_float
+from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.window import Window, least_lead
+from crtgen.ops import AveragePool2d, MaxPool2d
+
+__all__ = ["ChannelBlock", "PoolView"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelBlock:
+    """Channels ``first`` to ``end``, ``channels`` at a time."""
+
+    channels: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """A window; ``average`` or else the maximum; ``low`` and ``high`` as C literals, empty without a clamp.
+
+    ``count`` is the number of elements if every window is whole, else 0.
+    """
+
+    x_type: str
+    sum_type: str
+    average: bool
+    window: Window
+    count: int
+    blocks: tuple[ChannelBlock, ...]
+    low: str
+    high: str
+
+
+@design(AveragePool2d, MaxPool2d)
+def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kernel:
+    """A pooling of any shape."""
+    window = Window.of(sig, op.window, op.stride, op.padding)
+    low, high = _limits(op, sig)
+    whole = window.channels // 4 * 4
+    blocks = (ChannelBlock(4, 0, whole), ChannelBlock(1, whole, window.channels))
+    view = PoolView(
+        x_type=sig.x.dtype.c_name,
+        sum_type="float" if sig.x.dtype is DType.FLOAT32 else "int32_t",
+        average=isinstance(op, AveragePool2d),
+        window=window,
+        count=0 if window.padded else window.taps_y * window.taps_x,
+        blocks=tuple(b for b in blocks if b.first < b.end),
+        low=low,
+        high=high,
+    )
+    return Kernel(
+        design="average" if view.average else "maximum",
+        template="pool.c.j2",
+        view=view,
+        inplace=(InPlace(lead=_lead(window, sig.x.dtype.itemsize)),),
+        cost=sig.y.elements * (window.taps_y * window.taps_x * 3 + 12),
+    )
+
+
+def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:
+    if sig.x.dtype is DType.FLOAT32:
+        finish = finish_float(op.activation)
+        return finish.low, finish.high
+    params = op.parameters(sig)
+    return str(params.act_min), str(params.act_max)
+
+
+def _lead(window: Window, size: int) -> int:
+    """Output channel c is written when input channel c of its window is read, as are the channels before."""
+    written = np.arange(window.pixels) * window.channels
+    return least_lead(written * size, window.first_reads() * size)

@@ -1,0 +1,71 @@
+"""Which designs there are for an operator, and which one a layer gets."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from crtgen.errors import UnsupportedError
+from crtgen.ir import Graph, Node, Op, Signature, shape_text
+from crtgen.kernels.kernel import Kernel, Target
+
+__all__ = ["Design", "applicable", "design", "select"]
+
+Design = Callable[[Any, Signature, Target], Kernel | None]
+_D = TypeVar("_D", bound=Design)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    function: Design
+    weights: tuple[int, ...] | None
+
+    def takes(self, sig: Signature) -> bool:
+        constant = tuple(i for i, v in enumerate(sig.inputs) if v.is_constant)
+        return self.weights is None or constant == self.weights
+
+
+_DESIGNS: dict[type[Op], list[_Entry]] = {}
+
+
+def design(*operators: type[Op], weights: tuple[int, ...] | None = ()) -> Callable[[_D], _D]:
+    """Register a function as a design of these operators.
+
+    It gets (operator, signature, target) and returns the kernel, or None where it does not apply.
+    ``weights`` are the inputs that have to be constant, while no other may be; None: any may be.
+    """
+
+    def register(function: _D) -> _D:
+        for operator in operators:
+            _DESIGNS.setdefault(operator, []).append(_Entry(function, weights))
+        return function
+
+    return register
+
+
+def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
+    """Every kernel that computes ``op`` on ``target``, cheapest first."""
+    entries = [e for e in _DESIGNS.get(type(op), ()) if e.takes(sig)]
+    kernels = [e.function(op, sig, target) for e in entries]
+    return sorted((k for k in kernels if k is not None), key=lambda k: k.cost)
+
+
+def select(graph: Graph, target: Target) -> Mapping[str, Kernel]:
+    """The cheapest kernel for each node, by node name; ``UnsupportedError`` if one has none."""
+    return {node.name: _choose(graph, node, target) for node in graph.nodes}
+
+
+def _choose(graph: Graph, node: Node, target: Target) -> Kernel:
+    sig = graph.signature(node)
+    where = f"{graph.name}: {node.name}"
+    try:
+        kernels = applicable(node.op, sig, target)
+    except ValueError as error:
+        raise UnsupportedError(f"{node.op.name}: {error}", where=where) from error
+    if not kernels:
+        types = ", ".join(f"{shape_text(v.shape)} {v.dtype.value}" for v in sig.inputs)
+        raise UnsupportedError(
+            f"no kernel computes {node.op.name} of {types}",
+            where=where,
+            hint="int8 and float32 are supported, with constant weights",
+        )
+    return kernels[0]

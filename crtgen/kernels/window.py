@@ -1,0 +1,110 @@
+"""Sliding windows: their geometry, and how far an output may run over the input it is computed from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.ir import Signature
+from crtgen.ops import Padding
+
+__all__ = ["Window", "least_lead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window over ``[batch, height, width, channels]``: taps, steps, and rows and columns of outputs.
+
+    ``top`` and ``left`` are the padding before the image; what is behind it follows from the output's size.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    out_height: int
+    out_width: int
+    taps_y: int
+    taps_x: int
+    stride_y: int
+    stride_x: int
+    dilation_y: int
+    dilation_x: int
+    top: int
+    left: int
+
+    @classmethod
+    def of(
+        cls,
+        sig: Signature,
+        taps: tuple[int, int],
+        stride: tuple[int, int],
+        padding: Padding,
+        dilation: tuple[int, int] = (1, 1),
+    ) -> "Window":
+        """The window by which ``sig.y`` is computed from ``sig.x``, both NHWC."""
+        batch, height, width, channels = sig.x.shape
+        return cls(
+            batch=batch,
+            height=height,
+            width=width,
+            channels=channels,
+            out_height=sig.y.shape[1],
+            out_width=sig.y.shape[2],
+            taps_y=taps[0],
+            taps_x=taps[1],
+            stride_y=stride[0],
+            stride_x=stride[1],
+            dilation_y=dilation[0],
+            dilation_x=dilation[1],
+            top=padding.top,
+            left=padding.left,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Input rows that a row of outputs spans."""
+        return (self.taps_y - 1) * self.dilation_y + 1
+
+    @property
+    def columns(self) -> int:
+        """Columns that a row of outputs reads, padding included."""
+        return (self.out_width - 1) * self.stride_x + (self.taps_x - 1) * self.dilation_x + 1
+
+    @property
+    def padded(self) -> bool:
+        """Whether any output reads padding."""
+        bottom = (self.out_height - 1) * self.stride_y + self.rows - self.top > self.height
+        return self.top > 0 or self.left > 0 or bottom or self.columns - self.left > self.width
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether output pixel i reads input pixel i and nothing else."""
+        single = self.taps_y == self.taps_x == self.stride_y == self.stride_x == 1
+        return single and not self.padded
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of all images."""
+        return self.batch * self.out_height * self.out_width
+
+    def first_reads(self) -> npt.NDArray[np.int64]:
+        """For each output pixel in order, an element of the input before which it reads nothing."""
+        rows = np.maximum(np.arange(self.out_height) * self.stride_y - self.top, 0)
+        columns = np.maximum(np.arange(self.out_width) * self.stride_x - self.left, 0)
+        images = np.arange(self.batch) * self.height * self.width
+        pixels = images[:, None, None] + rows[None, :, None] * self.width + columns[None, None, :]
+        first: npt.NDArray[np.int64] = pixels.ravel() * self.channels
+        return first
+
+
+def least_lead(written: Sequence[int] | npt.NDArray[np.int64], unread: npt.NDArray[np.int64]) -> int:
+    """The least lead with which no write hits what is still to be read.
+
+    The work goes in steps: after step i the output is written up to byte ``written[i]``, and the steps after
+    it read nothing of the input before byte ``unread[i]``.
+    """
+    ends = np.asarray(written, np.int64)
+    starts = np.minimum.accumulate(np.asarray(unread, np.int64)[::-1])[::-1]
+    return max(0, int((ends - starts).max(initial=0)))

@@ -137,9 +137,7 @@ def compare(
         if wrong.any():
             index = tuple(int(i) for i in np.argwhere(wrong)[0])
             count = int(wrong.sum())
-            return Difference(
-                interface.name, index, float(want[index]), float(have[index]), count, want.size
-            )
+            return Difference(interface.name, index, float(want[index]), float(have[index]), count, want.size)
     return None
 
 

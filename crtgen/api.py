@@ -1,0 +1,226 @@
+"""The library face of crtgen: each product has one method that makes the next.
+
+::
+
+    import crtgen
+
+    model = crtgen.load("kws.tflite")
+    image = model.compile(board="mps2_an386").generate().build()
+    with image.run() as session:
+        y = session.infer(x)
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import crtgen.build
+import crtgen.frontends
+import crtgen.run
+from crtgen.boards import Board, find_board
+from crtgen.build import SizeReport
+from crtgen.cases import Case, Difference, compare, random_inputs, read_cases
+from crtgen.codegen import CModule, Interface, generate_c, metadata_files
+from crtgen.errors import UsageError
+from crtgen.ir import Array, Graph
+from crtgen.kernels import Target, select
+from crtgen.passes import DEFAULT_PASSES, Hit, run_passes
+from crtgen.plan import Plan, make_plan
+from crtgen.project import Firmware, Options, Project, generate_project
+from crtgen.session import Session
+
+__all__ = ["Compiled", "Generated", "Image", "Model", "Verdict", "build", "compile", "load", "verify"]
+
+Say = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A network as its file has it."""
+
+    graph: Graph
+
+    @property
+    def name(self) -> str:
+        return self.graph.name
+
+    def compile(
+        self,
+        board: str = "mps2_an386",
+        *,
+        optimize: str = "balanced",
+        keep_inputs: bool = False,
+        exact: bool | None = None,
+    ) -> "Compiled":
+        """Choose kernels, plan the memory and generate C for a board; see the function ``compile``."""
+        return compile([self], board, optimize=optimize, keep_inputs=keep_inputs, exact=exact)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """Models compiled for a board: a plan and a module of C for each."""
+
+    board: Board
+    models: tuple[Model, ...]
+    plans: tuple[Plan, ...]
+    modules: tuple[CModule, ...]
+    hits: tuple[Hit, ...] = ()
+
+    def generate(
+        self,
+        type: str = "server",
+        options: Options | None = None,
+        samples: Mapping[str, Sequence[Array]] | None = None,
+    ) -> "Generated":
+        """The firmware project, in memory. ``type`` is ``server``, ``standalone`` or ``library``.
+
+        ``samples`` are the built-in inputs of a standalone image by model name; random if not given.
+        """
+        if samples is None and type == "standalone":
+            samples = {m.info.name: random_inputs(m.info.inputs, seed=0) for m in self.modules}
+        firmware = Firmware(
+            self.modules,
+            metadata_files(self.modules),
+            self.board,
+            type,
+            options or Options(),
+            samples or {},
+        )
+        return Generated(generate_project(firmware))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generated:
+    """A firmware project in memory."""
+
+    project: Project
+
+    def extract(self, directory: str | Path) -> Path:
+        """Write it to ``directory``, which has to be empty or an earlier project of crtgen's."""
+        path = Path(directory)
+        self.project.extract(path)
+        return path
+
+    def build(
+        self, directory: str | Path | None = None, *, toolchain: str | None = None, say: Say = _silent
+    ) -> "Image":
+        """Extract and build it; without ``directory``, in a temporary one that lives as long as the image."""
+        temporary = None
+        if directory is None:
+            temporary = tempfile.TemporaryDirectory(prefix="crtgen-")
+            directory = temporary.name
+        return build(self.extract(directory), toolchain=toolchain, say=say, temporary=temporary)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Image:
+    """A built image: an ELF with its sizes and the manifest of its project."""
+
+    built: crtgen.build.Image
+    size: SizeReport
+    _temporary: "tempfile.TemporaryDirectory[str] | None" = field(default=None, repr=False)
+
+    @property
+    def path(self) -> Path:
+        """The ELF."""
+        return self.built.path
+
+    @property
+    def board(self) -> str:
+        """Name of the board."""
+        return self.built.board
+
+    def run(self, *, counting: bool = True, on_log: Say = _silent) -> Session:
+        """Start it on its board and connect; a context manager that stops it again."""
+        return Session.start(self.built, counting=counting, on_log=on_log)
+
+
+def load(path: str | Path) -> Model:
+    """Read a model file. Raises ``ModelError`` with the place of whatever is wrong with it."""
+    return Model(crtgen.frontends.load(Path(path)))
+
+
+def compile(
+    models: Sequence[Model],
+    board: str = "mps2_an386",
+    *,
+    optimize: str = "balanced",
+    keep_inputs: bool = False,
+    exact: bool | None = None,
+    say: Say = _silent,
+) -> Compiled:
+    """Compile one or several models into one image for a board.
+
+    ``optimize`` is ``speed``, ``size`` or ``balanced``; ``keep_inputs`` keeps the inputs intact during a
+    run; ``exact`` forces (or forbids) the exact search for the least arena.
+    """
+    names = [m.name for m in models]
+    if len(set(names)) != len(names):
+        raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")
+    target_board = find_board(board)
+    target = Target(target_board.core, optimize)
+    plans, hits = [], []
+    for model in models:
+        say(f"planning {model.name}")
+        graph, found = run_passes(model.graph, DEFAULT_PASSES)
+        plans.append(make_plan(graph, select(graph, target), keep_inputs=keep_inputs, exact=exact))
+        hits.extend(found)
+    say("generating C")
+    modules = tuple(generate_c(plan, plan.graph.name) for plan in plans)
+    return Compiled(target_board, tuple(models), tuple(plans), modules, tuple(hits))
+
+
+def build(
+    directory: Path,
+    *,
+    toolchain: str | None = None,
+    say: Say = _silent,
+    temporary: "tempfile.TemporaryDirectory[str] | None" = None,
+) -> Image:
+    """Build the project in ``directory`` and measure the image; ``temporary`` is removed with the image."""
+    built = crtgen.build.build_project(directory, toolchain=toolchain, progress=say)
+    return Image(built, crtgen.build.measure(built), temporary)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A case and where the device's output first differs from what is expected, if it does."""
+
+    case: str
+    difference: Difference | None
+
+
+def verify(
+    session: Session,
+    source: Path,
+    expect: Path | None = None,
+    cases: int = 4,
+    say: Say = _silent,
+) -> tuple[Verdict, ...]:
+    """Run cases on a device and compare.
+
+    The cases come from the file ``expect``, or are ``cases`` random inputs whose outputs the numpy reference
+    of the model ``source`` computes.
+    """
+    info = session.model()
+    if expect is not None:
+        chosen = read_cases(expect, info.inputs, info.outputs)
+    else:
+        chosen = tuple(_reference_case(load(source), info.inputs, seed) for seed in range(cases))
+    verdicts = []
+    for case in chosen:
+        say(f"verifying {case.name}")
+        outputs = session.infer(*case.inputs)
+        verdicts.append(Verdict(case.name, compare(info.outputs, case.outputs, outputs)))
+    return tuple(verdicts)
+
+
+def _reference_case(model: Model, interfaces: Sequence[Interface], seed: int) -> Case:
+    inputs = random_inputs(interfaces, seed)
+    values = model.graph.evaluate(dict(zip(model.graph.inputs, inputs, strict=True)))
+    return Case(f"random{seed}", inputs, tuple(values[n] for n in model.graph.outputs))

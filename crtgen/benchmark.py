@@ -1,0 +1,142 @@
+"""Figures of models on boards, and of the RPC: what ``crtgen bench`` prints."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crtgen import api
+from crtgen.cases import random_inputs
+from crtgen.errors import MismatchError
+from crtgen.project import Options
+
+__all__ = ["Layer", "ModelFigures", "RpcFigures", "measure_model", "measure_rpc"]
+
+CALLS = 1000
+BLOCK = 256 * 1024
+"""Bytes copied to the device and back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Instructions of one layer of one run."""
+
+    name: str
+    operator: str
+    kernel: str
+    instructions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFigures:
+    """A model on a board. Instructions are None where the device does not count them; sizes are bytes.
+
+    Flash, RAM and stack are those of the standalone image; ``ram_bytes`` does not include the stack.
+    """
+
+    model: str
+    board: str
+    instructions: int | None
+    macs: int
+    arena_bytes: int
+    ram_bytes: int
+    flash_bytes: int
+    stack_bytes: int | None
+    layers: tuple[Layer, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RpcFigures:
+    """The RPC to a board: trivial calls per second, and bytes per second of random data, both ways."""
+
+    board: str
+    calls_per_second: float
+    up_bytes_per_second: float
+    down_bytes_per_second: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def measure_model(
+    path: Path,
+    board: str,
+    *,
+    optimize: str = "balanced",
+    layers: bool = False,
+    toolchain: str | None = None,
+    say: Callable[[str], None],
+) -> ModelFigures:
+    """Build a standalone image for its sizes and a server for its instructions, on random input."""
+    say(f"{path.name} on {board}")
+    compiled = api.compile([api.load(path)], board, optimize=optimize)
+    options = Options(optimize=optimize)
+    alone = compiled.generate("standalone", options).build(toolchain=toolchain)
+    server = compiled.generate("server", options).build(toolchain=toolchain)
+    with server.run() as session:
+        info = session.model()
+        session.infer(*random_inputs(info.inputs, seed=0))
+        measured = session.measure()
+    size = alone.size
+    return ModelFigures(
+        info.name,
+        board,
+        measured.instructions,
+        info.macs,
+        info.arena,
+        size.sizes.ram,
+        size.sizes.flash,
+        size.stack.worst if size.stack else None,
+        _layers(compiled, options, toolchain) if layers else (),
+    )
+
+
+def _layers(compiled: api.Compiled, options: Options, toolchain: str | None) -> tuple[Layer, ...]:
+    profiled = Options(optimize=options.optimize, profile=True)
+    with compiled.generate("server", profiled).build(toolchain=toolchain).run() as session:
+        info = session.model()
+        session.infer(*random_inputs(info.inputs, seed=0))
+        per_tick = session.instructions_per_tick()
+        counts = [round(ticks * per_tick) for ticks in session.profile()]
+    return tuple(
+        Layer(name, operator, kernel, count)
+        for (name, operator, kernel), count in zip(info.layers, counts, strict=True)
+    )
+
+
+def measure_rpc(
+    path: Path,
+    board: str,
+    *,
+    toolchain: str | None = None,
+    say: Callable[[str], None],
+) -> RpcFigures:
+    """Trivial calls, and a block of random bytes copied to the device, back, and compared."""
+    say(f"RPC to {board}")
+    image = api.load(path).compile(board).generate().build(toolchain=toolchain)
+    block = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)
+    with image.run(counting=False) as session:
+        client = session.client
+        trivial = client.function("tvm.rpc.server.GetCRTMaxPacketSize")
+        calls = _seconds(lambda: [trivial() for _ in range(CALLS)])
+        with client.allocate(block.shape, block.dtype) as tensor:
+            up = _seconds(lambda: tensor.write(block))
+            back: list[Any] = []
+            down = _seconds(lambda: back.append(tensor.read()))
+    if not np.array_equal(back[0], block):
+        raise MismatchError("the block that came back is not the one that was sent", where=board)
+    return RpcFigures(board, CALLS / calls, BLOCK / up, BLOCK / down)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

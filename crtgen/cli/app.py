@@ -1,0 +1,39 @@
+"""The commands, put together."""
+
+from typing import Annotated
+
+import typer
+
+from crtgen import __version__
+from crtgen.cli import bench, boards, build, doctor, generate, inspect, run, verify
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="crtgen",
+    help="Static C runtimes for Cortex-M from trained networks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+for command in (run, verify, generate, build, inspect, bench, boards, doctor):
+    app.command(name=command.__name__.rpartition(".")[2])(command.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"crtgen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Static C runtimes for Cortex-M from trained networks."""
+
+
+def main() -> None:
+    """Entry point of the program ``crtgen``."""
+    app()

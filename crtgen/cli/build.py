@@ -1,0 +1,42 @@
+"""``crtgen build``: build a generated project and measure the image."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen import api
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, guarded, table
+
+__all__ = ["command"]
+
+
+def command(
+    directory: Annotated[Path, typer.Argument(help="A generated project.", show_default=False)],
+    toolchain: options.Toolchain = None,
+    symbols: Annotated[int, typer.Option(help="Show so many of the largest symbols.")] = 0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Build with CMake and Ninja; prints flash, RAM and the worst-case stack."""
+    with guarded(as_json, debug) as out:
+        with out.stage() as say:
+            image = api.build(directory, toolchain=toolchain, say=say)
+        size = image.size
+        data = {"artefact": str(image.path), **size.to_dict()}
+
+        def render(console: Console) -> None:
+            console.print(str(image.path), markup=False)
+            rows = table("", "bytes", right=("bytes",))
+            for label, value in size.rows():
+                rows.add_row(label, f"{value:,}")
+            console.print(rows)
+            if symbols:
+                names = table("symbol", "group", "bytes", right=("bytes",))
+                for symbol in size.largest(symbols):
+                    names.add_row(symbol.name, symbol.group, f"{symbol.size:,}")
+                console.print(names)
+
+        out.result(data, render)

@@ -1,0 +1,85 @@
+"""``crtgen doctor``: what is installed, and what installs the rest."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import typer
+from rich.console import Console
+
+from crtgen.build import Toolchain, detect_toolchains, find_program
+from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.errors import ToolMissingError
+from crtgen.run import find_qemu
+
+__all__ = ["command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A tool: what it is for, where or which version it is (empty: absent), what installs it."""
+
+    name: str
+    purpose: str
+    found: str
+    install: str
+    needed: bool = False
+
+
+_EXTRAS = {
+    "ortools": ("exact memory plans", "pip install 'crtgen[exact]'"),
+    "llvmlite": ("--target llvm", "pip install 'crtgen[llvm]'"),
+    "onnx": (".onnx models", "pip install 'crtgen[onnx]'"),
+}
+
+
+def command(as_json: Json = False, debug: Debug = False) -> None:
+    """Check this machine: compilers, QEMU, build tools, optional packages."""
+    with guarded(as_json, debug) as out:
+        checks = [*_compilers(), *_programs(), *_packages()]
+        cross = any(c.found for c in checks if c.purpose == "builds for Cortex-M")
+        ready = cross and all(c.found for c in checks if c.needed)
+        data = {"ready": ready, "checks": [asdict(c) for c in checks]}
+
+        def render(console: Console) -> None:
+            rows = table("", "tool", "for", "")
+            for check in checks:
+                mark = "[green]ok[/]" if check.found else ("[red]--[/]" if check.needed else "--")
+                rows.add_row(mark, check.name, check.purpose, check.found or check.install)
+            console.print(rows)
+            console.print("ready" if ready else "not ready: install what is marked, and a cross compiler")
+
+        out.result(data, render)
+        if not ready:
+            raise typer.Exit(1)
+
+
+def _compilers() -> Iterator[Check]:
+    purpose = {"cc": "builds for this computer"}
+    for name, found in detect_toolchains().items():
+        use = purpose.get(name, "builds for Cortex-M")
+        if isinstance(found, Toolchain):
+            yield Check(name, use, found.version, "")
+        else:
+            yield Check(name, use, "", found.hint)
+
+
+def _programs() -> Iterator[Check]:
+    for name in ("cmake", "ninja"):
+        yield _program(name, "builds", lambda name=name: str(find_program(name, f"pip install {name}")))
+    yield _program("qemu-system-arm", "simulates boards", lambda: str(find_qemu()))
+
+
+def _program(name: str, purpose: str, find: Callable[[], str]) -> Check:
+    try:
+        return Check(name, purpose, find(), "", needed=True)
+    except ToolMissingError as error:
+        return Check(name, purpose, "", error.hint, needed=True)
+
+
+def _packages() -> Iterator[Check]:
+    for name, (purpose, install) in _EXTRAS.items():
+        try:
+            yield Check(name, purpose, version(name), "")
+        except PackageNotFoundError:
+            yield Check(name, purpose, "", install)

@@ -1,0 +1,82 @@
+"""``crtgen inspect``: what is in a model, and what crtgen would make of it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from crtgen import api
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.codegen.module import Interface
+from crtgen.ir import shape_text
+from crtgen.plan import arena_map
+
+__all__ = ["command"]
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="A model file (.tflite).", show_default=False)],
+    board: options.Board = "mps2_an386",
+    optimize: options.Optimize = "balanced",
+    keep_inputs: options.KeepInputs = False,
+    graph: Annotated[bool, typer.Option("--graph", help="The whole graph, as text.")] = False,
+    arena: Annotated[bool, typer.Option("--arena", help="The map of the arena.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show inputs, outputs, layers with their kernels, weights and arena."""
+    with guarded(as_json, debug) as out:
+        with out.stage() as say:
+            loaded = api.load(model)
+            compiled = api.compile([loaded], board, optimize=optimize, keep_inputs=keep_inputs, say=say)
+        plan, info = compiled.plans[0], compiled.modules[0].info
+        data = {
+            "model": info.name,
+            "inputs": [_interface(i) for i in info.inputs],
+            "outputs": [_interface(i) for i in info.outputs],
+            "macs": info.macs,
+            "weights_bytes": info.weights,
+            "arena_bytes": info.arena,
+            "arena_lower_bound": info.lower_bound,
+            "arena_optimal": info.optimal,
+            "layers": [{"name": n, "operator": o, "kernel": k} for n, o, k in info.layers],
+        }
+
+        def render(console: Console) -> None:
+            if graph:
+                console.print(str(plan.graph), markup=False, end="")
+                return
+            if arena:
+                console.print(arena_map(plan), markup=False)
+                return
+            for kind, interfaces in (("input", info.inputs), ("output", info.outputs)):
+                for i in interfaces:
+                    quant = f", {i.quant}" if i.quant else ""
+                    console.print(
+                        f"{kind:6} {i.name} {shape_text(i.shape)} {i.dtype.value}{quant}", markup=False
+                    )
+            rows = table("layer", "operator", "output", "kernel", "scratch", right=("scratch",))
+            for step in plan.steps:
+                node = step.node
+                shape = shape_text(plan.graph.values[node.outputs[0]].shape)
+                rows.add_row(node.name, node.op.name, shape, step.kernel.design, f"{step.kernel.scratch:,}")
+            console.print(rows)
+            bound = "optimal" if info.optimal else f"lower bound {info.lower_bound:,}"
+            console.print(
+                f"{info.macs:,} MACs, weights {info.weights:,} bytes, arena {info.arena:,} bytes ({bound})"
+            )
+
+        out.result(data, render)
+
+
+def _interface(interface: Interface) -> dict[str, Any]:
+    quant = interface.quant
+    return {
+        "name": interface.name,
+        "shape": list(interface.shape),
+        "dtype": interface.dtype.value,
+        "scale": quant.scale if quant and quant.axis is None else None,
+        "zero_point": quant.zero_point if quant and quant.axis is None else None,
+    }

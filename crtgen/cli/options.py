@@ -1,0 +1,59 @@
+"""Options that several commands share, and how they turn into an image."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crtgen import api
+from crtgen.project import Options
+
+__all__ = [
+    "Board",
+    "Directory",
+    "KeepInputs",
+    "Models",
+    "Optimize",
+    "Profile",
+    "Source",
+    "Toolchain",
+    "make_image",
+]
+
+Models = Annotated[list[Path], typer.Argument(help="Model files (.tflite).", show_default=False)]
+Source = Annotated[Path, typer.Argument(help="A model file, or a generated project.", show_default=False)]
+Board = Annotated[str, typer.Option("--board", "-b", help="The board; `crtgen boards` lists them.")]
+Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
+Profile = Annotated[bool, typer.Option("--profile", help="Measure each layer; adds a call per layer.")]
+KeepInputs = Annotated[bool, typer.Option("--keep-inputs", help="A run leaves its inputs intact.")]
+Toolchain = Annotated[
+    str | None, typer.Option(help="arm-none-eabi-gcc or zig; the first found if not given.")
+]
+Directory = Annotated[
+    Path | None,
+    typer.Option("--dir", "-d", help="Keep the project here, instead of in a temporary directory."),
+]
+
+
+def make_image(
+    source: Path,
+    board: str,
+    directory: Path | None,
+    toolchain: str | None,
+    say: Callable[[str], None],
+    *,
+    optimize: str = "balanced",
+    keep_inputs: bool = False,
+    profile: bool = False,
+) -> api.Image:
+    """The server image of a model file, or of a project that was generated before."""
+    if source.is_dir():
+        say("building")
+        return api.build(source, toolchain=toolchain, say=say)
+    say(f"reading {source.name}")
+    model = api.load(source)
+    compiled = api.compile([model], board, optimize=optimize, keep_inputs=keep_inputs, say=say)
+    generated = compiled.generate("server", Options(profile=profile, optimize=optimize))
+    say("building")
+    return generated.build(directory, toolchain=toolchain, say=say)

@@ -1,0 +1,114 @@
+"""``crtgen run``: from a model to an inference on its board."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from crtgen.cases import random_inputs, read_inputs, write_outputs
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, guarded, log, table
+from crtgen.codegen.module import Interface
+from crtgen.ir import Array, shape_text
+
+__all__ = ["command"]
+
+_SHOWN = 8
+
+
+def command(
+    source: options.Source,
+    board: options.Board = "mps2_an386",
+    input: Annotated[Path | None, typer.Option(help="Inputs, .npy or .npz; random if not given.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the outputs here, .npz.")] = None,
+    optimize: options.Optimize = "balanced",
+    keep_inputs: options.KeepInputs = False,
+    profile: options.Profile = False,
+    toolchain: options.Toolchain = None,
+    directory: options.Directory = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Generate, build, start and infer: prints outputs, instructions, flash and RAM."""
+    with guarded(as_json, debug) as out:
+        with out.stage() as say:
+            image = options.make_image(
+                source,
+                board,
+                directory,
+                toolchain,
+                say,
+                optimize=optimize,
+                keep_inputs=keep_inputs,
+                profile=profile,
+            )
+            say("starting")
+            with image.run(on_log=lambda line: log.print(f"device: {line}", markup=False)) as session:
+                info = session.model()
+                inputs = read_inputs(input, info.inputs) if input else random_inputs(info.inputs, seed=0)
+                say("running")
+                outputs = session.infer(*inputs)
+                measured = session.measure()
+                layers = session.profile() if profile else None
+        if output:
+            write_outputs(output, info.outputs, outputs)
+        size = image.size
+        data: dict[str, Any] = {
+            "model": info.name,
+            "board": image.board,
+            "outputs": {i.name: a.tolist() for i, a in zip(info.outputs, outputs, strict=True)},
+            "instructions": measured.instructions,
+            "seconds": measured.seconds,
+            "macs": info.macs,
+            "arena_bytes": info.arena,
+            **size.to_dict(),
+        }
+        if layers is not None:
+            data["layer_ticks"] = dict(zip((name for name, *_ in info.layers), layers, strict=True))
+
+        def render(console: Console) -> None:
+            source_text = str(input) if input else "random input"
+            console.print(f"{info.name} on {image.board}, {source_text}")
+            for interface, array in zip(info.outputs, outputs, strict=True):
+                console.print(f"  {interface.name} {shape_text(interface.shape)} {interface.dtype.value}")
+                for line in _values(interface, array):
+                    console.print(f"    {line}")
+            rows = table("", "", right=("",))
+            if measured.instructions is not None:
+                rows.add_row("instructions", f"{measured.instructions:,}")
+                if info.macs:
+                    rows.add_row("  per MAC", f"{measured.instructions / info.macs:.2f}")
+            else:
+                rows.add_row("microseconds", f"{measured.seconds * 1e6:,.1f}")
+            for label, value in size.rows():
+                rows.add_row(label, f"{value:,}")
+            console.print(rows)
+            if layers is not None:
+                console.print(_profile(info.layers, layers))
+
+        out.result(data, render)
+
+
+def _values(interface: Interface, array: Array) -> list[str]:
+    """The values as real numbers; for a vector of several, the largest first, with their indices."""
+    flat = array.ravel()
+    if interface.quant is not None and interface.quant.axis is None:
+        real = (flat.astype(np.float64) - interface.quant.zero_point) * interface.quant.scale
+    else:
+        real = flat.astype(np.float64)
+    if len(flat) == 1:
+        return [f"{real[0]:.6g}"]
+    best = np.argsort(-real, kind="stable")[:_SHOWN]
+    lines = [f"[{i}] {real[i]:.6g}" for i in best[:3]]
+    rest = len(flat) - len(lines)
+    return [*lines, f"... {rest} smaller"] if rest else lines
+
+
+def _profile(layers: tuple[tuple[str, str, str], ...], ticks: tuple[int, ...]) -> Any:
+    rows = table("layer", "operator", "design", "ticks", "%", right=("ticks", "%"))
+    total = max(sum(ticks), 1)
+    for (name, op, design), count in zip(layers, ticks, strict=True):
+        rows.add_row(name, op, design, f"{count:,}", f"{100 * count / total:.1f}")
+    return rows

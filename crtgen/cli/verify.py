@@ -1,0 +1,59 @@
+"""``crtgen verify``: does the board compute what is expected?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen import api
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, guarded, log
+from crtgen.errors import MismatchError
+
+__all__ = ["command"]
+
+
+def command(
+    source: options.Source,
+    board: options.Board = "mps2_an386",
+    expect: Annotated[
+        Path | None,
+        typer.Option(help="Cases, .npz with case0_input0, case0_output0 ...; else the numpy reference."),
+    ] = None,
+    cases: Annotated[int, typer.Option(help="Random cases, when there is no file.")] = 4,
+    optimize: options.Optimize = "balanced",
+    keep_inputs: options.KeepInputs = False,
+    toolchain: options.Toolchain = None,
+    directory: options.Directory = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run every case on the board: integers have to be equal, floats within 1e-5 of the largest."""
+    with guarded(as_json, debug) as out:
+        with out.stage() as say:
+            image = options.make_image(
+                source, board, directory, toolchain, say, optimize=optimize, keep_inputs=keep_inputs
+            )
+            say("starting")
+            with image.run(on_log=lambda line: log.print(f"device: {line}", markup=False)) as session:
+                info = session.model()
+                results = api.verify(session, source, expect, cases, say)
+        failed = [r for r in results if r.difference]
+        data = {
+            "model": info.name,
+            "board": image.board,
+            "cases": len(results),
+            "failed": len(failed),
+            "differences": {r.case: str(r.difference) for r in failed},
+        }
+
+        def render(console: Console) -> None:
+            for result in results:
+                console.print(f"{result.case}: {result.difference or 'equal'}")
+            right = len(results) - len(failed)
+            console.print(f"{info.name} on {image.board}: {right} of {len(results)} cases as expected")
+
+        out.result(data, render)
+        if failed:
+            raise typer.Exit(MismatchError.exit_code)

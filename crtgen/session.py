@@ -1,0 +1,161 @@
+"""An image on its device: inference and time, from Python."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from crtgen.boards import find_board
+from crtgen.build import Image
+from crtgen.codegen.module import Interface, ModelInfo
+from crtgen.errors import ProtocolError, UnsupportedError, UsageError
+from crtgen.ir import Array, shape_text
+from crtgen.rpc import AotExecutor, Client
+from crtgen.rpc.link import HOST, SIMULATOR
+from crtgen.run import RunningDevice, start_device
+
+__all__ = ["Measurement", "Session"]
+
+CALIBRATION_LOOPS = 500_000
+"""Loops of two instructions each that the timer is calibrated against."""
+
+RUN_TIMEOUT = 120.0
+"""Seconds that an inference may take before the device counts as hung."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Time of inferences on the device.
+
+    ``ticks`` has one entry per run. ``instructions`` is the mean per run where the device counts them
+    (QEMU), else None; ``seconds`` is the mean by the device's clock.
+    """
+
+    ticks: tuple[int, ...]
+    seconds: float
+    instructions: int | None
+
+
+class Session:
+    """An image that runs on its device; a context manager that stops it.
+
+    After a ``RemoteError`` the session goes on; after any other ``LinkError`` it has to be left.
+    """
+
+    def __init__(self, image: Image, device: RunningDevice, client: Client, *, counting: bool) -> None:
+        self.image = image
+        self.device = device
+        self.client = client
+        self.counting = counting
+        self._stack = ExitStack()
+        self._executors: dict[str, AotExecutor] = {}
+        self._per_tick: float | None = None
+
+    @classmethod
+    def start(cls, image: Image, *, counting: bool, on_log: Callable[[str], None]) -> Self:
+        """Start the image on its board; entering the session connects to it."""
+        if image.manifest.type != "server":
+            raise UsageError(
+                f"a {image.manifest.type} image does not talk", hint="generate it with --type server"
+            )
+        board = find_board(image.board)
+        device = start_device(image.path, board, counting=counting)
+        timeouts = HOST if board.is_host else SIMULATOR
+        client = Client(device.stream, timeouts=timeouts, on_log=on_log)
+        return cls(image, device, client, counting=counting and not board.is_host)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.device)
+            stack.enter_context(self.client)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._executors.clear()
+        self._stack.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+
+    @property
+    def models(self) -> tuple[ModelInfo, ...]:
+        """The models in the image."""
+        return self.image.manifest.models
+
+    def model(self, name: str | None = None) -> ModelInfo:
+        """What is known of a model; of the only one if ``name`` is None."""
+        if name is None and len(self.models) == 1:
+            return self.models[0]
+        found = next((m for m in self.models if m.name == name), None)
+        if found is None:
+            names = ", ".join(m.name for m in self.models)
+            raise UsageError(f"no model {name or 'is named'}", hint=f"the image has {names}")
+        return found
+
+    def infer(self, *inputs: Array, model: str | None = None) -> tuple[Array, ...]:
+        """One inference: an array per input, in order; the outputs, in order.
+
+        Raises ``UsageError`` for a wrong shape or type, ``RemoteError`` when the device refuses.
+        """
+        info = self.model(model)
+        _check(info.inputs, inputs)
+        executor = self._executor(info.name)
+        for index, array in enumerate(inputs):
+            executor.set_input(index, array)
+        executor.run(timeout=RUN_TIMEOUT)
+        return tuple(executor.get_output(i) for i in range(len(info.outputs)))
+
+    def measure(self, runs: int = 1, model: str | None = None) -> Measurement:
+        """Run a model ``runs`` times, on whatever its inputs hold, and read the device's timer."""
+        executor = self._executor(self.model(model).name)
+        ticks = self.client.measure(executor, runs, timeout=RUN_TIMEOUT * runs)
+        rate = self.client.ticks_per_second()
+        if ticks is None or rate is None:
+            raise _cannot("measure")
+        mean = float(ticks.mean())
+        instructions = round(mean * self.instructions_per_tick()) if self.counting else None
+        return Measurement(tuple(ticks.tolist()), mean / rate, instructions)
+
+    def profile(self, model: str | None = None) -> tuple[int, ...]:
+        """Ticks of each layer of one run. The image has to be built with ``profile``."""
+        ticks = self.client.profile(self._executor(self.model(model).name), timeout=RUN_TIMEOUT)
+        if ticks is None:
+            raise _cannot("profile")
+        return tuple(ticks.tolist())
+
+    def instructions_per_tick(self) -> float:
+        """Instructions that a tick of the device's timer stands for.
+
+        From the difference of two loops of known length, so that the fixed cost of the call drops out.
+        """
+        if self._per_tick is None:
+            once, thrice = (self.client.calibrate(n * CALIBRATION_LOOPS) for n in (1, 3))
+            if once is None or thrice is None:
+                raise _cannot("calibrate")
+            if thrice <= once:
+                raise ProtocolError(f"the device's timer does not advance: {once} ticks, then {thrice}")
+            self._per_tick = 4 * CALIBRATION_LOOPS / (thrice - once)
+        return self._per_tick
+
+    def _executor(self, name: str) -> AotExecutor:
+        if name not in self._executors:
+            self._executors[name] = self.client.aot_executor(name)
+        return self._executors[name]
+
+
+def _cannot(what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the firmware cannot {what}", hint="build it with this version of crtgen, with --profile for layers"
+    )
+
+
+def _check(interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
+    if len(arrays) != len(interfaces):
+        raise UsageError(f"{len(arrays)} inputs were given, the model has {len(interfaces)}")
+    for interface, array in zip(interfaces, arrays, strict=True):
+        given = np.asarray(array)
+        if given.shape != interface.shape or given.dtype != interface.dtype.numpy:
+            raise UsageError(
+                f"the input {interface.name} is {shape_text(interface.shape)} {interface.dtype.value},"
+                f" not {shape_text(given.shape)} {given.dtype}"
+            )

@@ -1,0 +1,134 @@
+"""One C program that runs many models on given inputs and prints their outputs, for the host or QEMU."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from crtgen.boards.core import Core
+from crtgen.codegen.generate import generate_c
+from crtgen.ir import Array, Graph
+from crtgen.kernels import Target, select
+from crtgen.plan import make_plan
+from crtgen.resources import runtime_dir
+from tests.support import require_tool
+
+HERE = Path(__file__).parent
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A network with the inputs of one inference."""
+
+    name: str
+    graph: Graph
+    inputs: Mapping[str, Array]
+
+
+def write_program(directory: Path, runs: Sequence[Run], target: Target) -> list[Path]:
+    """The generated sources of every run's network and a table of the runs' inputs."""
+    models: dict[int, str] = {}
+    sources, table, blobs = [], [], []
+    for number, run in enumerate(runs):
+        if id(run.graph) not in models:
+            name = models[id(run.graph)] = f"m{len(models)}"
+            module = generate_c(make_plan(run.graph, select(run.graph, target), exact=False), name)
+            for file, text in module.files.items():
+                (directory / file).write_text(text)
+            sources += [directory / f for f in module.files if f.endswith((".c", ".S"))]
+        data = b"".join(np.ascontiguousarray(run.inputs[i]).tobytes() for i in run.graph.inputs)
+        blobs.append(f"static const uint8_t in{number}[] = {{{','.join(map(str, data))}}};")
+        table.append(f"{{&{models[id(run.graph)]}_model, in{number}}},")
+    externs = [f"extern const struct crt_model {m}_model;" for m in models.values()]
+    lines = ["#include <crt/model.h>", '#include "runs.h"', *externs, *blobs]
+    lines += ["const struct run runs[] = {", *table, "};", f"const uint32_t num_runs = {len(runs)};"]
+    (directory / "runs.c").write_text("\n".join(lines) + "\n")
+    return [*sources, directory / "runs.c", HERE / "baremetal" / "main.c"]
+
+
+def one_unit(directory: Path, sources: Sequence[Path]) -> list[Path]:
+    """The same sources as few files, which compile faster: assembly apart from C."""
+    c_files = [s for s in sources if s.suffix == ".c"]
+    unit = directory / "all.c"
+    unit.write_text("".join(f'#include "{s}"\n' for s in c_files))
+    return [unit, *(s for s in sources if s.suffix != ".c")]
+
+
+def include_flags(directory: Path) -> list[str]:
+    return [f"-I{directory}", f"-I{HERE / 'baremetal'}", f"-I{runtime_dir() / 'include'}"]
+
+
+def run_on_host(directory: Path, runs: Sequence[Run], flags: Sequence[str] = ()) -> list[bytes]:
+    """The output bytes of each run, compiled with gcc and sanitizers."""
+    gcc = require_tool("gcc")
+    sources = one_unit(directory, write_program(directory, runs, Target()))
+    sanitize = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    program = directory / "program"
+    command = [gcc, "-O1", *WARNINGS, *sanitize, *flags, *include_flags(directory), *map(str, sources)]
+    subprocess.run([*command, "-o", str(program)], check=True, timeout=240)
+    done = subprocess.run([program], check=True, timeout=120, capture_output=True, text=True)
+    return parse_outputs(done.stdout, len(runs))
+
+
+def run_on_qemu(
+    directory: Path, runs: Sequence[Run], machine: str, core: Core, flags: Sequence[str] = ()
+) -> list[bytes]:
+    """The output bytes of each run on a board of QEMU, over semihosting."""
+    image = build_image(directory, runs, machine, core, flags)
+    done = subprocess.run(qemu_command(machine, image), check=True, timeout=240, capture_output=True, text=True)
+    return parse_outputs(done.stdout + done.stderr, len(runs))
+
+
+def build_image(
+    directory: Path, runs: Sequence[Run], machine: str, core: Core, flags: Sequence[str] = ()
+) -> Path:
+    """An ELF image for a board of QEMU."""
+    gcc = require_tool("arm-none-eabi-gcc")
+    sources = one_unit(directory, write_program(directory, runs, Target(core=core)))
+    image = directory / "image.elf"
+    memory = HERE / "baremetal" / ("an547.ld" if machine == "mps3-an547" else "an385.ld")
+    command = [gcc, *core.gcc_flags, "-O2", *WARNINGS, *flags, *include_flags(directory), "-ffunction-sections"]
+    command += ["-fdata-sections", "-nostartfiles", "-specs=nano.specs", "-Wl,--gc-sections", f"-T{memory}"]
+    command += [str(HERE / "baremetal" / "start.c"), *map(str, sources), "-o", str(image)]
+    subprocess.run(command, check=True, timeout=240)
+    return image
+
+
+def qemu_command(machine: str, image: Path) -> list[str]:
+    qemu = require_tool("qemu-system-arm")
+    semihosting = ["-semihosting-config", "enable=on,target=native"]
+    counting = ["-icount", "shift=0,align=off,sleep=off"]
+    return [qemu, "-M", machine, "-display", "none", "-serial", "null", "-monitor", "none", *semihosting,
+            *counting, "-kernel", str(image)]  # fmt: skip
+
+
+def parse_outputs(text: str, count: int) -> list[bytes]:
+    """The lines ``out <hex>``, one for each run."""
+    outputs = [bytes.fromhex(line[4:]) for line in text.splitlines() if line.startswith("out ")]
+    assert len(outputs) == count, text[-2000:]
+    return outputs
+
+
+def check_outputs(run: Run, printed: bytes, expected: Mapping[str, Array] | None = None) -> str:
+    """Where the printed outputs differ from the reference: empty if they agree.
+
+    int8 has to be equal; float32 may differ by 1e-5 of the largest output.
+    """
+    expected = run.graph.evaluate(run.inputs) if expected is None else expected
+    offset = 0
+    for name in run.graph.outputs:
+        value = run.graph.values[name]
+        actual = np.frombuffer(printed[offset : offset + value.nbytes], value.dtype.numpy)
+        offset += value.nbytes
+        want = expected[name].ravel()
+        if value.dtype.value == "float32":
+            wrong = ~(np.abs(actual - want) <= 1e-5 * np.abs(want).max())
+        else:
+            wrong = actual != want
+        if wrong.any():
+            at = int(wrong.argmax())
+            return f"{run.name} {name}[{at}] is {actual[at]}, not {want[at]}; {wrong.sum()} of {wrong.size}"
+    return "" if offset == len(printed) else f"{run.name}: {len(printed)} bytes instead of {offset}"

@@ -1,0 +1,50 @@
+"""Every case of every operator, computed by generated C, against the operator's definition in numpy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen.boards.core import find_core
+from crtgen.ir import Array, DType, Value
+from crtgen.ops import all_cases
+from tests.kernels.program import Run, check_outputs, run_on_host, run_on_qemu
+
+
+def _constant_inputs(value: Value, number: int) -> Array:
+    """All at one end of the range, or alternating between both ends."""
+    low, high = (-100.0, 100.0) if value.dtype is DType.FLOAT32 else (-128, 127)
+    patterns = ([low], [high], [low, high])
+    return np.resize(np.array(patterns[number], value.dtype.numpy), value.shape)
+
+
+def _runs(extremes: bool = True) -> list[Run]:
+    runs = []
+    for case in all_cases():
+        graph = case.graph()
+        runs.append(Run(case.name, graph, case.inputs(1)))
+        for number in range(3 if extremes else 0):
+            inputs = {n: _constant_inputs(graph.values[n], number) for n in graph.inputs}
+            runs.append(Run(f"{case.name} extreme {number}", graph, inputs))
+    return runs
+
+
+def _check(runs: list[Run], outputs: list[bytes]) -> None:
+    wrong = [text for run, out in zip(runs, outputs, strict=True) if (text := check_outputs(run, out))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.cc
+def test_host(tmp_path: Path) -> None:
+    runs = _runs()
+    _check(runs, run_on_host(tmp_path, runs))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("machine", "core"),
+    [("mps2-an385", "cortex-m3"), ("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")],
+)
+def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
+    runs = _runs(extremes=machine == "mps2-an386")
+    _check(runs, run_on_qemu(tmp_path, runs, machine, find_core(core)))

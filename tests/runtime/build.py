@@ -1,0 +1,65 @@
+"""Compile the runtime, with the toy image, for the machine that runs the tests."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support import ROOT, absent, require_tool
+
+__all__ = ["C_DIR", "RUNTIME", "SANITIZE", "WARNINGS", "compile_program", "runtime_sources", "vectors_header", "zig"]
+
+RUNTIME = ROOT / "crtgen" / "runtime"
+C_DIR = Path(__file__).parent / "c"
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+SANITIZE = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def runtime_sources() -> list[Path]:
+    """Every source of the runtime."""
+    return sorted((RUNTIME / "src").glob("*.c"))
+
+
+def zig() -> tuple[str, ...]:
+    """The command of the C compiler in the package ziglang, or skip (fail in CI)."""
+    try:
+        import ziglang  # noqa: F401
+    except ImportError:
+        absent("the package ziglang", "pip install ziglang")
+    return (sys.executable, "-m", "ziglang", "cc")
+
+
+def compile_program(out: Path, *names: str, compiler: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> Path:
+    """The runtime, the toy image and ``names`` of the C folder as a program, under the sanitizers."""
+    sources = [*runtime_sources(), C_DIR / "toy.c", *(C_DIR / name for name in names)]
+    command = [
+        *(compiler or (require_tool("gcc"),)),
+        *WARNINGS,
+        *(flags or SANITIZE),
+        "-D_POSIX_C_SOURCE=200809L",
+        *(f"-I{folder}" for folder in (RUNTIME / "include", RUNTIME / "src", out.parent)),
+        *map(str, sources),
+        *("-o", str(out)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def _literal(data: str) -> str:
+    return '(const uint8_t *)"' + "".join(f"\\x{data[i : i + 2]}" for i in range(0, len(data), 2)) + '"'
+
+
+def vectors_header() -> str:
+    """The golden vectors of the RPC as a C header."""
+    vectors = json.loads((ROOT / "tests" / "rpc" / "vectors.json").read_text())
+    rows = "".join(
+        f"    {{{_literal(v['payload'])}, {len(v['payload']) // 2}, {_literal(v['wire'])}, {len(v['wire']) // 2}}},\n"
+        for v in vectors
+    )
+    return (
+        "#include <stddef.h>\n#include <stdint.h>\n\n"
+        "struct vector {\n    const uint8_t *payload;\n    size_t payload_size;\n"
+        "    const uint8_t *wire;\n    size_t wire_size;\n};\n\n"
+        f"static const struct vector vectors[] = {{\n{rows}}};\n"
+    )

@@ -1,0 +1,197 @@
+#include "toy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint8_t *toy_pool;
+struct crt_server toy_server;
+struct crt_backend crt_backend;
+
+static uint64_t clock_ticks;
+
+static const DLDataType int8 = {kDLInt, 8, 1};
+
+/* add: c = a + b, int8[2, 3]. */
+static int8_t add_a[6], add_b[6], add_c[6];
+static const int64_t add_shape[] = {2, 3};
+static const struct crt_tensor add_inputs[] = {
+    {"a", add_a, add_shape, 6, 2, {kDLInt, 8, 1}},
+    {"b", add_b, add_shape, 6, 2, {kDLInt, 8, 1}},
+};
+static const struct crt_tensor add_outputs[] = {{"c", add_c, add_shape, 6, 2, {kDLInt, 8, 1}}};
+
+static int32_t add_run(void)
+{
+    for (int i = 0; i < 6; i++) {
+        add_c[i] = (int8_t)(add_a[i] + add_b[i]);
+    }
+    clock_ticks += 100;
+    CRT_LAYER_DONE(0);
+    clock_ticks += 23;
+    CRT_LAYER_DONE(1);
+    return 0;
+}
+
+static const struct crt_model add = {"add", add_run, add_inputs, add_outputs, 2, 1, 2, 0};
+
+/* once: y = x * 2 in place, int16[4]; a second run would double again. */
+static int16_t once_x[4];
+static const int64_t once_shape[] = {4};
+static const struct crt_tensor once_inputs[] = {{"x", once_x, once_shape, 8, 1, {kDLInt, 16, 1}}};
+static const struct crt_tensor once_outputs[] = {{"y", once_x, once_shape, 8, 1, {kDLInt, 16, 1}}};
+
+static int32_t once_run(void)
+{
+    for (int i = 0; i < 4; i++) {
+        once_x[i] = (int16_t)(once_x[i] * 2);
+    }
+    clock_ticks += 50;
+    return 0;
+}
+
+static const struct crt_model once = {"once", once_run, once_inputs, once_outputs, 1, 1, 1,
+                                      CRT_MODEL_CONSUMES_INPUTS};
+
+static int32_t broken_run(void)
+{
+    return -3;
+}
+
+static const struct crt_model broken = {"broken", broken_run, add_inputs, add_outputs, 2, 1, 1, 0};
+
+/* The captured model: it gives the captured answer. */
+static int8_t captured_x[490], captured_y[12];
+static const int64_t captured_x_shape[] = {1, 49, 10, 1};
+static const int64_t captured_y_shape[] = {1, 12};
+static const struct crt_tensor captured_inputs[] = {
+    {"input_1", captured_x, captured_x_shape, 490, 4, {kDLInt, 8, 1}}};
+static const struct crt_tensor captured_outputs[] = {
+    {"output0", captured_y, captured_y_shape, 12, 2, {kDLInt, 8, 1}}};
+
+static int32_t captured_run(void)
+{
+    memset(captured_y, -128, sizeof captured_y);
+    captured_y[9] = 0x69;
+    captured_y[11] = -105;
+    return 0;
+}
+
+static const struct crt_model captured = {"kws", captured_run, captured_inputs, captured_outputs, 1, 1, 1, 0};
+
+static const struct crt_model *const models[] = {&add, &once, &broken};
+static const struct crt_model *const captured_models[] = {&captured};
+
+/* Functions of the registry. */
+static int32_t toy_add(TVMValue *args, int *codes, int count, TVMValue *ret, int *code, void *resource)
+{
+    (void)codes;
+    (void)ret;
+    (void)code;
+    (void)resource;
+    const DLTensor *a = args[0].v_handle;
+    const DLTensor *out = args[2].v_handle;
+    const DLTensor *b = args[1].v_handle;
+    if (count != 3 || memcmp(&a->dtype, &int8, sizeof int8) != 0) {
+        TVMAPISetLastError("toy_add adds int8");
+        return -1;
+    }
+    int8_t *sum = TVMBackendAllocWorkspace(kDLCPU, 0, (uint64_t)a->shape[0], kDLInt, 8);
+    if (sum == NULL) {
+        return -1;
+    }
+    for (int64_t i = 0; i < a->shape[0]; i++) {
+        sum[i] = (int8_t)(((int8_t *)a->data)[i] + ((int8_t *)b->data)[i]);
+    }
+    memcpy(out->data, sum, (size_t)out->shape[0] < (size_t)a->shape[0] ? (size_t)out->shape[0] : (size_t)a->shape[0]);
+    return TVMBackendFreeWorkspace(kDLCPU, 0, sum);
+}
+
+static int32_t toy_fail(TVMValue *args, int *codes, int count, TVMValue *ret, int *code, void *resource)
+{
+    (void)args;
+    (void)codes;
+    (void)count;
+    (void)ret;
+    (void)code;
+    (void)resource;
+    return -7;
+}
+
+/* Returns its argument. */
+static int32_t toy_echo(TVMValue *args, int *codes, int count, TVMValue *ret, int *code, void *resource)
+{
+    (void)resource;
+    if (count != 1) {
+        return -1;
+    }
+    *ret = args[0];
+    *code = codes[0];
+    return 0;
+}
+
+/* A fault in the middle of a call, as a handler would report it. */
+static int32_t toy_fault(TVMValue *args, int *codes, int count, TVMValue *ret, int *code, void *resource)
+{
+    crt_server_fault(&toy_server, 0x1234abcd, 0x80, 0x8200, NULL);
+    return toy_fail(args, codes, count, ret, code, resource);
+}
+
+static const TVMBackendPackedCFunc functions[] = {toy_add, toy_fail, toy_echo, toy_fault};
+static const TVMFuncRegistry registry = {"\004\000toy_add\000toy_fail\000toy_echo\000toy_fault\000", functions};
+static const TVMModule system_lib = {&registry};
+
+const TVMModule *TVMSystemLibEntryPoint(void)
+{
+    return &system_lib;
+}
+
+static uint64_t port_ticks(void *context)
+{
+    (void)context;
+    return clock_ticks;
+}
+
+static void port_spin(void *context, uint32_t loops)
+{
+    (void)context;
+    clock_ticks += 2 * (uint64_t)loops;
+}
+
+/* The nonce that follows is 0xa8, that of the capture. */
+static uint32_t port_random(void *context)
+{
+    (void)context;
+    return 0xe5;
+}
+
+int toy_start(enum toy_image image, uint32_t receive_size, void (*write)(void *, const uint8_t *, size_t))
+{
+    static struct crt_port port;
+    static uint8_t workspace[256];
+    static uint8_t *receive;
+    /* From the heap, so that the sanitizer knows where they end. */
+    free(receive);
+    free(toy_pool);
+    receive = malloc(receive_size);
+    toy_pool = malloc(TOY_POOL);
+    port = (struct crt_port){
+        .write = write,
+        .ticks = port_ticks,
+        .ticks_per_second = 1000,
+        .spin = port_spin,
+        .random = port_random,
+    };
+    const struct crt_server_config config = {
+        .port = &port,
+        .receive = receive,
+        .receive_size = receive_size,
+        .pool = toy_pool,
+        .pool_size = TOY_POOL,
+        .models = image == TOY_CAPTURED ? captured_models : models,
+        .num_models = image == TOY_CAPTURED ? 1 : 3,
+        .system_lib = TVMSystemLibEntryPoint(),
+        .backend = &crt_backend,
+    };
+    crt_pool_init(&crt_backend.workspace, workspace, sizeof workspace);
+    return crt_server_init(&toy_server, &config);
+}

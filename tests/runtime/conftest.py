@@ -1,0 +1,48 @@
+"""The programs that the tests of the runtime share, compiled once."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from crtgen.run.streams import PipeStream
+from tests.runtime.build import SANITIZE, compile_program
+
+Serve = Callable[..., PipeStream]
+
+
+@pytest.fixture(scope="session")
+def server_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy image's server, as a process, with profiling."""
+    out = tmp_path_factory.mktemp("server") / "server"
+    return compile_program(out, "server.c", flags=(*SANITIZE, "-DCRT_PROFILE"))
+
+
+@contextmanager
+def _running(command: list[str]) -> Iterator[PipeStream]:
+    """The process must end by itself, without a finding, once its input is closed."""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        stream = PipeStream.of_process(process)
+        try:
+            yield stream
+        finally:
+            stream.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        assert process.stderr is not None
+        assert (process.returncode, process.stderr.read()) == (0, b"")
+
+
+@pytest.fixture
+def serve(server_program: Path) -> Iterator[Serve]:
+    """Start a server: ``serve(image, receive_size)`` is its stream. All of them are stopped and checked."""
+    with ExitStack() as stack:
+        yield lambda image="models", receive=2048: stack.enter_context(
+            _running([str(server_program), image, str(receive)])
+        )

@@ -50,22 +50,29 @@ class _Builder:
     refused: list[str] = field(default_factory=list)
 
     def graph(self, name: str) -> Graph:
-        for number, index in enumerate(self.model.inputs):
-            self._value(index, identifier(self.model.tensors[index].name, f"input{number}"))
+        inputs = [self._interface(i, f"input{n}") for n, i in enumerate(self.model.inputs)]
         nodes = [node for operator in self.model.operators for node in self._nodes(operator)]
+        outputs = [self._interface(i, f"output{n}") for n, i in enumerate(self.model.outputs)]
         self._raise_refusals()
-        outputs = [self._value(index, f"output{i}").name for i, index in enumerate(self.model.outputs)]
-        inputs = [self.values[index].name for index in self.model.inputs]
         try:
             return Graph.build(name, [*self.values.values(), *self.extra], nodes, inputs, outputs)
         except CorruptModelError as error:
             raise CorruptModelError(str(error), where=self.where) from error
 
+    def _interface(self, index: int, default: str) -> str:
+        """The name of an input or output of the model."""
+        tensor = self.model.tensors[index]
+        try:
+            return self._value(index, identifier(tensor.name, default)).name
+        except Refused as refusal:
+            self.refused.append(f"{default} ({tensor.name!r}, tensor {index}): {refusal}")
+            return default
+
     def _raise_refusals(self) -> None:
         if not self.refused:
             return
         first, *others = self.refused
-        count = f"{len(self.refused)} layers are not supported:\n  " if others else ""
+        count = f"{len(self.refused)} parts are not supported:\n  " if others else ""
         raise UnsupportedError(
             count + "\n  ".join([first, *others]),
             where=self.where,

@@ -1,0 +1,315 @@
+"""The TFLite front end on models written for one purpose each."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
+from crtgen.frontends import load, load_tflite
+from crtgen.ops import (
+    Activation,
+    Case,
+    Conv2d,
+    FullyConnected,
+    Pad,
+    Padding,
+    Reshape,
+    StridedSlice,
+    all_cases,
+)
+from tests.ops import oracle
+from tests.tflite_builder import Model, Operator, Options, Tensor
+
+_INT8 = {"dtype": "int8", "scales": [0.5], "zero_points": [3]}
+
+
+def _single(
+    code: str,
+    tensors: list[Tensor],
+    options: Options | None = None,
+    inputs: list[str | None] | None = None,
+) -> bytes:
+    """A model of one operator; the last tensor is its output, those without data are its inputs."""
+    names = inputs or [t.name for t in tensors[:-1]]
+    operator = Operator(code, names, [tensors[-1].name], options)
+    variable = [t.name for t in tensors[:-1] if t.data is None]
+    return Model(tensors, [operator], variable, [tensors[-1].name]).to_bytes()
+
+
+def _int32(name: str, *values: int) -> Tensor:
+    return Tensor(name, [len(values)], "int32", data=np.array(values, np.int32))
+
+
+@pytest.mark.parametrize("case", list(all_cases()), ids=lambda c: c.name)
+def test_every_case_survives_the_way_through_a_file(case: Case) -> None:
+    original = case.graph()
+    loaded = load_tflite(oracle.model(original), "case")
+    inputs = case.inputs(7)
+    expected = original.evaluate(inputs)["y"]
+    assert loaded.inputs == original.inputs
+    actual = loaded.evaluate(inputs)[loaded.outputs[0]]
+    np.testing.assert_array_equal(actual, expected)
+    assert loaded.values[loaded.outputs[0]].quant == case.sig.y.quant
+
+
+def test_an_operator_without_padding_of_its_own_is_the_same_operator() -> None:
+    case = next(c for c in all_cases() if c.name == "conv2d_same_s2_relu")
+    (node,) = load_tflite(oracle.model(case.graph())).nodes
+    assert node.op == case.op == Conv2d((2, 2), Padding(1, 1, 1, 1), activation=Activation.RELU)
+
+
+@pytest.mark.parametrize(("code", "dtype"), [("FULLY_CONNECTED", "float32"), ("FULLY_CONNECTED", "int8")])
+@pytest.mark.parametrize("absent", [[], [None]])
+def test_an_absent_bias_is_zero(code: str, dtype: str, absent: list[None]) -> None:
+    quant: dict[str, Any] = {"scales": [0.5], "zero_points": [0]} if dtype == "int8" else {}
+    tensors = [
+        Tensor("x", [1, 2], dtype, **quant),
+        Tensor("w", [3, 2], dtype, data=np.ones((3, 2), dtype), **quant),
+        Tensor("y", [1, 3], dtype, **quant),
+    ]
+    graph = load_tflite(_single(code, tensors, inputs=["x", "w", *absent]))
+    (node,) = graph.nodes
+    assert node.op == FullyConnected()
+    bias = graph.values[node.inputs[2]].array()
+    assert bias.dtype == (np.int32 if dtype == "int8" else np.float32)
+    assert bias.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("code", ["RESHAPE", "SQUEEZE", "EXPAND_DIMS"])
+def test_squeeze_and_expand_dims_are_reshapes(code: str) -> None:
+    graph = load_tflite(_single(code, [Tensor("x", [1, 6, 1], "float32"), Tensor("y", [6], "float32")]))
+    assert graph.nodes[0].op == Reshape((6,))
+
+
+def test_a_batch_that_is_not_fixed_is_one() -> None:
+    tensors = [Tensor("x", [-1, 4], "float32"), Tensor("y", [1, 4], "float32", signature=[-1, 4])]
+    graph = load_tflite(_single("TANH", tensors))
+    assert graph.values["x"].shape == (1, 4)
+    assert graph.values["y"].shape == (1, 4)
+
+
+def test_strided_slice_resolves_masks_and_negative_indices() -> None:
+    tensors = [
+        Tensor("x", [4, 5, 6], "float32"),
+        _int32("begin", -1, 99, -2),
+        _int32("end", 0, -3, -99),
+        _int32("stride", 1, 2, -2),
+        Tensor("y", [1, 3], "float32"),
+    ]
+    options = Options("StridedSliceOptions", BeginMask=0b10, EndMask=0, ShrinkAxisMask=0b1)
+    (node,) = load_tflite(_single("STRIDED_SLICE", tensors, options)).nodes
+    assert node.op == StridedSlice((3, 0, 4), (4, 2, -1), (1, 2, -2), (0,))
+
+
+def test_padv2_keeps_the_quantised_value() -> None:
+    value = Tensor("v", [1], data=np.array([-7], np.int8), **_INT8)
+    by = Tensor("by", [1, 2], "int32", data=np.array([[1, 2]], np.int32))
+    graph = load_tflite(_single("PADV2", [Tensor("x", [2], **_INT8), by, value, Tensor("y", [5], **_INT8)]))
+    assert graph.nodes[0].op == Pad((1,), (2,), -7)
+
+
+def test_names_are_readable_and_unique() -> None:
+    long = "model/re_lu/Relu;model/conv2d_3/BiasAdd;model/conv2d/Conv2D;model/conv2d_3/Conv2D"
+    names = ["serving_default_my input:0", long, long, "model/dense/x", "StatefulPartitionedCall:0"]
+    tensors = [Tensor(n, [1], "float32") for n in names]
+    for index, tensor in enumerate(tensors):
+        tensor.name = f"{index}"  # the builder links tensors by name
+    operators = [Operator("RELU", [str(i)], [str(i + 1)]) for i in range(4)]
+    model = Model(tensors, operators, ["0"], ["4"])
+    graph = load_tflite(model.to_bytes())
+    assert [n.name for n in graph.nodes] == ["relu", "relu_1", "relu_2", "relu_3"]
+    assert graph.inputs == ("input0_0",)
+    assert graph.outputs == ("output_4",)
+
+
+def test_every_unsupported_layer_is_named_in_one_error() -> None:
+    tensors = [Tensor(n, [1, 4], "float32") for n in "abcd"]
+    tensors += [Tensor("e", [1, 4], **_INT8)]
+    operators = [
+        Operator("COS", ["a"], ["b"]),
+        Operator("ADD", ["b", "a"], ["c"], Options("AddOptions", FusedActivationFunction=4)),
+        Operator("RELU", ["c"], ["d"]),
+        Operator("TANH", ["d"], ["e"]),
+    ]
+    with pytest.raises(UnsupportedError) as caught:
+        load_tflite(Model(tensors, operators, ["a"], ["e"]).to_bytes(), "many")
+    assert str(caught.value).splitlines() == [
+        "many: 3 parts are not supported:",
+        "  operator 0 COS (output 'b', tensor 1): the operator is not supported",
+        "  operator 1 ADD (output 'c', tensor 2): fused activation TANH; "
+        "supported: NONE, RELU, RELU6, RELU_N1_TO_1",
+        "  operator 3 TANH (output 'e', tensor 4): FLOAT32 to INT8; "
+        "supported: FLOAT32 to FLOAT32, INT8 to INT8",
+    ]
+    assert "CONV_2D, DEPTHWISE_CONV_2D, DEQUANTIZE" in caught.value.hint
+
+
+_X4 = Tensor("x", [1, 4, 4, 2], "float32")
+_W4 = Tensor("w", [1, 1, 1, 1], "float32", data=np.ones((1, 1, 1, 1), np.float32))
+_VALID = {"StrideH": 1, "StrideW": 1, "Padding": 1, "DilationHFactor": 1, "DilationWFactor": 1}
+_ONES = np.ones((1, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (
+            _single(
+                "CONV_2D",
+                [_X4, _W4, Tensor("y", [1, 4, 4, 1], "float32")],
+                Options("Conv2DOptions", **_VALID),
+            ),
+            "grouped convolution",
+        ),
+        (
+            _single("FULLY_CONNECTED", [Tensor(n, [1, 1], "float32") for n in "xwy"]),
+            "weights that are computed at run time",
+        ),
+        (
+            _single(
+                "FULLY_CONNECTED",
+                [
+                    Tensor("x", [1, 2], "float32"),
+                    Tensor("w", [1, 2], data=np.ones((1, 2), np.int8), **_INT8),
+                    Tensor("y", [1, 1], "float32"),
+                ],
+            ),
+            "weights of INT8 on FLOAT32",
+        ),
+        (
+            _single(
+                "FULLY_CONNECTED",
+                [
+                    Tensor("x", [1, 2], **_INT8),
+                    Tensor("w", [1, 2], data=np.ones((1, 2), np.int8), **_INT8),
+                    Tensor("y", [1, 1], **_INT8),
+                ],
+            ),
+            "the zero point of fully_connected_weights is not 0",
+        ),
+        (
+            _single("DEQUANTIZE", [Tensor("x", [1], "float16"), Tensor("y", [1], "float32")]),
+            "FLOAT16 to FLOAT32",
+        ),
+        (_single("RELU", [Tensor("x", [1], "int8"), Tensor("y", [1], "int8")]), "int8 without quantisation"),
+        (
+            _single("SQUEEZE", [Tensor("x", [1, 2], **_INT8), Tensor("y", [2], "int8", [0.5], [4])]),
+            "quantised differently",
+        ),
+        (
+            _single(
+                "CONCATENATION",
+                [Tensor("x", [1], "float32"), Tensor("y", [1], "float32")],
+                Options("ConcatenationOptions", FusedActivationFunction=1),
+            ),
+            "a fused activation in a concatenation",
+        ),
+        (
+            _single(
+                "STRIDED_SLICE",
+                [Tensor("x", [4], "float32"), *(_int32(n, 1) for n in "abc"), Tensor("y", [1], "float32")],
+                Options("StridedSliceOptions", NewAxisMask=1),
+            ),
+            "NewAxisMask",
+        ),
+        (
+            _single("SOFTMAX", [Tensor("x", [4], "float32"), Tensor("y", [4], "float32")]),
+            "beta 0.0",
+        ),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_unsupported(data: bytes, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        load_tflite(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "identifier TFL3 is missing"),
+        (b"\0\0\0\0ONNX" + bytes(100), "identifier TFL3 is missing"),
+        (b"\xff\xff\xff\x7fTFL3" + bytes(100), "the file is damaged"),
+        (
+            _single("RELU", [Tensor("x", [2], "float32"), Tensor("y", [3], "float32")]),
+            "its output is 3 but the operator gives 2",
+        ),
+        (
+            _single("FULLY_CONNECTED", [Tensor("x", [1, 2], "float32"), Tensor("y", [1, 2], "float32")]),
+            "input 1 is missing",
+        ),
+        (
+            _single(
+                "FULLY_CONNECTED",
+                [
+                    Tensor("x", [1, 2], "float32"),
+                    Tensor("w", [1, 3], "float32", data=_ONES),
+                    Tensor("y", [1], "float32"),
+                ],
+            ),
+            "has 8 bytes of data instead of 12",
+        ),
+        (_single("RELU", [Tensor("x", [0], "float32"), Tensor("y", [1], "float32")]), "has shape 0"),
+        (
+            _single("RELU", [Tensor("x", [2**30, 4], "int8"), Tensor("y", [1], "int8")]),
+            "has shape 1073741824x4",
+        ),
+        (_single("RELU", [Tensor("x", [1] * 9, "int8"), Tensor("y", [1], "int8")]), "Shape has 9 numbers"),
+        (_single("RELU", [Tensor("x", [1], "int8", [-1.0], [0]), Tensor("y", [1], "int8")]), "not positive"),
+        (
+            _single("RELU", [Tensor("x", [1], "int8", [1.0], [128]), Tensor("y", [1], "int8")]),
+            "outside of int8",
+        ),
+        (
+            _single("RELU", [Tensor("x", [3], "int8", [1, 2], [0, 0]), Tensor("y", [1], "int8")]),
+            "2 scales on axis 0",
+        ),
+        (
+            _single(
+                "TANH", [Tensor("x", [1], "float32"), Tensor("y", [1], "float32")], Options("AddOptions")
+            ),
+            None,
+        ),
+        (
+            _single("MUL", [Tensor("x", [1], "float32")] * 3, Options("AddOptions")),
+            "AddOptions instead of MulOptions",
+        ),
+        (
+            _single("AVERAGE_POOL_2D", [_X4, Tensor("y", [1, 1, 1, 1], "float32")]),
+            "must be positive",
+        ),
+    ],
+)
+def test_corrupt(data: bytes, reason: str | None) -> None:
+    if reason is None:
+        load_tflite(data)
+        return
+    with pytest.raises(CorruptModelError, match=reason):
+        load_tflite(data)
+
+
+def test_a_cycle_is_corrupt() -> None:
+    tensors = [Tensor(n, [1], "float32") for n in "abc"]
+    operators = [Operator("RELU", ["c"], ["b"]), Operator("RELU", ["b"], ["c"])]
+    with pytest.raises(CorruptModelError, match="before anything computes it"):
+        load_tflite(Model(tensors, operators, ["a"], ["c"]).to_bytes())
+
+
+def test_load_names_the_graph_after_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "my-model.v2.tflite"
+    file.write_bytes(_single("RELU", [Tensor("x", [1], "float32"), Tensor("y", [1], "float32")]))
+    assert load(file).name == "my_model_v2"
+    assert load(file, "other").name == "other"
+
+
+def test_load_refuses_what_is_no_model_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        load(tmp_path / "absent.tflite")
+    with pytest.raises(UsageError, match="cannot read the model"):
+        load_tflite(tmp_path)
+    other = tmp_path / "model.h5"
+    other.write_bytes(b"HDF")
+    with pytest.raises(UsageError, match=r"suffix '\.h5'"):
+        load(other)

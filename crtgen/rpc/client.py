@@ -11,6 +11,9 @@ from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
 
 __all__ = ["HOST", "SERIAL", "SIMULATOR", "Client", "Info", "Memory", "Timeouts"]
 
+_CALL_BYTES = 64
+"""Room for the call itself in the buffer that the device fills with its results."""
+
 Answer = TypeVar("Answer")
 Ticks = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -97,13 +100,18 @@ class Client(Connection):
         return self._ask("crtgen.calibrate", int, loops)
 
     def measure(self, executor: AotExecutor, runs: int, *, timeout: float | None = None) -> Ticks | None:
-        """Ticks of each of ``runs`` inferences."""
-        data = self._ask("crtgen.measure", bytes, executor.module, runs, timeout=timeout)
-        if data is None:
-            return None
-        if len(data) != 8 * runs:
-            raise self._violated(f"crtgen.measure returned {len(data)} bytes for {runs} runs")
-        return self._array(data, "<u8")
+        """Ticks of each of ``runs`` inferences; ``timeout`` is for as many as one packet reports."""
+        portion = max(1, (self.max_packet - _CALL_BYTES) // 8)
+        parts = []
+        for done in range(0, runs, portion):
+            count = min(portion, runs - done)
+            data = self._ask("crtgen.measure", bytes, executor.module, count, timeout=timeout)
+            if data is None:
+                return None
+            if len(data) != 8 * count:
+                raise self._violated(f"crtgen.measure returned {len(data)} bytes for {count} runs")
+            parts.append(data)
+        return self._array(b"".join(parts), "<u8")
 
     def profile(self, executor: AotExecutor, *, timeout: float | None = None) -> Ticks | None:
         """Ticks of each layer of one inference; None also when the firmware was built without profiling."""

@@ -234,6 +234,9 @@ def test_what_our_own_firmware_has() -> None:
             assert ticks is not None
             assert layers is not None
             assert ticks.tolist() == [100, 101, 102]
+            many = client.measure(executor, 600)
+            assert many is not None
+            assert many.tolist() == [*range(100, 346), *range(100, 346), *range(100, 208)]
             assert layers.tolist() == [1 << 40, 7]
 
 

@@ -1,1 +1,21 @@
-"""C code of a planned model, and the registry of what an image holds."""
+"""C code of a planned model, and the metadata module of an image."""
+
+from crtgen.codegen.generate import RUNTIME_VERSION, generate_c
+from crtgen.codegen.metadata import METADATA_FILE, Registry, metadata_files, name_table
+from crtgen.codegen.module import CModule, Function, Interface, ModelInfo, Param
+from crtgen.codegen.render import render
+
+__all__ = [
+    "METADATA_FILE",
+    "RUNTIME_VERSION",
+    "CModule",
+    "Function",
+    "Interface",
+    "ModelInfo",
+    "Param",
+    "Registry",
+    "generate_c",
+    "metadata_files",
+    "name_table",
+    "render",
+]

@@ -27,7 +27,7 @@ def generate_c(plan: Plan, name: str) -> CModule:
     a C identifier.
     """
     if not name.isidentifier() or not name.isascii():
-        raise UsageError(f"{name!r} is no C identifier and cannot name a model", hint="use letters and digits")
+        raise UsageError(f"{name!r} is no C identifier, so it names no model", hint="use letters and digits")
     info = model_info(plan, name)
     view = _Generator(plan, name).view(info)
     files = {

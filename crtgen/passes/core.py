@@ -1,0 +1,98 @@
+"""What a pass is: options in, graph in, graph out, and a note for every rewrite."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from crtgen.ir import Graph, Node, Value
+
+__all__ = ["Change", "Hit", "Pass", "bypass", "run_passes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A rewrite that happened: which pass, at which node, and what it did."""
+
+    rule: str
+    node: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.node}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """A rewrite of one place of a graph.
+
+    ``nodes`` maps a node's name to its replacement, or to None where it goes. ``rename`` is applied to all
+    that the remaining nodes name, after that. ``values`` are new, or take the place of those of their name.
+    """
+
+    text: str
+    nodes: Mapping[str, Node | None] = field(default_factory=dict)
+    rename: Mapping[str, str] = field(default_factory=dict)
+    values: tuple[Value, ...] = ()
+
+    def apply(self, graph: Graph) -> Graph:
+        """The rewritten graph, verified."""
+        nodes = [self.nodes.get(node.name, node) for node in graph.nodes]
+        table = {**graph.values, **{value.name: value for value in self.values}}
+        renamed = [self._renamed(node) for node in nodes if node is not None]
+        return Graph.build(graph.name, list(table.values()), renamed, graph.inputs, graph.outputs)
+
+    def _renamed(self, node: Node) -> Node:
+        inputs = tuple(self.rename.get(name, name) for name in node.inputs)
+        outputs = tuple(self.rename.get(name, name) for name in node.outputs)
+        return replace(node, inputs=inputs, outputs=outputs)
+
+
+class Pass(ABC):
+    """A rule that is applied wherever it matches. The subclass is a frozen dataclass: fields are options."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def match(self, graph: Graph, node: Node) -> Change | None:
+        """What to do at ``node``, if anything."""
+
+    def run(self, graph: Graph) -> Graph:
+        """The graph without any place where the rule matches."""
+        return self.rewrite(graph)[0]
+
+    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
+        """As ``run``, with a note for each rewrite."""
+        hits: list[Hit] = []
+        while True:
+            found = ((node, self.match(graph, node)) for node in graph.nodes)
+            node, change = next(((n, c) for n, c in found if c is not None), (None, None))
+            if node is None or change is None:
+                return graph, tuple(hits)
+            graph = change.apply(graph)
+            hits.append(Hit(self.name, node.name, change.text))
+
+
+def run_passes(graph: Graph, passes: Iterable[Pass]) -> tuple[Graph, tuple[Hit, ...]]:
+    """Run passes one after another; the graph is verified after every rewrite."""
+    hits: list[Hit] = []
+    for rule in passes:
+        graph, found = rule.rewrite(graph)
+        hits.extend(found)
+    return graph, tuple(hits)
+
+
+def bypass(graph: Graph, node: Node, text: str) -> Change | None:
+    """Remove a node whose output equals its first input.
+
+    The names of the interface stay: an output takes the name of the node's input along. That is impossible
+    where the input belongs to the interface too, and then the node stays.
+    """
+    before, after = node.inputs[0], node.outputs[0]
+    if after not in graph.outputs:
+        return Change(text, {node.name: None}, {after: before})
+    if graph.producer(before) is None or before in graph.outputs:
+        return None
+    return Change(text, {node.name: None}, {before: after})

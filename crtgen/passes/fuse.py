@@ -1,0 +1,108 @@
+"""Passes that move work into the operator before or after it, where that is exact."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeAlias
+
+from crtgen.ir import DType, Graph, Node
+from crtgen.ops import (
+    Activation,
+    Add,
+    AveragePool2d,
+    Conv2d,
+    DepthwiseConv2d,
+    FullyConnected,
+    MaxPool2d,
+    Mul,
+    Pad,
+    Padding,
+    Relu,
+    Sub,
+)
+from crtgen.passes.core import Change, Pass
+
+__all__ = ["FoldPadding", "FuseActivations"]
+
+_Clamping: TypeAlias = Conv2d | DepthwiseConv2d | FullyConnected | Add | Sub | Mul | AveragePool2d | MaxPool2d
+_Convolution: TypeAlias = Conv2d | DepthwiseConv2d
+
+
+@dataclass(frozen=True, slots=True)
+class FuseActivations(Pass):
+    """Clamp in the operator that computes the value, instead of in a relu after it.
+
+    Exact for float32, and for int8 where the relu does not requantise: both clamps come after the rounding.
+    """
+
+    name: ClassVar[str] = "fuse activations"
+
+    def match(self, graph: Graph, node: Node) -> Change | None:
+        producer = graph.producer(node.inputs[0])
+        if not isinstance(node.op, Relu) or producer is None or not isinstance(producer.op, _Clamping):
+            return None
+        between = node.inputs[0]
+        if between in graph.outputs or len(graph.consumers(between)) != 1:
+            return None
+        sig = graph.signature(node)
+        if sig.x.dtype is not DType.FLOAT32 and sig.x.quant != sig.y.quant:
+            return None
+        both = _intersection(producer.op.activation, node.op.kind)
+        if both is None:
+            return None
+        fused = replace(producer, op=replace(producer.op, activation=both), outputs=node.outputs)
+        return Change(f"{producer.name} clamps by itself", {producer.name: fused, node.name: None})
+
+
+def _intersection(a: Activation, b: Activation) -> Activation | None:
+    """The activation that clamps as both do, if there is one."""
+    (low_a, high_a), (low_b, high_b) = a.float_range(), b.float_range()
+    wanted = max(low_a, low_b), min(high_a, high_b)
+    return next((activation for activation in Activation if activation.float_range() == wanted), None)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPadding(Pass):
+    """Let a convolution pad its input itself, instead of a pad before it.
+
+    Exact where the pad fills rows and columns with what convolutions pad with: zero, or the zero point.
+    Not done where a window would lie wholly in the padding, which no kernel has to expect.
+    """
+
+    name: ClassVar[str] = "fold padding"
+
+    def match(self, graph: Graph, node: Node) -> Change | None:
+        if not isinstance(node.op, Pad) or node.outputs[0] in graph.outputs:
+            return None
+        sig = graph.signature(node)
+        neutral = sig.x.quant.zero_point if sig.x.quant is not None else 0
+        if node.op.fill(sig) != neutral or sig.x.quant != sig.y.quant or not _in_image(node.op):
+            return None
+        convolutions = graph.consumers(node.outputs[0])
+        if not convolutions:
+            return None
+        nodes: dict[str, Node | None] = {node.name: None}
+        for convolution in convolutions:
+            padded = _padded(graph, convolution, node)
+            if padded is None:
+                return None
+            nodes[convolution.name] = padded
+        return Change(f"{', '.join(c.name for c in convolutions)} pads by itself", nodes)
+
+
+def _in_image(pad: Pad) -> bool:
+    """Whether only rows and columns are padded."""
+    return len(pad.before) == 4 and not any(p[axis] for p in (pad.before, pad.after) for axis in (0, 3))
+
+
+def _padded(graph: Graph, node: Node, pad: Node) -> Node | None:
+    """The convolution with the pad's rows and columns added to its own, reading the pad's input."""
+    op = node.op
+    if not isinstance(op, _Convolution) or not isinstance(pad.op, Pad) or pad.outputs[0] in node.inputs[1:]:
+        return None
+    (_, top, left, _), (_, bottom, right, _) = pad.op.before, pad.op.after
+    own = op.padding
+    padding = Padding(own.top + top, own.bottom + bottom, own.left + left, own.right + right)
+    weights = graph.values[node.inputs[1]].shape
+    height, width = ((weights[1 + axis] - 1) * op.dilation[axis] for axis in (0, 1))
+    if max(padding.top, padding.bottom) > height or max(padding.left, padding.right) > width:
+        return None
+    return replace(node, op=replace(op, padding=padding), inputs=(pad.inputs[0], *node.inputs[1:]))

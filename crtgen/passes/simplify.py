@@ -1,0 +1,112 @@
+"""Passes that remove what computes nothing: constants, identities, reshapes, what nobody reads."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from crtgen.ir import Graph, Node, Quant, Signature, Value, shape_text
+from crtgen.ops import Concat, Pad, Quantize, Reshape, StridedSlice, Transpose
+from crtgen.passes.core import Change, Pass, bypass
+
+__all__ = ["FoldConstants", "MergeReshapes", "RemoveDead", "RemoveIdentities", "ReshapeTransposes"]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldConstants(Pass):
+    """Compute what depends on constants only, by the operator's reference.
+
+    What is an output of the network stays: an output is computed by a run.
+    """
+
+    name: ClassVar[str] = "fold constants"
+
+    def match(self, graph: Graph, node: Node) -> Change | None:
+        sig = graph.signature(node)
+        if not all(v.is_constant for v in sig.inputs) or set(node.outputs) & set(graph.outputs):
+            return None
+        results = node.op.reference(sig, [v.array() for v in sig.inputs])
+        values = tuple(
+            Value.constant(v.name, array, v.quant) for v, array in zip(sig.outputs, results, strict=True)
+        )
+        return Change(f"{node.op.name} of constants is computed now", {node.name: None}, values=values)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveDead(Pass):
+    """Remove nodes whose outputs nobody reads."""
+
+    name: ClassVar[str] = "remove dead"
+
+    def match(self, graph: Graph, node: Node) -> Change | None:
+        if any(v in graph.outputs or graph.consumers(v) for v in node.outputs):
+            return None
+        return Change(f"nobody reads {', '.join(node.outputs)}", {node.name: None})
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveIdentities(Pass):
+    """Remove reshapes, transposes, pads, slices, concatenations and requantisations that change nothing."""
+
+    name: ClassVar[str] = "remove identities"
+
+    def match(self, graph: Graph, node: Node) -> Change | None:
+        sig = graph.signature(node)
+        same = (sig.x.shape, sig.x.dtype, sig.x.quant) == (sig.y.shape, sig.y.dtype, sig.y.quant)
+        if not same or sig.x.is_constant or not _is_identity(node, sig):
+            return None
+        return bypass(graph, node, f"{node.op.name} changes nothing")
+
+
+def _is_identity(node: Node, sig: Signature) -> bool:
+    """Whether the operator copies its input, given that shape, type and quantisation are the same."""
+    match node.op:
+        case Reshape() | Pad() | Quantize():
+            return True
+        case Concat():
+            return len(node.inputs) == 1
+        case Transpose(perm):
+            return _moving(perm, sig.x.shape) == sorted(_moving(perm, sig.x.shape))
+        case StridedSlice(stride=stride):
+            return all(step > 0 or length == 1 for step, length in zip(stride, sig.x.shape, strict=True))
+    return False
+
+
+def _moving(perm: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
+    """The axes of ``perm`` that are longer than 1: where those keep their order, no element moves."""
+    return [axis for axis in perm if shape[axis] > 1]
+
+
+def _plain(quant: Quant | None) -> bool:
+    """Whether the quantisation knows no axes, which a reshape would renumber."""
+    return quant is None or quant.axis is None
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapeTransposes(Pass):
+    """Turn a transpose that only moves axes of length 1 into a reshape, which costs nothing."""
+
+    name: ClassVar[str] = "transpose to reshape"
+
+    def match(self, graph: Graph, node: Node) -> Change | None:
+        sig = graph.signature(node)
+        if not isinstance(node.op, Transpose) or not _plain(sig.x.quant):
+            return None
+        moving = _moving(node.op.perm, sig.x.shape)
+        if moving != sorted(moving):
+            return None
+        reshape = replace(node, op=Reshape(sig.y.shape))
+        return Change("it only moves axes of length 1", {node.name: reshape})
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReshapes(Pass):
+    """Let a reshape of a reshape read the first one's input."""
+
+    name: ClassVar[str] = "merge reshapes"
+
+    def match(self, graph: Graph, node: Node) -> Change | None:
+        first = graph.producer(node.inputs[0])
+        if not isinstance(node.op, Reshape) or first is None or not isinstance(first.op, Reshape):
+            return None
+        shape = shape_text(graph.signature(first).y.shape)
+        merged = replace(node, inputs=first.inputs)
+        return Change(f"it reads past the reshape to {shape}", {node.name: merged})

@@ -39,7 +39,7 @@ def test_the_arena_is_within_the_live_peak_and_shared_scratch(name: str, core: s
     assert plan.arena <= PEAKS[name] + max(step.kernel.scratch for step in plan.steps)
 
 
-@pytest.mark.parametrize("name", (*INT8_MODELS, *FLOAT_MODELS))
+@pytest.mark.parametrize("name", [*INT8_MODELS, *FLOAT_MODELS])
 @pytest.mark.parametrize("keep", [False, True])
 def test_every_model_is_planned(name: str, keep: bool) -> None:
     graph, _ = run_passes(load(model_path(name)), DEFAULT_PASSES)

@@ -53,7 +53,7 @@ class Recipe:
 _PREFIX = "_PREFIX"
 
 TOOLCHAINS: Mapping[str, Recipe] = {
-    "arm-none-eabi-gcc": Recipe(
+    "gcc": Recipe(
         ("arm-none-eabi-gcc",),
         "--version",
         "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi, or use --toolchain zig",
@@ -62,7 +62,7 @@ TOOLCHAINS: Mapping[str, Recipe] = {
     "zig": Recipe(("zig",), "version", "pip install ziglang", ("ZIG",), "ziglang"),
     "cc": Recipe(("cc", "gcc", "clang"), "--version", "apt install gcc", ("CC",)),
 }
-"""By name: ``arm-none-eabi-gcc`` and ``zig`` compile for Cortex-M, ``cc`` for this computer."""
+"""By name: ``gcc`` (arm-none-eabi) and ``zig`` compile for Cortex-M, ``cc`` for this computer."""
 
 
 def find_toolchain(name: str) -> Toolchain:

@@ -74,7 +74,7 @@ set(CRT_CORE_FLAGS -mcpu=cortex-m4 -mthumb)
 def write_project(directory: Path, source: str, *, board: str = "mps2_an386", host: bool = False) -> Path:
     """A project that builds ``main.c`` for Cortex-M4, or for this computer."""
     artefact = "firmware" if host else "firmware.elf"
-    toolchain = "cc" if host else "arm-none-eabi-gcc"
+    toolchain = "cc" if host else "gcc"
     (directory / "cmake").mkdir(parents=True)
     (directory / "main.c").write_text(source)
     (directory / "linker.ld").write_text(LINKER)

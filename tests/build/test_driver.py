@@ -28,7 +28,7 @@ def test_a_build_and_what_it_does_not_do_again(tmp_path: Path) -> None:
     assert (image.board, image.platform, image.toolchain.name) == (
         "mps2_an386",
         "baremetal",
-        "arm-none-eabi-gcc",
+        "gcc",
     )
     assert said == ["configuring", "building 1/2", "building 2/2"]
     before = image.path.stat().st_mtime_ns
@@ -102,16 +102,16 @@ def test_a_toolchain_that_the_project_does_not_have(tmp_path: Path) -> None:
     root = write_project(tmp_path / "p", GOOD)
     with pytest.raises(UsageError) as caught:
         build_project(root, toolchain="cc")
-    assert caught.value.hint == "it has arm-none-eabi-gcc"
+    assert caught.value.hint == "it has gcc"
 
 
 def test_a_compiler_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ARM_GCC_PREFIX", raising=False)
     with pytest.raises(ToolMissingError) as caught:
-        find_toolchain("arm-none-eabi-gcc")
+        find_toolchain("gcc")
     assert caught.value.hint.startswith("apt install gcc-arm-none-eabi")
-    assert isinstance(detect_toolchains()["arm-none-eabi-gcc"], ToolMissingError)
+    assert isinstance(detect_toolchains()["gcc"], ToolMissingError)
 
 
 def test_an_unknown_toolchain() -> None:
@@ -124,7 +124,7 @@ def test_a_variable_names_the_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path
     program.write_text("#!/bin/sh\necho my-gcc 99.1\necho more\n")
     program.chmod(0o755)
     monkeypatch.setenv("ARM_GCC_PREFIX", str(tmp_path / "my-"))
-    assert find_toolchain("arm-none-eabi-gcc") == Toolchain("arm-none-eabi-gcc", program, "my-gcc 99.1")
+    assert find_toolchain("gcc") == Toolchain("gcc", program, "my-gcc 99.1")
 
 
 def test_a_compiler_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

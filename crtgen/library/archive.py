@@ -23,7 +23,7 @@ _MOST = 1 << 30
 def check_path(path: str, where: str) -> str:
     """The path without ``./``; refused if it could lead out of the directory that it is relative to."""
     pure = PurePosixPath(path)
-    if not path or "\0" in path or "\\" in path or pure.is_absolute() or ":" in pure.parts[:1]:
+    if not path or "\0" in path or "\\" in path or pure.is_absolute() or ":" in path.partition("/")[0]:
         raise CorruptModelError(f"the path {path!r} is not a relative path", where=where)
     if ".." in pure.parts:
         raise CorruptModelError(f"the path {path!r} leads out of the archive", where=where)

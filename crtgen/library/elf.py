@@ -46,6 +46,12 @@ class ElfFile:
         """What it needs from elsewhere."""
         return tuple(s.name for s in self.symbols if not s.is_defined and not s.is_weak)
 
+    @property
+    def context(self) -> tuple[str, ...]:
+        """The runtime's functions that it reaches through pointers, ``__TVM...``, set by a loader."""
+        pointers = (s.name for s in self.symbols if s.is_defined and s.is_weak and s.kind == "object")
+        return tuple(name.removeprefix("__") for name in pointers if name.startswith("__TVM"))
+
     def data(self, name: str) -> bytes | None:
         """What the object of this name holds; None if there is none."""
         return next((s.data for s in self.symbols if s.name == name and s.is_defined), None)

@@ -46,7 +46,8 @@ class _Parser(Checker):
     version = VERSION
 
     def library(self, top: dict[str, Any]) -> tuple[ModelMetadata, ...] | OperatorMetadata:
-        if "modules" not in top and self.style(top, "metadata.json") == "operator":
+        is_flat = "modules" not in top and (self.version < 7 or "style" in top)
+        if is_flat and self.style(top, "metadata.json") == "operator":
             return self.operator_library(top)
         if self.version < 7:
             return (self.model(top, self.value(top, "model_name", str, "metadata.json")),)

@@ -3,16 +3,29 @@
 import re
 from collections.abc import Iterable
 
+from crtgen.codegen.render import render
 from crtgen.errors import ModelError
 from crtgen.library.c_names import c_name
 from crtgen.library.elf import read_elf
 from crtgen.library.mlf import Code
 from crtgen.library.module import CSource, Module, ObjectFile
 
-__all__ = ["check_undefined", "code_modules", "object_module", "source_module"]
+__all__ = ["check_undefined", "code_modules", "context_source", "object_module", "source_module"]
 
 _ENTRY = "TVMSystemLibEntryPoint"
 _MAIN = "__tvm_main__"
+_CONTEXT = frozenset(
+    f"TVM{name}"
+    for name in (
+        "APISetLastError",
+        "BackendAllocWorkspace",
+        "BackendFreeWorkspace",
+        "BackendGetFuncFromEnv",
+        "BackendParallelBarrier",
+        "BackendParallelLaunch",
+        "FuncCall",
+    )
+)
 _PACKED = re.compile(r"^(?:TVM_DLL )?int(?:32_t)? (\w+)\(([^;{}]*)\)\s*\{", re.MULTILINE)
 _TYPE_CODES = re.compile(r"\b(?:type_codes?|arg_type_ids|arg_tcodes)\b")
 _PROVIDED = re.compile(
@@ -48,6 +61,18 @@ def code_modules(code: Code, prefix: str, where: str) -> tuple[Module, ...]:
     objects = [object_module(n, data, f"{where}: {n}") for n, data in code.objects.items()]
     kept = [s for s in sources if s.functions or _ENTRY not in s.code]
     return (*kept, *(o for o in objects if o.functions or _ENTRY not in read_elf(o.data, where).functions))
+
+
+def context_source(modules: Iterable[Module], where: str) -> str:
+    """C with the pointers through which exported objects call the runtime; empty if there are none."""
+    objects = [m for m in modules if isinstance(m, ObjectFile)]
+    names = {name for m in objects for name in read_elf(m.data, f"{where}: {m.name}").context}
+    unknown = sorted(names - _CONTEXT)
+    if unknown:
+        raise ModelError(
+            f"its objects call {', '.join(unknown)}, which the runtime does not have", where=where
+        )
+    return render("tvm_context.c.j2", names=sorted(names)) if names else ""
 
 
 def check_undefined(modules: Iterable[Module], where: str) -> None:

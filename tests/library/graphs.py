@@ -9,14 +9,14 @@ from typing import Any
 from crtgen.resources import runtime_dir
 from tests.support import require_tool
 
-Node = tuple[str, Sequence[tuple[int, int]], int]
-"""Function (empty for an argument), inputs, number of outputs."""
+Node = tuple[str, str, Sequence[tuple[int, int]]]
+"""Name, function (empty for an argument), inputs."""
 
 FLAGS = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 
 
 def document(
-    nodes: Sequence[tuple[str, str, Sequence[tuple[int, int]]]],
+    nodes: Sequence[Node],
     entries: Sequence[tuple[Sequence[int], str, int]],
     heads: Sequence[tuple[int, int]],
     outputs: Mapping[str, int] | None = None,

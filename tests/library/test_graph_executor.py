@@ -12,7 +12,7 @@ from crtgen.library.graph_executor import ExecutorTables, graph_module, graph_ta
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.params import NDArray
 from crtgen.resources import runtime_dir
-from tests.library.graphs import FLAGS, document, foo, run_host, text
+from tests.library.graphs import FLAGS, Node, document, foo, run_host, text
 from tests.support import require_tool
 
 FOO = ("tvmgen_foo_quantize", "tvmgen_foo_pool", "tvmgen_foo_dense")
@@ -36,7 +36,7 @@ def tables(
 
 def chain(length: int) -> dict[str, object]:
     """``length`` different operators one after the other, on two storages after the input's."""
-    nodes = [("x", "", [])] + [(f"op{i}", f"f{i}", [(i, 0)]) for i in range(length)]
+    nodes: list[Node] = [("x", "", [])] + [(f"op{i}", f"f{i}", [(i, 0)]) for i in range(length)]
     entries = [([1, 16], "int8", 0)] + [([1, 16], "int8", 1 + i % 2) for i in range(length)]
     return document(nodes, entries, [(length, 0)])
 
@@ -159,7 +159,7 @@ def test_a_chain_of_60_costs_seven_bytes_a_call() -> None:
 
 
 def test_more_than_256_tensors_take_wider_indices() -> None:
-    nodes = [("x", "", [])] + [(f"op{i}", "f", [(i, 0)]) for i in range(300)]
+    nodes: list[Node] = [("x", "", [])] + [(f"op{i}", "f", [(i, 0)]) for i in range(300)]
     entries = [([1], "int8", i) for i in range(301)]
     result = tables(document(nodes, entries, [(300, 0)]))
     assert (result.index_type, result.call_bytes) == ("uint16_t", 300 * 10)
@@ -177,7 +177,7 @@ def test_the_module_for_the_metadata() -> None:
 @pytest.mark.cc
 def test_runs_with_scalars_parameters_and_11_arguments(tmp_path: Path) -> None:
     """y = sum of ten inputs with their ranks as weights, z = y * w where w is a scalar parameter."""
-    nodes = [("w", "", [])] + [(f"x{i}", "", []) for i in range(10)]
+    nodes: list[Node] = [("w", "", []), *((f"x{i}", "", ()) for i in range(10))]
     nodes += [("sum", "weighted", [(i + 1, 0) for i in range(10)]), ("mul", "times", [(0, 0), (11, 0)])]
     shapes = [[], *([[2]] * 5), *([[1, 2]] * 5), [2], [2]]
     entries = [(shape, "int8", i) for i, shape in enumerate(shapes)]

@@ -1,0 +1,168 @@
+"""Tar archives: nothing doubtful is read, nothing is written outside, the same files give the same bytes."""
+
+import gzip
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crtgen.errors import CorruptModelError
+from crtgen.library.archive import extract, read_tar, write_tar
+
+FILES = {"metadata.json": b"{}", "codegen/host/src/a.c": b"int a;\n", "empty": b""}
+PLAIN = write_tar(FILES, 1_700_000_000)
+
+
+def tar_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for info, data in members:
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def special(kind: bytes, name: str = "x", target: str = "metadata.json") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return tar_of((info, b""))
+
+
+def test_writes_sorted_entries_owned_by_root() -> None:
+    with tarfile.open(fileobj=io.BytesIO(PLAIN)) as tar:
+        members = tar.getmembers()
+    assert [m.name for m in members] == ["./codegen/host/src/a.c", "./empty", "./metadata.json"]
+    assert {(m.uid, m.gid, m.uname, m.gname, m.mode, m.mtime) for m in members} == {
+        (0, 0, "root", "root", 0o644, 1_700_000_000)
+    }
+
+
+def test_the_order_of_the_files_does_not_matter() -> None:
+    assert write_tar(dict(reversed(FILES.items())), 1_700_000_000) == PLAIN
+
+
+paths = st.lists(st.text("abc._-", min_size=1, max_size=4), min_size=1, max_size=3).map("/".join)
+
+
+@given(st.dictionaries(paths, st.binary(max_size=1100), max_size=4))
+def test_round_trip(files: dict[str, bytes]) -> None:
+    try:
+        back = read_tar(write_tar(files, 0), "x")
+    except CorruptModelError:
+        parts = [path.split("/") for path in files]
+        doubtful = any(".." in p or "." in p for p in parts)
+        nested = any(a != b and a == b[: len(a)] for a in parts for b in parts)
+        assert doubtful or nested
+        return
+    assert list(back.values()) == [files[path] for path in sorted(files)]
+
+
+def test_gzipped() -> None:
+    assert read_tar(gzip.compress(PLAIN), "x") == FILES
+
+
+@pytest.mark.parametrize("size", [*range(0, 7 * 512, 97), 512, 1024, 2048, 5 * 512, 6 * 512])
+def test_truncated_before_the_end_mark(size: int) -> None:
+    """Three headers and two blocks of data: the end mark ends with block 7."""
+    with pytest.raises(CorruptModelError):
+        read_tar(PLAIN[:size], "x")
+
+
+def test_padding_after_the_end_mark_is_not_needed() -> None:
+    assert read_tar(PLAIN[: 7 * 512], "x") == FILES
+
+
+@pytest.mark.parametrize("cut", [1, 4, 8, 30, 100])
+def test_truncated_gzip(cut: int) -> None:
+    with pytest.raises(CorruptModelError):
+        read_tar(gzip.compress(PLAIN)[:-cut], "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("../evil", "leads out"),
+        ("a/../../evil", "leads out"),
+        ("a/..", "leads out"),
+        ("/etc/passwd", "not a relative path"),
+        ("C:/evil", "not a relative path"),
+        ("a\\..\\evil", "not a relative path"),
+    ],
+)
+def test_paths_that_lead_out(name: str, reason: str) -> None:
+    with pytest.raises(CorruptModelError, match=reason):
+        read_tar(tar_of((tarfile.TarInfo(name), b"evil")), "x")
+    with pytest.raises(CorruptModelError, match=reason):
+        write_tar({name: b""}, 0)
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE]
+)
+def test_links_and_special_files(kind: bytes) -> None:
+    with pytest.raises(CorruptModelError, match="x is a link or a special file"):
+        read_tar(special(kind), "x")
+
+
+def test_a_directory_that_leads_out() -> None:
+    with pytest.raises(CorruptModelError, match="leads out"):
+        read_tar(special(tarfile.DIRTYPE, "../evil/"), "x")
+
+
+def test_one_path_twice() -> None:
+    twice = [(tarfile.TarInfo("./a"), b"1"), (tarfile.TarInfo("a"), b"2")]
+    with pytest.raises(CorruptModelError, match="a is in the archive twice"):
+        read_tar(tar_of(*twice), "x")
+
+
+def test_a_file_below_a_file() -> None:
+    with pytest.raises(CorruptModelError, match="a/b lies within another file"):
+        read_tar(tar_of((tarfile.TarInfo("a"), b"1"), (tarfile.TarInfo("a/b"), b"2")), "x")
+
+
+def test_damage_in_the_middle_does_not_hide_files() -> None:
+    damaged = bytearray(PLAIN)
+    damaged[2 * 512 : 2 * 512 + 8] = b"\xff" * 8
+    with pytest.raises(CorruptModelError):
+        read_tar(bytes(damaged), "x")
+
+
+@given(st.binary(max_size=600))
+def test_any_bytes(data: bytes) -> None:
+    with pytest.raises(CorruptModelError):
+        read_tar(data, "x")
+
+
+def test_extract_writes_below_the_directory(tmp_path: Path) -> None:
+    extract(FILES, tmp_path / "out")
+    written = {str(p.relative_to(tmp_path)): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert written == {f"out/{path}": data for path, data in FILES.items()}
+
+
+@pytest.mark.parametrize("bad", ["../evil", "/evil", "a/../../evil"])
+def test_extract_writes_nothing_if_a_path_is_bad(tmp_path: Path, bad: str) -> None:
+    with pytest.raises(CorruptModelError):
+        extract({"good": b"1", bad: b"2"}, tmp_path / "out")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_extract_does_not_follow_a_link(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "link").symlink_to(outside)
+    with pytest.raises(CorruptModelError, match="leads out"):
+        extract({"good": b"1", "link/evil": b"2"}, tmp_path / "out")
+    assert not (tmp_path / "out" / "good").exists()
+    assert list(outside.iterdir()) == []
+
+
+def test_reads_what_other_tools_write() -> None:
+    with_dirs = tar_of((tarfile.TarInfo("./a.txt"), b"x" * 513), (tarfile.TarInfo("b" * 120), b""))
+    assert {name: len(data) for name, data in read_tar(with_dirs, "x").items()} == {
+        "a.txt": 513,
+        "b" * 120: 0,
+    }

@@ -15,11 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import crtgen.build
-import crtgen.frontends
-import crtgen.run
+from crtgen import build, frontends
 from crtgen.boards import Board, find_board
-from crtgen.build import SizeReport
+from crtgen.build import SizeReport, build_project, measure
 from crtgen.cases import Case, Difference, compare, random_inputs, read_cases
 from crtgen.codegen import CModule, Interface, generate_c, metadata_files
 from crtgen.errors import UsageError
@@ -27,10 +25,21 @@ from crtgen.ir import Array, Graph
 from crtgen.kernels import Target, select
 from crtgen.passes import DEFAULT_PASSES, Hit, run_passes
 from crtgen.plan import Plan, make_plan
-from crtgen.project import Firmware, Options, Project, generate_project
+from crtgen.project import Firmware, Options, Project, generate_project, read_manifest
 from crtgen.session import Session
 
-__all__ = ["Compiled", "Generated", "Image", "Model", "Verdict", "build", "compile", "load", "verify"]
+__all__ = [
+    "Compiled",
+    "Extracted",
+    "Generated",
+    "Image",
+    "Model",
+    "Verdict",
+    "compile",
+    "load",
+    "open_project",
+    "verify",
+]
 
 Say = Callable[[str], None]
 
@@ -100,28 +109,37 @@ class Generated:
 
     project: Project
 
-    def extract(self, directory: str | Path) -> Path:
+    def extract(self, directory: str | Path) -> "Extracted":
         """Write it to ``directory``, which has to be empty or an earlier project of crtgen's."""
         path = Path(directory)
         self.project.extract(path)
-        return path
+        return Extracted(path)
 
-    def build(
-        self, directory: str | Path | None = None, *, toolchain: str | None = None, say: Say = _silent
-    ) -> "Image":
-        """Extract and build it; without ``directory``, in a temporary one that lives as long as the image."""
-        temporary = None
-        if directory is None:
-            temporary = tempfile.TemporaryDirectory(prefix="crtgen-")
-            directory = temporary.name
-        return build(self.extract(directory), toolchain=toolchain, say=say, temporary=temporary)
+    def build(self, *, toolchain: str | None = None, say: Say = _silent) -> "Image":
+        """Build it in a temporary directory that lives as long as the image."""
+        temporary = tempfile.TemporaryDirectory(prefix="crtgen-")
+        self.project.extract(Path(temporary.name))
+        return Extracted(Path(temporary.name), temporary).build(toolchain=toolchain, say=say)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extracted:
+    """A firmware project on disk."""
+
+    directory: Path
+    _temporary: "tempfile.TemporaryDirectory[str] | None" = field(default=None, repr=False)
+
+    def build(self, *, toolchain: str | None = None, say: Say = _silent) -> "Image":
+        """Build it, or what has changed of it, and measure the image."""
+        built = build_project(self.directory, toolchain=toolchain, progress=say)
+        return Image(built, measure(built), self._temporary)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
     """A built image: an ELF with its sizes and the manifest of its project."""
 
-    built: crtgen.build.Image
+    built: build.Image
     size: SizeReport
     _temporary: "tempfile.TemporaryDirectory[str] | None" = field(default=None, repr=False)
 
@@ -142,7 +160,7 @@ class Image:
 
 def load(path: str | Path) -> Model:
     """Read a model file. Raises ``ModelError`` with the place of whatever is wrong with it."""
-    return Model(crtgen.frontends.load(Path(path)))
+    return Model(frontends.load(Path(path)))
 
 
 def compile(
@@ -164,7 +182,8 @@ def compile(
         raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")
     target_board = find_board(board)
     target = Target(target_board.core, optimize)
-    plans, hits = [], []
+    plans: list[Plan] = []
+    hits: list[Hit] = []
     for model in models:
         say(f"planning {model.name}")
         graph, found = run_passes(model.graph, DEFAULT_PASSES)
@@ -175,16 +194,10 @@ def compile(
     return Compiled(target_board, tuple(models), tuple(plans), modules, tuple(hits))
 
 
-def build(
-    directory: Path,
-    *,
-    toolchain: str | None = None,
-    say: Say = _silent,
-    temporary: "tempfile.TemporaryDirectory[str] | None" = None,
-) -> Image:
-    """Build the project in ``directory`` and measure the image; ``temporary`` is removed with the image."""
-    built = crtgen.build.build_project(directory, toolchain=toolchain, progress=say)
-    return Image(built, crtgen.build.measure(built), temporary)
+def open_project(directory: str | Path) -> Extracted:
+    """A project that was generated before. Raises ``UsageError`` if the directory holds none."""
+    read_manifest(Path(directory))
+    return Extracted(Path(directory))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def command(
     """Build with CMake and Ninja; prints flash, RAM and the worst-case stack."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            image = api.build(directory, toolchain=toolchain, say=say)
+            image = api.open_project(directory).build(toolchain=toolchain, say=say)
         size = image.size
         data = {"artefact": str(image.path), **size.to_dict()}
 

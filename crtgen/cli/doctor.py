@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -66,13 +68,13 @@ def _compilers() -> Iterator[Check]:
 
 def _programs() -> Iterator[Check]:
     for name in ("cmake", "ninja"):
-        yield _program(name, "builds", lambda name=name: str(find_program(name, f"pip install {name}")))
-    yield _program("qemu-system-arm", "simulates boards", lambda: str(find_qemu()))
+        yield _program(name, "builds", partial(find_program, name, f"pip install {name}"))
+    yield _program("qemu-system-arm", "simulates boards", find_qemu)
 
 
-def _program(name: str, purpose: str, find: Callable[[], str]) -> Check:
+def _program(name: str, purpose: str, find: Callable[[], Path]) -> Check:
     try:
-        return Check(name, purpose, find(), "", needed=True)
+        return Check(name, purpose, str(find()), "", needed=True)
     except ToolMissingError as error:
         return Check(name, purpose, "", error.hint, needed=True)
 

@@ -50,10 +50,12 @@ def make_image(
     """The server image of a model file, or of a project that was generated before."""
     if source.is_dir():
         say("building")
-        return api.build(source, toolchain=toolchain, say=say)
+        return api.open_project(source).build(toolchain=toolchain, say=say)
     say(f"reading {source.name}")
     model = api.load(source)
     compiled = api.compile([model], board, optimize=optimize, keep_inputs=keep_inputs, say=say)
     generated = compiled.generate("server", Options(profile=profile, optimize=optimize))
     say("building")
-    return generated.build(directory, toolchain=toolchain, say=say)
+    if directory is None:
+        return generated.build(toolchain=toolchain, say=say)
+    return generated.extract(directory).build(toolchain=toolchain, say=say)

@@ -118,6 +118,9 @@ class Connection:
     Entering it connects; leaving it ends the session and leaves the stream open. Every request has a timeout,
     ``timeouts.established`` unless it says otherwise. After a ``RemoteError`` the session goes on; after a
     ``LinkTimeoutError`` or ``ProtocolError`` every request raises ``SessionLostError`` until ``connect``.
+
+    The protocol has no sequence numbers. What arrives between two requests is dropped, so a duplicate does
+    no harm unless it comes after the next request was sent.
     """
 
     def __init__(
@@ -225,8 +228,8 @@ class Connection:
                 where="device",
             )
         data = source.astype(dtype, copy=False).tobytes()
-        packets = (CopyToRemote(part, data[at : at + size]) for part, at, size in self._chunks(tensor))
-        for reply in self._pipeline(packets):
+        chunks = list(self._chunks(tensor))
+        for reply in self._pipeline(CopyToRemote(part, data[at : at + size]) for part, at, size in chunks):
             self._expect(Return, reply)
 
     def copy_from(self, tensor: Tensor) -> Array:

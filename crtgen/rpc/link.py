@@ -25,6 +25,7 @@ class Timeouts:
 SERIAL = Timeouts(2.0, 5.0, 5.0)
 SIMULATOR = Timeouts(2.0, 10.0, 10.0)
 HOST = Timeouts(1.0, 10.0, 60.0)
+"""For a process on this machine. Other hosts wait for it without end; nothing here does."""
 
 
 class Link:
@@ -93,6 +94,7 @@ class Link:
             pass
         finally:
             self._inbox.clear()
+            self._damage.clear()
 
     def abandon(self, why: str) -> None:
         """Refuse further messages until the next ``connect``: answers could no longer be told apart."""

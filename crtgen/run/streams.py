@@ -218,8 +218,9 @@ class SerialStream:
 
     def __init__(self, url: str, *, baudrate: int = 115200, write_timeout: float = WRITE_TIMEOUT) -> None:
         self.name = url
+        limit = None if url.startswith("rfc2217:") else write_timeout  # pyserial has a fixed one there
         try:
-            self._port = serial.serial_for_url(url, baudrate=baudrate, timeout=0, write_timeout=write_timeout)
+            self._port = serial.serial_for_url(url, baudrate=baudrate, timeout=0, write_timeout=limit)
         except (OSError, ValueError) as error:
             raise LinkClosedError(
                 f"the port cannot be opened: {error}",
@@ -239,7 +240,7 @@ class SerialStream:
         deadline = time.monotonic() + timeout
         while True:
             try:
-                data = bytes(self._port.read(_CHUNK))
+                data = self._available()
                 left = deadline - time.monotonic()
                 if data:
                     return data
@@ -262,6 +263,17 @@ class SerialStream:
         """Close the port."""
         with suppress(OSError):
             self._port.close()
+
+    def _available(self) -> bytes:
+        """What is there. Some ports give one byte at a time; bytes before a hang-up still count."""
+        data = bytearray()
+        try:
+            while len(data) < _CHUNK and (piece := self._port.read(_CHUNK)):
+                data += piece
+        except OSError:
+            if not data:
+                raise
+        return bytes(data)
 
     def _wait(self, timeout: float) -> None:
         """Until bytes may be there. Ports without a descriptor can only be asked again and again."""

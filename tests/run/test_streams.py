@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import serial
+from serial import rfc2217
 
 from crtgen.errors import LinkClosedError, LinkTimeoutError
 from crtgen.run.streams import PipeStream, PtyStream, SerialStream, SocketStream
@@ -244,6 +246,36 @@ def test_loop_gives_back_what_was_written() -> None:
         with pytest.raises(LinkTimeoutError):
             stream.read(0.02)
         assert not stream.flow_controlled
+
+
+class Connection:
+    """What pyserial's port manager writes to."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.write = peer.sendall
+
+
+def serve_rfc2217(listener: socket.socket) -> None:
+    """Share a port that echoes, as a terminal server does."""
+    peer, _ = listener.accept()
+    with peer, serial.serial_for_url("loop://", timeout=0) as port:
+        manager = rfc2217.PortManager(port, Connection(peer))
+        while data := peer.recv(4096):
+            port.write(b"".join(manager.filter(data)))
+            peer.sendall(b"".join(manager.escape(port.read(65536))))
+
+
+def test_rfc2217_through_a_terminal_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve_rfc2217, args=(listener,))
+        server.start()
+        with SerialStream(f"rfc2217://127.0.0.1:{listener.getsockname()[1]}", baudrate=9600) as stream:
+            stream.write(EVERY_BYTE)
+            assert read_all(stream, len(EVERY_BYTE)) == EVERY_BYTE
+            with pytest.raises(LinkTimeoutError):
+                stream.read(0.02)
+        server.join(10)
+        assert not server.is_alive()
 
 
 @pytest.mark.parametrize("url", ["/dev/nothing-here", "nothing://here", "socket://127.0.0.1:1"])

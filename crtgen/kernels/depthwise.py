@@ -77,8 +77,8 @@ def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Finish, tuple[Const
     if sig.x.dtype is DType.FLOAT32:
         return finish_float(op.activation), (ordered, Const("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
-    finish, scales = finish_int8(params)
     bias = folded_bias(sig, params, (0, 1, 2))
+    finish, scales = finish_int8(sig, params, bias)
     return finish, (ordered, Const("bias", bias, 4, "less zero point times weights"), *scales)
 
 

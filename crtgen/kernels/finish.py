@@ -40,19 +40,21 @@ def finish_float(activation: Activation) -> Finish:
     )
 
 
-def finish_int8(params: ConvParams) -> tuple[Finish, tuple[Const, ...]]:
-    """The requantisation of a layer, and its multipliers and shifts.
+def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish, tuple[Const, ...]]:
+    """The requantisation of a layer with this folded bias, and its multipliers and shifts.
 
-    Where every factor is below one half, shifts are stored as positive counts to the right.
+    Where every factor is below one half and the sums are below 2**30, the cheap form serves, whose shifts
+    count to the right beyond the first bit.
     """
     multipliers, shifts = params.multipliers.copy(), params.shifts.copy()
     shifts[multipliers == 0] = -1
-    right = bool((shifts < 0).all())
+    largest = int(np.abs(bias.astype(np.int64)).max()) + 128 * 128 * sig.inputs[1].elements
+    right = bool((shifts < 0).all()) and largest < 2**30
     per_channel = len(set(zip(multipliers.tolist(), shifts.tolist(), strict=True))) > 1
     count = len(shifts) if per_channel else 1
     consts = (
         Const("multiplier", multipliers[:count], 4, "times 2^31"),
-        Const("shift", (-shifts if right else shifts)[:count].astype(np.int8), 1, _direction(right)),
+        Const("shift", (-1 - shifts if right else shifts)[:count].astype(np.int8), 1, _direction(right)),
     )
     finish = Finish(
         types=("int8_t", "int32_t"),
@@ -66,7 +68,7 @@ def finish_int8(params: ConvParams) -> tuple[Finish, tuple[Const, ...]]:
 
 
 def _direction(right: bool) -> str:
-    return "bits to the right" if right else "bits to the left"
+    return "bits to the right, less one" if right else "bits to the left"
 
 
 def folded_bias(sig: Signature, params: ConvParams, axes: tuple[int, ...]) -> npt.NDArray[np.int32]:

@@ -68,7 +68,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
     blocks = _blocks(outputs)
     finish, consts = _constants(op, sig, blocks)
     fill = sig.x.quant.zero_point % 256 if sig.x.dtype is DType.INT8 and sig.x.quant else 0
-    unroll = max(u for u in range(1, 7) if depth % u == 0)
+    unroll = max(u for u in range(1, 12 // tile) if depth % u == 0)
     view = GemmView(finish, pixels, depth, outputs, tile, unroll, blocks, window, fill)
     size = sig.x.dtype.itemsize
     per_tile = depth * (tile + 4 + 4 * tile + 3 / unroll) / 4 + tile * 15
@@ -100,7 +100,7 @@ def _constants(
         return finish_float(op.activation), (ordered, Const("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
     bias = folded_bias(sig, params, tuple(range(1, weights.ndim)))
-    finish, scales = finish_int8(params)
+    finish, scales = finish_int8(sig, params, bias)
     return finish, (ordered, Const("bias", bias, 4, "less zero point times weights"), *scales)
 
 

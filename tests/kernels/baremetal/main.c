@@ -52,6 +52,15 @@ static uint32_t ticks(void)
 }
 #endif
 
+#ifdef CRT_PROFILE
+static uint32_t marks[256];
+
+void crt_layer_done(uint16_t layer)
+{
+    marks[layer] = ticks();
+}
+#endif
+
 static void put_hex(const uint8_t *bytes, uint32_t size)
 {
     static const char digits[] = "0123456789abcdef";
@@ -103,6 +112,13 @@ int main(void)
         put("\nticks ");
         put_number(spent);
         put("\n");
+#ifdef CRT_PROFILE
+        for (uint32_t i = 0; i < model->num_layers; i++) {
+            put("layer ");
+            put_number(marks[i] - (i > 0 ? marks[i - 1] : 0));
+            put("\n");
+        }
+#endif
     }
     return 0;
 }

@@ -36,10 +36,17 @@ static inline int32_t crt_saturating_shift(int32_t x, int32_t shift)
     return wide > INT32_MAX ? INT32_MAX : wide < INT32_MIN ? INT32_MIN : (int32_t)wide;
 }
 
-/* x * multiplier / 2^(31 + right), rounded twice; 1 <= right <= 31. */
+/*
+ * x * multiplier / 2^(32 + right), rounded twice; 0 <= right <= 30, |x| < 2^30.
+ *
+ * The same as crt_round_shift(crt_high_mul(x, multiplier), right + 1) in fewer instructions. First rounding:
+ * the high word of the doubled product and its next bit. Second: to halves by a plain shift, then to nearest.
+ */
 static inline int32_t crt_scale_down(int32_t x, int32_t multiplier, int32_t right)
 {
-    return crt_round_shift(crt_high_mul(x, multiplier), right);
+    const int64_t product = (int64_t)(x * 2) * multiplier;
+    const int32_t high = (int32_t)(product >> 32) + (int32_t)((uint32_t)product >> 31);
+    return (((high + (high >> 31)) >> right) + 1) >> 1;
 }
 
 /* x * multiplier * 2^(shift - 31), rounded twice; -31 <= shift <= 31. */
@@ -48,12 +55,17 @@ static inline int32_t crt_scale(int32_t x, int32_t multiplier, int32_t shift)
     if (shift >= 0) {
         return crt_high_mul(crt_shift_left(x, shift), multiplier);
     }
-    return crt_scale_down(x, multiplier, -shift);
+    return crt_round_shift(crt_high_mul(x, multiplier), -shift);
 }
 
-/* x within low .. high, which are values of int8_t. */
+/* x within low .. high, which are constant values of int8_t. */
 static inline int8_t crt_int8(int32_t x, int32_t low, int32_t high)
 {
+#ifdef __ARM_FEATURE_SAT
+    if (low == -128 && high == 127) {
+        return (int8_t)__builtin_arm_ssat(x, 8);
+    }
+#endif
     x = x < low ? low : x;
     return (int8_t)(x > high ? high : x);
 }

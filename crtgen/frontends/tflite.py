@@ -8,7 +8,7 @@ from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.frontends.naming import Names, identifier, layer_name
 from crtgen.frontends.tflite_convert import CONVERTERS, Converted, Converter, Layer, Refused
 from crtgen.frontends.tflite_file import FileModel, FileOperator, FileTensor, read
-from crtgen.ir import DType, Graph, Node, Op, Signature, Value, shape_text
+from crtgen.ir import Array, DType, Graph, Node, Op, Signature, Value, shape_text
 from crtgen.ops import Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
 
 __all__ = ["load_tflite"]
@@ -95,29 +95,27 @@ class _Builder:
         row = _row(layer)
         converted = row.convert(layer)
         name = self.node_names.unique(layer_name(layer.y.name, row.stems))
-        names = self._operands(layer, converted, name)
+        operands = self._operands(converted, name)
         if len(layer.outputs) != 1:
             raise ValueError(f"it has {len(layer.outputs)} outputs instead of one")
         output = self._value(layer.y.index, self._output_name(layer.y, name))
-        table = {v.name: v for v in (*self.values.values(), *self.extra)}
-        _check(converted.op, Signature(tuple(table[n] for n in names), (output,)))
-        return Node(name, converted.op, names, (output.name,))
+        _check(converted.op, Signature(operands, (output,)))
+        return Node(name, converted.op, tuple(v.name for v in operands), (output.name,))
 
     def _output_name(self, tensor: FileTensor, node: str) -> str:
         is_output = tensor.index in self.model.outputs
         return identifier(tensor.name, "output") if is_output and ";" not in tensor.name else node
 
-    def _operands(self, layer: Layer, converted: Converted, name: str) -> tuple[str, ...]:
-        names = []
-        for position, operand in enumerate(converted.operands):
-            role = converted.roles[position - 1] if 0 < position <= len(converted.roles) else "input"
-            if isinstance(operand, int):
-                names.append(self._value(operand, f"{name}_{role}").name)
-            else:
-                constant = Value.constant(self.value_names.unique(f"{name}_{role}"), operand)
-                self.extra.append(constant)
-                names.append(constant.name)
-        return tuple(names)
+    def _operands(self, converted: Converted, node: str) -> tuple[Value, ...]:
+        names = [f"{node}_{role}" for role in ("input", *converted.roles)]
+        return tuple(map(self._operand, converted.operands, names))
+
+    def _operand(self, operand: int | Array, name: str) -> Value:
+        """A tensor's value, or a new constant."""
+        if isinstance(operand, int):
+            return self._value(operand, name)
+        self.extra.append(Value.constant(self.value_names.unique(name), operand))
+        return self.extra[-1]
 
     def _value(self, index: int, suggestion: str) -> Value:
         """The value of a tensor, named after its first use."""

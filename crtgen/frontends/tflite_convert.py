@@ -163,6 +163,7 @@ def _with_weights(layer: Layer, op: Op, channels: int) -> Converted:
 
 
 def _conv2d(layer: Layer) -> Converted:
+    layer.image()
     window, stride, dilation = layer.image(1), layer.pair("Stride"), layer.pair("Dilation", "Factor")
     padding = layer.padding(window, stride, dilation)
     channels, depth = layer.tensor(1).shape[0], layer.tensor(1).shape[3]
@@ -174,9 +175,9 @@ def _conv2d(layer: Layer) -> Converted:
 
 
 def _depthwise_conv2d(layer: Layer) -> Converted:
+    layer.image()
     window, stride, dilation = layer.image(1), layer.pair("Stride"), layer.pair("Dilation", "Factor")
     padding = layer.padding(window, stride, dilation)
-    layer.image()
     channels = layer.tensor(1).shape[3]
     multiplier = channels // layer.x.shape[3]
     op = DepthwiseConv2d(stride, padding, dilation, multiplier, layer.activation())

@@ -8,7 +8,15 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value
-from crtgen.ops.attrs import Activation, clamp_float, floating, require, require_inputs, tensor_quant
+from crtgen.ops.attrs import (
+    Activation,
+    clamp_float,
+    floating,
+    magnitude,
+    require,
+    require_inputs,
+    tensor_quant,
+)
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.fixedpoint import (
     Int64,
@@ -16,6 +24,7 @@ from crtgen.ops.fixedpoint import (
     quantize_multiplier,
     rounding_divide_by_pot,
     saturating_rounding_doubling_high_mul,
+    single,
 )
 from crtgen.ops.gemmlowp import exp_on_negative_values, logistic, one_over_one_plus_x, tanh
 
@@ -200,7 +209,7 @@ class Relu(_Unary):
     def parameters(self, sig: Signature) -> ReluParams:
         """The factor ``in / out``, divided in float32 as TFLite's ``RELU`` does."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        factor = quantize_multiplier(float(np.float32(x.scale) / np.float32(y.scale)))
+        factor = quantize_multiplier(single(x.scale / y.scale), magnitude(sig.x))
         low, high = self.kind.quantized_range(y)
         return ReluParams(-x.zero_point, y.zero_point, *factor, act_min=low, act_max=high)
 

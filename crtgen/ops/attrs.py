@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.ir import Array, DType, Quant, Value
-from crtgen.ops.fixedpoint import round_half_away
+from crtgen.ops.fixedpoint import round_half_away, single
 
 __all__ = [
     "NO_PADDING",
@@ -16,6 +16,7 @@ __all__ = [
     "Padding",
     "clamp_float",
     "floating",
+    "magnitude",
     "require",
     "require_inputs",
     "tensor_quant",
@@ -47,7 +48,8 @@ class Activation(Enum):
 
 def _quantize(real: float, quant: Quant) -> int:
     """``real`` on the grid of ``quant``: divided in float32, rounded half away from zero."""
-    return quant.zero_point + round_half_away(float(np.float32(real) / np.float32(quant.scale)))
+    ratio = min(max(single(real / quant.scale), -(2.0**31)), 2.0**31)
+    return quant.zero_point + round_half_away(ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,12 @@ def tensor_quant(value: Value) -> Quant:
         raise ValueError(f"{value.name} is {value.dtype.value} without quantisation")
     require(value.quant.axis is None, f"{value.name} is quantised per axis")
     return value.quant
+
+
+def magnitude(value: Value) -> int:
+    """The largest ``|q - zero_point|`` of an int8 tensor."""
+    zero_point = tensor_quant(value).zero_point
+    return max(127 - zero_point, 128 + zero_point)
 
 
 def floating(value: Value) -> bool:

@@ -8,7 +8,15 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value
-from crtgen.ops.attrs import Activation, clamp_float, floating, require, require_inputs, tensor_quant
+from crtgen.ops.attrs import (
+    Activation,
+    clamp_float,
+    floating,
+    magnitude,
+    require,
+    require_inputs,
+    tensor_quant,
+)
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.conv import Real
 from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier
@@ -157,7 +165,8 @@ class Mul(_Binary):
     def parameters(self, sig: Signature) -> MulParams:
         """The factor ``in1 * in2 / out`` in double."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
-        factor = quantize_multiplier(a.scale * b.scale / y.scale)
+        bound = magnitude(sig.inputs[0]) * magnitude(sig.inputs[1])
+        factor = quantize_multiplier(a.scale * b.scale / y.scale, bound)
         clamp = self.activation.quantized_range(y)
         return MulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, *clamp)
 

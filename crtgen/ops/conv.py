@@ -15,6 +15,7 @@ from crtgen.ops.attrs import (
     Padding,
     clamp_float,
     floating,
+    magnitude,
     require,
     require_inputs,
     tensor_quant,
@@ -43,10 +44,13 @@ class ConvParams:
     shifts: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, sig: Signature, factors: Sequence[float], activation: Activation) -> "ConvParams":
-        """From the real factor of each output channel."""
+    def of(
+        cls, sig: Signature, factors: Sequence[float], activation: Activation, axis: int = 0
+    ) -> "ConvParams":
+        """From the real factor of each output channel; channels are on ``axis`` of the weights."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        pairs = np.array([quantize_multiplier(f) for f in factors], np.int64).astype(np.int32)
+        bounds = _bounds(sig, axis)
+        pairs = np.array([quantize_multiplier(f, b) for f, b in zip(factors, bounds, strict=True)], np.int32)
         low, high = activation.quantized_range(y)
         return cls(-x.zero_point, y.zero_point, low, high, pairs[:, 0].copy(), pairs[:, 1].copy())
 
@@ -54,6 +58,14 @@ class ConvParams:
         """The int8 output of the accumulators, channels last."""
         scaled = multiply_by_quantized_multiplier(acc.astype(np.int64), self.multipliers, self.shifts)
         return np.clip(scaled + self.output_offset, self.act_min, self.act_max).astype(np.int8)
+
+
+def _bounds(sig: Signature, axis: int) -> list[int]:
+    """The largest magnitude that the accumulator of each output channel can have."""
+    weights = np.abs(sig.inputs[1].array().astype(np.int64))
+    sums = weights.sum(axis=tuple(a for a in range(weights.ndim) if a != axis))
+    bias = np.abs(sig.inputs[2].array().astype(np.int64))
+    return [int(b) for b in sums * magnitude(sig.x) + bias]
 
 
 def weight_scales(weights: Value, channels: int) -> tuple[float, ...]:
@@ -83,6 +95,7 @@ class _Convolution(Op):
 
     __slots__ = ()
 
+    channel_axis: ClassVar[int]
     activation: Activation
 
     @abstractmethod
@@ -93,7 +106,7 @@ class _Convolution(Op):
         """Factors ``in * filter / out`` in double, as TFLite's convolutions."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         scales = weight_scales(sig.inputs[1], sig.y.shape[3])
-        return ConvParams.of(sig, [x.scale * s / y.scale for s in scales], self.activation)
+        return ConvParams.of(sig, [x.scale * s / y.scale for s in scales], self.activation, self.channel_axis)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, w, bias = (a.astype(np.float64) for a in arrays)
@@ -108,6 +121,7 @@ class Conv2d(_Convolution):
     """``x[N,H,W,C], w[O,kh,kw,C], bias[O] -> [N,oh,ow,O]``; int8 has an int32 bias."""
 
     name: ClassVar[str] = "conv2d"
+    channel_axis: ClassVar[int] = 0
 
     stride: tuple[int, int] = (1, 1)
     padding: Padding = NO_PADDING
@@ -143,6 +157,7 @@ class DepthwiseConv2d(_Convolution):
     """
 
     name: ClassVar[str] = "depthwise_conv2d"
+    channel_axis: ClassVar[int] = 3
 
     stride: tuple[int, int] = (1, 1)
     padding: Padding = NO_PADDING

@@ -10,6 +10,7 @@ from crtgen.ir import Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, make, weights_and_bias
 from crtgen.ops.conv import ConvParams, check_weights, weight_scales
+from crtgen.ops.fixedpoint import single
 
 __all__ = ["FullyConnected", "cases"]
 
@@ -43,7 +44,7 @@ class FullyConnected(Op):
         x, y, w = tensor_quant(sig.x), tensor_quant(sig.y), sig.inputs[1]
         scales = weight_scales(w, w.shape[0])
         if w.quant is not None and len(w.quant.scales) == 1:
-            product = float(np.float32(x.scale) * np.float32(scales[0]))
+            product = single(x.scale * scales[0])
             return ConvParams.of(sig, [product / y.scale] * len(scales), self.activation)
         return ConvParams.of(sig, [x.scale * s / y.scale for s in scales], self.activation)
 

@@ -16,16 +16,18 @@ __all__ = [
     "round_half_away",
     "rounding_divide_by_pot",
     "saturating_rounding_doubling_high_mul",
+    "single",
 ]
 
 Int64 = npt.NDArray[np.int64]
 _Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32] | int
 
 
-def quantize_multiplier(real: float) -> tuple[int, int]:
+def quantize_multiplier(real: float, bound: int = 0) -> tuple[int, int]:
     """``real`` as ``multiplier * 2**(shift - 31)``, multiplier in [2**30, 2**31); (0, 0) below 2**-32.
 
-    Raises ``ValueError`` for what no 32-bit arithmetic can scale by: negative, infinite, 2**31 or more.
+    ``bound`` is the largest magnitude it will be applied to. Raises ``ValueError`` where 32 bits do not
+    hold that, shifted to the left; and for a negative or infinite factor.
     """
     if not 0 <= real < math.inf:
         raise ValueError(f"the ratio of its scales is {real}")
@@ -36,9 +38,18 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
         shift += 1
     if shift < -31 or multiplier == 0:
         return 0, 0
-    if shift > 31:
+    if shift > 31 or bound << max(shift, 0) >= 2**31:
         raise ValueError(f"the ratio of its scales is {real:.3g}, more than 32 bits hold")
     return multiplier, shift
+
+
+def single(real: float) -> float:
+    """``real`` rounded to float32; infinite if it is too large.
+
+    Of a product or quotient of two float32 numbers this is the float32 product or quotient.
+    """
+    with np.errstate(over="ignore"):
+        return float(np.float32(real))
 
 
 def round_half_away(real: float) -> int:

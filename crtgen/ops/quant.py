@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value
-from crtgen.ops.attrs import floating, require, require_inputs, tensor_quant
+from crtgen.ops.attrs import floating, magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
 
@@ -49,7 +49,8 @@ class Quantize(Op):
         if sig.x.dtype is DType.FLOAT32:
             return AffineParams(y.scale, y.zero_point)
         x = tensor_quant(sig.x)
-        return RequantizeParams(-x.zero_point, y.zero_point, *quantize_multiplier(x.scale / y.scale))
+        factor = quantize_multiplier(x.scale / y.scale, magnitude(sig.x))
+        return RequantizeParams(-x.zero_point, y.zero_point, *factor)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         p = self.parameters(sig)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value
-from crtgen.ops.attrs import floating, require, require_inputs, tensor_quant
+from crtgen.ops.attrs import floating, magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
 
@@ -52,8 +52,8 @@ class Mean(Op):
     def parameters(self, sig: Signature) -> MeanParams:
         """The factor ``in / out`` as a multiplier, divided by the count as ``QuantizedMeanOrSum`` does."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        multiplier, shift = quantize_multiplier(x.scale / y.scale)
         count = prod(sig.x.shape[a] for a in self.axes)
+        multiplier, shift = quantize_multiplier(x.scale / y.scale, count * magnitude(sig.x))
         extra = min(count.bit_length() - 1, 32, 31 + shift)
         divided = (multiplier << extra) // count
         return MeanParams(-x.zero_point, y.zero_point, count, divided, shift - extra)

@@ -15,6 +15,7 @@ from crtgen.ops import Activation, Padding
         (Activation.RELU6, 0.1, 5, (5, 65)),
         (Activation.RELU6, 6 / 255, -128, (-128, 127)),
         (Activation.RELU6, 0.01, 0, (0, 127)),
+        (Activation.RELU6, 1e-45, -128, (-128, 127)),
         (Activation.RELU_N1_1, 0.4, 1, (-2, 4)),  # 2.5 is 3, -2.5 is -3
     ],
 )

@@ -46,6 +46,12 @@ def test_quantize_multiplier_refuses_what_32_bits_cannot_scale_by(real: float) -
         fp.quantize_multiplier(real)
 
 
+def test_quantize_multiplier_refuses_to_shift_a_value_out_of_32_bits() -> None:
+    assert fp.quantize_multiplier(1.5, 2**30 - 1) == (3 << 29, 1)
+    with pytest.raises(ValueError, match="more than 32 bits hold"):
+        fp.quantize_multiplier(1.5, 2**30)
+
+
 @given(st.floats(2.0**-31, 2.0**30))
 def test_quantize_multiplier_is_the_nearest_31_bit_mantissa(real: float) -> None:
     multiplier, shift = fp.quantize_multiplier(real)

@@ -229,13 +229,12 @@ def test_the_metadata_that_tvm_wrote() -> None:
 
 @pytest.mark.models
 def test_storages_in_the_metadata_are_those_of_the_graph() -> None:
-    """TVM records the size of one tensor of a storage, which may be less than the storage needs."""
+    """Only their numbers: the sizes that TVM v0.14 records there are those of other storages."""
     models = [m for p in archives() for m in read_archive(p.read_bytes(), p.name).models if m.graph_json]
     assert len(models) == 12
     for model in models:
         sizes = read_graph_json(model.graph_json).storage_sizes()
         assert {sid.storage_id for sid in model.metadata.sids} == set(sizes)
-        assert all(sid.size_bytes <= sizes[sid.storage_id] for sid in model.metadata.sids)
 
 
 @pytest.mark.models

@@ -11,8 +11,9 @@
 It knows the format and nothing of crtgen. Operators, options and fields have the names of TFLite's schema.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import flatbuffers
@@ -73,39 +74,50 @@ class Model:
     outputs: Sequence[str]
     name: str = "main"
     description: str = ""
-    _builder: flatbuffers.Builder = field(default_factory=lambda: flatbuffers.Builder(1024), repr=False)
 
     def to_bytes(self) -> bytes:
         """The file; the same model gives the same bytes."""
+        return _Writer(self).file()
+
+
+class _Writer:
+    """Writes one model, from the leaves of the flatbuffer to its root."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
         self._builder = flatbuffers.Builder(1024)
-        codes = list(dict.fromkeys((o.code, o.version) for o in self.operators))
-        constants = [t.data for t in self.tensors if t.data is not None]
+        self._index = {t.name: i for i, t in enumerate(model.tensors)}
+        if len(self._index) != len(model.tensors):
+            raise ValueError("two tensors have the same name")
+
+    def file(self) -> bytes:
+        model = self._model
+        codes = list(dict.fromkeys((o.code, o.version) for o in model.operators))
+        constants = [t.data for t in model.tensors if t.data is not None]
         buffers = self._offsets([None, *constants], self._buffer)
         subgraph = self._subgraph(codes)
         parts = {
             "Version": 3,
             "OperatorCodes": self._offsets(codes, self._operator_code),
             "Subgraphs": self._vector([subgraph], "uoffset"),
-            "Description": self._builder.CreateString(self.description),
+            "Description": self._builder.CreateString(model.description),
             "Buffers": buffers,
         }
         self._builder.Finish(self._table("Model", parts), file_identifier=b"TFL3")
         return bytes(self._builder.Output())
 
     def _subgraph(self, codes: Sequence[tuple[str, int]]) -> int:
-        index = {t.name: i for i, t in enumerate(self.tensors)}
-        buffers = iter(range(1, len(self.tensors) + 1))
-        numbered = [(t, 0 if t.data is None else next(buffers)) for t in self.tensors]
-
-        def operator(op: Operator) -> int:
-            return self._operator(op, codes.index((op.code, op.version)), index)
-
+        model = self._model
+        numbers = itertools.count(1)
+        numbered = [(t, 0 if t.data is None else next(numbers)) for t in model.tensors]
         parts = {
             "Tensors": self._offsets(numbered, lambda pair: self._tensor(*pair)),
-            "Inputs": self._vector([index[n] for n in self.inputs], "int32"),
-            "Outputs": self._vector([index[n] for n in self.outputs], "int32"),
-            "Operators": self._offsets(self.operators, operator),
-            "Name": self._builder.CreateString(self.name),
+            "Inputs": self._vector([self._index[n] for n in model.inputs], "int32"),
+            "Outputs": self._vector([self._index[n] for n in model.outputs], "int32"),
+            "Operators": self._offsets(
+                model.operators, lambda op: self._operator(op, codes.index((op.code, op.version)))
+            ),
+            "Name": self._builder.CreateString(model.name),
         }
         return self._table("SubGraph", parts)
 
@@ -141,11 +153,11 @@ class Model:
             parts["ShapeSignature"] = self._vector(tensor.signature, "int32")
         return self._table("Tensor", parts)
 
-    def _operator(self, op: Operator, code: int, index: dict[str, int]) -> int:
+    def _operator(self, op: Operator, code: int) -> int:
         parts = {
             "OpcodeIndex": code,
-            "Inputs": self._vector([-1 if n is None else index[n] for n in op.inputs], "int32"),
-            "Outputs": self._vector([index[n] for n in op.outputs], "int32"),
+            "Inputs": self._vector([-1 if n is None else self._index[n] for n in op.inputs], "int32"),
+            "Outputs": self._vector([self._index[n] for n in op.outputs], "int32"),
         }
         if op.options is not None:
             values = {

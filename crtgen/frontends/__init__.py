@@ -9,17 +9,29 @@ from crtgen.ir import Graph
 __all__ = ["load", "load_tflite"]
 
 _BY_SUFFIX = {".tflite": load_tflite}
+_BY_IDENTIFIER = {b"TFL3": load_tflite}
 
 
 def load(path: str | Path, name: str | None = None) -> Graph:
-    """The graph of a model file of any known format, told by its suffix."""
+    """The graph of a model file, whose format is told by its suffix or else by its first bytes.
+
+    Raises ``UsageError`` if there is no such file or it is of no known format, and ``ModelError`` if the
+    model cannot be used.
+    """
     file = Path(path)
-    front_end = _BY_SUFFIX.get(file.suffix.lower())
-    if not file.exists():
-        raise UsageError("there is no such file", where=str(path))
+    front_end = _BY_SUFFIX.get(file.suffix.lower()) or _BY_IDENTIFIER.get(_identifier(file))
     if front_end is None:
         known = ", ".join(_BY_SUFFIX)
         raise UsageError(
-            f"the suffix {file.suffix!r} names no model format", where=str(path), hint=f"known: {known}"
+            "it is in no model format that crtgen knows", where=str(path), hint=f"known: {known}"
         )
     return front_end(file, name)
+
+
+def _identifier(file: Path) -> bytes:
+    """What a flatbuffer has at offset 4: the identifier of its format."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(8)[4:]
+    except OSError as error:
+        raise UsageError(f"cannot read the model: {error.strerror}", where=str(file)) from error

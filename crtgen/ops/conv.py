@@ -139,8 +139,9 @@ class Conv2d(_Convolution):
         return (((x.shape[0], *size, w.shape[0]), x.dtype),)
 
     def _accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+        padded = pad_image(x, self.padding)
         taps = [
-            window_tap(x, (i, j), self.stride, self.padding, self.dilation, sig)
+            window_tap(padded, (i, j), self.stride, self.dilation, sig)
             for i in range(w.shape[1])
             for j in range(w.shape[2])
         ]
@@ -178,26 +179,25 @@ class DepthwiseConv2d(_Convolution):
         return (((x.shape[0], *size, channels), x.dtype),)
 
     def _accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+        padded = pad_image(x, self.padding)
         acc: Real = np.zeros(sig.y.shape)
         for i in range(w.shape[1]):
             for j in range(w.shape[2]):
-                tap = window_tap(x, (i, j), self.stride, self.padding, self.dilation, sig)
+                tap = window_tap(padded, (i, j), self.stride, self.dilation, sig)
                 acc += np.repeat(tap, self.multiplier, axis=3) * w[0, i, j]
         return acc
 
 
-def window_tap(
-    x: Real,
-    tap: tuple[int, int],
-    stride: tuple[int, int],
-    padding: Padding,
-    dilation: tuple[int, int],
-    sig: Signature,
-    fill: float = 0.0,
-) -> Real:
-    """What every output position sees at one tap of its window: ``[N,oh,ow,C]``, ``fill`` outside."""
+def pad_image(x: Real, padding: Padding, fill: float = 0.0) -> Real:
+    """``x[N,H,W,C]`` with rows and columns of ``fill`` around it."""
     border = ((0, 0), (padding.top, padding.bottom), (padding.left, padding.right), (0, 0))
-    padded = np.pad(x, border, constant_values=fill)
+    return np.pad(x, border, constant_values=fill)
+
+
+def window_tap(
+    padded: Real, tap: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], sig: Signature
+) -> Real:
+    """What every output position sees at one tap of its window: ``[N,oh,ow,C]``."""
     row, column = tap[0] * dilation[0], tap[1] * dilation[1]
     rows = slice(row, row + (sig.y.shape[1] - 1) * stride[0] + 1, stride[0])
     columns = slice(column, column + (sig.y.shape[2] - 1) * stride[1] + 1, stride[1])

@@ -19,7 +19,7 @@ from crtgen.ops.attrs import (
     tensor_quant,
 )
 from crtgen.ops.case import Case, floats, int8s, make
-from crtgen.ops.conv import Real, window_tap
+from crtgen.ops.conv import Real, pad_image, window_tap
 
 __all__ = ["AveragePool2d", "MaxPool2d", "PoolParams", "cases"]
 
@@ -71,9 +71,10 @@ class _Pool(Op):
         """The windows' averages or maxima; whole numbers for int8."""
 
     def _taps(self, x: Real, sig: Signature, fill: float) -> Iterator[Real]:
+        padded = pad_image(x, self.padding, fill)
         for i in range(self.window[0]):
             for j in range(self.window[1]):
-                yield window_tap(x, (i, j), self.stride, self.padding, (1, 1), sig, fill)
+                yield window_tap(padded, (i, j), self.stride, (1, 1), sig)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The TFLite front end on models written for one purpose each."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -110,18 +111,14 @@ def test_padv2_keeps_the_quantised_value() -> None:
     assert graph.nodes[0].op == Pad((1,), (2,), -7)
 
 
-def test_names_are_readable_and_unique() -> None:
-    long = "model/re_lu/Relu;model/conv2d_3/BiasAdd;model/conv2d/Conv2D;model/conv2d_3/Conv2D"
-    names = ["serving_default_my input:0", long, long, "model/dense/x", "StatefulPartitionedCall:0"]
+def test_layers_and_values_have_readable_unique_names() -> None:
+    names = ["serving_default_x:0", "net/re_lu_3/Relu;net/conv2d/Conv2D", "net/out/Relu", "Identity:0"]
     tensors = [Tensor(n, [1], "float32") for n in names]
-    for index, tensor in enumerate(tensors):
-        tensor.name = f"{index}"  # the builder links tensors by name
-    operators = [Operator("RELU", [str(i)], [str(i + 1)]) for i in range(4)]
-    model = Model(tensors, operators, ["0"], ["4"])
-    graph = load_tflite(model.to_bytes())
-    assert [n.name for n in graph.nodes] == ["relu", "relu_1", "relu_2", "relu_3"]
-    assert graph.inputs == ("input0_0",)
-    assert graph.outputs == ("output_4",)
+    operators = [Operator("RELU", [a], [b]) for a, b in pairwise(names)]
+    graph = load_tflite(Model(tensors, operators, names[:1], names[3:]).to_bytes())
+    assert [n.name for n in graph.nodes] == ["re_lu_3", "relu", "relu_1"]
+    assert [n.outputs for n in graph.nodes] == [("re_lu_3",), ("relu",), ("identity",)]
+    assert graph.inputs == ("x",)
 
 
 def test_every_unsupported_layer_is_named_in_one_error() -> None:
@@ -273,7 +270,7 @@ def test_unsupported(data: bytes, reason: str) -> None:
             None,
         ),
         (
-            _single("MUL", [Tensor("x", [1], "float32")] * 3, Options("AddOptions")),
+            _single("MUL", [Tensor(n, [1], "float32") for n in "abc"], Options("AddOptions")),
             "AddOptions instead of MulOptions",
         ),
         (
@@ -302,14 +299,17 @@ def test_load_names_the_graph_after_the_file(tmp_path: Path) -> None:
     file.write_bytes(_single("RELU", [Tensor("x", [1], "float32"), Tensor("y", [1], "float32")]))
     assert load(file).name == "my_model_v2"
     assert load(file, "other").name == "other"
+    assert load(file.rename(tmp_path / "download")).name == "download"
 
 
 def test_load_refuses_what_is_no_model_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such file"):
+    with pytest.raises(UsageError, match="cannot read the model: No such file"):
         load(tmp_path / "absent.tflite")
+    with pytest.raises(UsageError, match="cannot read the model: No such file"):
+        load(tmp_path / "absent")
     with pytest.raises(UsageError, match="cannot read the model"):
         load_tflite(tmp_path)
     other = tmp_path / "model.h5"
     other.write_bytes(b"HDF")
-    with pytest.raises(UsageError, match=r"suffix '\.h5'"):
+    with pytest.raises(UsageError, match="no model format"):
         load(other)

@@ -16,12 +16,16 @@ from crtgen.ops import (
     Conv2d,
     DepthwiseConv2d,
     FullyConnected,
+    Logistic,
     MaxPool2d,
     Mean,
     Mul,
     Padding,
+    Quantize,
+    Relu,
     Softmax,
     Sub,
+    Tanh,
 )
 from crtgen.ops.case import int8s, make, weights_and_bias
 from tests.ops import oracle
@@ -199,3 +203,21 @@ def test_mean(
 ) -> None:
     x = int8s("x", shape, scales[0], zeros[0])
     _check(make("random", Mean(tuple(sorted(axes)), keep), [x], Quant.tensor(scales[1], zeros[1])), seed)
+
+
+@_EXAMPLES
+@given(st.sampled_from([Logistic, Tanh]), _scales(1e-5, 8), _zeros)
+def test_sigmoid(kind: type[Logistic] | type[Tanh], scale: float, zero: int) -> None:
+    case = make("random", kind(), [int8s("x", (256,), scale, zero)], kind.output)
+    graph, every = case.graph(), np.arange(-128, 128).astype(np.int8)
+    (expected,) = oracle.run(oracle.model(graph), {"x": every}, graph.inputs)
+    np.testing.assert_array_equal(graph.evaluate({"x": every})["y"], expected)
+
+
+@_EXAMPLES
+@given(st.sampled_from([Quantize(), Relu()]), _scales(1e-4, 10), _zeros, _scales(1e-4, 10), _zeros)
+def test_requantize(op: Quantize | Relu, scale: float, zero: int, out_scale: float, out_zero: int) -> None:
+    case = make("random", op, [int8s("x", (256,), scale, zero)], Quant.tensor(out_scale, out_zero))
+    graph, every = case.graph(), np.arange(-128, 128).astype(np.int8)
+    (expected,) = oracle.run(oracle.model(graph), {"x": every}, graph.inputs)
+    np.testing.assert_array_equal(graph.evaluate({"x": every})["y"], expected)

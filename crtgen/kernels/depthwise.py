@@ -54,7 +54,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
         ring_columns=window.columns,
         copied=max(0, min(window.width, window.columns - window.left)),
         fill=sig.x.quant.zero_point % 256 if sig.x.dtype is DType.INT8 and sig.x.quant else 0,
-        tile=min(window.out_width, 2),
+        tile=_tile(window.out_width),
         unrolled=window.taps_y * window.taps_x <= _UNROLLED_TAPS,
     )
     size = sig.x.dtype.itemsize
@@ -68,6 +68,11 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
         inplace=(InPlace(lead=_lead(view, size)),),
         cost=sig.y.elements * (taps * (2.3 if view.unrolled else 6) + 18) + sig.x.elements,
     )
+
+
+def _tile(width: int) -> int:
+    """Two neighbours, or three where fewer outputs are then computed twice."""
+    return min((2, 3), key=lambda tile: -(-width // tile) * tile) if width > 1 else 1
 
 
 def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Finish, tuple[Const, ...]]:

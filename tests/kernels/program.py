@@ -11,7 +11,7 @@ from crtgen.boards.core import Core
 from crtgen.codegen.generate import generate_c
 from crtgen.ir import Array, Graph
 from crtgen.kernels import Target, select
-from crtgen.plan import make_plan
+from crtgen.plan import Plan, make_plan
 from crtgen.resources import runtime_dir
 from tests.support import require_tool
 
@@ -28,20 +28,26 @@ class Run:
     inputs: Mapping[str, Array]
 
 
-def write_program(directory: Path, runs: Sequence[Run], target: Target) -> list[Path]:
-    """The generated sources of every run's network and a table of the runs' inputs."""
+def plan_runs(runs: Sequence[Run], target: Target) -> list[tuple[Run, Plan]]:
+    """Each run with the plan of its network; runs of one network share the plan."""
+    plans = {id(r.graph): make_plan(r.graph, select(r.graph, target), exact=False) for r in runs}
+    return [(run, plans[id(run.graph)]) for run in runs]
+
+
+def write_program(directory: Path, runs: Sequence[tuple[Run, Plan]]) -> list[Path]:
+    """The generated sources of every plan, and a table of the runs' inputs."""
     models: dict[int, str] = {}
     sources, table, blobs = [], [], []
-    for number, run in enumerate(runs):
-        if id(run.graph) not in models:
-            name = models[id(run.graph)] = f"m{len(models)}"
-            module = generate_c(make_plan(run.graph, select(run.graph, target), exact=False), name)
+    for number, (run, plan) in enumerate(runs):
+        if id(plan) not in models:
+            name = models[id(plan)] = f"m{len(models)}"
+            module = generate_c(plan, name)
             for file, text in module.files.items():
                 (directory / file).write_text(text)
             sources += [directory / f for f in module.files if f.endswith((".c", ".S"))]
         data = b"".join(np.ascontiguousarray(run.inputs[i]).tobytes() for i in run.graph.inputs)
         blobs.append(f"static const uint8_t in{number}[] = {{{','.join(map(str, data))}}};")
-        table.append(f"{{&{models[id(run.graph)]}_model, in{number}}},")
+        table.append(f"{{&{models[id(plan)]}_model, in{number}}},")
     externs = [f"extern const struct crt_model {m}_model;" for m in models.values()]
     lines = ["#include <crt/model.h>", '#include "runs.h"', *externs, *blobs]
     lines += ["const struct run runs[] = {", *table, "};", f"const uint32_t num_runs = {len(runs)};"]
@@ -63,8 +69,15 @@ def include_flags(directory: Path) -> list[str]:
 
 def run_on_host(directory: Path, runs: Sequence[Run], flags: Sequence[str] = ()) -> list[bytes]:
     """The output bytes of each run, compiled with gcc and sanitizers."""
+    return run_plans_on_host(directory, plan_runs(runs, Target()), flags)
+
+
+def run_plans_on_host(
+    directory: Path, runs: Sequence[tuple[Run, Plan]], flags: Sequence[str] = ()
+) -> list[bytes]:
+    """The same with given plans."""
     gcc = require_tool("gcc")
-    sources = one_unit(directory, write_program(directory, runs, Target()))
+    sources = one_unit(directory, write_program(directory, runs))
     sanitize = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     program = directory / "program"
     command = [gcc, "-O1", *WARNINGS, *sanitize, *flags, *include_flags(directory), *map(str, sources)]
@@ -87,7 +100,7 @@ def build_image(
 ) -> Path:
     """An ELF image for a board of QEMU."""
     gcc = require_tool("arm-none-eabi-gcc")
-    sources = one_unit(directory, write_program(directory, runs, Target(core=core)))
+    sources = one_unit(directory, write_program(directory, plan_runs(runs, Target(core=core))))
     image = directory / "image.elf"
     memory = HERE / "baremetal" / ("an547.ld" if machine == "mps3-an547" else "an385.ld")
     command = [gcc, *core.gcc_flags, "-O2", *WARNINGS, *flags, *include_flags(directory), "-ffunction-sections"]

@@ -23,7 +23,7 @@ from crtgen.rpc import frame, messages
 from crtgen.rpc.client import Client, Info, Memory, Timeouts
 from crtgen.rpc.server import Model, Server, ServerStream
 from crtgen.rpc.session import MessageType
-from crtgen.rpc.values import Device, Handle, Tensor
+from crtgen.rpc.values import DataType, Device, Handle, Tensor
 from tests.rpc import capture
 
 QUICK = Timeouts(0.02, 0.1, 0.1)
@@ -144,6 +144,45 @@ def test_256_kib_up_and_down(max_payload: int, flow_controlled: bool) -> None:
     with Client(stream) as client, client.allocate(data.shape, data.dtype) as tensor:
         tensor.write(data)
         assert np.array_equal(tensor.read(), data)
+
+
+class Counting(ServerStream):
+    """Counts requests, and the largest number of them between two reads that brought something."""
+
+    def __init__(self, server: Server, *, flow_controlled: bool) -> None:
+        super().__init__(server, flow_controlled=flow_controlled)
+        self.requests = self.under_way = self.most = 0
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.requests += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+
+    def read(self, timeout: float) -> bytes:
+        data = super().read(timeout)
+        self.under_way = 0
+        return data
+
+
+@pytest.mark.parametrize(("flow_controlled", "most"), [(True, 16), (False, 1)])
+def test_requests_are_under_way_together_only_where_the_line_waits(flow_controlled: bool, most: int) -> None:
+    stream = Counting(device(), flow_controlled=flow_controlled)
+    with Client(stream) as client, client.allocate((100_000,), "uint8") as tensor:
+        assert client.max_packet == 2037
+        stream.most = 0
+        tensor.write(np.zeros(100_000, np.uint8))
+        assert stream.most == most
+
+
+def test_a_copy_that_fails_is_not_continued() -> None:
+    stream = Counting(device(), flow_controlled=False)
+    with Client(stream) as client:
+        assert client.max_packet == 2037
+        stream.requests = 0
+        with pytest.raises(RemoteError, match="no 1985 bytes"):
+            client.copy_to(Tensor(1, (9000,), DataType(1, 8)), np.zeros(9000, np.uint8))
+        assert stream.requests == 1
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5, 7, 11, 3)])

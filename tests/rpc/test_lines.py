@@ -111,6 +111,14 @@ def test_a_process_that_hangs_before_the_session() -> None:
         Client(stream, timeouts=Timeouts(0.1, 0.3, 1.0)).connect()
 
 
+def test_a_device_that_misses_the_first_request_is_asked_again() -> None:
+    with process("import os\nos.read(0, 65536)\n" + DEVICE) as stream:
+        start = time.monotonic()
+        with Client(stream, timeouts=Timeouts(0.05, 20.0, 5.0)) as client:
+            assert client.function("echo")(1) == 1
+        assert time.monotonic() - start < 15
+
+
 def test_a_process_that_dies_in_mid_call() -> None:
     with process(DEVICE) as stream, Client(stream, timeouts=PATIENT) as client:
         die = client.function("die")

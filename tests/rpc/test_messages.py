@@ -157,6 +157,11 @@ def test_errors_say_what_and_where() -> None:
     assert fails("04000000 ffffff7f").startswith("there cannot be 2147483647 arguments")
     assert fails("04000000 01000000 00000000 0102").startswith("argument 0 needs 8 bytes, 2 are left")
     assert fails("04000000 01000000 04000000 00").startswith("1 bytes too many")
+    tensor = "0000000000000000 0100000000000000 01000000 00080100 ffffffffffffffff 0000000000000000"
+    assert fails(f"06000000 {tensor} 0000000000000000").startswith("a tensor cannot have the shape [-1]")
+    assert fails(f"06000000 {tensor.replace('01000000 00', '0f000000 00')}").startswith(
+        "a tensor cannot have 15 dimensions"
+    )
     assert fails("05000000 01000000 04000000").startswith("an exception has one argument, a string")
 
 

@@ -202,6 +202,13 @@ def test_another_version_is_refused_by_both() -> None:
     assert host.state is State.CLOSED
 
 
+def test_a_reply_without_a_nonce_is_none() -> None:
+    host = Session(nonce=nonces(1, 0x3C))
+    host.start()
+    assert host.receive(packet(0x0082, MessageType.REPLY, b"\x01")) == []
+    assert host.state is State.STARTING
+
+
 @pytest.mark.parametrize(
     "wire",
     [packet(0, MessageType.INIT, b"\x01"), packet(0x82, MessageType.INIT), packet(0x82, 0x77, b"?")],

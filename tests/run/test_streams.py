@@ -172,6 +172,19 @@ def test_a_peer_that_goes_is_noticed_at_once(line: Callable[[], AbstractContextM
             ask(stream)
 
 
+@pytest.mark.parametrize(
+    "line", [pipe_line, tcp_line, pyserial_socket_line], ids=["pipe", "tcp", "socket url"]
+)
+def test_last_words_come_before_the_end(line: Callable[[], AbstractContextManager[Line]]) -> None:
+    with line() as (stream, send, _, hang_up):
+        send(b"last words")
+        hang_up()
+        time.sleep(0.05)
+        assert read_all(stream, 10) == b"last words"
+        with pytest.raises(LinkClosedError):
+            stream.read(5)
+
+
 @pytest.mark.parametrize("line", [pipe_line, pty_line, tty_line, tcp_line], ids=["pipe", "pty", "tty", "tcp"])
 def test_a_peer_that_takes_nothing_is_a_timeout(line: Callable[[], AbstractContextManager[Line]]) -> None:
     with line() as (stream, _, _, _), pytest.raises(LinkTimeoutError, match="took nothing"):

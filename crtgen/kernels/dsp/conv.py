@@ -1,16 +1,16 @@
-"""Convolutions on cores with the DSP extension: windows packed three at a time, then the matrix micro-kernel."""
+"""Convolutions with the DSP extension: windows packed three at a time, then the matrix micro-kernel."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.dsp.matrix import Micro, Stream, micro, pack_stream, padded_steps
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.kernels.requant import Rescale, accumulator_range
-from crtgen.ops.conv import Conv2d, ConvParams
+from crtgen.ops.conv import Conv2d
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["ConvView", "Walk", "Window", "conv2d"]
@@ -76,7 +76,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class ConvView:
-    """A convolution of ``images`` images: ``groups`` groups of three pixels, then a smaller one if any is left."""
+    """A convolution of ``images`` images: ``groups`` groups of three pixels, then what is left."""
 
     images: int
     image_bytes: int
@@ -156,18 +156,9 @@ class _Geometry:
         return Walk(self.output[1], self.output[0], step, self.stride[0] * pitch - self.output[1] * step)
 
 
-def rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
-    """The requantisation of ``weights[O, K]``, for any input."""
-    depth = weights.shape[1]
-    low = np.full(depth, -128 + params.input_offset, np.int64)
-    high = np.full(depth, 127 + params.input_offset, np.int64)
-    least, greatest = accumulator_range(weights, low, high)
-    return Rescale.of(params, least + bias, greatest + bias)
-
-
 @design(Conv2d)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """The matrix design for int8; None without the DSP extension, for a single output channel, or if inexact."""
+    """The matrix design for int8; None without the DSP extension, for one output channel, or if inexact."""
     x, w, b = sig.inputs
     if not target.core.dsp or x.dtype is not DType.INT8 or not (w.is_constant and b.is_constant):
         return None
@@ -224,7 +215,7 @@ def _view(
 
 
 def _lead(view: ConvView) -> int:
-    """How far the output must lie before the input so that nothing is overwritten that is still to be read."""
+    """How far the output must lie before the input so that it overwrites nothing still to be read."""
     pixels = view.walk.pixels
     ends = np.minimum(np.arange(0, pixels, _PIXELS) + _PIXELS, pixels)
     written = ends * view.channels

@@ -6,10 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.kernels.requant import Floor, HalfAway, Rescale, solve_floor, solve_half_away
+from crtgen.kernels.requant import (
+    Floor,
+    HalfAway,
+    Rescale,
+    accumulator_range,
+    solve_floor,
+    solve_half_away,
+)
+from crtgen.ops.conv import ConvParams
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Finish", "Lanes", "Words", "finish_lanes", "words"]
+__all__ = ["Finish", "Lanes", "Words", "finish_lanes", "rescale_of", "words", "words16"]
 
 Words = npt.NDArray[np.uint32]
 
@@ -17,6 +25,20 @@ Words = npt.NDArray[np.uint32]
 def words(values: Int64) -> Words:
     """The low 32 bits of each value."""
     return (values & 0xFFFFFFFF).astype(np.uint32)
+
+
+def words16(low: Int64, high: Int64) -> Words:
+    """Two int16 values as a word."""
+    return words((low & 0xFFFF) | (high << 16))
+
+
+def rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
+    """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any int8 input."""
+    depth = weights.shape[1]
+    low = np.full(depth, -128 + params.input_offset, np.int64)
+    high = np.full(depth, 127 + params.input_offset, np.int64)
+    least, greatest = accumulator_range(weights, low, high)
+    return Rescale.of(params, least + bias, greatest + bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +62,12 @@ class Finish:
     def constants(self) -> int:
         """Words of constants per channel: multiplier, constant, and the shift where each has its own."""
         return 2 if self.shifts else 3
+
+    @property
+    def instructions(self) -> int:
+        """Per output, without loading constants."""
+        form = 2 if self.floor else 4 + (not self.shifts)
+        return form + 3 * self.clamps
 
     @property
     def clamps(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.kernels.dsp.finish import Finish, Lanes, Words, finish_lanes, words
+from crtgen.kernels.dsp.finish import Finish, Lanes, Words, finish_lanes, words, words16
 from crtgen.kernels.requant import Rescale
 from crtgen.ops.fixedpoint import Int64
 
@@ -77,12 +77,9 @@ class Micro:
         step = 2 * lanes + 2
         rounds = self.steps // self.unroll
         steps = self.steps * step + rounds * (self.unroll // 2 + self.unroll % 2)
-        loop = 2 * rounds + 2 * (lanes - 1) + 2 if self.looped else 0
-        per_output = {"floor": 2, "half_away": 3}[finish.form] + (not finish.shifts) + 3 * finish.clamps + 1
-        if not finish.floor:
-            per_output += 0.5 * 2  # the doubled accumulator, of A and of B
+        loop: float = 2 * rounds + 2 * (lanes - 1) + 2 if self.looped else 0
         constants = 1 if finish.shifts else 2
-        return pairs * (5 + steps + loop + constants + lanes * (2 * per_output + 1)) + 8
+        return pairs * (5 + steps + loop + constants + lanes * (2 * finish.instructions + 3)) + 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,15 +139,12 @@ def pack_stream(weights: Int64, bias: Int64, rescale: Rescale) -> Stream | None:
     lanes = finish_lanes(rescale, ((_GAIN, a), (1, b)))
     if lanes is None or halves.min() < -(1 << 15):
         return None
-    data = np.concatenate([*_start(bias[a], bias[b], lanes), _words16(halves), *lanes.constants], axis=1)
+    data = np.concatenate(
+        [*_start(bias[a], bias[b], lanes), words16(halves[..., 0], halves[..., 1]), *lanes.constants], axis=1
+    )
     return Stream(data.reshape(-1), lanes.finish, len(a), channels % 2 == 1)
 
 
 def _start(bias_a: Int64, bias_b: Int64, lanes: Lanes) -> tuple[Words, ...]:
     start_a, start_b = bias_a + lanes.offsets[0], bias_b + lanes.offsets[1]
     return words(_GAIN * start_a + start_b)[:, None], words(start_b)[:, None]
-
-
-def _words16(halves: Int64) -> Words:
-    """``[..., 2]`` int16 values as words, the first one low."""
-    return words((halves[..., 0] & 0xFFFF) | (halves[..., 1] << 16))

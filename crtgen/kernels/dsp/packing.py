@@ -64,7 +64,7 @@ class Packing:
         """Of packing the windows of some pixels."""
         words = self.rows * self.taps * self.words
         loops = (5 if self.words else 0) * self.rows * self.taps + pixels * (self.rows * self.taps - 1)
-        return words * ((3 + 2) * pixels + 0 + (2 if pixels > 1 else 0)) + loops
+        return words * (3 * pixels + 2) + loops + 4 * pixels * len(self.rest)
 
     def _runs(self) -> list[tuple[int, int]]:
         return [(row, tap) for row in range(self.rows) for tap in range(self.taps)]
@@ -73,12 +73,12 @@ class Packing:
         return run[0] * self.row_step + run[1] * self.tap_step
 
     def order(self) -> Int64:
-        """``[steps, 2]``: which input of the window, counted row by row, is in each half of each step; -1 none."""
-        runs = np.arange(self.rows * self.taps * self.length).reshape(-1, self.length)
+        """``[steps, 2]``: which input of the window, row by row, is in which half of which step; -1: none."""
+        runs: Int64 = np.arange(self.rows * self.taps * self.length, dtype=np.int64).reshape(-1, self.length)
         whole = runs[:, : 4 * self.words].reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(-1, 2)
         rest = runs[:, 4 * self.words :].reshape(-1)
-        rest = np.append(rest, [-1] * (len(rest) % 2)).reshape(-1, 2)
-        return np.concatenate([rest, whole]).astype(np.int64)
+        even = np.append(rest, [-1] * (len(rest) % 2)).reshape(-1, 2)
+        return np.concatenate([even, whole]).astype(np.int64)
 
 
 def order_weights(weights: Int64, packing: Packing, steps: int) -> Int64:

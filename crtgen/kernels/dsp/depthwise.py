@@ -1,0 +1,369 @@
+"""Depthwise 3x3 convolutions with the DSP extension, on columns of int16.
+
+Four channels at a time, a strip of rows is widened and turned into vertical pairs: word j of column x holds
+rows 2j and 2j + 1 below the top of the strip's first window. A window of three rows is then one and a half
+words: with a vertical stride of 1, words i and i + 1 serve the outputs of rows 2i and 2i + 1; with a stride
+of 2, those of row i.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.dsp.finish import Finish, Words, finish_lanes, rescale_of, words, words16
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.ops.conv import DepthwiseConv2d
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["Chunk", "DepthwiseView", "Mac", "Row", "depthwise_3x3"]
+
+_CHANNELS = 4
+_STRIP_BYTES = {"speed": 4096, "balanced": 2048, "size": 2048}
+_WRITTEN_OUT = 6  # columns of outputs up to which a row is written out
+_REACH = 1020  # LDRD's largest offset
+_FAR = 4095  # STRB's largest offset
+
+
+@dataclass(frozen=True, slots=True)
+class Mac:
+    """One multiplication of halves: ``op into, data, weight, start``."""
+
+    op: str
+    into: str
+    data: str
+    weight: str
+    start: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An output: its register, and where it goes from the output pointer, or from one a row further down."""
+
+    reg: str
+    at: int
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Outputs computed together: ``columns`` are the offsets of the words to load, each with its products."""
+
+    columns: tuple[tuple[int, tuple[Mac, ...]], ...]
+    stores: tuple[Store, ...]
+    instructions: int
+
+    @property
+    def last(self) -> str:
+        """The register that receives the start value."""
+        return self.stores[-1].reg
+
+    @property
+    def below(self) -> bool:
+        """Whether a row further down is out of reach of an offset."""
+        return any(store.below for store in self.stores)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of outputs, or two: ``rounds`` times ``body``, each moving both pointers on, then ``tail``.
+
+    ``data_step`` and ``output_step`` are the bytes per round, ``data_next`` and ``output_next`` the bytes
+    from where the rounds end to where the next row starts.
+    """
+
+    rounds: int
+    body: Chunk | None
+    tail: tuple[Chunk, ...]
+    data_step: int
+    output_step: int
+    data_next: int
+    output_next: int
+
+    @property
+    def output_bytes(self) -> int:
+        """What the rounds write of one row."""
+        return self.rounds * self.output_step
+
+    @property
+    def instructions(self) -> int:
+        body = (self.body.instructions + 5) * self.rounds if self.body else 0
+        return body + sum(chunk.instructions for chunk in self.tail) + 8
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseView:
+    """All numbers of a depthwise layer; ``pairs`` words per column, ``columns`` columns per channel."""
+
+    images: int
+    channels: int
+    height: int
+    width: int
+    out_height: int
+    out_width: int
+    strip: int
+    pairs: int
+    columns: int
+    seen: int
+    top: int
+    left: int
+    stride: int
+    zero_point: int
+    weight_words: int
+    finish: Finish
+    row: Row
+    single: Row | None
+
+    @property
+    def channel_words(self) -> int:
+        return self.columns * self.pairs
+
+    @property
+    def row_bytes(self) -> int:
+        return self.width * self.channels
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """Columns that are padding."""
+        return tuple(x for x in range(self.columns) if not self.left <= x < self.left + self.seen)
+
+    @property
+    def fill(self) -> int:
+        """The zero point in both halves of a word."""
+        return (self.zero_point & 0xFFFF) * 0x10001
+
+    @property
+    def fill_bytes(self) -> int:
+        """The zero point in all bytes of a word."""
+        return (self.zero_point & 0xFF) * 0x1010101
+
+    @property
+    def groups(self) -> int:
+        """Groups of four channels; the last one may overlap the one before."""
+        return -(-self.channels // _CHANNELS)
+
+    @property
+    def last_group(self) -> int:
+        return self.channels - _CHANNELS
+
+    @property
+    def overlaps(self) -> bool:
+        return self.channels % _CHANNELS != 0
+
+    @property
+    def rows_per_pass(self) -> int:
+        return 2 if self.stride == 1 else 1
+
+    @property
+    def out_row_bytes(self) -> int:
+        return self.out_width * self.channels
+
+
+@design(DepthwiseConv2d)
+def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
+    """3x3 windows, vertical stride 1 or 2, four channels or more, multiplier 1; None for others or if inexact."""
+    x, w, b = sig.inputs
+    if not target.core.dsp or x.dtype is not DType.INT8 or not (w.is_constant and b.is_constant):
+        return None
+    if not _fits(op, sig):
+        return None
+    params = op.parameters(sig)
+    weights = w.array().astype(np.int64)[0].reshape(9, -1).T  # [channel, tap]
+    bias = b.array().astype(np.int64)
+    lanes = finish_lanes(rescale_of(params, weights, bias), ((1, np.arange(len(bias))),))
+    if lanes is None:
+        return None
+    start = bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0]
+    packed = np.concatenate(
+        [_pack_taps(weights, op.stride[0]), words(start)[:, None], *lanes.constants], axis=1
+    )
+    view = _view(op, sig, target, -params.input_offset, packed.shape[1], lanes.finish)
+    if view is None:
+        return None
+    channels = len(bias)
+    order = np.append(
+        np.arange(channels - channels % 4), np.arange(channels - 4, channels)[: 4 * view.overlaps]
+    )
+    note = "per channel: vertical pairs of weights, start, requantisation"
+    return Kernel(
+        design="dsp_depthwise",
+        template="dsp/depthwise.c.j2",
+        view=view,
+        consts=(Const("weights", packed[order].reshape(-1), 4, note),),
+        scratch=_CHANNELS * 4 * view.channel_words,
+        inplace=_inplace(view),
+        cost=_cost(view),
+    )
+
+
+def _fits(op: DepthwiseConv2d, sig: Signature) -> bool:
+    window = sig.inputs[1].shape[1:3]
+    plain = window == (3, 3) and op.dilation == (1, 1) and op.multiplier == 1
+    strides = op.stride[0] in (1, 2) and op.stride[1] in (1, 2)
+    return plain and strides and sig.x.shape[3] >= _CHANNELS and 4 * sig.x.shape[3] <= _FAR
+
+
+def _pack_taps(weights: Int64, stride: int) -> Words:
+    """``[channel, word]``; for stride 1 (w0, w1) and (w1, w2) of each column, else (w0, w1) and all w2."""
+    top, middle, bottom = (weights[:, 3 * row : 3 * row + 3] for row in range(3))
+    if stride == 1:
+        pairs = np.stack([words16(top, middle), words16(middle, bottom)], axis=2)
+        return pairs.reshape(len(weights), 6)
+    rest = [words16(bottom[:, 0], bottom[:, 1]), words16(bottom[:, 2], np.zeros_like(bottom[:, 2]))]
+    return np.concatenate([words16(top, middle), np.stack(rest, axis=1)], axis=1)
+
+
+def _view(
+    op: DepthwiseConv2d, sig: Signature, target: Target, zero_point: int, weight_words: int, finish: Finish
+) -> DepthwiseView | None:
+    images, height, width, channels = sig.x.shape
+    out_height, out_width = sig.y.shape[1:3]
+    columns = (out_width - 1) * op.stride[1] + 3
+    strip = _strip(out_height, columns, op.stride[0], _STRIP_BYTES[target.optimize])
+    pairs = _pairs(strip, op.stride[0])
+    if 12 * columns * pairs > _FAR:
+        return None
+    build = _Rows(op.stride, pairs * 4, out_width, channels, finish)
+    return DepthwiseView(
+        images=images,
+        channels=channels,
+        height=height,
+        width=width,
+        out_height=out_height,
+        out_width=out_width,
+        strip=strip,
+        pairs=pairs,
+        columns=columns,
+        seen=min(width, columns - op.padding.left),
+        top=op.padding.top,
+        left=op.padding.left,
+        stride=op.stride[0],
+        zero_point=zero_point,
+        weight_words=weight_words,
+        finish=finish,
+        row=build.row(both=op.stride[0] == 1),
+        single=build.row(both=False) if op.stride[0] == 1 and out_height % 2 else None,
+    )
+
+
+def _pairs(strip: int, stride: int) -> int:
+    """Words per column for ``strip`` rows of outputs."""
+    return (strip + 1) // 2 + 1 if stride == 1 else strip + 1
+
+
+def _strip(out_height: int, columns: int, stride: int, most: int) -> int:
+    """The most rows of outputs per strip for ``most`` bytes of scratch: all of them, or an even number."""
+    fitting = [s for s in range(2, out_height, 2) if 16 * columns * _pairs(s, stride) <= most]
+    if 16 * columns * _pairs(out_height, stride) <= most or out_height <= 2:
+        return out_height
+    return max(fitting, default=2)
+
+
+def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:
+    """Outputs of a strip must not reach the inputs of any channel of this strip or a later one."""
+    if view.overlaps or view.images > 1:
+        return ()
+    starts = np.arange(0, view.out_height, view.strip)
+    written = np.minimum(starts + view.strip, view.out_height) * view.out_width * view.channels
+    unread = np.maximum(starts * view.stride - view.top, 0) * view.row_bytes
+    lead = int((written - unread).max())
+    return (InPlace(lead=max(lead, 0)),)
+
+
+def _cost(view: DepthwiseView) -> float:
+    strips = -(-view.out_height // view.strip)
+    rows = view.out_height // view.rows_per_pass
+    channel = rows * view.row.instructions + (view.single.instructions if view.single else 0) + 26 * strips
+    pair_rows = sum(
+        _pairs(min(view.strip, view.out_height - y), view.stride)
+        for y in range(0, view.out_height, view.strip)
+    )
+    widen = pair_rows * (14 * view.seen + 22)
+    edges = 4 * len(view.edges) * view.pairs * 3
+    return view.images * view.groups * (4 * channel + widen + 10 * strips) + edges + 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Builds the rows of a layer from its strides, bytes per column, and output shape."""
+
+    stride: tuple[int, int]
+    column_bytes: int
+    out_width: int
+    channels: int
+    finish: Finish
+
+    def row(self, both: bool) -> Row:
+        """A row of outputs, or two at once."""
+        most = 2 if self.stride[0] == 1 else 4
+        data = self.stride[1] * self.column_bytes
+        reach = ((self.out_width - 1) * self.stride[1] + 2) * self.column_bytes
+        whole = self.out_width <= _WRITTEN_OUT and reach <= _REACH
+        rounds = 0 if whole else self.out_width // most
+        done = rounds * most
+        tail = tuple(
+            self.chunk(min(most, self.out_width - x), x - done, both)
+            for x in range(done, self.out_width, most)
+        )
+        return Row(
+            rounds=rounds,
+            body=self.chunk(most, 0, both) if rounds else None,
+            tail=tail,
+            data_step=most * data,
+            output_step=most * self.channels,
+            data_next=4 - done * data,
+            output_next=(self.out_width * (2 if both else 1) - done) * self.channels,
+        )
+
+    def chunk(self, count: int, at: int, both: bool) -> Chunk:
+        """``count`` columns of outputs from column ``at`` on."""
+        rows = 2 if both else 1
+        regs = [f"r{8 + i}" for i in range(count * rows)]
+        step = self.stride[1]
+        started: set[str] = set()
+        columns = []
+        for column in range((count - 1) * step + 3):
+            macs = [
+                mac
+                for x in range(count)
+                if 0 <= column - x * step < 3
+                for mac in self._macs(regs[x * rows : x * rows + rows], column - x * step)
+            ]
+            placed = tuple(self._placed(mac, started, regs[-1]) for mac in macs)
+            columns.append(((at * step + column) * self.column_bytes, placed))
+        stores = tuple(
+            self._store(regs[x * rows + row], (at + x) * self.channels, row)
+            for x in range(count)
+            for row in range(rows)
+        )
+        return Chunk(tuple(columns), stores, self._instructions(columns, len(stores)))
+
+    def _store(self, reg: str, at: int, row: int) -> Store:
+        below = at + row * self.out_width * self.channels
+        return Store(reg, below) if below <= _FAR else Store(reg, at, below=True)
+
+    def _instructions(self, columns: list[tuple[int, tuple[Mac, ...]]], outputs: int) -> int:
+        extra = 0 if self.finish.floor else 2 + (not self.finish.shifts)
+        products = sum(1 + len(macs) for _, macs in columns)
+        return 2 + products + outputs * (self.finish.instructions + 1 + extra)
+
+    def _macs(self, into: list[str], tap: int) -> list[tuple[str, str, str, str]]:
+        if self.stride[0] == 2:
+            bottom = ("smlabb", "smlabt", "smlabb")[tap]
+            return [
+                ("smlad", into[0], "r12", f"r{2 + tap}"),
+                (bottom, into[0], "lr", "r6" if tap == 2 else "r5"),
+            ]
+        upper, lower = f"r{2 + 2 * tap}", f"r{3 + 2 * tap}"
+        first = [("smlad", into[0], "r12", upper), ("smlabt", into[0], "lr", lower)]
+        second = [("smlatb", into[-1], "r12", upper), ("smlad", into[-1], "lr", lower)]
+        return first + second if len(into) == 2 else first
+
+    @staticmethod
+    def _placed(mac: tuple[str, str, str, str], started: set[str], start: str) -> Mac:
+        """The product, the first one of each register adding to the start value."""
+        op, into, data, weight = mac
+        origin = into if into in started else start
+        started.add(into)
+        return Mac(op, into, data, weight, origin)

@@ -332,7 +332,7 @@ static void crt_serve(struct crt_server *server, uint8_t *packet, uint32_t lengt
     } else {
         error = crt_serve_request(server, code, &cursor);
     }
-    if (error < 0) {
+    if (error < 0 && server->pending) {
         crt_reply_error(server);
     }
     server->running = NULL;

@@ -7,6 +7,7 @@ uint8_t *toy_pool;
 struct crt_server toy_server;
 struct crt_backend crt_backend;
 
+uint32_t toy_drift;
 static uint64_t clock_ticks;
 
 static const DLDataType int8 = {kDLInt, 8, 1};
@@ -84,17 +85,21 @@ static const struct crt_model *const captured_models[] = {&captured};
 /* Functions of the registry. */
 static int32_t toy_add(TVMValue *args, int *codes, int count, TVMValue *ret, int *code, void *resource)
 {
-    (void)codes;
     (void)ret;
     (void)code;
     (void)resource;
-    const DLTensor *a = args[0].v_handle;
-    const DLTensor *out = args[2].v_handle;
-    const DLTensor *b = args[1].v_handle;
-    if (count != 3 || memcmp(&a->dtype, &int8, sizeof int8) != 0) {
-        TVMAPISetLastError("toy_add adds int8");
-        return -1;
+    for (int i = 0; i < 3; i++) {
+        const DLTensor *tensor = args[i].v_handle;
+        const DLTensor *first = args[0].v_handle;
+        if (count != 3 || codes[i] != kTVMDLTensorHandle || tensor->ndim != 1 ||
+            tensor->shape[0] != first->shape[0] || memcmp(&tensor->dtype, &int8, sizeof int8) != 0) {
+            TVMAPISetLastError("toy_add adds int8");
+            return -1;
+        }
     }
+    const DLTensor *a = args[0].v_handle;
+    const DLTensor *b = args[1].v_handle;
+    const DLTensor *out = args[2].v_handle;
     int8_t *sum = TVMBackendAllocWorkspace(kDLCPU, 0, (uint64_t)a->shape[0], kDLInt, 8);
     if (sum == NULL) {
         return -1;
@@ -102,7 +107,7 @@ static int32_t toy_add(TVMValue *args, int *codes, int count, TVMValue *ret, int
     for (int64_t i = 0; i < a->shape[0]; i++) {
         sum[i] = (int8_t)(((int8_t *)a->data)[i] + ((int8_t *)b->data)[i]);
     }
-    memcpy(out->data, sum, (size_t)out->shape[0] < (size_t)a->shape[0] ? (size_t)out->shape[0] : (size_t)a->shape[0]);
+    memcpy(out->data, sum, (size_t)a->shape[0]);
     return TVMBackendFreeWorkspace(kDLCPU, 0, sum);
 }
 
@@ -148,6 +153,7 @@ const TVMModule *TVMSystemLibEntryPoint(void)
 static uint64_t port_ticks(void *context)
 {
     (void)context;
+    clock_ticks += toy_drift;
     return clock_ticks;
 }
 

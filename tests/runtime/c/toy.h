@@ -14,6 +14,9 @@ enum toy_image { TOY_MODELS, TOY_CAPTURED };
 extern uint8_t *toy_pool;
 extern struct crt_server toy_server;
 
+/* Ticks that pass whenever the clock is read. */
+extern uint32_t toy_drift;
+
 /* Set up toy_server; what it sends goes to `write`. */
 int toy_start(enum toy_image image, uint32_t receive_size, void (*write)(void *, const uint8_t *, size_t));
 

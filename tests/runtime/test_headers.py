@@ -1,0 +1,95 @@
+"""C that TVM generated compiles unchanged against our headers, and the ABI is the one that it expects."""
+
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.build import RUNTIME
+from tests.support import models_dir, require_tool
+
+pytestmark = pytest.mark.cc
+
+M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=auto")
+HEADERS = sorted(path.relative_to(RUNTIME / "include").as_posix() for path in (RUNTIME / "include").rglob("*.h"))
+NEEDED = {"TVMBackendAllocWorkspace", "TVMBackendFreeWorkspace"}
+
+LAYOUT = """
+#include <stddef.h>
+#include <tvm/runtime/crt/packed_func.h>
+#include <tvm/runtime/metadata.h>
+_Static_assert(sizeof(DLDevice) == 8, "");
+_Static_assert(sizeof(DLDataType) == 4, "");
+_Static_assert(sizeof(TVMValue) == 8, "");
+_Static_assert(offsetof(DLTensor, device) == POINTER, "");
+_Static_assert(offsetof(DLTensor, ndim) == POINTER + 8, "");
+_Static_assert(offsetof(DLTensor, dtype) == POINTER + 12, "");
+_Static_assert(offsetof(DLTensor, shape) == POINTER + 16, "");
+_Static_assert(offsetof(DLTensor, strides) == 2 * POINTER + 16, "");
+_Static_assert(offsetof(DLTensor, byte_offset) == (3 * POINTER + 16 + 7) / 8 * 8, "");
+_Static_assert(sizeof(TVMFuncRegistry) == 2 * POINTER, "");
+_Static_assert(sizeof(TVMModule) == POINTER, "");
+_Static_assert(offsetof(struct TVMTensorInfo, num_shape) == 2 * POINTER, "");
+_Static_assert(offsetof(struct TVMConstantInfo, byte_offset) == 8, "");
+_Static_assert(offsetof(struct TVMMetadata, inputs) == 8, "");
+_Static_assert(offsetof(struct TVMMetadata, num_inputs) == 16, "");
+_Static_assert(kTVMOpaqueHandle == 3 && kTVMNullptr == 4 && kTVMDataType == 5 && kDLDevice == 6, "");
+_Static_assert(kTVMDLTensorHandle == 7 && kTVMModuleHandle == 9 && kTVMPackedFuncHandle == 10, "");
+_Static_assert(kTVMStr == 11 && kTVMBytes == 12 && kTVMNDArrayHandle == 13, "");
+"""
+
+
+def _compile(command: tuple[str, ...], source: Path, out: Path) -> None:
+    done = subprocess.run(
+        [*command, f"-I{RUNTIME / 'include'}", "-c", str(source), "-o", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{source.name}: {done.stderr}"
+
+
+@pytest.mark.parametrize("enums", ["-fshort-enums", "-fno-short-enums"])
+@pytest.mark.parametrize(("compiler", "flags", "pointer"), [("gcc", (), 8), ("arm-none-eabi-gcc", M4, 4)])
+def test_layout(tmp_path: Path, compiler: str, flags: tuple[str, ...], pointer: int, enums: str) -> None:
+    source = tmp_path / "layout.c"
+    source.write_text(LAYOUT)
+    _compile((require_tool(compiler), *flags, enums, f"-DPOINTER={pointer}"), source, tmp_path / "layout.o")
+
+
+@pytest.mark.parametrize("header", [h for h in HEADERS if not h.startswith("freestanding/")])
+def test_every_header_stands_alone(tmp_path: Path, header: str) -> None:
+    source = tmp_path / "one.c"
+    source.write_text(f"#include <{header}>\n#include <{header}>\ntypedef int one;\n")
+    _compile((require_tool("gcc"), "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"), source, tmp_path / "one.o")
+
+
+@pytest.mark.parametrize("header", [h for h in HEADERS if h.startswith(("dlpack/", "tvm/"))])
+def test_shared_headers_are_cpp(tmp_path: Path, header: str) -> None:
+    source = tmp_path / "one.cc"
+    source.write_text(f"#include <{header}>\n")
+    _compile((require_tool("g++"), "-Wall", "-Wextra", "-Werror"), source, tmp_path / "one.o")
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(("compiler", "flags"), [("gcc", ()), ("arm-none-eabi-gcc", M4)])
+def test_generated_sources_compile(tmp_path: Path, compiler: str, flags: tuple[str, ...]) -> None:
+    """All but the sources that need another library; what they ask of the runtime is what it has."""
+    wanted: set[str] = set()
+    for archive in sorted((models_dir().parent / "mlf").glob("*.tar")):
+        folder = tmp_path / archive.stem
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        host = folder / "codegen" / "host"
+        for source in sorted((host / "src").glob("*.c")):
+            if source.stat().st_size < 1 << 20 and "arm_nnfunctions.h" not in source.read_text():
+                command = (require_tool(compiler), *flags, "-std=gnu11", "-w", f"-I{host / 'include'}")
+                _compile(command, source, tmp_path / "one.o")
+                nm = "nm" if compiler == "gcc" else "arm-none-eabi-nm"
+                text = subprocess.run(
+                    [require_tool(nm), "-u", str(tmp_path / "one.o")], capture_output=True, text=True, check=True
+                ).stdout
+                wanted |= {name for name in text.split() if name.startswith("TVM")}
+    assert wanted == NEEDED

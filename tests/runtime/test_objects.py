@@ -1,0 +1,103 @@
+"""The objects that a device links: every core, no variables, nothing of the heap or of stdio, and their size."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+from crtgen import __version__
+from crtgen.boards.core import CORES
+from tests.runtime.build import RUNTIME, WARNINGS, runtime_sources, zig
+from tests.support import require_tool
+
+pytestmark = pytest.mark.cc
+
+SERVER_TEXT = 12_800
+"""Bytes of code and constants of the whole server on a Cortex-M4; a limit that growth has to be argued against."""
+
+CORES_OF_GCC = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
+INTEGER_HELPERS = ("__aeabi_uidiv", "__aeabi_lmul", "__aeabi_ll", "__gnu_thumb1_case")
+ALLOWED = {"memcpy", "memmove", "memset", "memcmp", "strlen", "strcmp", "crt_backend"}
+
+
+def _compile(command: tuple[str, ...], out: Path) -> list[Path]:
+    objects = []
+    for source in runtime_sources():
+        target = out / f"{source.stem}.o"
+        done = subprocess.run(
+            [*command, *WARNINGS, "-Os", "-ffunction-sections", "-fdata-sections", f"-I{RUNTIME / 'include'}"]
+            + ["-c", str(source), "-o", str(target)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        objects.append(target)
+    return objects
+
+
+def _sections(objects: list[Path]) -> dict[str, int]:
+    """Bytes of code and constants, of initialised and of other variables."""
+    sizes = {"text": 0, "data": 0, "bss": 0}
+    for path in objects:
+        with path.open("rb") as file:
+            for section in ELFFile(file).iter_sections():
+                flags, size = section["sh_flags"], section["sh_size"]
+                if flags & 2 and section["sh_type"] == "SHT_NOBITS":
+                    sizes["bss"] += size
+                elif flags & 2 and not section.name.startswith((".ARM", ".eh_frame")):
+                    sizes["data" if flags & 1 else "text"] += size
+    return sizes
+
+
+def _symbols(objects: list[Path]) -> tuple[set[str], set[str]]:
+    """Global names that are defined, and those that are asked for and defined in none of the objects."""
+    defined: set[str] = set()
+    asked: set[str] = set()
+    for path in objects:
+        with path.open("rb") as file:
+            table = ELFFile(file).get_section_by_name(".symtab")
+            assert isinstance(table, SymbolTableSection)
+            for symbol in table.iter_symbols():
+                if symbol["st_info"]["bind"] == "STB_LOCAL" or not symbol.name:
+                    continue
+                (asked if symbol["st_shndx"] == "SHN_UNDEF" else defined).add(symbol.name)
+    return defined, asked - defined
+
+
+@pytest.mark.parametrize("core", CORES_OF_GCC)
+def test_gcc(tmp_path: Path, core: str) -> None:
+    objects = _compile((require_tool("arm-none-eabi-gcc"), *CORES[core].gcc_flags), tmp_path)
+    sizes = _sections(objects)
+    assert (sizes["data"], sizes["bss"]) == (0, 0)
+    if core == "cortex-m4":
+        assert sizes["text"] < SERVER_TEXT
+    defined, asked = _symbols(objects)
+    assert {name for name in asked if not name.startswith(INTEGER_HELPERS)} <= ALLOWED
+    assert all(name.startswith(("crt_", "TVM")) for name in defined), defined
+
+
+@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+def test_zig_without_a_c_library(tmp_path: Path, core: str) -> None:
+    """Our own memory functions and headers take the place of the C library's."""
+    abi = "eabi" if CORES[core].fpu == "none" else "eabihf"
+    target = ("-target", f"thumb-freestanding-{abi}", f"-mcpu={core.replace('-', '_')}")
+    objects = _compile((*zig(), *target, "-isystem", str(RUNTIME / "include" / "freestanding")), tmp_path)
+    sizes = _sections(objects)
+    assert (sizes["data"], sizes["bss"]) == (0, 0)
+    _, asked = _symbols(objects)
+    assert {name for name in asked if not name.startswith("__aeabi_")} <= {"crt_backend"}
+
+
+def test_a_profiling_build_has_one_variable(tmp_path: Path) -> None:
+    objects = _compile((require_tool("arm-none-eabi-gcc"), *CORES["cortex-m4"].gcc_flags, "-DCRT_PROFILE"), tmp_path)
+    sizes = _sections(objects)
+    assert (sizes["data"], sizes["bss"]) == (0, 24)
+
+
+def test_versions_agree() -> None:
+    text = (RUNTIME / "include" / "crt" / "version.h").read_text()
+    assert f'#define CRT_VERSION_STRING "{__version__}"' in text

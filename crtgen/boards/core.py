@@ -13,7 +13,8 @@ class Core:
 
     ``arch`` is the architecture (``armv6-m``, ``armv7-m``, ``armv7e-m``, ``armv8-m.main``,
     ``armv8.1-m.main``, ``host``); ``fpu`` is ``none``, ``sp`` or ``dp``; ``dsp`` means the DSP extension
-    (SMLAD, SXTB16, SSAT ...), ``mve`` means Helium with integers and floats.
+    (SMLAD, SXTB16, SSAT ...), ``mve`` means Helium with integers and floats. ``name`` is GCC's, with what
+    this implementation of the core lacks.
     """
 
     name: str
@@ -40,6 +41,7 @@ CORES = {
         Core("cortex-m4", "armv7e-m", dsp=True, fpu="sp"),
         Core("cortex-m7", "armv7e-m", dsp=True, fpu="dp"),
         Core("cortex-m33", "armv8-m.main", dsp=True, fpu="sp"),
+        Core("cortex-m33+nodsp+nofp", "armv8-m.main"),
         Core("cortex-m55", "armv8.1-m.main", dsp=True, mve=True, fpu="dp"),
         Core("cortex-m85", "armv8.1-m.main", dsp=True, mve=True, fpu="dp"),
     )

@@ -13,6 +13,12 @@ TOOLCHAINS = ("gcc", "zig")
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
+_ZIG_FPU = {
+    ("armv7e-m", "sp"): "vfp4d16sp",
+    ("armv7e-m", "dp"): "fp_armv8d16",
+    ("armv8-m", "sp"): "fp_armv8d16sp",
+    ("armv8.1-m", "dp"): "fp_armv8d16",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,9 @@ def _devices(board: Board) -> tuple[Uart, Timer]:
 
 
 def _zig_flags(core: Core) -> tuple[str, ...]:
-    """Target and core as Zig names them: its cores have ``_`` for ``-``."""
+    """Target and core as Zig names them; its cores have nothing optional unless it is added."""
     abi = "eabi" if core.fpu == "none" else "eabihf"
-    return ("-target", f"thumb-freestanding-{abi}", f"-mcpu={core.name.replace('-', '_')}")
+    features = [_ZIG_FPU[core.arch.removesuffix(".main"), core.fpu]] if core.fpu != "none" else []
+    features += [name for name, has in (("dsp", core.dsp), ("mve_fp", core.mve)) if has]
+    base = core.name.partition("+")[0].replace("-", "_")
+    return ("-target", f"thumb-freestanding-{abi}", f"-mcpu={'+'.join((base, *features))}")

@@ -127,7 +127,7 @@ def test_the_boards_that_come_with_crtgen() -> None:
         "mps2_an386": "cortex-m4",
         "mps2_an500": "cortex-m7",
         "mps2_an505": "cortex-m33",
-        "mps2_an521": "cortex-m33",
+        "mps2_an521": "cortex-m33+nodsp+nofp",
         "mps3_an547": "cortex-m55",
     }
 

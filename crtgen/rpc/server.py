@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crtgen import __version__
 from crtgen.errors import CrtgenError, LinkClosedError, LinkTimeoutError
 from crtgen.rpc import messages, session
 from crtgen.rpc.messages import Code
@@ -131,7 +130,7 @@ class Server:
     """A device. Feed it with ``receive``, which returns what it answers; ``boot`` is what it says first.
 
     ``functions`` are global functions by name; they take and return the values of ``crtgen.rpc.values``, and
-    may return a Python function, which the host gets as a handle.
+    may return a Python function, which the host gets as a handle. ``version`` is what ``crtgen.info`` says.
     """
 
     def __init__(
@@ -142,7 +141,9 @@ class Server:
         memory: int = 1 << 20,
         max_payload: int = DEFAULT_MAX_PAYLOAD,
         nonce: Callable[[], int] = session.random_nonce,
+        version: str = "0",
     ) -> None:
+        self._version = version
         self.pool = _Pool(memory)
         self._session = session.Session(nonce=nonce, max_payload=max_payload)
         self._max_payload = max_payload
@@ -276,7 +277,7 @@ class Server:
             "tvm.rpc.server.ModuleGetFunction": self._module_get_function,
             "runtime.SystemLib": lambda: Handle(_FLAG, TypeCode.MODULE),
             "tvm.aot_executor.create": self._create_executor,
-            "crtgen.info": lambda: f"crtgen {__version__} {names}".strip(),
+            "crtgen.info": lambda: f"crtgen {self._version} {names}".strip(),
             "crtgen.memory": lambda: (
                 self.pool.size.to_bytes(4, "little") + self.pool.free_bytes.to_bytes(4, "little")
             ),

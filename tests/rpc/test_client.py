@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crtgen import __version__
 from crtgen.errors import (
     LinkClosedError,
     LinkError,
@@ -263,8 +262,8 @@ def test_what_our_own_firmware_has() -> None:
         "crtgen.measure": measure,
         "crtgen.profile": lambda module: struct.pack("<2Q", 1 << 40, 7),
     }
-    with Client(ServerStream(Server(functions, [ARGS_MODEL]))) as client:
-        assert client.info() == Info(__version__, ("sum",))
+    with Client(ServerStream(Server(functions, [ARGS_MODEL], version="1.2"))) as client:
+        assert client.info() == Info("1.2", ("sum",))
         assert client.memory() == Memory(1 << 20, (1 << 20) - 64)
         assert client.ticks_per_second() == 25_000_000
         assert client.calibrate(500) == 1000

@@ -12,7 +12,9 @@ from tests.support import models_dir, require_tool
 pytestmark = pytest.mark.cc
 
 M4 = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=auto")
-HEADERS = sorted(path.relative_to(RUNTIME / "include").as_posix() for path in (RUNTIME / "include").rglob("*.h"))
+INCLUDE = RUNTIME / "include"
+HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.h"))
+STRICT = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 NEEDED = {"TVMBackendAllocWorkspace", "TVMBackendFreeWorkspace"}
 
 LAYOUT = """
@@ -42,7 +44,7 @@ _Static_assert(kTVMStr == 11 && kTVMBytes == 12 && kTVMNDArrayHandle == 13, "");
 
 def _compile(command: tuple[str, ...], source: Path, out: Path) -> None:
     done = subprocess.run(
-        [*command, f"-I{RUNTIME / 'include'}", "-c", str(source), "-o", str(out)],
+        [*command, f"-I{INCLUDE}", "-c", str(source), "-o", str(out)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -63,14 +65,14 @@ def test_layout(tmp_path: Path, compiler: str, flags: tuple[str, ...], pointer: 
 def test_every_header_stands_alone(tmp_path: Path, header: str) -> None:
     source = tmp_path / "one.c"
     source.write_text(f"#include <{header}>\n#include <{header}>\ntypedef int one;\n")
-    _compile((require_tool("gcc"), "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"), source, tmp_path / "one.o")
+    _compile((require_tool("gcc"), "-std=c11", *STRICT), source, tmp_path / "one.o")
 
 
 @pytest.mark.parametrize("header", [h for h in HEADERS if h.startswith(("dlpack/", "tvm/"))])
 def test_shared_headers_are_cpp(tmp_path: Path, header: str) -> None:
     source = tmp_path / "one.cc"
     source.write_text(f"#include <{header}>\n")
-    _compile((require_tool("g++"), "-Wall", "-Wextra", "-Werror"), source, tmp_path / "one.o")
+    _compile((require_tool("g++"), *STRICT), source, tmp_path / "one.o")
 
 
 @pytest.mark.models
@@ -88,8 +90,7 @@ def test_generated_sources_compile(tmp_path: Path, compiler: str, flags: tuple[s
                 command = (require_tool(compiler), *flags, "-std=gnu11", "-w", f"-I{host / 'include'}")
                 _compile(command, source, tmp_path / "one.o")
                 nm = "nm" if compiler == "gcc" else "arm-none-eabi-nm"
-                text = subprocess.run(
-                    [require_tool(nm), "-u", str(tmp_path / "one.o")], capture_output=True, text=True, check=True
-                ).stdout
+                command = (require_tool(nm), "-u", str(tmp_path / "one.o"))
+                text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
                 wanted |= {name for name in text.split() if name.startswith("TVM")}
     assert wanted == NEEDED

@@ -1,4 +1,4 @@
-"""The objects that a device links: every core, no variables, nothing of the heap or of stdio, and their size."""
+"""The objects that a device links: every core, no variables, nothing of heap or stdio, and their size."""
 
 import subprocess
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.support import require_tool
 pytestmark = pytest.mark.cc
 
 SERVER_TEXT = 12_800
-"""Bytes of code and constants of the whole server on a Cortex-M4; a limit that growth has to be argued against."""
+"""Bytes of code and constants of the whole server on a Cortex-M4. Growth needs a reason."""
 
 CORES_OF_GCC = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
 INTEGER_HELPERS = ("__aeabi_uidiv", "__aeabi_lmul", "__aeabi_ll", "__gnu_thumb1_case")
@@ -26,9 +26,9 @@ def _compile(command: tuple[str, ...], out: Path) -> list[Path]:
     objects = []
     for source in runtime_sources():
         target = out / f"{source.stem}.o"
+        flags = ("-Os", "-ffunction-sections", "-fdata-sections", f"-I{RUNTIME / 'include'}")
         done = subprocess.run(
-            [*command, *WARNINGS, "-Os", "-ffunction-sections", "-fdata-sections", f"-I{RUNTIME / 'include'}"]
-            + ["-c", str(source), "-o", str(target)],
+            [*command, *WARNINGS, *flags, "-c", str(source), "-o", str(target)],
             capture_output=True,
             text=True,
             timeout=120,
@@ -93,7 +93,8 @@ def test_zig_without_a_c_library(tmp_path: Path, core: str) -> None:
 
 
 def test_a_profiling_build_has_one_variable(tmp_path: Path) -> None:
-    objects = _compile((require_tool("arm-none-eabi-gcc"), *CORES["cortex-m4"].gcc_flags, "-DCRT_PROFILE"), tmp_path)
+    flags = (*CORES["cortex-m4"].gcc_flags, "-DCRT_PROFILE")
+    objects = _compile((require_tool("arm-none-eabi-gcc"), *flags), tmp_path)
     sizes = _sections(objects)
     assert (sizes["data"], sizes["bss"]) == (0, 24)
 

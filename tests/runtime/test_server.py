@@ -1,4 +1,4 @@
-"""The server as a process, driven by crtgen's client and, where the client would not do it, by raw packets."""
+"""The server as a process, driven by crtgen's client and, where the client would not, by raw packets."""
 
 import struct
 from collections.abc import Callable
@@ -138,7 +138,10 @@ def test_functions_of_the_registry(client: Client) -> None:
     assert library.get_function("toy") is None
 
 
-@pytest.mark.parametrize("value", [0, -1, 2**63 - 1, 0.25, -1e300, "", "text \u00e9", b"", b"\xff\xfe\xfd\x00", None])
+VALUES = (0, -1, 2**63 - 1, 0.25, -1e300, "", "text \u00e9", b"", b"\xff\xfe\xfd\x00", None)
+
+
+@pytest.mark.parametrize("value", VALUES)
 def test_every_value_comes_back(client: Client, value: object) -> None:
     answer = client.system_lib().function("toy_echo")(value)
     assert answer == value
@@ -196,9 +199,9 @@ def test_copies_survive_any_buffer(serve: Serve, receive: int) -> None:
 
 
 def test_a_full_pool_says_what_is_free(client: Client) -> None:
-    with client.allocate((POOL - 96,), np.uint8):
-        with pytest.raises(RemoteError, match=r"no room for 97 bytes: 96 of 16384 are free, 1 of 32 blocks"):
-            client.allocate((97,), np.uint8)
+    text = r"no room for 97 bytes: 96 of 16384 are free, 1 of 32 blocks"
+    with client.allocate((POOL - 96,), np.uint8), pytest.raises(RemoteError, match=text):
+        client.allocate((97,), np.uint8)
     client.allocate((POOL,), np.uint8).close()
 
 
@@ -214,16 +217,17 @@ def _tensor(data: int, *shape: int, offset: int = 0) -> Tensor:
 
 def test_wild_addresses_are_refused(raw: Raw) -> None:
     block = raw.allocate(100)
-    echo = raw.handle("tvm.contrib.random.random_fill")
+    fill = raw.handle("tvm.contrib.random.random_fill")
     wild = [
-        (0, 0, 1), (block, 0, 101), (block, 100, 1), (block - 1, 0, 1), (block, 2**64 - 1, 1), (block + 101, 0, 0),
-        (2**64 - 16, 32, 8), (2**64 - 1, 0, 1), (0x2000_0000, 0, 4), (block ^ 2**63, 0, 1), (block, 50, 51),
-    ]  # fmt: skip
+        *((0, 0, 1), (block, 0, 101), (block, 100, 1), (block - 1, 0, 1), (block, 2**64 - 1, 1)),
+        *((block + 101, 0, 0), (2**64 - 16, 32, 8), (2**64 - 1, 0, 1), (0x2000_0000, 0, 4)),
+        *((block ^ 2**63, 0, 1), (block, 50, 51)),
+    ]
     for data, offset, size in wild:
         tensor = _tensor(data, size, offset=offset)
         assert "neither allocated nor" in raw.refused(encode(CopyToRemote(tensor, bytes(size))))
         assert "neither allocated nor" in raw.refused(encode(CopyFromRemote(tensor, size)))
-        assert "neither allocated nor" in raw.refused(encode(CallFunc(echo, (tensor,))))
+        assert "neither allocated nor" in raw.refused(encode(CallFunc(fill, (tensor,))))
         good = _tensor(block, size)
         for pair in ((tensor, good), (good, tensor)):
             text = raw.refused(encode(SystemCall(Code.COPY_AMONG_REMOTE, (*pair, None))))
@@ -233,7 +237,8 @@ def test_wild_addresses_are_refused(raw: Raw) -> None:
     for address in (0, 1, block + 1, block - 1, 2**64 - 1):
         free = SystemCall(Code.FREE_DATA, (Device(), Handle(address)))
         assert "no block of memory was allocated" in raw.refused(encode(free))
-        assert "neither" in raw.refused(encode(CallFunc(echo, (Handle(address or 8),)))) or address == block + 1
+    for address in (1, block - 1, block + 101, 2**64 - 1):
+        assert "neither allocated nor" in raw.refused(encode(CallFunc(fill, (Handle(address),))))
     assert raw.ask(encode(SystemCall(Code.FREE_DATA, (Device(), Handle(block))))) == Return((None,))
     assert "neither allocated nor" in raw.refused(encode(CopyFromRemote(_tensor(block, 1), 1)))
 
@@ -254,9 +259,8 @@ def test_sizes_that_overflow_are_refused(raw: Raw) -> None:
 def test_copy_on_the_device(raw: Raw) -> None:
     a, b = raw.allocate(8), raw.allocate(8)
     assert raw.ask(encode(CopyToRemote(_tensor(a, 8), b"01234567"))) == Return((None,))
-    assert raw.ask(encode(SystemCall(Code.COPY_AMONG_REMOTE, (_tensor(a, 6), _tensor(b, 6, offset=2), Handle(0))))) == (
-        Return((None,))
-    )
+    among = SystemCall(Code.COPY_AMONG_REMOTE, (_tensor(a, 6), _tensor(b, 6, offset=2), Handle(0)))
+    assert raw.ask(encode(among)) == Return((None,))
     reply = raw.ask(encode(CopyFromRemote(_tensor(b, 8, offset=2), 6)))
     assert getattr(reply, "data", None) == b"012345"
     text = raw.refused(encode(SystemCall(Code.COPY_AMONG_REMOTE, (_tensor(a, 6), _tensor(b, 5), None))))
@@ -298,7 +302,8 @@ def test_executors_refuse(client: Client) -> None:
         ):
             with pytest.raises(RemoteError, match=text):
                 executor.module.function(name)(*args)
-    with client.aot_executor("broken") as executor, pytest.raises(RemoteError, match="run of broken failed with code -3"):
+    failed = pytest.raises(RemoteError, match="run of broken failed with code -3")
+    with client.aot_executor("broken") as executor, failed:
         executor.run()
 
 
@@ -380,12 +385,20 @@ def test_measure_and_profile(client: Client) -> None:
         assert layers is not None
         assert ticks.tolist() == [123] * 5
         assert layers.tolist() == [100, 23]
+        measure = client.function("crtgen.measure")
         with pytest.raises(RemoteError, match=r"1000000 results: the receive buffer has room for \d+"):
-            client.measure(executor, 1000000)
+            measure(executor.module, 1000000)
         with pytest.raises(RemoteError, match="4294967295 results"):
-            client.measure(executor, -1)
+            measure(executor.module, -1)
         with pytest.raises(RemoteError, match="takes an executor, not the system library"):
-            client.function("crtgen.measure")(client.system_lib(), 1)
+            measure(client.system_lib(), 1)
+
+
+def test_many_runs_are_measured_in_parts(serve: Serve) -> None:
+    with Client(serve("models", 256)) as client, client.aot_executor("add") as executor:
+        ticks = client.measure(executor, 100)
+        assert ticks is not None
+        assert ticks.tolist() == [123] * 100
 
 
 def test_time_evaluator(client: Client) -> None:
@@ -397,12 +410,12 @@ def test_time_evaluator(client: Client) -> None:
     library = client.system_lib()
     with pytest.raises(RemoteError, match="has no function nothing"):
         evaluate(library, "nothing", 1, 0, 1, 1, 0, 0, 0, 1, "")
-    with pytest.raises(RemoteError, match="argument 4 of runtime.RPCTimeEvaluator is out of range"):
+    with pytest.raises(RemoteError, match=r"argument 4 of runtime\.RPCTimeEvaluator is out of range"):
         evaluate(library, "toy_echo", 1, 0, 0, 1, 0, 0, 0, 1, "")
     with pytest.raises(RemoteError, match="calls nothing between the repeats"):
         evaluate(library, "toy_echo", 1, 0, 1, 1, 0, 0, 0, 1, "cache_flush")
     failing = evaluate(library, "toy_fail", 1, 0, 1, 1, 0, 0, 0, 1, "")
-    with pytest.raises(RemoteError, match="toy_fail|time evaluator"):
+    with pytest.raises(RemoteError, match="toy_fail failed"):
         failing()
     # A function that takes no time: 3 repeats of none, then it is given up.
     assert struct.unpack("<d", evaluate(library, "toy_echo", 1, 0, 1, 1, 10, 3, 0, 1, "")(5)) == (0.0,)
@@ -437,17 +450,17 @@ def test_every_bad_request_is_answered(raw: Raw) -> None:
         (struct.pack("<QiQiii", 24, 3, handle, 2, 0, 0), "the arguments of the request are cut short"),
         (struct.pack("<QiQi", 16, 3, handle, 17), "a call has at most 16 arguments"),
         (struct.pack("<QiQi", 16, 3, handle, -1), "a call has at most 16 arguments"),
-        (struct.pack("<QiQiiQ", 28, 3, handle, 1, 8, 0), "argument 0 has type code 8, which cannot be sent"),
-        (struct.pack("<QiQiiQ", 28, 3, handle, 1, 13, 0), "argument 0 has type code 13, which cannot be sent"),
+        (struct.pack("<QiQiiQ", 28, 3, handle, 1, 8, 0), "argument 0 has type code 8, which cannot"),
+        (struct.pack("<QiQiiQ", 28, 3, handle, 1, 13, 0), "argument 0 has type code 13, which cannot"),
         (struct.pack("<QiQiiQ", 28, 3, handle, 1, 11, 2**64 - 1), "cut short"),
         (struct.pack("<QiQiiQ", 28, 3, handle, 1, 12, 1), "cut short"),
         (struct.pack("<Qi", 4, 6), "a tensor of the request is cut short"),
         (struct.pack("<QiQ", 12, 2, 9), "the version of the protocol is cut short"),
         (encode(CopyToRemote(_tensor(0, 1), b"12"))[:-1], "does not have the length"),
-        (encode(SystemCall(Code.GET_GLOBAL_FUNC, ())), "argument 0 of request 9 is missing or of a wrong type"),
-        (encode(SystemCall(Code.GET_GLOBAL_FUNC, (1,))), "argument 0 of request 9 is missing or of a wrong type"),
+        (encode(SystemCall(Code.GET_GLOBAL_FUNC, ())), "argument 0 of request 9 is missing"),
+        (encode(SystemCall(Code.GET_GLOBAL_FUNC, (1,))), "argument 0 of request 9 is missing or of a wrong"),
         (encode(SystemCall(Code.FREE_DATA, (Device(),))), "argument 1 of request 14 is missing"),
-        (encode(SystemCall(Code.ALLOC_DATA_WITH_SCOPE, (_tensor(0, 1), "texture"))), "no memory scope texture"),
+        (encode(SystemCall(Code.ALLOC_DATA_WITH_SCOPE, (_tensor(0, 1), "texture"))), "no memory scope"),
         (encode(CallFunc(0)), "there is no function 0x0000000000000000"),
         (encode(CallFunc(handle + 100)), "there is no function"),
         (encode(CallFunc(handle | 1 << 32)), "there is no function 0x00000001"),

@@ -204,9 +204,10 @@ static void make_request(uint16_t id)
     } else if (kind < 9) {
         put(CRT_RPC_COPY_TO_REMOTE, 4);
         put_tensor();
-        const uint32_t size = below(9);
+        const uint32_t size = below(8) == 0 ? below(3000) : below(9);
         put(size, 8);
-        put(0x1122334455667788u, (int)size);
+        memset(packet + packet_size, (int)below(256), size);
+        packet_size += size;
     } else if (kind < 11) {
         put(CRT_RPC_COPY_FROM_REMOTE, 4);
         put_tensor();

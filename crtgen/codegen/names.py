@@ -50,6 +50,6 @@ def _escape(byte: int) -> str:
 
 
 def comment(text: str) -> str:
-    """``text`` on one line, such that it neither ends nor begins a comment."""
-    line = "".join(c if c.isprintable() and c.isascii() else "?" for c in text)
-    return line.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
+    """``text`` on one line, such that it neither ends nor begins a comment, without trigraphs."""
+    line = "".join(c if c.isprintable() and c.isascii() else "_" for c in text)
+    return re.sub(r"\?(?=\?)", "? ", line.replace("*/", "* /").replace("/*", "/ *"))

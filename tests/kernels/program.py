@@ -91,7 +91,8 @@ def run_on_qemu(
 ) -> list[bytes]:
     """The output bytes of each run on a board of QEMU, over semihosting."""
     image = build_image(directory, runs, machine, core, flags)
-    done = subprocess.run(qemu_command(machine, image), check=True, timeout=240, capture_output=True, text=True)
+    command = qemu_command(machine, image)
+    done = subprocess.run(command, check=True, timeout=240, capture_output=True, text=True)
     return parse_outputs(done.stdout + done.stderr, len(runs))
 
 
@@ -103,8 +104,9 @@ def build_image(
     sources = one_unit(directory, write_program(directory, plan_runs(runs, Target(core=core))))
     image = directory / "image.elf"
     memory = HERE / "baremetal" / ("an547.ld" if machine == "mps3-an547" else "an385.ld")
-    command = [gcc, *core.gcc_flags, "-O2", *WARNINGS, *flags, *include_flags(directory), "-ffunction-sections"]
-    command += ["-fdata-sections", "-nostartfiles", "-specs=nano.specs", "-Wl,--gc-sections", f"-T{memory}"]
+    command = [gcc, *core.gcc_flags, "-O2", *WARNINGS, *flags, *include_flags(directory)]
+    command += ["-ffunction-sections", "-fdata-sections", "-nostartfiles", "-specs=nano.specs"]
+    command += ["-Wl,--gc-sections", f"-T{memory}"]
     command += [str(HERE / "baremetal" / "start.c"), *map(str, sources), "-o", str(image)]
     subprocess.run(command, check=True, timeout=240)
     return image

@@ -1,0 +1,31 @@
+/* Prints what functions of crt/kernel.h give, for a test to compare: one line per function, hexadecimal words. */
+#include <stdio.h>
+
+#include <crt/kernel.h>
+
+#include "arguments.h"
+
+static void put_float(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    printf(" %08x", (unsigned)bits);
+}
+
+int main(void)
+{
+    for (int i = 0; i < NUM_FLOATS; i++) {
+        put_float(crt_expf(floats[i]));
+        put_float(crt_tanhf(floats[i]));
+        put_float(crt_logisticf(floats[i]));
+        printf(" %08x", (unsigned)crt_roundf(floats[i]));
+    }
+    printf("\n");
+    for (int i = 0; i < NUM_SCALES; i++) {
+        const int32_t x = scales[i][0], multiplier = scales[i][1], shift = scales[i][2];
+        printf(" %08x", (unsigned)crt_scale(x, multiplier, shift));
+        printf(" %08x", (unsigned)(shift < 0 ? crt_scale_down(x, multiplier, -1 - shift) : 0));
+    }
+    printf("\n");
+    return 0;
+}

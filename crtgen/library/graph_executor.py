@@ -5,21 +5,21 @@ the sense of these tables, is a place (a storage of the pool, or a linked parame
 element type); equal tensors, types and shapes are stored once.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from crtgen.codegen.module import CModule, Function, Interface, ModelInfo, Param
+from crtgen.codegen.names import c_identifier, c_string, comment, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.ir import shape_text
-from crtgen.library.c_names import c_bytes, c_comment, c_name, c_string, check_c_name
+from crtgen.library.c_names import c_bytes, check_c_name
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_json import GraphEntry, GraphJson, GraphNode, Reference
 from crtgen.library.params import NDArray
 
-__all__ = ["ExecutorTables", "graph_module", "graph_tables", "param_symbol", "render_graph"]
+__all__ = ["ExecutorTables", "graph_module", "graph_tables", "render_graph"]
 
 _ALIGNMENT = 16
 _NOP = "__nop"
@@ -133,11 +133,6 @@ class ExecutorTables:
         return sum(4 + width * (1 + len(call.args)) for call in self.calls)
 
 
-def param_symbol(model: str, param: str) -> str:
-    """The const symbol of a linked parameter, unique among the models of an image."""
-    return f"__tvm_param__{c_name(model)}_{c_name(param)}"
-
-
 def graph_tables(
     name: str,
     graph: GraphJson,
@@ -163,7 +158,7 @@ def graph_tables(
 
 def render_graph(tables: ExecutorTables) -> str:
     """The C source of the executor."""
-    return render("graph_executor.c.j2", t=tables, comment=c_comment, string=c_string)
+    return render("graph_executor.c.j2", t=tables, comment=comment, string=c_string)
 
 
 def graph_module(
@@ -190,7 +185,7 @@ def graph_module(
     )
     return CModule(
         info=info,
-        files={f"{c_name(name)}_graph.c": render_graph(tables)},
+        files={f"{tables.name}_graph.c": render_graph(tables)},
         functions=tuple(Function(function, function) for function in tables.functions),
         params=tuple(Param(param.sid, param.symbol, param.nbytes) for param in tables.params),
     )
@@ -241,9 +236,11 @@ class _Builder:
     tensors: dict[Tensor, int] = field(default_factory=dict)
     shapes: dict[tuple[int, ...], int] = field(default_factory=dict)
     storage: dict[int, Place] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     pool: int = 0
 
     def __post_init__(self) -> None:
+        self.names = unique_identifiers(node.name for _, node in self.arguments())
         linked = {
             self.entry_of(i).storage_id: node for i, node in self.arguments() if node.name in self.params
         }
@@ -257,7 +254,9 @@ class _Builder:
                     )
         for sid, size in self.graph.storage_sizes().items():
             if sid in linked:
-                self.storage[sid] = Place(0, param_symbol(self.name, linked[sid].name))
+                self.storage[sid] = Place(
+                    0, f"__tvm_param__{c_identifier(self.name)}_{self.names[linked[sid].name]}"
+                )
             else:
                 self.storage[sid] = Place(self.pool)
                 self.pool += -(-size // _ALIGNMENT) * _ALIGNMENT
@@ -288,15 +287,17 @@ class _Builder:
     def finish(self, calls: tuple[Call, ...]) -> ExecutorTables:
         self.check_nops()
         inputs = tuple(
-            self.port(Reference(i, 0), node.name)
+            self.port(Reference(i, 0), node.name, self.names[node.name])
             for i, node in self.arguments()
             if node.name not in self.params
         )
-        outputs = tuple(map(self.port, self.graph.heads, self.names_of_outputs()))
+        names = self.names_of_outputs()
+        outputs = tuple(
+            map(self.port, self.graph.heads, names, map(unique_identifiers(names).__getitem__, names))
+        )
         params = tuple(self.param(i, node) for i, node in self.arguments() if node.name in self.params)
-        self.check_names([*(p.c_name for p in inputs), *(p.symbol for p in params)])
         return ExecutorTables(
-            name=c_name(self.name),
+            name=c_identifier(self.name),
             calls=calls,
             functions=tuple(dict.fromkeys(call.function for call in calls)),
             places=tuple(self.places),
@@ -318,8 +319,8 @@ class _Builder:
             )
         return self.output_names or (("output",) if count == 1 else tuple(f"output{i}" for i in range(count)))
 
-    def port(self, ref: Reference, name: str) -> Port:
-        return Port(name, c_name(name), self.tensor(ref), self.graph.entry(ref).nbytes)
+    def port(self, ref: Reference, name: str, c_name: str) -> Port:
+        return Port(name, c_name, self.tensor(ref), self.graph.entry(ref).nbytes)
 
     def param(self, index: int, node: GraphNode) -> LinkedParam:
         value, sid = self.params[node.name], self.entry_of(index).storage_id
@@ -327,11 +328,6 @@ class _Builder:
         type_text = f"{list(value.array.shape)} {value.dtype}"
         symbol = self.storage[sid].symbol
         return LinkedParam(node.name, symbol, sid, len(data), type_text, c_bytes(data))
-
-    def check_names(self, names: Sequence[str]) -> None:
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise CorruptModelError(f"two arguments have the C name {twice[0]}", where=self.name)
 
     def check_nops(self) -> None:
         """A ``__nop`` only renames a tensor: its output has to lie where its input does."""

@@ -1,11 +1,12 @@
 """``metadata.json``: versions 1 to 7 read, version 7 written (formats.md, section 6)."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from crtgen.library.c_names import c_name
+from crtgen.codegen.names import c_identifier
 from crtgen.library.checker import Checker
 from crtgen.library.metadata import (
     Dependency,
@@ -25,6 +26,8 @@ __all__ = ["VERSION", "read_metadata", "write_metadata", "write_operator_metadat
 
 VERSION = 7
 """The version that is written, and the last that exists."""
+
+_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
 def read_metadata(text: str, where: str) -> tuple[int, tuple[ModelMetadata, ...] | OperatorMetadata]:
@@ -50,7 +53,9 @@ class _Parser(Checker):
         if is_flat and self.style(top, "metadata.json") == "operator":
             return self.operator_library(top)
         if self.version < 7:
-            return (self.model(top, self.value(top, "model_name", str, "metadata.json")),)
+            name = self.value(top, "model_name", str, "metadata.json")
+            self.check_names([name])
+            return (self.model(top, name),)
         if "style" in top:
             self.fail("it has modules and a style of its own: the styles are mixed")
         modules = self.value(top, "modules", dict, "metadata.json")
@@ -67,9 +72,11 @@ class _Parser(Checker):
         """Names become parts of C names: they have to differ there as well."""
         seen: dict[str, str] = {}
         for name in names:
-            if c_name(name) in seen:
-                self.fail(f"the models {seen[c_name(name)]} and {name} have the same name in C")
-            seen[c_name(name)] = name
+            if _NAME.fullmatch(name) is None:
+                self.fail(f"{name!r} is no name of a model")
+            if c_identifier(name) in seen:
+                self.fail(f"the models {seen[c_identifier(name)]} and {name} have the same name in C")
+            seen[c_identifier(name)] = name
 
     def style(self, table: dict[str, Any], what: str) -> str:
         return self.value(table, "style", str, what) if self.version >= 4 else "full-model"

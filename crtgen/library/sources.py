@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 
+from crtgen.codegen.names import c_identifier
 from crtgen.codegen.render import render
 from crtgen.errors import ModelError
-from crtgen.library.c_names import c_name
 from crtgen.library.elf import read_elf
 from crtgen.library.mlf import Code
 from crtgen.library.module import CSource, Module, ObjectFile
@@ -44,7 +44,7 @@ def source_module(name: str, suffix: str, code: str, prefix: str = "") -> CSourc
         if _TYPE_CODES.search(match[2]) and not match[1].startswith("__")
     )
     shared = [word for word in (_ENTRY, _MAIN) if re.search(rf"\b{word}\(", code)]
-    defines = tuple((word, f"{c_name(prefix)}_{word.strip('_')}") for word in shared) if prefix else ()
+    defines = tuple((word, f"{c_identifier(prefix)}_{word.strip('_')}") for word in shared) if prefix else ()
     return CSource(name=name, functions=functions, code=code, suffix=suffix, defines=defines)
 
 

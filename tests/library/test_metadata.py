@@ -192,6 +192,16 @@ def test_names_that_occur_twice() -> None:
         read_metadata(f'{{"version": 7, "modules": {{"net": {model}, "net": {model}}}}}', "x")
 
 
+@pytest.mark.parametrize("name", ["", "../evil", "a/b", ".hidden", "a b", "é"])
+def test_names_that_are_no_file_names(name: str) -> None:
+    document = full()
+    document["modules"] = {name: {**document["modules"]["net"], "model_name": name}}
+    with pytest.raises(CorruptModelError, match="no name of a model"):
+        read_metadata(json.dumps(document), "x")
+    with pytest.raises(CorruptModelError, match="no name of a model"):
+        read_metadata(json.dumps({**version(5), "model_name": name}), "x")
+
+
 def test_no_models() -> None:
     with pytest.raises(CorruptModelError, match="holds no model"):
         read_metadata('{"version": 7, "modules": {}}', "x")

@@ -8,7 +8,7 @@ threshold and at the value below it, over the range that the accumulator can rea
 arithmetic for scales below 1/2 and always exists there; it serves outputs that are not cut at zero.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,16 @@ class Rescale:
         """The same of the channels of these numbers."""
         m, s, low, high = (a[channels] for a in (self.multipliers, self.shifts, self.low, self.high))
         return Rescale(m, s, self.zero_point, self.act_min, self.act_max, low, high)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all channels are scaled alike."""
+        return len(np.unique(self.multipliers)) == 1 and len(np.unique(self.shifts)) == 1
+
+    def united(self) -> "Rescale":
+        """The same with the range of all channels for each, so that uniform channels have one solution."""
+        low, high = np.full_like(self.low, self.low.min()), np.full_like(self.high, self.high.max())
+        return replace(self, low=low, high=high)
 
     @property
     def channels(self) -> int:

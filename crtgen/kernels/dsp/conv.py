@@ -10,10 +10,10 @@ from crtgen.kernels.dsp.matrix import Micro, Stream, micro, pack_stream, padded_
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.ops.conv import Conv2d
+from crtgen.ops.conv import Conv2d, ConvParams
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["ConvView", "Walk", "Window", "conv2d"]
+__all__ = ["ConvView", "Geometry", "Walk", "Window", "conv2d", "matrix_kernel"]
 
 _STEPS_WRITTEN_OUT = {"speed": 36, "balanced": 16, "size": 8}
 _PIXELS = 3
@@ -99,7 +99,7 @@ class ConvView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Geometry:
+class Geometry:
     """A convolution with its sizes; a pointwise one without stride is one long row."""
 
     images: int
@@ -113,16 +113,21 @@ class _Geometry:
     channels: int
 
     @classmethod
-    def of(cls, op: Conv2d, sig: Signature) -> "_Geometry":
+    def of(cls, op: Conv2d, sig: Signature) -> "Geometry":
         n, h, w, c = sig.x.shape
         _, oh, ow, _ = sig.y.shape
         window = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
         pad = op.padding
         padded = any((pad.top, pad.bottom, pad.left, pad.right))
         if window == (1, 1) and op.stride == (1, 1) and not padded:
-            return cls(1, (1, n * h * w), (1, n * h * w), window, op.stride, (1, 1), (0, 0), False, c)
+            return cls.rows(n * h * w, c)
         corner = (pad.top, pad.left)
         return cls(n, (h, w), (oh, ow), window, op.stride, op.dilation, corner, padded, c)
+
+    @classmethod
+    def rows(cls, count: int, channels: int) -> "Geometry":
+        """``count`` pixels of which each is a window of its own."""
+        return cls(1, (1, count), (1, count), (1, 1), (1, 1), (1, 1), (0, 0), False, channels)
 
     @property
     def rows_at_once(self) -> int:
@@ -162,15 +167,20 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     x, w, b = sig.inputs
     if not target.core.dsp or x.dtype is not DType.INT8 or not (w.is_constant and b.is_constant):
         return None
-    params = op.parameters(sig)
-    geometry = _Geometry.of(op, sig)
+    weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
+    geometry = Geometry.of(op, sig)
+    return matrix_kernel(geometry, op.parameters(sig), weights, b.array().astype(np.int64), target)
+
+
+def matrix_kernel(
+    geometry: Geometry, params: ConvParams, weights: Int64, bias: Int64, target: Target
+) -> Kernel | None:
+    """The kernel for ``weights[O, inputs of a window]``; None for one output channel, or if inexact."""
     window = geometry.slide(-params.input_offset)
     pitch = window.pitch if window else geometry.size[1] * geometry.channels
     packing = Packing.of(geometry.window, geometry.dilation, geometry.channels, pitch)
     most = _STEPS_WRITTEN_OUT[target.optimize]
     steps = padded_steps(packing.steps, most)
-    weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
-    bias = b.array().astype(np.int64)
     rescale = rescale_of(params, weights, bias)
     folded = bias + params.input_offset * weights.sum(axis=1)
     stream = pack_stream(order_weights(weights, packing, steps), folded, rescale)
@@ -189,7 +199,7 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _view(
-    geometry: _Geometry, window: Window | None, packing: Packing, stream: Stream, steps: int, most: int
+    geometry: Geometry, window: Window | None, packing: Packing, stream: Stream, steps: int, most: int
 ) -> ConvView:
     pitch = window.pitch if window else geometry.size[1] * geometry.channels
     walk = geometry.walk(pitch)

@@ -162,7 +162,7 @@ class DepthwiseView:
 
 @design(DepthwiseConv2d)
 def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """3x3 windows, vertical stride 1 or 2, four channels or more, multiplier 1; None for others or if inexact."""
+    """3x3 windows, strides 1 or 2, four channels or more; None for others, or if inexact."""
     x, w, b = sig.inputs
     if not target.core.dsp or x.dtype is not DType.INT8 or not (w.is_constant and b.is_constant):
         return None

@@ -152,12 +152,14 @@ int crt_time_evaluate(struct crt_call *call)
     const struct crt_evaluator evaluator = server->evaluators[call->index];
     uint32_t number = evaluator.number;
     uint64_t *results;
-    uint64_t ticks;
+    uint64_t ticks = 0;
     int error = crt_call_results(call, evaluator.repeat, &results);
     if (error != CRT_OK) {
         return error;
     }
-    error = crt_time_runs(call, evaluator.function, 1, &ticks);
+    struct crt_call warm_up = *call;
+    warm_up.timing = 1;
+    error = crt_function_call(&warm_up, evaluator.function);
     for (uint32_t i = 0; error == CRT_OK && i < evaluator.repeat; i++) {
         error = crt_time_repeat(call, &evaluator, &number, &ticks);
         results[i] = crt_time_ratio(ticks, (uint64_t)number * server->config.port->ticks_per_second);

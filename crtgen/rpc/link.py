@@ -45,6 +45,7 @@ class Link:
         self._inbox: deque[bytes] = deque()
         self._damage: list[str] = []
         self._lost = ""
+        self._used = False
 
     @property
     def flow_controlled(self) -> bool:
@@ -69,6 +70,7 @@ class Link:
     def send(self, payload: bytes) -> None:
         """Send an encoded packet. Raises ``SessionLostError`` when there is no session any more."""
         self._check()
+        self._used = True
         self._session.send(payload)
         self._flush()
 
@@ -111,6 +113,7 @@ class Link:
         self._inbox.clear()
         self._damage.clear()
         self._lost = ""
+        self._used = False
 
     def _check(self) -> None:
         if self._lost:
@@ -127,7 +130,6 @@ class Link:
                 self._pump(deadline)
             except LinkTimeoutError:
                 return False
-        self._lost = ""
         return True
 
     def _pump(self, deadline: float) -> None:
@@ -150,7 +152,7 @@ class Link:
                 self._lost = "the device ended the session, it may have restarted"
             case protocol.Established():
                 self._inbox.clear()
-                self._lost = "the device began a new session"
+                self._lost = "the device began a new session" if self._used else ""
             case protocol.Refused(version):
                 raise ProtocolError(
                     f"the device speaks version {version} of the session protocol, not {protocol.VERSION}"

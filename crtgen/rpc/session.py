@@ -6,6 +6,7 @@ initiator; when both do, the lower nonce wins.
 """
 
 import secrets
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -33,6 +34,8 @@ __all__ = [
 
 VERSION = 1
 HEADER_BYTES = 3
+_REMEMBERED = 32
+"""Nonces of the latest Inits, which the next one avoids: ``next_nonce`` has only 64 different values."""
 
 
 class MessageType(IntEnum):
@@ -122,6 +125,7 @@ class Session:
         self.session_id = 0
         self._random_nonce = nonce
         self._nonce = nonce()
+        self._asked_with: deque[int] = deque(maxlen=_REMEMBERED)
         self._decoder = frame.Decoder(max_payload)
         self._output: list[bytes] = []
 
@@ -138,7 +142,6 @@ class Session:
 
     def start(self) -> None:
         """Ask the peer for a session, with a fresh nonce. Call it again when no answer comes in time."""
-        self._nonce = self._random_nonce()
         self.session_id = 0
         self.boot()
         self._send_init()
@@ -176,7 +179,11 @@ class Session:
         self._output.append(frame.encode(header + body))
 
     def _send_init(self) -> None:
-        self._nonce = next_nonce(self._nonce)
+        """Ask with a nonce that no late Reply can carry."""
+        self._nonce = next_nonce(self._random_nonce())
+        while self._nonce in self._asked_with:
+            self._nonce = self._nonce % 255 + 1
+        self._asked_with.append(self._nonce)
         self.state = State.STARTING
         self._emit(MessageType.INIT, self._nonce, bytes((VERSION,)))
 
@@ -211,7 +218,6 @@ class Session:
         if rival < self._nonce:
             return self._on_init(session_id, body)
         if rival == self._nonce:
-            self._nonce = self._random_nonce()
             self._send_init()
         return None
 
@@ -226,6 +232,11 @@ class Session:
         self.session_id = session_id
         self.state = State.ESTABLISHED
         return Established(session_id)
+
+    def _on_another_reply(self, session_id: int, body: bytes) -> Event | None:
+        """Our Init arrived twice: the peer is in the session of its latest Reply."""
+        ours = session_id & 0xFF == self.session_id & 0xFF == self._nonce
+        return self._on_reply(session_id, body) if ours and session_id != self.session_id else None
 
     def _on_terminate(self, session_id: int, body: bytes) -> Event:
         self._reset()
@@ -246,8 +257,9 @@ class Session:
         (State.STARTING, MessageType.REPLY): _on_reply,
         (State.STARTING, MessageType.LOG): _on_log,
         (State.ESTABLISHED, MessageType.INIT): _on_init,
+        (State.ESTABLISHED, MessageType.REPLY): _on_another_reply,
         (State.ESTABLISHED, MessageType.TERMINATE): _on_terminate,
         (State.ESTABLISHED, MessageType.NORMAL): _on_normal,
         (State.ESTABLISHED, MessageType.LOG): _on_log,
     }
-    """What is not in the table is ignored: a Terminate without a session, a Reply nobody asked for ..."""
+    """What is not in the table is ignored: a Terminate without a session, a message before one ..."""

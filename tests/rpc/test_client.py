@@ -352,6 +352,13 @@ def test_connecting_tries_again_with_another_nonce() -> None:
     assert [init[0] for init in inits] == [0x41, 0x61, 0x81]
 
 
+def test_a_duplicated_handshake_harms_nothing() -> None:
+    line = Faulty(device())
+    line.up = once(lambda data: data + data)
+    with Client(line, timeouts=QUICK) as client:
+        assert client.function("echo")(5) == 5
+
+
 def packets(data: bytes) -> list[frame.Packet]:
     return [event for event in frame.Decoder().feed(data) if isinstance(event, frame.Packet)]
 

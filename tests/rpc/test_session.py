@@ -164,6 +164,31 @@ def test_a_late_reply_to_an_earlier_init_is_not_ours() -> None:
     assert host.session_id & 0xFF == next_nonce(0x20)
 
 
+def test_an_init_that_arrives_twice_ends_in_one_session() -> None:
+    host, device = Session(), Session()
+    host.start()
+    asked = host.take_output()
+    device.receive(asked + asked)
+    events = host.receive(device.take_output())
+    assert [type(event) for event in events] == [Established, Established]
+    assert events[-1] == Established(device.session_id)
+    host.send(b"x")
+    assert device.receive(host.take_output()) == [Message(b"x")]
+    assert host.receive(packet(0x0100 | host.session_id & 0xFF00, MessageType.REPLY, b"\x01")) == []
+
+
+def test_inits_of_late_replies_are_not_repeated() -> None:
+    host = Session(nonce=lambda: 7)
+    asked = []
+    for _ in range(200):
+        host.start()
+        _, init = frame.Decoder().feed(host.take_output())
+        assert isinstance(init, frame.Packet)
+        asked.append(init.payload[0])
+    assert 0 not in asked
+    assert all(len(set(asked[at : at + 33])) == 33 for at in range(len(asked) - 33))
+
+
 @pytest.mark.parametrize(("mine", "theirs"), [(0x10, 0x20), (0x20, 0x10)])
 def test_of_two_inits_the_lower_nonce_wins(mine: int, theirs: int) -> None:
     one, two = Session(nonce=nonces(1, mine)), Session(nonce=nonces(1, theirs))

@@ -89,7 +89,8 @@ class _Generator:
             return LayerView(index, text, "")
         symbols = [self._array(step, sig, const) for const in step.kernel.consts]
         function = self._function(step, sig)
-        return LayerView(index, text, f"{function}({', '.join(self._arguments(step, sig, symbols))});")
+        call = f"{function}({', '.join(self._arguments(step, sig, symbols))});"
+        return LayerView(index, text, _wrap(call, "    "))
 
     def _arguments(self, step: Step, sig: Signature, consts: Sequence[str]) -> list[str]:
         arena, slots = f"{self.name}_arena", self.plan.slots
@@ -118,7 +119,7 @@ class _Generator:
         key = (kernel.template, kernel.view, parameters)
         if key not in self.symbols:
             symbol = f"{self.name}_{step.node.op.name}_{len(self.symbols)}"
-            prototype = f"void {symbol}({parameters})"
+            prototype = _wrap(f"void {symbol}({parameters})")
             context: Mapping[str, Any] = {"k": kernel.view, "name": symbol, "prototype": prototype}
             source = render(f"kernels/{kernel.template}", **context)
             text = f"{step.node.op.name}, {kernel.design}: first used by {comment(step.node.name)}"
@@ -144,6 +145,16 @@ def _parameters(sig: Signature, kernel: Kernel) -> str:
 
 def _c_type(const: Const) -> str:
     return {"float32": "float"}.get(const.data.dtype.name, f"{const.data.dtype.name}_t")
+
+
+def _wrap(statement: str, indent: str = "") -> str:
+    """Broken after commas into lines of at most 110 columns; the first one is at ``indent`` already."""
+    lines = [indent]
+    for part in statement.split(", "):
+        if len(lines[-1]) + len(part) > 108:
+            lines.append(indent + "    ")
+        lines[-1] += part + ", "
+    return ",\n".join(line.removesuffix(", ") for line in lines).removeprefix(indent)
 
 
 def _is_assembly(kernel: Kernel) -> bool:

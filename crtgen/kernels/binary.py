@@ -7,6 +7,7 @@ import numpy as np
 from crtgen.ir import Array, DType, Signature, Value
 from crtgen.kernels.finish import finish_float
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
 from crtgen.kernels.registry import design
 from crtgen.ops import Add, Mul, MulParams, Sub
@@ -50,7 +51,7 @@ def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     p = op.parameters(sig)
     first, second, offset, shift = found
     lines = (
-        f"int32_t v = (a * {first} + b * {second} + {offset}) >> {shift};",
+        f"int32_t v = (a * {first} + b * {second} {plus(offset)}) >> {shift};",
         f"crt_int8(v, {p.act_min}, {p.act_max})",
     )
     return _kernel(sig, "linear", lines, 9)
@@ -114,8 +115,8 @@ def _sign(op: _Binary) -> str:
 
 def _product_lines(p: MulParams) -> tuple[str, ...]:
     return (
-        f"int32_t v = (a + {p.input1_offset}) * (b + {p.input2_offset});",
-        f"v = crt_scale(v, {p.output_multiplier}, {p.output_shift}) + {p.output_offset};",
+        f"int32_t v = (a {plus(p.input1_offset)}) * (b {plus(p.input2_offset)});",
+        f"v = crt_scale(v, {p.output_multiplier}, {p.output_shift}) {plus(p.output_offset)};",
         f"crt_int8(v, {p.act_min}, {p.act_max})",
     )
 
@@ -128,9 +129,9 @@ def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
         f"{p.output_multiplier}, {p.output_shift}",
     )
     return (
-        f"a = crt_scale(crt_shift_left(a + {p.input1_offset}, {p.left_shift}), {one});",
-        f"b = crt_scale(crt_shift_left(b + {p.input2_offset}, {p.left_shift}), {two});",
-        f"int32_t v = crt_scale(a {_sign(op)} b, {last}) + {p.output_offset};",
+        f"a = crt_scale(crt_shift_left(a {plus(p.input1_offset)}, {p.left_shift}), {one});",
+        f"b = crt_scale(crt_shift_left(b {plus(p.input2_offset)}, {p.left_shift}), {two});",
+        f"int32_t v = crt_scale(a {_sign(op)} b, {last}) {plus(p.output_offset)};",
         f"crt_int8(v, {p.act_min}, {p.act_max})",
     )
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.kernel import Const
-from crtgen.kernels.literal import c_float
+from crtgen.kernels.literal import c_float, plus
 from crtgen.ops import Activation, ConvParams
 
 __all__ = ["Finish", "finish_float", "finish_int8", "folded_bias", "order_weights"]
@@ -18,14 +18,14 @@ class Finish:
     """What becomes of an accumulator, in the names and literals of C.
 
     ``types`` is of (input, accumulator); ``scale`` the function that requantises, empty for float32;
-    ``per_channel`` whether each output channel has its own multiplier and shift. ``low`` and ``high`` are
-    empty where nothing is clamped.
+    ``per_channel`` whether each output channel has its own multiplier and shift; ``offset`` what is added
+    then, as ``+ 3``. ``low`` and ``high`` are empty where nothing is clamped.
     """
 
     types: tuple[str, str]
     scale: str = ""
     per_channel: bool = False
-    offset: int = 0
+    offset: str = ""
     low: str = ""
     high: str = ""
 
@@ -60,7 +60,7 @@ def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish
         types=("int8_t", "int32_t"),
         scale="crt_scale_down" if right else "crt_scale",
         per_channel=per_channel,
-        offset=params.output_offset,
+        offset=plus(params.output_offset),
         low=str(params.act_min),
         high=str(params.act_max),
     )

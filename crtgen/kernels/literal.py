@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["c_float", "c_number"]
+__all__ = ["c_float", "c_number", "plus"]
 
 
 def c_float(value: float) -> str:
@@ -15,3 +15,8 @@ def c_float(value: float) -> str:
 def c_number(value: float | int | bool, c_type: str) -> str:
     """A literal of ``c_type``."""
     return c_float(value) if c_type == "float" else str(int(value))
+
+
+def plus(number: int) -> str:
+    """The addition of a constant, as it follows a term: ``+ 3``, ``- 128``."""
+    return f"- {-number}" if number < 0 else f"+ {number}"

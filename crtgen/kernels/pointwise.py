@@ -7,7 +7,7 @@ import numpy as np
 from crtgen.ir import DType, Signature, Value
 from crtgen.kernels.finish import finish_float
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
-from crtgen.kernels.literal import c_float
+from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
 from crtgen.ops import AffineParams, Dequantize, Logistic, Quantize, Relu, Tanh
 
@@ -63,7 +63,7 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     if not isinstance(params, AffineParams):
         return None
     ratio = f"crt_minf(crt_maxf(v / {c_float(params.scale)}, -512.0f), 512.0f)"
-    result = f"crt_int8(crt_roundf({ratio}) + {params.zero_point}, -128, 127)"
+    result = f"crt_int8(crt_roundf({ratio}) {plus(params.zero_point)}, -128, 127)"
     return _map(sig, "quantize", result, 30)
 
 
@@ -71,7 +71,7 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
 def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel:
     """int8 to float32."""
     params = op.parameters(sig)
-    result = f"(float)(v - {params.zero_point}) * {c_float(params.scale)}"
+    result = f"(float)(v {plus(-params.zero_point)}) * {c_float(params.scale)}"
     return _map(sig, "dequantize", result, 8)
 
 

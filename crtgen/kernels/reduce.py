@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.literal import c_float
+from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
 from crtgen.kernels.registry import design
 from crtgen.ops import Mean
@@ -48,5 +48,5 @@ def _result(op: Mean, sig: Signature) -> str:
     if sig.x.dtype is DType.FLOAT32:
         return f"sum / {c_float(sig.x.elements // sig.y.elements)}"
     p = op.parameters(sig)
-    scaled = f"crt_scale(sum + {p.count * p.input_offset}, {p.multiplier}, {p.shift})"
-    return f"crt_int8({scaled} + {p.output_offset}, -128, 127)"
+    scaled = f"crt_scale(sum {plus(p.count * p.input_offset)}, {p.multiplier}, {p.shift})"
+    return f"crt_int8({scaled} {plus(p.output_offset)}, -128, 127)"

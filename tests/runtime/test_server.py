@@ -178,9 +178,9 @@ def test_random_fill(client: Client) -> None:
         with client.allocate((500,), dtype) as tensor:
             fill(tensor)
             values = tensor.read()
-            assert values.min() >= 1
+            assert values.min() > 0
             assert values.max() < 2
-            assert len(set(values.tolist())) > 250
+            assert len(set(values.tolist())) > 200
     with client.allocate((3, 500), np.int8) as tensor:
         fill(tensor)
         assert len(set(tensor.read().reshape(-1).tolist())) > 200

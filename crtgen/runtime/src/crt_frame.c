@@ -139,10 +139,10 @@ void crt_frame_put(struct crt_frame_writer *writer, const void *bytes, size_t si
     }
 }
 
-void crt_frame_put_int(struct crt_frame_writer *writer, uint64_t value, size_t size)
+void crt_frame_put_int(struct crt_frame_writer *writer, uint32_t value, size_t size)
 {
-    for (size_t i = 0; i < size; i++) {
-        const uint8_t byte = (uint8_t)(value >> (8 * i));
+    for (; size > 0; size--, value >>= 8) {
+        const uint8_t byte = (uint8_t)value;
         crt_frame_put(writer, &byte, 1);
     }
 }

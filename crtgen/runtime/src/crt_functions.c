@@ -63,17 +63,14 @@ static int crt_global_max_packet(struct crt_call *call)
     return CRT_OK;
 }
 
-/* Random bytes; floating-point values are at least 1 and less than 2. */
+/* Random bytes; the top byte of a floating-point value is 0x3f, which makes it positive and less than 2. */
 static int crt_global_random_fill(struct crt_call *call)
 {
     struct crt_server *server = call->server;
     const struct crt_port *port = server->config.port;
     const DLTensor *tensor = call->values[0].v_handle;
     uint8_t *data = (uint8_t *)tensor->data + tensor->byte_offset;
-    const uint32_t width = tensor->dtype.bits / 8u;
-    const int real = tensor->dtype.code == kDLFloat && (width == 2 || width == 4 || width == 8);
-    const uint32_t one = width == 2 ? 0x3c00 : width == 4 ? 0x3f80 : 0x3ff0;
-    const uint32_t mask = width == 2 ? 0x03ff : width == 4 ? 0x007f : 0x000f;
+    const uint32_t top = tensor->dtype.code == kDLFloat ? tensor->dtype.bits / 8u - 1u : UINT32_MAX;
     uint32_t state = port->random != NULL ? port->random(port->context) | 1u : 0x9e3779b9u;
     uint32_t size;
     const int error = crt_tensor_size(server, tensor, &size);
@@ -84,12 +81,7 @@ static int crt_global_random_fill(struct crt_call *call)
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
-        data[i] = (uint8_t)(state >> 24);
-        if (real && (i + 1) % width == 0) {
-            const uint32_t top = ((uint32_t)data[i] << 8 | data[i - 1]) & mask;
-            data[i - 1] = (uint8_t)(top | one);
-            data[i] = (uint8_t)((top | one) >> 8);
-        }
+        data[i] = (i & top) == top ? 0x3f : (uint8_t)(state >> 24);
     }
     crt_memory_written(server, data, size);
     return CRT_OK;

@@ -17,9 +17,15 @@ int crt_fail(struct crt_server *server, int error, const char *format, ...)
     return error;
 }
 
-static void crt_put(struct crt_server *server, uint64_t value, size_t size)
+static void crt_put(struct crt_server *server, uint32_t value, size_t size)
 {
     crt_frame_put_int(&server->session.writer, value, size);
+}
+
+static void crt_put_long(struct crt_server *server, uint64_t value)
+{
+    crt_put(server, (uint32_t)value, 4);
+    crt_put(server, (uint32_t)(value >> 32), 4);
 }
 
 /* Begin a message of `size` bytes after the code. */
@@ -49,7 +55,7 @@ void crt_reply_handle(struct crt_server *server, uint64_t handle)
     crt_reply_begin(server, CRT_RPC_RETURN, 2 * CRT_WORD + CRT_LONG);
     crt_put(server, 1, CRT_WORD);
     crt_put(server, kTVMOpaqueHandle, CRT_WORD);
-    crt_put(server, handle, CRT_LONG);
+    crt_put_long(server, handle);
     crt_reply_end(server);
 }
 
@@ -66,7 +72,7 @@ void crt_reply_error(struct crt_server *server)
     crt_reply_begin(server, CRT_RPC_EXCEPTION, 2 * CRT_WORD + CRT_LONG + (uint32_t)size);
     crt_put(server, 1, CRT_WORD);
     crt_put(server, kTVMStr, CRT_WORD);
-    crt_put(server, size, CRT_LONG);
+    crt_put(server, (uint32_t)size, CRT_LONG);
     crt_frame_put(&server->session.writer, server->text, size);
     crt_reply_end(server);
 }
@@ -87,7 +93,7 @@ static void crt_return_begin(struct crt_server *server, uint32_t count, int sent
 static void crt_return_bytes(struct crt_server *server, int type, const char *data, size_t size)
 {
     crt_return_begin(server, 2, type, type, CRT_LONG + (uint32_t)size);
-    crt_put(server, size, CRT_LONG);
+    crt_put(server, (uint32_t)size, CRT_LONG);
     crt_frame_put(&server->session.writer, data, size);
 }
 
@@ -96,18 +102,17 @@ static void crt_return_tensor(struct crt_server *server, const struct crt_tensor
 {
     const uint32_t ndim = (uint32_t)tensor->ndim;
     crt_return_begin(server, 3, kTVMDLTensorHandle, kTVMNDArrayHandle, CRT_LONG * (ndim + 5));
-    crt_put(server, (uintptr_t)tensor->data, 8);
-    crt_put(server, kDLCPU, 4);
-    crt_put(server, 0, 4);
+    crt_put_long(server, (uintptr_t)tensor->data);
+    crt_put(server, kDLCPU, 8);
     crt_put(server, ndim, 4);
     crt_put(server, tensor->dtype.code, 1);
     crt_put(server, tensor->dtype.bits, 1);
     crt_put(server, tensor->dtype.lanes, 2);
     for (uint32_t i = 0; i < ndim; i++) {
-        crt_put(server, (uint64_t)tensor->shape[i], 8);
+        crt_put_long(server, (uint64_t)tensor->shape[i]);
     }
     crt_put(server, 0, 8);
-    crt_put(server, (uintptr_t)tensor, 8);
+    crt_put_long(server, (uintptr_t)tensor);
 }
 
 void crt_reply_value(struct crt_server *server, const struct crt_call *call)
@@ -117,13 +122,13 @@ void crt_reply_value(struct crt_server *server, const struct crt_call *call)
     case kTVMArgInt:
     case kTVMArgFloat:
         crt_return_begin(server, 2, call->code, call->code, CRT_LONG);
-        crt_put(server, (uint64_t)call->value.v_int64, CRT_LONG);
+        crt_put_long(server, (uint64_t)call->value.v_int64);
         break;
     case kTVMOpaqueHandle:
     case kTVMModuleHandle:
     case kTVMPackedFuncHandle:
         crt_return_begin(server, 2, kTVMOpaqueHandle, call->code, CRT_LONG);
-        crt_put(server, (uintptr_t)call->value.v_handle, CRT_LONG);
+        crt_put_long(server, (uintptr_t)call->value.v_handle);
         break;
     case kTVMNullptr:
         crt_return_begin(server, 2, kTVMNullptr, kTVMNullptr, 0);

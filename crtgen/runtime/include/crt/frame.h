@@ -58,7 +58,7 @@ void crt_frame_resync(struct crt_frame_writer *writer);
 /* A packet is begun with its length, given its payload in pieces, and ended. */
 void crt_frame_begin(struct crt_frame_writer *writer, uint32_t length);
 void crt_frame_put(struct crt_frame_writer *writer, const void *bytes, size_t size);
-void crt_frame_put_int(struct crt_frame_writer *writer, uint64_t value, size_t size);
+void crt_frame_put_int(struct crt_frame_writer *writer, uint32_t value, size_t size);
 void crt_frame_end(struct crt_frame_writer *writer);
 
 #endif

@@ -1,7 +1,5 @@
 """crtgen: static C runtimes for Cortex-M from trained networks."""
 
-__version__ = "0.1.0"
-
 from crtgen.api import (
     Compiled,
     Extracted,
@@ -14,6 +12,7 @@ from crtgen.api import (
     open_project,
     verify,
 )
+from crtgen.version import __version__
 
 __all__ = [
     "Compiled",

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from crtgen import __version__
 from crtgen.cli import bench, boards, build, doctor, generate, inspect, run, verify
+from crtgen.version import __version__
 
 __all__ = ["app", "main"]
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from crtgen import __version__
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
@@ -13,6 +12,7 @@ from crtgen.project.manifest import FORMAT, MANIFEST, Manifest, manifest_text
 from crtgen.project.project import Project
 from crtgen.project.sample import sample_files
 from crtgen.resources import runtime_dir
+from crtgen.version import __version__
 
 __all__ = ["generate_project"]
 

@@ -4,17 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from crtgen.boards import find_board
+from crtgen.build.calls import FAULTS, INDIRECT, ONCE, ROOT
 from crtgen.build.image import Image
 from crtgen.build.size import Sizes, Symbol, read_sizes
 from crtgen.build.stack import StackReport, analyse_stack
 
-__all__ = ["INDIRECT", "SizeReport", "measure"]
+__all__ = ["SizeReport", "measure"]
 
-INDIRECT: dict[str, tuple[str, ...]] = {}
-"""What the calls through pointers of the runtime and of the generated programs can reach, by caller."""
-
-_ROOT = "crt_reset"
-_FAULTS = ("crt_fault",)
 _EXCEPTION_FRAME = {"none": 36, "sp": 108, "dp": 108}
 """Bytes that the core stores for an interrupt, by FPU, with the word that aligns the stack to 8."""
 
@@ -62,6 +58,12 @@ def measure(image: Image) -> SizeReport:
         return SizeReport(sizes, None)
     frame = _EXCEPTION_FRAME[find_board(image.board).core.fpu]
     stack = analyse_stack(
-        image.path, image.build, root=_ROOT, faults=_FAULTS, exception_frame=frame, indirect=INDIRECT
+        image.path,
+        image.build,
+        root=ROOT,
+        faults=FAULTS,
+        exception_frame=frame,
+        indirect=INDIRECT,
+        once=ONCE,
     )
     return SizeReport(sizes, stack)

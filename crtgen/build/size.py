@@ -24,7 +24,7 @@ GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"lib(c|c_nano|gcc|m|nosys|rdimon|compiler_rt|g|g_nano)\.(a|lib)|/crt[01in]\.o|crt(begin|end)"
         ),
     ),
-    ("weights", re.compile(r"(^|/)weights[^/]*$")),
+    ("weights", re.compile(r"(^|[/_])weights\.[^/]*$")),
     ("model", re.compile(r"(^|/)(model|models|kernels)/|(^|/)(model|metadata)[^/]*$")),
     ("runtime", re.compile(r"(^|/)(runtime|crt)/|(^|/)crt_[^/]*$")),
 )
@@ -226,13 +226,20 @@ def _groups(sections: tuple[_Section, ...], pieces: tuple[Piece, ...]) -> dict[s
     for section in sections:
         if section.kind == "stack":
             continue
-        end = section.address + section.size
-        known = {name: 0 for name in flash}
-        for piece in pieces:
-            if section.address <= piece.address and piece.address + piece.size <= end:
-                known[_group(piece.file)] += piece.size
+        known = _known(section, pieces, flash)
         known["padding"] = section.size - sum(known.values())
         for name, size in known.items():
             flash[name] += size if section.kind != "bss" else 0
             ram[name] += size if section.kind in ("data", "bss") else 0
     return {name: Group(flash[name], ram[name]) for name in flash}
+
+
+def _known(section: _Section, pieces: tuple[Piece, ...], names: Iterable[str]) -> dict[str, int]:
+    """Bytes of the section's pieces by group; no byte counts twice, merged strings overlap in a map."""
+    known = dict.fromkeys(names, 0)
+    at = section.address
+    for piece in pieces:
+        end = min(piece.address + piece.size, section.address + section.size)
+        known[_group(piece.file)] += max(0, end - max(at, piece.address))
+        at = max(at, end)
+    return known

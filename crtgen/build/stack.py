@@ -95,13 +95,14 @@ def analyse_stack(
     faults: Iterable[str] = (),
     exception_frame: int = 0,
     indirect: Mapping[str, Iterable[str]] | None = None,
+    once: Iterable[str] = (),
 ) -> StackReport | None:
     """The worst case from ``root``, with the worst interrupt and its ``exception_frame`` on top of it.
 
     ``build`` is the directory with the ``.su`` files. Interrupts are all functions in the vector table but
     ``root`` and ``faults``, which start the stack afresh; they do not nest. ``indirect`` maps a caller to
-    what its calls through pointers may reach; both may be patterns (``serve_*``). None if the image is
-    not for Arm.
+    what its calls through pointers may reach; both may be patterns (``serve_*``). Functions in ``once`` never
+    run inside themselves, so that a cycle through one of them ends. None if the image is not for Arm.
     """
     code = read_code(elf)
     if not code.functions:
@@ -109,7 +110,7 @@ def analyse_stack(
     if root not in code.functions:
         raise UsageError(f"the image has no function {root}", where=str(elf))
     handlers = [name for name in code.vectors if name not in (root, *faults)]
-    walk = _Walk(code, read_frames(build), indirect or {})
+    walk = _Walk(code, read_frames(build), indirect or {}, frozenset(once))
     deepest = walk.visit(root)
     interrupt = max((exception_frame + walk.visit(name).total for name in handlers), default=0)
     return StackReport(
@@ -126,13 +127,20 @@ class _Walk:
     """Depth first over the call graph, each function once."""
 
     def __init__(
-        self, code: Code, frames: Mapping[str, tuple[int, str]], indirect: Mapping[str, Iterable[str]]
+        self,
+        code: Code,
+        frames: Mapping[str, tuple[int, str]],
+        indirect: Mapping[str, Iterable[str]],
+        once: frozenset[str],
+        running: frozenset[str] = frozenset(),
     ) -> None:
         self.code = code
         self.frames = frames
         self.indirect = indirect
+        self.once = once
+        self.running = running
         self.done: dict[str, Frame] = {}
-        self.deepest: dict[str, str] = {}
+        self.below: dict[str, tuple[Frame, ...]] = {}
         self.open: list[str] = []
         self.cycles: set[tuple[str, ...]] = set()
         self.unresolved: set[str] = set()
@@ -144,12 +152,10 @@ class _Walk:
         self.open.append(name)
         below = 0
         for callee in self.callees(name):
-            if callee in self.open:
-                self.note_cycle(self.open[self.open.index(callee) :])
-                continue
-            total = self.visit(callee).total
+            path = self.again(callee) if callee in self.open else self.path(self.visit(callee).name)
+            total = sum(frame.own for frame in path)
             if total > below:
-                below, self.deepest[name] = total, callee
+                below, self.below[name] = total, path
         self.open.pop()
         self.done[name] = Frame(name, own, own + below, kind)
         return self.done[name]
@@ -167,19 +173,27 @@ class _Walk:
     def callees(self, name: str) -> list[str]:
         function = self.code.functions.get(name, Function(name, 0, False, frozenset()))
         if not function.indirect:
-            return sorted(function.calls)
+            return sorted(function.calls - self.running)
         patterns = [p for key, targets in self.indirect.items() if fnmatchcase(name, key) for p in targets]
         if not patterns:
             self.unresolved.add(name)
         reached = {f for f in self.code.functions for p in patterns if fnmatchcase(f, p)}
-        return sorted({*function.calls, *reached})
+        return sorted(function.calls.union(reached) - self.running)
 
-    def note_cycle(self, cycle: list[str]) -> None:
-        first = cycle.index(min(cycle))
-        self.cycles.add((*cycle[first:], *cycle[:first]))
+    def again(self, callee: str) -> tuple[Frame, ...]:
+        """The deepest path of a function that is running already: it ends if ``once`` cuts the cycle."""
+        cycle = self.open[self.open.index(callee) :]
+        running = self.once.intersection(cycle)
+        if not running:
+            first = cycle.index(min(cycle))
+            self.cycles.add((*cycle[first:], *cycle[:first]))
+            return ()
+        inner = _Walk(self.code, self.frames, self.indirect, self.once, self.running | running)
+        inner.visit(callee)
+        self.cycles |= inner.cycles
+        self.unresolved |= inner.unresolved
+        return inner.path(callee)
 
     def path(self, name: str) -> tuple[Frame, ...]:
-        frames = [self.done[name]]
-        while frames[-1].name in self.deepest:
-            frames.append(self.done[self.deepest[frames[-1].name]])
-        return tuple(frames)
+        """A visited function and the deepest of what it calls, down to the end."""
+        return (self.done[name], *self.below.get(name, ()))

@@ -102,3 +102,55 @@ def test_a_profiling_build_has_one_variable(tmp_path: Path) -> None:
 def test_versions_agree() -> None:
     text = (RUNTIME / "include" / "crt" / "version.h").read_text()
     assert f'#define CRT_VERSION_STRING "{__version__}"' in text
+
+
+STANDALONE = """
+#include <crt/model.h>
+static int32_t run(void) { CRT_LAYER_DONE(0); return 0; }
+static const struct crt_model model = {.name = "m", .run = run};
+int main(void) { return (int)model.run(); }
+"""
+
+SERVER = """
+#include <crt/server.h>
+static struct crt_server server;
+static struct crt_server_config config;
+int main(void)
+{
+    uint8_t byte = 0;
+    crt_server_boot(&server);
+    return crt_server_init(&server, &config) + crt_server_feed(&server, &byte, 1);
+}
+"""
+
+
+def _link(tmp_path: Path, text: str) -> set[str]:
+    """The functions and variables of an image with all the objects of the runtime."""
+    compiler = (require_tool("arm-none-eabi-gcc"), *CORES["cortex-m4"].gcc_flags)
+    objects = _compile(compiler, tmp_path)
+    (tmp_path / "main.c").write_text(text)
+    image = tmp_path / "image.elf"
+    flags = ("-Os", "--specs=nano.specs", "-nostartfiles", "-Wl,--gc-sections", "-Wl,-e,main")
+    command = (*compiler, *flags, f"-I{RUNTIME / 'include'}", str(tmp_path / "main.c"), *map(str, objects))
+    done = subprocess.run(
+        [*command, "-o", str(image)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with image.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        kinds = ("STT_FUNC", "STT_OBJECT")
+        return {symbol.name for symbol in table.iter_symbols() if symbol["st_info"]["type"] in kinds}
+
+
+def test_a_standalone_image_has_nothing_of_the_server(tmp_path: Path) -> None:
+    assert not {name for name in _link(tmp_path, STANDALONE) if name.startswith(("crt_", "TVM"))}
+
+
+def test_an_image_with_the_server_has_no_heap_and_no_stdio(tmp_path: Path) -> None:
+    names = _link(tmp_path, SERVER)
+    assert {"crt_server_feed", "crt_executor_run", "crt_time_measure"} <= names
+    assert not {name for name in names if name.startswith("TVM")}
+    unwanted = ("malloc", "free", "printf", "sbrk", "__aeabi_d", "__aeabi_f", "__aeabi_uldivmod", "abort")
+    foreign = {name for name in names if not name.startswith("crt_")}
+    assert not {name for name in foreign if any(word in name for word in unwanted)}

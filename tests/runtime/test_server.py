@@ -412,8 +412,11 @@ def test_time_evaluator(client: Client) -> None:
         evaluate(library, "nothing", 1, 0, 1, 1, 0, 0, 0, 1, "")
     with pytest.raises(RemoteError, match=r"argument 4 of runtime\.RPCTimeEvaluator is out of range"):
         evaluate(library, "toy_echo", 1, 0, 0, 1, 0, 0, 0, 1, "")
-    with pytest.raises(RemoteError, match="calls nothing between the repeats"):
+    with pytest.raises(RemoteError, match="does nothing between the repeats"):
         evaluate(library, "toy_echo", 1, 0, 1, 1, 0, 0, 0, 1, "cache_flush")
+    with pytest.raises(RemoteError, match="does nothing between the repeats"):
+        evaluate(library, "toy_echo", 1, 0, 1, 1, 0, 0, 0, 1, 4096, "")
+    evaluate(library, "toy_echo", 1, 0, 1, 1, 0, 0, 0, 1, 0, "").close()
     failing = evaluate(library, "toy_fail", 1, 0, 1, 1, 0, 0, 0, 1, "")
     with pytest.raises(RemoteError, match="toy_fail failed"):
         failing()

@@ -54,7 +54,8 @@ uint64_t crt_time_ratio(uint64_t num, uint64_t den)
 
 /*
  * Arguments: module, name, device type, device id, number, repeat, min_repeat_ms, limit of repeats that take no
- * time, cooldown in ms, repeats to cooldown, and possibly the name of a function to call before each repeat.
+ * time, cooldown in ms, repeats to cooldown, and what to do before each repeat: nothing, here. Some hosts send the
+ * name of a function for that, some a size of cache to flush as well.
  */
 int crt_time_evaluator(struct crt_call *call)
 {
@@ -71,8 +72,11 @@ int crt_time_evaluator(struct crt_call *call)
             return crt_fail(server, CRT_ERR_ARGUMENT, "argument %d of %s is out of range", i, server->running);
         }
     }
-    if (call->count > 10 && (call->codes[10] != kTVMStr || values[10].v_str[0] != '\0')) {
-        return crt_fail(server, CRT_ERR_ARGUMENT, "this device calls nothing between the repeats of a timing");
+    for (int i = 10; i < call->count; i++) {
+        const int none = call->codes[i] == kTVMStr ? values[i].v_str[0] == '\0' : values[i].v_int64 == 0;
+        if (!none) {
+            return crt_fail(server, CRT_ERR_ARGUMENT, "this device does nothing between the repeats of a timing");
+        }
     }
     for (uint32_t i = 0; i < CRT_SERVER_EVALUATORS; i++) {
         struct crt_evaluator *evaluator = &server->evaluators[i];

@@ -1,9 +1,24 @@
 """Kernel designs: how an operator is computed on a core.
 
 Importing the package registers the designs. ``select`` chooses one for each layer.
+
+A design is a function under ``@design(Operator, weights=(1, 2))`` that gets the operator, its signature and
+the target. It returns None where it does not apply: a core without the instructions, a shape it does not
+cover, a requantisation that cannot be re-encoded. Otherwise it returns a ``Kernel``:
+
+- ``consts``: the layer's arrays, packed offline in whatever order and type the code reads them;
+- ``view`` and ``template``: code for this layer alone, C (``*.c.j2``) or assembly (``*.S.j2``). The template
+  is rendered with ``k`` (the view), ``name`` (the symbol) and ``prototype`` (the C declaration without
+  semicolon, whose parameters are called ``x0 ..., y0 ...``, the consts' names, ``scratch``). Assembly defines
+  the symbol itself, in a section of its own, and finds its arguments where the procedure call standard
+  puts them. Layers with equal template, view and parameters share one function;
+- ``scratch``: bytes in the arena while the layer runs; every place in the arena is aligned as the plan says,
+  16 bytes unless told otherwise, of which kernels in C rely on 4;
+- ``inplace``: what the planner may overlay, by ``window.least_lead``;
+- ``cost``: estimated instructions. The cheapest applicable design wins, so a faster one simply takes over.
 """
 
-from crtgen.kernels import binary, depthwise, gemm, move, pointwise, pool, reduce, softmax
+from crtgen.kernels import binary, depthwise, dsp, gemm, move, pointwise, pool, reduce, softmax
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import Design, applicable, design, select
 
@@ -17,6 +32,7 @@ __all__ = [
     "binary",
     "depthwise",
     "design",
+    "dsp",
     "gemm",
     "move",
     "pointwise",

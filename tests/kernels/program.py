@@ -90,6 +90,13 @@ def run_on_qemu(
     directory: Path, runs: Sequence[Run], machine: str, core: Core, flags: Sequence[str] = ()
 ) -> list[bytes]:
     """The output bytes of each run on a board of QEMU, over semihosting."""
+    return run_plans_on_qemu(directory, plan_runs(runs, Target(core=core)), machine, core, flags)
+
+
+def run_plans_on_qemu(
+    directory: Path, runs: Sequence[tuple[Run, Plan]], machine: str, core: Core, flags: Sequence[str] = ()
+) -> list[bytes]:
+    """The same with given plans."""
     image = build_image(directory, runs, machine, core, flags)
     command = qemu_command(machine, image)
     done = subprocess.run(command, check=True, timeout=240, capture_output=True, text=True)
@@ -97,11 +104,11 @@ def run_on_qemu(
 
 
 def build_image(
-    directory: Path, runs: Sequence[Run], machine: str, core: Core, flags: Sequence[str] = ()
+    directory: Path, runs: Sequence[tuple[Run, Plan]], machine: str, core: Core, flags: Sequence[str] = ()
 ) -> Path:
     """An ELF image for a board of QEMU."""
     gcc = require_tool("arm-none-eabi-gcc")
-    sources = one_unit(directory, write_program(directory, plan_runs(runs, Target(core=core))))
+    sources = one_unit(directory, write_program(directory, runs))
     image = directory / "image.elf"
     memory = HERE / "baremetal" / ("an547.ld" if machine == "mps3-an547" else "an385.ld")
     command = [gcc, *core.gcc_flags, "-O2", *WARNINGS, *flags, *include_flags(directory)]

@@ -1,0 +1,41 @@
+"""Plans of single layers that use every leave to overlay to the last byte."""
+
+from dataclasses import replace
+
+from crtgen.ir import Graph
+from crtgen.kernels import InPlace, Kernel, Target, applicable
+from crtgen.ops import Case
+from crtgen.plan import Plan, Slot, Step
+from tests.kernels.program import Run
+
+
+def _up(offset: int, align: int) -> int:
+    return -(-offset // align) * align
+
+
+def overlay(graph: Graph, kernel: Kernel, leave: InPlace) -> Plan:
+    """The output at the start of the arena, its input ``lead`` bytes behind (more only to stay aligned)."""
+    node = graph.nodes[0]
+    over = graph.values[node.inputs[leave.input]]
+    output = node.outputs[leave.output]
+    slots = {output: Slot(0, graph.values[output].nbytes)}
+    slots[over.name] = Slot(_up(leave.lead, over.dtype.itemsize), over.nbytes)
+    end = max(s.offset + s.size for s in slots.values())
+    for name in graph.inputs:
+        if name not in slots:
+            slots[name] = Slot(_up(end, 4), graph.values[name].nbytes)
+            end = slots[name].offset + slots[name].size
+    scratch = Slot(_up(end, 4), kernel.scratch) if kernel.scratch else None
+    arena = _up(end, 4) + kernel.scratch
+    return Plan(graph, (Step(node, kernel, scratch),), slots, arena, 0, False, "by hand")
+
+
+def overlays(case: Case, seed: int) -> list[tuple[Run, Plan]]:
+    """One run for every design of the case and every leave of the design."""
+    found = []
+    for kernel in applicable(case.op, case.sig, Target()):
+        for leave in kernel.inplace:
+            graph = replace(case.graph())
+            name = f"{case.name}: {kernel.design} over input {leave.input}, lead {leave.lead}"
+            found.append((Run(name, graph, case.inputs(seed)), overlay(graph, kernel, leave)))
+    return found

@@ -17,7 +17,9 @@ _SHOWN = 5
 
 def explain_failure(output: str, log: Path, manifest: Manifest, during: str) -> CrtgenError:
     """``DoesNotFitError`` for a linker overflow, else ``BuildError`` with the first lines that say error."""
-    overflows = {region: int(size) for region, size in _OVERFLOW.findall(output)}
+    overflows: dict[str, int] = {}
+    for region, size in _OVERFLOW.findall(output):
+        overflows[region] = max(int(size), overflows.get(region, 0))
     if overflows:
         return _does_not_fit(overflows, output, manifest)
     lines = [line.strip() for line in output.splitlines() if _ERROR.search(line)]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 __all__ = ["Piece", "find_piece", "read_map"]
 
-_GNU = re.compile(r"^ (\S+)\s+0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S.*)$", re.MULTILINE)
-_LLD = re.compile(r"^ *([0-9a-f]+) +[0-9a-f]+ +([0-9a-f]+) +\d+ +(\S.*):\((\S+)\)$", re.MULTILINE)
+_ROW = re.compile(r"^ (\S+)\s+0x([0-9a-f]+)\s+0x([0-9a-f]+) (\S.*)$", re.MULTILINE)
 _NOT_LOADED = (".debug", ".comment", ".ARM.attributes", ".note", ".stab", "*fill*")
 
 
@@ -22,16 +21,12 @@ class Piece:
 
 
 def read_map(path: Path) -> tuple[Piece, ...]:
-    """The pieces of a map written by GNU ld or by LLD, by address. Without such a file there are none."""
+    """The pieces of a map that GNU ld wrote, by address. Without such a file there are none."""
     if not path.is_file():
         return ()
-    text = path.read_text(encoding="utf-8", errors="replace")
-    _, gnu, body = text.partition("Linker script and memory map")
-    if gnu:
-        rows = [(a, size, file, name) for name, a, size, file in _GNU.findall(body)]
-    else:
-        rows = _LLD.findall(text)
-    pieces = (Piece(int(a, 16), int(size, 16), f) for a, size, f, n in rows if not n.startswith(_NOT_LOADED))
+    _, _, body = path.read_text(encoding="utf-8", errors="replace").partition("Linker script and memory map")
+    rows = [row for row in _ROW.findall(body) if not row[0].startswith(_NOT_LOADED)]
+    pieces = (Piece(int(address, 16), int(size, 16), file) for _, address, size, file in rows)
     return tuple(sorted(piece for piece in pieces if piece.size))
 
 

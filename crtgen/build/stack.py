@@ -174,10 +174,15 @@ class _Walk:
         function = self.code.functions.get(name, Function(name, 0, False, frozenset()))
         if not function.indirect:
             return sorted(function.calls - self.running)
-        patterns = [p for key, targets in self.indirect.items() if fnmatchcase(name, key) for p in targets]
-        if not patterns:
+        reached: set[str] = set()
+        keys = [key for key in self.indirect if fnmatchcase(name, key)]
+        for key in keys:
+            found = {f for f in self.code.functions for p in self.indirect[key] if fnmatchcase(f, p)}
+            reached |= found
+            if not found:
+                self.unresolved.add(name)
+        if not keys:
             self.unresolved.add(name)
-        reached = {f for f in self.code.functions for p in patterns if fnmatchcase(f, p)}
         return sorted(function.calls.union(reached) - self.running)
 
     def again(self, callee: str) -> tuple[Frame, ...]:

@@ -1,0 +1,87 @@
+"""What generated projects need of their board, by the real runtime and the demonstration model."""
+
+from pathlib import Path
+
+import pytest
+
+from crtgen import api
+from crtgen.build import SizeReport, build_project, find_toolchain, measure
+from crtgen.errors import DoesNotFitError, ToolMissingError
+from crtgen.project import Options
+from tests.support import ROOT, absent, require_tool
+
+
+def report(directory: Path, board: str, kind: str, toolchain: str | None = None) -> tuple[SizeReport, int]:
+    """The report of a project of the demonstration model, and the bytes of its arena."""
+    compiled = api.load(ROOT / "demo" / "digits.tflite").compile(board)
+    compiled.generate(kind).extract(directory)
+    return measure(build_project(directory, toolchain=toolchain)), compiled.plans[0].arena
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386", "mps3_an547"])
+@pytest.mark.parametrize("kind", ["server", "standalone"])
+def test_every_frame_and_every_pointer_is_known(tmp_path: Path, board: str, kind: str) -> None:
+    require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
+    found, arena = report(tmp_path / "p", board, kind)
+    assert found.stack is not None
+    assert (found.stack.recursion, found.stack.unresolved, found.stack.unknown) == ((), (), ())
+    names = [frame.name for frame in found.stack.path]
+    assert names[:2] == ["crt_reset", "main"]
+    assert any(name.endswith("_compute") for name in names)
+    assert names.count("crt_function_invoke") == (2 if kind == "server" else 0)
+    exception = 36 if board == "mps2_an385" else 108
+    assert found.stack.interrupt >= exception
+    assert found.stack.worst == sum(f.own for f in found.stack.path) + found.stack.interrupt
+    assert found.sizes.arena == arena
+    assert found.sizes.stack == Options().stack
+
+
+@pytest.mark.qemu
+def test_the_groups_of_a_standalone_image(tmp_path: Path) -> None:
+    require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
+    found, arena = report(tmp_path / "p", "mps2_an386", "standalone")
+    groups = found.sizes.groups
+    assert groups["model"].ram == arena
+    assert groups["weights"].ram == 0
+    assert groups["weights"].flash > 1000
+    assert sum(g.flash for g in groups.values()) == found.sizes.flash
+    assert 0 <= groups["padding"].flash < 64
+    rows = dict(found.rows())
+    assert rows["flash"] == rows["  code"] + rows["  constants"] + rows["  initial values"]
+    assert rows["RAM"] == rows["  arena"] + rows["  other"]
+    assert rows["stack, worst case"] == found.to_dict()["stack"]["worst"]
+
+
+@pytest.mark.qemu
+def test_zig(tmp_path: Path) -> None:
+    try:
+        find_toolchain("zig")
+    except ToolMissingError as error:
+        absent("zig", error.hint)
+    found, arena = report(tmp_path / "p", "mps2_an386", "server", "zig")
+    assert found.stack is not None
+    assert found.stack.proven
+    assert found.sizes.arena == arena
+    assert found.sizes.groups == {}
+
+
+@pytest.mark.cc
+def test_the_host_has_no_bound_of_the_stack(tmp_path: Path) -> None:
+    require_tool("cc", "apt install gcc")
+    found, arena = report(tmp_path / "p", "host", "server")
+    assert found.stack is None
+    assert found.to_dict()["stack"] is None
+    assert found.sizes.arena == arena
+
+
+@pytest.mark.qemu
+def test_a_pool_that_does_not_fit(tmp_path: Path) -> None:
+    """16 MiB: more than the RAM of any board with 4 MiB has."""
+    require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
+    compiled = api.load(ROOT / "demo" / "digits.tflite").compile("mps2_an386")
+    compiled.generate("server", options=Options(pool=16 << 20)).extract(tmp_path / "p")
+    with pytest.raises(DoesNotFitError, match=r"ram by 12,[0-9]{3},[0-9]{3} bytes") as caught:
+        build_project(tmp_path / "p")
+    assert caught.value.where == "mps2_an386"
+    assert "RAM" in caught.value.hint or "fits on" in caught.value.hint

@@ -18,7 +18,7 @@ from pathlib import Path
 from crtgen import build, frontends
 from crtgen.boards import Board, find_board
 from crtgen.build import SizeReport, build_project, measure
-from crtgen.cases import Case, Difference, compare, random_inputs, read_cases
+from crtgen.cases import Case, Difference, compare, largest_outputs, random_inputs, read_cases
 from crtgen.codegen import CModule, Interface, generate_c, metadata_files
 from crtgen.errors import UsageError
 from crtgen.ir import Array, Graph
@@ -225,11 +225,12 @@ def verify(
         chosen = read_cases(expect, info.inputs, info.outputs)
     else:
         chosen = tuple(_reference_case(load(source), info.inputs, seed) for seed in range(cases))
+    largest = largest_outputs(chosen)
     verdicts = []
     for case in chosen:
         say(f"verifying {case.name}")
         outputs = session.infer(*case.inputs)
-        verdicts.append(Verdict(case.name, compare(info.outputs, case.outputs, outputs)))
+        verdicts.append(Verdict(case.name, compare(info.outputs, case.outputs, outputs, largest)))
     return tuple(verdicts)
 
 

@@ -121,7 +121,8 @@ def measure_rpc(
 ) -> RpcFigures:
     """Trivial calls, and a block of random bytes copied to the device, back, and compared."""
     say(f"RPC to {board}")
-    image = api.load(path).compile(board).generate().build(toolchain=toolchain)
+    options = Options(pool=2 * BLOCK)
+    image = api.load(path).compile(board).generate("server", options).build(toolchain=toolchain)
     block = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)
     with image.run(counting=False) as session:
         client = session.client

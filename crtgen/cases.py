@@ -12,10 +12,19 @@ from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.ir import Array, shape_text
 
-__all__ = ["Case", "Difference", "compare", "random_inputs", "read_cases", "read_inputs", "write_outputs"]
+__all__ = [
+    "Case",
+    "Difference",
+    "compare",
+    "largest_outputs",
+    "random_inputs",
+    "read_cases",
+    "read_inputs",
+    "write_outputs",
+]
 
 FLOAT_TOLERANCE = 1e-5
-"""Largest difference of a float32 output, relative to the largest absolute value expected."""
+"""Largest difference of a float32 output, relative to the largest absolute value that the cases expect."""
 
 _TINY = float(np.finfo(np.float32).tiny)
 _CASE_KEY = re.compile(r"case(\d+)_(input|output)(\d+)")
@@ -119,18 +128,28 @@ def write_outputs(path: Path, interfaces: Sequence[Interface], arrays: Sequence[
     np.savez(path, **{i.name: a for i, a in zip(interfaces, arrays, strict=True)})  # type: ignore[arg-type]
 
 
+def largest_outputs(cases: Sequence[Case]) -> tuple[float, ...]:
+    """For each output, the largest absolute value that any of the cases expects: the scale of its errors."""
+    return tuple(
+        max(float(np.abs(array.astype(np.float64)).max(initial=0.0)) for array in arrays)
+        for arrays in zip(*(case.outputs for case in cases), strict=True)
+    )
+
+
 def compare(
-    interfaces: Sequence[Interface], expected: Sequence[Array], actual: Sequence[Array]
+    interfaces: Sequence[Interface],
+    expected: Sequence[Array],
+    actual: Sequence[Array],
+    largest: Sequence[float],
 ) -> Difference | None:
     """The first difference in the order of the interface, or None.
 
-    Integers have to be equal; floats may differ by ``FLOAT_TOLERANCE`` of the largest expected value.
+    Integers have to be equal; floats may differ by ``FLOAT_TOLERANCE`` of the output's ``largest`` value.
     """
-    for interface, want, have in zip(interfaces, expected, actual, strict=True):
+    for interface, want, have, scale in zip(interfaces, expected, actual, largest, strict=True):
         if want.dtype.kind == "f":
             exact, got = want.astype(np.float64), have.astype(np.float64)
-            bound = FLOAT_TOLERANCE * max(float(np.abs(exact).max(initial=0.0)), _TINY)
-            wrong = ~(np.abs(exact - got) <= bound)
+            wrong = ~(np.abs(exact - got) <= FLOAT_TOLERANCE * max(scale, _TINY))
             wrong &= ~((want == have) | (np.isnan(want) & np.isnan(have)))
         else:
             wrong = want != have

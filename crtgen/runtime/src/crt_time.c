@@ -11,8 +11,8 @@ uint64_t crt_time_now(const struct crt_server *server)
     return port->ticks(port->context);
 }
 
-/* num / den without the library's 64-bit division. */
-static uint64_t crt_divide(uint64_t num, uint64_t den)
+/* num / den without the library's 64-bit division; once, not in each place that it is called from. */
+__attribute__((noinline)) static uint64_t crt_divide(uint64_t num, uint64_t den)
 {
     uint64_t quotient = 0;
     uint64_t rest = 0;
@@ -96,7 +96,7 @@ int crt_time_evaluator(struct crt_call *call)
                     CRT_SERVER_EVALUATORS);
 }
 
-/* Run a function a number of times, with the arguments of the call; the time is added to `ticks`. */
+/* Run a function a number of times, with the arguments of the call; `ticks` is the time it took. */
 static int crt_time_runs(struct crt_call *call, uint32_t function, uint32_t number, uint64_t *ticks)
 {
     const uint64_t start = crt_time_now(call->server);
@@ -112,12 +112,12 @@ static int crt_time_runs(struct crt_call *call, uint32_t function, uint32_t numb
     return CRT_OK;
 }
 
-/* The number of runs after a repeat that was too short: min / (t / number) + 1, or number x 1.618 if more. */
+/* The number of runs after a repeat that was too short: min / (t / number) + 1, or number x 13/8 if more. */
 static uint32_t crt_time_grow(uint32_t number, uint64_t ticks, uint64_t least)
 {
     const uint64_t each = crt_divide(ticks * 1000, number);
     const uint64_t aim = each == 0 ? 0 : crt_divide(least, each) + 1;
-    const uint64_t grown = crt_divide((uint64_t)number * 1618, 1000) + 1;
+    const uint32_t grown = number + (number >> 1) + (number >> 3) + 1;
     const uint64_t next = aim > grown ? aim : grown;
     return next > CRT_TIME_RUNS ? CRT_TIME_RUNS : (uint32_t)next;
 }
@@ -134,7 +134,7 @@ static int crt_time_repeat(struct crt_call *call, const struct crt_evaluator *ev
             return error;
         }
         zeros += *ticks == 0;
-        if (zeros > evaluator->zero_limit) {
+        if (zeros > evaluator->zero_limit || *number == CRT_TIME_RUNS) {
             return CRT_OK;
         }
         *number = crt_time_grow(*number, *ticks, least);
@@ -153,25 +153,25 @@ static void crt_time_wait(const struct crt_server *server, uint32_t ms)
 int crt_time_evaluate(struct crt_call *call)
 {
     struct crt_server *server = call->server;
-    const struct crt_evaluator evaluator = server->evaluators[call->index];
-    uint32_t number = evaluator.number;
+    const struct crt_evaluator *evaluator = &server->evaluators[call->index];
+    uint32_t number = evaluator->number;
     uint64_t *results;
     uint64_t ticks = 0;
-    int error = crt_call_results(call, evaluator.repeat, &results);
+    int error = crt_call_results(call, evaluator->repeat, &results);
     if (error != CRT_OK) {
         return error;
     }
     struct crt_call warm_up = *call;
     warm_up.timing = 1;
-    error = crt_function_call(&warm_up, evaluator.function);
-    for (uint32_t i = 0; error == CRT_OK && i < evaluator.repeat; i++) {
-        error = crt_time_repeat(call, &evaluator, &number, &ticks);
+    error = crt_function_call(&warm_up, evaluator->function);
+    for (uint32_t i = 0; error == CRT_OK && i < evaluator->repeat; i++) {
+        error = crt_time_repeat(call, evaluator, &number, &ticks);
         results[i] = crt_time_ratio(ticks, (uint64_t)number * server->config.port->ticks_per_second);
-        if (evaluator.cooldown_every != 0 && (i + 1) % evaluator.cooldown_every == 0) {
-            crt_time_wait(server, evaluator.cooldown_ms);
+        if (evaluator->cooldown_every != 0 && (i + 1) % evaluator->cooldown_every == 0) {
+            crt_time_wait(server, evaluator->cooldown_ms);
         }
     }
-    crt_call_return_bytes(call, results, evaluator.repeat * 8);
+    crt_call_return_bytes(call, results, evaluator->repeat * 8);
     return error;
 }
 

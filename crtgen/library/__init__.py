@@ -1,1 +1,33 @@
-"""crtgen.library"""
+"""Libraries: what models become before they are a project, and the formats in which TVM stores them."""
+
+from crtgen.library.exported import ExportedLibrary, read_exported, static_modules
+from crtgen.library.imported import Imported, backend_file, import_model
+from crtgen.library.mlf import (
+    Archive,
+    Code,
+    MlfModel,
+    OperatorLibrary,
+    export_time,
+    read_archive,
+    write_archive,
+)
+from crtgen.library.params import NDArray, read_params, write_params
+
+__all__ = [
+    "Archive",
+    "Code",
+    "ExportedLibrary",
+    "Imported",
+    "MlfModel",
+    "NDArray",
+    "OperatorLibrary",
+    "backend_file",
+    "export_time",
+    "import_model",
+    "read_archive",
+    "read_exported",
+    "read_params",
+    "static_modules",
+    "write_archive",
+    "write_params",
+]

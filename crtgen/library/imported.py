@@ -4,6 +4,7 @@ Whatever the executor, the image gets a ``struct crt_model`` whose run walks con
 graph, or the one call of an AOT model.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +23,7 @@ from crtgen.library.tree import check_crt_exportable
 
 __all__ = ["Imported", "backend_file", "import_model"]
 
+_MALLOC = re.compile(r"\bmalloc\((\d+) \* (\d+)\)")
 _SLACK = 512
 """Bytes that the alignment of a workspace's blocks may cost: 16 for each of 32."""
 
@@ -68,12 +70,21 @@ def _text(module: CSource) -> str:
 
 
 def _workspace(model: MlfModel, modules: tuple[Module, ...]) -> int:
+    heap = sum(_heap(m) for m in modules if isinstance(m, CSource))
     if not any(b"TVMBackendAllocWorkspace" in _content(m) for m in modules):
-        return 0
+        return heap
     metadata = model.metadata
     calls = [sum(u.workspace_size_bytes for u in f.workspace) for f in metadata.operators]
     whole = [main.workspace_size_bytes for main in metadata.main] if metadata.executor == "aot" else []
-    return -(-max((*calls, *whole), default=0) // 16) * 16 + _SLACK
+    return -(-max((*calls, *whole), default=0) // 16) * 16 + _SLACK + heap
+
+
+def _heap(module: CSource) -> int:
+    """The bytes of all calls of ``malloc`` together, which has to say in numbers what it wants."""
+    calls = _MALLOC.findall(module.code)
+    if len(calls) != module.code.count("malloc("):
+        raise UnsupportedError("it allocates memory, but how much is not in its text", where=module.name)
+    return sum(-(-int(size) * int(count) // 16) * 16 for size, count in calls)
 
 
 def _content(module: Module) -> bytes:

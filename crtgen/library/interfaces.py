@@ -1,7 +1,8 @@
 """The interface of an AOT model of TVM: names, shapes and types of its inputs and outputs.
 
 Packed models have it in the C of ``get_c_metadata``. Models with a C interface have the order in their
-header, types in ``metadata.json`` and shapes in the Relay text; a shape that is nowhere is that of a vector.
+header, types in ``metadata.json`` and shapes in the Relay text. An output whose shape is nowhere is a vector,
+of rank 2 if an input has a batch of 1.
 """
 
 import re
@@ -74,9 +75,11 @@ def c_interface(model: MlfModel, header: str) -> AotInterface:
     outputs = [_tensor(m, main.outputs, model.name) for m in _members(header, f"{prefix}outputs")]
     results = _relay_results(model.relay)
     shapes = results if len(results) == len(outputs) else [None] * len(outputs)
+    shaped = tuple(_shaped(t, relay_inputs.get(t.member)) for t in inputs)
+    batch = (1,) if any(len(t.shape) > 1 and t.shape[0] == 1 for t in shaped) else ()
     return AotInterface(
-        tuple(_shaped(t, relay_inputs.get(t.member)) for t in inputs),
-        tuple(_shaped(t, shape) for t, shape in zip(outputs, shapes, strict=True)),
+        shaped,
+        tuple(_shaped(t, shape or (*batch, *t.shape)) for t, shape in zip(outputs, shapes, strict=True)),
     )
 
 

@@ -14,6 +14,7 @@ __all__ = ["check_undefined", "code_modules", "context_source", "object_module",
 
 _ENTRY = "TVMSystemLibEntryPoint"
 _MAIN = "__tvm_main__"
+_HEAP = ("malloc", "free")
 _CONTEXT = frozenset(
     f"TVM{name}"
     for name in (
@@ -37,14 +38,19 @@ _PROVIDED = re.compile(
 
 
 def source_module(name: str, suffix: str, code: str, prefix: str = "") -> CSource:
-    """A source file. Names that every model of TVM defines become ``<prefix>_...`` when it is compiled."""
+    """A source file. Names that every model of TVM defines become ``<prefix>_...`` when it is compiled.
+
+    What it takes from a heap, it gets from the image's workspace instead.
+    """
     functions = tuple(
         match[1]
         for match in _PACKED.finditer(code)
         if _TYPE_CODES.search(match[2]) and not match[1].startswith("__")
     )
     shared = [word for word in (_ENTRY, _MAIN) if re.search(rf"\b{word}\(", code)]
-    defines = tuple((word, f"{c_identifier(prefix)}_{word.strip('_')}") for word in shared) if prefix else ()
+    renames = [(word, f"{c_identifier(prefix)}_{word.strip('_')}") for word in shared] if prefix else []
+    heap = [(word, f"crt_imported_{word}") for word in _HEAP if re.search(rf"\b{word}\(", code)]
+    defines = (*renames, *heap)
     return CSource(name=name, functions=functions, code=code, suffix=suffix, defines=defines)
 
 

@@ -102,14 +102,23 @@ def test_archives_run_on_the_host(tmp_path: Path, archive: str, index: int, pref
     inputs, outputs = case(models_dir().parent / "mlf" / f"{archive}.npz", prefix)
     stdout = run_on_host(tmp_path, imported, b"".join(array.tobytes() for array in inputs))
     assert stdout == b"".join(array.tobytes() for array in outputs)
-    interfaces = [(i.shape, i.dtype.value) for i in imported.module.info.inputs]
-    assert interfaces == [(array.shape, array.dtype.name) for array in inputs]
+    info = imported.module.info
+    interfaces = [(i.shape, i.dtype.value) for i in (*info.inputs, *info.outputs)]
+    assert interfaces == [(array.shape, array.dtype.name) for array in (*inputs, *outputs)]
 
 
 @pytest.mark.models
 def test_an_archive_that_lacks_an_object_is_refused() -> None:
     with pytest.raises(ModelError, match="gemm_1x1x1_reset_PRQUCUNJ"):
         import_model(archived("kws_llvmthumb_graph_link"), "kws")
+
+
+@pytest.mark.models
+def test_a_heap_becomes_workspace() -> None:
+    """Two subgraphs with three buffers of 400 bytes each."""
+    imported = import_model(archived("synth_byoc_c_graph"), "byoc")
+    assert imported.workspace == 6 * 400
+    assert "#define malloc crt_imported_malloc\n" in imported.module.files["byoc_lib2.c"]
 
 
 @pytest.mark.models

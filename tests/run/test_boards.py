@@ -11,6 +11,7 @@ import pytest
 
 from crtgen.boards import find_board
 from crtgen.errors import LinkError
+from crtgen.project import Options
 from crtgen.rpc.client import SIMULATOR, Client
 from crtgen.run import RunningDevice, run_standalone, start_device
 from tests.project.building import BOARDS, build, build_toy, toy_project
@@ -129,6 +130,37 @@ def test_a_fault_is_reported(tmp_path: Path, board: str, body: str, cfsr: int) -
     assert pc in function_range(image, "run")
     if body != DEEP_STACK:
         assert lr - 1 in function_range(image, "main")
+
+
+TAIL_PREDICATED = """\
+static uint8_t bytes[32];
+__asm volatile("mov r0, %0\\n\\tmovs r1, #20\\n\\tvmov.i8 q0, #7\\n\\tdlstp.8 lr, r1\\n"
+               "1:\\n\\tvstrb.8 q0, [r0], #16\\n\\tletp lr, 1b"
+               :: "r"(bytes) : "r0", "r1", "lr", "memory", "q0");
+int sum = 0;
+for (int i = 0; i < 32; i++)
+    sum += bytes[i];
+if (sum != 20 * 7) {
+    return -1;
+}
+"""
+
+
+def test_helium_and_low_overhead_loops_are_enabled(tmp_path: Path) -> None:
+    image = build_toy("mps3_an547", "standalone", tmp_path, body=TAIL_PREDICATED)
+    assert run_standalone(image, find_board("mps3_an547"), timeout=20).code == 0
+
+
+def test_a_profiled_image_gives_the_ticks_of_each_layer(tmp_path: Path) -> None:
+    board = find_board("mps2_an386")
+    spin = "for (volatile int i = 0; i < 100000; i++) {} CRT_LAYER_DONE(0);"
+    image = build_toy(board.name, "server", tmp_path, body=spin, options=Options(profile=True))
+    with start_device(image, board) as device, Client(device.stream, timeouts=SIMULATOR) as client:
+        executor = client.aot_executor("toy")
+        (layer,) = client.profile(executor) or ()
+        (run,) = client.measure(executor, 1) or ()
+        assert layer > 100_000 / 40
+        assert int(run) == pytest.approx(int(layer), rel=0.01)
 
 
 def test_a_fault_in_a_call_reaches_the_host(tmp_path: Path) -> None:

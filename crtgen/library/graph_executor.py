@@ -32,10 +32,9 @@ class Place:
     offset: int
     symbol: str = ""
 
-    @property
-    def c(self) -> str:
+    def c(self, arena: str) -> str:
         """The address, as a ``void *`` in C."""
-        return f"(void *)(uintptr_t){self.symbol}" if self.symbol else f"pool + {self.offset}"
+        return f"(void *)(uintptr_t){self.symbol}" if self.symbol else f"{arena} + {self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +114,11 @@ class ExecutorTables:
     def symbol(self) -> str:
         """The ``struct crt_model``."""
         return f"{self.name}_model"
+
+    @property
+    def arena(self) -> str:
+        """The array that holds the pool."""
+        return f"{self.name}_arena"
 
     @property
     def index_type(self) -> str:

@@ -83,10 +83,10 @@ def test_a_parameter_as_input_0() -> None:
         2,
         ("0x05, 0xf9,",),
     )
-    assert [place.c for place in result.places] == [
+    assert [place.c("arena") for place in result.places] == [
         "(void *)(uintptr_t)__tvm_param__net_w",
-        "pool + 0",
-        "pool + 16",
+        "arena + 0",
+        "arena + 16",
     ]
 
 

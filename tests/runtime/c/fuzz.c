@@ -301,7 +301,8 @@ static uint16_t begin_session(void)
     feed((const uint8_t *)"\xfe", 1);
     feed(wire, size);
     if (!toy_server.session.established || sent_size < 12) {
-        printf("no session after a mess\n");
+        printf("no session after a mess: stopped %d, state %d, escape %d\n", toy_server.stopped,
+               toy_server.reader.state, toy_server.reader.escape);
         exit(1);
     }
     return toy_server.session.id;
@@ -328,21 +329,21 @@ static void conversation(void)
         if (below(4) == 0) {
             mutate(wire, &size);
             feed(wire, size);
-            id = begin_session();
         } else {
             feed(wire, size);
-            if (harm != 0 && replies() != 1) {
-                printf("%u replies to a request\n", replies());
-                exit(1);
+            if (harm != 0) {
+                if (replies() != 1) {
+                    printf("%u replies to a request\n", replies());
+                    exit(1);
+                }
+                continue;
             }
         }
         if (toy_server.stopped) {
+            /* It has become a request to shut down. */
             break;
         }
-        if (harm == 0) {
-            /* It may have become a message of the session itself. */
-            id = begin_session();
-        }
+        id = begin_session();
     }
 }
 

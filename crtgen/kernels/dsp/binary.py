@@ -58,9 +58,9 @@ class SumView:
 
 @design(Add, Sub)
 def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """For int8 operands of one shape, neither constant; None for others or if no factors are exact."""
+    """For int8 operands of one shape; None for others or if no factors are exact."""
     operands = sig.inputs
-    if not target.core.dsp or any(v.dtype is not DType.INT8 or v.is_constant for v in operands):
+    if not target.core.dsp or any(v.dtype is not DType.INT8 for v in operands):
         return None
     if any(v.shape != sig.y.shape for v in operands):
         return None

@@ -60,11 +60,11 @@ class DenseView:
         return 2 if self.packing.words % 2 == 0 else 1
 
 
-@design(FullyConnected)
+@design(FullyConnected, weights=(1, 2))
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """Four outputs at a time for a single row, else the matrix design; None if inexact or for one output."""
     x, w, b = sig.inputs
-    if not target.core.dsp or x.dtype is not DType.INT8 or not (w.is_constant and b.is_constant):
+    if not target.core.dsp or x.dtype is not DType.INT8:
         return None
     params = op.parameters(sig)
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)

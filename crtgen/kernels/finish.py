@@ -48,7 +48,8 @@ def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish
     """
     multipliers, shifts = params.multipliers.copy(), params.shifts.copy()
     shifts[multipliers == 0] = -1
-    largest = int(np.abs(bias.astype(np.int64)).max()) + 128 * 128 * sig.inputs[1].elements
+    summed = sig.inputs[1].elements // len(bias)
+    largest = int(np.abs(bias.astype(np.int64)).max()) + 128 * 128 * summed
     right = bool((shifts < 0).all()) and largest < 2**30
     per_channel = len(set(zip(multipliers.tolist(), shifts.tolist(), strict=True))) > 1
     count = len(shifts) if per_channel else 1

@@ -23,8 +23,9 @@ int main(void)
     printf("\n");
     for (int i = 0; i < NUM_SCALES; i++) {
         const int32_t x = scales[i][0], multiplier = scales[i][1], shift = scales[i][2];
+        const bool served = shift < 0 && x < 1 << 30 && x > -(1 << 30);
         printf(" %08x", (unsigned)crt_scale(x, multiplier, shift));
-        printf(" %08x", (unsigned)(shift < 0 ? crt_scale_down(x, multiplier, -1 - shift) : 0));
+        printf(" %08x", (unsigned)(served ? crt_scale_down(x, multiplier, -1 - shift) : 0));
     }
     printf("\n");
     return 0;

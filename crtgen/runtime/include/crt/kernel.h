@@ -17,10 +17,14 @@ static inline int32_t crt_high_mul(int32_t a, int32_t b)
     return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31);
 }
 
-/* x / 2^shift, rounded to nearest, halves away from zero; 1 <= shift <= 31, |x| < 2^30. */
+/*
+ * x / 2^shift, rounded to nearest, halves away from zero; 1 <= shift <= 31, |x| < INT32_MAX.
+ *
+ * First to halves by a plain shift, then to nearest: nothing overflows, and no constant has to be built.
+ */
 static inline int32_t crt_round_shift(int32_t x, int32_t shift)
 {
-    return (x + (1 << (shift - 1)) + (x >> 31)) >> shift;
+    return (((x + (x >> 31)) >> (shift - 1)) + 1) >> 1;
 }
 
 /* x << shift, wrapping. */
@@ -39,8 +43,8 @@ static inline int32_t crt_saturating_shift(int32_t x, int32_t shift)
 /*
  * x * multiplier / 2^(32 + right), rounded twice; 0 <= right <= 30, |x| < 2^30.
  *
- * The same as crt_round_shift(crt_high_mul(x, multiplier), right + 1) in fewer instructions. First rounding:
- * the high word of the doubled product and its next bit. Second: to halves by a plain shift, then to nearest.
+ * The same as crt_round_shift(crt_high_mul(x, multiplier), right + 1) in fewer instructions: the first rounding
+ * adds the next bit to the high word of the doubled product.
  */
 static inline int32_t crt_scale_down(int32_t x, int32_t multiplier, int32_t right)
 {

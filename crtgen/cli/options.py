@@ -28,7 +28,8 @@ Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Measure each layer; adds a call per layer.")]
 KeepInputs = Annotated[bool, typer.Option("--keep-inputs", help="A run leaves its inputs intact.")]
 Toolchain = Annotated[
-    str | None, typer.Option(help="arm-none-eabi-gcc or zig; the first found if not given.")
+    str | None,
+    typer.Option(help="gcc (arm-none-eabi), zig, or cc for the host; the first found if not given."),
 ]
 Directory = Annotated[
     Path | None,

@@ -1,0 +1,196 @@
+"""The commands as a user types them, on the demonstration model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from crtgen.cli.app import app
+from tests.support import ROOT, require_tool
+
+DIGITS = str(ROOT / "demo" / "digits.tflite")
+CASES = str(ROOT / "demo" / "digits.npz")
+DIGIT = str(ROOT / "demo" / "digit.npz")
+
+runner = CliRunner()
+
+
+def crtgen(*args: str) -> Result:
+    return runner.invoke(app, list(args), catch_exceptions=False)
+
+
+def as_json(*args: str) -> dict[str, Any]:
+    result = crtgen(*args, "--json")
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.stdout))
+
+
+@pytest.mark.cc
+def test_run_on_the_host_recognises_the_digit(tmp_path: Path) -> None:
+    output = tmp_path / "y.npz"
+    data = as_json("run", DIGITS, "--board", "host", "--input", DIGIT, "--output", str(output))
+    probabilities = np.array(data["outputs"]["probabilities"])
+    expected = np.load(CASES)["case7_output0"]
+    assert probabilities.argmax() == 7
+    np.testing.assert_array_equal(probabilities, expected)
+    np.testing.assert_array_equal(np.load(output)["probabilities"], expected)
+    assert data["instructions"] is None
+    assert data["macs"] == 8 * 8 * 8 * 9 + 4 * 4 * 16 * 72 + 640
+
+
+@pytest.mark.qemu
+def test_run_in_qemu_counts_instructions_and_bytes() -> None:
+    require_tool("qemu-system-arm")
+    data = as_json("run", DIGITS, "--board", "mps2_an386", "--input", DIGIT)
+    assert np.array(data["outputs"]["probabilities"]).argmax() == 7
+    assert 10_000 < data["instructions"] < 100_000
+    assert data["flash"] == data["text"] + data["rodata"] + data["data"]
+    again = as_json("run", DIGITS, "--board", "mps2_an386", "--input", DIGIT)
+    assert again["instructions"] == data["instructions"]
+
+
+@pytest.mark.qemu
+def test_run_prints_a_profile() -> None:
+    require_tool("qemu-system-arm")
+    result = crtgen("run", DIGITS, "--board", "mps2_an386", "--input", DIGIT, "--profile")
+    assert result.exit_code == 0
+    assert "[7] 0.996094" in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines() if line.startswith(("conv2d", "softmax"))]
+    assert [row[0] for row in rows] == ["conv2d", "conv2d_1", "softmax"]
+
+
+@pytest.mark.cc
+def test_verify_accepts_the_right_and_names_the_first_wrong_output(tmp_path: Path) -> None:
+    assert crtgen("verify", DIGITS, "--board", "host", "--expect", CASES).exit_code == 0
+    cases = dict(np.load(CASES))
+    wrong = cases["case3_output0"].copy()
+    wrong[0, 4] += 1
+    np.savez(tmp_path / "wrong.npz", **(cases | {"case3_output0": wrong}))
+    result = crtgen("verify", DIGITS, "--board", "host", "--expect", str(tmp_path / "wrong.npz"))
+    assert result.exit_code == 8
+    line = next(line for line in result.stdout.splitlines() if line.startswith("case3"))
+    right = int(wrong[0, 4]) - 1
+    assert line == (
+        f"case3: output probabilities[0, 4]: expected {right + 1}, got {right} (1 of 10 elements differ)"
+    )
+
+
+@pytest.mark.cc
+def test_verify_against_the_reference() -> None:
+    data = as_json("verify", DIGITS, "--board", "host", "--cases", "3")
+    assert (data["cases"], data["failed"]) == (3, 0)
+
+
+@pytest.mark.cc
+def test_generate_then_build_then_run(tmp_path: Path) -> None:
+    project = tmp_path / "digits"
+    generated = as_json("generate", DIGITS, str(project), "--board", "host")
+    assert generated["files"] == sum(1 for p in project.rglob("*") if p.is_file())
+    built = as_json("build", str(project))
+    assert Path(built["artefact"]) == project / "build" / "firmware"
+    assert built["arena"] == generated["arena_bytes"]
+    data = as_json("run", str(project), "--input", DIGIT)
+    assert np.array(data["outputs"]["probabilities"]).argmax() == 7
+
+
+def test_generate_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    one = as_json("generate", DIGITS, str(tmp_path / "one"))
+    two = as_json("generate", DIGITS, str(tmp_path / "two"))
+    assert one["digest"] == two["digest"]
+
+
+def test_inspect_shows_layers_and_memory() -> None:
+    data = as_json("inspect", DIGITS)
+    assert [layer["operator"] for layer in data["layers"]] == [
+        "conv2d",
+        "max_pool2d",
+        "conv2d",
+        "max_pool2d",
+        "reshape",
+        "fully_connected",
+        "softmax",
+    ]
+    assert data["inputs"][0]["shape"] == [1, 8, 8, 1]
+    assert data["inputs"][0]["scale"] == pytest.approx(16 / 255)
+    assert data["arena_lower_bound"] <= data["arena_bytes"]
+    assert "conv2d(%image" in crtgen("inspect", DIGITS, "--graph").stdout
+    assert crtgen("inspect", DIGITS, "--arena").exit_code == 0
+
+
+def test_boards_lists_every_board() -> None:
+    names = {board["name"] for board in as_json("boards")["boards"]}
+    assert {
+        "host",
+        "mps2_an385",
+        "mps2_an386",
+        "mps2_an500",
+        "mps2_an505",
+        "mps2_an521",
+        "mps3_an547",
+    } <= names
+
+
+def test_doctor_says_what_is_there() -> None:
+    require_tool("qemu-system-arm")
+    checks = {check["name"]: check for check in as_json("doctor")["checks"]}
+    assert checks["qemu-system-arm"]["found"].endswith("qemu-system-arm")
+    assert checks["cmake"]["found"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (("run", "nowhere.tflite"), 2, "No such file"),
+        (("run", DIGITS, "--board", "mps2_an368"), 2, "mps2_an386"),
+        (("run", DIGITS, "--board", "host", "--input", CASES + "x"), 2, "no such file"),
+        (("run", DIGITS, "--board", "host", "--optimize", "fast"), 2, "balanced"),
+        (("build", "."), 2, "project.json"),
+        (("generate", DIGITS, ".", "--type", "demon"), 2, "standalone"),
+    ],
+)
+def test_bad_arguments_get_a_message_and_an_exit_code(args: tuple[str, ...], code: int, message: str) -> None:
+    result = crtgen(*args)
+    assert result.exit_code == code, result.output
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((1, 8, 8), np.int8), "shape 1x8x8, but image has 1x8x8x1"),
+        (np.zeros((1, 8, 8, 1), np.float32), "type float32, but image has int8"),
+    ],
+)
+def test_a_wrong_input_is_refused(tmp_path: Path, array: Any, message: str) -> None:
+    np.save(tmp_path / "x.npy", array)
+    result = crtgen("run", DIGITS, "--board", "host", "--input", str(tmp_path / "x.npy"))
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_an_error_is_one_json_object() -> None:
+    result = crtgen("run", "nowhere.tflite", "--json")
+    data = json.loads(result.stdout)
+    assert (data["error"], data["exit_code"], result.exit_code) == ("UsageError", 2, 2)
+
+
+def test_a_truncated_model_is_refused_with_its_name(tmp_path: Path) -> None:
+    half = tmp_path / "half.tflite"
+    half.write_bytes(Path(DIGITS).read_bytes()[:2000])
+    result = crtgen("run", str(half), "--board", "host")
+    assert result.exit_code == 3
+    assert "half.tflite" in " ".join(result.stderr.split())
+
+
+@pytest.mark.qemu
+def test_without_a_compiler_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    result = crtgen("run", DIGITS, "--board", "mps2_an386", "--toolchain", "gcc")
+    assert result.exit_code == 5
+    assert "apt install gcc-arm-none-eabi" in " ".join(result.stderr.split())

@@ -1,5 +1,6 @@
 """The commands, put together."""
 
+import signal
 from typing import Annotated
 
 import typer
@@ -34,6 +35,12 @@ def _root(
     """Static C runtimes for Cortex-M from trained networks."""
 
 
+def _end(number: int, frame: object) -> None:
+    """A polite kill ends the program like an exit, so that the processes it started are ended, too."""
+    raise SystemExit(128 + number)
+
+
 def main() -> None:
     """Entry point of the program ``crtgen``."""
+    signal.signal(signal.SIGTERM, _end)
     app()

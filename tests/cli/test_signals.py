@@ -1,0 +1,44 @@
+"""A command that is killed politely leaves nothing running."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import require_tool
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import numpy as np
+import crtgen
+from crtgen.cli import app
+image = crtgen.load(sys.argv[1]).compile("mps2_an386").generate().build()
+app.signal.signal(app.signal.SIGTERM, app._end)
+with image.run() as session:
+    print(session.device.process.pid, flush=True)
+    import time
+    time.sleep(60)
+"""
+
+
+@pytest.mark.qemu
+def test_sigterm_ends_qemu() -> None:
+    require_tool("qemu-system-arm")
+    model = str(Path(__file__).resolve().parents[2] / "demo" / "digits.tflite")
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, model], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    qemu = int(process.stdout.readline())
+    os.kill(qemu, 0)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 128 + signal.SIGTERM
+    process.stdout.close()
+    for _ in range(100):
+        if not Path(f"/proc/{qemu}").exists():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"QEMU, process {qemu}, survived")

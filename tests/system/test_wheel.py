@@ -1,0 +1,34 @@
+"""The wheel: built, installed into an empty environment away from the checkout, and run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT, require_tool
+
+
+def _run(*command: str | Path, cwd: Path) -> str:
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.qemu
+def test_the_wheel_runs_the_main_job(tmp_path: Path) -> None:
+    require_tool("qemu-system-arm")
+    pip = ("-m", "pip", "-q", "--disable-pip-version-check")
+    _run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("crtgen-*.whl")
+    _run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    python = tmp_path / "venv" / "bin" / "python"
+    _run(python, *pip, "install", wheel, cwd=tmp_path)
+    where = _run(python, "-c", "import crtgen; print(crtgen.__file__)", cwd=tmp_path)
+    assert str(tmp_path) in where
+    program = tmp_path / "venv" / "bin" / "crtgen"
+    digits, digit = ROOT / "demo" / "digits.tflite", ROOT / "demo" / "digit.npz"
+    shown = _run(program, "run", digits, "--board", "mps2_an386", "--input", digit, cwd=tmp_path)
+    assert "[7] 0.996094" in shown

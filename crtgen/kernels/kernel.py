@@ -37,12 +37,14 @@ class InPlace:
 
     ``input`` and ``output`` count the node's inputs, constants included, and its outputs. The kernel is
     right when the output starts at least ``lead`` bytes before the input: 0 is the same address (or before
-    it). Without leave, the two must not overlap at all.
+    it). Without leave, the two must not overlap at all. ``exact`` asks for the same address and nothing
+    else: such a kernel takes over its first input's place, of the same size, where nothing else reads it.
     """
 
     input: int = 0
     output: int = 0
     lead: int = 0
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -120,7 +120,8 @@ def _overlaps(paper: _Paper, step: Step) -> None:
             if paper.plan.graph.values[name].is_constant or not _meet(output, paper.slot(name)):
                 continue
             lead = paper.slot(name).offset - output.offset
-            if not any(p.input == j and p.output == i and p.lead <= lead for p in step.kernel.inplace):
+            leave = [p for p in step.kernel.inplace if (p.input, p.output) == (j, i)]
+            if not any(p.lead == lead if p.exact else p.lead <= lead for p in leave):
                 raise paper.fail(f"{step.node.name} may not lay its output over {name}")
 
 

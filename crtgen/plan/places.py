@@ -49,14 +49,14 @@ class Demand:
 
 
 def find_demand(graph: Graph, kernels: Mapping[str, Kernel], keep_inputs: bool) -> Demand:
-    """The places of ``graph``, aliases united, and what its nodes do to them.
+    """The places of ``graph``, aliases and what kernels take over united, and what its nodes do to them.
 
     Raises ``UnsupportedError`` where an output is a constant or a node has no kernel.
     """
     for node in graph.nodes:
         if node.name not in kernels:
             raise UnsupportedError(f"no kernel computes {node.op.name}", where=f"{graph.name}: {node.name}")
-    roots = _roots(graph, kernels)
+    roots = _roots(graph, kernels, keep_inputs)
     _check_outputs(graph, roots)
     names = [v for v in roots if roots[v] == v]
     index = {name: i for i, name in enumerate(names)}
@@ -65,16 +65,31 @@ def find_demand(graph: Graph, kernels: Mapping[str, Kernel], keep_inputs: bool) 
     return Demand(_places(graph, where, names, tasks, keep_inputs), tasks)
 
 
-def _roots(graph: Graph, kernels: Mapping[str, Kernel]) -> dict[str, str]:
+def _roots(graph: Graph, kernels: Mapping[str, Kernel], keep_inputs: bool) -> dict[str, str]:
     """For every value that is not a constant, the value in whose place it lies."""
     roots = {name: name for name in graph.inputs}
     for node in graph.nodes:
         kernel = kernels[node.name]
+        same = kernel.is_alias or _takes_over(graph, node, kernel, roots, keep_inputs)
         for output in node.outputs:
-            roots[output] = roots.get(node.inputs[0], node.inputs[0]) if kernel.is_alias else output
+            roots[output] = roots.get(node.inputs[0], node.inputs[0]) if same else output
         if kernel.is_alias:
             _check_alias(graph, node, kernel)
     return roots
+
+
+def _takes_over(
+    graph: Graph, node: Node, kernel: Kernel, roots: Mapping[str, str], keep_inputs: bool
+) -> bool:
+    """Whether the kernel may write over its first input in place, and nothing else needs what lies there."""
+    if not any(permit.exact for permit in kernel.inplace) or node.inputs[0] not in roots:
+        return False
+    sig = graph.signature(node)
+    if sig.x.nbytes != sig.y.nbytes:
+        return False
+    members = [name for name, root in roots.items() if root == roots[node.inputs[0]]]
+    needed = {*graph.outputs, *(graph.inputs if keep_inputs else ())}
+    return all(name not in needed and len(graph.consumers(name)) == 1 for name in members)
 
 
 def _check_alias(graph: Graph, node: Node, kernel: Kernel) -> None:
@@ -124,13 +139,13 @@ def _task(node: Node, kernel: Kernel, where: Mapping[str, int], producer: Mappin
         after |= 1 << producer[name] if name in producer else 0
     if kernel.is_alias:
         return Task(reads, (), 0, after, {})
-    writes = tuple(where[name] for name in node.outputs)
+    writes = tuple(where[name] for name in node.outputs if where[name] not in reads)
     return Task(reads, writes, kernel.scratch, after, _leads(node, kernel, where))
 
 
 def _leads(node: Node, kernel: Kernel, where: Mapping[str, int]) -> dict[tuple[int, int], int]:
     """Leave by places: a place that is read through several inputs needs leave for each of them."""
-    leave = {(permit.output, permit.input): permit.lead for permit in kernel.inplace}
+    leave = {(permit.output, permit.input): permit.lead for permit in kernel.inplace if not permit.exact}
     leads: dict[tuple[int, int], int] = {}
     for o, output in enumerate(node.outputs):
         for place in {where[name] for name in node.inputs if name in where}:

@@ -261,14 +261,18 @@ def _strip(out_height: int, columns: int, stride: int, most: int) -> int:
 
 
 def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:
-    """Outputs of a strip must not reach the inputs of any channel of this strip or a later one."""
+    """Outputs of a strip must not reach the inputs of any channel of this strip or a later one.
+
+    At the same address they do not, if all rows are one strip: each channel then lands on itself.
+    """
     if view.overlaps or view.images > 1:
         return ()
     starts = np.arange(0, view.out_height, view.strip)
-    written = np.minimum(starts + view.strip, view.out_height) * view.out_width * view.channels
+    written = np.minimum(starts + view.strip, view.out_height) * view.out_row_bytes
     unread = np.maximum(starts * view.stride - view.top, 0) * view.row_bytes
-    lead = int((written - unread).max())
-    return (InPlace(lead=max(lead, 0)),)
+    apart = InPlace(lead=max(int((written - unread).max()), 0))
+    alike = (view.out_height, view.out_width) == (view.height, view.width)
+    return (InPlace(exact=True), apart) if alike and view.strip == view.out_height else (apart,)
 
 
 def _cost(view: DepthwiseView) -> float:

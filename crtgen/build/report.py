@@ -25,15 +25,9 @@ class SizeReport:
     def rows(self) -> tuple[tuple[str, int], ...]:
         """Lines for a table: label and bytes."""
         sizes = self.sizes
-        rows = [
-            ("flash", sizes.flash),
-            ("  code", sizes.text),
-            ("  constants", sizes.rodata),
-            ("  initial values", sizes.data),
-            ("RAM", sizes.ram),
-            ("  arena", sizes.arena),
-            ("  other", sizes.ram - sizes.arena),
-        ]
+        rows = [("flash", sizes.flash)]
+        rows += [(f"  {name}", group.flash) for name, group in sizes.groups.items() if group.flash]
+        rows += [("RAM", sizes.ram), ("  arena", sizes.arena), ("  other", sizes.ram - sizes.arena)]
         if sizes.stack:
             rows.append(("stack, reserved", sizes.stack))
         if self.stack is not None:

@@ -88,7 +88,7 @@ def _report(error: CrtgenError, as_json: bool) -> None:
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     """An unboxed table; the columns named in ``right`` are aligned to the right."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    made = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
     return made

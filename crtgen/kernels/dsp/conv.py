@@ -10,10 +10,10 @@ from crtgen.kernels.dsp.matrix import Micro, Stream, micro, pack_stream, padded_
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.ops.conv import Conv2d, ConvParams
+from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["ConvView", "Geometry", "Walk", "Window", "conv2d", "matrix_kernel"]
+__all__ = ["ConvView", "Geometry", "Walk", "Window", "conv2d", "matrix_kernel", "single_channel"]
 
 _STEPS_WRITTEN_OUT = {"speed": 36, "balanced": 16, "size": 8}
 _PIXELS = 3
@@ -113,7 +113,7 @@ class Geometry:
     channels: int
 
     @classmethod
-    def of(cls, op: Conv2d, sig: Signature) -> "Geometry":
+    def of(cls, op: Conv2d | DepthwiseConv2d, sig: Signature) -> "Geometry":
         n, h, w, c = sig.x.shape
         _, oh, ow, _ = sig.y.shape
         window = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
@@ -168,6 +168,17 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     if not target.core.dsp or x.dtype is not DType.INT8:
         return None
     weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
+    geometry = Geometry.of(op, sig)
+    return matrix_kernel(geometry, op.parameters(sig), weights, b.array().astype(np.int64), target)
+
+
+@design(DepthwiseConv2d, weights=(1, 2))
+def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
+    """A depthwise convolution of one input channel is a convolution."""
+    x, w, b = sig.inputs
+    if not target.core.dsp or x.dtype is not DType.INT8 or x.shape[3] > 1:
+        return None
+    weights = w.array().astype(np.int64).reshape(-1, w.shape[3]).T
     geometry = Geometry.of(op, sig)
     return matrix_kernel(geometry, op.parameters(sig), weights, b.array().astype(np.int64), target)
 

@@ -116,6 +116,16 @@ class DepthwiseView:
     single: Row | None
 
     @property
+    def unpack(self) -> tuple[tuple[str, str, str], ...]:
+        """Registers of weights: bytes 0 and 2, bytes 1 and 3 if any, and the packed word.
+
+        For stride 1 columns follow each other, for stride 2 the pairs come first.
+        """
+        if self.stride == 1:
+            return (("r2", "r3", "r8"), ("r4", "r5", "r9"), ("r6", "r7", "r10"))
+        return (("r2", "r5", "r8"), ("r3", "r6", "r9"), ("r4", "", "r10"))
+
+    @property
     def channel_words(self) -> int:
         return self.columns * self.pairs
 
@@ -185,7 +195,7 @@ def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     order = np.append(
         np.arange(channels - channels % 4), np.arange(channels - 4, channels)[: 4 * view.overlaps]
     )
-    note = "per channel: vertical pairs of weights, start, requantisation"
+    note = "per channel: weights, start, requantisation"
     return Kernel(
         design="dsp_depthwise",
         template="dsp/depthwise.c.j2",
@@ -205,13 +215,22 @@ def _fits(op: DepthwiseConv2d, sig: Signature) -> bool:
 
 
 def _pack_taps(weights: Int64, stride: int) -> Words:
-    """``[channel, word]``; for stride 1 (w0, w1) and (w1, w2) of each column, else (w0, w1) and all w2."""
+    """``[channel, 3]`` words, of which SXTB16 takes bytes 0 and 2, and rotated by a byte 1 and 3.
+
+    For stride 1 a word is a column: w0, w1, w1, w2. For stride 2 bytes 0 and 2 are a column's w0 and w1; the
+    others hold the w2 of all columns: two in the first word, one in the second.
+    """
     top, middle, bottom = (weights[:, 3 * row : 3 * row + 3] for row in range(3))
     if stride == 1:
-        pairs = np.stack([words16(top, middle), words16(middle, bottom)], axis=2)
-        return pairs.reshape(len(weights), 6)
-    rest = [words16(bottom[:, 0], bottom[:, 1]), words16(bottom[:, 2], np.zeros_like(bottom[:, 2]))]
-    return np.concatenate([words16(top, middle), np.stack(rest, axis=1)], axis=1)
+        even, odd = words16(top, middle), words16(middle, bottom)
+    else:
+        nothing = np.zeros_like(bottom)
+        even = words16(top, middle)
+        odd = words16(
+            np.stack([bottom[:, 0], bottom[:, 2], nothing[:, 0]], axis=1),
+            np.stack([bottom[:, 1], nothing[:, 1], nothing[:, 2]], axis=1),
+        )
+    return words((even & 0xFF00FF).astype(np.int64) | (odd & 0xFF00FF).astype(np.int64) << 8)
 
 
 def _view(
@@ -278,7 +297,7 @@ def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:
 def _cost(view: DepthwiseView) -> float:
     strips = -(-view.out_height // view.strip)
     rows = view.out_height // view.rows_per_pass
-    channel = rows * view.row.instructions + (view.single.instructions if view.single else 0) + 26 * strips
+    channel = rows * view.row.instructions + (view.single.instructions if view.single else 0) + 32 * strips
     pair_rows = sum(
         _pairs(min(view.strip, view.out_height - y), view.stride)
         for y in range(0, view.out_height, view.strip)

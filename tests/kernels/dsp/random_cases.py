@@ -76,7 +76,9 @@ def convolution(draw: Draw, name: str) -> Case:
 
 
 def depthwise(draw: Draw, name: str) -> Case:
-    """A depthwise convolution with a window of 3x3 and at least four channels."""
+    """A depthwise convolution with a window of 3x3 and four channels or more, or with one input channel."""
+    if draw.int(0, 7) == 0:
+        return _multiplied(draw, name)
     stride = (draw.pick(1, 1, 2), draw.pick(1, 1, 2))
     padding = draw.padding((3, 3))
     channels = draw.pick(4, 8, 12, 5, 7, 16)
@@ -86,6 +88,17 @@ def depthwise(draw: Draw, name: str) -> Case:
     w, b = draw.weights((1, 3, 3, channels), 3)
     op = DepthwiseConv2d(stride, padding, (1, 1), 1, activation)
     return make(name, op, [x, w, b], draw.output(9, activation))
+
+
+def _multiplied(draw: Draw, name: str) -> Case:
+    window, multiplier = (draw.int(1, 4), draw.int(1, 4)), draw.int(2, 9)
+    activation = draw.activation()
+    x = int8s("x", (draw.pick(1, 2), draw.int(4, 9), draw.int(4, 9), 1), 0.05, draw.zero_point())
+    w, b = draw.weights((1, *window, multiplier), 3)
+    op = DepthwiseConv2d(
+        (draw.int(1, 2), draw.int(1, 2)), draw.padding(window), (1, 1), multiplier, activation
+    )
+    return make(name, op, [x, w, b], draw.output(window[0] * window[1], activation))
 
 
 def dense(draw: Draw, name: str) -> Case:

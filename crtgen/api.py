@@ -85,8 +85,11 @@ class Compiled:
         type: str = "server",
         options: Options | None = None,
         samples: Mapping[str, Sequence[Array]] | None = None,
+        platform: str | None = None,
     ) -> "Generated":
         """The firmware project, in memory. ``type`` is ``server``, ``standalone`` or ``library``.
+
+        ``platform`` is one of the board's, ``zephyr`` for example; its first one if not given.
 
         ``samples`` are the built-in inputs of a standalone image by model name; random if not given.
         """
@@ -99,6 +102,7 @@ class Compiled:
             type,
             options or Options(),
             samples or {},
+            platform or "",
         )
         return Generated(generate_project(firmware))
 

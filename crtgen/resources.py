@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-__all__ = ["boards_dir", "runtime_dir", "templates_dir"]
+__all__ = ["boards_dir", "runtime_dir", "templates_dir", "zephyr_app_dir"]
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -25,3 +25,8 @@ def boards_dir() -> Path:
 def runtime_dir() -> Path:
     """Directory of the C runtime: ``include/``, ``src/``, ``port/``."""
     return _PACKAGE / "runtime"
+
+
+def zephyr_app_dir() -> Path:
+    """Directory of the Zephyr application."""
+    return _data("zephyr_app")

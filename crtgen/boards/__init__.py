@@ -1,20 +1,26 @@
 """Boards and cores: what firmware is generated for."""
 
-from crtgen.boards.board import Board, Memory, Qemu, Timer, Uart
+from crtgen.boards.board import PLATFORMS, Board, Flash, Fvp, Memory, Qemu, Serial, Timer, Uart, ZephyrName
 from crtgen.boards.core import CORES, HOST, Core, find_core
-from crtgen.boards.loader import all_boards, boards_that_fit, find_board, load_board
+from crtgen.boards.loader import all_boards, board_of_core, boards_that_fit, find_board, load_board
 from crtgen.boards.units import parse_size, size_text
 
 __all__ = [
     "CORES",
     "HOST",
+    "PLATFORMS",
     "Board",
     "Core",
+    "Flash",
+    "Fvp",
     "Memory",
     "Qemu",
+    "Serial",
     "Timer",
     "Uart",
+    "ZephyrName",
     "all_boards",
+    "board_of_core",
     "boards_that_fit",
     "find_board",
     "find_core",

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 from crtgen.boards.core import Core
+from crtgen.errors import UsageError
 
-__all__ = ["Board", "Memory", "Qemu", "Timer", "Uart"]
+__all__ = ["PLATFORMS", "Board", "Flash", "Fvp", "Memory", "Qemu", "Serial", "Timer", "Uart", "ZephyrName"]
+
+PLATFORMS = ("host", "baremetal", "zephyr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,50 @@ class Qemu:
 
 
 @dataclass(frozen=True, slots=True)
+class Fvp:
+    """The Fixed Virtual Platform that simulates the board: its program. The RPC is on its first UART."""
+
+    program: str
+
+
+@dataclass(frozen=True, slots=True)
+class ZephyrName:
+    """What Zephyr calls the board, from release ``since`` (3, 7) on."""
+
+    since: tuple[int, ...]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flash:
+    """How an image gets onto the board: the runners that can, the preferred one first.
+
+    ``openocd`` is the configuration file, ``pyocd`` the target, ``jlink`` the device, ``nrfjprog`` the
+    family: each as its runner calls it, empty for a runner that is not listed.
+    """
+
+    runners: tuple[str, ...]
+    openocd: str = ""
+    pyocd: str = ""
+    jlink: str = ""
+    nrfjprog: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Serial:
+    """The serial port at this computer: its rate, and the USB ids (``0483:374b``) that it may have."""
+
+    baud: int
+    usb: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """A board that firmware is generated for.
 
     ``vectors``, ``code`` and ``data`` name the memories that hold the vector table, code with constants,
-    and variables with the stack. The board ``host`` is this computer: it has none of them.
+    and variables with the stack. The board ``host`` is this computer: it has none of them. ``source`` says
+    where the figures come from.
     """
 
     name: str
@@ -67,6 +109,45 @@ class Board:
     uart: Uart | None = None
     timer: Timer | None = None
     qemu: Qemu | None = None
+    fvp: Fvp | None = None
+    zephyr: tuple[ZephyrName, ...] = ()
+    flash_with: Flash | None = None
+    serial: Serial | None = None
+    source: str = ""
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """What its firmware can be built on: ``host``, or ``baremetal``, ``zephyr`` or both."""
+        if self.is_host:
+            return ("host",)
+        bare = ("baremetal",) if self.uart is not None and self.timer is not None else ()
+        return (*bare, "zephyr") if self.zephyr else bare
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether a program of this computer stands for the board."""
+        return self.qemu is not None or self.fvp is not None
+
+    def platform(self, wanted: str | None) -> str:
+        """``wanted``, or the board's first platform. Raises ``UsageError`` if the board has it not."""
+        if wanted is None:
+            return self.platforms[0]
+        if wanted not in PLATFORMS:
+            raise UsageError(f"unknown platform {wanted}", hint=f"known: {', '.join(PLATFORMS)}")
+        if wanted not in self.platforms:
+            hint = f"it has {', '.join(self.platforms)}"
+            raise UsageError(f"the board has no platform {wanted}", where=self.name, hint=hint)
+        return wanted
+
+    def zephyr_name(self, version: tuple[int, ...]) -> str:
+        """What a release of Zephyr calls it. Raises ``UsageError`` if that release is too old for it."""
+        known = [entry.name for entry in self.zephyr if entry.since <= version]
+        if not known:
+            release = ".".join(map(str, version))
+            needs = ".".join(map(str, self.zephyr[0].since)) if self.zephyr else ""
+            hint = f"it needs Zephyr {needs}" if needs else "use --platform baremetal"
+            raise UsageError(f"Zephyr {release} does not know this board", where=self.name, hint=hint)
+        return known[-1]
 
     @property
     def is_host(self) -> bool:

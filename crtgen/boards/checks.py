@@ -83,14 +83,56 @@ def _devices_outside_memories(board: Board) -> Iterator[Finding]:
 
 
 def _can_talk_and_count(board: Board) -> Iterator[Finding]:
+    bare = board.uart is not None or board.timer is not None
     for key, device in (("uart", board.uart), ("timer", board.timer)):
         if board.is_host and device is not None:
             yield key, "the host has no such device"
-        if not board.is_host and device is None:
+        if not board.is_host and device is None and (bare or not board.zephyr):
             yield key, "the board has none, but the firmware needs it"
 
 
+def _zephyr_is_for_boards(board: Board) -> Iterator[Finding]:
+    if board.is_host and board.zephyr:
+        yield "zephyr", "the host runs no Zephyr"
+
+
+def _one_simulator(board: Board) -> Iterator[Finding]:
+    if board.qemu is not None and board.fvp is not None:
+        yield "fvp", "QEMU simulates it already"
+
+
+def _real_board_can_be_reached(board: Board) -> Iterator[Finding]:
+    if board.is_host or board.is_simulated:
+        return
+    if board.flash_with is None:
+        yield "flash", "nothing simulates the board, and nothing says how to write an image to it"
+    if board.serial is None:
+        yield "serial", "nothing simulates the board, and nothing says what its serial port is"
+
+
+def _runners_have_targets(board: Board) -> Iterator[Finding]:
+    if board.flash_with is None:
+        return
+    if not board.flash_with.runners:
+        yield "flash.runners", "there is none"
+    for tool in ("openocd", "pyocd", "jlink", "nrfjprog"):
+        named = bool(getattr(board.flash_with, tool))
+        if tool in board.flash_with.runners and not named:
+            yield f"flash.{tool}", "the runner is listed, but not what it calls the board"
+        if tool not in board.flash_with.runners and named:
+            yield f"flash.{tool}", "the runner is not listed"
+    if "west" in board.flash_with.runners and not board.zephyr:
+        yield "flash.runners", "west is for boards that Zephyr has"
+
+
+def _figures_have_a_source(board: Board) -> Iterator[Finding]:
+    if not board.is_host and not board.source:
+        yield "source", "nothing says where the figures come from"
+
+
 def _baud_reachable(board: Board) -> Iterator[Finding]:
+    if board.serial is not None and not 1200 <= board.serial.baud <= 12_000_000:
+        yield "serial.baud", "a rate from 1,200 to 12,000,000 is wanted"
     if board.uart is not None and board.uart.clock < 16 * board.uart.baud:
         yield "uart.baud", f"a clock of {board.uart.clock} Hz is less than 16 times the baud rate"
 
@@ -100,9 +142,14 @@ CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
     "memories do not overlap": _memories_apart,
     "memories lie in the address space": _memories_addressable,
     "code lies in flash, variables in ram": _places_have_kinds,
-    "a board has a UART and a timer, the host has neither": _can_talk_and_count,
+    "bare metal needs a UART and a timer, the host has neither": _can_talk_and_count,
     "the vector table fits its memory": _vector_table_fits,
     "the vector table is aligned": _vector_table_aligned,
     "devices lie outside the memories": _devices_outside_memories,
     "the baud rate can be reached": _baud_reachable,
+    "Zephyr runs on boards, not on the host": _zephyr_is_for_boards,
+    "a board has one simulator": _one_simulator,
+    "a board that nothing simulates can be flashed and talked to": _real_board_can_be_reached,
+    "each runner knows what it calls the board": _runners_have_targets,
+    "a board says where its figures come from": _figures_have_a_source,
 }

@@ -1,5 +1,6 @@
 """Reads board files. What a key may hold is said here, what the keys have to agree on in ``checks``."""
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -7,14 +8,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from crtgen.boards.board import Board, Memory, Qemu, Timer, Uart
+from crtgen.boards.board import Board, Flash, Fvp, Memory, Qemu, Serial, Timer, Uart, ZephyrName
 from crtgen.boards.checks import check_board
 from crtgen.boards.core import CORES, HOST, find_core
 from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.errors import UsageError
 from crtgen.resources import boards_dir
 
-__all__ = ["all_boards", "boards_that_fit", "find_board", "load_board"]
+__all__ = ["RUNNERS", "all_boards", "board_of_core", "boards_that_fit", "find_board", "load_board"]
+
+RUNNERS = ("west", "pyocd", "openocd", "jlink", "nrfjprog", "gdb")
+"""Ways to write an image to a board."""
 
 T = TypeVar("T")
 _ABSENT: Any = object()
@@ -84,13 +88,19 @@ def all_boards() -> tuple[Board, ...]:
 
 
 def find_board(name: str) -> Board:
-    """The board of that name. Raises ``UsageError`` for an unknown one."""
-    boards = {board.name: board for board in all_boards()}
+    """The board of that name, or of that name in Zephyr. Raises ``UsageError`` for an unknown one."""
+    boards = {entry.name: board for board in all_boards() for entry in board.zephyr}
+    boards |= {board.name: board for board in all_boards()}
     if name not in boards:
         close = get_close_matches(name, boards, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(boards)}"
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(board.name for board in all_boards())}"
         raise UsageError(f"unknown board {name}", hint=hint)
     return boards[name]
+
+
+def board_of_core(core: str) -> Board:
+    """Any board of Zephyr with that core: enough for a library, whose application knows the rest."""
+    return Board(core, f"a board with a {core}", find_core(core), zephyr=(ZephyrName((3, 0), core),))
 
 
 def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
@@ -113,6 +123,11 @@ def _board(name: str, table: _Table) -> Board:
         uart=_optional(table.section("uart"), _uart),
         timer=_optional(table.section("timer"), _timer),
         qemu=_optional(table.section("qemu"), _qemu),
+        fvp=_optional(table.section("fvp"), _fvp),
+        zephyr=table.get("zephyr", _zephyr, ()),
+        flash_with=_optional(table.section("flash"), _flash),
+        serial=_optional(table.section("serial"), _serial),
+        source=table.get("source", _text, ""),
     )
     table.finish()
     return board
@@ -156,7 +171,41 @@ def _timer(table: _Table) -> Timer:
 
 
 def _qemu(table: _Table) -> Qemu:
-    return Qemu(machine=table.get("machine", _text), args=table.get("args", _texts, ()))
+    return Qemu(machine=table.get("machine", _text), args=table.get("args", _each(_text), ()))
+
+
+def _fvp(table: _Table) -> Fvp:
+    return Fvp(program=table.get("program", _text))
+
+
+def _zephyr(value: Any) -> tuple[ZephyrName, ...]:
+    """Names by the release that introduced them, the oldest first."""
+    names = (ZephyrName(_release(since), _text(name)) for since, name in _table(value).items())
+    return tuple(sorted(names, key=lambda entry: entry.since))
+
+
+def _release(value: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d+\.\d+", value):
+        raise ValueError(f'"{value}" is not a release of Zephyr: write "3.7"')
+    return tuple(map(int, value.split(".")))
+
+
+def _flash(table: _Table) -> Flash:
+    return Flash(
+        runners=table.get("runners", _each(_one_of("runner", *RUNNERS))),
+        **{tool: table.get(tool, _text, "") for tool in ("openocd", "pyocd", "jlink", "nrfjprog")},
+    )
+
+
+def _serial(table: _Table) -> Serial:
+    return Serial(baud=table.get("baud", _address, 115200), usb=table.get("usb", _each(_usb_id), ()))
+
+
+def _usb_id(value: Any) -> str:
+    text = _text(value)
+    if not re.fullmatch("[0-9a-f]{4}:[0-9a-f]{4}", text):
+        raise ValueError(f'"{text}" is not a USB id: write vendor and product as "0483:374b"')
+    return text
 
 
 def _optional(table: _Table | None, parse: Callable[[_Table], T]) -> T | None:
@@ -179,10 +228,13 @@ def _text(value: Any) -> str:
     return value
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ValueError("a list of texts is wanted")
-    return tuple(_text(item) for item in value)
+def _each(parse: Callable[[Any], str]) -> Callable[[Any], tuple[str, ...]]:
+    def parse_list(value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            raise ValueError("a list of texts is wanted")
+        return tuple(parse(item) for item in value)
+
+    return parse_list
 
 
 def _address(value: Any) -> int:

@@ -2,27 +2,33 @@
 
 from crtgen.build.driver import Progress, build_project
 from crtgen.build.image import Image
+from crtgen.build.layers import LayerSize, layer_sizes
 from crtgen.build.report import SizeReport, measure
 from crtgen.build.size import Group, Sizes, Symbol, read_sizes
 from crtgen.build.stack import Frame, StackReport, analyse_stack
 from crtgen.build.toolchain import TOOLCHAINS, Toolchain, detect_toolchains, find_program, find_toolchain
+from crtgen.build.west import Workspace, find_workspace
 
 __all__ = [
     "TOOLCHAINS",
     "Frame",
     "Group",
     "Image",
+    "LayerSize",
     "Progress",
     "SizeReport",
     "Sizes",
     "StackReport",
     "Symbol",
     "Toolchain",
+    "Workspace",
     "analyse_stack",
     "build_project",
     "detect_toolchains",
     "find_program",
     "find_toolchain",
+    "find_workspace",
+    "layer_sizes",
     "measure",
     "read_sizes",
 ]

@@ -3,17 +3,15 @@
 import os
 import re
 import shutil
-import signal
-import subprocess
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Timer
 
 from crtgen.build.failure import explain_failure
 from crtgen.build.image import Image
+from crtgen.build.process import follow
 from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
+from crtgen.build.west import build_with_west
 from crtgen.errors import BuildError, UsageError
 from crtgen.project.manifest import Manifest, read_manifest
 
@@ -23,7 +21,6 @@ Progress = Callable[[str], None]
 """Called with what is being done: ``building 3/45``."""
 
 TIME_LIMIT = 900.0
-_STEP = re.compile(r"\[(\d+)/(\d+)\] ")
 
 
 def build_project(
@@ -40,6 +37,8 @@ def build_project(
     """
     root = Path(directory).resolve()
     manifest = read_manifest(root)
+    if manifest.platform == "zephyr":
+        return build_with_west(root, manifest, jobs, progress)
     run = _Run(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
     run.build.mkdir(exist_ok=True)
     run.log.unlink(missing_ok=True)
@@ -118,56 +117,22 @@ class _Run:
         self.execute("the build", ["--build", str(self.build), "--parallel", str(jobs)])
 
     def execute(self, what: str, arguments: list[str]) -> None:
-        """Run CMake; its output goes into the log and, line by line, to the progress."""
-        process = subprocess.Popen(
+        """Run CMake; its output goes into the log, Ninja's steps to the progress."""
+        status, output = follow(
             [find_program("cmake", "pip install cmake"), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            env=self.environment(),
-            start_new_session=True,
+            what=what,
+            where=self.root,
+            environment=self.environment(),
+            time_limit=TIME_LIMIT,
+            progress=self.progress,
         )
-        late = Event()
-        timer = Timer(TIME_LIMIT, _stop, (process, late))
-        timer.start()
-        try:
-            output = self.follow(process)
-            status = process.wait()
-        except BaseException:
-            _stop(process, late)
-            raise
-        finally:
-            timer.cancel()
         with self.log.open("a", encoding="utf-8") as file:
             file.write(output)
-        if late.is_set():
-            raise BuildError(f"{what} took more than {TIME_LIMIT:.0f} s", where=str(self.root), log=output)
         if status != 0:
             raise explain_failure(output, self.log, self.manifest, what)
-
-    def follow(self, process: "subprocess.Popen[str]") -> str:
-        """Everything that the process prints, shown as progress on the way."""
-        lines = []
-        for line in process.stdout or ():
-            lines.append(line)
-            match = _STEP.match(line)
-            if match:
-                self.progress(f"building {match[1]}/{match[2]}")
-        return "".join(lines)
 
     def environment(self) -> dict[str, str]:
         """The compiler is where the project's CMake files look for it; messages are in English."""
         path = os.pathsep.join([os.environ.get("PATH", ""), str(self.toolchain.program.parent)])
         named = {variable: str(self.toolchain.program) for variable in self.toolchain.variables}
         return {**os.environ, **named, "PATH": path, "LC_ALL": "C", "NINJA_STATUS": "[%f/%t] "}
-
-
-def _stop(process: "subprocess.Popen[str]", late: Event) -> None:
-    """End CMake and everything that it started."""
-    late.set()
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

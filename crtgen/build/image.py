@@ -25,7 +25,7 @@ class Image:
 
     @property
     def platform(self) -> str:
-        """``host`` or ``baremetal``."""
+        """``host``, ``baremetal`` or ``zephyr``."""
         return self.manifest.platform
 
     @property

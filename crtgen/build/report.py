@@ -1,11 +1,14 @@
 """What an image needs of its board, put together: sizes and stack."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from crtgen.boards import find_board
 from crtgen.build.calls import FAULTS, INDIRECT, ONCE, ROOT
 from crtgen.build.image import Image
+from crtgen.build.layers import LayerSize, layer_sizes
 from crtgen.build.size import Sizes, Symbol, read_sizes
 from crtgen.build.stack import StackReport, analyse_stack
 
@@ -17,10 +20,14 @@ _EXCEPTION_FRAME = {"none": 36, "sp": 108, "dp": 108}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeReport:
-    """Sizes of an image and its worst-case stack; ``stack`` is None for the host and for libraries."""
+    """Sizes of an image, its worst-case stack, and the layers of each model by the model's name.
+
+    ``stack`` is known for bare metal only.
+    """
 
     sizes: Sizes
     stack: StackReport | None
+    layers: Mapping[str, tuple[LayerSize, ...]]
 
     def rows(self) -> tuple[tuple[str, int], ...]:
         """Lines for a table: label and bytes."""
@@ -42,14 +49,18 @@ class SizeReport:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**self.sizes.to_dict(), "stack": self.stack.to_dict() if self.stack else None}
+        return {
+            **self.sizes.to_dict(),
+            "stack": self.stack.to_dict() if self.stack else None,
+            "layers": {model: [asdict(layer) for layer in layers] for model, layers in self.layers.items()},
+        }
 
 
 def measure(image: Image) -> SizeReport:
     """Sizes and stack of an image."""
-    sizes = read_sizes(image.path, map_file=image.build / "firmware.map")
-    if image.platform == "host" or image.path.suffix == ".a":
-        return SizeReport(sizes, None)
+    sizes = read_sizes(image.path, map_file=_map_file(image))
+    if image.platform != "baremetal" or image.path.suffix == ".a":
+        return SizeReport(sizes, None, _layers(image, sizes, None))
     frame = _EXCEPTION_FRAME[find_board(image.board).core.fpu]
     stack = analyse_stack(
         image.path,
@@ -60,4 +71,14 @@ def measure(image: Image) -> SizeReport:
         indirect=INDIRECT,
         once=ONCE,
     )
-    return SizeReport(sizes, stack)
+    return SizeReport(sizes, stack, _layers(image, sizes, stack))
+
+
+def _layers(image: Image, sizes: Sizes, stack: StackReport | None) -> dict[str, tuple[LayerSize, ...]]:
+    frames = {frame.name: frame.total for frame in stack.frames} if stack else {}
+    return {model.name: layer_sizes(model.layers, sizes.symbols, frames) for model in image.manifest.models}
+
+
+def _map_file(image: Image) -> Path:
+    """The linker's map: Zephyr's lies beside its ELF."""
+    return image.path.with_suffix(".map") if image.platform == "zephyr" else image.build / "firmware.map"

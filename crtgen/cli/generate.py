@@ -19,6 +19,7 @@ def command(
     model: Annotated[Path, typer.Argument(help="A model file (.tflite).", show_default=False)],
     directory: Annotated[Path, typer.Argument(help="Where the project goes.", show_default=False)],
     board: options.Board = "mps2_an386",
+    platform: options.Platform = None,
     type: Annotated[str, typer.Option(help="server, standalone or library.")] = "server",
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
     optimize: options.Optimize = "balanced",
@@ -35,7 +36,8 @@ def command(
             compiled = api.compile([loaded], board, optimize=optimize, keep_inputs=keep_inputs, say=say)
             info = compiled.modules[0].info
             samples = {info.name: read_inputs(input, info.inputs)} if input else None
-            generated = compiled.generate(type, Options(profile=profile, optimize=optimize), samples)
+            settings = Options(profile=profile, optimize=optimize)
+            generated = compiled.generate(type, settings, samples, platform)
             generated.extract(directory)
         project = generated.project
         data = {

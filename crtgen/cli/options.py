@@ -15,6 +15,7 @@ __all__ = [
     "KeepInputs",
     "Models",
     "Optimize",
+    "Platform",
     "Profile",
     "Source",
     "Toolchain",
@@ -24,6 +25,9 @@ __all__ = [
 Models = Annotated[list[Path], typer.Argument(help="Model files (.tflite).", show_default=False)]
 Source = Annotated[Path, typer.Argument(help="A model file, or a generated project.", show_default=False)]
 Board = Annotated[str, typer.Option("--board", "-b", help="The board; `crtgen boards` lists them.")]
+Platform = Annotated[
+    str | None, typer.Option(help="host, baremetal or zephyr; the board's first if not given.")
+]
 Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Measure each layer; adds a call per layer.")]
 KeepInputs = Annotated[bool, typer.Option("--keep-inputs", help="A run leaves its inputs intact.")]
@@ -47,6 +51,7 @@ def make_image(
     optimize: str = "balanced",
     keep_inputs: bool = False,
     profile: bool = False,
+    platform: str | None = None,
 ) -> api.Image:
     """The server image of a model file, or of a project that was generated before."""
     if source.is_dir():
@@ -55,7 +60,7 @@ def make_image(
     say(f"reading {source.name}")
     model = api.load(source)
     compiled = api.compile([model], board, optimize=optimize, keep_inputs=keep_inputs, say=say)
-    generated = compiled.generate("server", Options(profile=profile, optimize=optimize))
+    generated = compiled.generate("server", Options(profile=profile, optimize=optimize), platform=platform)
     say("building")
     if directory is None:
         return generated.build(toolchain=toolchain, say=say)

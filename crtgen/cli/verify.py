@@ -17,6 +17,7 @@ __all__ = ["command"]
 def command(
     source: options.Source,
     board: options.Board = "mps2_an386",
+    platform: options.Platform = None,
     expect: Annotated[
         Path | None,
         typer.Option(help="Cases, .npz with case0_input0, case0_output0 ...; else the numpy reference."),
@@ -33,7 +34,14 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             image = options.make_image(
-                source, board, directory, toolchain, say, optimize=optimize, keep_inputs=keep_inputs
+                source,
+                board,
+                directory,
+                toolchain,
+                say,
+                optimize=optimize,
+                keep_inputs=keep_inputs,
+                platform=platform,
             )
             say("starting")
             with image.run(on_log=lambda line: log.print(f"device: {line}", markup=False)) as session:

@@ -22,7 +22,7 @@ class Firmware:
 
     ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in their
     order. ``samples`` has, for a standalone program, one array per input for each model's name: a model
-    that it does not name runs on zeros.
+    that it does not name runs on zeros. ``platform`` is one of the board's; empty means its first.
     """
 
     modules: Sequence[CModule]
@@ -31,8 +31,10 @@ class Firmware:
     type: str = "server"
     options: Options = field(default_factory=Options)
     samples: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    platform: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "platform", self.board.platform(self.platform or None))
         if self.type not in TYPES:
             raise UsageError(f"unknown project type {self.type}", hint=f"known: {', '.join(TYPES)}")
         if not self.modules:
@@ -55,12 +57,10 @@ class Firmware:
         return tuple(module.info for module in self.modules)
 
     @property
-    def platform(self) -> str:
-        return "host" if self.board.is_host else "baremetal"
-
-    @property
     def artefact(self) -> str:
         """What the build makes, below ``build/``."""
         if self.type == "library":
             return f"lib{self.name}.a"
+        if self.platform == "zephyr":
+            return "zephyr/zephyr.elf"
         return "firmware" if self.board.is_host else "firmware.elf"

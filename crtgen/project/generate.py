@@ -1,12 +1,13 @@
 """From models and a board to a project."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
 from crtgen.ir import shape_text
-from crtgen.project import baremetal, host
+from crtgen.project import baremetal, host, zephyr
 from crtgen.project.firmware import Firmware
 from crtgen.project.manifest import FORMAT, MANIFEST, Manifest, manifest_text
 from crtgen.project.project import Project
@@ -61,15 +62,33 @@ class _ReadmeView:
 def generate_project(firmware: Firmware) -> Project:
     """The project, in memory. Raises ``UsageError`` for samples or options that do not fit the models."""
     files = {f"model/{name}": text.encode() for name, text in _model_files(firmware).items()}
-    files |= {f"platform/{name}": text.encode() for name, text in _platform_files(firmware).items()}
+    files |= _zephyr_files(firmware, files) if firmware.platform == "zephyr" else _cmake_files(firmware, files)
+    files[MANIFEST] = manifest_text(_manifest(firmware, (*files, MANIFEST)))
+    return Project(firmware.name, firmware.platform, firmware.board.name, firmware.type, files)
+
+
+def _cmake_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Everything beside the models for a project of CMake's own."""
+    files = {f"platform/{name}": text.encode() for name, text in _platform_files(firmware).items()}
     files |= {f"cmake/{name}": text.encode() for name, text in _toolchain_files(firmware).items()}
     files |= _runtime_files(with_sources=firmware.type != "library")
     files["CMakeLists.txt"] = render(
-        "project/common/CMakeLists.txt.j2", v=_build_view(firmware, tuple(sorted(files)))
+        "project/common/CMakeLists.txt.j2", v=_build_view(firmware, tuple(sorted({*model, *files})))
     ).encode()
     files["README.md"] = render("project/common/README.md.j2", v=_readme_view(firmware)).encode()
-    files[MANIFEST] = manifest_text(_manifest(firmware, (*files, MANIFEST)))
-    return Project(firmware.name, firmware.platform, firmware.board.name, firmware.type, files)
+    return files
+
+
+def _zephyr_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Everything beside the models for a project of Zephyr's."""
+    files = zephyr.platform_files(firmware) | _runtime_files(with_sources=True)
+    view = _build_view(firmware, tuple(sorted({*model, *files})))
+    files["crtgen.cmake"] = zephyr.library_file(
+        firmware, view.title, view.model_level, view.model_sources, view.runtime_sources
+    ).encode()
+    rows = tuple(_row(info) for info in firmware.models)
+    files["README.md"] = zephyr.read_me(firmware, view.title, __version__, rows).encode()
+    return files
 
 
 def _model_files(firmware: Firmware) -> dict[str, str]:
@@ -97,6 +116,8 @@ def _toolchain_files(firmware: Firmware) -> dict[str, str]:
 
 
 def _toolchains(firmware: Firmware) -> tuple[str, ...]:
+    if firmware.platform == "zephyr":
+        return zephyr.TOOLCHAINS
     return host.TOOLCHAINS if firmware.board.is_host else baremetal.TOOLCHAINS
 
 

@@ -1,0 +1,111 @@
+"""A project as a Zephyr application: the application of ``zephyr_app/`` with the models as libraries beside it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crtgen.boards import Board
+from crtgen.codegen.render import render
+from crtgen.project.firmware import Firmware
+from crtgen.project.sample import sample_files
+from crtgen.resources import zephyr_app_dir
+
+__all__ = ["TOOLCHAINS", "library_file", "platform_files", "read_me"]
+
+TOOLCHAINS = ("zephyr",)
+
+_CONF = {
+    "server": ("CONFIG_CRTGEN_RECEIVE_SIZE={receive_buffer}", "CONFIG_CRTGEN_POOL_SIZE={pool}"),
+    "standalone": ("CONFIG_CRTGEN_STANDALONE=y", "CONFIG_PRINTK=y"),
+}
+_REPLACED = {
+    "server": ("CONFIG_MAIN_STACK_SIZE=",),
+    "standalone": ("CONFIG_MAIN_STACK_SIZE=", "CONFIG_UART_CONSOLE=", "#"),
+}
+_RUN_NOTE = {
+    "server": "It serves the RPC on the console's UART, or on the chosen node `crtgen,rpc`.",
+    "standalone": "It prints the outputs on the console.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _LibraryView:
+    title: str
+    core: str
+    model_level: str
+    profile: bool
+    model_sources: tuple[str, ...]
+    runtime_sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadmeView:
+    title: str
+    version: str
+    is_library: bool
+    models: tuple[object, ...]
+    board: str
+    other_names: str
+    run_note: str
+
+
+def platform_files(firmware: Firmware) -> dict[str, bytes]:
+    """The application: every file of ``zephyr_app/`` that it needs, its options, its built-in input."""
+    if firmware.type == "library":
+        return {}
+    root = zephyr_app_dir()
+    files = {path: (root / path).read_bytes() for path in _application(root, firmware.type)}
+    files["prj.conf"] = _configuration(files["prj.conf"].decode(), firmware).encode()
+    if firmware.type == "standalone":
+        files |= {f"src/{name}": text.encode() for name, text in sample_files(firmware).items()}
+    return files
+
+
+def library_file(
+    firmware: Firmware,
+    title: str,
+    model_level: str,
+    model_sources: tuple[str, ...],
+    runtime_sources: tuple[str, ...],
+) -> str:
+    """``crtgen.cmake``: models and runtime as libraries of CMake."""
+    view = _LibraryView(
+        title, firmware.board.core.name, model_level, firmware.options.profile, model_sources, runtime_sources
+    )
+    return render("project/zephyr/crtgen.cmake.j2", v=view)
+
+
+def read_me(firmware: Firmware, title: str, version: str, models: tuple[object, ...]) -> str:
+    """``README.md``."""
+    oldest, *others = firmware.board.zephyr
+    view = _ReadmeView(
+        title=title,
+        version=version,
+        is_library=firmware.type == "library",
+        models=models,
+        board=oldest.name,
+        other_names=_other_names(firmware.board),
+        run_note=_RUN_NOTE.get(firmware.type, ""),
+    )
+    return render("project/zephyr/README.md.j2", v=view)
+
+
+def _other_names(board: Board) -> str:
+    names = (f"`{e.name}` from Zephyr {'.'.join(map(str, e.since))} on" for e in board.zephyr[1:])
+    text = ", ".join(names)
+    return f"The board is called {text}." if text else ""
+
+
+def _application(root: Path, type: str) -> list[str]:
+    found = (f.relative_to(root).as_posix() for f in sorted(root.rglob("*")) if f.is_file())
+    unused = {"server": "src/standalone.c", "standalone": "src/server.c"}[type]
+    return [path for path in found if path not in (unused, "sample.yaml")]
+
+
+def _configuration(text: str, firmware: Firmware) -> str:
+    """``prj.conf`` with the options of the project instead of the application's own."""
+    options = firmware.options
+    kept = [line for line in text.splitlines() if not line.startswith(_REPLACED[firmware.type])]
+    added = [
+        line.format(receive_buffer=options.receive_buffer, pool=options.pool) for line in _CONF[firmware.type]
+    ]
+    return "\n".join([*kept, f"CONFIG_MAIN_STACK_SIZE={options.stack}", *added]) + "\n"

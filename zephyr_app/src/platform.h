@@ -1,0 +1,45 @@
+/*
+ * What the application needs of Zephyr. Its headers moved into zephyr/ in release 3.1.
+ */
+#ifndef CRT_PLATFORM_H
+#define CRT_PLATFORM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__has_include) && __has_include(<zephyr/kernel.h>)
+#include <zephyr/device.h>
+#include <zephyr/drivers/uart.h>
+#include <zephyr/fatal.h>
+#include <zephyr/kernel.h>
+#include <zephyr/sys/printk.h>
+#include <zephyr/sys/reboot.h>
+#include <zephyr/timing/timing.h>
+#else
+#include <device.h>
+#include <drivers/uart.h>
+#include <fatal.h>
+#include <kernel.h>
+#include <sys/printk.h>
+#include <sys/reboot.h>
+#include <timing/timing.h>
+#endif
+
+/* The clock: 64 bits of the cycle counter. */
+void crt_clock_start(void);
+uint64_t crt_clock_ticks(void);
+uint32_t crt_clock_rate(void);
+
+/* Executes a loop of exactly 2 * loops instructions (loops > 0): it tells what a tick is worth. */
+void crt_clock_spin(uint32_t loops);
+
+/* The serial port of the RPC. 0, or a negative errno. */
+int crt_serial_start(void);
+
+/* Waits for bytes, asleep; stores up to `size` of those that arrived and returns how many. */
+size_t crt_serial_read(uint8_t *bytes, size_t size);
+
+/* Works in a fault handler too. */
+void crt_serial_write(const uint8_t *bytes, size_t size);
+
+#endif

@@ -1,0 +1,97 @@
+/*
+ * The serial port: its interrupt stores what arrives in a ring. Sending polls, so that it works in a fault
+ * handler. The port is the chosen node crtgen,rpc, or the console.
+ */
+#include <errno.h>
+
+#include "platform.h"
+
+#if DT_HAS_CHOSEN(crtgen_rpc)
+#define PORT DEVICE_DT_GET(DT_CHOSEN(crtgen_rpc))
+#else
+#define PORT DEVICE_DT_GET(DT_CHOSEN(zephyr_console))
+#endif
+
+#define RING_SIZE ((uint32_t)CONFIG_CRTGEN_RING_SIZE)
+
+BUILD_ASSERT((CONFIG_CRTGEN_RING_SIZE & (CONFIG_CRTGEN_RING_SIZE - 1)) == 0,
+             "CONFIG_CRTGEN_RING_SIZE has to be a power of two");
+
+static const struct device *const port = PORT;
+
+/* The interrupt writes at `head`, the reader reads at `tail`; both count on and on. */
+static uint8_t ring[RING_SIZE];
+static volatile uint32_t head, tail;
+static volatile int full;
+
+K_SEM_DEFINE(arrived, 0, 1);
+
+/* What does not fit stays in the UART, silent until there is room. */
+static void store(void)
+{
+    while (uart_irq_rx_ready(port) > 0) {
+        uint32_t at = head % RING_SIZE;
+        uint32_t room = MIN(RING_SIZE - (head - tail), RING_SIZE - at);
+        if (room == 0) {
+            full = 1;
+            uart_irq_rx_disable(port);
+            return;
+        }
+        int count = uart_fifo_read(port, &ring[at], (int)room);
+        if (count <= 0)
+            return;
+        head = head + (uint32_t)count;
+    }
+}
+
+static void on_interrupt(const struct device *device, void *context)
+{
+    (void)context;
+    if (uart_irq_update(device) <= 0)
+        return;
+    store();
+    k_sem_give(&arrived);
+}
+
+int crt_serial_start(void)
+{
+    if (!device_is_ready(port))
+        return -ENODEV;
+    uart_irq_rx_disable(port);
+    uart_irq_tx_disable(port);
+    uart_irq_callback_user_data_set(port, on_interrupt, NULL);
+    uart_irq_rx_enable(port);
+    unsigned char early;
+    (void)uart_poll_in(port, &early); /* a simulated UART looks for waiting bytes only when it is read */
+    return 0;
+}
+
+/* There is room again. A simulated UART raises no interrupt for a byte that waits already. */
+static void resume(void)
+{
+    unsigned int key = irq_lock();
+    full = 0;
+    uart_irq_rx_enable(port);
+    store();
+    irq_unlock(key);
+}
+
+size_t crt_serial_read(uint8_t *bytes, size_t size)
+{
+    size_t count = 0;
+    while (head == tail)
+        k_sem_take(&arrived, K_FOREVER);
+    while (count < size && head != tail) {
+        bytes[count++] = ring[tail % RING_SIZE];
+        tail = tail + 1;
+    }
+    if (full)
+        resume();
+    return count;
+}
+
+void crt_serial_write(const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        uart_poll_out(port, bytes[i]);
+}

@@ -1,0 +1,96 @@
+/*
+ * The RPC server on the serial port.
+ */
+#include <crt/server.h>
+
+#include "platform.h"
+
+#if defined(__has_include) && __has_include(<zephyr/version.h>)
+#include <zephyr/version.h>
+#else
+#include <version.h>
+#endif
+
+static uint8_t receive[CONFIG_CRTGEN_RECEIVE_SIZE];
+static _Alignas(16) uint8_t pool[CONFIG_CRTGEN_POOL_SIZE];
+static struct crt_server server;
+
+static void port_write(void *context, const uint8_t *bytes, size_t size)
+{
+    (void)context;
+    crt_serial_write(bytes, size);
+}
+
+static uint64_t port_ticks(void *context)
+{
+    (void)context;
+    return crt_clock_ticks();
+}
+
+static void port_spin(void *context, uint32_t loops)
+{
+    (void)context;
+    crt_clock_spin(loops);
+}
+
+static struct crt_port port = {
+    .write = port_write,
+    .ticks = port_ticks,
+    .spin = port_spin,
+};
+
+/* Returns when the host asks for it. */
+static int serve(void)
+{
+    const struct crt_server_config config = {
+        .port = &port,
+        .receive = receive,
+        .receive_size = sizeof receive,
+        .pool = pool,
+        .pool_size = sizeof pool,
+        .models = crt_models,
+        .num_models = crt_num_models,
+        .system_lib = TVMSystemLibEntryPoint(),
+    };
+    uint8_t bytes[64];
+    size_t count = 0;
+    int status = crt_server_init(&server, &config);
+    if (status != 0)
+        return status;
+    crt_server_boot(&server);
+    do
+        count = crt_serial_read(bytes, sizeof bytes);
+    while (crt_server_feed(&server, bytes, count) != CRT_SERVER_SHUTDOWN);
+    return 0;
+}
+
+int main(void)
+{
+    int status = crt_serial_start();
+    if (status != 0)
+        return status;
+    crt_clock_start();
+    port.ticks_per_second = crt_clock_rate();
+    while (status == 0)
+        status = serve();
+    return status;
+}
+
+#if KERNEL_VERSION_NUMBER >= 0x30700
+typedef struct arch_esf crt_frame;
+#else
+typedef z_arch_esf_t crt_frame;
+#endif
+
+/* Zephyr has decoded and cleared the fault status by now; `reason` is what it made of it. */
+void k_sys_fatal_error_handler(unsigned int reason, const crt_frame *frame)
+{
+    static const char *const reasons[] = {
+        "Zephyr: CPU exception", "Zephyr: spurious interrupt", "Zephyr: stack overflow",
+        "Zephyr: kernel oops",   "Zephyr: kernel panic",
+    };
+    (void)irq_lock();
+    crt_server_log(&server, reason < ARRAY_SIZE(reasons) ? reasons[reason] : "Zephyr: fatal error");
+    crt_server_fault(&server, frame ? frame->basic.pc : 0, frame ? frame->basic.lr : 0, 0, NULL);
+    sys_reboot(SYS_REBOOT_COLD);
+}

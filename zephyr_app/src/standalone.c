@@ -1,0 +1,51 @@
+/*
+ * Runs each model once on its built-in input, and prints the outputs and the ticks of the run. The last line
+ * has the number of runs that failed.
+ */
+#include <string.h>
+
+#include <crt/model.h>
+
+#include "platform.h"
+#include "sample.h"
+
+/* Bytes as numbers, everything wider as the hexadecimal of its 32-bit words. */
+static void print_tensor(const struct crt_tensor *tensor)
+{
+    const uint8_t *bytes = tensor->data;
+    printk("%s", tensor->name);
+    if (tensor->dtype.bits <= 8) {
+        for (uint32_t i = 0; i < tensor->nbytes; i++)
+            printk(" %d", tensor->dtype.code == kDLInt ? (int8_t)bytes[i] : bytes[i]);
+    } else {
+        for (uint32_t i = 0; i + 4 <= tensor->nbytes; i += 4) {
+            uint32_t word;
+            memcpy(&word, bytes + i, sizeof word);
+            printk(" %08x", word);
+        }
+    }
+    printk("\n");
+}
+
+static int run(const struct crt_model *model, const void *const *sample)
+{
+    for (uint16_t i = 0; i < model->num_inputs; i++)
+        memcpy(model->inputs[i].data, sample[i], model->inputs[i].nbytes);
+    uint64_t start = crt_clock_ticks();
+    int32_t status = model->run();
+    uint32_t ticks = (uint32_t)(crt_clock_ticks() - start);
+    printk("%s: %s %u ticks\n", model->name, status == 0 ? "ran" : "failed after", ticks);
+    for (uint16_t i = 0; i < model->num_outputs; i++)
+        print_tensor(&model->outputs[i]);
+    return status != 0;
+}
+
+int main(void)
+{
+    int failures = 0;
+    crt_clock_start();
+    for (uint16_t i = 0; i < crt_num_models; i++)
+        failures += run(crt_models[i], crt_samples[i]);
+    printk("finished: %d failed\n", failures);
+    return 0;
+}

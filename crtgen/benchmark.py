@@ -107,8 +107,8 @@ def _layers(compiled: api.Compiled, options: Options, toolchain: str | None) -> 
         per_tick = session.instructions_per_tick()
         counts = [round(ticks * per_tick) for ticks in session.profile()]
     return tuple(
-        Layer(name, operator, kernel, count)
-        for (name, operator, kernel), count in zip(info.layers, counts, strict=True)
+        Layer(layer.name, layer.operator, layer.kernel, count)
+        for layer, count in zip(info.layers, counts, strict=True)
     )
 
 

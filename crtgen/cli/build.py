@@ -17,6 +17,7 @@ def command(
     directory: Annotated[Path, typer.Argument(help="A generated project.", show_default=False)],
     toolchain: options.Toolchain = None,
     symbols: Annotated[int, typer.Option(help="Show so many of the largest symbols.")] = 0,
+    layers: Annotated[bool, typer.Option("--layers", help="Show each layer.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -33,6 +34,13 @@ def command(
             for label, value in size.rows():
                 rows.add_row(label, f"{value:,}")
             console.print(rows)
+            for model, parts in size.layers.items() if layers else ():
+                columns = ("code", "shared by", "constants", "stack")
+                inner = table(model, "operator", "kernel", *columns, right=columns)
+                for part in parts:
+                    numbers = (part.code, part.shared_by, part.constants, part.stack)
+                    inner.add_row(part.name, part.operator, part.kernel, *(f"{n:,}" for n in numbers))
+                console.print(inner)
             if symbols:
                 names = table("symbol", "group", "bytes", right=("bytes",))
                 for symbol in size.largest(symbols):

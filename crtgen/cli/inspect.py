@@ -1,5 +1,6 @@
 """``crtgen inspect``: what is in a model, and what crtgen would make of it."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +42,7 @@ def command(
             "arena_bytes": info.arena,
             "arena_lower_bound": info.lower_bound,
             "arena_optimal": info.optimal,
-            "layers": [{"name": n, "operator": o, "kernel": k} for n, o, k in info.layers],
+            "layers": [asdict(layer) for layer in info.layers],
         }
 
         def render(console: Console) -> None:

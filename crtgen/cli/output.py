@@ -21,6 +21,7 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 log = Console(stderr=True, highlight=False)
 _LOG_LINES = 40
+_PLAIN_WIDTH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Output:
         if self.as_json:
             sys.stdout.write(json.dumps(data, indent=2) + "\n")
         else:
-            render(Console(highlight=False, soft_wrap=True))
+            width = None if sys.stdout.isatty() else _PLAIN_WIDTH
+            render(Console(highlight=False, soft_wrap=True, width=width))
 
     @contextmanager
     def stage(self) -> Iterator[Callable[[str], None]]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from crtgen.cases import random_inputs, read_inputs, write_outputs
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, log, table
-from crtgen.codegen.module import Interface
+from crtgen.codegen.module import Interface, LayerInfo
 from crtgen.ir import Array, shape_text
 
 __all__ = ["command"]
@@ -21,6 +21,7 @@ _SHOWN = 8
 def command(
     source: options.Source,
     board: options.Board = "mps2_an386",
+    platform: options.Platform = None,
     input: Annotated[Path | None, typer.Option(help="Inputs, .npy or .npz; random if not given.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the outputs here, .npz.")] = None,
     optimize: options.Optimize = "balanced",
@@ -43,6 +44,7 @@ def command(
                 optimize=optimize,
                 keep_inputs=keep_inputs,
                 profile=profile,
+                platform=platform,
             )
             say("starting")
             with image.run(on_log=lambda line: log.print(f"device: {line}", markup=False)) as session:
@@ -66,7 +68,7 @@ def command(
             **size.to_dict(),
         }
         if layers is not None:
-            data["layer_ticks"] = dict(zip((name for name, *_ in info.layers), layers, strict=True))
+            data["layer_ticks"] = dict(zip((layer.name for layer in info.layers), layers, strict=True))
 
         def render(console: Console) -> None:
             source_text = str(input) if input else "random input"
@@ -106,9 +108,9 @@ def _values(interface: Interface, array: Array) -> list[str]:
     return [*lines, f"... {rest} smaller"] if rest else lines
 
 
-def _profile(layers: tuple[tuple[str, str, str], ...], ticks: tuple[int, ...]) -> Any:
+def _profile(layers: tuple[LayerInfo, ...], ticks: tuple[int, ...]) -> Any:
     rows = table("layer", "operator", "design", "ticks", "%", right=("ticks", "%"))
     total = max(sum(ticks), 1)
-    for (name, op, design), count in zip(layers, ticks, strict=True):
-        rows.add_row(name, op, design, f"{count:,}", f"{100 * count / total:.1f}")
+    for layer, count in zip(layers, ticks, strict=True):
+        rows.add_row(layer.name, layer.operator, layer.kernel, f"{count:,}", f"{100 * count / total:.1f}")
     return rows

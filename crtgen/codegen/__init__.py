@@ -2,7 +2,7 @@
 
 from crtgen.codegen.generate import RUNTIME_VERSION, generate_c
 from crtgen.codegen.metadata import METADATA_FILE, Registry, metadata_files, name_table
-from crtgen.codegen.module import CModule, Function, Interface, ModelInfo, Param
+from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo, Param
 from crtgen.codegen.render import render
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "CModule",
     "Function",
     "Interface",
+    "LayerInfo",
     "ModelInfo",
     "Param",
     "Registry",

@@ -1,10 +1,11 @@
 """C code of a planned model."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from crtgen.codegen.info import count_macs, model_info
-from crtgen.codegen.module import CModule, Function, Interface, ModelInfo, Param
+from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo, Param
 from crtgen.codegen.names import comment, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.codegen.views import ArrayView, KernelView, LayerView, ModelView, TensorView, rows_of
@@ -28,8 +29,10 @@ def generate_c(plan: Plan, name: str) -> CModule:
     """
     if not name.isidentifier() or not name.isascii():
         raise UsageError(f"{name!r} is no C identifier, so it names no model", hint="use letters and digits")
-    info = model_info(plan, name)
-    view = _Generator(plan, name).view(info)
+    generator = _Generator(plan, name)
+    layers = tuple(generator.layer(i, step) for i, step in enumerate(plan.steps))
+    info = model_info(plan, name, generator.infos)
+    view = generator.view(info, layers)
     files = {
         f"{name}.h": render("model.h.j2", m=view),
         f"{name}.c": render("model.c.j2", m=view),
@@ -40,9 +43,7 @@ def generate_c(plan: Plan, name: str) -> CModule:
     if view.assembly:
         files[f"{name}_kernels.S"] = render("kernels.S.j2", m=view)
     sizes = [c.data.nbytes for step in plan.steps for c in step.kernel.consts]
-    params = tuple(
-        Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True))
-    )
+    params = tuple(Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True)))
     return CModule(info, files, (Function(f"{name}_run", f"{name}_run_packed"),), params)
 
 
@@ -56,9 +57,9 @@ class _Generator:
         self.symbols: dict[tuple[str, Any, str], str] = {}
         self.functions: list[tuple[Kernel, KernelView]] = []
         self.arrays: list[ArrayView] = []
+        self.infos: list[LayerInfo] = []
 
-    def view(self, info: ModelInfo) -> ModelView:
-        layers = tuple(self._layer(i, step) for i, step in enumerate(self.plan.steps))
+    def view(self, info: ModelInfo, layers: tuple[LayerView, ...]) -> ModelView:
         slots = self.plan.slots
         inputs = _tensors(self.name, "input", info.inputs, slots)
         outputs = _tensors(self.name, "output", info.outputs, slots)
@@ -79,16 +80,19 @@ class _Generator:
             summary=f"{len(layers)} layers, {info.macs:,} MACs, {info.weights:,} bytes of weights and biases",
         )
 
-    def _layer(self, index: int, step: Step) -> LayerView:
+    def layer(self, index: int, step: Step) -> LayerView:
         sig = self.plan.graph.signature(step.node)
         macs = count_macs(step.node.op, sig)
         shapes = ", ".join(shape_text(v.shape) for v in sig.inputs if not v.is_constant)
         text = f"{index}: {step.node.op.name} {comment(step.node.name)}, {step.kernel.design}, {shapes} -> "
         text += f"{shape_text(sig.y.shape)} {sig.y.dtype.value}" + (f", {macs:,} MACs" if macs else "")
+        about = LayerInfo(step.node.name, step.node.op.name, step.kernel.design, macs)
         if step.kernel.is_alias:
+            self.infos.append(about)
             return LayerView(index, text, "")
         symbols = [self._array(step, sig, const) for const in step.kernel.consts]
         function = self._function(step, sig)
+        self.infos.append(replace(about, function=function, consts=tuple(symbols)))
         call = f"{function}({', '.join(self._arguments(step, sig, symbols))});"
         return LayerView(index, text, _wrap(call, "    "))
 

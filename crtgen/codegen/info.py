@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from crtgen.codegen.module import Interface, ModelInfo
+from crtgen.codegen.module import Interface, LayerInfo, ModelInfo
 from crtgen.codegen.names import unique_identifiers
 from crtgen.ir import Graph, Op, Signature
 from crtgen.ops import Conv2d, DepthwiseConv2d, FullyConnected
@@ -21,7 +21,7 @@ def count_macs(op: Op, sig: Signature) -> int:
     return 0
 
 
-def model_info(plan: Plan, name: str) -> ModelInfo:
+def model_info(plan: Plan, name: str, layers: Sequence[LayerInfo] = ()) -> ModelInfo:
     """The figures of ``plan``; ``weights`` are the bytes of the graph's constants, before any packing."""
     graph = plan.graph
     return ModelInfo(
@@ -34,7 +34,7 @@ def model_info(plan: Plan, name: str) -> ModelInfo:
         kept_inputs=plan.kept_inputs,
         weights=sum(v.nbytes for v in graph.values.values() if v.is_constant),
         macs=sum(count_macs(s.node.op, graph.signature(s.node)) for s in plan.steps),
-        layers=tuple((s.node.name, s.node.op.name, s.kernel.design) for s in plan.steps),
+        layers=tuple(layers),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from crtgen.ir import DType, Quant
 
-__all__ = ["CModule", "Function", "Interface", "ModelInfo", "Param"]
+__all__ = ["CModule", "Function", "Interface", "LayerInfo", "ModelInfo", "Param"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,21 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerInfo:
+    """A layer in the order of execution: node, operator, kernel design, and the symbols it is made of.
+
+    ``function`` is shared by layers of the same shape, and empty where no code runs; ``consts`` are its own.
+    """
+
+    name: str
+    operator: str
+    kernel: str
+    macs: int = 0
+    function: str = ""
+    consts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What a session, a report and a metadata file have to know of a compiled model."""
 
@@ -50,8 +65,7 @@ class ModelInfo:
     kept_inputs: bool
     weights: int
     macs: int
-    layers: tuple[tuple[str, str, str], ...]
-    """(node name, operator, kernel design) in order of execution."""
+    layers: tuple[LayerInfo, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from crtgen.codegen.module import CModule, Function, Interface, ModelInfo, Param
+from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo, Param
 from crtgen.codegen.names import c_identifier, c_string, comment, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.errors import CorruptModelError, UnsupportedError
@@ -185,7 +185,7 @@ def graph_module(
         kept_inputs=not tables.consumes_inputs,
         weights=sum(param.nbytes for param in tables.params),
         macs=0,
-        layers=tuple((call.name, nodes[call.name].function, "imported") for call in tables.calls),
+        layers=tuple(LayerInfo(call.name, nodes[call.name].function, "imported") for call in tables.calls),
     )
     return CModule(
         info=info,

@@ -29,7 +29,7 @@ def test_files_and_figures() -> None:
     assert info.macs == 5 * 12 + 5 * 5
     assert info.weights == 5 * 12 + 5 * 5 + 2 * 5 * 4
     assert info.arena == plan.arena
-    assert [layer[:2] for layer in info.layers] == [
+    assert [(layer.name, layer.operator) for layer in info.layers] == [
         ("reshape", "reshape"),
         ("dense0", "fully_connected"),
         ("dense1", "fully_connected"),

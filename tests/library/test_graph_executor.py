@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crtgen.codegen.module import LayerInfo
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.ir import Array
 from crtgen.library.graph_executor import ExecutorTables, graph_module, graph_tables, render_graph
@@ -170,7 +171,7 @@ def test_the_module_for_the_metadata() -> None:
     assert module.info.arena == 757152
     assert [i.name for i in (*module.info.inputs, *module.info.outputs)] == ["data", "scores"]
     assert [f.symbol for f in module.functions] == list(FOO)
-    assert module.info.layers[0] == ("tvmgen_foo_quantize", "tvmgen_foo_quantize", "imported")
+    assert module.info.layers[0] == LayerInfo("tvmgen_foo_quantize", "tvmgen_foo_quantize", "imported")
     assert list(module.files) == ["foo_graph.c"]
 
 

@@ -1,0 +1,47 @@
+"""What each layer of a model takes of flash and stack."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crtgen.build.size import Symbol
+from crtgen.codegen.module import LayerInfo
+
+__all__ = ["LayerSize", "layer_sizes"]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSize:
+    """A layer: bytes of its function, how many layers share it, bytes of its own constants, of its stack.
+
+    ``code`` is 0 where the compiler put the function into its caller; ``stack`` is the function's frame with
+    the deepest of what it calls.
+    """
+
+    name: str
+    operator: str
+    kernel: str
+    code: int
+    shared_by: int
+    constants: int
+    stack: int
+
+
+def layer_sizes(
+    layers: Sequence[LayerInfo], symbols: Sequence[Symbol], frames: Mapping[str, int]
+) -> tuple[LayerSize, ...]:
+    """The layers in their order; ``frames`` has the depth of the stack by function."""
+    sizes = {symbol.name: symbol.size for symbol in symbols}
+    users = Counter(layer.function for layer in layers)
+    return tuple(
+        LayerSize(
+            layer.name,
+            layer.operator,
+            layer.kernel,
+            sizes.get(layer.function, 0),
+            users[layer.function] if layer.function else 0,
+            sum(sizes.get(const, 0) for const in layer.consts),
+            frames.get(layer.function, 0),
+        )
+        for layer in layers
+    )

@@ -1,0 +1,24 @@
+"""Flash and stack of layers, from symbols."""
+
+from crtgen.build.layers import LayerSize, layer_sizes
+from crtgen.build.size import Symbol
+from crtgen.codegen.module import LayerInfo
+
+
+def test_a_shared_function_is_counted_for_each_and_said_to_be_shared() -> None:
+    layers = [
+        LayerInfo("a", "conv2d", "gemm", 10, "f0", ("wa", "ba")),
+        LayerInfo("r", "reshape", "alias"),
+        LayerInfo("b", "conv2d", "gemm", 10, "f0", ("wb",)),
+    ]
+    symbols = [
+        Symbol("f0", "text", 120, "model", "k.o"),
+        Symbol("wa", "rodata", 64, "weights", "w.o"),
+        Symbol("ba", "rodata", 16, "weights", "w.o"),
+        Symbol("wb", "rodata", 32, "weights", "w.o"),
+    ]
+    assert layer_sizes(layers, symbols, {"f0": 40}) == (
+        LayerSize("a", "conv2d", "gemm", 120, 2, 80, 40),
+        LayerSize("r", "reshape", "alias", 0, 0, 0, 0),
+        LayerSize("b", "conv2d", "gemm", 120, 2, 32, 40),
+    )

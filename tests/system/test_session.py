@@ -1,0 +1,94 @@
+"""A session with a real image: memory, calls, wrong use, and devices that die or hang."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import crtgen
+from crtgen.errors import LinkClosedError, LinkTimeoutError, RemoteError, UsageError
+from crtgen.project import Options
+from crtgen.rpc import Client, Timeouts
+from crtgen.session import Session
+from tests.support import ROOT, require_tool
+
+BLOCK = 256 * 1024
+
+
+@pytest.fixture(params=["host", "mps2_an386"])
+def session(request: pytest.FixtureRequest) -> Iterator[Session]:
+    if request.param != "host":
+        require_tool("qemu-system-arm")
+    compiled = crtgen.load(ROOT / "demo" / "digits.tflite").compile(request.param)
+    image = compiled.generate(options=Options(pool=2 * BLOCK)).build()
+    with image.run(counting=False) as running:
+        yield running
+
+
+pytestmark = [pytest.mark.cc, pytest.mark.qemu]
+
+DIGIT = np.load(ROOT / "demo" / "digit.npz")["image"]
+EXPECTED = np.load(ROOT / "demo" / "digits.npz")["case7_output0"]
+
+
+def test_a_block_goes_there_and_back_and_a_thousand_calls_are_answered(session: Session) -> None:
+    block = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)
+    with session.client.allocate(block.shape, block.dtype) as tensor:
+        tensor.write(block)
+        np.testing.assert_array_equal(tensor.read(), block)
+    packet = session.client.function("tvm.rpc.server.GetCRTMaxPacketSize")
+    assert {packet() for _ in range(1000)} == {session.client.max_packet}
+
+
+def test_more_memory_than_there_is(session: Session) -> None:
+    with pytest.raises(RemoteError, match=r"no room for \d+ bytes"):
+        session.client.allocate((64 * BLOCK,), np.uint8)
+    np.testing.assert_array_equal(session.infer(DIGIT)[0], EXPECTED)
+
+
+def test_wrong_inputs_are_refused_before_anything_is_sent(session: Session) -> None:
+    with pytest.raises(UsageError, match="1x8x8x1 int8, not 8x8x1 int8"):
+        session.infer(DIGIT[0])
+    with pytest.raises(UsageError, match="2 inputs were given, the model has 1"):
+        session.infer(DIGIT, DIGIT)
+    with pytest.raises(UsageError, match="no model vww"):
+        session.infer(DIGIT, model="vww")
+    np.testing.assert_array_equal(session.infer(DIGIT)[0], EXPECTED)
+
+
+def test_a_run_without_new_inputs_is_refused(session: Session) -> None:
+    session.infer(DIGIT)
+    executor = session.client.aot_executor("digits")
+    with pytest.raises(RemoteError, match="input"):
+        executor.run()
+    np.testing.assert_array_equal(session.infer(DIGIT)[0], EXPECTED)
+
+
+def test_a_device_that_dies_in_a_call(session: Session) -> None:
+    session.infer(DIGIT)
+    session.device.process.kill()
+    session.device.process.wait(10)
+    with pytest.raises(LinkClosedError):
+        session.infer(DIGIT)
+
+
+def test_a_device_that_hangs(session: Session) -> None:
+    client = Client(session.device.stream, timeouts=Timeouts(0.2, 0.5, 0.5))
+    os.killpg(session.device.process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(LinkTimeoutError):
+            client.connect()
+    finally:
+        os.killpg(session.device.process.pid, signal.SIGCONT)
+
+
+def test_kept_inputs_can_run_again() -> None:
+    image = crtgen.load(ROOT / "demo" / "digits.tflite").compile("host", keep_inputs=True).generate().build()
+    with image.run() as running:
+        executor = running.client.aot_executor("digits")
+        executor.set_input(0, DIGIT)
+        for _ in range(3):
+            executor.run()
+            np.testing.assert_array_equal(executor.get_output(0), EXPECTED)

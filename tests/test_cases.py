@@ -1,0 +1,106 @@
+"""Inputs and expected outputs from files, and the comparison."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen.cases import Case, compare, largest_outputs, random_inputs, read_cases, read_inputs, write_outputs
+from crtgen.codegen.module import Interface
+from crtgen.errors import UsageError
+from crtgen.ir import DType
+
+A = Interface("serving/a:0", "serving_a_0", (2, 2), DType.INT8, None, 4)
+B = Interface("b", "b", (3,), DType.FLOAT32, None, 12)
+ONES, REALS = np.ones((2, 2), np.int8), np.array([1.0, 2.0, 100.0], np.float32)
+
+
+@pytest.mark.parametrize(
+    "keys", [("serving_a_0", "b"), ("input0", "input1"), ("case0_input0", "case0_input1")]
+)
+def test_inputs_by_name_by_number_or_of_the_first_case(tmp_path: Path, keys: tuple[str, str]) -> None:
+    np.savez(tmp_path / "x.npz", **{keys[0]: ONES, keys[1]: REALS})  # type: ignore[arg-type]
+    a, b = read_inputs(tmp_path / "x.npz", (A, B))
+    np.testing.assert_array_equal(a, ONES)
+    np.testing.assert_array_equal(b, REALS)
+
+
+def test_a_single_array_needs_no_name(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", ONES)
+    np.testing.assert_array_equal(read_inputs(tmp_path / "x.npy", (A,))[0], ONES)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"input0": ONES}, "no array for input 1"),
+        ({"input0": ONES.reshape(4), "input1": REALS}, "shape 4, but serving/a:0 has 2x2"),
+        ({"input0": ONES.astype(np.uint8), "input1": REALS}, "type uint8, but serving/a:0 has int8"),
+    ],
+)
+def test_wrong_inputs_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+    np.savez(tmp_path / "x.npz", **arrays)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=message):
+        read_inputs(tmp_path / "x.npz", (A, B))
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"\x93NUMPY\x01"])
+def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(UsageError, match="not a .npy"):
+        read_inputs(tmp_path / "x.npz", (A,))
+
+
+def test_cases_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    arrays = {
+        f"case{n}_{kind}0": np.full((2, 2), n, np.int8) for n in (10, 2) for kind in ("input", "output")
+    }
+    np.savez(tmp_path / "c.npz", **arrays)  # type: ignore[arg-type]
+    cases = read_cases(tmp_path / "c.npz", (A,), (A,))
+    assert [(c.name, int(c.inputs[0][0, 0])) for c in cases] == [("case2", 2), ("case10", 10)]
+
+
+def test_a_case_without_its_output_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "c.npz", case0_input0=ONES)
+    with pytest.raises(UsageError, match="no array case0_output0"):
+        read_cases(tmp_path / "c.npz", (A,), (A,))
+
+
+def test_integers_have_to_be_equal() -> None:
+    other = ONES.copy()
+    other[1, 0] = 5
+    found = compare((A,), (ONES,), (other,), (1.0,))
+    assert found is not None
+    assert (found.index, found.expected, found.actual, found.count, found.total) == ((1, 0), 1, 5, 1, 4)
+    assert compare((A,), (ONES,), (ONES.copy(),), (1.0,)) is None
+
+
+def test_floats_are_judged_by_the_largest_of_all_cases() -> None:
+    small = np.array([0.0, 0.0, 1e-3], np.float32)
+    largest = largest_outputs([Case("0", (), (REALS,)), Case("1", (), (small,))])
+    assert largest == (100.0,)
+    near = small + np.float32(0.9e-3)
+    assert compare((B,), (small,), (near,), largest) is None
+    found = compare((B,), (small,), (small + np.float32(1.1e-3),), largest)
+    assert found is not None
+    assert found.count == 3
+
+
+def test_nan_equals_only_nan() -> None:
+    nan = np.array([np.nan, 1, 2], np.float32)
+    assert compare((B,), (nan,), (nan.copy(),), (2.0,)) is None
+    found = compare((B,), (np.array([0, 1, 2], np.float32),), (nan,), (2.0,))
+    assert found is not None
+    assert found.index == (0,)
+
+
+def test_outputs_come_back_under_their_names(tmp_path: Path) -> None:
+    write_outputs(tmp_path / "y.npz", (B,), (REALS,))
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["b"], REALS)
+
+
+def test_random_inputs_fill_the_range_and_repeat() -> None:
+    wide = Interface("w", "w", (4096,), DType.INT8, None, 4096)
+    (one,), (two,) = random_inputs((wide,), 1), random_inputs((wide,), 1)
+    np.testing.assert_array_equal(one, two)
+    assert (one.min(), one.max()) == (-128, 127)

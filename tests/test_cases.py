@@ -47,7 +47,7 @@ def test_wrong_inputs_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray],
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"\x93NUMPY\x01"])
 def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.npz").write_bytes(content)
-    with pytest.raises(UsageError, match="not a .npy"):
+    with pytest.raises(UsageError, match=r"not a \.npy"):
         read_inputs(tmp_path / "x.npz", (A,))
 
 

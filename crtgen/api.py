@@ -169,7 +169,7 @@ def load(path: str | Path) -> Model:
 
 def compile(
     models: Sequence[Model],
-    board: str = "mps2_an386",
+    board: str | Board = "mps2_an386",
     *,
     optimize: str = "balanced",
     keep_inputs: bool = False,
@@ -184,7 +184,7 @@ def compile(
     names = [m.name for m in models]
     if len(set(names)) != len(names):
         raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")
-    target_board = find_board(board)
+    target_board = find_board(board) if isinstance(board, str) else board
     target = Target(target_board.core, optimize)
     plans: list[Plan] = []
     hits: list[Hit] = []

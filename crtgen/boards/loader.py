@@ -93,7 +93,8 @@ def find_board(name: str) -> Board:
     boards |= {board.name: board for board in all_boards()}
     if name not in boards:
         close = get_close_matches(name, boards, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(board.name for board in all_boards())}"
+        known = ", ".join(board.name for board in all_boards())
+        hint = f"did you mean {close[0]}?" if close else f"known: {known}"
         raise UsageError(f"unknown board {name}", hint=hint)
     return boards[name]
 

@@ -25,7 +25,10 @@ def follow(
     time_limit: float,
     progress: Callable[[str], None],
 ) -> tuple[int, str]:
-    """Exit code and output; Ninja's steps are the progress. Raises ``BuildError`` when it runs for more than ``time_limit`` seconds."""
+    """Exit code and output; Ninja's steps are the progress.
+
+    Raises ``BuildError`` when it runs for more than ``time_limit`` seconds.
+    """
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -68,7 +68,8 @@ def find_workspace() -> Workspace:
     try:
         version = tuple(int(numbers[key]) for key in ("VERSION_MAJOR", "VERSION_MINOR", "PATCHLEVEL"))
     except KeyError as error:
-        raise ToolMissingError(f"there is no {error} in it", where=str(file), hint="check ZEPHYR_BASE") from error
+        hint = "check ZEPHYR_BASE"
+        raise ToolMissingError(f"there is no {error} in it", where=str(file), hint=hint) from error
     return Workspace(zephyr.resolve(), version)
 
 

@@ -1,5 +1,6 @@
 """``crtgen generate``: a firmware project that builds with CMake alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -7,20 +8,27 @@ import typer
 from rich.console import Console
 
 from crtgen import api
+from crtgen.boards import Board, board_of_core, find_board
 from crtgen.cases import read_inputs
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
+from crtgen.codegen.module import ModelInfo
+from crtgen.errors import UsageError
+from crtgen.ir import Array
 from crtgen.project import Options
 
 __all__ = ["command"]
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="A model file (.tflite).", show_default=False)],
+    models: options.Models,
     directory: Annotated[Path, typer.Argument(help="Where the project goes.", show_default=False)],
     board: options.Board = "mps2_an386",
     platform: options.Platform = None,
     type: Annotated[str, typer.Option(help="server, standalone or library.")] = "server",
+    core: Annotated[
+        str | None, typer.Option(help="For a library on a board of Zephyr that crtgen does not know.")
+    ] = None,
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
     optimize: options.Optimize = "balanced",
     keep_inputs: options.KeepInputs = False,
@@ -32,10 +40,11 @@ def command(
     """Write a project: model, runtime, start-up, linker script, CMake files."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            loaded = api.load(model)
-            compiled = api.compile([loaded], board, optimize=optimize, keep_inputs=keep_inputs, say=say)
-            info = compiled.modules[0].info
-            samples = {info.name: read_inputs(input, info.inputs)} if input else None
+            loaded = [api.load(model) for model in models]
+            target = _board(board, core, type)
+            compiled = api.compile(loaded, target, optimize=optimize, keep_inputs=keep_inputs, say=say)
+            infos = [module.info for module in compiled.modules]
+            samples = _samples(input, infos)
             settings = Options(profile=profile, optimize=optimize)
             generated = compiled.generate(type, settings, samples, platform)
             generated.extract(directory)
@@ -46,10 +55,17 @@ def command(
             "type": project.type,
             "files": len(project.files),
             "digest": project.digest,
-            "arena_bytes": info.arena,
-            "arena_lower_bound": info.lower_bound,
-            "arena_optimal": info.optimal,
-            "weights_bytes": info.weights,
+            "arena_bytes": sum(info.arena for info in infos),
+            "models": [
+                {
+                    "name": info.name,
+                    "arena_bytes": info.arena,
+                    "arena_lower_bound": info.lower_bound,
+                    "arena_optimal": info.optimal,
+                    "weights_bytes": info.weights,
+                }
+                for info in infos
+            ],
             "rewrites": [str(hit) for hit in compiled.hits],
         }
 
@@ -57,9 +73,30 @@ def command(
             if explain:
                 for hit in compiled.hits:
                     console.print(str(hit), markup=False)
-            bound = "optimal" if info.optimal else f"lower bound {info.lower_bound:,}"
             console.print(f"{directory}: {len(project.files)} files, {project.type} for {project.board}")
-            console.print(f"arena {info.arena:,} bytes ({bound}), weights {info.weights:,} bytes")
+            for info in infos:
+                bound = "optimal" if info.optimal else f"lower bound {info.lower_bound:,}"
+                console.print(
+                    f"{info.name}: arena {info.arena:,} bytes ({bound}), weights {info.weights:,} bytes"
+                )
             console.print(f"next: crtgen build {directory}")
 
         out.result(data, render)
+
+
+def _board(name: str, core: str | None, type: str) -> Board:
+    """The board; any board with the core, if crtgen does not know it and a library is wanted."""
+    try:
+        return find_board(name)
+    except UsageError:
+        if core is None or type != "library":
+            raise
+        return board_of_core(core)
+
+
+def _samples(file: Path | None, models: Sequence[ModelInfo]) -> dict[str, tuple[Array, ...]] | None:
+    if file is None:
+        return None
+    if len(models) > 1:
+        raise UsageError("--input is for one model", hint="leave it out: the inputs are then random")
+    return {models[0].name: read_inputs(file, models[0].inputs)}

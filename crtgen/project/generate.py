@@ -62,7 +62,8 @@ class _ReadmeView:
 def generate_project(firmware: Firmware) -> Project:
     """The project, in memory. Raises ``UsageError`` for samples or options that do not fit the models."""
     files = {f"model/{name}": text.encode() for name, text in _model_files(firmware).items()}
-    files |= _zephyr_files(firmware, files) if firmware.platform == "zephyr" else _cmake_files(firmware, files)
+    rest = _zephyr_files if firmware.platform == "zephyr" else _cmake_files
+    files |= rest(firmware, files)
     files[MANIFEST] = manifest_text(_manifest(firmware, (*files, MANIFEST)))
     return Project(firmware.name, firmware.platform, firmware.board.name, firmware.type, files)
 

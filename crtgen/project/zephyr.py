@@ -1,4 +1,4 @@
-"""A project as a Zephyr application: the application of ``zephyr_app/`` with the models as libraries beside it."""
+"""A project as a Zephyr application: that of ``zephyr_app/``, with the models as libraries beside it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,13 +76,12 @@ def library_file(
 
 def read_me(firmware: Firmware, title: str, version: str, models: tuple[object, ...]) -> str:
     """``README.md``."""
-    oldest, *others = firmware.board.zephyr
     view = _ReadmeView(
         title=title,
         version=version,
         is_library=firmware.type == "library",
         models=models,
-        board=oldest.name,
+        board=firmware.board.zephyr[0].name,
         other_names=_other_names(firmware.board),
         run_note=_RUN_NOTE.get(firmware.type, ""),
     )

@@ -18,7 +18,7 @@ cover, a requantisation that cannot be re-encoded. Otherwise it returns a ``Kern
 - ``cost``: estimated instructions. The cheapest applicable design wins, so a faster one simply takes over.
 """
 
-from crtgen.kernels import binary, depthwise, dsp, gemm, move, pointwise, pool, reduce, softmax
+from crtgen.kernels import binary, depthwise, dsp, gemm, move, mve, pointwise, pool, reduce, softmax
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import Design, applicable, design, select
 
@@ -35,6 +35,7 @@ __all__ = [
     "dsp",
     "gemm",
     "move",
+    "mve",
     "pointwise",
     "pool",
     "reduce",

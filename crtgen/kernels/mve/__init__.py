@@ -1,0 +1,5 @@
+"""Designs for cores with Helium: Cortex-M55 and M85. Importing the package registers them."""
+
+from crtgen.kernels.mve import conv
+
+__all__ = ["conv"]

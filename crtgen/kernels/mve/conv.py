@@ -1,0 +1,264 @@
+"""Convolutions with Helium: the matrix micro-kernel over pairs of pixels.
+
+The inputs of a window are read where they lie, from the image or, where there is padding, from a ring of
+padded rows in scratch; windows of many rows or few channels are gathered into scratch first.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.dsp.finish import rescale_of
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.mve.finish import Requantisation, requantisation
+from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, pack_stream
+from crtgen.kernels.registry import design
+from crtgen.kernels.window import Window, least_lead
+from crtgen.ops import Conv2d, ConvParams
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["ConvView", "Gather", "PixelsView", "Ring", "conv2d", "matrix_of_pixels", "requantise"]
+
+_WRITTEN_OUT = {"speed": 40, "balanced": 36, "size": 8}
+_GATHERS = 16  # copies written out
+
+
+@dataclass(frozen=True, slots=True)
+class PixelsView:
+    """``pixels`` pixels in a row, each of them a window of its own."""
+
+    micro: Micro
+    pixels: int
+
+    @property
+    def even(self) -> int:
+        return self.pixels // 2 * 2
+
+    @property
+    def odd(self) -> bool:
+        return self.pixels % 2 != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """``rows`` rows of ``pitch`` bytes in scratch, padded with ``fill``; the image is at byte ``left``."""
+
+    rows: int
+    pitch: int
+    left: int
+    row_bytes: int
+    fill: int
+
+    @property
+    def bytes(self) -> int:
+        """Vectors may reach beyond the last row."""
+        return -(-self.rows * self.pitch // 16) * 16 + LANES
+
+    def instructions(self, rows: int) -> float:
+        """Of filling it and bringing in so many rows."""
+        return self.bytes / 8 + rows * (20 + 4 * (self.row_bytes / LANES))
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """A pixel's window gathered: from ``rows`` rows the stretches of ``length`` bytes at ``offsets``.
+
+    ``pitch`` bytes of scratch for each of two pixels.
+    """
+
+    rows: int
+    offsets: tuple[int, ...]
+    length: int
+    pitch: int
+
+    @property
+    def copies(self) -> tuple[tuple[int, int], ...]:
+        """From where to where in a row 16 bytes are copied, in this order: each spills into the next."""
+        parts = range(0, self.length, LANES)
+        return tuple((at + p, n * self.length + p) for n, at in enumerate(self.offsets) for p in parts)
+
+    @property
+    def word(self) -> bool:
+        return self.length <= 4
+
+    @property
+    def row_bytes(self) -> int:
+        return len(self.offsets) * self.length
+
+    @property
+    def unrolled(self) -> bool:
+        return self.rows * len(self.copies) <= _GATHERS
+
+    @property
+    def instructions(self) -> float:
+        """For two pixels, with the call of the micro-kernel for these."""
+        copies = self.rows * (len(self.copies) * 2 + (1 if self.unrolled else 6))
+        return 2 * copies + 45
+
+
+@dataclass(frozen=True, slots=True)
+class ConvView:
+    """A convolution: row by row of outputs, two pixels at a time, the last two may overlap.
+
+    ``row_offsets`` are the rows of the window that the micro-kernel or the gathering gets pointers to.
+    """
+
+    micro: Micro
+    window: Window
+    ring: Ring | None
+    gather: Gather | None
+    row_offsets: tuple[int, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.window.width * self.window.channels
+
+    @property
+    def step(self) -> int:
+        return self.window.stride_x * self.window.channels
+
+    @property
+    def even(self) -> int:
+        return self.window.out_width // 2 * 2
+
+    @property
+    def odd(self) -> bool:
+        return self.window.out_width % 2 != 0
+
+    @property
+    def last(self) -> int:
+        """Where the last two pixels of a row begin."""
+        return self.window.out_width - 2
+
+    @property
+    def columns(self) -> int:
+        """Bytes of scratch before the ring."""
+        return 2 * self.gather.pitch + LANES if self.gather else 0
+
+    @property
+    def scratch(self) -> int:
+        return self.columns + (self.ring.bytes if self.ring else 0)
+
+    @property
+    def pairs(self) -> int:
+        return self.window.batch * self.window.out_height * (self.even // 2 + self.odd)
+
+    @property
+    def cost(self) -> float:
+        w = self.window
+        each = self.micro.instructions + (self.gather.instructions if self.gather else 0)
+        rows = w.batch * w.out_height * (30 + 5 * len(self.row_offsets) + 25 * self.odd)
+        ring = w.batch * self.ring.instructions(w.height) if self.ring else 0.0
+        return self.pairs * each + rows + ring + 40
+
+
+@design(Conv2d, weights=(1, 2))
+def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """For int8; None for others, or where a row of outputs has one pixel only."""
+    x, w, b = sig.inputs
+    if not target.core.mve or x.dtype is not DType.INT8:
+        return None
+    weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
+    window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    params = op.parameters(sig)
+    if window.is_pointwise:
+        return matrix_of_pixels(window.pixels, weights, b.array().astype(np.int64), params, target)
+    if window.out_width < 2:
+        return None
+    requant = requantise(params, weights, b.array().astype(np.int64))
+    most = _WRITTEN_OUT[target.optimize]
+    views = list(_views(window, -params.input_offset, requant, len(weights), most))
+    if not views:
+        return None
+    view, cuts = min(views, key=lambda v: v[0].cost)
+    stream = pack_stream(weights, cuts, requant, 4)
+    return Kernel(
+        design="mve gathered" if view.gather else "mve rows",
+        template="mve/conv.c.j2",
+        view=view,
+        consts=(Const("weights", stream, 8, "per four channels: weights by 16 inputs, requantisation"),),
+        scratch=view.scratch,
+        inplace=(InPlace(lead=_lead(view)),),
+        cost=view.cost,
+        includes=("arm_mve.h",),
+    )
+
+
+def requantise(params: ConvParams, weights: Int64, bias: Int64) -> Requantisation:
+    """The requantisation of ``weights[O, K]``, whose sums are of the inputs as they are."""
+    start = bias + params.input_offset * weights.sum(axis=1)
+    return requantisation(rescale_of(params, weights, bias), start)
+
+
+def matrix_of_pixels(
+    pixels: int, weights: Int64, bias: Int64, params: ConvParams, target: Target
+) -> Kernel | None:
+    """``pixels`` rows of inputs times ``weights[O, K]``; None for a single row, or for a huge one."""
+    outputs, depth = weights.shape
+    if pixels < 2:
+        return None
+    requant = requantise(params, weights, bias)
+    most = _WRITTEN_OUT[target.optimize]
+    kernel = micro([Run(0, 0, depth)], depth, outputs, requant.finish, depth % 4 == 0, most, True)
+    if kernel is None:
+        return None
+    view = PixelsView(kernel, pixels)
+    starts = np.minimum(np.arange(0, pixels, 2), pixels - 2)
+    stream = pack_stream(weights, contiguous(depth), requant, 4)
+    return Kernel(
+        design="mve pixels",
+        template="mve/pixels.c.j2",
+        view=view,
+        consts=(Const("weights", stream, 8, "per four channels: weights by 16 inputs, requantisation"),),
+        inplace=(InPlace(lead=least_lead((starts + 2) * outputs, starts * depth)),),
+        cost=len(starts) * kernel.instructions + 30,
+    )
+
+
+def _views(
+    window: Window, fill: int, requant: Requantisation, outputs: int, most: int
+) -> Iterator[tuple[ConvView, list[Cut]]]:
+    """The ways to do it, each with the stretches of weights that its vectors hold."""
+    joined = window.dilation_x == 1 or window.taps_x == 1
+    length = window.channels * (window.taps_x if joined else 1)
+    offsets = tuple(i * window.dilation_x * window.channels for i in range(1 if joined else window.taps_x))
+    ring = _ring(window, fill) if window.padded or length % LANES else None
+    rows = tuple(i * window.dilation_y for i in range(window.taps_y))
+    step = window.stride_x * window.channels
+    aligned = step % 4 == 0 and (ring is not None or window.width * window.channels % 4 == 0)
+    runs = [Run(r, at, length) for r in range(window.taps_y) for at in offsets]
+    direct = micro(runs, step, outputs, requant.finish, aligned, most, False)
+    if direct is not None and direct.rounds == 0:
+        parts = Run(0, 0, length).cuts()
+        cuts = [Cut(n * length + c.start, c.length) for n in range(len(runs)) for c in parts]
+        yield ConvView(direct, window, ring, None, rows), cuts
+    depth = window.taps_y * window.taps_x * window.channels
+    pitch = -(-depth // LANES) * LANES
+    gathered = micro([Run(0, 0, pitch)], pitch, outputs, requant.finish, True, most, False)
+    if gathered is not None:
+        gather = Gather(window.taps_y, offsets, length, pitch)
+        yield ConvView(gathered, window, ring, gather, rows), Run(0, 0, depth).cuts()
+
+
+def _ring(window: Window, fill: int) -> Ring:
+    pitch = -(-window.columns * window.channels // 4) * 4
+    seen = max(0, min(window.width, window.columns - window.left))
+    return Ring(window.rows, pitch, window.left * window.channels, seen * window.channels, fill)
+
+
+def _lead(view: ConvView) -> int:
+    """Rows come into the ring as a whole; others are read until their outputs are complete."""
+    w, outputs = view.window, view.micro.outputs
+    image = w.height * w.width * w.channels
+    if view.ring is not None:
+        steps = np.arange(w.batch * w.out_height)
+        written = (steps + 1) * w.out_width * outputs
+        rows = np.clip(steps % w.out_height * w.stride_y + w.rows - w.top, 0, w.height)
+        unread = steps // w.out_height * image + rows * w.width * w.channels
+        pending = unread < w.batch * image
+        return least_lead(written[pending], unread[pending])
+    starts = np.append(np.arange(0, view.even, 2), [view.last] if view.odd else [])
+    starts = (np.arange(w.batch * w.out_height)[:, None] * w.out_width + starts).ravel().astype(np.int64)
+    return least_lead((starts + 2) * outputs, w.first_reads()[starts])

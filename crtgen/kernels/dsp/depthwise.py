@@ -21,7 +21,7 @@ __all__ = ["Chunk", "DepthwiseView", "Mac", "Row", "depthwise_3x3"]
 
 _CHANNELS = 4
 _STRIP_BYTES = {"speed": 4096, "balanced": 2048, "size": 2048}
-_WRITTEN_OUT = 6  # columns of outputs up to which a row is written out
+_WRITTEN_OUT = {"speed": 6, "balanced": 6, "size": 0}  # columns up to which a row is written out
 _REACH = 1020  # LDRD's largest offset
 _FAR = 4095  # STRB's largest offset
 
@@ -243,7 +243,7 @@ def _view(
     pairs = _pairs(strip, op.stride[0])
     if 12 * columns * pairs > _FAR:
         return None
-    build = _Rows(op.stride, pairs * 4, out_width, channels, finish)
+    build = _Rows(op.stride, pairs * 4, out_width, channels, finish, _WRITTEN_OUT[target.optimize])
     return DepthwiseView(
         images=images,
         channels=channels,
@@ -316,13 +316,14 @@ class _Rows:
     out_width: int
     channels: int
     finish: Finish
+    written_out: int
 
     def row(self, both: bool) -> Row:
         """A row of outputs, or two at once."""
         most = 2 if self.stride[0] == 1 else 4
         data = self.stride[1] * self.column_bytes
         reach = ((self.out_width - 1) * self.stride[1] + 2) * self.column_bytes
-        whole = self.out_width <= _WRITTEN_OUT and reach <= _REACH
+        whole = self.out_width <= self.written_out and reach <= _REACH
         rounds = 0 if whole else self.out_width // most
         done = rounds * most
         tail = tuple(

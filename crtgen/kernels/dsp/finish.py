@@ -87,8 +87,11 @@ class Lanes:
     constants: tuple[Words, ...]
 
 
-def finish_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]]) -> Lanes | None:
-    """The cheapest form that serves all lanes, (gain, channel numbers) each; None if there is none."""
+def finish_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: bool = False) -> Lanes | None:
+    """The cheapest form that serves all lanes, (gain, channel numbers) each; None if there is none.
+
+    ``each`` keeps a shift per channel in the form that may have one, even where all are equal.
+    """
     parts = [(gain, rescale.take(channels)) for gain, channels in lanes]
     floors = [solve_floor(part, gain) for gain, part in parts]
     found = [form for form in floors if form is not None]
@@ -96,7 +99,7 @@ def finish_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]]) -> Lanes 
         return _floor_lanes(rescale, found)
     halves = [solve_half_away(part, gain) for gain, part in parts]
     exact = [form for form in halves if form is not None]
-    return _half_away_lanes(rescale, exact) if len(exact) == len(parts) else None
+    return _half_away_lanes(rescale, exact, each) if len(exact) == len(parts) else None
 
 
 def _clamp(rescale: Rescale) -> tuple[int | None, int | None]:
@@ -111,9 +114,9 @@ def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
     return Lanes(finish, tuple(f.offset for f in forms), constants)
 
 
-def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway]) -> Lanes:
+def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) -> Lanes:
     shifts = np.unique(np.concatenate([f.shift for f in forms]))
-    uniform = len(shifts) == 1
+    uniform = len(shifts) == 1 and not each
     finish = Finish("half_away", (int(shifts[0]),) * len(forms) if uniform else (), *_clamp(rescale))
     columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
     constants = tuple(words(np.stack(c, axis=1)) for c in columns)

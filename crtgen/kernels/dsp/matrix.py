@@ -96,12 +96,25 @@ class Stream:
     odd: bool
 
     @property
+    def channels(self) -> int:
+        return 2 * self.pairs - self.odd
+
+    @property
     def pair_words(self) -> int:
         return len(self.data) // self.pairs
 
     @property
     def even(self) -> int:
         return self.pairs - self.odd
+
+    @property
+    def even_words(self) -> int:
+        return self.even * self.pair_words
+
+    @property
+    def odd_words(self) -> int:
+        """Words of the last pair if it repeats a channel, else 0."""
+        return self.pair_words if self.odd else 0
 
 
 def padded_steps(steps: int, most: int) -> int:
@@ -122,8 +135,10 @@ def _unroll(steps: int, most: int) -> int:
     return steps if steps <= most else max(u for u in range(1, most + 1) if steps % u == 0)
 
 
-def pack_stream(weights: Int64, bias: Int64, rescale: Rescale) -> Stream | None:
+def pack_stream(weights: Int64, bias: Int64, rescale: Rescale, each: bool = False) -> Stream | None:
     """The stream of ``weights[O, steps, 2]``; ``bias[O]`` holds all that does not depend on the input.
+
+    ``each`` is that of ``finish_lanes``.
 
     None if there is one channel only, or too many, or a weight of -128 in the wrong place, or no exact
     requantisation.
@@ -136,7 +151,7 @@ def pack_stream(weights: Int64, bias: Int64, rescale: Rescale) -> Stream | None:
         a = np.append(a, channels - 2)
     b = a + 1
     halves = _GAIN * weights[a] + weights[b]
-    lanes = finish_lanes(rescale, ((_GAIN, a), (1, b)))
+    lanes = finish_lanes(rescale, ((_GAIN, a), (1, b)), each)
     if lanes is None or halves.min() < -(1 << 15):
         return None
     data = np.concatenate(

@@ -1,0 +1,133 @@
+"""The matrix design for size: one function for all convolutions, and a table with the numbers of each."""
+
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+
+from crtgen.kernels.dsp.finish import Finish
+from crtgen.kernels.dsp.layer import Layer
+from crtgen.kernels.dsp.walk import PIXELS, Window
+from crtgen.kernels.kernel import Const, InPlace, Kernel
+
+__all__ = ["UNROLL", "SharedView", "Table", "shared_kernel"]
+
+UNROLL = 4  # steps written out; a layer's steps are padded to a multiple
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A layer's numbers, in the order of the table; the offsets of the bytes that fill no word follow.
+
+    What follows ``window_rows`` is left out if there is no window and no such byte.
+    """
+
+    column_bytes: int
+    channels: int
+    shift_a: int
+    shift_b: int
+    images: int
+    image_bytes: int
+    pixels: int
+    width: int
+    pixel_step: int
+    row_advance: int
+    even_words: int
+    odd_words: int
+    rows: int
+    taps: int
+    words: int
+    tap_advance: int
+    window_advance: int
+    rests: int
+    window_rows: int
+    window_pitch: int
+    window_left: int
+    window_stride: int
+    window_kept: int
+    window_first: int
+    zero_point: int
+    height: int
+    row_bytes: int
+    input_pitch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedView:
+    """What differs between functions: how outputs are finished. All else is in the table."""
+
+    finish: Finish
+    pairs: int = UNROLL // 2
+    """Pairs of steps that are written out."""
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        """The names of the table's numbers."""
+        return tuple(f.name for f in fields(Table))
+
+
+def shared_kernel(layer: Layer) -> Kernel:
+    """The kernel of a layer whose steps are a multiple of ``UNROLL``."""
+    stream, window = layer.stream, layer.window
+    finish = stream.finish
+    scratch = 4 * PIXELS * layer.steps + PIXELS * stream.channels + (window.bytes if window else 0)
+    groups = -(-layer.walk.pixels // PIXELS)
+    group = _instructions(finish, layer.steps, stream.pairs) + 1.2 * layer.packing.instructions(PIXELS)
+    group += 75 + 45 * len(layer.packing.rest)
+    slides = window.instructions(layer.walk.height) if window else 0.0
+    return Kernel(
+        design="dsp_matrix_shared",
+        template="dsp/conv_shared.c.j2",
+        view=SharedView(Finish(finish.form, (1, 1) if finish.floor else (), finish.low, finish.high)),
+        consts=(layer.weights, _table(layer)),
+        scratch=scratch,
+        inplace=(InPlace(lead=layer.lead),),
+        cost=layer.geometry.images * (groups * group + slides) + 40,
+    )
+
+
+def _table(layer: Layer) -> Const:
+    """A layer's numbers; without padding the window has no rows."""
+    geometry, walk, packing, stream = layer.geometry, layer.walk, layer.packing, layer.stream
+    window = layer.window or Window(0, 0, 0, 0, 0, 0, 0, 0, 0)
+    shift_a, shift_b = stream.finish.shifts or (0, 0)
+    table = Table(
+        column_bytes=4 * PIXELS * layer.steps,
+        channels=stream.channels,
+        shift_a=shift_a,
+        shift_b=shift_b,
+        images=geometry.images,
+        image_bytes=geometry.image_bytes,
+        pixels=walk.pixels,
+        width=walk.width,
+        pixel_step=walk.pixel_step,
+        row_advance=walk.row_advance,
+        even_words=stream.even_words,
+        odd_words=stream.odd_words,
+        rows=packing.rows,
+        taps=packing.taps,
+        words=packing.words,
+        tap_advance=packing.tap_advance if packing.taps > 1 else 0,
+        window_advance=packing.row_advance,
+        rests=len(packing.rest),
+        window_rows=window.rows,
+        window_pitch=window.pitch,
+        window_left=window.left,
+        window_stride=window.stride,
+        window_kept=window.kept,
+        window_first=window.first,
+        zero_point=window.zero_point,
+        height=window.height,
+        row_bytes=window.row_bytes,
+        input_pitch=window.input_pitch,
+    )
+    rest = [-1 if at is None else at for pair in packing.rest for at in pair]
+    return Const(
+        "table", np.array([*astuple(table), *rest], np.int32), 4, "the layer's numbers, see the code"
+    )
+
+
+def _instructions(finish: Finish, steps: int, pairs: int) -> float:
+    """One call of the micro-kernel."""
+    inner = steps * (2 * PIXELS + 2.5) + 2 * steps / UNROLL
+    outputs = PIXELS * (2 * finish.instructions + 3) + (2 * PIXELS if finish.floor else 0)
+    return pairs * (18 + inner + outputs) + 10

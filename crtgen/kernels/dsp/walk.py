@@ -1,0 +1,151 @@
+"""How a convolution goes over an image: from window to window, and through padded rows in scratch."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import Signature
+from crtgen.ops.conv import Conv2d, DepthwiseConv2d
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["PIXELS", "Geometry", "Walk", "Window", "least_lead"]
+
+PIXELS = 3  # computed at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Rows of the input, padded with its zero point, that slide over the image in scratch.
+
+    ``rows`` of ``pitch`` bytes with the image from byte ``left`` on; the first one is row ``first`` of the
+    image, and each step moves them by ``stride`` rows, of which ``kept`` are there already.
+    """
+
+    rows: int
+    pitch: int
+    left: int
+    row_bytes: int
+    input_pitch: int
+    height: int
+    first: int
+    stride: int
+    zero_point: int
+
+    @property
+    def kept(self) -> int:
+        return max(self.rows - self.stride, 0)
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.pitch
+
+    def instructions(self, steps: int) -> float:
+        """Of filling it and moving it ``steps`` times."""
+        copied = self.kept * self.pitch + (self.rows - self.kept) * self.row_bytes
+        return (0.75 * copied + 40) * steps + 1.75 * self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """From one window to the next: ``pixel_step`` bytes on; after ``width`` of them, ``row_advance`` more."""
+
+    width: int
+    height: int
+    pixel_step: int
+    row_advance: int
+
+    @property
+    def wraps(self) -> bool:
+        return self.height > 1
+
+    @property
+    def pixels(self) -> int:
+        return self.width * self.height
+
+    def starts(self) -> Int64:
+        """Where the windows of all pixels begin."""
+        rows = np.arange(self.height) * (self.width * self.pixel_step + self.row_advance)
+        return (rows[:, None] + np.arange(self.width) * self.pixel_step).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A convolution with its sizes; a pointwise one without stride is one long row."""
+
+    images: int
+    size: tuple[int, int]
+    output: tuple[int, int]
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    corner: tuple[int, int]
+    padded: bool
+    channels: int
+
+    @classmethod
+    def of(cls, op: Conv2d | DepthwiseConv2d, sig: Signature) -> "Geometry":
+        n, h, w, c = sig.x.shape
+        _, oh, ow, _ = sig.y.shape
+        window = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
+        pad = op.padding
+        padded = any((pad.top, pad.bottom, pad.left, pad.right))
+        if window == (1, 1) and op.stride == (1, 1) and not padded:
+            return cls.rows(n * h * w, c)
+        corner = (pad.top, pad.left)
+        return cls(n, (h, w), (oh, ow), window, op.stride, op.dilation, corner, padded, c)
+
+    @classmethod
+    def rows(cls, count: int, channels: int) -> "Geometry":
+        """``count`` pixels of which each is a window of its own."""
+        return cls(1, (1, count), (1, count), (1, 1), (1, 1), (1, 1), (0, 0), False, channels)
+
+    @property
+    def image_bytes(self) -> int:
+        return self.size[0] * self.size[1] * self.channels
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows of outputs a group of three pixels can touch."""
+        width, height = self.output[1], self.output[0]
+        return min(height, 1 if width % PIXELS == 0 else max(2, PIXELS // width))
+
+    def slide(self, zero_point: int) -> Window | None:
+        """The window of padded rows; None without padding, where the input itself is read."""
+        if not self.padded:
+            return None
+        extent = [(t - 1) * d + 1 for t, d in zip(self.window, self.dilation, strict=True)]
+        rows = extent[0] + (self.rows_at_once - 1) * self.stride[0]
+        columns = (self.output[1] - 1) * self.stride[1] + extent[1]
+        seen = min(self.size[1], columns - self.corner[1])
+        return Window(
+            rows=rows,
+            pitch=-(-columns * self.channels // 4) * 4,
+            left=self.corner[1] * self.channels,
+            row_bytes=seen * self.channels,
+            input_pitch=self.size[1] * self.channels,
+            height=self.size[0],
+            first=-self.corner[0],
+            stride=self.stride[0],
+            zero_point=zero_point,
+        )
+
+    def walk(self, pitch: int) -> Walk:
+        """The walk over rows of ``pitch`` bytes."""
+        step = self.stride[1] * self.channels
+        return Walk(self.output[1], self.output[0], step, self.stride[0] * pitch - self.output[1] * step)
+
+
+def least_lead(walk: Walk, window: Window | None, images: int, image_bytes: int, channels: int) -> int:
+    """How far the output must lie before the input so that it overwrites nothing still to be read."""
+    pixels = walk.pixels
+    ends = np.minimum(np.arange(0, pixels, PIXELS) + PIXELS, pixels)
+    written = ends * channels
+    if window is None:
+        read = np.append(walk.starts(), image_bytes)[ends]
+    else:
+        rows = window.first + (ends - 1) // PIXELS * PIXELS // walk.width * window.stride
+        read = np.clip(rows + window.rows, 0, window.height) * window.input_pitch
+    image = np.arange(images)[:, None]
+    ahead = (written + image * pixels * channels) - (read + image * image_bytes)
+    unread = read + image * image_bytes < images * image_bytes
+    return max(0, int(ahead[unread].max(initial=0)))

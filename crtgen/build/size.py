@@ -173,9 +173,18 @@ _KINDS = ("text", "rodata", "data", "bss", "stack")
 
 
 def _sections(elf: ELFFile) -> Iterator[_Section]:
+    """Sections that take memory; what is loaded elsewhere and copied at the start is data."""
+    copied = {
+        section["sh_addr"]
+        for segment in elf.iter_segments("PT_LOAD")
+        if segment["p_paddr"] != segment["p_vaddr"] and segment["p_filesz"]
+        for section in elf.iter_sections()
+        if segment["p_vaddr"] <= section["sh_addr"] < segment["p_vaddr"] + segment["p_filesz"]
+    }
     for index, section in enumerate(elf.iter_sections()):
         if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and not section["sh_flags"] & SH_FLAGS.SHF_TLS:
-            yield _Section(index, _kind(section), section["sh_addr"], section["sh_size"])
+            kind = "data" if section["sh_addr"] in copied else _kind(section)
+            yield _Section(index, kind, section["sh_addr"], section["sh_size"])
 
 
 def _kind(section: Any) -> str:

@@ -33,6 +33,7 @@ def command(
     optimize: options.Optimize = "balanced",
     keep_inputs: options.KeepInputs = False,
     profile: options.Profile = False,
+    place: options.Place = None,
     explain: Annotated[bool, typer.Option("--explain", help="Tell every rewrite of the graph.")] = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -45,7 +46,7 @@ def command(
             compiled = api.compile(loaded, target, optimize=optimize, keep_inputs=keep_inputs, say=say)
             infos = [module.info for module in compiled.modules]
             samples = _samples(input, infos)
-            settings = Options(profile=profile, optimize=optimize)
+            settings = Options(profile=profile, optimize=optimize, place=options.places(place or []))
             generated = compiled.generate(type, settings, samples, platform)
             generated.extract(directory)
         project = generated.project

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from crtgen import api
+from crtgen.errors import UsageError
 from crtgen.project import Options
 
 __all__ = [
@@ -15,11 +16,13 @@ __all__ = [
     "KeepInputs",
     "Models",
     "Optimize",
+    "Place",
     "Platform",
     "Profile",
     "Source",
     "Toolchain",
     "make_image",
+    "places",
 ]
 
 Models = Annotated[list[Path], typer.Argument(help="Model files (.tflite).", show_default=False)]
@@ -31,6 +34,10 @@ Platform = Annotated[
 Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Measure each layer; adds a call per layer.")]
 KeepInputs = Annotated[bool, typer.Option("--keep-inputs", help="A run leaves its inputs intact.")]
+Place = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PART=MEMORY", help="Put arena, weights or kernels into a memory of the board."),
+]
 Toolchain = Annotated[
     str | None,
     typer.Option(help="gcc (arm-none-eabi), zig, or cc for the host; the first found if not given."),
@@ -39,6 +46,17 @@ Directory = Annotated[
     Path | None,
     typer.Option("--dir", "-d", help="Keep the project here, instead of in a temporary directory."),
 ]
+
+
+def places(pairs: list[str]) -> dict[str, str]:
+    """``PART=MEMORY`` pairs as a table."""
+    table = {}
+    for pair in pairs:
+        part, equals, memory = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--place {pair} names no memory", hint="for example --place arena=dtcm")
+        table[part] = memory
+    return table
 
 
 def make_image(

@@ -21,12 +21,31 @@ _ZIG_FPU = {
 }
 
 
+_PARTS = {
+    "arena": "*(.bss.*_arena)",
+    "kernels": "*_kernels.*(.text .text.*)",
+    "weights": "*(.rodata.__tvm_param__*)",
+}
+"""What can be placed, and the input sections that it is made of."""
+
+
 @dataclass(frozen=True, slots=True)
 class _MemoryView:
     name: str
     access: str
     origin: str
     size: str
+
+
+@dataclass(frozen=True, slots=True)
+class _PlaceView:
+    """A part in a memory of its own; ``load`` is where it is copied from at the start, if it is."""
+
+    name: str
+    pattern: str
+    memory: str
+    load: str
+    attribute: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +71,8 @@ class _PlatformView:
     code: str
     data: str
     stack: int
+    placed: tuple[_PlaceView, ...]
+    copied: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +109,7 @@ def _view(firmware: Firmware) -> _PlatformView:
     board, options = firmware.board, firmware.options
     uart, timer = _devices(board)
     is_server = firmware.type == "server"
+    placed = tuple(_place(board, part, memory) for part, memory in sorted(options.place.items()))
     return _PlatformView(
         board=board.name,
         is_host=False,
@@ -110,6 +132,28 @@ def _view(firmware: Firmware) -> _PlatformView:
         code=board.code,
         data=board.data,
         stack=options.stack,
+        placed=placed,
+        copied=tuple(place.name for place in placed if place.load),
+    )
+
+
+def _place(board: Board, part: str, memory: str) -> _PlaceView:
+    """Raises ``UsageError`` for an unknown part or memory, or an arena that could not be written."""
+    memories = {m.name: m for m in board.memories}
+    if part not in _PARTS:
+        raise UsageError(f"{part} cannot be placed", hint=f"these can: {', '.join(_PARTS)}")
+    if memory not in memories:
+        raise UsageError(f"it has no memory {memory}", where=board.name, hint=f"it has {', '.join(memories)}")
+    is_ram = memories[memory].kind == "ram"
+    if part == "arena" and not is_ram:
+        raise UsageError(f"the arena is written, but {memory} is flash", where=board.name)
+    copied = is_ram and part != "arena"
+    return _PlaceView(
+        name=part,
+        pattern=_PARTS[part],
+        memory=memory,
+        load=board.code if copied else "",
+        attribute=" (NOLOAD)" if part == "arena" else "",
     )
 
 

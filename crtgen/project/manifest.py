@@ -1,6 +1,7 @@
 """``project.json``: what a generated project tells crtgen about itself."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
@@ -21,7 +22,8 @@ class Options:
 
     ``receive_buffer`` limits the packets of the RPC, ``pool`` is what a host may allocate on the device,
     ``stack`` is reserved for the stack, ``profile`` reports each layer, ``optimize`` is ``size``,
-    ``balanced`` or ``speed``.
+    ``balanced`` or ``speed``. ``place`` names a memory of the board for ``arena``, ``weights`` or
+    ``kernels``; what it does not name lies with the other data or code.
     """
 
     receive_buffer: int = 2048
@@ -29,6 +31,7 @@ class Options:
     stack: int = 8 * 1024
     profile: bool = False
     optimize: str = "balanced"
+    place: Mapping[str, str] = field(default_factory=dict)
 
 
 def _inside(path: str) -> str:

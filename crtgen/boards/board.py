@@ -71,12 +71,12 @@ class ZephyrName:
 class Flash:
     """How an image gets onto the board: the runners that can, the preferred one first.
 
-    ``openocd`` is the configuration file, ``pyocd`` the target, ``jlink`` the device, ``nrfjprog`` the
+    ``openocd`` are the configuration files, ``pyocd`` the target, ``jlink`` the device, ``nrfjprog`` the
     family: each as its runner calls it, empty for a runner that is not listed.
     """
 
     runners: tuple[str, ...]
-    openocd: str = ""
+    openocd: tuple[str, ...] = ()
     pyocd: str = ""
     jlink: str = ""
     nrfjprog: str = ""

@@ -40,6 +40,7 @@ CORES = {
         Core("cortex-m3", "armv7-m"),
         Core("cortex-m4", "armv7e-m", dsp=True, fpu="sp"),
         Core("cortex-m7", "armv7e-m", dsp=True, fpu="dp"),
+        Core("cortex-m7+nofp.dp", "armv7e-m", dsp=True, fpu="sp"),
         Core("cortex-m33", "armv8-m.main", dsp=True, fpu="sp"),
         Core("cortex-m33+nodsp+nofp", "armv8-m.main"),
         Core("cortex-m55", "armv8.1-m.main", dsp=True, mve=True, fpu="dp"),

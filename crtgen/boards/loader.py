@@ -194,7 +194,8 @@ def _release(value: str) -> tuple[int, ...]:
 def _flash(table: _Table) -> Flash:
     return Flash(
         runners=table.get("runners", _each(_one_of("runner", *RUNNERS))),
-        **{tool: table.get(tool, _text, "") for tool in ("openocd", "pyocd", "jlink", "nrfjprog")},
+        openocd=table.get("openocd", _each(_text), ()),
+        **{tool: table.get(tool, _text, "") for tool in ("pyocd", "jlink", "nrfjprog")},
     )
 
 

@@ -121,9 +121,10 @@ def _table(layer: Layer) -> Const:
         input_pitch=window.input_pitch,
     )
     rest = [-1 if at is None else at for pair in packing.rest for at in pair]
-    return Const(
-        "table", np.array([*astuple(table), *rest], np.int32), 4, "the layer's numbers, see the code"
-    )
+    data = np.array([*astuple(table), *rest], np.int32)
+    if not window.rows and not rest:
+        data = data[: 1 + [f.name for f in fields(Table)].index("window_rows")]
+    return Const("table", data, 4, "the layer's numbers, see the code")
 
 
 def _instructions(finish: Finish, steps: int, pairs: int) -> float:

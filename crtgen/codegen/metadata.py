@@ -1,4 +1,7 @@
-"""The CRT metadata module in C: what an image holds, as const tables (formats.md, sections 2 and 3)."""
+"""The CRT metadata module: what an image holds, as const tables.
+
+``describe`` says it once; this file writes it in C, ``llvm_metadata`` as an LLVM module.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,10 +12,27 @@ from crtgen.codegen.names import c_string, comment
 from crtgen.codegen.render import render
 from crtgen.codegen.views import dl_type
 from crtgen.errors import UsageError
+from crtgen.ir import DType
 
-__all__ = ["METADATA_FILE", "Registry", "metadata_files", "name_table"]
+__all__ = [
+    "LOOKUP_SYMBOL",
+    "METADATA_FILE",
+    "METADATA_VERSION",
+    "MetadataView",
+    "ModelView",
+    "Registry",
+    "TensorInfo",
+    "describe",
+    "metadata_files",
+    "metadata_source",
+    "name_table",
+]
 
 METADATA_FILE = "crt_metadata.c"
+
+METADATA_VERSION = 1
+"""``TVMMetadata.version``."""
+LOOKUP_SYMBOL = "crt_lookup_linked_param"
 
 _MOST_FUNCTIONS = 0xFFFF
 
@@ -39,7 +59,7 @@ class Registry:
         functions = [f for m in modules for f in m.functions]
         params = tuple(_number_on(modules))
         if params:
-            functions.append(Function("_lookup_linked_param", "crt_lookup_linked_param"))
+            functions.append(Function("_lookup_linked_param", LOOKUP_SYMBOL))
         for model in models:
             name = "get_c_metadata" if len(models) == 1 else f"{model.name}_get_c_metadata"
             functions.append(Function(name, f"{model.name}_get_c_metadata"))
@@ -81,69 +101,72 @@ def name_table(names: Sequence[str]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorInfoView:
-    """A ``TVMTensorInfo``, as C; ``shape`` is empty for a scalar."""
+class TensorInfo:
+    """A ``TVMTensorInfo``; the shape of a scalar is empty."""
 
     name: str
-    shape: str
-    rank: int
-    dtype: str
+    shape: tuple[int, ...]
+    dtype: DType
 
 
 @dataclass(frozen=True, slots=True)
-class ModelMetadataView:
-    """A ``TVMMetadata`` and what it points to; ``arena`` is bytes of the one workspace pool."""
+class ModelView:
+    """A ``TVMMetadata`` and what it points to; the one workspace pool is the arena."""
 
     name: str
-    inputs: tuple[TensorInfoView, ...]
-    outputs: tuple[TensorInfoView, ...]
-    arena: int
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionView:
-    """A function of the registry: the name for a comment, and the symbol."""
-
-    name: str
-    symbol: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    pools: tuple[TensorInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataView:
-    """The module: ``names`` are the lines of the name table as C, ``external`` what other files define."""
+    """The module, in no language: ``table`` are the names of ``functions``, ``external`` what it declares."""
 
-    names: tuple[str, ...]
-    functions: tuple[FunctionView, ...]
-    external: tuple[FunctionView, ...]
+    table: bytes
+    functions: tuple[Function, ...]
+    external: tuple[Function, ...]
     params: tuple[Param, ...]
-    models: tuple[ModelMetadataView, ...]
+    models: tuple[ModelView, ...]
+
+
+def describe(registry: Registry) -> MetadataView:
+    """What the metadata module of ``registry`` holds."""
+    own = {LOOKUP_SYMBOL, *(f"{m.name}_get_c_metadata" for m in registry.models)}
+    return MetadataView(
+        table=name_table([f.name for f in registry.functions]),
+        functions=registry.functions,
+        external=tuple(f for f in registry.functions if f.symbol not in own),
+        params=registry.params,
+        models=tuple(_model_view(m) for m in registry.models),
+    )
+
+
+def _model_view(info: ModelInfo) -> ModelView:
+    return ModelView(
+        name=info.name,
+        inputs=tuple(map(_tensor_info, info.inputs)),
+        outputs=tuple(map(_tensor_info, info.outputs)),
+        pools=(TensorInfo("arena", (info.arena,), DType.UINT8),),
+    )
+
+
+def _tensor_info(value: Interface) -> TensorInfo:
+    return TensorInfo(value.name, value.shape, value.dtype)
+
+
+def metadata_source(registry: Registry) -> str:
+    """The module in C."""
+    return render(
+        "metadata.c.j2",
+        m=describe(registry),
+        version=METADATA_VERSION,
+        c_string=c_string,
+        comment=comment,
+        dl_type=dl_type,
+    )
 
 
 def metadata_files(modules: Sequence[CModule]) -> Mapping[str, str]:
     """``crt_metadata.c`` of an image with these modules; see ``Registry.of`` for what is refused."""
-    registry = Registry.of(modules)
-    table = name_table([f.name for f in registry.functions])
-    own = {f.symbol for m in modules for f in m.functions}
-    functions = tuple(FunctionView(comment(f.name), f.symbol) for f in registry.functions)
-    view = MetadataView(
-        names=tuple(", ".join(f"0x{b:02x}" for b in table[i : i + 16]) for i in range(0, len(table), 16)),
-        functions=functions,
-        external=tuple(f for f in functions if f.symbol in own),
-        params=registry.params,
-        models=tuple(_model_view(m) for m in registry.models),
-    )
-    return {METADATA_FILE: render("metadata.c.j2", m=view)}
-
-
-def _model_view(info: ModelInfo) -> ModelMetadataView:
-    return ModelMetadataView(
-        name=info.name,
-        inputs=tuple(map(_tensor_view, info.inputs)),
-        outputs=tuple(map(_tensor_view, info.outputs)),
-        arena=info.arena,
-    )
-
-
-def _tensor_view(value: Interface) -> TensorInfoView:
-    shape = ", ".join(map(str, value.shape))
-    return TensorInfoView(c_string(value.name), shape, len(value.shape), dl_type(value.dtype))
+    return {METADATA_FILE: metadata_source(Registry.of(modules))}

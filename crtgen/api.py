@@ -26,6 +26,7 @@ from crtgen.kernels import Target, select
 from crtgen.passes import DEFAULT_PASSES, Hit, run_passes
 from crtgen.plan import Plan, make_plan
 from crtgen.project import Firmware, Options, Project, generate_project, read_manifest
+from crtgen.run import Site
 from crtgen.session import Session
 
 __all__ = [
@@ -157,9 +158,9 @@ class Image:
         """Name of the board."""
         return self.built.board
 
-    def run(self, *, counting: bool = True, on_log: Say = _silent) -> Session:
+    def run(self, *, counting: bool = True, on_log: Say = _silent, site: Site | None = None) -> Session:
         """Start it on its board and connect; a context manager that stops it again."""
-        return Session.start(self.built, counting=counting, on_log=on_log)
+        return Session.start(self.built, counting=counting, on_log=on_log, site=site)
 
 
 def load(path: str | Path) -> Model:

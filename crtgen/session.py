@@ -7,14 +7,14 @@ from typing import Self
 
 import numpy as np
 
-from crtgen.boards import find_board
+from crtgen.boards import Board, find_board
 from crtgen.build import Image
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import ProtocolError, UnsupportedError, UsageError
 from crtgen.ir import Array, shape_text
 from crtgen.rpc import AotExecutor, Client
-from crtgen.rpc.link import HOST, SIMULATOR
-from crtgen.run import RunningDevice, start_device
+from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
+from crtgen.run import Device, SerialDevice, Site, start_device
 
 __all__ = ["Measurement", "Session"]
 
@@ -44,7 +44,7 @@ class Session:
     After a ``RemoteError`` the session goes on; after any other ``LinkError`` it has to be left.
     """
 
-    def __init__(self, image: Image, device: RunningDevice, client: Client, *, counting: bool) -> None:
+    def __init__(self, image: Image, device: Device, client: Client, *, counting: bool) -> None:
         self.image = image
         self.device = device
         self.client = client
@@ -54,17 +54,18 @@ class Session:
         self._per_tick: float | None = None
 
     @classmethod
-    def start(cls, image: Image, *, counting: bool, on_log: Callable[[str], None]) -> Self:
+    def start(
+        cls, image: Image, *, counting: bool, on_log: Callable[[str], None], site: Site | None = None
+    ) -> Self:
         """Start the image on its board; entering the session connects to it."""
         if image.manifest.type != "server":
             raise UsageError(
                 f"a {image.manifest.type} image does not talk", hint="generate it with --type server"
             )
         board = find_board(image.board)
-        device = start_device(image.path, board, counting=counting)
-        timeouts = HOST if board.is_host else SIMULATOR
-        client = Client(device.stream, timeouts=timeouts, on_log=on_log)
-        return cls(image, device, client, counting=counting and not board.is_host)
+        device = start_device(image.path, board, counting=counting, site=site)
+        client = Client(device.stream, timeouts=_timeouts(board, device), on_log=on_log)
+        return cls(image, device, client, counting=counting and board.qemu is not None)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -141,6 +142,12 @@ class Session:
         if name not in self._executors:
             self._executors[name] = self.client.aot_executor(name)
         return self._executors[name]
+
+
+def _timeouts(board: Board, device: Device) -> Timeouts:
+    if isinstance(device, SerialDevice):
+        return SERIAL
+    return HOST if board.is_host else SIMULATOR
 
 
 def _cannot(what: str) -> UnsupportedError:

@@ -11,13 +11,16 @@ from crtgen.errors import UsageError
 from crtgen.project import Options
 
 __all__ = [
+    "Baud",
     "Board",
     "Directory",
+    "FvpPath",
     "KeepInputs",
     "Models",
     "Optimize",
     "Place",
     "Platform",
+    "Port",
     "Profile",
     "Source",
     "Toolchain",
@@ -31,6 +34,9 @@ Board = Annotated[str, typer.Option("--board", "-b", help="The board; `crtgen bo
 Platform = Annotated[
     str | None, typer.Option(help="host, baremetal or zephyr; the board's first if not given.")
 ]
+FvpPath = Annotated[Path | None, typer.Option(help="The program of the FVP; else CRTGEN_FVP, else the PATH.")]
+Port = Annotated[str | None, typer.Option(help="The serial port of a board that runs the image already.")]
+Baud = Annotated[int | None, typer.Option(help="The rate of the serial port; the board's if not given.")]
 Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Measure each layer; adds a call per layer.")]
 KeepInputs = Annotated[bool, typer.Option("--keep-inputs", help="A run leaves its inputs intact.")]

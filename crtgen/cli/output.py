@@ -14,7 +14,7 @@ from rich.table import Table
 
 from crtgen.errors import CrtgenError
 
-__all__ = ["Debug", "Json", "Output", "guarded", "table"]
+__all__ = ["Debug", "Json", "Output", "guarded", "on_log", "table"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -22,6 +22,11 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 log = Console(stderr=True, highlight=False)
 _LOG_LINES = 40
 _PLAIN_WIDTH = 200
+
+
+def on_log(line: str) -> None:
+    """A line of the device's log."""
+    log.print(f"device: {line}", markup=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from crtgen.cases import random_inputs, read_inputs, write_outputs
 from crtgen.cli import options
-from crtgen.cli.output import Debug, Json, guarded, log, table
+from crtgen.cli.output import Debug, Json, guarded, on_log, table
 from crtgen.codegen.module import Interface, LayerInfo
 from crtgen.ir import Array, shape_text
+from crtgen.run import Site
 
 __all__ = ["command"]
 
@@ -29,6 +30,9 @@ def command(
     profile: options.Profile = False,
     toolchain: options.Toolchain = None,
     directory: options.Directory = None,
+    fvp_path: options.FvpPath = None,
+    port: options.Port = None,
+    baud: options.Baud = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -47,7 +51,8 @@ def command(
                 platform=platform,
             )
             say("starting")
-            with image.run(on_log=lambda line: log.print(f"device: {line}", markup=False)) as session:
+            site = Site(fvp_path, port, baud)
+            with image.run(on_log=on_log, site=site) as session:
                 info = session.model()
                 inputs = read_inputs(input, info.inputs) if input else random_inputs(info.inputs, seed=0)
                 say("running")

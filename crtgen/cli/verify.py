@@ -8,8 +8,9 @@ from rich.console import Console
 
 from crtgen import api
 from crtgen.cli import options
-from crtgen.cli.output import Debug, Json, guarded, log
+from crtgen.cli.output import Debug, Json, guarded, on_log
 from crtgen.errors import MismatchError
+from crtgen.run import Site
 
 __all__ = ["command"]
 
@@ -27,6 +28,9 @@ def command(
     keep_inputs: options.KeepInputs = False,
     toolchain: options.Toolchain = None,
     directory: options.Directory = None,
+    fvp_path: options.FvpPath = None,
+    port: options.Port = None,
+    baud: options.Baud = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -44,7 +48,8 @@ def command(
                 platform=platform,
             )
             say("starting")
-            with image.run(on_log=lambda line: log.print(f"device: {line}", markup=False)) as session:
+            site = Site(fvp_path, port, baud)
+            with image.run(on_log=on_log, site=site) as session:
                 info = session.model()
                 results = api.verify(session, source, expect, cases, say)
         failed = [r for r in results if r.difference]

@@ -4,6 +4,7 @@ import re
 import time
 
 from crtgen.errors import LinkTimeoutError
+from crtgen.run.board import SerialDevice
 from crtgen.run.device import Finished, RunningDevice
 
 __all__ = ["read_to_end"]
@@ -11,7 +12,7 @@ __all__ = ["read_to_end"]
 _LAST = re.compile(rb"^finished: (\d+) failed\r?$", re.MULTILINE)
 
 
-def read_to_end(device: RunningDevice, timeout: float) -> Finished:
+def read_to_end(device: RunningDevice | SerialDevice, timeout: float) -> Finished:
     """What the image prints; the code is the number of models that failed.
 
     Raises ``LinkTimeoutError`` if the last line does not come within ``timeout`` seconds.

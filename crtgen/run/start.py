@@ -1,0 +1,70 @@
+"""Starts an image where its board says: as a process, in a simulator, or on a real board."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crtgen.boards import Board
+from crtgen.errors import UsageError
+from crtgen.run.board import SerialDevice
+from crtgen.run.device import Finished, RunningDevice
+from crtgen.run.fvp import run_in_fvp, start_fvp
+from crtgen.run.host import run_on_host, start_host
+from crtgen.run.printed import read_to_end
+from crtgen.run.qemu import run_in_qemu, start_qemu
+from crtgen.run.streams import SerialStream
+
+__all__ = ["Device", "Site", "run_standalone", "start_device"]
+
+Device = RunningDevice | SerialDevice
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a board leaves open.
+
+    ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial's) where the
+    image runs already; ``baud`` its rate, the board's if not given.
+    """
+
+    fvp: Path | None = None
+    port: str | None = None
+    baud: int | None = None
+
+
+def start_device(image: Path, board: Board, *, counting: bool = True, site: Site | None = None) -> Device:
+    """Start a server image, or connect to the board that runs it."""
+    where = site or Site()
+    if where.port is not None:
+        baud = where.baud or (board.serial.baud if board.serial else 115200)
+        return SerialDevice(f"{board.name} at {where.port}", SerialStream(where.port, baudrate=baud))
+    if board.is_host:
+        return start_host(image)
+    if board.fvp is not None:
+        return start_fvp(image, board, where.fvp)
+    if board.qemu is None:
+        hint = "connect it, and name its serial port with --port"
+        raise UsageError("nothing simulates this board", where=board.name, hint=hint)
+    return start_qemu(image, board, counting=counting)
+
+
+def run_standalone(
+    image: Path,
+    board: Board,
+    *,
+    platform: str = "",
+    counting: bool = True,
+    timeout: float = 60.0,
+    site: Site | None = None,
+) -> Finished:
+    """Run a standalone image to its end.
+
+    One of the platform ``zephyr`` prints on the serial port, and its last line says how it went.
+    """
+    if platform == "zephyr":
+        with start_device(image, board, counting=counting, site=site) as device:
+            return read_to_end(device, timeout)
+    if board.is_host:
+        return run_on_host(image, timeout=timeout)
+    if board.fvp is not None:
+        return run_in_fvp(image, board, site.fvp if site else None, timeout=timeout)
+    return run_in_qemu(image, board, counting=counting, timeout=timeout)

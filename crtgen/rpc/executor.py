@@ -88,11 +88,8 @@ class AotExecutor:
         self.module.close()
 
     def _tensor(self, getter: str, index: int) -> RemoteTensor:
-        """A tensor stays where it is, so it is asked for once."""
-        key = getter, index
-        if key not in self._tensors:
-            found = self.module.function(getter)(index)
-            if not isinstance(found, RemoteTensor):
-                raise UsageError(f"the model has no tensor {index} for {getter}")
-            self._tensors[key] = found
-        return self._tensors[key]
+        """Asked for each time: the device then knows which model is used, and may refuse."""
+        found = self.module.function(getter)(index)
+        if not isinstance(found, RemoteTensor):
+            raise UsageError(f"the model has no tensor {index} for {getter}")
+        return self._tensors.setdefault((getter, index), found)

@@ -310,16 +310,70 @@ def test_executors_refuse(client: Client) -> None:
 def test_used_up_inputs_have_to_be_set_again(client: Client) -> None:
     x = np.array([1, 2, 3, 4], np.int16)
     with client.aot_executor("once") as executor:
-        with pytest.raises(RemoteError, match="uses up its inputs: set all 1 of them before each run"):
+        with pytest.raises(RemoteError, match="the inputs of once are not set, or used up: set all 1 of them"):
             executor.run()
         executor.set_input(0, x)
         executor.run()
         assert executor.get_output(0).tolist() == [2, 4, 6, 8]
-        with pytest.raises(RemoteError, match="uses up its inputs"):
+        with pytest.raises(RemoteError, match="or used up"):
             executor.run()
         executor.module.function("set_input")("x", x)
         executor.run()
         assert executor.get_output(0).tolist() == [2, 4, 6, 8]
+
+
+@pytest.fixture
+def shared(serve: Serve) -> Client:
+    connection = Client(serve("shared"), timeouts=Timeouts(5, 10, 10))
+    connection.connect()
+    return connection
+
+
+def test_models_that_share_an_arena_never_see_each_others_data(shared: Client) -> None:
+    client = shared
+    x = np.array([2, 4, 6, 8], np.int8)
+    with client.aot_executor("next") as one, client.aot_executor("half") as other:
+        with pytest.raises(RemoteError, match="the inputs of next are not set, or used up: set all 1 of them"):
+            one.run()
+        one.set_input(0, x)
+        one.run()
+        one.run()
+        assert one.get_output(0).tolist() == [3, 5, 7, 9]
+        other.set_input(0, x)
+        with pytest.raises(RemoteError, match="the outputs of next are void"):
+            one.get_output(0)
+        with pytest.raises(RemoteError, match="inputs of next are not set"):
+            one.run()
+        other.run()
+        assert other.get_output(0).tolist() == [1, 2, 3, 4]
+        one.set_input(0, x + 1)
+        with pytest.raises(RemoteError, match="the outputs of half are void"):
+            other.get_output(0)
+        with pytest.raises(RemoteError, match="or used up"):
+            other.run()
+        one.run()
+        assert one.get_output(0).tolist() == [4, 6, 8, 10]
+
+
+def test_timing_and_the_registry_take_a_shared_arena_too(shared: Client) -> None:
+    client = shared
+    x = np.array([2, 4, 6, 8], np.int8)
+    with client.aot_executor("next") as one, client.aot_executor("half") as other:
+        for disturb in (
+            lambda: client.measure(other, 1),
+            lambda: client.system_lib().function("half_run")(1),
+        ):
+            one.set_input(0, x)
+            one.run()
+            disturb()
+            with pytest.raises(RemoteError, match="the outputs of next are void"):
+                one.get_output(0)
+            with pytest.raises(RemoteError, match="inputs of next are not set"):
+                one.run()
+        other.set_input(0, x)
+        client.system_lib().function("half_run")(1)
+        with pytest.raises(RemoteError, match="or used up"):
+            other.run()
 
 
 def test_half_an_input_is_not_set(raw: Raw) -> None:
@@ -356,7 +410,7 @@ def test_timing_spoils_what_it_uses_up(client: Client) -> None:
         ticks = client.measure(executor, 3)
         assert ticks is not None
         assert ticks.tolist() == [50, 50, 50]
-        with pytest.raises(RemoteError, match="uses up its inputs"):
+        with pytest.raises(RemoteError, match="or used up"):
             executor.run()
         with pytest.raises(RemoteError, match="the outputs of once are void"):
             get_output(0)

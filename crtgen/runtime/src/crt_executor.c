@@ -9,6 +9,34 @@ static const struct crt_model *crt_executor_model(const struct crt_call *call)
     return call->server->config.models[call->index];
 }
 
+/* From now on the arena of a model is its own: what others had in it is void. */
+static void crt_executor_hold(struct crt_server *server, uint32_t index)
+{
+    const struct crt_model *const *models = server->config.models;
+    for (uint32_t i = 0; i < server->config.num_models; i++) {
+        if (i != index && models[i]->arena == models[index]->arena && models[i]->arena != NULL) {
+            server->holders &= ~(1u << i);
+            server->inputs_set[i] = 0;
+            server->spoiled |= 1u << i;
+        }
+    }
+    server->holders |= 1u << index;
+}
+
+void crt_executor_called(struct crt_server *server, const char *name)
+{
+    for (uint32_t i = 0; i < server->config.num_models; i++) {
+        const char *model = server->config.models[i]->name;
+        const size_t size = strlen(model);
+        const int begins = strlen(name) > size && memcmp(name, model, size) == 0;
+        if (begins && strcmp(name + size, "_run") == 0) {
+            crt_executor_hold(server, i);
+            server->inputs_set[i] = 0;
+            server->spoiled |= 1u << i;
+        }
+    }
+}
+
 /* A name that hosts use for the only model of an image. */
 static const char crt_executor_default[] = "default";
 
@@ -78,6 +106,7 @@ static int crt_executor_return(struct crt_call *call, const struct crt_tensor *t
 
 static int crt_executor_get_input(struct crt_call *call)
 {
+    crt_executor_hold(call->server, call->index);
     return crt_executor_return(call, crt_executor_input(call));
 }
 
@@ -86,7 +115,7 @@ static int crt_executor_get_output(struct crt_call *call)
     const struct crt_model *model = crt_executor_model(call);
     if ((call->server->spoiled >> call->index & 1u) != 0) {
         return crt_fail(call->server, CRT_ERR_STATE,
-                        "the outputs of %s are void, it was only timed: set the inputs and run it", model->name);
+                        "the outputs of %s are void: set its inputs and run it", model->name);
     }
     return crt_executor_return(call, crt_executor_output(call));
 }
@@ -155,6 +184,7 @@ static int crt_executor_set_input(struct crt_call *call)
         return crt_fail(server, CRT_ERR_ARGUMENT, "input %s has %u bytes, or another type than what was given",
                         input->name, (unsigned)input->nbytes);
     }
+    crt_executor_hold(server, call->index);
     memmove(input->data, (const uint8_t *)from->data + from->byte_offset, size);
     crt_memory_written(server, input->data, size);
     return CRT_OK;
@@ -167,18 +197,26 @@ int crt_executor_run(struct crt_call *call)
     const int consumes = (model->flags & CRT_MODEL_CONSUMES_INPUTS) != 0;
     const uint32_t all = (uint32_t)((UINT64_C(1) << model->num_inputs) - 1);
     const uint32_t bit = 1u << call->index;
-    if (consumes && !call->timing && (server->inputs_set[call->index] & all) != all) {
-        return crt_fail(server, CRT_ERR_STATE, "a run of %s uses up its inputs: set all %u of them before each run",
+    const int is_set = (!consumes && model->arena == NULL) || (server->inputs_set[call->index] & all) == all;
+    if (!is_set && !call->timing) {
+        return crt_fail(server, CRT_ERR_STATE, "the inputs of %s are not set, or used up: set all %u of them",
                         model->name, model->num_inputs);
     }
+    crt_executor_hold(server, call->index);
+    server->spoiled = is_set ? server->spoiled & ~bit : server->spoiled | bit;
     if (consumes) {
         server->inputs_set[call->index] = 0;
-        server->spoiled = call->timing ? server->spoiled | bit : server->spoiled & ~bit;
+    }
+    if (server->config.backend != NULL) {
+        server->config.backend->last_error = NULL;
     }
     server->running = model->name;
     const int32_t error = model->run();
     if (error != 0) {
-        return crt_fail(server, CRT_ERR_CALL, "run of %s failed with code %d", model->name, (int)error);
+        server->spoiled |= bit;
+        const char *why = crt_call_reason(server);
+        return crt_fail(server, CRT_ERR_CALL, "run of %s failed with code %d%s%s", model->name, (int)error,
+                        why[0] != '\0' ? ": " : "", why);
     }
     return CRT_OK;
 }

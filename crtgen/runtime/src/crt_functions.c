@@ -240,6 +240,12 @@ int crt_function_free(struct crt_server *server, uint64_t handle)
     return crt_function_check(server, handle);
 }
 
+const char *crt_call_reason(const struct crt_server *server)
+{
+    const struct crt_backend *backend = server->config.backend;
+    return backend != NULL && backend->last_error != NULL ? backend->last_error : "";
+}
+
 /* A function of the image's registry. */
 static int crt_call_packed(struct crt_call *call, uint32_t index)
 {
@@ -252,6 +258,7 @@ static int crt_call_packed(struct crt_call *call, uint32_t index)
     }
     const int error = function(call->values, call->codes, call->count, &call->value, &call->code,
                                (void *)(uintptr_t)module->registry);
+    crt_executor_called(server, crt_names_at(module->registry->names, index));
     for (int i = 0; i < call->count; i++) {
         if (call->codes[i] == kTVMDLTensorHandle) {
             const DLTensor *tensor = call->values[i].v_handle;
@@ -262,7 +269,7 @@ static int crt_call_packed(struct crt_call *call, uint32_t index)
         }
     }
     if (error != 0) {
-        const char *why = backend != NULL && backend->last_error != NULL ? backend->last_error : "";
+        const char *why = crt_call_reason(server);
         return crt_fail(server, CRT_ERR_CALL, "%s failed with code %d%s%s", server->running, error,
                         why[0] != '\0' ? ": " : "", why);
     }

@@ -106,6 +106,8 @@ int crt_function_free(struct crt_server *server, uint64_t handle);
 /* Call a function; crt_function_invoke is for a handle that is known to be good. */
 int crt_function_call(struct crt_call *call, uint64_t handle);
 int crt_function_invoke(struct crt_call *call, uint32_t handle);
+/* Why the code that TVM generated failed, as far as it said so; else empty. */
+const char *crt_call_reason(const struct crt_server *server);
 /* Check the arguments and call. */
 int crt_call_builtin(struct crt_call *call, const struct crt_builtin *builtin);
 void crt_call_return_int(struct crt_call *call, int64_t value);
@@ -121,6 +123,8 @@ int crt_call_results(struct crt_call *call, uint32_t count, uint64_t **results);
 extern const char crt_executor_names[];
 extern const struct crt_builtin crt_executor_functions[];
 int crt_executor_create(struct crt_call *call);
+/* A function of the registry was called: if it is the run of a model, its inputs and outputs are void. */
+void crt_executor_called(struct crt_server *server, const char *name);
 int crt_executor_run(struct crt_call *call);
 
 /* crt_time.c */

@@ -48,7 +48,8 @@ void crt_memory_written(struct crt_server *server, const void *address, uint32_t
 {
     for (uint32_t i = 0; i < server->config.num_models; i++) {
         const struct crt_model *model = server->config.models[i];
-        for (uint32_t k = 0; k < model->num_inputs && k < 32; k++) {
+        const uint32_t inputs = (server->holders >> i & 1u) != 0 ? model->num_inputs : 0;
+        for (uint32_t k = 0; k < inputs && k < 32; k++) {
             /* A host copies large inputs in pieces: the piece with the last byte makes it complete. */
             const uintptr_t last = (uintptr_t)model->inputs[k].data + model->inputs[k].nbytes - 1;
             if (last - (uintptr_t)address < size) {

@@ -13,7 +13,8 @@ int crt_server_init(struct crt_server *server, const struct crt_server_config *c
     }
     for (uint32_t i = 0; i < config->num_models; i++) {
         const struct crt_model *model = config->models[i];
-        if ((model->flags & CRT_MODEL_CONSUMES_INPUTS) != 0 && model->num_inputs > 32) {
+        const int counted = (model->flags & CRT_MODEL_CONSUMES_INPUTS) != 0 || model->arena != NULL;
+        if (counted && model->num_inputs > 32) {
             return CRT_ERR_ARGUMENT;
         }
     }

@@ -23,7 +23,9 @@ static void write_out(void *context, const uint8_t *bytes, size_t size)
 
 int main(int argc, char **argv)
 {
-    const enum toy_image image = argc > 1 && strcmp(argv[1], "captured") == 0 ? TOY_CAPTURED : TOY_MODELS;
+    const char *name = argc > 1 ? argv[1] : "models";
+    const enum toy_image other = strcmp(name, "shared") == 0 ? TOY_SHARED : TOY_MODELS;
+    const enum toy_image image = strcmp(name, "captured") == 0 ? TOY_CAPTURED : other;
     uint8_t bytes[4096];
     if (toy_start(image, argc > 2 ? (uint32_t)atoi(argv[2]) : 2048, write_out) != 0) {
         return 3;

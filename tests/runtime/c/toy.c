@@ -33,7 +33,7 @@ static int32_t add_run(void)
     return 0;
 }
 
-static const struct crt_model add = {"add", add_run, add_inputs, add_outputs, 2, 1, 2, 0};
+static const struct crt_model add = {"add", add_run, add_inputs, add_outputs, 2, 1, 2, 0, NULL};
 
 /* once: y = x * 2 in place, int16[4]; a second run would double again. */
 static int16_t once_x[4];
@@ -51,14 +51,42 @@ static int32_t once_run(void)
 }
 
 static const struct crt_model once = {"once", once_run, once_inputs, once_outputs, 1, 1, 1,
-                                      CRT_MODEL_CONSUMES_INPUTS};
+                                      CRT_MODEL_CONSUMES_INPUTS, NULL};
 
 static int32_t broken_run(void)
 {
     return -3;
 }
 
-static const struct crt_model broken = {"broken", broken_run, add_inputs, add_outputs, 2, 1, 1, 0};
+static const struct crt_model broken = {"broken", broken_run, add_inputs, add_outputs, 2, 1, 1, 0, NULL};
+
+/* Two models with one arena, inputs at the same place: next adds 1 and keeps its input, half uses it up. */
+static int8_t common_arena[8];
+static const int64_t common_shape[] = {4};
+static const struct crt_tensor next_inputs[] = {{"x", common_arena, common_shape, 4, 1, {kDLInt, 8, 1}}};
+static const struct crt_tensor next_outputs[] = {{"y", common_arena + 4, common_shape, 4, 1, {kDLInt, 8, 1}}};
+static const struct crt_tensor half_outputs[] = {{"y", common_arena, common_shape, 4, 1, {kDLInt, 8, 1}}};
+
+static int32_t next_run(void)
+{
+    for (int i = 0; i < 4; i++) {
+        common_arena[4 + i] = (int8_t)(common_arena[i] + 1);
+    }
+    return 0;
+}
+
+static int32_t half_run(void)
+{
+    for (int i = 0; i < 4; i++) {
+        common_arena[i] = (int8_t)(common_arena[i] / 2);
+        common_arena[4 + i] = -1;
+    }
+    return 0;
+}
+
+static const struct crt_model next = {"next", next_run, next_inputs, next_outputs, 1, 1, 1, 0, common_arena};
+static const struct crt_model half = {"half", half_run, next_inputs, half_outputs, 1, 1, 1,
+                                      CRT_MODEL_CONSUMES_INPUTS, common_arena};
 
 /* The captured model: it gives the captured answer. */
 static int8_t captured_x[490], captured_y[12];
@@ -77,9 +105,11 @@ static int32_t captured_run(void)
     return 0;
 }
 
-static const struct crt_model captured = {"kws", captured_run, captured_inputs, captured_outputs, 1, 1, 1, 0};
+static const struct crt_model captured = {"kws", captured_run, captured_inputs, captured_outputs, 1, 1, 1, 0,
+                                          NULL};
 
 static const struct crt_model *const models[] = {&add, &once, &broken};
+static const struct crt_model *const shared_models[] = {&next, &half};
 static const struct crt_model *const captured_models[] = {&captured};
 
 /* Functions of the registry. */
@@ -141,8 +171,16 @@ static int32_t toy_fault(TVMValue *args, int *codes, int count, TVMValue *ret, i
     return toy_fail(args, codes, count, ret, code, resource);
 }
 
-static const TVMBackendPackedCFunc functions[] = {toy_add, toy_fail, toy_echo, toy_fault};
-static const TVMFuncRegistry registry = {"\004\000toy_add\000toy_fail\000toy_echo\000toy_fault\000", functions};
+/* What a model's own entry of the registry does to the arena. */
+static int32_t toy_half(TVMValue *args, int *codes, int count, TVMValue *ret, int *code, void *resource)
+{
+    (void)toy_echo(args, codes, count, ret, code, resource);
+    return half_run();
+}
+
+static const TVMBackendPackedCFunc functions[] = {toy_add, toy_fail, toy_echo, toy_fault, toy_half};
+static const TVMFuncRegistry registry = {
+    "\005\000toy_add\000toy_fail\000toy_echo\000toy_fault\000half_run\000", functions};
 static const TVMModule system_lib = {&registry};
 
 const TVMModule *TVMSystemLibEntryPoint(void)
@@ -172,8 +210,10 @@ static uint32_t port_random(void *context)
 
 int toy_start(enum toy_image image, uint32_t receive_size, void (*write)(void *, const uint8_t *, size_t))
 {
+    static const struct crt_model *const *const images[] = {models, captured_models, shared_models};
+    static const uint16_t counts[] = {3, 1, 2};
     static struct crt_port port;
-    static uint8_t workspace[256];
+    static _Alignas(16) uint8_t workspace[256];
     static uint8_t *receive;
     /* From the heap, so that the sanitizer knows where they end. */
     free(receive);
@@ -193,8 +233,8 @@ int toy_start(enum toy_image image, uint32_t receive_size, void (*write)(void *,
         .receive_size = receive_size,
         .pool = toy_pool,
         .pool_size = TOY_POOL,
-        .models = image == TOY_CAPTURED ? captured_models : models,
-        .num_models = image == TOY_CAPTURED ? 1 : 3,
+        .models = images[image],
+        .num_models = counts[image],
         .system_lib = TVMSystemLibEntryPoint(),
         .backend = &crt_backend,
     };

@@ -6,8 +6,11 @@
 
 #include <crt/server.h>
 
-/* Three models (add, once, broken), or the one that the captured conversation talks to. */
-enum toy_image { TOY_MODELS, TOY_CAPTURED };
+/*
+ * Three models (add, once, broken), the one that the captured conversation talks to, or two with one arena (next,
+ * half).
+ */
+enum toy_image { TOY_MODELS, TOY_CAPTURED, TOY_SHARED };
 
 #define TOY_POOL 16384u
 

@@ -31,6 +31,8 @@ struct crt_model {
     uint16_t num_outputs;
     uint16_t num_layers;
     uint16_t flags;
+    /* Where inputs and outputs lie: models with the same arena spoil each other's. NULL: nobody else's. */
+    const void *arena;
 };
 
 /* The models of this image, in the generated metadata module. */

@@ -90,6 +90,7 @@ struct crt_server {
 
     uint32_t inputs_set[CRT_SERVER_MODELS]; /* a bit for each input that was set since the last run */
     uint32_t spoiled;                       /* a bit for each model whose outputs are of no use */
+    uint32_t holders;                       /* a bit for each model that was the last to use its arena */
     struct crt_evaluator evaluators[CRT_SERVER_EVALUATORS];
     int stopped;
 };

@@ -310,7 +310,9 @@ def test_executors_refuse(client: Client) -> None:
 def test_used_up_inputs_have_to_be_set_again(client: Client) -> None:
     x = np.array([1, 2, 3, 4], np.int16)
     with client.aot_executor("once") as executor:
-        with pytest.raises(RemoteError, match="the inputs of once are not set, or used up: set all 1 of them"):
+        with pytest.raises(
+            RemoteError, match="the inputs of once are not set, or used up: set all 1 of them"
+        ):
             executor.run()
         executor.set_input(0, x)
         executor.run()
@@ -333,7 +335,9 @@ def test_models_that_share_an_arena_never_see_each_others_data(shared: Client) -
     client = shared
     x = np.array([2, 4, 6, 8], np.int8)
     with client.aot_executor("next") as one, client.aot_executor("half") as other:
-        with pytest.raises(RemoteError, match="the inputs of next are not set, or used up: set all 1 of them"):
+        with pytest.raises(
+            RemoteError, match="the inputs of next are not set, or used up: set all 1 of them"
+        ):
             one.run()
         one.set_input(0, x)
         one.run()

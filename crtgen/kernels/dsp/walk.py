@@ -103,18 +103,17 @@ class Geometry:
     def image_bytes(self) -> int:
         return self.size[0] * self.size[1] * self.channels
 
-    @property
-    def rows_at_once(self) -> int:
-        """How many rows of outputs a group of three pixels can touch."""
+    def _rows_at_once(self, pixels: int) -> int:
+        """How many rows of outputs a group of so many pixels can touch."""
         width, height = self.output[1], self.output[0]
-        return min(height, 1 if width % PIXELS == 0 else max(2, PIXELS // width))
+        return min(height, 1 if width % pixels == 0 else max(2, pixels // width))
 
-    def slide(self, zero_point: int) -> Window | None:
-        """The window of padded rows; None without padding, where the input itself is read."""
+    def slide(self, zero_point: int, pixels: int = PIXELS) -> Window | None:
+        """The window of padded rows for groups of pixels; None without padding: the input itself is read."""
         if not self.padded:
             return None
         extent = [(t - 1) * d + 1 for t, d in zip(self.window, self.dilation, strict=True)]
-        rows = extent[0] + (self.rows_at_once - 1) * self.stride[0]
+        rows = extent[0] + (self._rows_at_once(pixels) - 1) * self.stride[0]
         columns = (self.output[1] - 1) * self.stride[1] + extent[1]
         seen = min(self.size[1], columns - self.corner[1])
         return Window(
@@ -135,17 +134,18 @@ class Geometry:
         return Walk(self.output[1], self.output[0], step, self.stride[0] * pitch - self.output[1] * step)
 
 
-def least_lead(walk: Walk, window: Window | None, images: int, image_bytes: int, channels: int) -> int:
+def least_lead(
+    walk: Walk, window: Window | None, images: int, image_bytes: int, channels: int, pixels: int = PIXELS
+) -> int:
     """How far the output must lie before the input so that it overwrites nothing still to be read."""
-    pixels = walk.pixels
-    ends = np.minimum(np.arange(0, pixels, PIXELS) + PIXELS, pixels)
+    ends = np.minimum(np.arange(0, walk.pixels, pixels) + pixels, walk.pixels)
     written = ends * channels
     if window is None:
         read = np.append(walk.starts(), image_bytes)[ends]
     else:
-        rows = window.first + (ends - 1) // PIXELS * PIXELS // walk.width * window.stride
+        rows = window.first + (ends - 1) // pixels * pixels // walk.width * window.stride
         read = np.clip(rows + window.rows, 0, window.height) * window.input_pitch
     image = np.arange(images)[:, None]
-    ahead = (written + image * pixels * channels) - (read + image * image_bytes)
+    ahead = (written + image * walk.pixels * channels) - (read + image * image_bytes)
     unread = read + image * image_bytes < images * image_bytes
     return max(0, int(ahead[unread].max(initial=0)))

@@ -13,7 +13,7 @@ from tests.kernels.dsp.random_cases import MAKERS, draw_cases
 pytestmark = pytest.mark.qemu
 
 _COUNT = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "40"))
-_AT_LEAST = {"convolution": 0.8, "depthwise": 0.8, "dense": 0.8, "binary": 0.4, "pool": 0.9}
+_AT_LEAST = {"convolution": 0.8, "depthwise": 0.8, "windowed": 0.8, "dense": 0.8, "binary": 0.4, "pool": 0.9}
 
 
 def _dsp(job_case: object, kernels: list[Kernel]) -> list[Kernel]:

@@ -32,6 +32,24 @@ class Core:
         abi = ("-mfloat-abi=soft",) if self.fpu == "none" else ("-mfloat-abi=hard", "-mfpu=auto")
         return (f"-mcpu={self.name}", "-mthumb", *abi)
 
+    @property
+    def zig_flags(self) -> tuple[str, ...]:
+        """Target and core as Zig names them; its cores have nothing optional unless it is added."""
+        if self.arch == "host":
+            return ()
+        abi = "eabi" if self.fpu == "none" else "eabihf"
+        features = [_ZIG_FPU[self.arch.removesuffix(".main"), self.fpu]] if self.fpu != "none" else []
+        features += [name for name, has in (("dsp", self.dsp), ("mve_fp", self.mve)) if has]
+        base = self.name.partition("+")[0].replace("-", "_")
+        return ("-target", f"thumb-freestanding-{abi}", f"-mcpu={'+'.join((base, *features))}")
+
+
+_ZIG_FPU = {
+    ("armv7e-m", "sp"): "vfp4d16sp",
+    ("armv7e-m", "dp"): "fp_armv8d16",
+    ("armv8-m", "sp"): "fp_armv8d16sp",
+    ("armv8.1-m", "dp"): "fp_armv8d16",
+}
 
 CORES = {
     core.name: core

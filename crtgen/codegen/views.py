@@ -10,7 +10,16 @@ from crtgen.errors import UnsupportedError
 from crtgen.ir import Array, DType, shape_text
 from crtgen.kernels.literal import c_float
 
-__all__ = ["ArrayView", "KernelView", "LayerView", "ModelView", "TensorView", "rows_of"]
+__all__ = [
+    "ArrayView",
+    "KernelView",
+    "LayerView",
+    "ModelView",
+    "TensorView",
+    "dl_numbers",
+    "dl_type",
+    "rows_of",
+]
 
 _PER_ROW = {"int8": 20, "uint8": 20, "int16": 14, "uint16": 14, "int32": 8, "uint32": 8, "float32": 8}
 
@@ -112,12 +121,23 @@ class ModelView:
     summary: str
 
 
+_DL_KINDS = {"i": ("kDLInt", 0), "u": ("kDLUInt", 1), "f": ("kDLFloat", 2)}
+
+
 def dl_type(dtype: DType) -> str:
-    """The initialiser of a ``DLDataType``."""
-    if dtype is DType.BOOL:
-        return "{kDLUInt, 1, 1}"
-    kind = {"f": "kDLFloat", "i": "kDLInt", "u": "kDLUInt"}[dtype.numpy.kind]
-    return f"{{{kind}, {dtype.itemsize * 8}, 1}}"
+    """The initialiser of a ``DLDataType`` in C."""
+    kind, bits = _dl_kind(dtype)
+    return f"{{{_DL_KINDS[kind][0]}, {bits}, 1}}"
+
+
+def dl_numbers(dtype: DType) -> tuple[int, int, int]:
+    """The fields of a ``DLDataType``: code, bits and lanes."""
+    kind, bits = _dl_kind(dtype)
+    return _DL_KINDS[kind][1], bits, 1
+
+
+def _dl_kind(dtype: DType) -> tuple[str, int]:
+    return ("u", 1) if dtype is DType.BOOL else (dtype.numpy.kind, dtype.itemsize * 8)
 
 
 def rows_of(data: Array, where: str) -> tuple[str, ...]:

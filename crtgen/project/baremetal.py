@@ -13,13 +13,6 @@ TOOLCHAINS = ("gcc", "zig")
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
-_ZIG_FPU = {
-    ("armv7e-m", "sp"): "vfp4d16sp",
-    ("armv7e-m", "dp"): "fp_armv8d16",
-    ("armv8-m", "sp"): "fp_armv8d16sp",
-    ("armv8.1-m", "dp"): "fp_armv8d16",
-}
-
 
 _PARTS = {
     "arena": "*(.bss.*_arena)",
@@ -101,7 +94,7 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
 
 def toolchain_files(core: Core) -> dict[str, str]:
     """The files of ``cmake/``, by name."""
-    view = _ToolchainView(" ".join(core.gcc_flags), " ".join(_zig_flags(core)))
+    view = _ToolchainView(" ".join(core.gcc_flags), " ".join(core.zig_flags))
     return {f"{t}.cmake": render(f"project/baremetal/{t}.cmake.j2", v=view) for t in TOOLCHAINS}
 
 
@@ -166,12 +159,3 @@ def _devices(board: Board) -> tuple[Uart, Timer]:
     if board.uart is None or board.timer is None:
         raise UsageError("the board has no UART or no timer", where=board.name)
     return board.uart, board.timer
-
-
-def _zig_flags(core: Core) -> tuple[str, ...]:
-    """Target and core as Zig names them; its cores have nothing optional unless it is added."""
-    abi = "eabi" if core.fpu == "none" else "eabihf"
-    features = [_ZIG_FPU[core.arch.removesuffix(".main"), core.fpu]] if core.fpu != "none" else []
-    features += [name for name, has in (("dsp", core.dsp), ("mve_fp", core.mve)) if has]
-    base = core.name.partition("+")[0].replace("-", "_")
-    return ("-target", f"thumb-freestanding-{abi}", f"-mcpu={'+'.join((base, *features))}")

@@ -1,0 +1,59 @@
+"""Cores as LLVM names them, and the machines that llvmlite makes of them.
+
+llvmlite is an extra: whoever imports this file has asked ``llvm.require_llvm`` first.
+"""
+
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from crtgen.boards.core import Core
+
+__all__ = ["machine", "triple"]
+
+_OFF = ("dsp", "fp-armv8d16sp", "fp64", "vfp4d16sp", "mve", "fpregs")
+"""What a core of LLVM may have that an implementation lacks."""
+_LEVEL = {"size": 2, "balanced": 2, "speed": 3}
+
+
+def triple(core: Core) -> str:
+    """``thumbv7em-none-eabihf``; for the host its own."""
+    if core.arch == "host":
+        return str(llvm.get_process_triple())
+    name = core.arch.replace("armv", "thumbv").replace("-m", "m")
+    return f"{name}-none-{'eabi' if core.fpu == 'none' else 'eabihf'}"
+
+
+def machine(core: Core, optimize: str = "balanced") -> Any:
+    """The target machine of a core."""
+    _initialize()
+    is_host = core.arch == "host"
+    target = llvm.Target.from_triple(triple(core))
+    return target.create_target_machine(
+        cpu="" if is_host else core.name.partition("+")[0],
+        features=_features(core),
+        opt=_LEVEL[optimize],
+        reloc="pic" if is_host else "static",
+        codemodel="default",
+    )
+
+
+def _features(core: Core) -> str:
+    """What the core has not, and its leave to read words from anywhere: freestanding code gets none."""
+    if core.arch == "host":
+        return ""
+    off = [name for name in _OFF if not _has(core, name)]
+    return ",".join([*(f"-{name}" for name in off), "-strict-align" if core.unaligned else "+strict-align"])
+
+
+def _has(core: Core, feature: str) -> bool:
+    if feature in ("dsp", "mve"):
+        return core.dsp if feature == "dsp" else core.mve
+    return core.fpu != "none" and (feature != "fp64" or core.fpu == "dp")
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()

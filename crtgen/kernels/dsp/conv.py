@@ -123,11 +123,10 @@ def _view(layer: Layer, most: int) -> ConvView:
 
 
 def _cost(view: ConvView, stream: Stream) -> float:
-    counts = {m.pixels: view.groups if m.pixels == PIXELS else 1 for m in view.micros}
-    groups = sum(
-        counts[m.pixels]
-        * (m.instructions(stream.pairs) + view.packing.instructions(m.pixels) + 12 * m.pixels)
-        for m in view.micros
-    )
+    walking = 9 if view.walk.wraps else 2
+    groups = 0.0
+    for m in view.micros:
+        group = m.instructions(stream.pairs) + view.packing.instructions(m.pixels) + walking * m.pixels
+        groups += group * (view.groups if m.pixels == PIXELS else 1)
     window = view.window.instructions(view.walk.height) if view.window else 0.0
     return view.images * (groups + window) + 20

@@ -89,7 +89,7 @@ class Row:
     @property
     def instructions(self) -> int:
         body = (self.body.instructions + 5) * self.rounds if self.body else 0
-        return body + sum(chunk.instructions for chunk in self.tail) + 8
+        return body + sum(chunk.instructions for chunk in self.tail) + 6 + 3 * bool(self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,12 +297,12 @@ def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:
 def _cost(view: DepthwiseView) -> float:
     strips = -(-view.out_height // view.strip)
     rows = view.out_height // view.rows_per_pass
-    channel = rows * view.row.instructions + (view.single.instructions if view.single else 0) + 32 * strips
+    channel = rows * view.row.instructions + (view.single.instructions if view.single else 0) + 30 * strips
     pair_rows = sum(
         _pairs(min(view.strip, view.out_height - y), view.stride)
         for y in range(0, view.out_height, view.strip)
     )
-    widen = pair_rows * (14 * view.seen + 22)
+    widen = pair_rows * (14 * view.seen + 14)
     edges = 4 * len(view.edges) * view.pairs * 3
     return view.images * view.groups * (4 * channel + widen + 10 * strips) + edges + 40
 

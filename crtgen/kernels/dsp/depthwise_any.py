@@ -132,6 +132,6 @@ def _cost(view: WindowedView) -> float:
     row = 8 * len(view.taps) + (3 if view.rows > 1 else 0)
     extra = 0 if view.finish.floor else 2
     group = 12 + view.rows * row + _CHANNELS * (view.finish.instructions + 1 + extra)
-    pixel = (view.whole + view.rest) * group + 22 + 18 * view.rest
+    pixel = (view.whole + view.rest) * group + 14 + 18 * view.rest
     window = view.window.instructions(view.walk.height) if view.window else 0.0
     return view.images * (view.walk.pixels * pixel + window) + 20

@@ -141,5 +141,5 @@ def _kernel(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, factor: Re
 def _cost(view: PoolView) -> float:
     window = view.rows * (view.blocks * (3 * view.unroll + 3) + (3 if view.rows > 1 else 0))
     clamps = 4 * 3 * ((view.low is not None) + (view.high is not None))
-    group = window + clamps + (22 if view.reciprocal else 8)
+    group = window + clamps + (24 if view.reciprocal else 10)
     return view.images * view.out_height * (view.out_width * (group * view.groups + 6) + 6) + 20

@@ -8,7 +8,9 @@ import pytest
 
 from crtgen.boards.core import find_core
 from crtgen.frontends import load
-from crtgen.kernels import Target
+from crtgen.kernels import Target, select
+from crtgen.ops.case import Case
+from tests.kernels.dsp.harness import Job, run_jobs
 from tests.kernels.program import (
     HERE,
     WARNINGS,
@@ -66,3 +68,18 @@ def test_outputs_and_instructions(tmp_path: Path, name: str) -> None:
     ticks = [int(line.split()[1]) for line in text.splitlines() if line.startswith("ticks ")]
     assert len(ticks) == len(runs)
     assert 0 < max(ticks) * _TICK <= _AT_MOST[name]
+
+
+@pytest.mark.parametrize("name", _AT_MOST)
+def test_costs_are_what_is_counted(tmp_path: Path, name: str) -> None:
+    """Within 5 %, for every layer of 20,000 instructions or more; each on random inputs of its own."""
+    graph = load(model_path(name))
+    kernels = select(graph, Target(find_core("cortex-m4"), "speed"))
+    layers = [n for n in graph.nodes if kernels[n.name].design.startswith("dsp_")]
+    jobs = [Job(Case(n.name, n.op, graph.signature(n)), kernels[n.name]) for n in layers]
+    results = run_jobs(jobs, tmp_path)
+    assert all(result.right and result.whole for result in results)
+    counted = [(job, r.instructions) for job, r in zip(jobs, results, strict=True) if r.instructions > 20_000]
+    assert counted
+    for job, instructions in counted:
+        assert abs(job.kernel.cost / instructions - 1) <= 0.05, f"{job.case.name}: {instructions}"

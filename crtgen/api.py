@@ -23,7 +23,7 @@ from crtgen.codegen import CModule, Interface, generate_c, metadata_files
 from crtgen.errors import UsageError
 from crtgen.ir import Array, Graph
 from crtgen.kernels import Target, select
-from crtgen.passes import DEFAULT_PASSES, Hit, run_passes
+from crtgen.passes import DEFAULT_PASSES, Hit, Pass, run_passes
 from crtgen.plan import Plan, make_plan
 from crtgen.project import Firmware, Options, Project, generate_project, read_manifest
 from crtgen.run import Site
@@ -66,9 +66,10 @@ class Model:
         optimize: str = "balanced",
         keep_inputs: bool = False,
         exact: bool | None = None,
+        passes: Sequence[Pass] = DEFAULT_PASSES,
     ) -> "Compiled":
         """Choose kernels, plan the memory and generate C for a board; see the function ``compile``."""
-        return compile([self], board, optimize=optimize, keep_inputs=keep_inputs, exact=exact)
+        return compile([self], board, optimize=optimize, keep_inputs=keep_inputs, exact=exact, passes=passes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,12 +176,14 @@ def compile(
     optimize: str = "balanced",
     keep_inputs: bool = False,
     exact: bool | None = None,
+    passes: Sequence[Pass] = DEFAULT_PASSES,
     say: Say = _silent,
 ) -> Compiled:
     """Compile one or several models into one image for a board.
 
     ``optimize`` is ``speed``, ``size`` or ``balanced``; ``keep_inputs`` keeps the inputs intact during a
-    run; ``exact`` forces (or forbids) the exact search for the least arena.
+    run; ``exact`` forces (or forbids) the exact search for the least arena; ``passes`` rewrite the network
+    first, without changing what it computes.
     """
     names = [m.name for m in models]
     if len(set(names)) != len(names):
@@ -191,7 +194,7 @@ def compile(
     hits: list[Hit] = []
     for model in models:
         say(f"planning {model.name}")
-        graph, found = run_passes(model.graph, DEFAULT_PASSES)
+        graph, found = run_passes(model.graph, passes)
         plans.append(make_plan(graph, select(graph, target), keep_inputs=keep_inputs, exact=exact))
         hits.extend(found)
     say("generating C")

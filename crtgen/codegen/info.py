@@ -1,24 +1,14 @@
 """What a compiled model is: its interface, its arithmetic and its memory in figures."""
 
 from collections.abc import Sequence
-from math import prod
 
 from crtgen.codegen.module import Interface, LayerInfo, ModelInfo
 from crtgen.codegen.names import unique_identifiers
-from crtgen.ir import Graph, Op, Signature
-from crtgen.ops import Conv2d, DepthwiseConv2d, FullyConnected
+from crtgen.ir import Graph
+from crtgen.ops import count_macs
 from crtgen.plan import Plan
 
-__all__ = ["count_macs", "model_info"]
-
-
-def count_macs(op: Op, sig: Signature) -> int:
-    """Multiplications of an input with a weight; 0 for an operator without weights."""
-    if isinstance(op, DepthwiseConv2d):
-        return sig.y.elements * prod(sig.inputs[1].shape[1:3])
-    if isinstance(op, Conv2d | FullyConnected):
-        return sig.y.elements * prod(sig.inputs[1].shape[1:])
-    return 0
+__all__ = ["model_info"]
 
 
 def model_info(plan: Plan, name: str, layers: Sequence[LayerInfo] = ()) -> ModelInfo:

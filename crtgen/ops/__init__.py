@@ -8,6 +8,7 @@ from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, AddParams, Mul, MulParams, Sub
 from crtgen.ops.case import Case
 from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
+from crtgen.ops.count import count_macs
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.pool import AveragePool2d, MaxPool2d, PoolParams
 from crtgen.ops.quant import AffineParams, Dequantize, Quantize, RequantizeParams
@@ -51,6 +52,7 @@ __all__ = [
     "Tanh",
     "Transpose",
     "all_cases",
+    "count_macs",
 ]
 
 

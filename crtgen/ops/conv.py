@@ -99,7 +99,7 @@ class _Convolution(Op):
     activation: Activation
 
     @abstractmethod
-    def _accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+    def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
         """Sums of products without bias; exact for int8, since they stay far below 2**53."""
 
     def parameters(self, sig: Signature) -> ConvParams:
@@ -111,9 +111,9 @@ class _Convolution(Op):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, w, bias = (a.astype(np.float64) for a in arrays)
         if sig.x.dtype is DType.FLOAT32:
-            return (clamp_float(self._accumulate(x, w, sig) + bias, self.activation),)
+            return (clamp_float(self.accumulate(x, w, sig) + bias, self.activation),)
         params = self.parameters(sig)
-        return (params.finish(self._accumulate(x + params.input_offset, w, sig) + bias),)
+        return (params.finish(self.accumulate(x + params.input_offset, w, sig) + bias),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Conv2d(_Convolution):
         size = self.padding.output_size((x.shape[1], x.shape[2]), window, self.stride, self.dilation)
         return (((x.shape[0], *size, w.shape[0]), x.dtype),)
 
-    def _accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+    def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
         padded = pad_image(x, self.padding)
         taps = [
             window_tap(padded, (i, j), self.stride, self.dilation, sig)
@@ -178,7 +178,7 @@ class DepthwiseConv2d(_Convolution):
         size = self.padding.output_size((x.shape[1], x.shape[2]), window, self.stride, self.dilation)
         return (((x.shape[0], *size, channels), x.dtype),)
 
-    def _accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+    def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
         padded = pad_image(x, self.padding)
         acc: Real = np.zeros(sig.y.shape)
         for i in range(w.shape[1]):

@@ -1,6 +1,7 @@
 """Graph rewrites: each is a frozen dataclass, graph in, graph out, and leaves every result as it was."""
 
-from crtgen.passes.core import Change, Hit, Pass, run_passes
+from crtgen.passes.core import Change, Hit, Pass, Rule, run_passes
+from crtgen.passes.fold import FoldChannels, FoldedLayer, RemovedChannel
 from crtgen.passes.fuse import FoldPadding, FuseActivations
 from crtgen.passes.simplify import (
     FoldConstants,
@@ -13,15 +14,19 @@ from crtgen.passes.simplify import (
 __all__ = [
     "DEFAULT_PASSES",
     "Change",
+    "FoldChannels",
     "FoldConstants",
     "FoldPadding",
+    "FoldedLayer",
     "FuseActivations",
     "Hit",
     "MergeReshapes",
     "Pass",
     "RemoveDead",
     "RemoveIdentities",
+    "RemovedChannel",
     "ReshapeTransposes",
+    "Rule",
     "run_passes",
 ]
 
@@ -34,5 +39,6 @@ DEFAULT_PASSES: tuple[Pass, ...] = (
     RemoveIdentities(),
     FoldPadding(),
     FuseActivations(),
+    FoldChannels(),
 )
 """The order in which each pass finds what those before it uncovered."""

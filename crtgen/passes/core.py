@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from crtgen.ir import Graph, Node, Value
 
-__all__ = ["Change", "Hit", "Pass", "bypass", "run_passes"]
+__all__ = ["Change", "Hit", "Pass", "Rule", "bypass", "run_passes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +49,32 @@ class Change:
 
 
 class Pass(ABC):
-    """A rule that is applied wherever it matches. The subclass is a frozen dataclass: fields are options."""
+    """Graph in, equal graph out. The subclass is a frozen dataclass: fields are options."""
 
     __slots__ = ()
 
     name: ClassVar[str]
 
     @abstractmethod
+    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
+        """The rewritten graph, and a note for each rewrite."""
+
+    def run(self, graph: Graph) -> Graph:
+        """The rewritten graph."""
+        return self.rewrite(graph)[0]
+
+
+class Rule(Pass):
+    """A pass that is applied wherever it matches, until it matches nowhere."""
+
+    __slots__ = ()
+
+    @abstractmethod
     def match(self, graph: Graph, node: Node) -> Change | None:
         """What to do at ``node``, if anything."""
 
-    def run(self, graph: Graph) -> Graph:
-        """The graph without any place where the rule matches."""
-        return self.rewrite(graph)[0]
-
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
-        """As ``run``, with a note for each rewrite."""
+        """The graph without any place where the rule matches."""
         hits: list[Hit] = []
         while True:
             found = ((node, self.match(graph, node)) for node in graph.nodes)

@@ -18,7 +18,7 @@ from crtgen.ops import (
     Relu,
     Sub,
 )
-from crtgen.passes.core import Change, Pass
+from crtgen.passes.core import Change, Rule
 
 __all__ = ["FoldPadding", "FuseActivations"]
 
@@ -27,7 +27,7 @@ _Convolution: TypeAlias = Conv2d | DepthwiseConv2d
 
 
 @dataclass(frozen=True, slots=True)
-class FuseActivations(Pass):
+class FuseActivations(Rule):
     """Clamp in the operator that computes the value, instead of in a relu after it.
 
     Exact for float32, and for int8 where the relu does not requantise: both clamps come after the rounding.
@@ -60,7 +60,7 @@ def _intersection(a: Activation, b: Activation) -> Activation | None:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldPadding(Pass):
+class FoldPadding(Rule):
     """Let a convolution pad its input itself, instead of a pad before it.
 
     Exact where the pad fills rows and columns with what convolutions pad with: zero, or the zero point.

@@ -5,13 +5,13 @@ from typing import ClassVar
 
 from crtgen.ir import Graph, Node, Quant, Signature, Value, shape_text
 from crtgen.ops import Concat, Pad, Quantize, Reshape, StridedSlice, Transpose
-from crtgen.passes.core import Change, Pass, bypass
+from crtgen.passes.core import Change, Rule, bypass
 
 __all__ = ["FoldConstants", "MergeReshapes", "RemoveDead", "RemoveIdentities", "ReshapeTransposes"]
 
 
 @dataclass(frozen=True, slots=True)
-class FoldConstants(Pass):
+class FoldConstants(Rule):
     """Compute what depends on constants only, by the operator's reference.
 
     What is an output of the network stays: an output is computed by a run.
@@ -31,7 +31,7 @@ class FoldConstants(Pass):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveDead(Pass):
+class RemoveDead(Rule):
     """Remove nodes whose outputs nobody reads."""
 
     name: ClassVar[str] = "remove dead"
@@ -43,7 +43,7 @@ class RemoveDead(Pass):
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveIdentities(Pass):
+class RemoveIdentities(Rule):
     """Remove reshapes, transposes, pads, slices, concatenations and requantisations that change nothing."""
 
     name: ClassVar[str] = "remove identities"
@@ -81,7 +81,7 @@ def _plain(quant: Quant | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ReshapeTransposes(Pass):
+class ReshapeTransposes(Rule):
     """Turn a transpose that only moves axes of length 1 into a reshape, which costs nothing."""
 
     name: ClassVar[str] = "transpose to reshape"
@@ -98,7 +98,7 @@ class ReshapeTransposes(Pass):
 
 
 @dataclass(frozen=True, slots=True)
-class MergeReshapes(Pass):
+class MergeReshapes(Rule):
     """Let a reshape of a reshape read the first one's input."""
 
     name: ClassVar[str] = "merge reshapes"

@@ -1,0 +1,174 @@
+"""Exact constant folding of channels: what cannot vary goes into the biases behind it, with its weights."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crtgen.ir import Array, Graph, Node, Op, Quant, Value
+from crtgen.ops import DepthwiseConv2d, Reshape, StridedSlice, count_macs
+from crtgen.passes.channels import Selection, select_channels
+from crtgen.passes.core import Hit, Pass
+from crtgen.passes.ranges import Interval, Mask, intervals
+from crtgen.passes.wiring import channels
+
+__all__ = ["FoldChannels", "FoldedLayer", "RemovedChannel"]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedChannel:
+    """An output channel that went.
+
+    ``value`` is what it always is: the whole interval ``low..high`` of its accumulators, over all inputs and
+    pixels, gives it. None where it varies, but all that read it are constant.
+    """
+
+    channel: int
+    value: int | None
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedLayer(Hit):
+    """The certificate of a layer that lost channels: which of its outputs, why, and what was saved."""
+
+    operator: str
+    removed: tuple[RemovedChannel, ...]
+    macs_before: int
+    macs_after: int
+    weight_bytes_before: int
+    weight_bytes_after: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldChannels(Pass):
+    """Remove channels that have one value whatever the input, and those that nothing else reads.
+
+    ``inputs`` narrows the range of int8 inputs of the network by name. It is a promise: outside of it the
+    results differ. ``multiple``: values keep so many more channels that their number is a multiple of it.
+    """
+
+    name: ClassVar[str] = "fold channels"
+
+    multiple: int = 1
+    inputs: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
+        known = intervals(graph, self.inputs)
+        selection = select_channels(graph, known, self.multiple)
+        touched = [n for n in graph.nodes if any(map(selection.shrinks, (*n.inputs, *n.outputs)))]
+        if not touched:
+            return graph, ()
+        folded = _rebuild(graph, selection, {n.name for n in touched})
+        pairs = [(old, new) for old, new in zip(graph.nodes, folded.nodes, strict=True) if old in touched]
+        weighted = [(old, new) for old, new in pairs if count_macs(old.op, graph.signature(old))]
+        hits = [_certify(self.name, (graph, old), (folded, new), selection, known) for old, new in weighted]
+        return folded, tuple(hits)
+
+
+def _rebuild(graph: Graph, selection: Selection, touched: set[str]) -> Graph:
+    """The network with the selected channels only."""
+    values = {name: _narrow(value, selection.kept[name]) for name, value in graph.values.items()}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.name not in touched:
+            nodes.append(node)
+            continue
+        constants = _constants(graph, node, selection)
+        values |= {value.name: value for value in constants}
+        operands = node.inputs[: len(node.inputs) - len(constants)]
+        op = _resized(node.op, node, values)
+        nodes.append(replace(node, op=op, inputs=(*operands, *(v.name for v in constants))))
+    return Graph.build(graph.name, list(values.values()), nodes, graph.inputs, graph.outputs)
+
+
+def _narrow(value: Value, kept: Mask) -> Value:
+    if kept.all():
+        return value
+    if value.data is not None:
+        return Value.constant(value.name, value.data[..., kept], value.quant)
+    return replace(value, shape=(*value.shape[:-1], int(kept.sum())))
+
+
+def _resized(op: Op, node: Node, values: Mapping[str, Value]) -> Op:
+    """The operator with the last axis as long as it is now, where an attribute says that."""
+    if isinstance(op, Reshape):
+        return replace(op, shape=values[node.outputs[0]].shape)
+    if isinstance(op, StridedSlice):
+        return replace(op, end=(*op.end[:-1], channels(values[node.inputs[0]])))
+    return op
+
+
+def _constants(graph: Graph, node: Node, selection: Selection) -> Sequence[Value]:
+    """Weights and bias of a layer without what goes; none for another operator."""
+    outputs = selection.kept[node.outputs[0]]
+    if node.name in selection.mixings:
+        inputs, share = selection.kept[node.inputs[0]], selection.mixings[node.name].share
+        weights, bias = (graph.values[n] for n in node.inputs[1:])
+        w = weights.array()
+        columns = np.tile(inputs, w.shape[-1] // len(inputs))
+        constant = share[:, ~inputs].sum(axis=1)
+        full = (bias.array().astype(np.int64) + constant.astype(np.int64)).astype(np.int32)
+        return (
+            _constant(graph, node, 1, w[outputs][..., columns], outputs),
+            _constant(graph, node, 2, full[outputs], outputs),
+        )
+    if isinstance(node.op, DepthwiseConv2d):
+        arrays = [graph.values[n].array()[..., outputs] for n in node.inputs[1:]]
+        return [_constant(graph, node, 1 + i, array, outputs) for i, array in enumerate(arrays)]
+    return ()
+
+
+def _constant(graph: Graph, node: Node, position: int, data: Array, outputs: Mask) -> Value:
+    """The constant at a position of the node, anew; under a name of its own where others read it."""
+    old = graph.values[node.inputs[position]]
+    name = old.name if len(graph.consumers(old.name)) == 1 else f"{old.name} of {node.name}"
+    return Value.constant(name, data, old.quant and _select(old.quant, outputs))
+
+
+def _select(quant: Quant, outputs: Mask) -> Quant:
+    """The quantisation of the kept output channels."""
+    if quant.axis is None or len(quant.scales) == 1:
+        return quant
+    kept = np.flatnonzero(outputs).tolist()
+    return Quant(tuple(quant.scales[c] for c in kept), tuple(quant.zero_points[c] for c in kept), quant.axis)
+
+
+def _certify(
+    rule: str,
+    before: tuple[Graph, Node],
+    after: tuple[Graph, Node],
+    selection: Selection,
+    known: Mapping[str, Interval],
+) -> FoldedLayer:
+    (_, node), name = before, before[1].outputs[0]
+    removed = _removed(known[name], ~selection.kept[name])
+    macs = [count_macs(n.op, g.signature(n)) for g, n in (before, after)]
+    sizes = [sum(g.values[i].nbytes for i in n.inputs[1:]) for g, n in (before, after)]
+    constant = sum(r.value is not None for r in removed)
+    count = len(selection.kept[name])
+    text = f"{constant} of {count} channels are constant and go"
+    if constant < len(removed):
+        text += f", and {len(removed) - constant} that only those read"
+    text += f"; {macs[0] - macs[1]:,} of {macs[0]:,} MACs and {sizes[0] - sizes[1]:,} bytes saved"
+    return FoldedLayer(rule, node.name, text, node.op.name, removed, *macs, *sizes)
+
+
+def _removed(interval: Interval, gone: Mask) -> tuple[RemovedChannel, ...]:
+    def extremes(low: Array, high: Array) -> tuple[list[int], list[int]]:
+        rows = (-1, len(gone))
+        return low.reshape(rows).min(axis=0).tolist(), high.reshape(rows).max(axis=0).tolist()
+
+    least, greatest = extremes(interval.low, interval.high)
+    sums = extremes(*interval.sums) if interval.sums else (least, greatest)
+    return tuple(
+        RemovedChannel(c, least[c] if least[c] == greatest[c] else None, int(sums[0][c]), int(sums[1][c]))
+        for c in np.flatnonzero(gone).tolist()
+    )

@@ -13,6 +13,7 @@ FAULTS = ("crt_fault",)
 
 _PORT = ("port_*",)
 _MODEL = ("*_compute",)
+_OPERATOR = ("tvmgen_*", "*_packed")
 _TIMING = ("crt_time_evaluator", "crt_time_calibrate", "crt_time_measure", "crt_profile")
 _BUILTIN = ("crt_global_*", "crt_executor_*", *_TIMING)
 _FUNCTION = ("*_packed", *_BUILTIN)
@@ -30,8 +31,11 @@ INDIRECT: dict[str, tuple[str, ...]] = {
     "crt_time_measure": _MODEL,
     "crt_profile*": _MODEL,
     "main": _MODEL,
+    "*_compute": _OPERATOR,
+    "*_call": _OPERATOR,
 }
-"""By caller: the port's callbacks, the RPC's services, registered functions, a model's ``run``."""
+"""By caller: the port's callbacks, the RPC's services, registered functions, a model's ``run``,
+the operators of a graph executor."""
 
 ONCE = ("crt_time_evaluate",)
 """Functions that never run inside themselves: a time evaluator times named functions, which it is not."""

@@ -1,7 +1,8 @@
 """Libraries: what models become before they are a project, and the formats in which TVM stores them."""
 
 from crtgen.library.exported import ExportedLibrary, read_exported, static_modules
-from crtgen.library.imported import Imported, backend_file, import_model
+from crtgen.library.imported import Linkable, backend_file, import_model
+from crtgen.library.library import BACKEND_FILE, Library, link
 from crtgen.library.mlf import (
     Archive,
     Code,
@@ -14,16 +15,19 @@ from crtgen.library.mlf import (
 from crtgen.library.params import NDArray, read_params, write_params
 
 __all__ = [
+    "BACKEND_FILE",
     "Archive",
     "Code",
     "ExportedLibrary",
-    "Imported",
+    "Library",
+    "Linkable",
     "MlfModel",
     "NDArray",
     "OperatorLibrary",
     "backend_file",
     "export_time",
     "import_model",
+    "link",
     "read_archive",
     "read_exported",
     "read_params",

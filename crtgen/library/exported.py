@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from crtgen.errors import CorruptModelError, UnsupportedError
+from crtgen.errors import CorruptModelError
 from crtgen.library.archive import read_tar
 from crtgen.library.blob import read_blob
 from crtgen.library.elf import read_elf
 from crtgen.library.module import ConstLoader, ExecutorFactory, MergedModule, Module, ObjectFile
 from crtgen.library.params import NDArray
-from crtgen.library.sources import object_module, source_module
+from crtgen.library.sources import check_machine, object_module, source_module
 from crtgen.library.tree import check_crt_exportable, check_symbols, walk
 
 __all__ = ["BLOB_SYMBOL", "ExportedLibrary", "read_exported", "static_modules"]
@@ -84,20 +84,8 @@ def static_modules(library: ExportedLibrary, machine: str, hosted: bool) -> tupl
     check_crt_exportable(m for m in walk(library.root) if not isinstance(m, resolved))
     for member in library.members:
         if isinstance(member, ObjectFile):
-            _check_machine(library, member, machine, hosted)
+            check_machine(library.name, member.name, member.data, machine, hosted)
     return library.members
-
-
-def _check_machine(library: ExportedLibrary, member: ObjectFile, machine: str, hosted: bool) -> None:
-    actual = read_elf(member.data, member.name).machine
-    if actual != machine:
-        raise UnsupportedError(f"{member.name} is code for {actual}, not for {machine}", where=library.name)
-    if member.suffix == "so" and not hosted:
-        raise UnsupportedError(
-            "it is a linked shared library: its code cannot be linked into a static image",
-            where=library.name,
-            hint="export it as .tar, which keeps the objects",
-        )
 
 
 def _member(name: str, data: bytes, where: str) -> Module:

@@ -18,10 +18,10 @@ from crtgen.library.interfaces import AotInterface, c_interface, packed_interfac
 from crtgen.library.mlf import MlfModel
 from crtgen.library.module import CSource, Module, ObjectFile
 from crtgen.library.params import NDArray
-from crtgen.library.sources import check_undefined, code_modules, context_source
+from crtgen.library.sources import check_includes, check_undefined, code_modules, context_source
 from crtgen.library.tree import check_crt_exportable
 
-__all__ = ["Imported", "backend_file", "import_model"]
+__all__ = ["Linkable", "backend_file", "import_model"]
 
 _MALLOC = re.compile(r"\bmalloc\((\d+) \* (\d+)\)")
 _SLACK = 512
@@ -29,18 +29,22 @@ _SLACK = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Imported:
-    """A model to link: ``module`` has the sources, ``workspace`` is how many bytes its code may allocate."""
+class Linkable:
+    """A model to link: ``module`` has the sources, ``objects`` are code already.
+
+    ``workspace`` is how many bytes its code may allocate; None if it needs nothing of the platform.
+    """
 
     module: CModule
     objects: Mapping[str, bytes] = field(default_factory=dict)
-    workspace: int = 0
+    workspace: int | None = None
 
 
-def import_model(model: MlfModel, where: str) -> Imported:
+def import_model(model: MlfModel, where: str) -> Linkable:
     """The model's code with its executor; what cannot be linked is refused by name."""
     modules, bridges = bridged(code_modules(model.code, model.name, where))
     check_crt_exportable(modules)
+    check_includes(modules, model.headers, where)
     check_undefined(modules, where)
     functions = [f for m in modules for f in m.get_func_names()]
     files = dict(model.headers)
@@ -56,7 +60,7 @@ def import_model(model: MlfModel, where: str) -> Imported:
     files |= {m.name: _text(m) for m in modules if isinstance(m, CSource)}
     objects = {m.name: m.data for m in modules if isinstance(m, ObjectFile)}
     module = replace(executor, files={**executor.files, **files})
-    return Imported(module, objects, _workspace(model, modules))
+    return Linkable(module, objects, _workspace(model, modules))
 
 
 def backend_file(workspace: int) -> str:

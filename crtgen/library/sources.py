@@ -1,20 +1,39 @@
 """Modules made of files: what a C source or an object offers, and what it needs from elsewhere."""
 
+import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from crtgen.boards import Core
 from crtgen.codegen.names import c_identifier
 from crtgen.codegen.render import render
-from crtgen.errors import ModelError
+from crtgen.errors import ModelError, UnsupportedError
 from crtgen.library.elf import read_elf
 from crtgen.library.mlf import Code
 from crtgen.library.module import CSource, Module, ObjectFile
+from crtgen.resources import runtime_dir
 
-__all__ = ["check_undefined", "code_modules", "context_source", "object_module", "source_module"]
+__all__ = [
+    "check_includes",
+    "check_machine",
+    "check_undefined",
+    "code_modules",
+    "context_source",
+    "machine_of",
+    "object_module",
+    "source_module",
+]
 
 _ENTRY = "TVMSystemLibEntryPoint"
 _MAIN = "__tvm_main__"
 _HEAP = ("malloc", "free")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
+_C_HEADERS = frozenset(
+    (
+        *("assert.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h", "stdalign.h", "stdarg.h"),
+        *("stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"),
+    )
+)
 _CONTEXT = frozenset(
     f"TVM{name}"
     for name in (
@@ -79,6 +98,45 @@ def context_source(modules: Iterable[Module], where: str) -> str:
             f"its objects call {', '.join(unknown)}, which the runtime does not have", where=where
         )
     return render("tvm_context.c.j2", names=sorted(names)) if names else ""
+
+
+def machine_of(core: Core) -> str:
+    """The machine that a core is, as ELF names it."""
+    return platform.machine().upper() if core.arch == "host" else "ARM"
+
+
+def check_machine(where: str, name: str, data: bytes, machine: str, hosted: bool) -> None:
+    """Refuse an object for another machine, and a shared library unless the image is ``hosted``."""
+    elf = read_elf(data, f"{where}: {name}")
+    if elf.machine != machine:
+        raise UnsupportedError(f"{name} is code for {elf.machine}, not for {machine}", where=where)
+    if elf.is_shared and not hosted:
+        raise UnsupportedError(
+            f"{name} is a linked shared library: its code cannot be linked into a static image",
+            where=where,
+            hint="export it as .tar, which keeps the objects",
+        )
+
+
+def check_includes(modules: Iterable[Module], headers: Collection[str], where: str) -> None:
+    """Refuse sources that are C++, and those whose headers neither the archive, the runtime nor C has."""
+    missing: dict[str, None] = {}
+    for module in modules:
+        if isinstance(module, CSource):
+            if module.suffix in ("cc", "cpp"):
+                raise UnsupportedError(f"{module.name} is C++", where=where, hint="export the model as C")
+            wanted = _INCLUDE.findall(module.code)
+            missing |= dict.fromkeys(h for h in wanted if h not in headers and not _is_header(h))
+    if missing:
+        raise ModelError(
+            f"its code needs headers that are not there: {', '.join(missing)}",
+            where=where,
+            hint="export the model for target c alone, without the library that these headers belong to",
+        )
+
+
+def _is_header(name: str) -> bool:
+    return name in _C_HEADERS or (runtime_dir() / "include" / name).is_file()
 
 
 def check_undefined(modules: Iterable[Module], where: str) -> None:

@@ -46,6 +46,7 @@ class _PlatformView:
     board: str
     is_host: bool
     is_server: bool
+    has_backend: bool
     clock: int
     receive_buffer: int
     pool: int
@@ -107,6 +108,7 @@ def _view(firmware: Firmware) -> _PlatformView:
         board=board.name,
         is_host=False,
         is_server=is_server,
+        has_backend=firmware.has_backend,
         clock=timer.clock,
         receive_buffer=options.receive_buffer,
         pool=options.pool,

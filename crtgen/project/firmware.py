@@ -7,6 +7,7 @@ from crtgen.boards import Board
 from crtgen.codegen.module import CModule, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Array
+from crtgen.library import BACKEND_FILE
 from crtgen.project.manifest import Options
 
 __all__ = ["TYPES", "Firmware"]
@@ -23,6 +24,8 @@ class Firmware:
     ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in their
     order. ``samples`` has, for a standalone program, one array per input for each model's name: a model
     that it does not name runs on zeros. ``platform`` is one of the board's; empty means its first.
+    ``objects`` are code of the models that is compiled already, by file name. ``shared_arena`` is the size
+    of the arena that all models share; 0 if each has its own.
     """
 
     modules: Sequence[CModule]
@@ -32,6 +35,8 @@ class Firmware:
     options: Options = field(default_factory=Options)
     samples: Mapping[str, Sequence[Array]] = field(default_factory=dict)
     platform: str = ""
+    objects: Mapping[str, bytes] = field(default_factory=dict)
+    shared_arena: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "platform", self.board.platform(self.platform or None))
@@ -51,6 +56,11 @@ class Firmware:
     def name(self) -> str:
         """The project's name: the models' names."""
         return "_".join(info.name for info in self.models)
+
+    @property
+    def has_backend(self) -> bool:
+        """Whether there is code that calls TVM's functions for memory and errors."""
+        return BACKEND_FILE in self.metadata
 
     @property
     def models(self) -> tuple[ModelInfo, ...]:

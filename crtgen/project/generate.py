@@ -17,7 +17,7 @@ from crtgen.version import __version__
 
 __all__ = ["generate_project"]
 
-_SOURCES = (".c", ".S")
+_SOURCES = (".c", ".S", ".o")
 _MODEL_LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O3"}
 _TITLE = {"server": "an RPC server", "standalone": "a program with built-in input", "library": "a library"}
 
@@ -30,7 +30,9 @@ class _BuildView:
     profile: str
     is_host: bool
     is_library: bool
+    shared_arena: int
     model_sources: tuple[str, ...]
+    model_libraries: tuple[str, ...]
     runtime_sources: tuple[str, ...]
     platform_sources: tuple[str, ...]
     model_level: str
@@ -61,7 +63,7 @@ class _ReadmeView:
 
 def generate_project(firmware: Firmware) -> Project:
     """The project, in memory. Raises ``UsageError`` for samples or options that do not fit the models."""
-    files = {f"model/{name}": text.encode() for name, text in _model_files(firmware).items()}
+    files = {f"model/{name}": data for name, data in _model_files(firmware).items()}
     rest = _zephyr_files if firmware.platform == "zephyr" else _cmake_files
     files |= rest(firmware, files)
     files[MANIFEST] = manifest_text(_manifest(firmware, (*files, MANIFEST)))
@@ -92,13 +94,14 @@ def _zephyr_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, b
     return files
 
 
-def _model_files(firmware: Firmware) -> dict[str, str]:
-    files: dict[str, str] = {}
-    for part in (*(module.files for module in firmware.modules), firmware.metadata):
-        for name, text in part.items():
+def _model_files(firmware: Firmware) -> dict[str, bytes]:
+    texts = (*(module.files for module in firmware.modules), firmware.metadata)
+    files: dict[str, bytes] = {}
+    for part in (*({n: text.encode() for n, text in t.items()} for t in texts), firmware.objects):
+        for name, data in part.items():
             if name in files:
                 raise UsageError(f"two models make a file {name}", hint="give the models different names")
-            files[name] = text
+            files[name] = data
     return files
 
 
@@ -152,7 +155,9 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         profile="ON" if firmware.options.profile else "OFF",
         is_host=firmware.board.is_host,
         is_library=firmware.type == "library",
+        shared_arena=firmware.shared_arena,
         model_sources=_sources(files, "model/"),
+        model_libraries=tuple(f for f in files if f.startswith("model/") and f.endswith(".so")),
         runtime_sources=_sources(files, "runtime/"),
         platform_sources=_sources(files, "platform/"),
         model_level=_MODEL_LEVEL[level],

@@ -18,6 +18,7 @@ class _PlatformView:
     board: str
     is_host: bool
     is_server: bool
+    has_backend: bool
     clock: int
     receive_buffer: int
     pool: int
@@ -31,6 +32,7 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         board=firmware.board.name,
         is_host=True,
         is_server=firmware.type == "server",
+        has_backend=firmware.has_backend,
         clock=_NANOSECONDS,
         receive_buffer=options.receive_buffer,
         pool=options.pool,

@@ -12,7 +12,7 @@ from crtgen.ir import Array
 from crtgen.library.exported import read_exported, static_modules
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import read_graph_json
-from crtgen.library.imported import Imported, backend_file, import_model
+from crtgen.library.imported import Linkable, backend_file, import_model
 from crtgen.library.mlf import MlfModel, read_archive
 from crtgen.library.module import ObjectFile
 from crtgen.library.params import read_params
@@ -39,10 +39,10 @@ int main(void) {
 """
 
 
-def run_on_host(directory: Path, imported: Imported, stdin: bytes) -> bytes:
+def run_on_host(directory: Path, imported: Linkable, stdin: bytes) -> bytes:
     """Compile an imported model with the runtime, give it its inputs, and return its outputs."""
     include, src = runtime_dir() / "include", runtime_dir() / "src"
-    files = {**imported.module.files, "main.c": HARNESS, "backend.c": backend_file(imported.workspace)}
+    files = {**imported.module.files, "main.c": HARNESS, "backend.c": backend_file(imported.workspace or 0)}
     for name, text in files.items():
         (directory / name).write_text(text)
     for name, data in imported.objects.items():
@@ -166,5 +166,5 @@ def test_exported_libraries_run_on_the_host(tmp_path: Path, name: str) -> None:
     objects = {m.name: m.data for m in modules if isinstance(m, ObjectFile)}
     module = replace(module, files={**module.files, "plain_context.c": context_source(modules, name)})
     inputs, (expected,) = case(folder / "plain.npz")
-    stdout = run_on_host(tmp_path, Imported(module, objects), inputs[0].tobytes())
+    stdout = run_on_host(tmp_path, Linkable(module, objects, 0), inputs[0].tobytes())
     assert np.frombuffer(stdout, np.float32).tolist() == expected.ravel().tolist()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from crtgen.codegen.info import count_macs, model_info
+from crtgen.codegen.info import model_info
 from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo, Param
 from crtgen.codegen.names import comment, unique_identifiers
 from crtgen.codegen.render import render
@@ -12,6 +12,7 @@ from crtgen.codegen.views import ArrayView, KernelView, LayerView, ModelView, Te
 from crtgen.errors import UsageError
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.kernel import Const, Kernel
+from crtgen.ops import count_macs
 from crtgen.plan import Plan, Slot, Step
 
 __all__ = ["RUNTIME_VERSION", "generate_c"]

@@ -84,15 +84,16 @@ def build_with_west(root: Path, manifest: Manifest, jobs: int, progress: Callabl
         )
     west = find_program("west", "pip install west")
     build = root / "build"
-    build.mkdir(exist_ok=True)
     log = build / "build.log"
     board = find_board(manifest.board).zephyr_name(workspace.version)
+    if not _is_configured(build, root, board):
+        shutil.rmtree(build, ignore_errors=True)
     progress("configuring")
     # West looks for the workspace from where it is run, and else in ZEPHYR_BASE.
     status, output = follow(
         [
-            *(west, "-z", workspace.zephyr, "build", "-b", board, "-d", build, f"-o=-j{jobs}"),
-            *("-p", "never" if _is_configured(build, root, board) else "always", root),
+            *(west, "-z", workspace.zephyr, "build", "-b", board, "-d", build, "-p", "never"),
+            *(f"-o=-j{jobs}", root),
         ],
         what="the build",
         where=root,

@@ -27,6 +27,8 @@ WRITE_TIMEOUT = 10.0
 _CHUNK = 65536
 _CONNECT_INTERVAL = 0.02
 _POLL_INTERVAL = 0.001
+_POLL_MAX = (1 << 31) - 1
+"""Milliseconds that the operating system can wait."""
 
 
 def _timed_out(what: str, timeout: float, where: str) -> LinkTimeoutError:
@@ -64,7 +66,7 @@ class _DescriptorStream:
     def read(self, timeout: float) -> bytes:
         """At least one byte, at most 64 KiB."""
         self._check_open()
-        if not self._readable.poll(timeout * 1000):
+        if not self._readable.poll(min(timeout * 1000, _POLL_MAX)):
             raise _timed_out("nothing came", timeout, self.name)
         try:
             data = os.read(self._read_fd, _CHUNK)

@@ -6,6 +6,7 @@ import shutil
 import socket
 import sys
 from argparse import ArgumentParser
+from contextlib import suppress
 
 KNOWN = (
     "cpu0.semihosting-enable",
@@ -43,9 +44,9 @@ def main() -> None:
 def free_port(first: int) -> int:
     """The first port from ``first`` on that nobody listens at, as the FVP chooses it."""
     for port in range(first, 65536):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)):
-                return port
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
     sys.exit("Error: no port is free")
 
 

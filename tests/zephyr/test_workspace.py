@@ -1,0 +1,221 @@
+"""Projects for Zephyr, built in the workspace that is there, and run in QEMU."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from crtgen import api
+from crtgen.boards import find_board
+from crtgen.build import Workspace
+from crtgen.cases import Case, read_cases
+from crtgen.cli.app import app
+from crtgen.errors import RemoteError
+from crtgen.run import run_standalone
+from tests.support import ROOT, model_path
+from tests.zephyr.workspace import printed, require_workspace, west_build
+
+pytestmark = [pytest.mark.zephyr, pytest.mark.models, pytest.mark.timeout(300)]
+
+BOARDS = ("mps2_an385", "mps2_an521", "mps3_an547")
+MODELS = ("hello_world_int8", "kws_int8", "ic01_int8")
+
+
+@pytest.fixture(scope="module")
+def workspace() -> Workspace:
+    return require_workspace()
+
+
+def cases(model: api.Compiled, index: int = 0) -> tuple[Case, ...]:
+    info = model.modules[index].info
+    return read_cases(model_path(info.name).with_suffix(".npz"), info.inputs, info.outputs)
+
+
+def compiled(board: str, *names: str) -> api.Compiled:
+    return api.compile([api.load(model_path(name)) for name in names], board)
+
+
+@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_is_verified_over_the_rpc(workspace: Workspace, model: str, board: str) -> None:
+    file = model_path(model)
+    arguments = ["verify", str(file), "--board", board, "--platform", "zephyr", "--json"]
+    result = CliRunner().invoke(app, [*arguments, "--expect", str(file.with_suffix(".npz"))])
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert (data["board"], data["failed"]) == (board, 0)
+    assert data["cases"] >= 8
+
+
+def test_run_counts_instructions(workspace: Workspace) -> None:
+    arguments = ["run", str(model_path("hello_world_int8")), "--board", "mps2_an385", "--json"]
+    zephyr = CliRunner().invoke(app, [*arguments, "--platform", "zephyr"])
+    bare = CliRunner().invoke(app, arguments)
+    assert zephyr.exit_code == bare.exit_code == 0, zephyr.output + bare.output
+    one, other = json.loads(zephyr.stdout), json.loads(bare.stdout)
+    assert one["outputs"] == other["outputs"]
+    assert one["instructions"] == pytest.approx(other["instructions"], rel=0.5)
+    assert one["groups"]["weights"]["flash"] > 0
+    assert one["groups"]["runtime"]["flash"] > 0
+    assert one["arena"] == other["arena"]
+
+
+def test_a_standalone_image_prints_its_result(workspace: Workspace) -> None:
+    model = compiled("mps2_an385", "kws_int8")
+    case = cases(model)[0]
+    image = model.generate("standalone", samples={"kws_int8": case.inputs}, platform="zephyr").build()
+    finished = run_standalone(image.path, find_board("mps2_an385"), platform="zephyr", timeout=30)
+    assert finished.code == 0
+    ran, outputs, last, _ = finished.output.split("\n")
+    assert re.fullmatch(r"kws_int8: ran [1-9]\d* ticks", ran)
+    assert outputs.split()[1:] == [str(v) for v in case.outputs[0].ravel()]
+    assert last == "finished: 0 failed"
+
+
+def test_two_models_in_one_image(workspace: Workspace) -> None:
+    model = compiled("mps2_an521", "hello_world_int8", "kws_int8")
+    image = model.generate(platform="zephyr").build()
+    with image.run() as session:
+        assert [info.name for info in session.models] == ["hello_world_int8", "kws_int8"]
+        for index, info in enumerate(session.models):
+            for case in cases(model, index)[:2]:
+                (output,) = session.infer(*case.inputs, model=info.name)
+                np.testing.assert_array_equal(output, case.outputs[0])
+
+
+def test_a_moved_project_is_built_by_plain_west(workspace: Workspace, tmp_path: Path) -> None:
+    model = compiled("mps2_an385", "hello_world_int8")
+    first = model.generate("standalone", platform="zephyr").extract(tmp_path / "first")
+    first.build()
+    moved = tmp_path / "moved"
+    shutil.move(tmp_path / "first", moved)
+    elf = west_build(workspace, "mps2_an385", moved, tmp_path / "elsewhere")
+    assert "finished: 0 failed" in printed(elf, "mps2_an385", "finished: ")
+    api.open_project(moved).build()  # its build directory came along, made for another place
+    assert str(tmp_path / "first") not in (moved / "build" / "CMakeCache.txt").read_text()
+
+
+def test_nothing_is_lost_in_a_ring_that_is_too_small(workspace: Workspace, tmp_path: Path) -> None:
+    model = compiled("mps2_an385", "kws_int8")
+    project = model.generate(platform="zephyr").extract(tmp_path / "p")
+    with (project.directory / "prj.conf").open("a") as file:
+        file.write("CONFIG_CRTGEN_RING_SIZE=16\n")
+    with project.build().run() as session:
+        for case in cases(model):
+            np.testing.assert_array_equal(session.infer(*case.inputs)[0], case.outputs[0])
+
+
+def test_a_fault_is_reported_and_the_device_starts_again(workspace: Workspace, tmp_path: Path) -> None:
+    model = compiled("mps2_an385", "hello_world_int8")
+    project = model.generate(platform="zephyr").extract(tmp_path / "p")
+    source = project.directory / "model" / "hello_world_int8.c"
+    text, count = re.subn(
+        r"^((?:static )?\w+ hello_world_int8_compute\([^;{]*\)\n\{)",
+        r'\1\n    __asm volatile("udf #0");',
+        source.read_text(),
+        flags=re.MULTILINE,
+    )
+    assert count == 1
+    source.write_text(text)
+    log: list[str] = []
+    case = cases(model)[0]
+    with project.build().run(on_log=log.append) as session:
+        with pytest.raises(RemoteError) as caught:
+            session.infer(*case.inputs)
+        assert "hello_world_int8" in str(caught.value)
+        session.client.connect()
+        assert session.client.aot_executor("hello_world_int8")
+    assert any("CPU exception" in line for line in log)
+
+
+def write_application(directory: Path, call: str) -> None:
+    """An application that has nothing to do with crtgen but one line."""
+    (directory / "src").mkdir(parents=True)
+    (directory / "models").mkdir()
+    shutil.copy(model_path("kws_int8"), directory / "models" / "kws.tflite")
+    shutil.copy(model_path("hello_world_int8"), directory / "models" / "sine.tflite")
+    (directory / "prj.conf").write_text("")
+    (directory / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\n"
+        "find_package(Zephyr REQUIRED HINTS $ENV{ZEPHYR_BASE})\n"
+        "project(hello_world)\n"
+        "target_sources(app PRIVATE src/main.c)\n"
+        f"{call}\n"
+    )
+    (directory / "src" / "main.c").write_text(
+        "#include <zephyr/zephyr.h>\n"
+        "#include <kws.h>\n"
+        "#include <sine.h>\n"
+        "void main(void)\n"
+        "{\n"
+        "    int8_t in[490] = {0}, out[12], x = 0, y = 0;\n"
+        "    struct kws_outputs outputs = {out};\n"
+        "    struct sine_outputs sine = {&y};\n"
+        "    kws_run(&(struct kws_inputs){in}, &outputs);\n"
+        "    sine_run(&(struct sine_inputs){&x}, &sine);\n"
+        "    for (int i = 0; i < 12; i++)\n"
+        '        printk("%d ", out[i]);\n'
+        '    printk("sine %d\\n", y);\n'
+        "}\n"
+    )
+
+
+def reference(name: str, *shape: int) -> list[int]:
+    graph = api.load(model_path(name)).graph
+    values = graph.evaluate({graph.inputs[0]: np.zeros(shape, np.int8)})
+    return [int(v) for v in values[graph.outputs[0]].ravel()]
+
+
+def test_crtgen_add_model_in_an_application(workspace: Workspace, tmp_path: Path) -> None:
+    source = tmp_path / "app"
+    write_application(source, "crtgen_add_model(app models/kws.tflite models/sine.tflite OPTIMIZE size)")
+    elf = west_build(workspace, "mps2_an521", source, tmp_path / "b", f"-DZEPHYR_EXTRA_MODULES={ROOT}")
+    text = printed(elf, "mps2_an521", "sine")
+    expected = " ".join(map(str, reference("kws_int8", 1, 49, 10, 1)))
+    assert f"{expected} sine" in text
+    assert "-O2" not in (tmp_path / "b" / "crtgen" / "crtgen.cmake").read_text()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("crtgen_add_model(app)", "name a model file"),
+        ("crtgen_add_model(app models/kwx.tflite)", "there is no file"),
+        ("crtgen_add_model(app src/main.c)", "crtgen failed"),
+        ("crtgen_add_model(app models/kws.tflite)\ncrtgen_add_model(app models/sine.tflite)", "in one call"),
+    ],
+)
+def test_what_crtgen_add_model_refuses(workspace: Workspace, tmp_path: Path, call: str, message: str) -> None:
+    write_application(tmp_path / "app", call)
+    command = ["west", "build", "-c", "--cmake-only", "-b", "mps2_an385", "-d", str(tmp_path / "b")]
+    result = subprocess.run(
+        [*command, str(tmp_path / "app"), "--", f"-DZEPHYR_EXTRA_MODULES={ROOT}"],
+        cwd=workspace.top,
+        env=workspace.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode != 0
+    assert message in " ".join((result.stdout + result.stderr).split())
+
+
+def test_west_crtgen_hands_its_arguments_on(workspace: Workspace, tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest"
+    shutil.copytree(ROOT / "zephyr", manifest / "zephyr")
+    (manifest / "west.yml").write_text("manifest:\n  self:\n    west-commands: zephyr/west-commands.yml\n")
+    environment = {k: v for k, v in workspace.environment().items() if k != "ZEPHYR_BASE"}
+    subprocess.run(["west", "init", "-l", str(manifest)], env=environment, check=True, timeout=60)
+    target = tmp_path / "project"
+    command = ["west", "crtgen", "generate", str(model_path("hello_world_int8")), str(target)]
+    subprocess.run([*command, "-b", "mps2_an385"], cwd=tmp_path, env=environment, check=True, timeout=60)
+    assert json.loads((target / "project.json").read_text())["platform"] == "zephyr"
+    refused = subprocess.run(
+        ["west", "crtgen", "generate", "nothing.tflite", "x"], cwd=tmp_path, env=environment, timeout=60
+    )
+    assert refused.returncode != 0

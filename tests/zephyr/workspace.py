@@ -1,0 +1,45 @@
+"""What the tests of Zephyr share: the workspace, west as a user calls it, what an image prints."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from crtgen.boards import find_board
+from crtgen.build import Workspace, find_workspace
+from crtgen.errors import ToolMissingError
+from crtgen.run import start_qemu
+from tests.support import require_tool
+
+__all__ = ["printed", "require_workspace", "west_build"]
+
+
+def require_workspace() -> Workspace:
+    """The workspace, with what builds in it and runs it, or skip."""
+    try:
+        workspace = find_workspace()
+    except ToolMissingError as error:
+        pytest.skip(f"Zephyr was not tested: {error.message} at {error.where}")
+    require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
+    require_tool("qemu-system-arm", "apt install qemu-system-arm")
+    return workspace
+
+
+def west_build(workspace: Workspace, board: str, source: Path, build: Path, *cmake: str) -> Path:
+    """The ELF of a plain ``west build`` from the workspace."""
+    command = ["west", "build", "-o=-j2", "-b", board, "-d", str(build), str(source), "--", *cmake]
+    environment = workspace.environment()
+    result = subprocess.run(
+        command, cwd=workspace.top, env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return build / "zephyr" / "zephyr.elf"
+
+
+def printed(image: Path, board: str, until: str) -> str:
+    """What an image prints on its serial port, up to a text."""
+    text = b""
+    with start_qemu(image, find_board(board)) as device:
+        while until.encode() not in text:
+            text += device.stream.read(20.0)
+    return text.decode().replace("\r\n", "\n")

@@ -7,23 +7,40 @@ from pathlib import Path
 
 import numpy as np
 
+from crtgen.boards.core import find_core
 from crtgen.codegen.render import render
 from crtgen.ir import Array
 from crtgen.kernels.kernel import Kernel
 from crtgen.ops.case import Case
 from tests.support import require_tool
 
-MACHINES = {"cortex-m4": "mps2-an386", "cortex-m7": "mps2-an500", "cortex-m33": "mps2-an505"}
+MACHINES = {
+    "cortex-m4": "mps2-an386",
+    "cortex-m7": "mps2-an500",
+    "cortex-m33": "mps2-an505",
+    "cortex-m55": "mps3-an547",
+}
+_PERIODS = {"cortex-m33": 50.0, "cortex-m55": 31.25}
+_MEMORY = {
+    "cortex-m33": {"code": 0x10000000, "constants": 0x10080000, "ram": 0x38000000},
+    "cortex-m55": {"code": 0, "constants": 0x01000000, "ram": 0x21000000},
+}
+_SMALL = {"code": 0, "constants": 0x00080000, "ram": 0x20000000}
 _GUARD = 64
 
 _LINK = """
-MEMORY {{ code (rx) : ORIGIN = {code:#x}, LENGTH = 4M  ram (rwx) : ORIGIN = {ram:#x}, LENGTH = {ramsize} }}
+MEMORY {{
+  code (rx) : ORIGIN = {code:#x}, LENGTH = 512K
+  constants (r) : ORIGIN = {constants:#x}, LENGTH = 2M
+  ram (rwx) : ORIGIN = {ram:#x}, LENGTH = 2M
+}}
 ENTRY(reset)
 SECTIONS {{
-  .text : {{ KEEP(*(.vectors)) *(.text*) *(.rodata*) }} > code
+  .text : {{ KEEP(*(.vectors)) *(.text*) }} > code
+  .rodata : {{ *(.rodata*) }} > constants
   .bss (NOLOAD) : {{ *(.data*) *(.bss*) *(COMMON) }} > ram
 }}
-stack_top = ORIGIN(ram) + {ramsize};
+stack_top = ORIGIN(ram) + LENGTH(ram);
 """
 
 _RUN = """
@@ -75,7 +92,7 @@ class Job:
 class Result:
     """How many bytes are right before one is wrong, whether the guards are whole, and the instructions.
 
-    Instructions are counted in steps of 40, on M33 in steps of 50.
+    Instructions are counted in steps of 40, on M33 of 50, on M55 of 31.25.
     """
 
     equal: int
@@ -157,11 +174,9 @@ def run_jobs(
     source = f"#define ARENA {arena}\n" + _RUN + includes + "".join(p[0] for p in parts)
     source += "int main(void) {\n    uint32_t t;\n" + "".join(p[1] for p in parts) + "    return 0;\n}\n"
     (folder / "main.c").write_text(source)
-    secure = core == "cortex-m33"
-    code, ram = (0x10000000, 0x38000000) if secure else (0, 0x20000000)
-    (folder / "link.ld").write_text(_LINK.format(code=code, ram=ram, ramsize=0x200000))
+    (folder / "link.ld").write_text(_LINK.format(**_MEMORY.get(core, _SMALL)))
     elf = folder / "image.elf"
-    flags = ["-mthumb", f"-mcpu={core}", optimize, "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    flags = [*find_core(core).gcc_flags, optimize, "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
     command = [gcc, *flags, "-ffreestanding", "-nostartfiles", "-T", str(folder / "link.ld"), "-o", str(elf)]
     subprocess.run([*command, str(folder / "main.c")], check=True, timeout=250)
     return _run(elf, core, [job.case.sig.y.nbytes for job in jobs])
@@ -176,8 +191,10 @@ def _run(elf: Path, core: str, sizes: Sequence[int]) -> list[Result]:
     lines = [line.split() for line in (done.stdout + done.stderr).splitlines()]
     found = {int(w[0]): w for w in lines if len(w) == 4 and w[0].isdigit()}
     assert len(found) == len(sizes), f"{len(found)} of {len(sizes)} kernels came back: {lines[-3:]}"
-    period = 50 if core == "cortex-m33" else 40
+    period = _PERIODS.get(core, 40.0)
     return [
-        Result(int(found[i][1]), int(found[i][1]) == size, found[i][2] == "1", int(found[i][3]) * period)
+        Result(
+            int(found[i][1]), int(found[i][1]) == size, found[i][2] == "1", round(int(found[i][3]) * period)
+        )
         for i, size in enumerate(sizes)
     ]

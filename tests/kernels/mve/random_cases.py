@@ -1,0 +1,113 @@
+"""Random layers for the kernels with Helium, drawn from a seed: odd sizes, strides, padding, clamps, batches."""
+
+from collections.abc import Iterator
+
+from crtgen.ir import Quant
+from crtgen.ops.attrs import Padding
+from crtgen.ops.binary import Add, Mul, Sub
+from crtgen.ops.case import Case, int8s, make
+from crtgen.ops.conv import Conv2d, DepthwiseConv2d
+from crtgen.ops.dense import FullyConnected
+from crtgen.ops.pool import AveragePool2d, MaxPool2d
+from tests.kernels.dsp.random_cases import Draw as Plain
+
+
+class Draw(Plain):
+    """Random attributes and tensors."""
+
+    def stride(self) -> tuple[int, int]:
+        both = self.pick(1, 1, 2)
+        return (both, both) if self.int(0, 2) else (self.pick(1, 2, 3), self.pick(1, 2, 3))
+
+
+def pointwise(draw: Draw, name: str) -> Case:
+    """A pointwise convolution, now and then with a stride."""
+    depth, outputs = draw.pick(1, 3, 8, 13, 16, 20, 32, 40, 64, 100, 160, 620), draw.int(1, 37)
+    stride = (1, 1) if draw.int(0, 3) else draw.stride()
+    activation = draw.activation()
+    x = int8s("x", (draw.pick(1, 1, 2), draw.int(1, 7), draw.int(1, 7), depth), 0.05, draw.zero_point())
+    w, b = draw.weights((outputs, 1, 1, depth), 0)
+    return make(name, Conv2d(stride, activation=activation), [x, w, b], draw.output(depth, activation))
+
+
+def convolution(draw: Draw, name: str) -> Case:
+    """A convolution with one to about 1,600 inputs per output."""
+    kind = draw.int(0, 3)
+    window = (3, 3) if kind < 2 else (draw.int(1, 6), draw.int(1, 6))
+    channels = draw.pick(1, 2, 3, 4, 7, 8, 16, 16, 31, 32, 48)
+    outputs = draw.int(1, 19)
+    stride = draw.stride()
+    dilation = (draw.pick(1, 1, 2), draw.pick(1, 1, 2)) if kind == 3 else (1, 1)
+    padding = draw.padding(window)
+    extent = [(t - 1) * d + 1 for t, d in zip(window, dilation, strict=True)]
+    shape = (draw.pick(1, 1, 2), extent[0] + draw.int(0, 6), extent[1] + draw.int(0, 7), channels)
+    activation = draw.activation()
+    x = int8s("x", shape, 0.05, draw.zero_point())
+    w, b = draw.weights((outputs, *window, channels), 0)
+    quant = draw.output(channels * window[0] * window[1], activation)
+    return make(name, Conv2d(stride, padding, dilation, activation), [x, w, b], quant)
+
+
+def depthwise(draw: Draw, name: str) -> Case:
+    """A depthwise convolution, mostly of 3x3."""
+    window = (3, 3) if draw.int(0, 2) else (draw.int(1, 5), draw.int(1, 5))
+    padding = draw.padding(window)
+    channels = draw.pick(1, 2, 3, 4, 8, 12, 13, 16, 33, 64)
+    shape = (draw.pick(1, 1, 2), draw.int(2, 11), draw.int(2, 19), channels)
+    activation = draw.activation()
+    x = int8s("x", shape, 0.05, draw.zero_point())
+    w, b = draw.weights((1, *window, channels), 3)
+    op = DepthwiseConv2d(draw.stride(), padding, (1, 1), 1, activation)
+    return make(name, op, [x, w, b], draw.output(window[0] * window[1], activation))
+
+
+def dense(draw: Draw, name: str) -> Case:
+    """A fully connected layer."""
+    rows, depth, outputs = draw.pick(1, 1, 1, 2, 5), draw.pick(draw.int(1, 90), 128, 640), draw.int(1, 40)
+    activation = draw.activation()
+    x = int8s("x", (rows, depth), 0.05, draw.zero_point())
+    w, b = draw.weights((outputs, depth), 0)
+    return make(name, FullyConnected(activation), [x, w, b], draw.output(depth, activation))
+
+
+def binary(draw: Draw, name: str) -> Case:
+    """A sum, a difference or a product."""
+    shape = (1, draw.int(1, 5), draw.int(1, 17))
+    scales = draw.random.uniform(0.01, 0.2, 3)
+    op = (Add, Sub, Mul)[draw.int(0, 2)](draw.activation())
+    operands = [int8s(f"x{i}", shape, float(scales[i]), draw.zero_point()) for i in range(2)]
+    return make(name, op, operands, Quant.tensor(float(scales[2]), draw.zero_point()))
+
+
+def pool(draw: Draw, name: str) -> Case:
+    """A pooling without padding, or with some."""
+    size = (draw.int(1, 9), draw.int(1, 9))
+    window = (draw.int(1, size[0]), draw.int(1, size[1]))
+    kind = (AveragePool2d, MaxPool2d)[draw.int(0, 1)]
+    padding = draw.padding(window) if draw.int(0, 3) == 0 else Padding()
+    channels = draw.pick(1, 4, 5, 8, 11, 16, 24, 37, 64)
+    x = int8s("x", (draw.pick(1, 2), *size, channels), 0.05, draw.zero_point())
+    return make(name, kind(window, draw.stride(), padding, draw.activation()), [x])
+
+
+MAKERS = {
+    "pointwise": pointwise,
+    "convolution": convolution,
+    "depthwise": depthwise,
+    "dense": dense,
+    "binary": binary,
+    "pool": pool,
+}
+
+
+def draw_cases(kind: str, count: int, seed: int) -> Iterator[Case]:
+    """``count`` layers of a kind whose shapes are possible."""
+    draw = Draw(seed)
+    made = 0
+    while made < count:
+        try:
+            case = MAKERS[kind](draw, f"{kind}_{seed}_{made}")
+        except ValueError:
+            continue
+        made += 1
+        yield case

@@ -1,0 +1,37 @@
+"""Random layers with Helium on QEMU: every output byte, the guards around arena and scratch, in place, the cost."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from crtgen.boards.core import find_core
+from crtgen.kernels import Target, applicable
+from tests.kernels.dsp.harness import Job, run_jobs
+from tests.kernels.mve.random_cases import MAKERS, draw_cases
+
+pytestmark = pytest.mark.qemu
+
+_COUNT = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "40"))
+_AT_LEAST = {"pointwise": 0.8, "convolution": 0.8, "depthwise": 0.7, "dense": 0.9, "binary": 0.5, "pool": 0.7}
+
+
+@pytest.mark.parametrize("optimize", ["speed", "balanced", "size"])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_random_layers(tmp_path: Path, kind: str, optimize: str) -> None:
+    target = Target(find_core("cortex-m55"), optimize)
+    cases = list(draw_cases(kind, _COUNT, seed=len(optimize)))
+    jobs = []
+    for case in cases:
+        for kernel in applicable(case.op, case.sig, target):
+            if kernel.design.startswith("mve"):
+                jobs.append(Job(case, kernel))
+                jobs += [Job(case, kernel, inplace=True)] if kernel.inplace else []
+    assert len({job.case.name for job in jobs}) >= _AT_LEAST[kind] * len(cases)
+    results = run_jobs(jobs, tmp_path, "cortex-m55")
+    wrong = [
+        f"{job.case.name} {job.kernel.design} in place: {job.inplace} {result}"
+        for job, result in zip(jobs, results, strict=True)
+        if not (result.right and result.whole)
+    ]
+    assert not wrong, "\n".join(wrong)

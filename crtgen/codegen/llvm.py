@@ -4,13 +4,16 @@ This file is what everybody imports; those that import llvmlite itself (``llvm_*
 known to be there.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 
 from crtgen.boards.core import Core
 from crtgen.codegen.metadata import Registry, describe
+from crtgen.codegen.module import CModule
 from crtgen.errors import ToolMissingError
 
-__all__ = ["metadata_ir", "metadata_object", "require_llvm"]
+__all__ = ["compile_modules", "metadata_ir", "metadata_object", "require_llvm"]
 
 _INSTALL = "pip install 'crtgen[llvm]'"
 
@@ -36,3 +39,23 @@ def metadata_object(registry: Registry, core: Core) -> bytes:
     from crtgen.codegen import llvm_emit
 
     return llvm_emit.emit_object(llvm_emit.parse(metadata_ir(registry, core)), core)
+
+
+def compile_modules(
+    modules: Sequence[CModule], core: Core, *, optimize: str = "balanced", profile: bool = False
+) -> tuple[tuple[CModule, ...], bytes]:
+    """The models' C and their metadata module as one object for ``core``.
+
+    The modules come back with what is left of their files: interfaces, and kernels in assembly.
+    """
+    require_llvm()
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+
+    sources = {name: text for module in modules for name, text in module.files.items()}
+    request = LlvmRequest(sources, Registry.of(modules), core, optimize, profile)
+    return tuple(map(_without_c, modules)), compile_object(request)
+
+
+def _without_c(module: CModule) -> CModule:
+    files = {n: t for n, t in module.files.items() if not n.endswith((".c", "_internal.h"))}
+    return replace(module, files=files)

@@ -1,0 +1,134 @@
+"""Whole models by LLVM: one object in the project, the same outputs as from C, bit for bit."""
+
+import io
+import re
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+import crtgen
+from crtgen.codegen import llvm
+from crtgen.errors import BuildError, CrtgenError, ToolMissingError, UsageError
+from crtgen.project import Options
+from tests.support import model_path, require_tool
+
+pytest.importorskip("llvmlite")
+pytest.importorskip("ziglang")
+
+MODELS = (
+    ("kws_int8", "mps2_an386"),
+    ("kws_int8", "mps2_an505"),
+    ("kws_int8", "mps3_an547"),
+    ("ad01_int8", "mps2_an386"),
+    ("ic01_int8", "mps3_an547"),
+    ("vww_int8", "mps2_an505"),
+    ("hello_world_int8", "mps2_an385"),
+)
+
+
+def _compiled(model: str, board: str) -> crtgen.api.Compiled:
+    return crtgen.load(model_path(model)).compile(board)
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+@pytest.mark.parametrize(("model", "board"), MODELS)
+def test_models(model: str, board: str) -> None:
+    require_tool("qemu-system-arm")
+    require_tool("arm-none-eabi-gcc")
+    path = model_path(model)
+    with _compiled(model, board).generate(target="llvm").build().run(counting=False) as session:
+        verdicts = crtgen.verify(session, path, path.with_suffix(".npz"))
+    assert len(verdicts) == 8
+    assert [str(v.difference) for v in verdicts if v.difference] == []
+
+
+@pytest.mark.cc
+@pytest.mark.models
+def test_on_the_host() -> None:
+    path = model_path("kws_int8")
+    with _compiled("kws_int8", "host").generate(target="llvm").build().run() as session:
+        assert not any(v.difference for v in crtgen.verify(session, path, path.with_suffix(".npz")))
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+def test_layers_report_to_the_runtime() -> None:
+    require_tool("qemu-system-arm")
+    compiled = _compiled("hello_world_int8", "mps2_an386")
+    with compiled.generate(options=Options(profile=True), target="llvm").build().run() as session:
+        assert len(session.profile()) == len(compiled.modules[0].info.layers)
+
+
+@pytest.mark.models
+def test_the_project_has_an_object_and_no_c_of_the_model() -> None:
+    project = _compiled("kws_int8", "mps2_an386").generate(target="llvm").project
+    model = [p for p in project.files if p.startswith("model/")]
+    assert sorted(model) == ["model/kws_int8.h", "model/kws_int8.o"]
+    elf = ELFFile(io.BytesIO(project.files["model/kws_int8.o"]))
+    assert elf["e_machine"] == "EM_ARM"
+    names = {s.name for s in elf.iter_sections()}
+    assert ".text.kws_int8_run_packed" in names
+    assert any(n.startswith(".rodata.__tvm_param__") for n in names)
+    assert sum(s["sh_size"] for s in elf.iter_sections() if s.name.startswith(".data")) == 0
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547", "host"])
+def test_deterministic(board: str) -> None:
+    one, two = (_compiled("hello_world_int8", board).generate(target="llvm").project.digest for _ in range(2))
+    assert one == two
+
+
+@pytest.mark.models
+def test_words_may_be_read_from_anywhere() -> None:
+    """Clang denies freestanding code for Cortex-M4 unaligned access unless it is told."""
+    from crtgen.boards.core import CORES
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+
+    source = "#include <string.h>\nint f(const char *x);\n"
+    source += "int f(const char *x) { int y; memcpy(&y, x, 4); return y; }\n"
+    registry = crtgen.codegen.Registry((), (), ())
+    for name, word_load in (("cortex-m4", True), ("cortex-m55", True), ("cortex-m0plus", False)):
+        data = compile_object(LlvmRequest({"f.c": source}, registry, CORES[name]))
+        code = ELFFile(io.BytesIO(data)).get_section_by_name(".text.f").data()
+        assert (code[:4] == bytes.fromhex("00687047")) is word_load, (name, code.hex())  # ldr r0, [r0]; bx lr
+
+
+def test_a_flaw_of_the_c_is_told() -> None:
+    from crtgen.boards.core import CORES
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+
+    request = LlvmRequest(
+        {"f.c": "int f(void) { return x; }\n"}, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"]
+    )
+    with pytest.raises(BuildError, match="undeclared identifier 'x'"):
+        compile_object(request)
+
+
+def test_versions_of_llvm_have_to_be_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    from crtgen.codegen import llvm_compile
+
+    monkeypatch.setattr(llvm_compile, "_run", lambda *_: "clang version 19.1.0")
+    llvm_compile.check_versions.cache_clear()
+    with pytest.raises(ToolMissingError, match=r"ziglang has LLVM 19, llvmlite has LLVM \d+"):
+        llvm_compile.check_versions()
+    llvm_compile.check_versions.cache_clear()
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("target", "platform", "message"), [("cuda", None, "c, llvm"), ("llvm", "zephyr", "--target llvm")]
+)
+def test_refused(target: str, platform: str | None, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        _compiled("hello_world_int8", "mps2_an385").generate(platform=platform, target=target)
+    assert message in caught.value.hint
+
+
+@pytest.mark.models
+def test_without_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llvm, "find_spec", lambda name: None)
+    with pytest.raises(CrtgenError, match="is not installed") as caught:
+        _compiled("hello_world_int8", "mps2_an386").generate(target="llvm")
+    assert re.search(r"crtgen\[llvm\]", caught.value.hint)

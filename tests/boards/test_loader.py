@@ -4,80 +4,29 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.boards import all_boards, boards_that_fit, find_board, load_board, parse_size, size_text
+from crtgen.boards import (
+    Flash,
+    Serial,
+    ZephyrName,
+    all_boards,
+    board_of_core,
+    boards_that_fit,
+    find_board,
+    load_board,
+    parse_size,
+    size_text,
+)
 from crtgen.boards.checks import CHECKS
 from crtgen.errors import UsageError
 
-GOOD = """\
-summary = "a test board"
-core = "cortex-m4"
-
-[memory.flash]
-kind = "flash"
-origin = 0x08000000
-size = "512 KiB"
-
-[memory.ram]
-kind = "ram"
-origin = 0x20000000
-size = "128 KiB"
-
-[uart]
-kind = "cmsdk"
-base = 0x40004000
-clock = "16 MHz"
-irq = 5
-
-[timer]
-kind = "systick"
-clock = "16 MHz"
-"""
-
-MEMORIES = GOOD[GOOD.index("[memory.flash]") : GOOD.index("[uart]")]
-TIMER = GOOD[GOOD.index("[timer]") :]
-
-# (what is replaced, by what, the key that the error names, a part of the reason or the hint)
-BROKEN = [
-    ("summary =", "sumary =", "summary", "missing"),
-    ("irq = 5", "irq = 5\nbuad = 9600", "uart.buad", "did you mean baud?"),
-    ("irq = 5", "irq = 5\nxyzzy = 1", "uart.xyzzy", "known: base, baud"),
-    ("cortex-m4", "cortex-m44", "core", "did you mean cortex-m4?"),
-    ("512 KiB", "512 KB", "memory.flash.size", "B, KiB, MiB or GiB"),
-    ("512 KiB", "0 KiB", "memory.flash.size", "empty"),
-    ('"512 KiB"', "512", "memory.flash.size", "a text is wanted"),
-    ("16 MHz", "16 Mhz", "uart.clock", "MHz"),
-    ("0x40004000", "-1", "uart.base", "0xffffffff"),
-    ("0x40004000", "true", "uart.base", "a whole number"),
-    ('kind = "cmsdk"', 'kind = "cmsdx"', "uart.kind", "did you mean cmsdk?"),
-    ('kind = "systick"', 'kind = "tim2"', "timer.kind", "known: systick"),
-    ('kind = "flash"', 'kind = "eprom"', "memory.flash.kind", "flash, ram"),
-    ('kind = "flash"', 'kind = "ram"', "memory", "no memory of kind flash"),
-    ("0x20000000", "0x08040000", "memory.ram", "overlaps memory.flash"),
-    ("0x20000000", "0xffff0000", "memory.ram.size", "address space"),
-    ("0x08000000", "0x08000040", "memory.flash.origin", "multiple of 128"),
-    ("irq = 5", "irq = 200000", "layout.vectors", "the vector table needs"),
-    ("0x40004000", "0x20000100", "uart.base", "inside memory.ram"),
-    ("16 MHz", "1 MHz", "uart.baud", "16 times"),
-    ("[uart]", '[layout]\ndata = "flash"\n[uart]', "layout.data", "ram is wanted"),
-    ("[uart]", '[layout]\ncode = "flush"\n[uart]', "layout.code", "did you mean flash?"),
-    ("[uart]", '[layout]\ncod = "flash"\n[uart]', "layout.cod", "did you mean code?"),
-    (MEMORIES, "", "memory", "no memory of kind flash"),
-    (TIMER, "", "timer", "the firmware needs it"),
-    ("cortex-m4", "host", "memory", "the host has no memories"),
-    (MEMORIES, "memory = 3\n", "memory", "a table is wanted"),
-    (TIMER, TIMER + '[qemu]\nmachine = "m"\nargs = "x"\n', "qemu.args", "a list of texts"),
-]
+HERE = Path(__file__).parent
+GOOD = HERE / "good.toml"
+INVALID = sorted((HERE / "invalid").glob("*.toml"))
 
 
-def write(directory: Path, text: str) -> Path:
-    file = directory / "test_board.toml"
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
-def test_a_board_file_is_read(tmp_path: Path) -> None:
-    board = load_board(write(tmp_path, GOOD))
-    assert (board.name, board.summary, board.core.name) == ("test_board", "a test board", "cortex-m4")
+def test_a_board_file_is_read() -> None:
+    board = load_board(GOOD)
+    assert (board.name, board.summary, board.core.name) == ("good", "a test board", "cortex-m4")
     assert (board.flash, board.ram) == (512 * 1024, 128 * 1024)
     assert (board.vectors, board.code, board.data) == ("flash", "flash", "ram")
     assert board.uart is not None
@@ -89,12 +38,15 @@ def test_a_board_file_is_read(tmp_path: Path) -> None:
     )
     assert board.qemu is None
     assert not board.is_host
+    assert board.zephyr == (ZephyrName((3, 0), "test_board"), ZephyrName((3, 7), "test_board/soc"))
+    assert board.flash_with == Flash(("west", "openocd", "pyocd"), ("board/test.cfg",), "test")
+    assert board.serial == Serial(115200, ("0483:374b",))
 
 
-@pytest.mark.parametrize(("old", "new", "key", "reason"), BROKEN)
-def test_a_broken_board_file_is_refused(tmp_path: Path, old: str, new: str, key: str, reason: str) -> None:
-    assert old in GOOD
-    file = write(tmp_path, GOOD.replace(old, new, 1))
+@pytest.mark.parametrize("file", INVALID, ids=lambda file: file.stem)
+def test_a_broken_board_file_is_refused(file: Path) -> None:
+    """The first line of each file names the key and a part of the reason or of the hint."""
+    key, reason = file.read_text().splitlines()[0].removeprefix("# ").split(": ", 1)
     with pytest.raises(UsageError) as caught:
         load_board(file)
     error = caught.value
@@ -102,11 +54,11 @@ def test_a_broken_board_file_is_refused(tmp_path: Path, old: str, new: str, key:
     assert reason in f"{error.message} {error.hint}"
 
 
-def test_every_rule_is_broken_by_a_file(tmp_path: Path) -> None:
+def test_every_rule_is_broken_by_a_file() -> None:
     hints = set()
-    for old, new, _, _ in BROKEN:
+    for file in INVALID:
         with pytest.raises(UsageError) as caught:
-            load_board(write(tmp_path, GOOD.replace(old, new, 1)))
+            load_board(file)
         hints.add(caught.value.hint.removeprefix("the rule is: "))
     assert set(CHECKS) <= hints
 
@@ -142,12 +94,98 @@ def test_an_unknown_board_is_refused_with_a_suggestion() -> None:
     assert "mps3_an547" in caught.value.hint
 
 
+REAL = (
+    "arduino_nano_33_ble",
+    "b_u585i_iot02a",
+    "disco_l475_iot1",
+    "ek_ra8m1",
+    "frdm_k64f",
+    "frdm_mcxn947",
+    "mimxrt1050_evk",
+    "nrf52840dk",
+    "nrf5340dk",
+    "nucleo_f746zg",
+    "nucleo_h743zi",
+    "nucleo_l4r5zi",
+    "nucleo_u575zi_q",
+    "rpi_pico",
+    "rpi_pico2",
+    "stm32f746g_disco",
+)
+
+
+def test_real_boards_can_be_flashed_and_say_where_their_figures_come_from() -> None:
+    real = {b.name: b for b in all_boards() if not b.is_host and not b.is_simulated}
+    assert tuple(real) == REAL
+    for board in real.values():
+        assert board.platforms == ("zephyr",)
+        assert board.flash_with is not None
+        assert board.serial is not None
+        assert board.serial.usb
+        assert board.source
+
+
+def test_the_memories_of_some_chips() -> None:
+    sizes = {name: (find_board(name).flash >> 10, find_board(name).ram >> 10) for name in REAL}
+    assert sizes["nucleo_l4r5zi"] == (2048, 640)
+    assert sizes["nrf52840dk"] == (1024, 256)
+    assert sizes["rpi_pico2"] == (4096, 520)
+    assert sizes["arduino_nano_33_ble"] == (960, 256)
+
+
+def test_names_in_zephyr_are_chosen_by_release_as_numbers() -> None:
+    board = find_board("mps3_an547")
+    names = {
+        v: board.zephyr_name(v) for v in ((3, 0, 99), (3, 6, 0), (3, 7, 0), (3, 10, 0), (4, 0, 0), (4, 2, 1))
+    }
+    assert names == {
+        (3, 0, 99): "mps3_an547",
+        (3, 6, 0): "mps3_an547",
+        (3, 7, 0): "mps3/an547",
+        (3, 10, 0): "mps3/an547",
+        (4, 0, 0): "mps3/corstone300/an547",
+        (4, 2, 1): "mps3/corstone300/an547",
+    }
+    assert find_board("corstone300_fvp").zephyr_name((4, 1)) == "mps3/corstone300/fvp"
+    with pytest.raises(UsageError, match=r"Zephyr 3\.7 does not know") as caught:
+        find_board("rpi_pico2").zephyr_name((3, 7))
+    assert caught.value.hint == "it needs Zephyr 4.0"
+    with pytest.raises(UsageError, match="does not know"):
+        find_board("mps2_an386").zephyr_name((4, 0))
+
+
+def test_a_board_is_found_by_its_names_in_zephyr() -> None:
+    assert find_board("mps2/an521/cpu0").name == "mps2_an521"
+    assert find_board("nrf52840dk_nrf52840").name == "nrf52840dk"
+    assert find_board("mps3_an547").name == "mps3_an547"
+
+
+def test_platforms() -> None:
+    assert find_board("host").platforms == ("host",)
+    assert find_board("mps2_an386").platforms == ("baremetal",)
+    assert find_board("mps2_an385").platforms == ("baremetal", "zephyr")
+    assert find_board("mps2_an385").platform(None) == "baremetal"
+    assert find_board("mps2_an385").platform("zephyr") == "zephyr"
+    with pytest.raises(UsageError, match="has no platform zephyr"):
+        find_board("mps2_an386").platform("zephyr")
+    with pytest.raises(UsageError, match="unknown platform zepyr"):
+        find_board("mps2_an386").platform("zepyr")
+
+
+def test_a_core_stands_for_a_board_that_nobody_described() -> None:
+    board = board_of_core("cortex-m4")
+    assert (board.core.name, board.platforms) == ("cortex-m4", ("zephyr",))
+    with pytest.raises(UsageError, match="unknown core"):
+        board_of_core("cortex-a7")
+
+
 def test_boards_that_fit() -> None:
     names = [board.name for board in boards_that_fit(3 << 20, 1 << 20)]
     assert "mps2_an386" in names
     assert "mps3_an547" not in names  # its code memory has 2 MiB
     assert "host" not in names
     assert boards_that_fit(1 << 31, 0) == ()
+    assert boards_that_fit(4 << 20, 8 << 20) == (find_board("mimxrt1050_evk"),)
 
 
 @pytest.mark.parametrize(

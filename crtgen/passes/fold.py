@@ -51,13 +51,14 @@ class FoldedLayer(Hit):
 class FoldChannels(Pass):
     """Remove channels that have one value whatever the input, and those that nothing else reads.
 
-    ``inputs`` narrows the range of int8 inputs of the network by name. It is a promise: outside of it the
-    results differ. ``multiple``: values keep so many more channels that their number is a multiple of it.
+    Values keep as many more channels as make their number a multiple of ``multiple``; 2 is the fastest for
+    vww on Cortex-M4, and within 0.3 % of the fastest on Cortex-M55. ``inputs`` narrows the range of int8
+    inputs of the network by name. It is a promise: outside of it the results differ.
     """
 
     name: ClassVar[str] = "fold channels"
 
-    multiple: int = 1
+    multiple: int = 2
     inputs: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
 
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
@@ -148,17 +149,22 @@ def _certify(
     selection: Selection,
     known: Mapping[str, Interval],
 ) -> FoldedLayer:
-    (_, node), name = before, before[1].outputs[0]
+    node, name = before[1], before[1].outputs[0]
     removed = _removed(known[name], ~selection.kept[name])
     macs = [count_macs(n.op, g.signature(n)) for g, n in (before, after)]
     sizes = [sum(g.values[i].nbytes for i in n.inputs[1:]) for g, n in (before, after)]
-    constant = sum(r.value is not None for r in removed)
-    count = len(selection.kept[name])
-    text = f"{constant} of {count} channels are constant and go"
-    if constant < len(removed):
-        text += f", and {len(removed) - constant} that only those read"
-    text += f"; {macs[0] - macs[1]:,} of {macs[0]:,} MACs and {sizes[0] - sizes[1]:,} bytes saved"
+    saved = f"{macs[0] - macs[1]:,} of {macs[0]:,} MACs and {sizes[0] - sizes[1]:,} bytes saved"
+    text = f"{_losses(removed, len(selection.kept[name]))}; {saved}"
     return FoldedLayer(rule, node.name, text, node.op.name, removed, *macs, *sizes)
+
+
+def _losses(removed: Sequence[RemovedChannel], count: int) -> str:
+    constant = sum(r.value is not None for r in removed)
+    if not removed:
+        return "it reads fewer channels"
+    text = f"{constant} of {count} channels are constant and go"
+    others = len(removed) - constant
+    return f"{text}, and {others} that only those read" if others else text
 
 
 def _removed(interval: Interval, gone: Mask) -> tuple[RemovedChannel, ...]:

@@ -1,6 +1,6 @@
 """Networks for the passes, and the comparison of what they compute before and after."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -43,6 +43,20 @@ class Network:
         w, b = weights_and_bias(name, self.values[x], weights, axis, True)
         constants = [self.add_value(constant(f"{name}_{v.name}", v)) for v in (w, b)]
         return self.node(name, op, x, *constants, quant=Quant.tensor(0.21, 3))
+
+    def planted(
+        self, name: str, op: Op, x: str, weights: tuple[int, ...], sums: Mapping[int, int], axis: int = 0
+    ) -> str:
+        """A layer whose output channels in ``sums`` have no weights, and this accumulator."""
+        y = self.layer(name, op, x, weights, axis)
+        w, b = (self.values[f"{name}_{suffix}"] for suffix in "wb")
+        data, bias = w.array().copy(), b.array().copy()
+        for channel, total in sums.items():
+            np.moveaxis(data, axis, 0)[channel] = 0
+            bias[channel] = total
+        self.values[w.name] = Value.constant(w.name, data, w.quant)
+        self.values[b.name] = Value.constant(b.name, bias, b.quant)
+        return y
 
     def graph(self, *outputs: str) -> Graph:
         return Graph.build("net", list(self.values.values()), self.nodes, self.inputs, outputs)

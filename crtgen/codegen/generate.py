@@ -45,7 +45,8 @@ def generate_c(plan: Plan, name: str) -> CModule:
         files[f"{name}_kernels.S"] = render("kernels.S.j2", m=view)
     sizes = [c.data.nbytes for step in plan.steps for c in step.kernel.consts]
     params = tuple(Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True)))
-    return CModule(info, files, (Function(f"{name}_run", f"{name}_run_packed"),), params)
+    libraries = tuple(dict.fromkeys(lib for step in plan.steps for lib in step.kernel.libraries))
+    return CModule(info, files, (Function(f"{name}_run", f"{name}_run_packed"),), params, libraries)
 
 
 class _Generator:
@@ -55,7 +56,7 @@ class _Generator:
         self.plan = plan
         self.name = name
         self.layers = unique_identifiers(s.node.name for s in plan.steps)
-        self.symbols: dict[tuple[str, Any, str], str] = {}
+        self.symbols: dict[tuple[str, Any, str, tuple[str, ...]], str] = {}
         self.functions: list[tuple[Kernel, KernelView]] = []
         self.arrays: list[ArrayView] = []
         self.infos: list[LayerInfo] = []
@@ -77,6 +78,7 @@ class _Generator:
             kernels=tuple(v for k, v in self.functions if not _is_assembly(k)),
             assembly=tuple(v for k, v in self.functions if _is_assembly(k)),
             includes=tuple(sorted({i for k, _ in self.functions for i in k.includes})),
+            support=tuple(dict.fromkeys(k.support for k, _ in self.functions if k.support)),
             layers=layers,
             summary=f"{len(layers)} layers, {info.macs:,} MACs, {info.weights:,} bytes of weights and biases",
         )
@@ -92,7 +94,7 @@ class _Generator:
             self.infos.append(about)
             return LayerView(index, text, "")
         symbols = [self._array(step, sig, const) for const in step.kernel.consts]
-        function = self._function(step, sig)
+        function = self._function(step.node.name, step.node.op.name, sig, step.kernel)
         self.infos.append(replace(about, function=function, consts=tuple(symbols)))
         call = f"{function}({', '.join(self._arguments(step, sig, symbols))});"
         return LayerView(index, text, _wrap(call, "    "))
@@ -117,17 +119,22 @@ class _Generator:
         self.arrays.append(ArrayView(symbol, _c_type(const), const.data.size, const.align, line, rows))
         return symbol
 
-    def _function(self, step: Step, sig: Signature) -> str:
-        """The symbol of the layer's function, which layers with equal template and view share."""
-        kernel = step.kernel
+    def _function(self, layer: str, operator: str, sig: Signature, kernel: Kernel) -> str:
+        """The symbol of the kernel's function, which layers with equal template, view and parts share."""
+        parts = tuple(self._function(layer, p.operator, p.sig, p.kernel) for p in kernel.parts)
         parameters = _parameters(sig, kernel)
-        key = (kernel.template, kernel.view, parameters)
+        key = (kernel.template, kernel.view, parameters, parts)
         if key not in self.symbols:
-            symbol = f"{self.name}_{step.node.op.name}_{len(self.symbols)}"
+            symbol = f"{self.name}_{operator}_{len(self.symbols)}"
             prototype = _wrap(f"void {symbol}({parameters})")
-            context: Mapping[str, Any] = {"k": kernel.view, "name": symbol, "prototype": prototype}
+            context: Mapping[str, Any] = {
+                "k": kernel.view,
+                "name": symbol,
+                "prototype": prototype,
+                "parts": parts,
+            }
             source = render(f"kernels/{kernel.template}", **context)
-            text = f"{step.node.op.name}, {kernel.design}: first used by {comment(step.node.name)}"
+            text = f"{operator}, {kernel.design}: first used by {comment(layer)}"
             self.functions.append((kernel, KernelView(prototype, text, source)))
             self.symbols[key] = symbol
         return self.symbols[key]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crtgen.ir import DType, Quant
+from crtgen.kernels.kernel import SourceLibrary
 
 __all__ = ["CModule", "Function", "Interface", "LayerInfo", "ModelInfo", "Param"]
 
@@ -72,10 +73,12 @@ class ModelInfo:
 class CModule:
     """Generated sources of one model: ``files`` maps a file name to its text.
 
-    ``info`` is the model, ``functions`` what it adds to the registry, ``params`` its linked parameters.
+    ``info`` is the model, ``functions`` what it adds to the registry, ``params`` its linked parameters,
+    ``libraries`` what its sources are built with.
     """
 
     info: ModelInfo
     files: Mapping[str, str]
     functions: tuple[Function, ...]
     params: tuple[Param, ...]
+    libraries: tuple[SourceLibrary, ...] = ()

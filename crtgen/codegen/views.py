@@ -117,6 +117,7 @@ class ModelView:
     kernels: tuple[KernelView, ...]
     assembly: tuple[KernelView, ...]
     includes: tuple[str, ...]
+    support: tuple[str, ...]
     layers: tuple[LayerView, ...]
     summary: str
 

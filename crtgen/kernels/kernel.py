@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crtgen.boards.core import HOST, Core
-from crtgen.ir import Array
+from crtgen.ir import Array, Signature
 
-__all__ = ["Const", "InPlace", "Kernel", "Target"]
+__all__ = ["Const", "InPlace", "Kernel", "Part", "SourceLibrary", "Target"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,18 @@ class InPlace:
     exact: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SourceLibrary:
+    """Sources that a kernel's code is built with: paths and contents, and which of the folders have headers.
+
+    They go into the project below ``external/<name>``; its C and assembly files are compiled.
+    """
+
+    name: str
+    files: tuple[tuple[str, bytes], ...]
+    include_dirs: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
     """The code of one layer.
@@ -63,8 +75,15 @@ class Kernel:
     A kernel with an empty ``template`` computes nothing: the output *is* the first input, which the
     planner must lay in the same place (reshape).
 
+    ``parts`` are functions that the kernel calls: their symbols reach the template as ``parts``, in order.
+    They are shared as any other; their consts and their scratch are the business of the kernel, which
+    passes them on.
+
     ``scratch`` is bytes of working memory in the arena while the layer runs, ``cost`` the estimated
     instructions of one run, by which designs are compared; ``design`` is the name shown to the user.
+
+    ``support`` is C at file scope that kernels share: equal texts are there once. ``libraries`` are built
+    with it, and ``includes`` are their headers.
     """
 
     design: str
@@ -75,8 +94,20 @@ class Kernel:
     inplace: tuple[InPlace, ...] = ()
     cost: float = 0.0
     includes: tuple[str, ...] = field(default=())
+    support: str = ""
+    libraries: tuple[SourceLibrary, ...] = ()
+    parts: tuple["Part", ...] = ()
 
     @property
     def is_alias(self) -> bool:
         """Whether the output is the input, and no code runs."""
         return not self.template
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A function within a kernel: ``kernel`` for the ``operator`` of that name with the signature ``sig``."""
+
+    operator: str
+    sig: Signature
+    kernel: Kernel

@@ -13,16 +13,32 @@
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from crtgen import build, frontends
-from crtgen.boards import Board, find_board
+from crtgen.boards import Board, Core, find_board
 from crtgen.build import SizeReport, build_project, measure
 from crtgen.cases import Case, Difference, compare, largest_outputs, random_inputs, read_cases
-from crtgen.codegen import CModule, Interface, generate_c, metadata_files
+from crtgen.codegen import METADATA_FILE, CModule, Interface, generate_c, llvm
 from crtgen.errors import UsageError
 from crtgen.ir import Array, Graph
 from crtgen.kernels import Target, select
+from crtgen.library import (
+    SUFFIXES,
+    Archive,
+    Library,
+    Linkable,
+    MlfModel,
+    Package,
+    Workspace,
+    export_time,
+    link,
+    load_package,
+    own_graph,
+    store_model,
+    write_archive,
+)
 from crtgen.passes import DEFAULT_PASSES, Hit, Pass, run_passes
 from crtgen.plan import Plan, make_plan
 from crtgen.project import Firmware, Options, Project, generate_project, read_manifest
@@ -30,10 +46,13 @@ from crtgen.run import Site
 from crtgen.session import Session
 
 __all__ = [
+    "EXECUTORS",
+    "TARGETS",
     "Compiled",
     "Extracted",
     "Generated",
     "Image",
+    "Imported",
     "Model",
     "Verdict",
     "compile",
@@ -43,6 +62,13 @@ __all__ = [
 ]
 
 Say = Callable[[str], None]
+
+TARGETS = ("c", "llvm")
+"""What a project holds of its models: C sources, or one object file that LLVM made."""
+
+
+EXECUTORS = ("aot", "graph")
+"""Who calls the layers: code, or tables."""
 
 
 def _silent(_: str) -> None:
@@ -73,14 +99,33 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Imported:
+    """Models that are code already: those of an archive, or of a library that TVM exported."""
+
+    package: Package
+
+    @property
+    def name(self) -> str:
+        return self.package.name
+
+    def compile(self, board: str | Board = "mps2_an386") -> "Compiled":
+        """Make them part of an image for a board; what cannot be is refused by name."""
+        return compile([self], board)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Compiled:
-    """Models compiled for a board: a plan and a module of C for each."""
+    """Models compiled for a board: a module of C for each, in ``parts``, and a plan for each ``Model``."""
 
     board: Board
-    models: tuple[Model, ...]
+    models: tuple[Model | Imported, ...]
     plans: tuple[Plan, ...]
-    modules: tuple[CModule, ...]
+    parts: tuple[Linkable, ...]
     hits: tuple[Hit, ...] = ()
+
+    @property
+    def modules(self) -> tuple[CModule, ...]:
+        return tuple(part.module for part in self.parts)
 
     def generate(
         self,
@@ -88,25 +133,71 @@ class Compiled:
         options: Options | None = None,
         samples: Mapping[str, Sequence[Array]] | None = None,
         platform: str | None = None,
+        target: str = "c",
+        share_arena: bool | None = None,
     ) -> "Generated":
         """The firmware project, in memory. ``type`` is ``server``, ``standalone`` or ``library``.
 
         ``platform`` is one of the board's, ``zephyr`` for example; its first one if not given.
 
         ``samples`` are the built-in inputs of a standalone image by model name; random if not given.
+        ``target`` is ``c``, or ``llvm`` for a project with the models as one object file. With
+        ``share_arena`` the models of C share their working memory; the default if there are several.
         """
         if samples is None and type == "standalone":
             samples = {m.info.name: random_inputs(m.info.inputs, seed=0) for m in self.modules}
+        options = options or Options()
+        library = self._library(target, options, share_arena)
         firmware = Firmware(
-            self.modules,
-            metadata_files(self.modules),
+            library.modules,
+            library.files,
             self.board,
             type,
-            options or Options(),
+            options,
             samples or {},
             platform or "",
+            library.objects,
+            library.shared_arena,
         )
+        if target == "llvm" and firmware.platform == "zephyr":
+            raise UsageError("Zephyr builds the models' C itself", hint="leave out --target llvm")
         return Generated(generate_project(firmware))
+
+    def archive(self) -> bytes:
+        """The models as an archive in Model Library Format, version 7; equal models give equal bytes.
+
+        ``SOURCE_DATE_EPOCH`` sets the time in it.
+        """
+        if len(self.plans) != len(self.parts):
+            raise UsageError("models that are code already cannot be archived again")
+        time = export_time()
+        pairs = zip(self.parts, self.plans, strict=True)
+        models = [_stored(part, plan, self.board.core, time) for part, plan in pairs]
+        return write_archive(Archive(tuple(models)))
+
+    def _library(self, target: str, options: Options, share_arena: bool | None) -> Library:
+        if target not in TARGETS:
+            raise UsageError(f"unknown target {target}", hint=f"known: {', '.join(TARGETS)}")
+        if target == "c":
+            return link(self.parts, self.board.core, share_arena)
+        library = link(self.parts, self.board.core, share_arena=False)
+        modules, code = llvm.compile_modules(
+            self.modules, self.board.core, optimize=options.optimize, profile=options.profile
+        )
+        files = {name: text for name, text in library.files.items() if name != METADATA_FILE}
+        objects = {**library.objects, f"{'_'.join(m.info.name for m in modules)}.o": code}
+        return Library(modules, files, objects)
+
+
+def _stored(part: Linkable, plan: Plan, core: Core, time: datetime) -> MlfModel:
+    layers = {layer.name: layer.function for layer in part.module.info.layers}
+    scratch: dict[str, int] = {}
+    for step in plan.steps:
+        function = layers.get(step.node.name)
+        if function:
+            scratch[function] = max(scratch.get(function, 0), step.kernel.scratch)
+    operators = [Workspace(function, nbytes) for function, nbytes in scratch.items()]
+    return store_model(part, core, time, operators, str(plan.graph))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,42 +255,62 @@ class Image:
         return Session.start(self.built, counting=counting, on_log=on_log, site=site)
 
 
-def load(path: str | Path) -> Model:
-    """Read a model file. Raises ``ModelError`` with the place of whatever is wrong with it."""
-    return Model(frontends.load(Path(path)))
+def load(
+    path: str | Path, *, params: str | Path | None = None, graph: str | Path | None = None
+) -> Model | Imported:
+    """Read a model file, an archive of models, or an exported library.
+
+    ``params`` and ``graph`` are the parameters and the graph JSON of an exported library, if they are not
+    beside it by name. Raises ``ModelError`` with the place of whatever is wrong with the file.
+    """
+    file = Path(path)
+    if file.name.endswith(SUFFIXES):
+        return Imported(load_package(file, Path(params) if params else None, Path(graph) if graph else None))
+    if params or graph:
+        raise UsageError("parameters and a graph belong to an exported library", where=str(path))
+    return Model(frontends.load(file))
 
 
 def compile(
-    models: Sequence[Model],
+    models: Sequence[Model | Imported],
     board: str | Board = "mps2_an386",
     *,
     optimize: str = "balanced",
     keep_inputs: bool = False,
     exact: bool | None = None,
     passes: Sequence[Pass] = DEFAULT_PASSES,
+    executor: str = "aot",
     say: Say = _silent,
 ) -> Compiled:
     """Compile one or several models into one image for a board.
 
     ``optimize`` is ``speed``, ``size`` or ``balanced``; ``keep_inputs`` keeps the inputs intact during a
     run; ``exact`` forces (or forbids) the exact search for the least arena; ``passes`` rewrite the network
-    first, without changing what it computes.
+    first, without changing what it computes. ``executor`` is ``aot`` for straight-line calls, or ``graph``
+    for tables of calls of packed functions.
     """
-    names = [m.name for m in models]
-    if len(set(names)) != len(names):
-        raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")
+    if executor not in EXECUTORS:
+        raise UsageError(f"unknown executor {executor}", hint=f"known: {', '.join(EXECUTORS)}")
     target_board = find_board(board) if isinstance(board, str) else board
     target = Target(target_board.core, optimize)
     plans: list[Plan] = []
     hits: list[Hit] = []
+    parts: list[Linkable] = []
     for model in models:
+        if isinstance(model, Imported):
+            say(f"importing {model.name}")
+            parts.extend(model.package.parts(target_board.core))
+            continue
         say(f"planning {model.name}")
         graph, found = run_passes(model.graph, passes)
         plans.append(make_plan(graph, select(graph, target), keep_inputs=keep_inputs, exact=exact))
+        module = generate_c(plans[-1], graph.name)
+        parts.append(own_graph(plans[-1], module) if executor == "graph" else Linkable(module))
         hits.extend(found)
-    say("generating C")
-    modules = tuple(generate_c(plan, plan.graph.name) for plan in plans)
-    return Compiled(target_board, tuple(models), tuple(plans), modules, tuple(hits))
+    names = [part.module.info.name for part in parts]
+    if len(set(names)) != len(names):
+        raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")
+    return Compiled(target_board, tuple(models), tuple(plans), tuple(parts), tuple(hits))
 
 
 def open_project(directory: str | Path) -> Extracted:
@@ -214,6 +325,7 @@ class Verdict:
 
     case: str
     difference: Difference | None
+    model: str = ""
 
 
 def verify(
@@ -223,23 +335,32 @@ def verify(
     cases: int = 4,
     say: Say = _silent,
 ) -> tuple[Verdict, ...]:
-    """Run cases on a device and compare.
+    """Run cases of every model of an image on a device and compare.
 
-    The cases come from the file ``expect``, or are ``cases`` random inputs whose outputs the numpy reference
-    of the model ``source`` computes.
+    The cases come from the file ``expect``, where those of several models are called ``<model>.case0_...``,
+    or are ``cases`` random inputs whose outputs the numpy reference of the model ``source`` computes.
     """
-    info = session.model()
-    if expect is not None:
-        chosen = read_cases(expect, info.inputs, info.outputs)
-    else:
-        chosen = tuple(_reference_case(load(source), info.inputs, seed) for seed in range(cases))
-    largest = largest_outputs(chosen)
     verdicts = []
-    for case in chosen:
-        say(f"verifying {case.name}")
-        outputs = session.infer(*case.inputs)
-        verdicts.append(Verdict(case.name, compare(info.outputs, case.outputs, outputs, largest)))
+    for info in session.models:
+        prefix = f"{info.name}." if len(session.models) > 1 else ""
+        if expect is not None:
+            chosen = read_cases(expect, info.inputs, info.outputs, prefix)
+        else:
+            chosen = _reference_cases(source, info.inputs, cases)
+        largest = largest_outputs(chosen)
+        for case in chosen:
+            say(f"verifying {prefix}{case.name}")
+            outputs = session.infer(*case.inputs, model=info.name)
+            difference = compare(info.outputs, case.outputs, outputs, largest)
+            verdicts.append(Verdict(case.name, difference, info.name))
     return tuple(verdicts)
+
+
+def _reference_cases(source: Path, interfaces: Sequence[Interface], count: int) -> tuple[Case, ...]:
+    model = load(source)
+    if isinstance(model, Imported):
+        raise UsageError("code has no reference to compare with", where=str(source), hint="give --expect")
+    return tuple(_reference_case(model, interfaces, seed) for seed in range(count))
 
 
 def _reference_case(model: Model, interfaces: Sequence[Interface], seed: int) -> Case:

@@ -81,12 +81,16 @@ def read_inputs(path: Path, interfaces: Sequence[Interface]) -> tuple[Array, ...
     return tuple(found)
 
 
-def read_cases(path: Path, inputs: Sequence[Interface], outputs: Sequence[Interface]) -> tuple[Case, ...]:
-    """The cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``."""
-    arrays = _load(path)
+def read_cases(
+    path: Path, inputs: Sequence[Interface], outputs: Sequence[Interface], prefix: str = ""
+) -> tuple[Case, ...]:
+    """The cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``, after the prefix."""
+    loaded = _load(path)
+    arrays = {k.removeprefix(prefix): a for k, a in loaded.items() if k.startswith(prefix)}
     numbers = sorted({int(m[1]) for m in map(_CASE_KEY.fullmatch, arrays) if m})
     if not numbers:
-        raise UsageError("no cases", where=str(path), hint="name the arrays case0_input0, case0_output0 ...")
+        hint = f"name the arrays {prefix}case0_input0, {prefix}case0_output0 ..."
+        raise UsageError("no cases", where=str(path), hint=hint)
     return tuple(_case(n, arrays, inputs, outputs, str(path)) for n in numbers)
 
 

@@ -31,7 +31,12 @@ def command(
     ] = None,
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
     optimize: options.Optimize = "balanced",
+    target: options.Target = "c",
+    executor: options.Executor = "aot",
     keep_inputs: options.KeepInputs = False,
+    own_arenas: Annotated[
+        bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
+    ] = False,
     profile: options.Profile = False,
     place: options.Place = None,
     explain: Annotated[bool, typer.Option("--explain", help="Tell every rewrite of the graph.")] = False,
@@ -42,12 +47,15 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             loaded = [api.load(model) for model in models]
-            target = _board(board, core, type)
-            compiled = api.compile(loaded, target, optimize=optimize, keep_inputs=keep_inputs, say=say)
+            chosen = _board(board, core, type)
+            compiled = api.compile(
+                loaded, chosen, optimize=optimize, keep_inputs=keep_inputs, executor=executor, say=say
+            )
             infos = [module.info for module in compiled.modules]
             samples = _samples(input, infos)
             settings = Options(profile=profile, optimize=optimize, place=options.places(place or []))
-            generated = compiled.generate(type, settings, samples, platform)
+            share = False if own_arenas else None
+            generated = compiled.generate(type, settings, samples, platform, target, share)
             generated.extract(directory)
         project = generated.project
         data = {

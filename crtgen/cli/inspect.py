@@ -10,17 +10,22 @@ from rich.console import Console
 from crtgen import api
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.codegen.module import Interface
+from crtgen.codegen.module import Interface, ModelInfo
+from crtgen.errors import UsageError
 from crtgen.ir import shape_text
-from crtgen.plan import arena_map
+from crtgen.plan import Plan, arena_map
 
 __all__ = ["command"]
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="A model file (.tflite).", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="A model file, an archive or an exported library.", show_default=False)
+    ],
     board: options.Board = "mps2_an386",
     optimize: options.Optimize = "balanced",
+    params: options.ParamsFile = None,
+    graph_json: options.GraphFile = None,
     keep_inputs: options.KeepInputs = False,
     graph: Annotated[bool, typer.Option("--graph", help="The whole graph, as text.")] = False,
     arena: Annotated[bool, typer.Option("--arena", help="The map of the arena.")] = False,
@@ -30,46 +35,60 @@ def command(
     """Show inputs, outputs, layers with their kernels, weights and arena."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            loaded = api.load(model)
+            loaded = api.load(model, params=params, graph=graph_json)
             compiled = api.compile([loaded], board, optimize=optimize, keep_inputs=keep_inputs, say=say)
-        plan, info = compiled.plans[0], compiled.modules[0].info
-        data = {
-            "model": info.name,
-            "inputs": [_interface(i) for i in info.inputs],
-            "outputs": [_interface(i) for i in info.outputs],
-            "macs": info.macs,
-            "weights_bytes": info.weights,
-            "arena_bytes": info.arena,
-            "arena_lower_bound": info.lower_bound,
-            "arena_optimal": info.optimal,
-            "layers": [asdict(layer) for layer in info.layers],
-        }
+        plan = compiled.plans[0] if compiled.plans else None
+        infos = [module.info for module in compiled.modules]
+        models = [_model(info) for info in infos]
+        if plan is None and (graph or arena):
+            raise UsageError("code has no graph and no plan to show", where=str(model))
 
         def render(console: Console) -> None:
-            if graph:
+            if plan is not None and graph:
                 console.print(str(plan.graph), markup=False, end="")
-                return
-            if arena:
+            elif plan is not None and arena:
                 console.print(arena_map(plan), markup=False)
-                return
-            for kind, interfaces in (("input", info.inputs), ("output", info.outputs)):
-                for i in interfaces:
-                    quant = f", {i.quant}" if i.quant else ""
-                    console.print(
-                        f"{kind:6} {i.name} {shape_text(i.shape)} {i.dtype.value}{quant}", markup=False
-                    )
-            rows = table("layer", "operator", "output", "kernel", "scratch", right=("scratch",))
-            for step in plan.steps:
-                node = step.node
-                shape = shape_text(plan.graph.values[node.outputs[0]].shape)
-                rows.add_row(node.name, node.op.name, shape, step.kernel.design, f"{step.kernel.scratch:,}")
-            console.print(rows)
-            bound = "optimal" if info.optimal else f"lower bound {info.lower_bound:,}"
-            console.print(
-                f"{info.macs:,} MACs, weights {info.weights:,} bytes, arena {info.arena:,} bytes ({bound})"
-            )
+            else:
+                for info in infos:
+                    _print(console, info, plan)
 
-        out.result(data, render)
+        out.result(models[0] if len(models) == 1 else {"models": models}, render)
+
+
+def _model(info: ModelInfo) -> dict[str, Any]:
+    return {
+        "model": info.name,
+        "inputs": [_interface(i) for i in info.inputs],
+        "outputs": [_interface(i) for i in info.outputs],
+        "macs": info.macs,
+        "weights_bytes": info.weights,
+        "arena_bytes": info.arena,
+        "arena_lower_bound": info.lower_bound,
+        "arena_optimal": info.optimal,
+        "layers": [asdict(layer) for layer in info.layers],
+    }
+
+
+def _print(console: Console, info: ModelInfo, plan: Plan | None) -> None:
+    if plan is None:
+        console.print(info.name, markup=False)
+    for kind, interfaces in (("input", info.inputs), ("output", info.outputs)):
+        for i in interfaces:
+            quant = f", {i.quant}" if i.quant else ""
+            console.print(f"{kind:6} {i.name} {shape_text(i.shape)} {i.dtype.value}{quant}", markup=False)
+    if plan is None:
+        rows = table("layer", "function", "kernel")
+        for layer in info.layers:
+            rows.add_row(layer.name, layer.operator, layer.kernel)
+    else:
+        rows = table("layer", "operator", "output", "kernel", "scratch", right=("scratch",))
+        for step in plan.steps:
+            node = step.node
+            shape = shape_text(plan.graph.values[node.outputs[0]].shape)
+            rows.add_row(node.name, node.op.name, shape, step.kernel.design, f"{step.kernel.scratch:,}")
+    console.print(rows)
+    bound = "optimal" if info.optimal else f"lower bound {info.lower_bound:,}"
+    console.print(f"{info.macs:,} MACs, weights {info.weights:,} bytes, arena {info.arena:,} bytes ({bound})")
 
 
 def _interface(interface: Interface) -> dict[str, Any]:

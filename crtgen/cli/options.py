@@ -14,22 +14,38 @@ __all__ = [
     "Baud",
     "Board",
     "Directory",
+    "Executor",
     "FvpPath",
+    "GraphFile",
     "KeepInputs",
     "Models",
     "Optimize",
+    "ParamsFile",
     "Place",
     "Platform",
     "Port",
     "Profile",
     "Source",
+    "Target",
     "Toolchain",
     "make_image",
     "places",
 ]
 
-Models = Annotated[list[Path], typer.Argument(help="Model files (.tflite).", show_default=False)]
-Source = Annotated[Path, typer.Argument(help="A model file, or a generated project.", show_default=False)]
+Models = Annotated[
+    list[Path],
+    typer.Argument(help="Model files (.tflite), archives or exported libraries.", show_default=False),
+]
+Source = Annotated[
+    Path,
+    typer.Argument(help="A model file, an archive, a library, or a generated project.", show_default=False),
+]
+ParamsFile = Annotated[
+    Path | None, typer.Option("--params", help="Parameters of an exported library, if not beside it.")
+]
+GraphFile = Annotated[
+    Path | None, typer.Option("--graph-json", help="Graph JSON of an exported library, if not beside it.")
+]
 Board = Annotated[str, typer.Option("--board", "-b", help="The board; `crtgen boards` lists them.")]
 Platform = Annotated[
     str | None, typer.Option(help="host, baremetal or zephyr; the board's first if not given.")
@@ -38,6 +54,8 @@ FvpPath = Annotated[Path | None, typer.Option(help="The program of the FVP; else
 Port = Annotated[str | None, typer.Option(help="The serial port of a board that runs the image already.")]
 Baud = Annotated[int | None, typer.Option(help="The rate of the serial port; the board's if not given.")]
 Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
+Target = Annotated[str, typer.Option(help="c, or llvm: the models as one object file, made by LLVM.")]
+Executor = Annotated[str, typer.Option(help="aot: calls in C; graph: tables of calls, for own models.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Measure each layer; adds a call per layer.")]
 KeepInputs = Annotated[bool, typer.Option("--keep-inputs", help="A run leaves its inputs intact.")]
 Place = Annotated[
@@ -76,15 +94,22 @@ def make_image(
     keep_inputs: bool = False,
     profile: bool = False,
     platform: str | None = None,
+    target: str = "c",
+    params: Path | None = None,
+    graph: Path | None = None,
+    executor: str = "aot",
 ) -> api.Image:
-    """The server image of a model file, or of a project that was generated before."""
+    """The server image of a file with models, or of a project that was generated before."""
     if source.is_dir():
         say("building")
         return api.open_project(source).build(toolchain=toolchain, say=say)
     say(f"reading {source.name}")
-    model = api.load(source)
-    compiled = api.compile([model], board, optimize=optimize, keep_inputs=keep_inputs, say=say)
-    generated = compiled.generate("server", Options(profile=profile, optimize=optimize), platform=platform)
+    model = api.load(source, params=params, graph=graph)
+    compiled = api.compile(
+        [model], board, optimize=optimize, keep_inputs=keep_inputs, executor=executor, say=say
+    )
+    settings = Options(profile=profile, optimize=optimize)
+    generated = compiled.generate("server", settings, platform=platform, target=target)
     say("building")
     if directory is None:
         return generated.build(toolchain=toolchain, say=say)

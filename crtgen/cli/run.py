@@ -23,9 +23,14 @@ def command(
     source: options.Source,
     board: options.Board = "mps2_an386",
     platform: options.Platform = None,
+    model: Annotated[str | None, typer.Option(help="Which model, if the image has several.")] = None,
     input: Annotated[Path | None, typer.Option(help="Inputs, .npy or .npz; random if not given.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the outputs here, .npz.")] = None,
     optimize: options.Optimize = "balanced",
+    target: options.Target = "c",
+    executor: options.Executor = "aot",
+    params: options.ParamsFile = None,
+    graph: options.GraphFile = None,
     keep_inputs: options.KeepInputs = False,
     profile: options.Profile = False,
     toolchain: options.Toolchain = None,
@@ -49,16 +54,20 @@ def command(
                 keep_inputs=keep_inputs,
                 profile=profile,
                 platform=platform,
+                target=target,
+                executor=executor,
+                params=params,
+                graph=graph,
             )
             say("starting")
             site = Site(fvp_path, port, baud)
             with image.run(on_log=on_log, site=site) as session:
-                info = session.model()
+                info = session.model(model)
                 inputs = read_inputs(input, info.inputs) if input else random_inputs(info.inputs, seed=0)
                 say("running")
-                outputs = session.infer(*inputs)
-                measured = session.measure()
-                layers = session.profile() if profile else None
+                outputs = session.infer(*inputs, model=info.name)
+                measured = session.measure(model=info.name)
+                layers = session.profile(info.name) if profile else None
         if output:
             write_outputs(output, info.outputs, outputs)
         size = image.size

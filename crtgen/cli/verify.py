@@ -1,5 +1,6 @@
 """``crtgen verify``: does the board compute what is expected?"""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,10 @@ def command(
     ] = None,
     cases: Annotated[int, typer.Option(help="Random cases, when there is no file.")] = 4,
     optimize: options.Optimize = "balanced",
+    target: options.Target = "c",
+    executor: options.Executor = "aot",
+    params: options.ParamsFile = None,
+    graph: options.GraphFile = None,
     keep_inputs: options.KeepInputs = False,
     toolchain: options.Toolchain = None,
     directory: options.Directory = None,
@@ -46,27 +51,36 @@ def command(
                 optimize=optimize,
                 keep_inputs=keep_inputs,
                 platform=platform,
+                target=target,
+                executor=executor,
+                params=params,
+                graph=graph,
             )
             say("starting")
             site = Site(fvp_path, port, baud)
             with image.run(on_log=on_log, site=site) as session:
-                info = session.model()
                 results = api.verify(session, source, expect, cases, say)
         failed = [r for r in results if r.difference]
         data = {
-            "model": info.name,
+            "model": ", ".join(dict.fromkeys(r.model for r in results)),
             "board": image.board,
             "cases": len(results),
             "failed": len(failed),
-            "differences": {r.case: str(r.difference) for r in failed},
+            "differences": {_name(r, results): str(r.difference) for r in failed},
         }
 
         def render(console: Console) -> None:
             for result in results:
-                console.print(f"{result.case}: {result.difference or 'equal'}")
+                console.print(f"{_name(result, results)}: {result.difference or 'equal'}")
             right = len(results) - len(failed)
-            console.print(f"{info.name} on {image.board}: {right} of {len(results)} cases as expected")
+            console.print(f"{data['model']} on {image.board}: {right} of {len(results)} cases as expected")
 
         out.result(data, render)
         if failed:
             raise typer.Exit(MismatchError.exit_code)
+
+
+def _name(result: api.Verdict, results: Sequence[api.Verdict]) -> str:
+    """The case, with its model if there are several."""
+    several = len({r.model for r in results}) > 1
+    return f"{result.model}.{result.case}" if several else result.case

@@ -12,10 +12,14 @@ from crtgen.library.mlf import (
     read_archive,
     write_archive,
 )
+from crtgen.library.own_graph import own_graph
+from crtgen.library.package import SUFFIXES, Package, load_package
 from crtgen.library.params import NDArray, read_params, write_params
+from crtgen.library.stored import Workspace, store_model
 
 __all__ = [
     "BACKEND_FILE",
+    "SUFFIXES",
     "Archive",
     "Code",
     "ExportedLibrary",
@@ -24,14 +28,19 @@ __all__ = [
     "MlfModel",
     "NDArray",
     "OperatorLibrary",
+    "Package",
+    "Workspace",
     "backend_file",
     "export_time",
     "import_model",
     "link",
+    "load_package",
+    "own_graph",
     "read_archive",
     "read_exported",
     "read_params",
     "static_modules",
+    "store_model",
     "write_archive",
     "write_params",
 ]

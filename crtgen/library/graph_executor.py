@@ -95,7 +95,10 @@ class LinkedParam:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorTables:
-    """Everything that the template writes down; ``pool`` is the bytes of all storages."""
+    """Everything that the template writes down; ``pool`` is the bytes of all storages.
+
+    ``code`` are C functions that stand in the same file, after the pool.
+    """
 
     name: str
     calls: tuple[Call, ...]
@@ -109,6 +112,7 @@ class ExecutorTables:
     params: tuple[LinkedParam, ...]
     pool: int
     consumes_inputs: bool
+    code: str = ""
 
     @property
     def symbol(self) -> str:

@@ -5,23 +5,26 @@ graph, or the one call of an AOT model.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crtgen.codegen.module import CModule
+from crtgen.codegen.names import c_identifier
 from crtgen.codegen.render import render
-from crtgen.errors import UnsupportedError
+from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.library.bridges import bridged
+from crtgen.library.datatype import DataType
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import GraphEntry, GraphJson, GraphNode, Reference, read_graph_json
-from crtgen.library.interfaces import AotInterface, c_interface, packed_interface
-from crtgen.library.mlf import MlfModel
+from crtgen.library.interfaces import AotInterface, AotTensor, c_interface, packed_interface
+from crtgen.library.metadata import OperatorBuffer
+from crtgen.library.mlf import MlfModel, OperatorLibrary
 from crtgen.library.module import CSource, Module, ObjectFile
 from crtgen.library.params import NDArray
 from crtgen.library.sources import check_includes, check_undefined, code_modules, context_source
 from crtgen.library.tree import check_crt_exportable
 
-__all__ = ["Linkable", "backend_file", "import_model"]
+__all__ = ["Linkable", "backend_file", "import_model", "import_operators"]
 
 _MALLOC = re.compile(r"\bmalloc\((\d+) \* (\d+)\)")
 _SLACK = 512
@@ -33,11 +36,13 @@ class Linkable:
     """A model to link: ``module`` has the sources, ``objects`` are code already.
 
     ``workspace`` is how many bytes its code may allocate; None if it needs nothing of the platform.
+    ``graph_json`` describes one of our own models to others, if the graph executor runs it.
     """
 
     module: CModule
     objects: Mapping[str, bytes] = field(default_factory=dict)
     workspace: int | None = None
+    graph_json: str = ""
 
 
 def import_model(model: MlfModel, where: str) -> Linkable:
@@ -61,6 +66,45 @@ def import_model(model: MlfModel, where: str) -> Linkable:
     objects = {m.name: m.data for m in modules if isinstance(m, ObjectFile)}
     module = replace(executor, files={**executor.files, **files})
     return Linkable(module, objects, _workspace(model, modules))
+
+
+def import_operators(library: OperatorLibrary, where: str) -> tuple[Linkable, ...]:
+    """The functions of an archive in style ``operator``, each as a model of one call.
+
+    The function is in the registry under its own name. Its last argument is the output, unless the metadata
+    says which arguments are inputs.
+    """
+    name = c_identifier(library.metadata.model_name)
+    modules = tuple(replace(m, name=f"{name}_{m.name}") for m in code_modules(library.code, name, where))
+    check_crt_exportable(modules)
+    check_includes(modules, (), where)
+    check_undefined(modules, where)
+    functions = [f for m in modules for f in m.get_func_names()]
+    files = {m.name: _text(m) for m in modules if isinstance(m, CSource)}
+    context = context_source(modules, where)
+    files |= {f"{name}_context.c": context} if context else {}
+    objects = {m.name: m.data for m in modules if isinstance(m, ObjectFile)}
+    parts = []
+    for function, buffers in library.metadata.functions:
+        if function not in functions:
+            raise CorruptModelError(f"the archive has no code of the function {function}", where=where)
+        executor = _call(function, function, _operator_interface(buffers, where))
+        executor = replace(executor, files={**executor.files, **files})
+        parts.append(Linkable(executor, objects, _SLACK + sum(b.size_bytes for b in buffers)))
+        files, objects = {}, {}
+    return tuple(parts)
+
+
+def _operator_interface(buffers: Sequence[OperatorBuffer], where: str) -> AotInterface:
+    bound = [bool(b.input_binding) for b in buffers]
+    count = sum(bound) if any(bound) else len(buffers) - 1
+    if not 0 <= count < len(buffers) or (any(bound) and not all(bound[:count])):
+        raise UnsupportedError("the arguments of an operator are not inputs, then outputs", where=where)
+    tensors = tuple(
+        AotTensor(b.input_binding or f"arg{i}", b.shape, DataType.parse(b.dtype, where))
+        for i, b in enumerate(buffers)
+    )
+    return AotInterface(tensors[:count], tensors[count:])
 
 
 def backend_file(workspace: int) -> str:
@@ -102,7 +146,7 @@ def _aot(model: MlfModel, functions: list[str]) -> tuple[CModule, dict[str, str]
     run, header = f"tvmgen_{model.name}_run", f"tvmgen_{model.name}.h"
     if run in functions:
         interface = packed_interface(model)
-        return _executor(model, interface, run), {}
+        return _call(model.name, run, interface, model.output_names), {}
     if header not in model.headers:
         raise UnsupportedError(f"it has neither {run} nor {header}", where=model.name)
     interface = c_interface(model, model.headers[header])
@@ -115,17 +159,17 @@ def _aot(model: MlfModel, functions: list[str]) -> tuple[CModule, dict[str, str]
         inputs=[(t.member, i) for i, t in enumerate(interface.inputs)],
         outputs=[(t.member, i) for i, t in enumerate(interface.outputs, len(interface.inputs))],
     )
-    return _executor(model, interface, symbol), {f"{model.name}_adapter.c": text}
+    return _call(model.name, symbol, interface, model.output_names), {f"{model.name}_adapter.c": text}
 
 
-def _executor(model: MlfModel, interface: AotInterface, function: str) -> CModule:
+def _call(name: str, function: str, interface: AotInterface, output_names: Sequence[str] = ()) -> CModule:
     """A graph of one call, which the graph executor runs."""
     tensors = (*interface.inputs, *interface.outputs)
     count, outputs = len(interface.inputs), len(interface.outputs)
     inputs = tuple(Reference(i, 0) for i in range(count))
     nodes = (
         *(GraphNode(t.name, "", (), 1, False) for t in interface.inputs),
-        GraphNode(model.name, function, inputs, outputs, False),
+        GraphNode(name, function, inputs, outputs, False),
     )
     graph = GraphJson(
         nodes=nodes,
@@ -135,5 +179,5 @@ def _executor(model: MlfModel, interface: AotInterface, function: str) -> CModul
         entries=tuple(GraphEntry(t.shape, t.dtype, i, 0) for i, t in enumerate(tensors)),
     )
     params: dict[str, NDArray] = {}
-    names = model.output_names or tuple(t.name for t in interface.outputs)
-    return graph_module(model.name, graph, params, (function,), names)
+    names = output_names or tuple(t.name for t in interface.outputs)
+    return graph_module(name, graph, params, (function,), names)

@@ -53,4 +53,3 @@ def link(parts: Sequence[Linkable], core: Core, share_arena: bool | None = None)
     if shared:
         files[_ARENA_FILE] = render("shared_arena.c.j2", size=shared)
     return Library(modules, files, objects, shared)
-

@@ -33,6 +33,7 @@ class MlfModel:
 
     Names in ``code`` are ``<model>_libN.c`` (or ``.cc``, ``.cpp``, ``.S``, ``.o``), those in ``headers``
     begin with ``tvmgen_<model>`` or ``<model>``. ``graph_json`` is empty unless the executor is ``graph``.
+    ``own`` is what crtgen alone reads: see ``stored``.
     """
 
     metadata: ModelMetadata
@@ -41,6 +42,7 @@ class MlfModel:
     params: Mapping[str, NDArray] = field(default_factory=dict)
     relay: str = ""
     graph_json: str = ""
+    own: str = ""
 
     @property
     def name(self) -> str:
@@ -150,6 +152,7 @@ class _Reader:
             params=read_params(self.files[params], f"{self.where}: {params}") if params in self.files else {},
             relay=self.first(f"src/{name}.relay", "src/relay.txt", "relay.txt"),
             graph_json=graph if metadata.executor == "graph" else "",
+            own=self.first(f"crtgen/{name}.json"),
         )
 
     def operators(self, metadata: OperatorMetadata) -> OperatorLibrary:
@@ -203,4 +206,6 @@ def _model_files(model: MlfModel) -> dict[str, bytes]:
     files[f"src/{model.name}.relay"] = model.relay.encode()
     if model.graph_json:
         files[f"executor-config/graph/{model.name}.graph"] = model.graph_json.encode()
+    if model.own:
+        files[f"crtgen/{model.name}.json"] = model.own.encode()
     return files

@@ -1,0 +1,69 @@
+"""``crtgen compile``: models as an archive, from which projects are generated as from the models."""
+
+import hashlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen import api
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.errors import UsageError
+
+__all__ = ["command"]
+
+
+def command(
+    models: Annotated[list[Path], typer.Argument(help="Model files (.tflite).", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The archive to write (.tar).", show_default=False)
+    ],
+    board: options.Board = "mps2_an386",
+    optimize: options.Optimize = "balanced",
+    executor: options.Executor = "aot",
+    keep_inputs: options.KeepInputs = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write models in Model Library Format (version 7): C, constants and metadata, for one board's core."""
+    with guarded(as_json, debug) as out:
+        if output.suffix != ".tar":
+            raise UsageError("an archive is called .tar", where=str(output))
+        with out.stage() as say:
+            compiled = api.compile(
+                [api.load(model) for model in models],
+                board,
+                optimize=optimize,
+                keep_inputs=keep_inputs,
+                executor=executor,
+                say=say,
+            )
+            data = compiled.archive()
+            try:
+                output.write_bytes(data)
+            except OSError as error:
+                raise UsageError(f"cannot be written: {error.strerror}", where=str(output)) from error
+        infos = [module.info for module in compiled.modules]
+        result = {
+            "archive": str(output),
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "board": compiled.board.name,
+            "executor": executor,
+            "models": [
+                {"name": i.name, "arena_bytes": i.arena, "weights_bytes": i.weights, "macs": i.macs}
+                for i in infos
+            ],
+        }
+
+        def render(console: Console) -> None:
+            rows = table("model", "arena", "weights", "MACs", right=("arena", "weights", "MACs"))
+            for i in infos:
+                rows.add_row(i.name, f"{i.arena:,}", f"{i.weights:,}", f"{i.macs:,}")
+            console.print(rows)
+            console.print(f"{output}: {len(data):,} bytes, SHA-256 {result['sha256']}")
+            console.print(f"next: crtgen run {output} --board {compiled.board.name}")
+
+        out.result(result, render)

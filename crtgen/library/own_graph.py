@@ -1,0 +1,173 @@
+"""Our own models for the graph executor: the tables come from the plan, each layer is a packed function."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crtgen.codegen.module import CModule, Function, LayerInfo
+from crtgen.codegen.names import comment, unique_identifiers
+from crtgen.codegen.render import render
+from crtgen.ir import Node, Value
+from crtgen.library.datatype import DataType
+from crtgen.library.graph_executor import (
+    Call,
+    ExecutorTables,
+    Place,
+    Port,
+    Tensor,
+    TensorType,
+    render_graph,
+)
+from crtgen.library.imported import Linkable
+from crtgen.plan import Plan, Step
+
+__all__ = ["own_graph"]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFunction:
+    """A layer as a packed function: ``arguments`` are those of its kernel in C, ``nbytes`` its tensors'."""
+
+    symbol: str
+    text: str
+    kernel: str
+    arguments: str
+    nbytes: tuple[int, ...]
+
+
+def own_graph(plan: Plan, module: CModule) -> Linkable:
+    """The module that ``generate_c`` made of the plan, with the graph executor in place of its own calls."""
+    builder = _Builder(plan, module)
+    pairs = list(zip(plan.steps, module.info.layers, strict=True))
+    calls = tuple(builder.call(step, layer) for step, layer in pairs if layer.function)
+    tables = builder.tables(calls)
+    name = module.info.name
+    files = {n: text for n, text in module.files.items() if n not in (f"{name}.c", f"{name}.h")}
+    info = replace(module.info, layers=tuple(layer for _, layer in pairs if layer.function))
+    functions = tuple(Function(f, f) for f in tables.functions)
+    text = render_graph(tables)
+    made = CModule(info, {**files, f"{name}_graph.c": text}, functions, module.params)
+    names = {
+        step.node.name: call.function
+        for (step, _), call in zip([p for p in pairs if p[1].function], calls, strict=True)
+    }
+    return Linkable(made, workspace=0, graph_json=_graph_json(plan, names))
+
+
+class _Builder:
+    """Collects the tables; equal rows get the same index, equal layers the same function."""
+
+    def __init__(self, plan: Plan, module: CModule) -> None:
+        self.plan = plan
+        self.module = module
+        self.identifiers = unique_identifiers(step.node.name for step in plan.steps)
+        self.places: dict[Place, int] = {}
+        self.types: dict[TensorType, int] = {}
+        self.shapes: dict[tuple[int, ...], int] = {}
+        self.rows: dict[Tensor, int] = {}
+        self.functions: dict[tuple[str, str, tuple[int, ...]], LayerFunction] = {}
+
+    @property
+    def name(self) -> str:
+        return self.module.info.name
+
+    def tensor(self, value: Value) -> Tensor:
+        if value.shape not in self.shapes:
+            self.shapes[value.shape] = sum(map(len, self.shapes))
+        kind = TensorType(value.shape, DataType.of(value.dtype.numpy), self.shapes[value.shape])
+        place = Place(self.plan.slots[value.name].offset)
+        return Tensor(
+            self.places.setdefault(place, len(self.places)), self.types.setdefault(kind, len(self.types))
+        )
+
+    def call(self, step: Step, layer: LayerInfo) -> Call:
+        values = _arguments(self.plan, step.node)
+        rows = [self.tensor(value) for value in values]
+        function = self.function(step, layer, values)
+        return Call(
+            step.node.name, function.symbol, tuple(self.rows.setdefault(r, len(self.rows)) for r in rows)
+        )
+
+    def function(self, step: Step, layer: LayerInfo, values: Sequence[Value]) -> LayerFunction:
+        parts = [f"data[{i}]" for i in range(len(values))]
+        parts += layer.consts
+        parts += [f"{self.name}_arena + {step.scratch.offset}"] if step.scratch is not None else []
+        nbytes = tuple(value.nbytes for value in values)
+        key = (layer.function, ", ".join(parts), nbytes)
+        symbol = f"tvmgen_{self.name}_{self.identifiers[step.node.name]}"
+        text = comment(f"{step.node.op.name} {step.node.name}")
+        return self.functions.setdefault(key, LayerFunction(symbol, text, layer.function, key[1], nbytes))
+
+    def tables(self, calls: tuple[Call, ...]) -> ExecutorTables:
+        info, values = self.module.info, self.plan.graph.values
+        inputs, outputs = (
+            tuple(Port(i.name, i.c_name, self.tensor(values[i.name]), i.nbytes) for i in side)
+            for side in (info.inputs, info.outputs)
+        )
+        functions = tuple(self.functions.values())
+        return ExecutorTables(
+            name=self.name,
+            calls=calls,
+            functions=tuple(f.symbol for f in functions),
+            places=tuple(self.places),
+            types=tuple(self.types),
+            tensors=tuple(self.rows),
+            dims=tuple(dim for shape in self.shapes for dim in shape),
+            inputs=inputs,
+            outputs=outputs,
+            params=(),
+            pool=self.plan.arena,
+            consumes_inputs=not self.plan.kept_inputs,
+            code=render("graph_layers.c.j2", name=self.name, functions=functions),
+        )
+
+
+def _arguments(plan: Plan, node: Node) -> list[Value]:
+    """What a layer's kernel reads and writes, in the order of its parameters."""
+    signature = plan.graph.signature(node)
+    return [v for v in (*signature.inputs, *signature.outputs) if not v.is_constant]
+
+
+def _graph_json(plan: Plan, functions: dict[str, str]) -> str:
+    """The network as TVM's graph executor describes it: one storage for each value that is computed.
+
+    A layer without a function is one whose output lies where its input does.
+    """
+    graph = plan.graph
+    entries: dict[str, tuple[int, int]] = {name: (i, 0) for i, name in enumerate(graph.inputs)}
+    storage = {name: i for i, name in enumerate(graph.inputs)}
+    nodes: list[dict[str, Any]] = [{"op": "null", "name": name, "inputs": []} for name in graph.inputs]
+    order = list(graph.inputs)
+    for step in plan.steps:
+        node = step.node
+        signature = graph.signature(node)
+        sources = [v.name for v in signature.inputs if not v.is_constant]
+        attributes = {
+            "func_name": functions.get(node.name, "__nop"),
+            "num_inputs": str(len(sources)),
+            "num_outputs": str(len(node.outputs)),
+            "flatten_data": "0",
+        }
+        inputs = [[*entries[name], 0] for name in sources]
+        for k, name in enumerate(node.outputs):
+            entries[name] = (len(nodes), k)
+            storage[name] = storage[sources[0]] if node.name not in functions else len(set(storage.values()))
+            order.append(name)
+        nodes.append({"op": "tvm_op", "name": node.name, "attrs": attributes, "inputs": inputs})
+    rows = [0]
+    for entry in nodes:
+        rows.append(rows[-1] + int(entry.get("attrs", {}).get("num_outputs", 1)))
+    values = [graph.values[name] for name in order]
+    document = {
+        "nodes": nodes,
+        "arg_nodes": list(range(len(graph.inputs))),
+        "heads": [[*entries[name], 0] for name in graph.outputs],
+        "attrs": {
+            "dltype": ["list_str", [str(DataType.of(v.dtype.numpy)) for v in values]],
+            "storage_id": ["list_int", [storage[name] for name in order]],
+            "shape": ["list_shape", [list(v.shape) for v in values]],
+        },
+        "node_row_ptr": rows,
+    }
+    return json.dumps(document, indent=1) + "\n"

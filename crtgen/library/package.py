@@ -1,0 +1,115 @@
+"""Files with models that are code already: archives in Model Library Format, and exported libraries."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from crtgen.boards import Core
+from crtgen.codegen.names import c_identifier
+from crtgen.errors import UnsupportedError, UsageError
+from crtgen.library.archive import read_tar
+from crtgen.library.exported import ExportedLibrary, read_exported, static_modules
+from crtgen.library.graph_executor import graph_module
+from crtgen.library.graph_json import read_graph_json
+from crtgen.library.imported import Linkable, import_model, import_operators
+from crtgen.library.mlf import Archive, read_archive
+from crtgen.library.module import CSource, ObjectFile
+from crtgen.library.params import NDArray, read_params
+from crtgen.library.sources import check_includes, check_undefined, context_source, machine_of
+from crtgen.library.stored import restore_model
+
+__all__ = ["SUFFIXES", "Package", "load_package"]
+
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".so")
+"""Ends of the names of such files."""
+
+_WORKSPACES = 2
+"""The workspace of an exported library, which nowhere says what it allocates, in sizes of its tensors."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Package:
+    """A file's models. ``params`` and ``graph_json`` belong to an exported library without its own."""
+
+    name: str
+    where: str
+    content: Archive | ExportedLibrary
+    params: Mapping[str, NDArray] = field(default_factory=dict)
+    graph_json: str = ""
+
+    def parts(self, core: Core) -> tuple[Linkable, ...]:
+        """The models for a core; what cannot be linked for it is refused by name."""
+        if isinstance(self.content, ExportedLibrary):
+            return (self._exported(self.content, core),)
+        if self.content.operators is not None:
+            return import_operators(self.content.operators, self.where)
+        return tuple(
+            restore_model(model, core, self.where) if model.own else import_model(model, self.where)
+            for model in self.content.models
+        )
+
+    def _exported(self, library: ExportedLibrary, core: Core) -> Linkable:
+        modules = static_modules(library, machine_of(core), core.arch == "host")
+        check_includes(modules, (), self.where)
+        check_undefined(modules, self.where)
+        factory = library.factory
+        text = self.graph_json or (factory.graph_json if factory is not None else None) or ""
+        if not text:
+            raise UnsupportedError(
+                "it holds no graph", where=self.where, hint="name the file with the graph JSON: --graph"
+            )
+        params = self.params or (factory.params if factory is not None else {})
+        graph = read_graph_json(text, f"{self.where}: graph")
+        executor = graph_module(self.name, graph, params, library.functions)
+        prefix = executor.info.name
+        files = {f"{prefix}_{m.name}": m.code for m in modules if isinstance(m, CSource)}
+        context = context_source(modules, self.where)
+        files |= {f"{prefix}_context.c": context} if context else {}
+        objects = {f"{prefix}_{m.name}": m.data for m in modules if isinstance(m, ObjectFile)}
+        module = replace(executor, files={**executor.files, **files})
+        allocates = "TVMBackendAllocWorkspace" in context
+        return Linkable(module, objects, _WORKSPACES * executor.info.arena if allocates else 0)
+
+
+def load_package(path: Path, params: Path | None = None, graph: Path | None = None) -> Package:
+    """The file's models, checked as a whole.
+
+    An exported library takes parameters and graph JSON from the files ``params`` and ``graph``, else from
+    ``X.params`` and ``X.graph.json`` beside ``X.tar``, else from its own blob.
+    """
+    data = _read(path)
+    name = path.name
+    stem = next((name.removesuffix(s) for s in SUFFIXES if name.endswith(s)), path.stem)
+    if path.suffix != ".so" and "metadata.json" in read_tar(data, str(path)):
+        if params or graph:
+            raise UsageError("an archive has its own graph and parameters", where=str(path))
+        return Package(c_identifier(stem), str(path), read_archive(data, str(path)))
+    library = read_exported(data, str(path))
+    params = params or _beside(path, f"{stem}.params")
+    graph = graph or _beside(path, f"{stem}.graph.json")
+    return Package(
+        name=c_identifier((library.factory.name if library.factory else "") or stem),
+        where=str(path),
+        content=library,
+        params=read_params(_read(params), str(params)) if params else {},
+        graph_json=_text(graph) if graph else "",
+    )
+
+
+def _beside(path: Path, name: str) -> Path | None:
+    found = path.with_name(name)
+    return found if found.is_file() else None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return _read(path).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError("it is not UTF-8", where=str(path)) from error

@@ -1,0 +1,134 @@
+"""Our own models in an archive: what another reader does not need, and we need to have the same modules back.
+
+It is in ``crtgen/<model>.json``, a path that the format does not use.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import TypeAdapter, ValidationError
+
+from crtgen.boards import Core, find_core
+from crtgen.codegen import CModule, Function, ModelInfo, Param
+from crtgen.errors import CorruptModelError, UnsupportedError
+from crtgen.library.datatype import DataType
+from crtgen.library.graph_json import read_graph_json
+from crtgen.library.imported import Linkable
+from crtgen.library.metadata import MainFunction, MemoryUse, ModelMetadata, OperatorFunction, Sid, TensorSize
+from crtgen.library.mlf import Code, MlfModel
+
+__all__ = ["Workspace", "restore_model", "store_model"]
+
+_FORMAT = 1
+_CPU = 1
+_FEATURES = ("dsp", "mve", "unaligned")
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """An operator function and the bytes of scratch memory that it needs."""
+
+    function: str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """``files`` maps the name of a file to its name in the archive."""
+
+    format: int
+    core: str
+    files: Mapping[str, str]
+    info: ModelInfo
+    functions: tuple[Function, ...]
+    params: tuple[Param, ...]
+    workspace: int | None
+
+
+_ADAPTER = TypeAdapter(Stored)
+
+
+def store_model(
+    part: Linkable,
+    core: Core,
+    time: datetime,
+    operators: Sequence[Workspace] = (),
+    text: str = "",
+) -> MlfModel:
+    """One of our own models for an archive; ``text`` describes its network to people.
+
+    The workspace in the metadata is the arena, in which inputs and outputs lie as well; the constants are
+    the linked parameters. Both are what the image has.
+    """
+    module, info = part.module, part.module.info
+    names = {n: n for n in module.files if n.endswith(".h")}
+    sources = sorted(set(module.files) - set(names))
+    names |= {n: f"{info.name}_lib{i}.{n.rpartition('.')[2]}" for i, n in enumerate(sources)}
+    stored = Stored(_FORMAT, core.name, names, info, module.functions, module.params, part.workspace)
+    return MlfModel(
+        metadata=_metadata(part, core, time, operators),
+        code=Code({names[n]: module.files[n] for n in sources}),
+        headers={n: module.files[n] for n in names if n.endswith(".h")},
+        relay=text,
+        graph_json=part.graph_json,
+        own=_ADAPTER.dump_json(stored, indent=1).decode() + "\n",
+    )
+
+
+def restore_model(model: MlfModel, core: Core, where: str) -> Linkable:
+    """The model as it was stored; refused if its kernels need what the core does not have."""
+    place = f"{where}: crtgen/{model.name}.json"
+    try:
+        stored = _ADAPTER.validate_json(model.own)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise CorruptModelError(
+            f"{first['msg']} ({'.'.join(map(str, first['loc']))})", where=place
+        ) from error
+    if stored.format != _FORMAT:
+        raise CorruptModelError(f"its format is {stored.format}, this crtgen reads {_FORMAT}", where=place)
+    _check_core(stored.core, core, where)
+    texts = {**model.code.sources, **model.headers}
+    if set(stored.files.values()) != set(texts) or stored.info.name != model.name:
+        raise CorruptModelError("it does not fit the code in the archive", where=place)
+    files = {name: texts[stored.files[name]] for name in sorted(stored.files)}
+    module = CModule(stored.info, files, stored.functions, stored.params)
+    return Linkable(module, workspace=stored.workspace, graph_json=model.graph_json)
+
+
+def _check_core(name: str, core: Core, where: str) -> None:
+    built = find_core(name)
+    lacks = [f for f in _FEATURES if getattr(built, f) and not getattr(core, f)]
+    if lacks:
+        raise UnsupportedError(
+            f"it was compiled for {name}: {core.name} lacks {', '.join(lacks)}",
+            where=where,
+            hint="compile the models again, for this board",
+        )
+
+
+def _metadata(part: Linkable, core: Core, time: datetime, operators: Sequence[Workspace]) -> ModelMetadata:
+    info = part.module.info
+    sizes = read_graph_json(part.graph_json).storage_sizes() if part.graph_json else {}
+    tensors = [
+        tuple(TensorSize(i.name, i.nbytes, str(DataType.of(i.dtype.numpy))) for i in side)
+        for side in (info.inputs, info.outputs)
+    ]
+    main = MainFunction(
+        device=_CPU,
+        workspace_size_bytes=info.arena,
+        constants_size_bytes=sum(param.nbytes for param in part.module.params),
+        io_size_bytes=sum(t.size for side in tensors for t in side),
+        inputs=tensors[0],
+        outputs=tensors[1],
+    )
+    return ModelMetadata(
+        model_name=info.name,
+        export_datetime=time,
+        target=(f"c -mcpu={core.name}" if core.arch != "host" else "c",),
+        executor="graph" if part.graph_json else "aot",
+        main=(main,),
+        operators=tuple(OperatorFunction(o.function, (MemoryUse(_CPU, o.nbytes),)) for o in operators),
+        sids=tuple(Sid(sid, nbytes) for sid, nbytes in sizes.items()),
+    )

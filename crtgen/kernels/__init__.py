@@ -18,8 +18,8 @@ cover, a requantisation that cannot be re-encoded. Otherwise it returns a ``Kern
 - ``cost``: estimated instructions. The cheapest applicable design wins, so a faster one simply takes over.
 """
 
-from crtgen.kernels import binary, depthwise, dsp, gemm, move, mve, pointwise, pool, reduce, softmax
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels import binary, depthwise, dsp, gemm, move, mve, pointwise, pool, reduce, softmax, stream
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import Design, applicable, design, select
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Design",
     "InPlace",
     "Kernel",
+    "Part",
     "Target",
     "applicable",
     "binary",
@@ -41,4 +42,5 @@ __all__ = [
     "reduce",
     "select",
     "softmax",
+    "stream",
 ]

@@ -15,6 +15,7 @@ from crtgen.ops.quant import AffineParams, Dequantize, Quantize, RequantizeParam
 from crtgen.ops.reduce import Mean, MeanParams
 from crtgen.ops.resize import ResizeNearest
 from crtgen.ops.shape import Concat, Pad, Reshape, StridedSlice, Transpose
+from crtgen.ops.stream import RowStream
 
 __all__ = [
     "Activation",
@@ -44,6 +45,7 @@ __all__ = [
     "RequantizeParams",
     "Reshape",
     "ResizeNearest",
+    "RowStream",
     "SigmoidParams",
     "Softmax",
     "SoftmaxParams",

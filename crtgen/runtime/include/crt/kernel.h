@@ -94,7 +94,10 @@ static inline float crt_maxf(float a, float b)
     return a > b ? a : b;
 }
 
-/* Copies n bytes between places that do not overlap, by words: shorter and faster than a small libc's. */
+/*
+ * Copies n bytes by words: shorter and faster than a small libc's. The places do not overlap, or the first one
+ * begins at least a word below the other.
+ */
 static inline void crt_copy(void *to, const void *from, size_t n)
 {
     uint8_t *y = to;

@@ -58,7 +58,7 @@ class Ring:
 
     def instructions(self, rows: int) -> float:
         """Of filling it and bringing in so many rows."""
-        return self.bytes / 8 + rows * (20 + 4 * (self.row_bytes / LANES))
+        return self.bytes / 8 + rows * (20 + 3 * (self.row_bytes / LANES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,94 @@
+"""Fully connected layers with Helium: eight outputs at a time for a single row of inputs, or four.
+
+Several rows of inputs are the pixels of a pointwise convolution.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
+from crtgen.kernels.mve.finish import Finish, Requantisation
+from crtgen.kernels.mve.matrix import LANES, contiguous, pack_stream
+from crtgen.kernels.registry import design
+from crtgen.ops import FullyConnected
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["DenseView", "fully_connected"]
+
+_WRITTEN_OUT = {"speed": 16, "balanced": 8, "size": 2}
+_REGISTERS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "r14")
+_WEIGHTS = ("q1", "q2", "q3")
+
+
+@dataclass(frozen=True, slots=True)
+class DenseView:
+    """``outputs`` sums of ``depth`` products, ``at_once`` of them (4 or 8) together.
+
+    ``head`` vectors of inputs are written out, then a loop runs ``rounds`` times over ``unroll`` more; of the
+    first vector ``tail`` bytes count, if not 0.
+    """
+
+    outputs: int
+    at_once: int
+    head: int
+    rounds: int
+    unroll: int
+    tail: int
+    finish: Finish
+
+    @property
+    def sums(self) -> tuple[tuple[str, str], ...]:
+        """For each of the outputs the register of its sum and the vector that its weights are loaded to."""
+        return tuple((r, _WEIGHTS[i % 3]) for i, r in enumerate(_REGISTERS[: self.at_once]))
+
+    @property
+    def wide(self) -> bool:
+        return self.at_once == len(_REGISTERS)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the last group is not full."""
+        return self.outputs % self.at_once != 0
+
+    @property
+    def cost(self) -> float:
+        vectors, fours = self.head + self.rounds * self.unroll, self.at_once // 4
+        group = vectors * (2 * self.at_once + 1) + 2 * self.rounds + bool(self.rounds) + bool(self.tail) + 3
+        group += fours * (3 + self.finish.instructions(1)) + self.ragged * (5 * fours - 1)
+        return -(-self.outputs // self.at_once) * group + 10
+
+
+@design(FullyConnected, weights=(1, 2))
+def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
+    """For int8, any size."""
+    x, w, b = sig.inputs
+    if not target.core.mve or x.dtype is not DType.INT8:
+        return None
+    params = op.parameters(sig)
+    weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
+    rows = x.elements // weights.shape[1]
+    if rows > 1:
+        return matrix_of_pixels(rows, weights, bias, params, target)
+    return single_row(weights, requantise(params, weights, bias), target)
+
+
+def single_row(weights: Int64, requant: Requantisation, target: Target) -> Kernel:
+    """One row of inputs times ``weights[O, K]``."""
+    outputs, depth = weights.shape
+    at_once = 8 if outputs > 4 else 4
+    vectors, most = -(-depth // LANES), _WRITTEN_OUT[target.optimize]
+    unroll = vectors if vectors <= most else most
+    head = vectors % unroll or unroll
+    rounds = (vectors - head) // unroll
+    view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.finish)
+    stream = pack_stream(weights, contiguous(depth), requant, at_once)
+    return Kernel(
+        design=f"mve row {at_once}",
+        template="mve/dense.c.j2",
+        view=view,
+        consts=(Const("weights", stream, 8, f"per {at_once} outputs: weights by 16 inputs, requantisation"),),
+        cost=view.cost,
+    )

@@ -3,9 +3,10 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import (
@@ -18,10 +19,11 @@ from crtgen.ops.attrs import (
     tensor_quant,
 )
 from crtgen.ops.case import Case, floats, int8s, make
-from crtgen.ops.conv import Real
 from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier
 
 __all__ = ["Add", "AddParams", "Mul", "MulParams", "Sub", "cases"]
+
+Numbers = npt.NDArray[Any]
 
 _LEFT_SHIFT = 20
 
@@ -65,7 +67,10 @@ class MulParams:
 
 
 class _Binary(Op):
-    """``x0, x1 -> the broadcast shape``; both operands of one type."""
+    """``x0, x1 -> the broadcast shape``; both operands of one type.
+
+    Integers without quantisation are plain numbers, of any width: they wrap, as numpy's do.
+    """
 
     __slots__ = ()
 
@@ -74,23 +79,33 @@ class _Binary(Op):
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 2)
         a, b = inputs
-        floating(a)
+        if _is_plain(a):
+            require(_is_plain(b), f"{b.name} is quantised, {a.name} is not")
+            require(self.activation is Activation.NONE, "an activation of integers without quantisation")
+        else:
+            floating(a)
         require(a.dtype is b.dtype, f"operands of {a.dtype.value} and {b.dtype.value}")
         return ((np.broadcast_shapes(a.shape, b.shape), a.dtype),)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         if sig.x.dtype is DType.FLOAT32:
-            a, b = (x.astype(np.float64) for x in arrays)
-            return (clamp_float(self._real(a, b), self.activation),)
+            return (clamp_float(self._apply(*(x.astype(np.float64) for x in arrays)), self.activation),)
+        if _is_plain(sig.x):
+            return (self._apply(*(x.astype(np.int64) for x in arrays)).astype(sig.x.dtype.numpy),)
         return (self._quantized(sig, *(x.astype(np.int64) for x in arrays)),)
 
     @abstractmethod
-    def _real(self, a: Real, b: Real) -> Real:
+    def _apply(self, a: Numbers, b: Numbers) -> Numbers:
         """The result without activation."""
 
     @abstractmethod
     def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
         """The int8 result."""
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether the value holds integers that mean themselves."""
+    return value.dtype.is_integer and value.quant is None
 
 
 class _Sum(_Binary):
@@ -120,8 +135,8 @@ class _Sum(_Binary):
             *self.activation.quantized_range(y),
         )
 
-    def _real(self, a: Real, b: Real) -> Real:
-        return a + self.sign * b
+    def _apply(self, a: Numbers, b: Numbers) -> Numbers:
+        return a + b if self.sign > 0 else a - b
 
     def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
         p = self.parameters(sig)
@@ -170,7 +185,7 @@ class Mul(_Binary):
         clamp = self.activation.quantized_range(y)
         return MulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, *clamp)
 
-    def _real(self, a: Real, b: Real) -> Real:
+    def _apply(self, a: Numbers, b: Numbers) -> Numbers:
         return a * b
 
     def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from crtgen.ops import Activation, Case, Relu, ReluParams, all_cases
+from crtgen.ir import DType, Signature, Value
+from crtgen.ops import Activation, Add, Case, Mul, Relu, ReluParams, Sub, all_cases
 from tests.ops import oracle
 
 _CASES = list(all_cases())
@@ -64,3 +65,17 @@ def test_inputs_depend_on_the_seed_alone() -> None:
     for name in ("a", "b"):
         np.testing.assert_array_equal(first[name], again[name])
         assert (first[name] != other[name]).any()
+
+
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.INT16, DType.INT32, DType.INT64])
+def test_integers_without_quantisation_wrap(dtype: DType) -> None:
+    info = np.iinfo(dtype.numpy)
+    a = np.array([info.max, info.min, 5, -7], dtype.numpy)
+    b = np.array([1, -1, -9, info.max], dtype.numpy)
+    values = [Value(name, (4,), dtype) for name in ("a", "b")]
+    for op, expected in ((Add(), a + b), (Sub(), a - b), (Mul(), a * b)):
+        sig = Signature(tuple(values), (Value("y", (4,), dtype),))
+        assert op.infer(values) == (((4,), dtype),)
+        (y,) = op.reference(sig, [a, b])
+        assert y.dtype == dtype.numpy
+        np.testing.assert_array_equal(y, expected)

@@ -92,11 +92,14 @@ def test_the_certificate() -> None:
     assert (two.removed, two.macs_before, two.macs_after) == ((), 540, 360)
 
 
+@pytest.mark.parametrize(
+    "padding", [AROUND, Padding(top=1), Padding(bottom=1), Padding(left=1), Padding(right=1)]
+)
 @pytest.mark.parametrize("total", [LOW, HIGH])
-def test_at_the_border_a_constant_counts_only_as_the_zero_point(total: int) -> None:
+def test_at_the_border_a_constant_counts_only_as_the_zero_point(total: int, padding: Padding) -> None:
     """A padded 3x3 window sees the zero point outside of the image: 3, which relu gives, but not 127."""
     net = Network()
-    graph = net.graph(net.layer("second", Conv2d(padding=AROUND), first(net, {2: total}), (3, 3, 3, 6)))
+    graph = net.graph(net.layer("second", Conv2d(padding=padding), first(net, {2: total}), (3, 3, 3, 6)))
     after, _ = folded(graph)
     assert counts(after)["first"] == (5 if total == LOW else 6)
     net = Network()

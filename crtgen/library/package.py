@@ -62,10 +62,10 @@ class Package:
         graph = read_graph_json(text, f"{self.where}: graph")
         executor = graph_module(self.name, graph, params, library.functions)
         prefix = executor.info.name
-        files = {f"{prefix}_{m.name}": m.code for m in modules if isinstance(m, CSource)}
+        files = {f"{prefix}_{Path(m.name).name}": m.code for m in modules if isinstance(m, CSource)}
         context = context_source(modules, self.where)
         files |= {f"{prefix}_context.c": context} if context else {}
-        objects = {f"{prefix}_{m.name}": m.data for m in modules if isinstance(m, ObjectFile)}
+        objects = {f"{prefix}_{Path(m.name).name}": m.data for m in modules if isinstance(m, ObjectFile)}
         module = replace(executor, files={**executor.files, **files})
         allocates = "TVMBackendAllocWorkspace" in context
         return Linkable(module, objects, _WORKSPACES * executor.info.arena if allocates else 0)

@@ -157,7 +157,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         is_library=firmware.type == "library",
         shared_arena=firmware.shared_arena,
         model_sources=_sources(files, "model/"),
-        model_libraries=tuple(f for f in files if f.startswith("model/") and f.endswith(".so")),
+        model_libraries=tuple(n for n in firmware.objects if n.endswith(".so")),
         runtime_sources=_sources(files, "runtime/"),
         platform_sources=_sources(files, "platform/"),
         model_level=_MODEL_LEVEL[level],

@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from crtgen.cli import bench, boards, build, compile, doctor, generate, inspect, run, verify
+from crtgen.cli import (
+    bench,
+    boards,
+    build,
+    compile,
+    doctor,
+    flash,
+    generate,
+    inspect,
+    monitor,
+    run,
+    verify,
+)
 from crtgen.version import __version__
 
 __all__ = ["app", "main"]
@@ -18,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (run, verify, compile, generate, build, inspect, bench, boards, doctor):
+for command in (run, verify, compile, generate, build, flash, monitor, inspect, bench, boards, doctor):
     app.command(name=command.__name__.rpartition(".")[2])(command.command)
 
 

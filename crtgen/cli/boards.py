@@ -1,16 +1,30 @@
 """``crtgen boards``: what there is to run on."""
 
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
 from rich.console import Console
 
-from crtgen.boards import all_boards, size_text
-from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.attached import Unit, connected_units
+from crtgen.boards import Board, all_boards, size_text
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, Output, guarded, table
 
 __all__ = ["command"]
 
 
-def command(as_json: Json = False, debug: Debug = False) -> None:
-    """List the boards."""
+def command(
+    connected: Annotated[bool, typer.Option("--connected", help="What is connected here.")] = False,
+    hardware_map: options.HardwareMap = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List the boards that crtgen knows, or those that are connected."""
     with guarded(as_json, debug) as out:
+        if connected:
+            _connected(out, connected_units(hardware_map))
+            return
         boards = all_boards()
         data = {
             "boards": [
@@ -20,17 +34,37 @@ def command(as_json: Json = False, debug: Debug = False) -> None:
                     "core": b.core.name,
                     "flash_bytes": b.flash,
                     "ram_bytes": b.ram,
+                    "platforms": list(b.platforms),
                     "qemu": b.qemu.machine if b.qemu else None,
+                    "fvp": b.fvp.program if b.fvp else None,
+                    "runners": list(b.flash_with.runners) if b.flash_with else [],
+                    "usb": list(b.serial.usb) if b.serial else [],
                 }
                 for b in boards
             ]
         }
 
         def render(console: Console) -> None:
-            rows = table("board", "core", "flash", "RAM", "QEMU", "", right=("flash", "RAM"))
+            rows = table("board", "core", "flash", "RAM", "platforms", "runs in", "", right=("flash", "RAM"))
             for b in boards:
                 sizes = ("", "") if b.is_host else (size_text(b.flash), size_text(b.ram))
-                rows.add_row(b.name, b.core.name, *sizes, b.qemu.machine if b.qemu else "", b.summary)
+                rows.add_row(b.name, b.core.name, *sizes, ", ".join(b.platforms), _simulator(b), b.summary)
             console.print(rows)
 
         out.result(data, render)
+
+
+def _simulator(board: Board) -> str:
+    if board.qemu is not None:
+        return "QEMU"
+    return "FVP" if board.fvp is not None else ""
+
+
+def _connected(out: Output, units: tuple[Unit, ...]) -> None:
+    def render(console: Console) -> None:
+        rows = table("port", "number", "USB", "boards that it may be", "")
+        for u in units:
+            rows.add_row(u.port, u.serial, u.usb, ", ".join(u.boards) or "unknown", u.description)
+        console.print(rows if units else "nothing is connected that has a serial port on USB")
+
+    out.result({"connected": [asdict(unit) for unit in units]}, render)

@@ -17,6 +17,7 @@ __all__ = [
     "Executor",
     "FvpPath",
     "GraphFile",
+    "HardwareMap",
     "KeepInputs",
     "Models",
     "Optimize",
@@ -25,6 +26,8 @@ __all__ = [
     "Platform",
     "Port",
     "Profile",
+    "Runner",
+    "Serial",
     "Source",
     "Target",
     "Toolchain",
@@ -53,6 +56,14 @@ Platform = Annotated[
 FvpPath = Annotated[Path | None, typer.Option(help="The program of the FVP; else CRTGEN_FVP, else the PATH.")]
 Port = Annotated[str | None, typer.Option(help="The serial port of a board that runs the image already.")]
 Baud = Annotated[int | None, typer.Option(help="The rate of the serial port; the board's if not given.")]
+Serial = Annotated[str | None, typer.Option(help="The first characters of the number of the board's probe.")]
+Runner = Annotated[
+    str | None, typer.Option(help="west, pyocd, openocd, jlink, nrfjprog, gdb; else the board's first.")
+]
+HardwareMap = Annotated[
+    Path | None,
+    typer.Option(envvar="CRTGEN_HARDWARE_MAP", help="What is connected, in the format of Zephyr's twister."),
+]
 Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
 Target = Annotated[str, typer.Option(help="c, or llvm: the models as one object file, made by LLVM.")]
 Executor = Annotated[str, typer.Option(help="aot: calls in C; graph: tables of calls, for own models.")]

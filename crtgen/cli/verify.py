@@ -36,6 +36,9 @@ def command(
     fvp_path: options.FvpPath = None,
     port: options.Port = None,
     baud: options.Baud = None,
+    serial: options.Serial = None,
+    runner: options.Runner = None,
+    hardware_map: options.HardwareMap = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -57,7 +60,7 @@ def command(
                 graph=graph,
             )
             say("starting")
-            site = Site(fvp_path, port, baud)
+            site = Site(fvp_path, port, baud, serial, runner, hardware_map)
             with image.run(on_log=on_log, site=site) as session:
                 results = api.verify(session, source, expect, cases, say)
         failed = [r for r in results if r.difference]

@@ -1,19 +1,28 @@
-"""A real board: nothing runs here but the serial port to it."""
+"""A real board: written, locked for as long as it is used, and talked to over its serial port."""
 
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
+from crtgen.attached import Unit, board_lock, choose_unit, connected_units
+from crtgen.boards import Board
+from crtgen.errors import UsageError
+from crtgen.flash import Job, flash
 from crtgen.run.streams import SerialStream
 
-__all__ = ["SerialDevice"]
+__all__ = ["SerialDevice", "connect_board", "start_board"]
+
+_BAUD = 115200
 
 
 @dataclass(slots=True, eq=False)
 class SerialDevice:
-    """A board that serves the RPC on a serial port; a context manager that closes the port."""
+    """A board that serves the RPC on a serial port; a context manager that closes port and lock."""
 
     name: str
     stream: SerialStream
+    _held: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
         return self
@@ -24,3 +33,41 @@ class SerialDevice:
     def close(self) -> None:
         """Close the port. More than once is fine."""
         self.stream.close()
+        self._held.close()
+
+
+def connect_board(board: Board, port: str, baud: int | None = None) -> SerialDevice:
+    """Connect to a board that runs its image already, once nobody else uses it."""
+    unit = Unit((board.name,), "", port)
+    with ExitStack() as held:
+        held.enter_context(board_lock(unit.key))
+        return _open(board, unit, baud, held)
+
+
+def start_board(
+    image: Path,
+    board: Board,
+    *,
+    serial: str | None = None,
+    runner: str | None = None,
+    baud: int | None = None,
+    hardware_map: Path | None = None,
+) -> SerialDevice:
+    """Write the image to the connected board, once nobody else uses it, and open its serial port.
+
+    Raises ``FlashError``, ``UsageError`` where the board is not clear, ``LinkError`` where there is none.
+    """
+    unit = choose_unit(board, connected_units(hardware_map), serial)
+    with ExitStack() as held:
+        held.enter_context(board_lock(unit.key))
+        flash(Job(image, board, unit.serial), runner or unit.runner or None)
+        return _open(board, unit, baud, held)
+
+
+def _open(board: Board, unit: Unit, baud: int | None, held: ExitStack) -> SerialDevice:
+    if not unit.port:
+        hint = "name it with --port, or in the hardware map"
+        raise UsageError("the serial port of the board is not known", where=board.name, hint=hint)
+    rate = baud or unit.baud or (board.serial.baud if board.serial else _BAUD)
+    stream = SerialStream(unit.port, baudrate=rate)
+    return SerialDevice(f"{board.name} at {unit.port}", stream, held.pop_all())

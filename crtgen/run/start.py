@@ -4,14 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen.boards import Board
-from crtgen.errors import UsageError
-from crtgen.run.board import SerialDevice
+from crtgen.run.board import SerialDevice, connect_board, start_board
 from crtgen.run.device import Finished, RunningDevice
 from crtgen.run.fvp import run_in_fvp, start_fvp
 from crtgen.run.host import run_on_host, start_host
 from crtgen.run.printed import read_to_end
 from crtgen.run.qemu import run_in_qemu, start_qemu
-from crtgen.run.streams import SerialStream
 
 __all__ = ["Device", "Site", "run_standalone", "start_device"]
 
@@ -23,27 +21,37 @@ class Site:
     """What a board leaves open.
 
     ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial's) where the
-    image runs already; ``baud`` its rate, the board's if not given.
+    image runs already; ``baud`` its rate, the board's if not given. A connected board is written with
+    ``runner`` and is the one whose probe's number starts with ``serial``; ``hardware_map`` is a file that
+    names what is connected.
     """
 
     fvp: Path | None = None
     port: str | None = None
     baud: int | None = None
+    serial: str | None = None
+    runner: str | None = None
+    hardware_map: Path | None = None
 
 
 def start_device(image: Path, board: Board, *, counting: bool = True, site: Site | None = None) -> Device:
-    """Start a server image, or connect to the board that runs it."""
+    """Start a server image, or connect to the board that runs it; a real board is written first."""
     where = site or Site()
     if where.port is not None:
-        baud = where.baud or (board.serial.baud if board.serial else 115200)
-        return SerialDevice(f"{board.name} at {where.port}", SerialStream(where.port, baudrate=baud))
+        return connect_board(board, where.port, where.baud)
     if board.is_host:
         return start_host(image)
     if board.fvp is not None:
         return start_fvp(image, board, where.fvp)
     if board.qemu is None:
-        hint = "connect it, and name its serial port with --port"
-        raise UsageError("nothing simulates this board", where=board.name, hint=hint)
+        return start_board(
+            image,
+            board,
+            serial=where.serial,
+            runner=where.runner,
+            baud=where.baud,
+            hardware_map=where.hardware_map,
+        )
     return start_qemu(image, board, counting=counting)
 
 

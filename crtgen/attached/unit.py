@@ -1,0 +1,112 @@
+"""A connected board: found by its USB ids, or named by a hardware map in the format of Zephyr's twister."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from serial.tools import list_ports
+
+from crtgen.boards import Board, all_boards, find_board
+from crtgen.errors import LinkError, UsageError
+
+__all__ = ["Unit", "choose_unit", "connected_units", "read_hardware_map"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A board on the bench.
+
+    ``boards`` are the names that it may have: several kinds of board share one USB id. ``serial`` is the
+    number of its probe and ``port`` its serial port, each empty if unknown. ``runner`` and ``baud`` are what
+    a hardware map says, else empty and 0.
+    """
+
+    boards: tuple[str, ...]
+    serial: str
+    port: str
+    usb: str = ""
+    description: str = ""
+    runner: str = ""
+    baud: int = 0
+
+    @property
+    def key(self) -> str:
+        """What tells it from every other."""
+        return self.serial or self.port
+
+
+def connected_units(hardware_map: Path | None = None) -> tuple[Unit, ...]:
+    """What is connected: the boards of the map, then every further serial port on USB."""
+    mapped = read_hardware_map(hardware_map) if hardware_map else ()
+    taken = {unit.port for unit in mapped} | {unit.serial for unit in mapped}
+    found = tuple(unit for unit in _on_usb() if not {unit.port, unit.serial} & (taken - {""}))
+    return (*mapped, *found)
+
+
+def choose_unit(board: Board, units: tuple[Unit, ...], serial: str | None = None) -> Unit:
+    """The one unit that is such a board, and whose probe's number starts with ``serial``.
+
+    Raises ``UsageError`` if there are several, ``LinkError`` if there is none.
+    """
+    fitting = [unit for unit in units if board.name in unit.boards]
+    chosen = [unit for unit in fitting if unit.serial.startswith(serial or "")]
+    ports = {unit.key: unit for unit in chosen}
+    if len(ports) == 1:
+        return chosen[0]
+    if chosen:
+        numbers = ", ".join(unit.serial or unit.port for unit in chosen)
+        hint = "choose one with --serial and the first characters of its number"
+        raise UsageError(f"several such boards are connected: {numbers}", where=board.name, hint=hint)
+    if fitting:
+        numbers = ", ".join(unit.serial or unit.port for unit in fitting)
+        raise UsageError(
+            f"no probe's number starts with {serial}", where=board.name, hint=f"there is {numbers}"
+        )
+    hint = "check the cable; `crtgen boards --connected` lists what is there"
+    raise LinkError("no such board is connected", where=board.name, hint=hint)
+
+
+def read_hardware_map(file: Path) -> tuple[Unit, ...]:
+    """The connected boards of a map. Raises ``UsageError`` naming file and entry."""
+    try:
+        entries = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"cannot be read: {error}", where=str(file)) from error
+    if not isinstance(entries, list):
+        raise UsageError("a hardware map is a list of boards", where=str(file))
+    units = (_unit(entry, f"{file}: entry {number}") for number, entry in enumerate(entries, 1))
+    return tuple(unit for unit in units if unit is not None)
+
+
+def _unit(entry: Any, where: str) -> Unit | None:
+    if not isinstance(entry, dict):
+        raise UsageError("an entry is a table with platform, id and serial", where=where)
+    if not entry.get("connected", False):
+        return None
+    try:
+        board = find_board(str(entry.get("platform")))
+    except UsageError as error:
+        raise UsageError(f"platform: {error.message}", where=where, hint=error.hint) from error
+    baud = entry.get("baud", 0)
+    if not isinstance(baud, int):
+        raise UsageError("baud: a whole number is wanted", where=where)
+    return Unit(
+        boards=(board.name,),
+        serial=str(entry.get("id") or ""),
+        port=str(entry.get("serial") or ""),
+        description=str(entry.get("product") or ""),
+        runner=str(entry.get("runner") or ""),
+        baud=baud,
+    )
+
+
+def _on_usb() -> list[Unit]:
+    units = []
+    for port in sorted(list_ports.comports(), key=lambda port: str(port.device)):
+        if port.vid is None:
+            continue
+        usb = f"{port.vid:04x}:{port.pid:04x}"
+        boards = tuple(b.name for b in all_boards() if b.serial is not None and usb in b.serial.usb)
+        units.append(Unit(boards, port.serial_number or "", port.device, usb, port.description or ""))
+    return units

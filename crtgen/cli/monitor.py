@@ -1,0 +1,48 @@
+"""``crtgen monitor``: what a device prints."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crtgen import api
+from crtgen.boards import find_board
+from crtgen.cli import options
+from crtgen.cli.output import Debug, guarded
+from crtgen.errors import LinkTimeoutError
+from crtgen.rpc.listener import Listener
+from crtgen.run import Device, Site, start_device
+
+__all__ = ["command"]
+
+
+def command(
+    directory: Annotated[Path, typer.Argument(help="A generated project.", show_default=False)],
+    fvp_path: options.FvpPath = None,
+    port: options.Port = None,
+    baud: options.Baud = None,
+    serial: options.Serial = None,
+    runner: options.Runner = None,
+    hardware_map: options.HardwareMap = None,
+    seconds: Annotated[float | None, typer.Option(help="End after so many seconds.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Start the project's image, or connect to --port, and show its log until it is interrupted."""
+    with guarded(False, debug) as out:
+        with out.stage() as say:
+            image = api.open_project(directory).build(say=say)
+        site = Site(fvp_path, port, baud, serial, runner, hardware_map)
+        with start_device(image.path, find_board(image.board), site=site) as device:
+            for line in _lines(device, Listener(), seconds):
+                typer.echo(line)
+
+
+def _lines(device: Device, listener: Listener, seconds: float | None) -> Iterator[str]:
+    end = time.monotonic() + seconds if seconds is not None else None
+    while end is None or time.monotonic() < end:
+        try:
+            yield from listener.feed(device.stream.read(0.2))
+        except LinkTimeoutError:
+            continue

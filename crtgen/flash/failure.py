@@ -1,0 +1,52 @@
+"""From the output of a runner that failed to the error that says what to do."""
+
+import re
+
+from crtgen.errors import FlashError
+
+__all__ = ["explain"]
+
+_UDEV = (
+    "you may not use the probe: install the udev rules of its maker (or of openocd: "
+    "60-openocd.rules into /etc/udev/rules.d, then `udevadm control --reload`), and plug it in again"
+)
+
+_CAUSES: tuple[tuple[str, str, str], ...] = (
+    (
+        r"LIBUSB_ERROR_ACCESS|[Pp]ermission denied|[Aa]ccess denied|[Ii]nsufficient permissions|\[Errno 13\]",
+        "the probe cannot be opened: permission denied",
+        _UDEV,
+    ),
+    (
+        r"[Ss]everal probes|[Mm]ultiple (?:\S+ )?(?:boards|probes|debuggers|devices|emulators)|"
+        r"more than one (?:\S+ )?(?:board|probe|debugger|device|emulator)",
+        "several probes are connected",
+        "choose one with --serial and its number; `crtgen boards --connected` lists them",
+    ),
+    (
+        r"UNEXPECTED idcode|expected 1 of 1|IDCODE mismatch|[Uu]nknown (?:target|device)|"
+        r"device .* is unknown|not recognized|[Ww]rong (?:target|device|family)|"
+        r"does not match|not compatible|could not find core|Could not find core",
+        "the chip is not the one that was expected",
+        "check --board, and that the right board is connected",
+    ),
+    (
+        r"[Nn]o probe|[Nn]o (?:available |connected )?(?:debug )?(?:probes?|debuggers?|emulators?|device)s? "
+        r"(?:found|connected|available|is connected|were)|[Nn]o available debug probes|open failed|"
+        r"unable to (?:find|open)|Cannot connect to (?:J-Link|probe|the probe)|There is no debugger|"
+        r"Connecting to J-Link.*FAILED|[Nn]o connected boards|Connection refused|could not connect",
+        "no probe answers",
+        "check the cable and the power of the board; for gdb, that the gdb server runs at --gdb-server",
+    ),
+)
+_SHOWN = 3
+
+
+def explain(runner: str, board: str, output: str, status: int) -> FlashError:
+    """The cause as the output tells it, else its last lines."""
+    for pattern, message, hint in _CAUSES:
+        if re.search(pattern, output):
+            return FlashError(f"{runner}: {message}", where=board, hint=hint, log=output)
+    last = "\n".join(line for line in output.splitlines() if line.strip()).splitlines()[-_SHOWN:]
+    told = "\n".join([f"{runner} ended with code {status}", *last])
+    return FlashError(told, where=board, hint="the runner's whole output is above", log=output)

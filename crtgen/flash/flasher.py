@@ -1,0 +1,85 @@
+"""Runs a runner, and says what went wrong."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL
+
+from crtgen.build import find_workspace
+from crtgen.errors import FlashError, ToolMissingError
+from crtgen.flash.failure import explain
+from crtgen.flash.runners import INSTALL, Job, command
+
+__all__ = ["Flashed", "flash"]
+
+TIME_LIMIT = 180.0
+_PYOCD_MISSING = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Flashed:
+    """What was done: the runner, its whole output, and the seconds that it took."""
+
+    runner: str
+    output: str
+    seconds: float
+
+
+def flash(job: Job, runner: str | None = None, *, timeout: float = TIME_LIMIT) -> Flashed:
+    """Write the image and start it, with the board's first runner unless one is named.
+
+    Raises ``ToolMissingError``, ``UsageError`` for a runner that does not know the board, and ``FlashError``
+    with the runner's output for everything else.
+    """
+    how = job.board.flash_with
+    name = runner or (how.runners[0] if how else "gdb")
+    words = command(name, job)
+    if not job.image.is_file():
+        raise FlashError("there is no such image", where=str(job.image), hint="build the project first")
+    program = _find(words[0])
+    start = time.monotonic()
+    status, output = _run([program, *words[1:]], name, job.board.name, timeout)
+    if name == "pyocd" and status == _PYOCD_MISSING:
+        raise ToolMissingError("pyocd is not installed", where=job.board.name, hint=INSTALL["pyocd"])
+    if status or (name == "gdb" and "MIS-MATCHED" in output):
+        raise explain(name, job.board.name, output, status)
+    return Flashed(name, output, time.monotonic() - start)
+
+
+def _find(program: str) -> str:
+    beside = str(Path(sys.executable).parent)
+    path = shutil.which(program) or shutil.which(program, path=beside)
+    if path is None:
+        raise ToolMissingError(f"{program} is not installed", hint=INSTALL.get(program, "install it"))
+    return path
+
+
+def _run(words: list[str], runner: str, board: str, timeout: float) -> tuple[int, str]:
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        env=find_workspace().environment() if runner == "west" else {**os.environ, "LC_ALL": "C"},
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except BaseException as error:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, SIGKILL)
+        output, _ = process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            hint = "check that the board answers; reset it, or plug it in again"
+            message = f"{runner} did not finish within {timeout:g} s"
+            raise FlashError(message, where=board, hint=hint, log=output) from error
+        raise
+    return process.returncode, output

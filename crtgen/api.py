@@ -19,6 +19,7 @@ from pathlib import Path
 from crtgen import build, frontends
 from crtgen.boards import Board, Core, find_board
 from crtgen.build import SizeReport, build_project, measure
+from crtgen.byoc import Generator, partition
 from crtgen.cases import Case, Difference, compare, largest_outputs, random_inputs, read_cases
 from crtgen.codegen import METADATA_FILE, CModule, Interface, generate_c, llvm
 from crtgen.errors import UsageError
@@ -93,9 +94,20 @@ class Model:
         keep_inputs: bool = False,
         exact: bool | None = None,
         passes: Sequence[Pass] = DEFAULT_PASSES,
+        generators: Sequence[Generator] = (),
+        fallback: bool = False,
     ) -> "Compiled":
         """Choose kernels, plan the memory and generate C for a board; see the function ``compile``."""
-        return compile([self], board, optimize=optimize, keep_inputs=keep_inputs, exact=exact, passes=passes)
+        return compile(
+            [self],
+            board,
+            optimize=optimize,
+            keep_inputs=keep_inputs,
+            exact=exact,
+            passes=passes,
+            generators=generators,
+            fallback=fallback,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,7 +264,7 @@ class Image:
 
     def run(self, *, counting: bool = True, on_log: Say = _silent, site: Site | None = None) -> Session:
         """Start it on its board and connect; a context manager that stops it again."""
-        return Session.start(self.built, counting=counting, on_log=on_log, site=site)
+        return Session.start(self.built, counting=counting, on_log=on_log, site=site, owner=self)
 
 
 def load(
@@ -280,6 +292,8 @@ def compile(
     exact: bool | None = None,
     passes: Sequence[Pass] = DEFAULT_PASSES,
     executor: str = "aot",
+    generators: Sequence[Generator] = (),
+    fallback: bool = False,
     say: Say = _silent,
 ) -> Compiled:
     """Compile one or several models into one image for a board.
@@ -287,7 +301,8 @@ def compile(
     ``optimize`` is ``speed``, ``size`` or ``balanced``; ``keep_inputs`` keeps the inputs intact during a
     run; ``exact`` forces (or forbids) the exact search for the least arena; ``passes`` rewrite the network
     first, without changing what it computes. ``executor`` is ``aot`` for straight-line calls, or ``graph``
-    for tables of calls of packed functions.
+    for tables of calls of packed functions. ``generators`` are external code generators in the order of
+    their claims; what none of them does is refused, or with ``fallback`` done by crtgen's own kernels.
     """
     if executor not in EXECUTORS:
         raise UsageError(f"unknown executor {executor}", hint=f"known: {', '.join(EXECUTORS)}")
@@ -303,10 +318,11 @@ def compile(
             continue
         say(f"planning {model.name}")
         graph, found = run_passes(model.graph, passes)
+        graph, claimed = partition(graph, generators, fallback=fallback)
         plans.append(make_plan(graph, select(graph, target), keep_inputs=keep_inputs, exact=exact))
         module = generate_c(plans[-1], graph.name)
         parts.append(own_graph(plans[-1], module) if executor == "graph" else Linkable(module))
-        hits.extend(found)
+        hits += [*found, *claimed]
     names = [part.module.info.name for part in parts]
     if len(set(names)) != len(names):
         raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")

@@ -44,8 +44,11 @@ class Session:
     After a ``RemoteError`` the session goes on; after any other ``LinkError`` it has to be left.
     """
 
-    def __init__(self, image: Image, device: Device, client: Client, *, counting: bool) -> None:
+    def __init__(
+        self, image: Image, device: Device, client: Client, *, counting: bool, owner: object = None
+    ) -> None:
         self.image = image
+        self.owner = owner
         self.device = device
         self.client = client
         self.counting = counting
@@ -55,9 +58,18 @@ class Session:
 
     @classmethod
     def start(
-        cls, image: Image, *, counting: bool, on_log: Callable[[str], None], site: Site | None = None
+        cls,
+        image: Image,
+        *,
+        counting: bool,
+        on_log: Callable[[str], None],
+        site: Site | None = None,
+        owner: object = None,
     ) -> Self:
-        """Start the image on its board; entering the session connects to it."""
+        """Start the image on its board; entering the session connects to it.
+
+        The session keeps ``owner``: what the image's directory lives as long as.
+        """
         if image.manifest.type != "server":
             raise UsageError(
                 f"a {image.manifest.type} image does not talk", hint="generate it with --type server"
@@ -65,7 +77,7 @@ class Session:
         board = find_board(image.board)
         device = start_device(image.path, board, counting=counting, site=site)
         client = Client(device.stream, timeouts=_timeouts(board, device), on_log=on_log)
-        return cls(image, device, client, counting=counting and board.qemu is not None)
+        return cls(image, device, client, counting=counting and board.qemu is not None, owner=owner)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

@@ -32,7 +32,7 @@ class _LibraryView:
     title: str
     core: str
     model_level: str
-    profile: bool
+    definitions: tuple[str, ...]
     model_sources: tuple[str, ...]
     runtime_sources: tuple[str, ...]
 
@@ -68,9 +68,14 @@ def library_file(
     runtime_sources: tuple[str, ...],
 ) -> str:
     """``crtgen.cmake``: models and runtime as libraries of CMake."""
-    view = _LibraryView(
-        title, firmware.board.core.name, model_level, firmware.options.profile, model_sources, runtime_sources
-    )
+    definitions = {
+        "CRT_PROFILE": firmware.options.profile,
+        "CRT_TVM_CODE": firmware.has_backend,
+        f"CRT_SHARED_ARENA={firmware.shared_arena}": bool(firmware.shared_arena),
+    }
+    chosen = tuple(name for name, wanted in definitions.items() if wanted)
+    core = firmware.board.core.name
+    view = _LibraryView(title, core, model_level, chosen, model_sources, runtime_sources)
     return render("project/zephyr/crtgen.cmake.j2", v=view)
 
 

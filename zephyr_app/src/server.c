@@ -51,6 +51,9 @@ static int serve(void)
         .models = crt_models,
         .num_models = crt_num_models,
         .system_lib = TVMSystemLibEntryPoint(),
+#ifdef CRT_TVM_CODE
+        .backend = &crt_backend,
+#endif
     };
     uint8_t bytes[64];
     size_t count = 0;
@@ -70,6 +73,9 @@ int main(void)
     if (status != 0)
         return status;
     crt_clock_start();
+#ifdef CRT_TVM_CODE
+    crt_backend.system_lib = TVMSystemLibEntryPoint();
+#endif
     port.ticks_per_second = crt_clock_rate();
     while (status == 0)
         status = serve();

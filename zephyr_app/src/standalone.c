@@ -4,6 +4,9 @@
  */
 #include <string.h>
 
+#ifdef CRT_TVM_CODE
+#include <crt/backend.h>
+#endif
 #include <crt/model.h>
 
 #include "platform.h"
@@ -44,6 +47,9 @@ int main(void)
 {
     int failures = 0;
     crt_clock_start();
+#ifdef CRT_TVM_CODE
+    crt_backend.system_lib = TVMSystemLibEntryPoint();
+#endif
     for (uint16_t i = 0; i < crt_num_models; i++)
         failures += run(crt_models[i], crt_samples[i]);
     printk("finished: %d failed\n", failures);

@@ -13,6 +13,7 @@ from crtgen.passes.simplify import (
 
 __all__ = [
     "DEFAULT_PASSES",
+    "WITHOUT_FOLDING",
     "Change",
     "FoldChannels",
     "FoldConstants",
@@ -30,7 +31,7 @@ __all__ = [
     "run_passes",
 ]
 
-DEFAULT_PASSES: tuple[Pass, ...] = (
+WITHOUT_FOLDING: tuple[Pass, ...] = (
     FoldConstants(),
     RemoveDead(),
     ReshapeTransposes(),
@@ -39,6 +40,8 @@ DEFAULT_PASSES: tuple[Pass, ...] = (
     RemoveIdentities(),
     FoldPadding(),
     FuseActivations(),
-    FoldChannels(),
 )
 """The order in which each pass finds what those before it uncovered."""
+
+DEFAULT_PASSES: tuple[Pass, ...] = (*WITHOUT_FOLDING, FoldChannels())
+"""These, and then the channels that cannot vary are removed."""

@@ -27,7 +27,7 @@ from crtgen.ops import (
     Reshape,
     count_macs,
 )
-from crtgen.passes import DEFAULT_PASSES, FoldChannels, FoldedLayer, run_passes
+from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, FoldChannels, FoldedLayer, run_passes
 from tests.passes.networks import Network
 from tests.support import model_path
 
@@ -167,7 +167,7 @@ def test_random_networks(graph: Graph, multiple: int) -> None:
 
 
 def vww() -> Graph:
-    return run_passes(frontends.load(model_path("vww_int8")), DEFAULT_PASSES[:-1])[0]
+    return run_passes(frontends.load(model_path("vww_int8")), WITHOUT_FOLDING)[0]
 
 
 def live(graph: Graph) -> tuple[int, int]:
@@ -191,7 +191,7 @@ def test_half_of_vww_is_dead() -> None:
 @pytest.mark.models
 @pytest.mark.parametrize("name", ["kws_int8", "ic01_int8", "ad01_int8"])
 def test_the_other_models_have_no_such_channels(name: str) -> None:
-    graph, _ = run_passes(frontends.load(model_path(name)), DEFAULT_PASSES[:-1])
+    graph, _ = run_passes(frontends.load(model_path(name)), WITHOUT_FOLDING)
     assert FoldChannels(1).rewrite(graph) == (graph, ())
 
 
@@ -202,7 +202,7 @@ def test_vww_on_the_host_gives_the_same_bytes() -> None:
     model = Model(frontends.load(model_path("vww_int8")))
     images = [
         model.compile("host", passes=passes).generate().build()
-        for passes in (DEFAULT_PASSES, DEFAULT_PASSES[:-1])
+        for passes in (DEFAULT_PASSES, WITHOUT_FOLDING)
     ]
     assert images[0].size.sizes.flash < images[1].size.sizes.flash
     with images[0].run() as one, images[1].run() as two:

@@ -41,7 +41,7 @@ from crtgen.library import (
     write_archive,
 )
 from crtgen.passes import DEFAULT_PASSES, Hit, Pass, run_passes
-from crtgen.plan import Plan, make_plan
+from crtgen.plan import Plan, make_plan, stream_rows
 from crtgen.project import Firmware, Options, Project, generate_project, read_manifest
 from crtgen.run import Site
 from crtgen.session import Session
@@ -319,10 +319,12 @@ def compile(
         say(f"planning {model.name}")
         graph, found = run_passes(model.graph, passes)
         graph, claimed = partition(graph, generators, fallback=fallback)
-        plans.append(make_plan(graph, select(graph, target), keep_inputs=keep_inputs, exact=exact))
+        plan = make_plan(graph, select(graph, target), keep_inputs=keep_inputs, exact=exact)
+        plan, streamed = stream_rows(plan, target, exact=exact)
+        plans.append(plan)
         module = generate_c(plans[-1], graph.name)
         parts.append(own_graph(plans[-1], module) if executor == "graph" else Linkable(module))
-        hits += [*found, *claimed]
+        hits += [*found, *claimed, *streamed]
     names = [part.module.info.name for part in parts]
     if len(set(names)) != len(names):
         raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")

@@ -79,6 +79,7 @@ def row_stream(op: RowStream, sig: Signature, target: Target) -> Kernel | None:
         scratch=view.work + max(part.kernel.scratch for part in parts),
         inplace=(InPlace(lead=_lead(view, size)),),
         cost=_cost(view, parts, size),
+        libraries=tuple(dict.fromkeys(lib for part in parts for lib in part.kernel.libraries)),
         parts=parts,
     )
 

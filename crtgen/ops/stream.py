@@ -30,13 +30,18 @@ class RowStream(Op):
         x, w1, bias1, w2, bias2 = sig.inputs
         return Signature((x, w1, bias1), (self.middle,)), Signature((self.middle, w2, bias2), sig.outputs)
 
+    @staticmethod
+    def streams(first: Conv2d, weights: Value) -> bool:
+        """Whether ``first`` computes a row from a row."""
+        single = weights.shape[1] == first.stride[0] == 1
+        return single and first.padding.top == first.padding.bottom == 0
+
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 5)
         inferred = self.first.infer(inputs[:3])
         require(inferred == ((self.middle.shape, self.middle.dtype),), "the values between the two differ")
         outputs = self.second.infer((self.middle, *inputs[3:]))
-        single = inputs[1].shape[1] == self.first.stride[0] == 1
-        require(single and not self.first.padding.top + self.first.padding.bottom, "the first is not by rows")
+        require(self.streams(self.first, inputs[1]), "a row of the first is not computed from a single row")
         require(1 <= self.rows <= outputs[0][0][1], f"{self.rows} rows at a time")
         return outputs
 

@@ -1,6 +1,6 @@
 """Laying places into the arena: the problem, its lower bound, and the fast heuristic."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -20,7 +20,7 @@ class Problem:
     moment ``1 + s`` is step ``s``, and one more is after the run. ``gaps`` has both directions of every
     pair that is alive together: if i starts below j, or at the same offset, j has to start at least
     ``gaps[i, j]`` bytes above it. That is i's size, or the lead where the kernel may lay i over j.
-    ``scratch`` maps a step to its item.
+    ``scratch`` maps a step to its item, ``needs`` are the bytes below which no layout can go at each moment.
     """
 
     sizes: tuple[int, ...]
@@ -28,7 +28,12 @@ class Problem:
     gaps: Mapping[tuple[int, int], int]
     scratch: Mapping[int, int]
     align: int
-    lower_bound: int
+    needs: tuple[int, ...]
+
+    @property
+    def lower_bound(self) -> int:
+        """Bytes below which no layout can go."""
+        return max(self.needs)
 
 
 def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
@@ -51,8 +56,8 @@ def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
         for (o, i), lead in demand.tasks[task].leads.items():
             if spans[i][1] == 1 + step:
                 gaps[o, i] = min(sizes[o], lead)
-    bound = _lower_bound(demand, order, sizes, spans, align)
-    return Problem(tuple(sizes), tuple(spans), gaps, scratch, align, bound)
+    needs = tuple(_needs(demand, order, sizes, spans, align))
+    return Problem(tuple(sizes), tuple(spans), gaps, scratch, align, needs)
 
 
 def _spans(demand: Demand, order: Sequence[int]) -> list[tuple[int, int]]:
@@ -65,16 +70,15 @@ def _spans(demand: Demand, order: Sequence[int]) -> list[tuple[int, int]]:
     return spans
 
 
-def _lower_bound(
+def _needs(
     demand: Demand, order: Sequence[int], sizes: Sequence[int], spans: Sequence[tuple[int, int]], align: int
-) -> int:
-    """The largest sum of live bytes over all moments.
+) -> Iterator[int]:
+    """The sum of live bytes at each moment.
 
     Every item but the topmost fills whole units of ``align``; what a step can save by laying outputs over
     inputs that end there is taken off.
     """
     units = tuple(-(-size // align) for size in sizes)
-    bound = 0
     for moment in range(len(order) + 2):
         live = [i for i, (first, last) in enumerate(spans) if first <= moment <= last]
         need = sum(units[i] for i in live)
@@ -82,8 +86,7 @@ def _lower_bound(
             dying = frozenset(i for i in live if spans[i][1] == moment)
             need -= overlap(demand.tasks[order[moment - 1]], dying, units, align)
         slack = max((units[i] * align - sizes[i] for i in live), default=0)
-        bound = max(bound, need * align - slack)
-    return bound
+        yield need * align - slack
 
 
 def arena_of(problem: Problem, offsets: Sequence[int]) -> int:

@@ -34,7 +34,7 @@ class Plan:
     none). ``arena`` is the arena's bytes, ``lower_bound`` the bytes below which no layout of this order
     can go, ``optimal`` whether ``arena`` is proven to be the least for this order, ``method`` who found
     the layout (``heuristic`` or ``exact``). ``kept_inputs`` says that the inputs still hold their data
-    after a run; otherwise a run may overwrite them.
+    after a run; otherwise a run may overwrite them. ``needs`` are the bytes that each step alone asks for.
     """
 
     graph: Graph
@@ -46,3 +46,4 @@ class Plan:
     method: str
     kept_inputs: bool = False
     align: int = 16
+    needs: tuple[int, ...] = ()

@@ -62,6 +62,7 @@ def make_plan(
         method=method,
         kept_inputs=keep_inputs,
         align=align,
+        needs=problem.needs[1:-1],
     )
     check_plan(plan)
     return plan

@@ -15,6 +15,7 @@ from crtgen.cli.output import Debug, Json, guarded
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Array
+from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, FoldedLayer
 from crtgen.project import Options
 
 __all__ = ["command"]
@@ -32,11 +33,15 @@ def command(
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
     optimize: options.Optimize = "balanced",
     target: options.Target = "c",
+    codegen: options.Codegen = None,
+    cmsis_nn: options.CmsisNn = None,
+    fallback: options.Fallback = False,
     executor: options.Executor = "aot",
     keep_inputs: options.KeepInputs = False,
     own_arenas: Annotated[
         bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
     ] = False,
+    fold: options.Fold = True,
     profile: options.Profile = False,
     place: options.Place = None,
     explain: Annotated[bool, typer.Option("--explain", help="Tell every rewrite of the graph.")] = False,
@@ -49,7 +54,15 @@ def command(
             loaded = [api.load(model) for model in models]
             chosen = _board(board, core, type)
             compiled = api.compile(
-                loaded, chosen, optimize=optimize, keep_inputs=keep_inputs, executor=executor, say=say
+                loaded,
+                chosen,
+                optimize=optimize,
+                keep_inputs=keep_inputs,
+                passes=DEFAULT_PASSES if fold else WITHOUT_FOLDING,
+                executor=executor,
+                generators=options.generators(codegen, cmsis_nn),
+                fallback=fallback,
+                say=say,
             )
             infos = [module.info for module in compiled.modules]
             samples = _samples(input, infos)
@@ -76,6 +89,7 @@ def command(
                 for info in infos
             ],
             "rewrites": [str(hit) for hit in compiled.hits],
+            "folded": [hit.to_dict() for hit in compiled.hits if isinstance(hit, FoldedLayer)],
         }
 
         def render(console: Console) -> None:

@@ -7,14 +7,19 @@ from typing import Annotated
 import typer
 
 from crtgen import api
+from crtgen.byoc import CMSIS_NN, Generator, find_generator
 from crtgen.errors import UsageError
 from crtgen.project import Options
 
 __all__ = [
     "Baud",
     "Board",
+    "CmsisNn",
+    "Codegen",
     "Directory",
     "Executor",
+    "Fallback",
+    "Fold",
     "FvpPath",
     "GraphFile",
     "HardwareMap",
@@ -31,6 +36,7 @@ __all__ = [
     "Source",
     "Target",
     "Toolchain",
+    "generators",
     "make_image",
     "places",
 ]
@@ -67,6 +73,7 @@ HardwareMap = Annotated[
 Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
 Target = Annotated[str, typer.Option(help="c, or llvm: the models as one object file, made by LLVM.")]
 Executor = Annotated[str, typer.Option(help="aot: calls in C; graph: tables of calls, for own models.")]
+Fold = Annotated[bool, typer.Option("--fold/--no-fold", help="Remove channels that cannot vary; exact.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Measure each layer; adds a call per layer.")]
 KeepInputs = Annotated[bool, typer.Option("--keep-inputs", help="A run leaves its inputs intact.")]
 Place = Annotated[
@@ -76,6 +83,16 @@ Place = Annotated[
 Toolchain = Annotated[
     str | None,
     typer.Option(help="gcc (arm-none-eabi), zig, or cc for the host; the first found if not given."),
+]
+Codegen = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Let an external code generator do what it can; see docs/byoc.md."),
+]
+CmsisNn = Annotated[
+    Path | None, typer.Option("--cmsis-nn", help="Use CMSIS-NN; its sources are here, or in CMSIS_NN_PATH.")
+]
+Fallback = Annotated[
+    bool, typer.Option("--fallback", help="What no code generator does is done by crtgen's own kernels.")
 ]
 Directory = Annotated[
     Path | None,
@@ -94,6 +111,15 @@ def places(pairs: list[str]) -> dict[str, str]:
     return table
 
 
+def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generator, ...]:
+    """The code generators of those names; a path to CMSIS-NN asks for that one too."""
+    chosen = list(names or [])
+    if cmsis_nn is not None and CMSIS_NN not in chosen:
+        chosen.append(CMSIS_NN)
+    settings = {CMSIS_NN: {"path": str(cmsis_nn)}} if cmsis_nn is not None else {}
+    return tuple(find_generator(name, settings.get(name)) for name in chosen)
+
+
 def make_image(
     source: Path,
     board: str,
@@ -109,6 +135,8 @@ def make_image(
     params: Path | None = None,
     graph: Path | None = None,
     executor: str = "aot",
+    generators: tuple[Generator, ...] = (),
+    fallback: bool = False,
 ) -> api.Image:
     """The server image of a file with models, or of a project that was generated before."""
     if source.is_dir():
@@ -117,7 +145,14 @@ def make_image(
     say(f"reading {source.name}")
     model = api.load(source, params=params, graph=graph)
     compiled = api.compile(
-        [model], board, optimize=optimize, keep_inputs=keep_inputs, executor=executor, say=say
+        [model],
+        board,
+        optimize=optimize,
+        keep_inputs=keep_inputs,
+        executor=executor,
+        generators=generators,
+        fallback=fallback,
+        say=say,
     )
     settings = Options(profile=profile, optimize=optimize)
     generated = compiled.generate("server", settings, platform=platform, target=target)

@@ -21,7 +21,18 @@ __all__ = [
     "rows_of",
 ]
 
-_PER_ROW = {"int8": 20, "uint8": 20, "int16": 14, "uint16": 14, "int32": 8, "uint32": 8, "float32": 8}
+_PER_ROW = {
+    "int8": 20,
+    "uint8": 20,
+    "int16": 14,
+    "uint16": 14,
+    "int32": 8,
+    "uint32": 8,
+    "float32": 8,
+    "int64": 5,
+    "bool": 20,
+}
+_INT64_MIN = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,6 @@ def rows_of(data: Array, where: str) -> tuple[str, ...]:
             raise UnsupportedError("a constant is infinite or not a number", where=where)
         items = [c_float(float(x)) for x in flat]
     else:
-        items = list(map(str, flat.tolist()))
+        items = ["INT64_MIN" if x == _INT64_MIN else str(int(x)) for x in flat.tolist()]
     step = _PER_ROW[flat.dtype.name]
     return tuple(", ".join(items[i : i + step]) + "," for i in range(0, len(items), step))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crtgen.errors import CorruptModelError
-from crtgen.library.example_json import (
+from crtgen.byoc.example_json import (
     OPERATORS,
     ExampleGraph,
     ExampleNode,

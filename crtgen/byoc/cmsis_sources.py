@@ -1,0 +1,121 @@
+"""A copy of CMSIS-NN: which of its files a function needs, and how much memory its functions ask for.
+
+The sizes come from CMSIS-NN itself: its ``*_get_buffer_size_dsp`` and ``_mve`` functions are meant to be
+called on a host, so they are compiled for this computer and called.
+"""
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from crtgen.errors import BuildError, ToolMissingError, UsageError
+from crtgen.kernels.kernel import SourceLibrary
+
+__all__ = ["CmsisSources", "find_sources"]
+
+VARIABLE = "CMSIS_NN_PATH"
+_HEADER = "Include/arm_nnfunctions.h"
+_DEFINITION = re.compile(r"^(?!static|__STATIC)[A-Za-z_][\w *]*?\b(arm_\w+)\s*\(", re.MULTILINE)
+_NAME = re.compile(r"\barm_\w+")
+_TIME_LIMIT = 120.0
+
+
+def find_sources(path: str = "") -> Path:
+    """The folder of CMSIS-NN: ``path``, else ``CMSIS_NN_PATH``, else the module of a west workspace."""
+    if path or os.environ.get(VARIABLE):
+        chosen = Path(path or os.environ[VARIABLE])
+        if not (chosen / _HEADER).is_file():
+            raise UsageError(f"it has no {_HEADER}", where=str(chosen), hint="name a checkout of CMSIS-NN")
+        return chosen
+    base = os.environ.get("ZEPHYR_BASE")
+    if base:
+        module = Path(base).parent / "modules" / "lib" / "cmsis-nn"
+        if (module / _HEADER).is_file():
+            return module
+    raise UsageError(
+        "the sources of CMSIS-NN are needed", hint=f"--cmsis-nn PATH, {VARIABLE}, or a west workspace with it"
+    )
+
+
+class CmsisSources:
+    """The files below ``root``, which is a copy of CMSIS-NN."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._temporary: TemporaryDirectory[str] | None = None
+
+    @cached_property
+    def _texts(self) -> Mapping[Path, str]:
+        return {p: p.read_text("utf-8", "replace") for p in sorted((self.root / "Source").rglob("*.c"))}
+
+    @cached_property
+    def _definitions(self) -> Mapping[str, Path]:
+        """The file that defines each function."""
+        return {name: path for path, text in self._texts.items() for name in _DEFINITION.findall(text)}
+
+    def library(self, functions: Sequence[str]) -> SourceLibrary:
+        """The functions with all that they call, every header, and the licence."""
+        waiting, files = list(functions), set[Path]()
+        for name in functions:
+            if name not in self._definitions:
+                raise UsageError(
+                    f"it has no function {name}", where=str(self.root), hint="use CMSIS-NN 4.1 or later"
+                )
+        while waiting:
+            path = self._definitions.get(waiting.pop())
+            if path is not None and path not in files:
+                files.add(path)
+                waiting += _NAME.findall(self._texts[path])
+        headers = [p for p in (self.root / "Include").rglob("*.h")]
+        headers += [p for f in files for p in f.parent.glob("*.h")]
+        licence = [p for p in (self.root / "LICENSE", self.root / "LICENSE.txt") if p.is_file()]
+        chosen = sorted({*files, *headers, *licence})
+        contents = tuple((p.relative_to(self.root).as_posix(), p.read_bytes()) for p in chosen)
+        return SourceLibrary("cmsis-nn", contents, ("Include",))
+
+    def size(self, function: str, *arguments: ctypes.Structure | int) -> int:
+        """What a ``get_buffer_size`` function returns; structures go by reference."""
+        try:
+            call = getattr(self._compiled, function)
+        except AttributeError as error:
+            raise UsageError(f"it has no function {function}", where=str(self.root)) from error
+        given = [ctypes.byref(a) if isinstance(a, ctypes.Structure) else ctypes.c_int(a) for a in arguments]
+        call.restype = ctypes.c_int32
+        return int(call(*given))
+
+    @cached_property
+    def _compiled(self) -> ctypes.CDLL:
+        """The functions that tell sizes, for this computer."""
+        sources = [str(p) for p in self._texts if p.name.endswith("_get_buffer_sizes_s8.c")]
+        self._temporary = TemporaryDirectory(prefix="crtgen-cmsis-nn-")
+        library = Path(self._temporary.name) / "sizes.so"
+        command = [*_compiler(), "-shared", "-fPIC", "-O1", "-w", f"-I{self.root / 'Include'}", *sources]
+        done = subprocess.run(
+            [*command, "-o", str(library)], capture_output=True, text=True, timeout=_TIME_LIMIT
+        )
+        if done.returncode != 0:
+            raise BuildError(
+                "its sizes cannot be computed: the compiler refuses it", where=str(self.root), log=done.stderr
+            )
+        return ctypes.CDLL(str(library))
+
+
+def _compiler() -> list[str]:
+    """A compiler for this computer."""
+    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if found is not None:
+        return [found]
+    if find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    raise ToolMissingError(
+        "no C compiler for this computer: CMSIS-NN's buffers are computed with one",
+        hint="pip install ziglang",
+    )

@@ -1,0 +1,69 @@
+"""The interface of external code generators: what a package implements to bring its own code.
+
+docs/byoc.md is the guide. A generator is found by the entry point group ``crtgen.codegen``, or handed to
+``crtgen.api.compile``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self, TypeAlias
+
+from crtgen.errors import UsageError
+from crtgen.ir import Graph, Op, Signature
+from crtgen.kernels.kernel import Const, InPlace, SourceLibrary, Target
+
+__all__ = ["Generated", "Generator", "Pattern"]
+
+Pattern: TypeAlias = tuple[type[Op], ...]
+"""A chain of operators, each the only reader of the one before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generated:
+    """The code of a subgraph.
+
+    ``body`` are the statements of its function. They find the subgraph's inputs as ``x0``, ``x1`` ..., its
+    outputs as ``y0`` ..., each of ``consts`` under its name, and ``scratch``, if there are bytes of it.
+    ``support`` is C at file scope that all functions of the generator share. ``includes`` are headers, of
+    ``libraries`` among others. ``inplace`` is leave to lay an output over an input: see ``InPlace``, which
+    counts the subgraph's inputs here.
+    """
+
+    body: str
+    consts: tuple[Const, ...] = ()
+    scratch: int = 0
+    support: str = ""
+    includes: tuple[str, ...] = ()
+    libraries: tuple[SourceLibrary, ...] = ()
+    inplace: tuple[InPlace, ...] = ()
+
+
+class Generator(ABC):
+    """A code generator. ``name`` is what the user calls it by.
+
+    ``patterns`` are tried in their order. With ``merges``, matches next to each other become one subgraph.
+    """
+
+    name: ClassVar[str]
+    patterns: ClassVar[tuple[Pattern, ...]]
+    merges: ClassVar[bool] = False
+
+    @classmethod
+    def create(cls, options: Mapping[str, str]) -> Self:
+        """The generator with options of the user's; ``UsageError`` for one that it does not know."""
+        for name in options:
+            raise UsageError(f"the code generator {cls.name} has no option {name}")
+        return cls()
+
+    def reason(self, op: Op, sig: Signature) -> str:
+        """Why an operator of a pattern is not done; empty if it is. The signature has the constants' data."""
+        return ""
+
+    def reason_as_a_whole(self, subgraph: Graph) -> str:
+        """Why a subgraph of operators that are done one by one is not done as one; empty if it is."""
+        return ""
+
+    @abstractmethod
+    def generate(self, subgraph: Graph, target: Target) -> Generated:
+        """The code of a subgraph for a target. Equal subgraphs have to give equal code."""

@@ -1,0 +1,62 @@
+"""The lock of a board: one process at a time, whatever becomes of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from crtgen.attached import board_lock
+from crtgen.errors import LinkTimeoutError
+
+HOLD = """
+import sys, time
+from crtgen.attached import board_lock
+with board_lock(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def hold(key: str, seconds: float) -> "subprocess.Popen[str]":
+    """A process that has the lock by now."""
+    command = [sys.executable, "-c", HOLD, key, str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@pytest.fixture
+def key() -> str:
+    return f"test/{os.getpid()}-{time.monotonic_ns()}"
+
+
+def test_the_second_waits_for_the_first(key: str) -> None:
+    with hold(key, 0.5), board_lock(key, timeout=20):
+        pass
+
+
+def test_it_gives_up_and_names_the_process(key: str) -> None:
+    with hold(key, 30) as process:
+        with (
+            pytest.raises(LinkTimeoutError, match=f"process {process.pid} has used the board"),
+            board_lock(key, timeout=0.2),
+        ):
+            pass
+        process.kill()
+
+
+def test_it_ends_with_a_process_that_is_killed(key: str) -> None:
+    with hold(key, 30) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with board_lock(key, timeout=5):
+            pass
+
+
+def test_two_boards_have_two_locks(key: str) -> None:
+    with board_lock(key), board_lock(f"{key}x", timeout=1):
+        pass

@@ -1,0 +1,201 @@
+"""The exact command line of each runner for three boards, and what each failure is made of."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from crtgen.boards import find_board
+from crtgen.errors import FlashError, ToolMissingError, UsageError
+from crtgen.flash import Job, command, flash
+from crtgen.flash.failure import explain
+
+NUCLEO, NORDIC, PICO = "nucleo_l4r5zi", "nrf52840dk", "rpi_pico"
+
+
+@pytest.fixture
+def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Zephyr build directory, and a workspace."""
+    build = tmp_path / "build" / "zephyr"
+    build.mkdir(parents=True)
+    for suffix in ("elf", "hex"):
+        (build / f"zephyr.{suffix}").write_bytes(b"")
+    zephyr = tmp_path / "zephyr"
+    zephyr.mkdir()
+    (zephyr / "VERSION").write_text("VERSION_MAJOR = 3\nVERSION_MINOR = 7\nPATCHLEVEL = 0\n")
+    monkeypatch.setenv("ZEPHYR_BASE", str(zephyr))
+    return build / "zephyr.elf"
+
+
+def job(image: Path, board: str, serial: str = "") -> Job:
+    return Job(image, find_board(board), serial)
+
+
+@pytest.mark.parametrize("board", [NUCLEO, NORDIC, PICO])
+def test_west(image: Path, board: str) -> None:
+    words = command("west", job(image, board))
+    zephyr, build = image.parents[2] / "zephyr", image.parents[1]
+    assert words == ["west", "-z", str(zephyr), "flash", "--skip-rebuild", "-d", str(build)]
+    assert command("west", job(image, board, "42"))[-2:] == ["--dev-id", "42"]
+
+
+@pytest.mark.parametrize(
+    ("board", "files"),
+    [
+        (NUCLEO, ["board/st_nucleo_l4.cfg"]),
+        ("b_u585i_iot02a", ["interface/stlink-dap.cfg", "target/stm32u5x.cfg"]),
+        (PICO, ["interface/cmsis-dap.cfg", "target/rp2040.cfg"]),
+    ],
+)
+def test_openocd(image: Path, board: str, files: list[str]) -> None:
+    configuration = [word for file in files for word in ("-f", file)]
+    program = ["-c", f"program {{{image}}} verify reset exit"]
+    assert command("openocd", job(image, board)) == ["openocd", *configuration, *program]
+    chosen = command("openocd", job(image, board, "0671"))
+    assert chosen == ["openocd", *configuration, "-c", "adapter serial 0671", *program]
+
+
+@pytest.mark.parametrize(
+    ("board", "target"), [(NUCLEO, "stm32l4r5zitx"), (NORDIC, "nrf52840"), (PICO, "rp2040")]
+)
+def test_pyocd(image: Path, board: str, target: str) -> None:
+    words = command("pyocd", job(image, board))
+    assert words == [sys.executable, "-m", "crtgen.flash.with_pyocd", "--target", target, str(image)]
+    assert command("pyocd", job(image, board, "E66"))[-3:] == ["--probe", "E66", str(image)]
+
+
+@pytest.mark.parametrize(
+    ("board", "device"), [(NUCLEO, "STM32L4R5ZI"), (NORDIC, "nRF52840_xxAA"), (PICO, "RP2040_M0_0")]
+)
+def test_jlink(image: Path, board: str, device: str) -> None:
+    script = image.with_suffix(".jlink")
+    options = ["-nogui", "1", "-if", "swd", "-speed", "4000", "-device", device, "-autoconnect", "1"]
+    end = ["-ExitOnError", "1", "-CommandFile", str(script)]
+    assert command("jlink", job(image, board)) == ["JLinkExe", *options, *end]
+    assert command("jlink", job(image, board, "683")) == ["JLinkExe", *options, "-SelectEmuBySN", "683", *end]
+    assert script.read_text() == f"r\nh\nloadfile {image.with_suffix('.hex')}\nr\ng\nq\n"
+
+
+@pytest.mark.parametrize(("board", "family"), [(NORDIC, "NRF52"), ("nrf5340dk", "NRF53")])
+def test_nrfjprog(image: Path, board: str, family: str) -> None:
+    hex_file = str(image.with_suffix(".hex"))
+    words = ["nrfjprog", "--family", family, "--program", hex_file, "--sectorerase", "--verify", "--reset"]
+    assert command("nrfjprog", job(image, board)) == words
+    assert command("nrfjprog", job(image, board, "1050")) == [*words, "--snr", "1050"]
+
+
+def test_a_runner_that_does_not_know_the_board(image: Path) -> None:
+    with pytest.raises(UsageError, match="nrfjprog does not know this board") as caught:
+        command("nrfjprog", job(image, NUCLEO))
+    assert caught.value.hint == "use west or openocd or pyocd or jlink or gdb"
+    with pytest.raises(UsageError, match="unknown runner dfu"):
+        command("dfu", job(image, NUCLEO))
+    with pytest.raises(UsageError, match="does not know"):
+        command("west", job(image, "mps2_an385"))
+
+
+def test_without_a_hex_file(image: Path) -> None:
+    image.with_suffix(".hex").unlink()
+    with pytest.raises(FlashError, match="no Intel hex file"):
+        command("nrfjprog", job(image, NORDIC))
+
+
+# What each program prints, as far as it is known, and the cause.
+OUTPUTS = [
+    ("openocd", "Error: open failed", "no probe answers"),
+    ("openocd", "Error: unable to find a matching CMSIS-DAP device", "no probe answers"),
+    ("openocd", "Error: libusb_open() failed with LIBUSB_ERROR_ACCESS", "permission denied"),
+    ("openocd", "Warn : UNEXPECTED idcode: 0x2ba01477\nError: expected 1 of 1: 0x1ba01477", "not the one"),
+    ("pyocd", "No connected debug probes\nno probe", "no probe answers"),
+    ("pyocd", "several probes: 1, 2", "several probes"),
+    ("pyocd", "TargetSupportError: Target type nrf99 not recognized", "not the one"),
+    ("pyocd", "usb.core.USBError: [Errno 13] Access denied (insufficient permissions)", "permission denied"),
+    ("jlink", "Connecting to J-Link via USB...FAILED: Cannot connect to J-Link.", "no probe answers"),
+    ("jlink", 'Unknown device "XY". Device is unknown to this software version.', "not the one"),
+    ("nrfjprog", "ERROR: There is no debugger connected to the PC.", "no probe answers"),
+    ("nrfjprog", "ERROR: The --family option given does not match the device connected.", "not the one"),
+    ("west", "multiple boards found; choose one", "several probes"),
+    ("gdb", "localhost:3333: Connection refused.", "no probe answers"),
+]
+
+
+@pytest.mark.parametrize(("runner", "output", "cause"), OUTPUTS)
+def test_the_cause_is_read_from_the_output(runner: str, output: str, cause: str) -> None:
+    error = explain(runner, NUCLEO, output, 1)
+    assert cause in error.message
+    assert error.message.startswith(f"{runner}: ")
+    assert error.where == NUCLEO
+    assert error.log == output
+    assert error.hint
+
+
+def test_permission_is_answered_with_the_udev_rules() -> None:
+    assert "udev" in explain("openocd", NUCLEO, "LIBUSB_ERROR_ACCESS", 1).hint
+
+
+def test_an_unknown_failure_shows_the_last_lines() -> None:
+    error = explain("openocd", NUCLEO, "a\n\nb\nc\nd\n", 3)
+    assert error.message == "openocd ended with code 3\nb\nc\nd"
+
+
+def program(directory: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of that name, first in the PATH."""
+    tools = directory / "tools"
+    tools.mkdir(exist_ok=True)
+    (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+    (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+
+
+def test_the_output_of_the_runner_is_kept(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, "openocd", 'echo "** Verified OK **"; echo more >&2', monkeypatch)
+    done = flash(job(image, NUCLEO), "openocd")
+    assert (done.runner, done.output) == ("openocd", "** Verified OK **\nmore\n")
+
+
+def test_the_first_runner_of_the_board_is_taken(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, "west", 'echo "$ZEPHYR_BASE" "$@"', monkeypatch)
+    done = flash(job(image, NORDIC))
+    assert done.runner == "west"
+    assert done.output.startswith(str(tmp_path / "zephyr"))
+
+
+def test_a_runner_that_fails(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "openocd", "echo Error: open failed; exit 1", monkeypatch)
+    with pytest.raises(FlashError, match="no probe answers") as caught:
+        flash(job(image, NUCLEO), "openocd")
+    assert caught.value.log == "Error: open failed\n"
+    assert caught.value.exit_code == 6
+
+
+def test_a_runner_that_hangs_is_ended(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "openocd", "echo waiting; sleep 100 & wait", monkeypatch)
+    start = time.monotonic()
+    with pytest.raises(FlashError, match=r"did not finish within 0\.5 s") as caught:
+        flash(job(image, NUCLEO), "openocd", timeout=0.5)
+    assert time.monotonic() - start < 5
+    assert caught.value.log == "waiting\n"
+
+
+def test_a_runner_that_is_not_installed(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ToolMissingError, match="nrfjprog is not installed") as caught:
+        flash(job(image, NORDIC), "nrfjprog")
+    assert "Nordic" in caught.value.hint
+
+
+def test_pyocd_is_asked_as_a_library(image: Path) -> None:
+    """Without a probe: pyOCD itself says so."""
+    pytest.importorskip("pyocd")
+    with pytest.raises(FlashError, match="no probe answers"):
+        flash(job(image, NORDIC, "no-such-probe"), "pyocd", timeout=60)
+
+
+def test_an_image_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FlashError, match=r"no such image|no Intel hex"):
+        flash(Job(tmp_path / "x.elf", find_board(NORDIC)), "nrfjprog")

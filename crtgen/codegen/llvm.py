@@ -52,7 +52,12 @@ def compile_modules(
     from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
 
     sources = {name: text for module in modules for name, text in module.files.items()}
-    request = LlvmRequest(sources, Registry.of(modules), core, optimize, profile)
+    libraries = [library for module in modules for library in module.libraries]
+    for library in libraries:
+        headers = ((path, data) for path, data in library.files if path.endswith(".h"))
+        sources |= {f"{library.name}/{path}": data.decode("utf-8", "replace") for path, data in headers}
+    folders = dict.fromkeys(f"{lib.name}/{folder}" for lib in libraries for folder in lib.include_dirs)
+    request = LlvmRequest(sources, Registry.of(modules), core, optimize, profile, tuple(folders))
     return tuple(map(_without_c, modules)), compile_object(request)
 
 

@@ -51,7 +51,7 @@ class InPlace:
 class SourceLibrary:
     """Sources that a kernel's code is built with: paths and contents, and which of the folders have headers.
 
-    They go into the project below ``external/<name>``; its C and assembly files are compiled.
+    They go into the project below ``model/external/<name>``; C and assembly files are compiled.
     """
 
     name: str

@@ -18,6 +18,7 @@ from crtgen.version import __version__
 __all__ = ["generate_project"]
 
 _SOURCES = (".c", ".S", ".o")
+_EXTERNAL = "external"
 _MODEL_LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O3"}
 _TITLE = {"server": "an RPC server", "standalone": "a program with built-in input", "library": "a library"}
 
@@ -32,6 +33,7 @@ class _BuildView:
     is_library: bool
     shared_arena: int
     model_sources: tuple[str, ...]
+    include_dirs: tuple[str, ...]
     model_libraries: tuple[str, ...]
     runtime_sources: tuple[str, ...]
     platform_sources: tuple[str, ...]
@@ -87,7 +89,7 @@ def _zephyr_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, b
     files = zephyr.platform_files(firmware) | _runtime_files(with_sources=True)
     view = _build_view(firmware, tuple(sorted({*model, *files})))
     files["crtgen.cmake"] = zephyr.library_file(
-        firmware, view.title, view.model_level, view.model_sources, view.runtime_sources
+        firmware, view.title, view.model_level, view.model_sources, view.runtime_sources, view.include_dirs
     ).encode()
     rows = tuple(_row(info) for info in firmware.models)
     files["README.md"] = zephyr.read_me(firmware, view.title, __version__, rows).encode()
@@ -102,7 +104,24 @@ def _model_files(firmware: Firmware) -> dict[str, bytes]:
             if name in files:
                 raise UsageError(f"two models make a file {name}", hint="give the models different names")
             files[name] = data
+    return files | _external_files(firmware)
+
+
+def _external_files(firmware: Firmware) -> dict[str, bytes]:
+    """What the models' kernels are built with; kernels may need different files of one library."""
+    files: dict[str, bytes] = {}
+    for library in (library for module in firmware.modules for library in module.libraries):
+        for path, data in library.files:
+            name = f"{_EXTERNAL}/{library.name}/{path}"
+            if files.setdefault(name, data) != data:
+                raise UsageError(f"there are two versions of {path}", where=library.name)
     return files
+
+
+def _include_dirs(firmware: Firmware) -> tuple[str, ...]:
+    libraries = (library for module in firmware.modules for library in module.libraries)
+    found = (f"model/{_EXTERNAL}/{lib.name}/{folder}" for lib in libraries for folder in lib.include_dirs)
+    return tuple(dict.fromkeys(found))
 
 
 def _platform_files(firmware: Firmware) -> dict[str, str]:
@@ -157,6 +176,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         is_library=firmware.type == "library",
         shared_arena=firmware.shared_arena,
         model_sources=_sources(files, "model/"),
+        include_dirs=_include_dirs(firmware),
         model_libraries=tuple(n for n in firmware.objects if n.endswith(".so")),
         runtime_sources=_sources(files, "runtime/"),
         platform_sources=_sources(files, "platform/"),

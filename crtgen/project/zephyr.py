@@ -35,6 +35,7 @@ class _LibraryView:
     definitions: tuple[str, ...]
     model_sources: tuple[str, ...]
     runtime_sources: tuple[str, ...]
+    include_dirs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def library_file(
     model_level: str,
     model_sources: tuple[str, ...],
     runtime_sources: tuple[str, ...],
+    include_dirs: tuple[str, ...],
 ) -> str:
     """``crtgen.cmake``: models and runtime as libraries of CMake."""
     definitions = {
@@ -75,7 +77,7 @@ def library_file(
     }
     chosen = tuple(name for name, wanted in definitions.items() if wanted)
     core = firmware.board.core.name
-    view = _LibraryView(title, core, model_level, chosen, model_sources, runtime_sources)
+    view = _LibraryView(title, core, model_level, chosen, model_sources, runtime_sources, include_dirs)
     return render("project/zephyr/crtgen.cmake.j2", v=view)
 
 

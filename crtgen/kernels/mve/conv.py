@@ -156,12 +156,12 @@ class ConvView:
 
 @design(Conv2d, weights=(1, 2))
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """For int8; None for others, or where a row of outputs has one pixel only."""
+    """For int8; None for others, or where neither rows nor columns of outputs have two pixels."""
     x, w, b = sig.inputs
     if not target.core.mve or x.dtype is not DType.INT8:
         return None
     weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
-    window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    window = _lying(Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
     params = op.parameters(sig)
     if window.is_pointwise:
         return matrix_of_pixels(window.pixels, weights, b.array().astype(np.int64), params, target)
@@ -183,6 +183,28 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
         inplace=(InPlace(lead=_lead(view)),),
         cost=view.cost,
         includes=("arm_mve.h",),
+    )
+
+
+def _lying(window: Window) -> Window:
+    """An image of one column as an image of one row, which is the same."""
+    if window.width > 1 or window.taps_x > 1 or window.out_width > 1:
+        return window
+    return Window(
+        batch=window.batch,
+        height=1,
+        width=window.height,
+        channels=window.channels,
+        out_height=1,
+        out_width=window.out_height,
+        taps_y=1,
+        taps_x=window.taps_y,
+        stride_y=1,
+        stride_x=window.stride_y,
+        dilation_y=1,
+        dilation_x=window.dilation_y,
+        top=0,
+        left=window.top,
     )
 
 

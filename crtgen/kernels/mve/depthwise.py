@@ -1,9 +1,9 @@
 """Depthwise convolutions with Helium, for windows of up to 4x4.
 
-Four rows of the image are interleaved in scratch, a word for each of their elements, so that one gathering load
-of four words is a patch of 4x4 inputs of a channel. Where the stride is 1 and the window at most 3x3, a patch
-serves a square of four outputs, with the weights moved by a column, a row, or both; else it serves one. Eight
-outputs of a channel are requantised together and scattered.
+Four rows of the image are interleaved in scratch, a word for each of their elements, so that one gathering
+load of four words is a patch of 4x4 inputs of a channel. Where the stride is 1 and the window at most 3x3, a
+patch serves a square of four outputs, with the weights moved by a column, a row, or both; else it serves one.
+Eight outputs of a channel are requantised together and scattered.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,8 +67,8 @@ class Batch:
 class Rows:
     """How the four rows of a strip get into scratch.
 
-    ``kept`` rows are there already and move to the front by ``moved`` places; of the others, ``inside`` tells whether they are read
-    or padding. Rows that no weight meets count as padding.
+    ``kept`` rows are there already and move to the front by ``moved`` places; of the others, ``inside`` tells
+    whether they are read or padding. Rows that no weight meets count as padding.
     """
 
     kept: int
@@ -91,7 +91,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """``count`` strips of output rows, the first from row ``first`` on, each ``step`` rows behind the last."""
+    """``count`` strips of output rows, the first one at row ``first``, each ``step`` behind the last."""
 
     first: int
     count: int

@@ -69,7 +69,8 @@ class SumForm:
 
     def apply(self, x0: Int64, x1: Int64) -> Int64:
         """The saturated sum, before any narrower clamp."""
-        return np.clip((x0 * self.a + x1 * self.b + self.c) >> self.shift, -128, 127)
+        result: Int64 = np.clip((x0 * self.a + x1 * self.b + self.c) >> self.shift, -128, 127)
+        return result
 
 
 @design(Add, Sub)

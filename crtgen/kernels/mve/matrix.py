@@ -66,9 +66,9 @@ class Load:
 class Micro:
     """The micro-kernel over the pixels of a row, two at a time.
 
-    ``pointers`` are the registers that the row's pointers are in; ``step`` bytes lie between two pixels. The
-    vectors of ``head`` are written out, then a loop runs ``rounds`` times over ``unroll`` more. ``tail`` bytes
-    of the first vector count, if not 0. ``second``: r3 points to the second pixel.
+    ``pointers`` are the registers that the row's pointers are in; ``step`` bytes lie between two pixels;
+    ``second``: r3 points to the second one. The vectors of ``head`` are written out, then a loop runs
+    ``rounds`` times over ``unroll`` more. ``tail`` bytes of the first vector count, if not 0.
     """
 
     outputs: int

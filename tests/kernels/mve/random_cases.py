@@ -1,4 +1,4 @@
-"""Random layers for the kernels with Helium, drawn from a seed: odd sizes, strides, padding, clamps, batches."""
+"""Random layers for the kernels with Helium, drawn from a seed."""
 
 from collections.abc import Iterator
 
@@ -41,6 +41,12 @@ def convolution(draw: Draw, name: str) -> Case:
     padding = draw.padding(window)
     extent = [(t - 1) * d + 1 for t, d in zip(window, dilation, strict=True)]
     shape = (draw.pick(1, 1, 2), extent[0] + draw.int(0, 6), extent[1] + draw.int(0, 7), channels)
+    if draw.int(0, 9) == 0:  # one column
+        window, shape, padding = (
+            (window[0], 1),
+            (*shape[:2], 1, channels),
+            Padding(padding.top, padding.bottom),
+        )
     activation = draw.activation()
     x = int8s("x", shape, 0.05, draw.zero_point())
     w, b = draw.weights((outputs, *window, channels), 0)

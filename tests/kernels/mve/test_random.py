@@ -1,4 +1,4 @@
-"""Random layers with Helium on QEMU: every output byte, the guards around arena and scratch, in place, the cost."""
+"""Random layers with Helium on QEMU, apart and in place: every output byte, and the guards around them."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.kernels.mve.random_cases import MAKERS, draw_cases
 pytestmark = pytest.mark.qemu
 
 _COUNT = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "40"))
-_AT_LEAST = {"pointwise": 0.8, "convolution": 0.8, "depthwise": 0.7, "dense": 0.9, "binary": 0.5, "pool": 0.7}
+_AT_LEAST = {"pointwise": 0.8, "convolution": 0.8, "depthwise": 0.7, "dense": 0.9, "binary": 0.5, "pool": 0.6}
 
 
 @pytest.mark.parametrize("optimize", ["speed", "balanced", "size"])

@@ -1,0 +1,120 @@
+"""A real board, played by QEMU: written by a runner, locked, talked to over its serial port."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen.boards import find_board
+from crtgen.errors import FlashError, LinkError, LinkTimeoutError, UsageError
+from crtgen.rpc.client import Client
+from crtgen.rpc.link import SIMULATOR
+from crtgen.run import SerialDevice, Site, start_device
+from crtgen.run import board as board_module
+from tests.flash.test_gdb import free_port, wait_for
+from tests.project.building import build_toy
+from tests.support import require_tool
+
+BOARD = find_board("nrf52840dk")
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The serial port of a board that runs the toy model."""
+    require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
+    qemu = require_tool("qemu-system-arm", "apt install qemu-system-arm")
+    image = build_toy("mps2_an386", "server", tmp_path_factory.mktemp("toy"))
+    number = free_port()
+    command = [qemu, "-machine", "mps2-an386", "-nographic", "-monitor", "none", "-kernel", str(image)]
+    serial = f"tcp:127.0.0.1:{number},server=on,wait=off"
+    process = subprocess.Popen([*command, "-serial", serial], stdin=subprocess.DEVNULL)
+    wait_for(number)
+    yield f"socket://127.0.0.1:{number}"
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    for suffix in ("elf", "hex"):
+        (tmp_path / f"zephyr.{suffix}").write_bytes(b"")
+    return tmp_path / "zephyr.elf"
+
+
+def bench(tmp_path: Path, port: str, monkeypatch: pytest.MonkeyPatch, script: str) -> Site:
+    """A hardware map with one board, and a program that plays nrfjprog."""
+    (tmp_path / "nrfjprog").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "nrfjprog").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    file = tmp_path / "map.yml"
+    file.write_text(
+        f"- connected: true\n  id: {tmp_path.name}-683\n  platform: nrf52840dk/nrf52840\n"
+        f"  runner: nrfjprog\n  serial: {port}\n"
+    )
+    return Site(hardware_map=file)
+
+
+@pytest.mark.qemu
+def test_it_is_written_then_talked_to(
+    port: str, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = bench(tmp_path, port, monkeypatch, f'echo "$@" > {tmp_path}/written')
+    with start_device(image, BOARD, site=site) as device:
+        assert isinstance(device, SerialDevice)
+        with Client(device.stream, timeouts=SIMULATOR) as client:
+            executor = client.aot_executor("toy")
+            executor.set_input(0, np.array([[1, -2, -128, 5]], np.int8))
+            executor.run()
+            assert executor.get_output(0).tolist() == [[-1, 2, 127, -5]]
+    words = (tmp_path / "written").read_text().split()
+    assert words[:4] == ["--family", "NRF52", "--program", str(image.with_suffix(".hex"))]
+    assert words[-2:] == ["--snr", f"{tmp_path.name}-683"]
+
+
+@pytest.mark.qemu
+def test_it_belongs_to_one_at_a_time(
+    port: str, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = bench(tmp_path, port, monkeypatch, "true")
+    real = board_module.board_lock
+    monkeypatch.setattr(board_module, "board_lock", lambda key: real(key, timeout=0.3))
+    with start_device(image, BOARD, site=site):
+        start = time.monotonic()
+        with pytest.raises(LinkTimeoutError, match="has used the board"):
+            start_device(image, BOARD, site=site)
+        assert time.monotonic() - start < 5
+    start_device(image, BOARD, site=site).close()
+
+
+def test_a_runner_that_fails_leaves_the_board_free(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = bench(tmp_path, "/nowhere", monkeypatch, "echo There is no debugger connected; exit 41")
+    for _ in range(2):
+        with pytest.raises(FlashError, match="no probe answers"):
+            start_device(image, BOARD, site=site)
+
+
+def test_a_port_that_is_not_there(image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LinkError, match="cannot be opened"):
+        start_device(image, BOARD, site=bench(tmp_path, "/nowhere", monkeypatch, "true"))
+    with pytest.raises(UsageError, match="serial port of the board is not known"):
+        start_device(image, BOARD, site=bench(tmp_path, '""', monkeypatch, "true"))
+
+
+def test_a_board_that_is_not_connected(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serial.tools.list_ports.comports", list)
+    with pytest.raises(LinkError, match="no such board is connected"):
+        start_device(image, BOARD)
+
+
+@pytest.mark.qemu
+def test_a_port_is_enough_where_the_image_runs_already(port: str, image: Path) -> None:
+    with (
+        start_device(image, BOARD, site=Site(port=port)) as device,
+        Client(device.stream, timeouts=SIMULATOR) as client,
+    ):
+        assert client.aot_executor("toy")

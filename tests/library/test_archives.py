@@ -1,0 +1,194 @@
+"""Every archive and exported library of TVM: it builds, runs and gives the outputs beside it, or is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen import api
+from crtgen.errors import MismatchError, ModelError, RemoteError, UnsupportedError, UsageError
+from crtgen.library import load_package, read_params
+from tests.support import models_dir, require_tool
+
+pytestmark = pytest.mark.models
+
+SMALL = (
+    "synth_add_c_aot_packed",
+    "synth_add_c_aot_unpacked",
+    "synth_add_c_graph",
+    "synth_add_c_graph_link",
+    "synth_byoc_c_aot_unpacked",
+    "synth_byoc_c_graph",
+    "synth_multiio_c_aot_unpacked",
+    "synth_multiio_c_graph",
+    "kws_c_aot_packed_syslib",
+    "kws_c_aot_unpacked_usmp",
+    "kws_c_graph_link",
+    "kws_c_graph_nolink",
+)
+LARGE = (
+    "ad01_c_aot_unpacked",
+    "ad01_c_graph_link",
+    "multi_kws_ad01_c_aot_unpacked",
+    "multi_kws_ad01_c_graph",
+    "multi_kwsaot_ad01graph_c",
+)
+
+
+def mlf(name: str) -> Path:
+    return models_dir().parent / "mlf" / name
+
+
+def exported(name: str) -> Path:
+    return models_dir().parent / "exported" / name
+
+
+def image_of(path: Path, board: str) -> api.Image:
+    require_tool("gcc" if board == "host" else "qemu-system-arm")
+    return api.compile([api.load(path)], board).generate().build()
+
+
+def check(path: Path, board: str, expect: Path) -> api.Image:
+    """All models of a file, in one session."""
+    image = image_of(path, board)
+    with image.run() as session:
+        verdicts = api.verify(session, path, expect)
+        names = [info.name for info in session.models]
+    assert [v.model for v in verdicts] == names
+    assert [str(v.difference) for v in verdicts if v.difference] == []
+    assert len(names) == (2 if path.name.startswith("multi") else 1)
+    return image
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("name", SMALL)
+def test_on_the_host(name: str) -> None:
+    check(mlf(f"{name}.tar"), "host", mlf(f"{name}.npz"))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("name", [*SMALL, *LARGE, "kws_llvmthumbcpu_graph_link"])
+def test_on_cortex_m4(name: str) -> None:
+    """As TVM computed it; with no heap, and no JSON left."""
+    image = check(mlf(f"{name}.tar"), "mps2_an386", mlf(f"{name}.npz"))
+    assert {"malloc", "_malloc_r", "sbrk"}.isdisjoint(s.name for s in image.size.sizes.symbols)
+    assert b"storage_id" not in image.path.read_bytes()
+    assert [s.name for s in image.size.sizes.symbols if s.name.endswith("arena")] == (
+        ["crt_shared_arena"] if name.startswith("multi") else [f"{image.built.manifest.models[0].name}_arena"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "board", "reason"),
+    [
+        (
+            "kws_llvmthumb_graph_link",
+            "mps2_an386",
+            "nothing defines: gemm_1x1x1_reset_PRQUCUNJ, gemm_1x1x1_update_PRQUCUNJ",
+        ),
+        (
+            "kws_cmsisnn_m4_aot_usmp",
+            "mps2_an386",
+            "headers that are not there: arm_nnfunctions.h, arm_nn_types.h, arm_nn_math_types.h",
+        ),
+        ("kws_llvmthumbcpu_graph_link", "host", r"kws_lib1\.o is code for ARM"),
+    ],
+)
+def test_refused(name: str, board: str, reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        api.compile([api.load(mlf(f"{name}.tar"))], board).generate()
+
+
+@pytest.mark.cc
+def test_a_wrong_output_is_found(tmp_path: Path) -> None:
+    cases = dict(np.load(mlf("multi_kws_ad01_c_graph.npz")))
+    cases["kws.case0_output0"] = cases["kws.case0_output0"] + np.int8(1)
+    np.savez(tmp_path / "wrong.npz", **cases)
+    path = mlf("multi_kws_ad01_c_graph.tar")
+    with image_of(path, "host").run() as session:
+        verdicts = api.verify(session, path, tmp_path / "wrong.npz")
+        with pytest.raises(UsageError, match="code has no reference"):
+            api.verify(session, path)
+    assert [bool(v.difference) for v in verdicts] == [False, True]
+    assert MismatchError.exit_code == 8
+
+
+@pytest.mark.qemu
+def test_models_in_turn_with_one_arena() -> None:
+    """Interleaved, and with the outputs of the first read after the second has its inputs: refused."""
+    path = mlf("multi_kws_ad01_c_graph.tar")
+    cases = np.load(path.with_suffix(".npz"))
+    with image_of(path, "mps2_an386").run() as session:
+        for model in ("kws", "ad01", "kws", "ad01"):
+            (y,) = session.infer(cases[f"{model}.case0_input0"], model=model)
+            np.testing.assert_array_equal(y, cases[f"{model}.case0_output0"])
+        with session.client.aot_executor("kws") as kws, session.client.aot_executor("ad01") as ad01:
+            kws.set_input(0, cases["kws.case0_input0"])
+            kws.run()
+            ad01.set_input(0, cases["ad01.case0_input0"])
+            with pytest.raises(RemoteError, match="the outputs of kws are void"):
+                kws.get_output(0)
+            with pytest.raises(RemoteError, match="the inputs of kws are not set"):
+                kws.run()
+            ad01.run()
+            np.testing.assert_array_equal(ad01.get_output(0), cases["ad01.case0_output0"])
+
+
+@pytest.mark.qemu
+def test_operators_are_functions_and_models() -> None:
+    """int8 a[2] + b[1]: by name over the RPC, and as a model of one call."""
+    path = mlf("operator_add_c.tar")
+    a, b = np.array([5, -7], np.int8), np.array([100], np.int8)
+    with image_of(path, "mps2_an386").run() as session:
+        assert [i.shape for i in session.model().inputs] == [(2,), (1,)]
+        assert session.infer(a, b)[0].tolist() == [105, 93]
+        function = session.client.system_lib().function("add")
+        with session.client.allocate((2,), np.int8) as out:
+            assert function(a, b, out) is None
+            assert out.read().tolist() == [105, 93]
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("name", ["plain_host.tar", "plain_host.so"])
+def test_exported_libraries_on_the_host(name: str) -> None:
+    image = check(exported(name), "host", exported("plain.npz"))
+    assert b"__tvm_dev_mblob" not in image.path.read_bytes()
+
+
+@pytest.mark.qemu
+def test_an_exported_library_on_cortex_m4() -> None:
+    image = check(exported("plain_thumb.tar"), "mps2_an386", exported("plain.npz"))
+    assert b"__tvm_dev_mblob" not in image.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "board", "reason"),
+    [
+        ("plain_host.tar", "mps2_an386", r"lib0\.o is code for X86_64, not for ARM"),
+        ("plain_thumb.tar", "host", r"lib0\.o is code for ARM, not for X86_64"),
+        ("plain_host.so", "mps2_an386", "code for X86_64"),
+        ("byoc_host.tar", "host", "the c module with tvmgen_byoc_ccompiler_main_0 cannot run"),
+        ("byoc_thumb.tar", "mps2_an386", "the c module with tvmgen_byoc_ccompiler_main_0 cannot run"),
+    ],
+)
+def test_exported_libraries_that_are_refused(name: str, board: str, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        api.compile([api.load(exported(name))], board)
+
+
+def test_graph_and_parameters_are_found_beside_a_library_or_given(tmp_path: Path) -> None:
+    files = {suffix: exported(f"plain_thumb.{suffix}") for suffix in ("tar", "params", "graph.json")}
+    params = read_params(files["params"].read_bytes())
+    package = load_package(files["tar"])
+    assert list(package.params) == list(params)
+    assert package.graph_json == files["graph.json"].read_text()
+    alone = tmp_path / "x.tar"
+    alone.write_bytes(files["tar"].read_bytes())
+    assert load_package(alone).params == {}
+    given = load_package(alone, files["params"], files["graph.json"])
+    assert list(given.params) == list(params)
+    assert given.graph_json == package.graph_json
+    with pytest.raises(UsageError, match="an archive has its own graph"):
+        load_package(mlf("synth_add_c_graph.tar"), files["params"])
+    with pytest.raises(UsageError, match="belong to an exported library"):
+        api.load(models_dir() / "kws_int8.tflite", params=files["params"])

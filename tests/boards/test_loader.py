@@ -18,6 +18,7 @@ from crtgen.boards import (
 )
 from crtgen.boards.checks import CHECKS
 from crtgen.errors import UsageError
+from tests.support import ROOT
 
 HERE = Path(__file__).parent
 GOOD = HERE / "good.toml"
@@ -205,3 +206,19 @@ def test_what_is_no_size(text: str) -> None:
 @pytest.mark.parametrize(("size", "text"), [(4 << 20, "4 MiB"), (1000, "1000 B"), (1536, "1536 B")])
 def test_sizes_are_written_with_the_largest_unit(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+def test_the_documentation_lists_every_board() -> None:
+    text = (ROOT / "docs" / "boards.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
+    described = {row[0]: row[1:5] for row in rows[2:]}
+    assert described == {
+        board.name: [
+            board.core.name,
+            size_text(board.flash),
+            size_text(board.ram),
+            ", ".join(board.platforms),
+        ]
+        for board in all_boards()
+        if not board.is_host
+    }

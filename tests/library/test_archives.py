@@ -1,4 +1,4 @@
-"""Every archive and exported library of TVM: it builds, runs and gives the outputs beside it, or is refused."""
+"""Every archive and library of TVM: it builds, runs and gives the outputs beside it, or is refused."""
 
 from pathlib import Path
 

@@ -163,14 +163,20 @@ class DepthwiseView:
     @property
     def cost(self) -> float:
         batches = sum(self._batch(b) for b in self.batches)
-        channel = (15 if self.squares else 12) + (3 if self.finish.shift is None else 0) + batches
+        channel = (
+            (14 if self.squares else 11)
+            + 2 * self.stepping
+            + (3 if self.finish.shift is None else 0)
+            + batches
+        )
         blocks = self.whole + (2 if self.rest else 0)
         strip = self.channels * channel + blocks * 10 + 60
         strips = self.window.batch * sum(s.count for s in self.strips)
         return strips * strip + self.scratch / 8 + 40
 
     def _batch(self, batch: Batch) -> int:
-        loads = len(batch.patches) * (1 if self.stepping else 2)
+        loads = len(batch.patches)
+        loads += 0 if self.stepping else sum(patch.advance > 0 for patch in batch.patches)
         vectors = 2 if batch.full else 1
         clamps = (self.finish.low is not None) + (self.finish.high is not None)
         requant = 3 * vectors + vectors if self.finish.shift is not None else 6 * vectors + vectors + 2

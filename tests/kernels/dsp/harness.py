@@ -81,11 +81,22 @@ static int check(const uint8_t *p, uint32_t n) { for (; n; n--) if (*p++ != 0xA5
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel of a case; ``inplace`` lays the output over the first input, ``lead`` bytes before it."""
+    """A kernel of a case; ``inplace`` lays the output over the first input, ``lead`` bytes before it.
+
+    ``memory`` is the start and the end of a memory that holds nothing else: the first input is put at one of
+    these, at the end if ``last``, so that reading beyond it is a fault.
+    """
 
     case: Case
     kernel: Kernel
     inplace: bool = False
+    memory: tuple[int, int] | None = None
+    last: bool = False
+
+    def place(self, nbytes: int) -> int:
+        """The address of a first input of so many bytes in ``memory``."""
+        assert self.memory
+        return self.memory[1] - nbytes if self.last else self.memory[0]
 
 
 @dataclass(frozen=True)
@@ -146,9 +157,12 @@ def _job(index: int, job: Job) -> tuple[str, str, int]:
     scratch = _up(end) + _GUARD
     total = scratch + kernel.scratch + _GUARD
     run = f"    memset(arena, 0xA5, {total});\n"
+    where = [f"(arena + {p})" for p in place]
+    if job.memory:
+        where[0] = f"(uint8_t *){job.place(inputs[variable[0].name].nbytes):#x}u"
     for i, v in enumerate(variable):
-        run += f"    memcpy(arena + {place[i]}, {name}_x{i}, {inputs[v.name].nbytes});\n"
-    args = [f"(void *)(arena + {p})" for p in place] + [f"(void *)(arena + {out})"]
+        run += f"    memcpy({where[i]}, {name}_x{i}, {inputs[v.name].nbytes});\n"
+    args = [f"(void *){p}" for p in where] + [f"(void *)(arena + {out})"]
     args += [f"{name}_c{i}" for i in range(len(kernel.consts))]
     args += [f"arena + {scratch}"] if kernel.scratch else []
     run += f"    start(); {name}({', '.join(args)}); t = ticks();\n"

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.qemu
 
 _COUNT = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "40"))
 _AT_LEAST = {"pointwise": 0.8, "convolution": 0.8, "depthwise": 0.7, "dense": 0.9, "binary": 0.5, "pool": 0.6}
+_TIGHTLY_COUPLED = (0x20000000, 0x20080000)  # with nothing before and behind it
 
 
 @pytest.mark.parametrize("optimize", ["speed", "balanced", "size"])
@@ -28,7 +29,22 @@ def test_random_layers(tmp_path: Path, kind: str, optimize: str) -> None:
                 jobs.append(Job(case, kernel))
                 jobs += [Job(case, kernel, inplace=True)] if kernel.inplace else []
     assert len({job.case.name for job in jobs}) >= _AT_LEAST[kind] * len(cases)
-    results = run_jobs(jobs, tmp_path, "cortex-m55")
+    _check(jobs, tmp_path)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_nothing_is_read_beyond_inputs(tmp_path: Path, kind: str) -> None:
+    target = Target(find_core("cortex-m55"))
+    jobs = []
+    for case in draw_cases(kind, _COUNT, seed=3):
+        for kernel in applicable(case.op, case.sig, target):
+            if kernel.design.startswith("mve"):
+                jobs += [Job(case, kernel, memory=_TIGHTLY_COUPLED, last=last) for last in (False, True)]
+    _check(jobs, tmp_path)
+
+
+def _check(jobs: list[Job], folder: Path) -> None:
+    results = run_jobs(jobs, folder, "cortex-m55")
     wrong = [
         f"{job.case.name} {job.kernel.design} in place: {job.inplace} {result}"
         for job, result in zip(jobs, results, strict=True)

@@ -18,11 +18,14 @@ _LEVEL = {"size": 2, "balanced": 2, "speed": 3}
 
 
 def triple(core: Core) -> str:
-    """``thumbv7em-none-eabihf``; for the host its own."""
+    """``thumbv7em-unknown-none-eabihf``; for the host its own.
+
+    All four parts are there: llvmlite normalises nothing, and with three LLVM would miss the float ABI.
+    """
     if core.arch == "host":
         return str(llvm.get_process_triple())
     name = core.arch.replace("armv", "thumbv").replace("-m", "m")
-    return f"{name}-none-{'eabi' if core.fpu == 'none' else 'eabihf'}"
+    return f"{name}-unknown-none-{'eabi' if core.fpu == 'none' else 'eabihf'}"
 
 
 def machine(core: Core, optimize: str = "balanced") -> Any:

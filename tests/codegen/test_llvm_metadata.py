@@ -129,10 +129,21 @@ def test_objects_cost_no_ram(core: str) -> None:
     assert sum(s["sh_size"] for s in elf.iter_sections() if s.name == ".rodata") > 100
 
 
+@pytest.mark.parametrize("core", CORES)
+def test_objects_tell_the_float_abi(core: str) -> None:
+    """Linkers refuse objects whose functions pass floats in other registers."""
+    elf = ELFFile(io.BytesIO(llvm.metadata_object(registry(1), CORES[core])))
+    attributes = elf.get_section_by_name(".ARM.attributes")
+    tags = {
+        a.tag: a.value for s in attributes.subsections for p in s.subsubsections for a in p.iter_attributes()
+    }
+    assert ("TAG_ABI_VFP_ARGS" in tags) is (CORES[core].fpu != "none")
+
+
 def test_functions_are_declared_external() -> None:
     text = llvm.metadata_ir(Registry.of([module("net")]), CORES["cortex-m33"])
     assert "declare i32 @net_run_packed(ptr, ptr, i32, ptr, ptr, ptr)" in text
-    assert 'target triple = "thumbv8m.main-none-eabihf"' in text
+    assert 'target triple = "thumbv8m.main-unknown-none-eabihf"' in text
     assert "@net_model = external constant" in text
 
 

@@ -23,6 +23,7 @@ MODELS = (
     ("ic01_int8", "mps3_an547"),
     ("vww_int8", "mps2_an505"),
     ("hello_world_int8", "mps2_an385"),
+    ("hello_world_float", "mps2_an386"),
 )
 
 

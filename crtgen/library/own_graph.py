@@ -39,20 +39,19 @@ class LayerFunction:
 def own_graph(plan: Plan, module: CModule) -> Linkable:
     """The module that ``generate_c`` made of the plan, with the graph executor in place of its own calls."""
     builder = _Builder(plan, module)
-    pairs = list(zip(plan.steps, module.info.layers, strict=True))
-    calls = tuple(builder.call(step, layer) for step, layer in pairs if layer.function)
+    pairs = zip(plan.steps, module.info.layers, strict=True)
+    layers = [(step, layer) for step, layer in pairs if layer.function]
+    calls = tuple(builder.call(step, layer) for step, layer in layers)
     tables = builder.tables(calls)
     name = module.info.name
     files = {n: text for n, text in module.files.items() if n not in (f"{name}.c", f"{name}.h")}
-    info = replace(module.info, layers=tuple(layer for _, layer in pairs if layer.function))
-    functions = tuple(Function(f, f) for f in tables.functions)
-    text = render_graph(tables)
-    made = CModule(info, {**files, f"{name}_graph.c": text}, functions, module.params)
-    names = {
-        step.node.name: call.function
-        for (step, _), call in zip([p for p in pairs if p[1].function], calls, strict=True)
-    }
-    return Linkable(made, workspace=0, graph_json=_graph_json(plan, names))
+    made = replace(
+        module,
+        info=replace(module.info, layers=tuple(layer for _, layer in layers)),
+        files={**files, f"{name}_graph.c": render_graph(tables)},
+        functions=tuple(Function(f, f) for f in tables.functions),
+    )
+    return Linkable(made, workspace=0, graph_json=_graph_json(plan, {c.name: c.function for c in calls}))
 
 
 class _Builder:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from crtgen.boards import Core, find_core
 from crtgen.codegen import CModule, Function, ModelInfo, Param
-from crtgen.errors import CorruptModelError, UnsupportedError
+from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.imported import Linkable
@@ -62,6 +62,9 @@ def store_model(
     the linked parameters. Both are what the image has.
     """
     module, info = part.module, part.module.info
+    if module.libraries:
+        needed = ", ".join(library.name for library in module.libraries)
+        raise UsageError(f"its kernels need the sources of {needed}: no archive holds them", where=info.name)
     names = {n: n for n in module.files if n.endswith(".h")}
     sources = sorted(set(module.files) - set(names))
     names |= {n: f"{info.name}_lib{i}.{n.rpartition('.')[2]}" for i, n in enumerate(sources)}

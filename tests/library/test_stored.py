@@ -125,7 +125,9 @@ def test_two_models_in_one_firmware(two_models: tuple[Path, Path], board: str) -
     for name, main in mains.items():
         linked = sum(size for symbol, size in sizes.items() if symbol.startswith(f"__tvm_param__{name}_"))
         assert main["constants_size_bytes"] == linked
-        assert main["io_size_bytes"] == sum(t["size"] for k in ("inputs", "outputs") for t in main[k].values())
+        assert main["io_size_bytes"] == sum(
+            t["size"] for k in ("inputs", "outputs") for t in main[k].values()
+        )
 
 
 @pytest.mark.models

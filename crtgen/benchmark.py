@@ -11,6 +11,8 @@ import numpy as np
 from crtgen import api
 from crtgen.cases import random_inputs
 from crtgen.errors import MismatchError
+from crtgen.estimate import estimate_cycles
+from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project import Options
 
 __all__ = ["Layer", "ModelFigures", "RpcFigures", "measure_model", "measure_rpc"]
@@ -34,12 +36,15 @@ class Layer:
 class ModelFigures:
     """A model on a board. Instructions are None where the device does not count them; sizes are bytes.
 
+    ``cycles_estimated`` is what the core's model makes of the layers' instructions, None without a model.
     Flash, RAM and stack are those of the standalone image; ``ram_bytes`` does not include the stack.
     """
 
     model: str
     board: str
+    optimize: str
     instructions: int | None
+    cycles_estimated: int | None
     macs: int
     arena_bytes: int
     ram_bytes: int
@@ -71,13 +76,17 @@ def measure_model(
     board: str,
     *,
     optimize: str = "balanced",
-    layers: bool = False,
+    fold: bool = True,
     toolchain: str | None = None,
     say: Callable[[str], None],
 ) -> ModelFigures:
-    """Build a standalone image for its sizes and a server for its instructions, on random input."""
+    """Build a standalone image for its sizes and servers for its instructions, on random input.
+
+    Without ``fold`` channels that cannot vary stay, for comparison.
+    """
     say(f"{path.name} on {board}")
-    compiled = api.compile([api.load(path)], board, optimize=optimize)
+    passes = DEFAULT_PASSES if fold else WITHOUT_FOLDING
+    compiled = api.compile([api.load(path)], board, optimize=optimize, passes=passes)
     options = Options(optimize=optimize)
     alone = compiled.generate("standalone", options).build(toolchain=toolchain)
     server = compiled.generate("server", options).build(toolchain=toolchain)
@@ -86,16 +95,21 @@ def measure_model(
         session.infer(*random_inputs(info.inputs, seed=0))
         measured = session.measure()
     size = alone.size
+    layers = () if measured.instructions is None else _layers(compiled, options, toolchain)
+    mix = [(layer.operator, layer.instructions) for layer in layers]
+    cycles = estimate_cycles(compiled.board.core, measured.instructions or 0, mix) if mix else None
     return ModelFigures(
         info.name,
         board,
+        optimize,
         measured.instructions,
+        cycles,
         info.macs,
         info.arena,
         size.sizes.ram,
         size.sizes.flash,
         size.stack.worst if size.stack else None,
-        _layers(compiled, options, toolchain) if layers else (),
+        layers,
     )
 
 

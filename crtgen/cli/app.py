@@ -15,6 +15,7 @@ from crtgen.cli import (
     generate,
     inspect,
     monitor,
+    pareto,
     run,
     verify,
 )
@@ -30,7 +31,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (run, verify, compile, generate, build, flash, monitor, inspect, bench, boards, doctor):
+_FROM_MODEL_TO_BOARD = (run, verify, compile, generate, build, flash, monitor)
+_FIGURES = (inspect, bench, pareto, boards, doctor)
+
+for command in (*_FROM_MODEL_TO_BOARD, *_FIGURES):
     app.command(name=command.__name__.rpartition(".")[2])(command.command)
 
 

@@ -1,6 +1,6 @@
-"""``crtgen bench``: figures of the models on the boards, and of the RPC."""
+"""``crtgen bench``: figures of the models on the boards, held to a budget, and of the RPC."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,11 +8,12 @@ import typer
 from rich.console import Console
 
 from crtgen.benchmark import ModelFigures, RpcFigures, measure_model, measure_rpc
+from crtgen.budget import Budget, Entry, Excess, compare, read_budget, write_budget
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.errors import UsageError
+from crtgen.errors import MismatchError, UsageError
 
-__all__ = ["command"]
+__all__ = ["command", "print_figures"]
 
 
 def command(
@@ -22,7 +23,12 @@ def command(
     ] = None,
     rpc: Annotated[bool, typer.Option("--rpc", help="Measure the RPC instead of the model.")] = False,
     optimize: options.Optimize = "balanced",
-    layers: Annotated[bool, typer.Option("--layers", help="Instructions of each layer, too.")] = False,
+    fold: options.Fold = True,
+    layers: Annotated[bool, typer.Option("--layers", help="Print the instructions of each layer.")] = False,
+    budget: Annotated[
+        Path | None, typer.Option(help="Measure what this file has a budget for, and fail where it is worse.")
+    ] = None,
+    update: Annotated[bool, typer.Option("--update", help="Write what is measured to the budget.")] = False,
     toolchain: options.Toolchain = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -31,37 +37,87 @@ def command(
     with guarded(as_json, debug) as out:
         if not models:
             raise UsageError("no model is named", hint="crtgen bench MODEL.tflite --board mps2_an386")
+        if update and budget is None:
+            raise UsageError("--update writes a budget, and none is named", hint="add --budget FILE")
+        known = read_budget(budget) if budget and (budget.exists() or not update) else Budget(())
         boards = board or ["mps2_an386"]
         with out.stage() as say:
             if rpc:
                 lines = [measure_rpc(models[0], b, toolchain=toolchain, say=say) for b in boards]
                 out.result({"rpc": [r.to_dict() for r in lines]}, lambda console: _print_rpc(console, lines))
                 return
+            jobs = [(model, b, optimize) for model in models for b in boards]
+            if budget and not update:
+                jobs = _budgeted(known, models, board)
             results = [
-                measure_model(model, b, optimize=optimize, layers=layers, toolchain=toolchain, say=say)
-                for model in models
-                for b in boards
+                measure_model(path, b, optimize=level, fold=fold, toolchain=toolchain, say=say)
+                for path, b, level in jobs
             ]
-        out.result({"results": [r.to_dict() for r in results]}, lambda console: _print(console, results))
+        measured = [Entry.of(result) for result in results]
+        if budget and update:
+            write_budget(budget, known.updated(measured))
+        worse = [] if update else _worse(known, measured)
+        data = {"results": [r.to_dict() for r in results]}
+        if budget:
+            data["worse"] = [excess.to_dict() for excess in worse]
+        out.result(data, _printer(results, worse, layers))
+        if worse:
+            raise typer.Exit(MismatchError.exit_code)
 
 
-def _print(console: Console, results: Sequence[ModelFigures]) -> None:
-    columns = ("instructions", "per MAC", "flash", "RAM", "arena", "stack")
-    rows = table("model", "board", *columns, right=columns)
+def _budgeted(
+    budget: Budget, models: Sequence[Path], boards: Sequence[str] | None
+) -> list[tuple[Path, str, str]]:
+    """What to measure: every entry of a named model, on the named boards if there are any."""
+    paths = {path.stem: path for path in models}
+    entries = [e for e in budget.entries if e.model in paths and (not boards or e.board in boards)]
+    if not entries:
+        raise UsageError("the budget has no entry for these models and boards", hint="--update adds them")
+    return [(paths[e.model], e.board, e.optimize) for e in entries]
+
+
+def _worse(budget: Budget, measured: Sequence[Entry]) -> list[Excess]:
+    allowed = {entry.key: entry for entry in budget.entries}
+    pairs = [(allowed[entry.key], entry) for entry in measured if entry.key in allowed]
+    return [excess for a, b in pairs for excess in compare(a, b, budget.tolerance)]
+
+
+def _printer(
+    results: Sequence[ModelFigures], worse: Sequence[Excess], layers: bool
+) -> Callable[[Console], None]:
+    def render(console: Console) -> None:
+        print_figures(console, results)
+        if layers:
+            _print_layers(console, results)
+        for excess in worse:
+            console.print(f"\nworse: {excess}", markup=False)
+
+    return render
+
+
+def print_figures(console: Console, results: Sequence[ModelFigures]) -> None:
+    """A table with a row for each."""
+    columns = ("instructions", "per MAC", "cycles (estimate)", "flash", "RAM", "arena", "stack")
+    rows = table("model", "board", "optimize", *columns, right=columns)
     for r in results:
-        count = "" if r.instructions is None else f"{r.instructions:,}"
         each = f"{r.instructions / r.macs:.2f}" if r.instructions and r.macs else ""
-        stack = "" if r.stack_bytes is None else f"{r.stack_bytes:,}"
-        sizes = (f"{r.flash_bytes:,}", f"{r.ram_bytes:,}", f"{r.arena_bytes:,}", stack)
-        rows.add_row(r.model, r.board, count, each, *sizes)
+        sizes = (_number(n) for n in (r.flash_bytes, r.ram_bytes, r.arena_bytes, r.stack_bytes))
+        counts = (_number(r.instructions), each, _number(r.cycles_estimated))
+        rows.add_row(r.model, r.board, r.optimize, *counts, *sizes)
     console.print(rows)
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _print_layers(console: Console, results: Sequence[ModelFigures]) -> None:
     for r in results:
-        if r.layers:
-            inner = table("layer", "operator", "kernel", "instructions", right=("instructions",))
-            for layer in r.layers:
-                inner.add_row(layer.name, layer.operator, layer.kernel, f"{layer.instructions:,}")
-            console.print(f"\n{r.model} on {r.board}")
-            console.print(inner)
+        inner = table("layer", "operator", "kernel", "instructions", right=("instructions",))
+        for layer in r.layers:
+            inner.add_row(layer.name, layer.operator, layer.kernel, f"{layer.instructions:,}")
+        console.print(f"\n{r.model} on {r.board}")
+        console.print(inner)
 
 
 def _print_rpc(console: Console, results: Sequence[RpcFigures]) -> None:

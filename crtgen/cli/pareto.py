@@ -1,0 +1,46 @@
+"""``crtgen pareto``: what a model costs optimised for speed, for size, and in between."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen.benchmark import measure_model
+from crtgen.cli import options
+from crtgen.cli.bench import print_figures
+from crtgen.cli.output import Debug, Json, guarded
+from crtgen.pareto import front, plot
+
+__all__ = ["command"]
+
+LEVELS = ("speed", "balanced", "size")
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="A model file (.tflite).", show_default=False)],
+    board: options.Board = "mps2_an386",
+    fold: options.Fold = True,
+    toolchain: options.Toolchain = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Measure a model at each level of optimisation: a table and a plot of instructions over flash."""
+    with guarded(as_json, debug) as out:
+        with out.stage() as say:
+            results = [
+                measure_model(model, board, optimize=level, fold=fold, toolchain=toolchain, say=say)
+                for level in LEVELS
+            ]
+        best = front(results)
+        points = [r.to_dict() | {"on_front": good} for r, good in zip(results, best, strict=True)]
+
+        def render(console: Console) -> None:
+            print_figures(console, results)
+            for result, good in zip(results, best, strict=True):
+                if not good:
+                    console.print(f"{result.optimize} is no better than another in anything")
+            if all(r.instructions is not None for r in results):
+                console.print(f"\n{plot(results)}", markup=False)
+
+        out.result({"points": points}, render)

@@ -1,0 +1,50 @@
+"""Estimated cycles from counted instructions; docs/performance.md says where the factors come from.
+
+An estimate, not a measurement: QEMU counts instructions and knows nothing of pipelines, flash or caches.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from crtgen.boards import Core
+
+__all__ = ["estimate_cycles"]
+
+_OTHER = ""
+_SINGLE_ISSUE: Mapping[str, float] = MappingProxyType(
+    {
+        "conv2d": 1.40,
+        "depthwise_conv2d": 1.29,
+        "fully_connected": 1.44,
+        "add": 1.27,
+        "average_pool2d": 1.52,
+        "softmax": 1.16,
+        _OTHER: 1.39,
+    }
+)
+_HELIUM: Mapping[str, float] = MappingProxyType(
+    {
+        "conv2d": 1.37,
+        "depthwise_conv2d": 1.57,
+        "fully_connected": 1.12,
+        "add": 1.54,
+        "average_pool2d": 1.28,
+        "softmax": 1.00,
+        _OTHER: 1.40,
+    }
+)
+_CYCLES_PER_INSTRUCTION = {"cortex-m4": _SINGLE_ISSUE, "cortex-m33": _SINGLE_ISSUE, "cortex-m55": _HELIUM}
+
+
+def estimate_cycles(core: Core, instructions: int, mix: Iterable[tuple[str, int]]) -> int | None:
+    """Cycles of a run of so many instructions; None for a core without a model.
+
+    ``mix`` says how they are shared out: (operator, instructions) of each layer, as the profile counts them.
+    """
+    factors = _CYCLES_PER_INSTRUCTION.get(core.name)
+    counts = list(mix)
+    total = sum(count for _, count in counts)
+    if factors is None or not total:
+        return None
+    cycles = sum(factors.get(operator, factors[_OTHER]) * count for operator, count in counts)
+    return round(instructions * cycles / total)

@@ -49,7 +49,7 @@ def import_model(model: MlfModel, where: str) -> Linkable:
     """The model's code with its executor; what cannot be linked is refused by name."""
     modules, bridges = bridged(code_modules(model.code, model.name, where))
     check_crt_exportable(modules)
-    check_includes(modules, model.headers, where)
+    check_includes(modules, model.headers, where, model.metadata.target)
     check_undefined(modules, where)
     functions = [f for m in modules for f in m.get_func_names()]
     files = dict(model.headers)

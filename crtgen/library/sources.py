@@ -118,8 +118,13 @@ def check_machine(where: str, name: str, data: bytes, machine: str, hosted: bool
         )
 
 
-def check_includes(modules: Iterable[Module], headers: Collection[str], where: str) -> None:
-    """Refuse sources that are C++, and those whose headers neither the archive, the runtime nor C has."""
+def check_includes(
+    modules: Iterable[Module], headers: Collection[str], where: str, targets: Iterable[str] = ()
+) -> None:
+    """Refuse sources that are C++, and those whose headers neither the archive, the runtime nor C has.
+
+    ``targets`` are what the model was compiled for, as TVM writes it: ``cmsis-nn -mcpu=cortex-m4``.
+    """
     missing: dict[str, None] = {}
     for module in modules:
         if isinstance(module, CSource):
@@ -128,8 +133,10 @@ def check_includes(modules: Iterable[Module], headers: Collection[str], where: s
             wanted = _INCLUDE.findall(module.code)
             missing |= dict.fromkeys(h for h in wanted if h not in headers and not _is_header(h))
     if missing:
+        others = [name for name in (t.partition(" ")[0] for t in targets) if name not in ("c", "llvm")]
+        library = f"the sources of {' and '.join(others)}" if others else "headers that are not there"
         raise ModelError(
-            f"its code needs headers that are not there: {', '.join(missing)}",
+            f"its code needs {library}: {', '.join(missing)}",
             where=where,
             hint="export the model for target c alone, without the library that these headers belong to",
         )

@@ -8,6 +8,7 @@ import pytest
 from crtgen import api
 from crtgen.errors import MismatchError, ModelError, RemoteError, UnsupportedError, UsageError
 from crtgen.library import load_package, read_params
+from crtgen.library.archive import read_tar, write_tar
 from tests.support import models_dir, require_tool
 
 pytestmark = pytest.mark.models
@@ -89,7 +90,7 @@ def test_on_cortex_m4(name: str) -> None:
         (
             "kws_cmsisnn_m4_aot_usmp",
             "mps2_an386",
-            "headers that are not there: arm_nnfunctions.h, arm_nn_types.h, arm_nn_math_types.h",
+            "needs the sources of cmsis-nn: arm_nnfunctions.h, arm_nn_types.h, arm_nn_math_types.h",
         ),
         ("kws_llvmthumbcpu_graph_link", "host", r"kws_lib1\.o is code for ARM"),
     ],
@@ -192,3 +193,18 @@ def test_graph_and_parameters_are_found_beside_a_library_or_given(tmp_path: Path
         load_package(mlf("synth_add_c_graph.tar"), files["params"])
     with pytest.raises(UsageError, match="belong to an exported library"):
         api.load(models_dir() / "kws_int8.tflite", params=files["params"])
+
+
+@pytest.mark.cc
+def test_the_operator_that_fails_is_named(tmp_path: Path) -> None:
+    files = read_tar(mlf("synth_multiio_c_graph.tar").read_bytes(), "x")
+    (name,) = (n for n in files if n.endswith(".c") and b"for (" in files[n])
+    before, last, after = files[name].rpartition(b"return 0;")
+    files[name] = before + b"return -5;" + after
+    assert last
+    path = tmp_path / "bad.tar"
+    path.write_bytes(write_tar(files, 0))
+    with image_of(path, "host").run() as session:
+        inputs = [np.zeros(i.shape, i.dtype.numpy) for i in session.model().inputs]
+        with pytest.raises(RemoteError, match=r"run of multiio failed with code -5: tvmgen_multiio_\w+$"):
+            session.infer(*inputs)

@@ -16,7 +16,9 @@ from crtgen.build import Workspace
 from crtgen.cases import Case, read_cases
 from crtgen.cli.app import app
 from crtgen.errors import RemoteError
-from crtgen.run import run_standalone
+from crtgen.project import Options
+from crtgen.rpc.client import Client
+from crtgen.run import run_standalone, start_qemu
 from tests.support import ROOT, model_path
 from tests.zephyr.workspace import printed, require_workspace, west_build
 
@@ -26,9 +28,12 @@ BOARDS = ("mps2_an385", "mps2_an521", "mps3_an547")
 MODELS = ("hello_world_int8", "kws_int8", "ic01_int8")
 
 
-@pytest.fixture(scope="module")
+WORKSPACE = require_workspace(module=True)
+
+
+@pytest.fixture
 def workspace() -> Workspace:
-    return require_workspace()
+    return WORKSPACE
 
 
 def cases(model: api.Compiled, index: int = 0) -> tuple[Case, ...]:
@@ -98,6 +103,21 @@ def test_a_moved_project_is_built_by_plain_west(workspace: Workspace, tmp_path: 
     assert "finished: 0 failed" in printed(elf, "mps2_an385", "finished: ")
     api.open_project(moved).build()  # its build directory came along, made for another place
     assert str(tmp_path / "first") not in (moved / "build" / "CMakeCache.txt").read_text()
+
+
+def test_a_pool_that_fits_the_large_memory_only(workspace: Workspace) -> None:
+    """The overlay of mps3_an547 chooses a memory of 4 MiB: Zephyr's own choice has 512 KiB."""
+    model = compiled("mps3_an547", "hello_world_int8")
+    case = cases(model)[0]
+    with model.generate(options=Options(pool=2 << 20), platform="zephyr").build().run() as session:
+        np.testing.assert_array_equal(session.infer(*case.inputs)[0], case.outputs[0])
+
+
+def test_the_application_alone_takes_model_files(workspace: Workspace, tmp_path: Path) -> None:
+    models = f"-DCRTGEN_MODELS={model_path('hello_world_int8')}"
+    elf = west_build(workspace, "mps2_an385", ROOT / "zephyr_app", tmp_path / "b", models)
+    with start_qemu(elf, find_board("mps2_an385")) as device, Client(device.stream) as client:
+        assert client.aot_executor("hello_world_int8")
 
 
 def test_nothing_is_lost_in_a_ring_that_is_too_small(workspace: Workspace, tmp_path: Path) -> None:

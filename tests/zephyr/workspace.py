@@ -14,12 +14,13 @@ from tests.support import require_tool
 __all__ = ["printed", "require_workspace", "west_build"]
 
 
-def require_workspace() -> Workspace:
-    """The workspace, with what builds in it and runs it, or skip."""
+def require_workspace(module: bool = False) -> Workspace:
+    """The workspace, with what builds in it and runs it, or skip: the test, or its whole module."""
     try:
         workspace = find_workspace()
     except ToolMissingError as error:
-        pytest.skip(f"Zephyr was not tested: {error.message} at {error.where}")
+        what = f"Zephyr was not tested: {error.message} at {error.where}"
+        pytest.skip(what, allow_module_level=module)
     require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
     require_tool("qemu-system-arm", "apt install qemu-system-arm")
     return workspace

@@ -19,7 +19,16 @@ from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d, ConvParams
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["ConvView", "Gather", "PixelsView", "Ring", "conv2d", "matrix_of_pixels", "requantise"]
+__all__ = [
+    "ConvView",
+    "Gather",
+    "PixelsView",
+    "Ring",
+    "conv2d",
+    "matrix_of_pixels",
+    "requantise",
+    "windows_kernel",
+]
 
 _WRITTEN_OUT = {"speed": 40, "balanced": 36, "size": 8}
 _GATHERS = 16  # copies written out
@@ -161,13 +170,20 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     if not target.core.mve or x.dtype is not DType.INT8:
         return None
     weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
-    window = _lying(Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation))
-    params = op.parameters(sig)
+    window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
+    return windows_kernel(window, weights, b.array().astype(np.int64), op.parameters(sig), target)
+
+
+def windows_kernel(
+    window: Window, weights: Int64, bias: Int64, params: ConvParams, target: Target
+) -> Kernel | None:
+    """The kernel for ``weights[O, inputs of a window]``; None where no two outputs are neighbours."""
     if window.is_pointwise:
-        return matrix_of_pixels(window.pixels, weights, b.array().astype(np.int64), params, target)
+        return matrix_of_pixels(window.pixels, weights, bias, params, target)
+    window = _lying(window)
     if window.out_width < 2:
         return None
-    requant = requantise(params, weights, b.array().astype(np.int64))
+    requant = requantise(params, weights, bias)
     most = _WRITTEN_OUT[target.optimize]
     views = list(_views(window, -params.input_offset, requant, len(weights), most))
     if not views:

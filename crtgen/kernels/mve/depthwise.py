@@ -1,9 +1,9 @@
-"""Depthwise convolutions with Helium, for windows of up to 4x4.
+"""Depthwise convolutions with Helium.
 
 Four rows of the image are interleaved in scratch, a word for each of their elements, so that one gathering
 load of four words is a patch of 4x4 inputs of a channel. Where the stride is 1 and the window at most 3x3, a
-patch serves a square of four outputs, with the weights moved by a column, a row, or both; else it serves one.
-Eight outputs of a channel are requantised together and scattered.
+patch serves a square of four outputs, with the weights moved by a column, a row, or both; else one output needs
+up to four patches. Eight outputs of a channel are requantised together and scattered.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.mve.conv import windows_kernel
 from crtgen.kernels.mve.finish import Finish, requantisation
 from crtgen.kernels.mve.matrix import LANES, Words
 from crtgen.kernels.registry import design
@@ -27,6 +28,7 @@ _SIDE = 4  # of a patch
 _REGISTERS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "r14")
 _FAR_VECTOR = 508  # the greatest step of a gathering load
 _FAR_ADD = 4095
+_MOST_PATCHES = 4  # of an output: their weights stay in vectors
 _MOST_BATCHES = 40
 _MOST_OFFSET = 65535
 
@@ -35,12 +37,24 @@ _MOST_OFFSET = 65535
 class Patch:
     """A load of 4x4 inputs, ``advance`` bytes behind the last one, and the sums that it serves.
 
-    ``sums`` are pairs of a register and the vector that holds the weights.
+    ``sums`` are pairs of a register and the vector that holds the weights; ``first``: they begin here.
     """
 
     register: str
     advance: int
     sums: tuple[tuple[str, str], ...]
+    first: bool
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The instructions that move a core register on."""
+        operation, bytes_ = ("add" if self.advance > 0 else "sub"), abs(self.advance)
+        if not bytes_:
+            return ()
+        if bytes_ <= _FAR_ADD:
+            return (f"{operation} r1, r1, #{bytes_}",)
+        high = (f"movt r11, #{bytes_ >> 16}",) if bytes_ >> 16 else ()
+        return (f"movw r11, #{bytes_ & 0xFFFF}", *high, f"{operation} r1, r1, r11")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +105,24 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """``count`` strips of output rows, the first one at row ``first``, each ``step`` behind the last."""
+    """``count`` strips of output rows, the first one at row ``first``, each ``step`` behind the last.
+
+    ``planes`` are the sets of four rows.
+    """
 
     first: int
     count: int
     step: int
-    rows: Rows
+    planes: tuple[Rows, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseView:
     """A depthwise convolution, strip by strip, all channels of a strip at once.
 
-    In scratch there are ``columns`` columns of ``channels`` words, the image from column ``window.left`` on.
-    ``lanes`` are the offsets of a patch's four words; ``stepping``: its address is a vector that steps on.
+    In scratch there are ``columns`` columns of ``channels`` words for each of the planes, the image from column
+    ``window.left`` on; ``groups`` patches make an output. ``stepping``: the address of a patch is a vector that
+    steps on, else a core register and a vector. ``multiplier`` output channels belong to one of the input.
     """
 
     window: Window
@@ -114,8 +132,34 @@ class DepthwiseView:
     columns: int
     seen: int
     squares: bool
+    groups: int
     stepping: bool
+    multiplier: int
     finish: Finish
+
+    @property
+    def weights(self) -> tuple[tuple[str, str], ...]:
+        """Vectors of weights and their addresses: in a square moved by a column and a row."""
+        if self.squares:
+            return (("q3", "[r11, #-5]"), ("q2", "[r11, #-1]"), ("q1", "[r11, #-4]"), ("q0", "[r11], #16"))
+        return tuple((f"q{i}", "[r11], #16") for i in range(self.groups))
+
+    @property
+    def far(self) -> bool:
+        """Whether a core register has to make long steps."""
+        return not self.stepping and any(len(p.moves) > 1 for batch in self.batches for p in batch.patches)
+
+    @property
+    def outputs(self) -> int:
+        return self.channels * self.multiplier
+
+    @property
+    def plane(self) -> int:
+        return _plane(self.window, self.columns)
+
+    @property
+    def channel_words(self) -> int:
+        return self.groups * LANES // 4
 
     @property
     def channels(self) -> int:
@@ -142,41 +186,37 @@ class DepthwiseView:
     @property
     def scratch(self) -> int:
         """The last block of a row may reach behind its end."""
-        return -(-self.columns * self.channels * _SIDE // LANES) * LANES + 4 * LANES
+        return self.plane * len(self.strips[0].planes) + 4 * LANES
 
     @property
     def lanes(self) -> tuple[int, ...]:
         """Before the first step, which the first load takes."""
         start = self.batches[0].patches[0].advance if self.stepping else 0
-        return tuple((i * self.channels * _SIDE - start) % (1 << 32) for i in range(_SIDE))
+        apart = self.window.dilation_x * self.channels * _SIDE
+        return tuple((i * apart - start) % (1 << 32) for i in range(_SIDE))
 
     @property
     def kinds(self) -> tuple[Rows, ...]:
         """The ways to interleave."""
-        return tuple(dict.fromkeys(strip.rows for strip in self.strips))
+        return tuple(dict.fromkeys(rows for strip in self.strips for rows in strip.planes))
 
     @property
     def frame(self) -> int:
-        """Bytes of stack: registers, vectors and four words."""
-        return 36 + 64 + 16
+        """Bytes of stack: registers, vectors and six words."""
+        return 36 + 64 + 24
 
     @property
     def cost(self) -> float:
-        batches = sum(self._batch(b) for b in self.batches)
-        channel = (
-            (14 if self.squares else 11)
-            + 2 * self.stepping
-            + (3 if self.finish.shift is None else 0)
-            + batches
-        )
-        blocks = self.whole + (2 if self.rest else 0)
-        strip = self.channels * channel + blocks * 10 + 60
+        channel = 10 + len(self.weights) + 2 * self.stepping + 2 * self.far
+        channel += sum(self._batch(b) for b in self.batches)
+        blocks = (self.whole + (2 if self.rest else 0)) * len(self.strips[0].planes)
+        strip = self.outputs * channel + blocks * 10 + 60
         strips = self.window.batch * sum(s.count for s in self.strips)
         return strips * strip + self.scratch / 8 + 40
 
     def _batch(self, batch: Batch) -> int:
         loads = len(batch.patches)
-        loads += 0 if self.stepping else sum(patch.advance > 0 for patch in batch.patches)
+        loads += 0 if self.stepping else sum(len(patch.moves) for patch in batch.patches)
         vectors = 2 if batch.full else 1
         clamps = (self.finish.low is not None) + (self.finish.high is not None)
         requant = 3 * vectors + vectors if self.finish.shift is not None else 6 * vectors + vectors + 2
@@ -185,31 +225,33 @@ class DepthwiseView:
 
 @design(DepthwiseConv2d, weights=(1, 2))
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """For int8; None for others, large or dilated windows, and channel multipliers."""
+    """For int8; None for others, or windows of more than four patches. One channel is a convolution."""
     x, w, b = sig.inputs
-    taps = (w.shape[1], w.shape[2])
-    if not target.core.mve or x.dtype is not DType.INT8 or op.multiplier != 1:
+    if not target.core.mve or x.dtype is not DType.INT8:
         return None
-    if max(taps) > _SIDE or op.dilation != (1, 1):
-        return None
-    window = Window.of(sig, taps, op.stride, op.padding)
+    window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     weights, bias = w.array().astype(np.int64)[0], b.array().astype(np.int64)
     params = op.parameters(sig)
-    by_channel = weights.reshape(-1, window.channels).T
+    by_channel = weights.reshape(-1, window.channels * op.multiplier).T
+    if window.channels == 1:
+        return windows_kernel(window, by_channel, bias, params, target)
     start = bias + params.input_offset * by_channel.sum(axis=1)
     requant = requantisation(rescale_of(params, by_channel, bias), start)
     if requant.finish.left or requant.finish.some_whole:
         return None
-    view = _view(window, -params.input_offset, requant.finish)
+    view = _view(window, op.multiplier, -params.input_offset, requant.finish)
     if view is None:
         return None
+    order = np.arange(view.outputs).reshape(-1, op.multiplier).T.ravel()
     return Kernel(
         design="mve patches",
         template="mve/depthwise.c.j2",
         view=view,
         consts=(
-            Const("weights", _patches(weights), 8, "16 zeros; per channel: columns of four rows"),
-            Const("requant", _constants(requant.constants), 4, "per channel: multiplier, start, last"),
+            Const("weights", _patches(weights[..., order]), 8, "16 zeros; per channel: columns of four rows"),
+            Const(
+                "requant", _constants(requant.constants[:, order]), 4, "per channel: multiplier, start, last"
+            ),
         ),
         scratch=view.scratch,
         inplace=(InPlace(lead=_lead(view)),),
@@ -218,12 +260,20 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     )
 
 
+def _groups(window: Window) -> list[tuple[int, int]]:
+    """The patches of a window: plane and column of each."""
+    planes, across = (range(-(-taps // _SIDE)) for taps in (window.taps_y, window.taps_x))
+    return [(plane, column * _SIDE) for plane in planes for column in across]
+
+
 def _patches(weights: Int64) -> Words:
     """``weights[rows, columns, C]`` as patches: what lies before one is zeros for a row and a column."""
     rows, columns, channels = weights.shape
-    packed = np.zeros((channels + 1, _SIDE, _SIDE), np.int8)
-    packed[1:, :columns, :rows] = weights.transpose(2, 1, 0)
-    return packed.reshape(-1).view(np.uint32)
+    down, across = -(-rows // _SIDE), -(-columns // _SIDE)
+    packed = np.zeros((channels, down * _SIDE, across * _SIDE), np.int8)
+    packed[:, :rows, :columns] = weights.transpose(2, 0, 1)
+    patches = packed.reshape(channels, down, _SIDE, across, _SIDE).transpose(0, 1, 3, 4, 2)
+    return np.concatenate([np.zeros(LANES, np.int8), patches.reshape(-1)]).view(np.uint32)
 
 
 def _constants(constants: Int64) -> Words:
@@ -231,20 +281,38 @@ def _constants(constants: Int64) -> Words:
     return np.ascontiguousarray(constants[[1, 0, 2]].T.astype(np.int32)).reshape(-1).view(np.uint32)
 
 
-def _view(window: Window, fill: int, finish: Finish) -> DepthwiseView | None:
-    single = window.stride_y == window.stride_x == 1 and max(window.taps_y, window.taps_x) < _SIDE
-    squares = single and min(window.out_height, window.out_width) > 1
+def _plane(window: Window, columns: int) -> int:
+    """Bytes of four interleaved rows."""
+    return -(-columns * window.channels * _SIDE // LANES) * LANES
+
+
+def _view(window: Window, multiplier: int, fill: int, finish: Finish) -> DepthwiseView | None:
+    unit = window.stride_y == window.stride_x == window.dilation_y == window.dilation_x == 1
+    small = max(window.taps_y, window.taps_x) < _SIDE
+    squares = unit and small and min(window.out_height, window.out_width) > 1
+    groups = _groups(window)
     starts = _starts(window.out_width, 2 if squares else 1)
-    columns = starts[-1] * window.stride_x + _SIDE
-    batches = tuple(_batches(window, starts, squares))
-    advances = [patch.advance for batch in batches for patch in batch.patches]
+    across = max(column for _, column in groups) + _SIDE
+    columns = starts[-1] * window.stride_x + (across - 1) * window.dilation_x + 1
+    batches = tuple(_batches(window, multiplier, starts, squares, _plane(window, columns)))
     furthest = max(max(batch.offsets) for batch in batches)
-    if len(batches) > _MOST_BATCHES or furthest > _MOST_OFFSET or max(advances) > _FAR_ADD:
+    if len(batches) * len(groups) > _MOST_BATCHES or furthest > _MOST_OFFSET or len(groups) > _MOST_PATCHES:
         return None
-    strips = _strips(window, 2 if squares else 1)
-    seen = max(0, min(window.width, columns - window.left))
-    stepping = max(advances) <= _FAR_VECTOR
-    return DepthwiseView(window, fill, strips, batches, columns, seen, squares, stepping, finish)
+    if window.channels * multiplier > _FAR_ADD:
+        return None
+    return DepthwiseView(
+        window=window,
+        fill=fill,
+        strips=_strips(window, 2 if squares else 1),
+        batches=batches,
+        columns=columns,
+        seen=max(0, min(window.width, columns - window.left)),
+        squares=squares,
+        groups=len(groups),
+        stepping=all(abs(p.advance) <= _FAR_VECTOR for batch in batches for p in batch.patches),
+        multiplier=multiplier,
+        finish=finish,
+    )
 
 
 def _starts(length: int, step: int) -> list[int]:
@@ -252,35 +320,35 @@ def _starts(length: int, step: int) -> list[int]:
     return sorted({min(at, length - step) for at in range(0, length, step)})
 
 
-def _batches(window: Window, starts: Sequence[int], squares: bool) -> Iterator[Batch]:
+def _batches(
+    window: Window, multiplier: int, starts: Sequence[int], squares: bool, plane: int
+) -> Iterator[Batch]:
     """The patches at these output columns by eight sums, and four more if that is enough for the rest."""
-    full = 2 if squares else 8
-    column = window.channels * _SIDE * window.stride_x
+    full, each = (2, _SIDE) if squares else (8, 1)
+    groups, column = _groups(window), window.channels * _SIDE
     at = 0
     for first in range(0, len(starts), full):
         part = list(starts[first : first + full])
         size = full if len(part) * 2 > full else full // 2
         part += [part[-1]] * (size - len(part))
-        patches, places = [], []
-        registers = iter(_REGISTERS)
-        for number, start in enumerate(part):
-            where = _outputs(window, start, squares)
-            sums = tuple((next(registers), f"q{vector}") for vector in range(len(where)))
-            advance = start * column - at
-            patches.append(Patch(_window_register(squares, number), advance, sums))
-            places += where
-            at = start * column
+        patches = []
+        for group, (down, across) in enumerate(groups):
+            for number, start in enumerate(part):
+                registers = _REGISTERS[number * each : (number + 1) * each]
+                sums = tuple((r, f"q{group + i}") for i, r in enumerate(registers))
+                here = down * plane + (start * window.stride_x + across * window.dilation_x) * column
+                register = ("q5", "q7")[number % 2]
+                patches.append(Patch(register, here - at, sums, group == 0))
+                at = here
+        places = [p for start in part for p in _outputs(window, multiplier, start, squares)]
         yield Batch(tuple(patches), _in_lanes(places))
 
 
-def _window_register(squares: bool, number: int) -> str:
-    return ("q5", "q7")[number % 2] if squares else ("q1", "q2", "q3")[number % 3]
-
-
-def _outputs(window: Window, start: int, squares: bool) -> list[int]:
+def _outputs(window: Window, multiplier: int, start: int, squares: bool) -> list[int]:
     """Offsets of a patch's outputs: in a square the next column, the next row, and both."""
-    here, row = start * window.channels, window.out_width * window.channels
-    return [here, here + window.channels, here + row, here + row + window.channels] if squares else [here]
+    column = window.channels * multiplier
+    here, row = start * column, window.out_width * column
+    return [here, here + column, here + row, here + row + column] if squares else [here]
 
 
 def _in_lanes(places: Sequence[int]) -> tuple[int, ...]:
@@ -293,32 +361,40 @@ def _in_lanes(places: Sequence[int]) -> tuple[int, ...]:
 def _strips(window: Window, step: int) -> tuple[Strip, ...]:
     """All strips, neighbours of one kind together."""
     strips: list[Strip] = []
-    used = window.taps_y + (step - 1) * window.stride_y
-    previous = None
+    previous: int | None = None
     for first in _starts(window.out_height, step):
         top = first * window.stride_y - window.top
-        moved = _SIDE if previous is None else top - previous
-        kept = max(0, used - moved) if window.stride_y == 1 else 0
-        rows = range(top + kept, top + _SIDE)
-        inside = tuple(row < top + used and 0 <= row < window.height for row in rows)
-        kind = Rows(kept, moved if kept else 0, inside)
+        planes = _planes(window, step, top, previous)
         previous = top
         last = strips[-1] if strips else None
-        if last and last.rows == kind and first == last.first + last.count * step:
-            strips[-1] = Strip(last.first, last.count + 1, step, last.rows)
+        if last and last.planes == planes and first == last.first + last.count * step:
+            strips[-1] = Strip(last.first, last.count + 1, step, planes)
         else:
-            strips.append(Strip(first, 1, step, kind))
+            strips.append(Strip(first, 1, step, planes))
     return tuple(strips)
+
+
+def _planes(window: Window, step: int, top: int, previous: int | None) -> tuple[Rows, ...]:
+    """The rows of the strip that begins at row ``top``, after that which begins at row ``previous``."""
+    used = window.taps_y + step - 1
+    moved = _SIDE if previous is None else top - previous
+    single = window.stride_y == window.dilation_y == 1 and used <= _SIDE
+    kept = max(0, used - moved) if single else 0
+    rows = np.arange(-(-used // _SIDE) * _SIDE)
+    at = top + rows * window.dilation_y
+    inside = (rows < used) & (at >= 0) & (at < window.height)
+    fours = inside.reshape(-1, _SIDE)[:, kept:]
+    return tuple(Rows(kept, moved if kept else 0, tuple(four.tolist())) for four in fours)
 
 
 def _lead(view: DepthwiseView) -> int:
     """All rows of a strip's patches are in scratch when its outputs are written."""
     w = view.window
     firsts = np.array([s.first + i * s.step for s in view.strips for i in range(s.count)])
-    kept = np.array([s.rows.kept for s in view.strips for _ in range(s.count)])
+    kept = np.array([s.planes[0].kept for s in view.strips for _ in range(s.count)])
     images = np.arange(w.batch)[:, None]
     rows = firsts + (2 if view.squares else 1)
-    written = ((images * w.out_height + rows) * w.out_width * w.channels).ravel()
+    written = ((images * w.out_height + rows) * w.out_width * view.outputs).ravel()
     read = np.clip(firsts * w.stride_y - w.top + kept, 0, w.height)
     unread = ((images * w.height + read) * view.row_bytes).ravel()
     return least_lead(written[:-1], unread[1:])

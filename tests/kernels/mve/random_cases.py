@@ -56,14 +56,16 @@ def convolution(draw: Draw, name: str) -> Case:
 
 def depthwise(draw: Draw, name: str) -> Case:
     """A depthwise convolution, mostly of 3x3."""
-    window = (3, 3) if draw.int(0, 2) else (draw.int(1, 5), draw.int(1, 5))
+    window = (3, 3) if draw.int(0, 2) else (draw.int(1, 8), draw.int(1, 8))
     padding = draw.padding(window)
-    channels = draw.pick(1, 2, 3, 4, 8, 12, 13, 16, 33, 64)
-    shape = (draw.pick(1, 1, 2), draw.int(2, 11), draw.int(2, 19), channels)
+    channels, multiplier = draw.pick(1, 2, 3, 4, 8, 12, 13, 16, 33, 64), draw.pick(1, 1, 1, 2, 3)
+    dilation = (draw.pick(1, 1, 1, 2), draw.pick(1, 1, 1, 2))
+    extent = [(t - 1) * d + 1 for t, d in zip(window, dilation, strict=True)]
+    shape = (draw.pick(1, 1, 2), extent[0] + draw.int(0, 8), extent[1] + draw.int(0, 16), channels)
     activation = draw.activation()
     x = int8s("x", shape, 0.05, draw.zero_point())
-    w, b = draw.weights((1, *window, channels), 3)
-    op = DepthwiseConv2d(draw.stride(), padding, (1, 1), 1, activation)
+    w, b = draw.weights((1, *window, channels * multiplier), 3)
+    op = DepthwiseConv2d(draw.stride(), padding, dilation, multiplier, activation)
     return make(name, op, [x, w, b], draw.output(window[0] * window[1], activation))
 
 

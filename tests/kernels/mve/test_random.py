@@ -13,7 +13,7 @@ from tests.kernels.mve.random_cases import MAKERS, draw_cases
 pytestmark = pytest.mark.qemu
 
 _COUNT = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "40"))
-_AT_LEAST = {"pointwise": 0.8, "convolution": 0.8, "depthwise": 0.7, "dense": 0.9, "binary": 0.5, "pool": 0.6}
+_AT_LEAST = {"pointwise": 0.8, "convolution": 0.8, "depthwise": 0.8, "dense": 0.9, "binary": 0.5, "pool": 0.6}
 _TIGHTLY_COUPLED = (0x20000000, 0x20080000)  # with nothing before and behind it
 
 

@@ -1,7 +1,7 @@
 """Row streaming: pairs of convolutions run by rows where that lowers the peak of the arena."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from crtgen.ir import Graph, Node
 from crtgen.kernels import Kernel, Target, applicable
@@ -18,80 +18,71 @@ _WORTH = {"speed": 10.0, "balanced": 1.0, "size": 0.5}
 """How many percent of the arena one percent of instructions has to save."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Trial:
-    """A plan and the rewrites that led to it."""
-
-    plan: Plan
-    hits: tuple[Hit, ...] = ()
-
-    @property
-    def cost(self) -> float:
-        """Estimated instructions."""
-        return sum(step.kernel.cost for step in self.plan.steps)
-
-    @property
-    def peak(self) -> tuple[int, int]:
-        """How high it is, and how many steps reach it."""
-        return self.plan.lower_bound, self.plan.needs.count(self.plan.lower_bound)
-
-    def added(self, start: "_Trial") -> float:
-        """The share of instructions that ``start`` has not."""
-        return self.cost / start.cost - 1
-
-
 def stream_rows(plan: Plan, target: Target, *, exact: bool | None = None) -> tuple[Plan, tuple[Hit, ...]]:
-    """``plan`` with pairs at the peak run by rows as long as the arena becomes smaller, and what was done.
+    """``plan`` with pairs at the peak run by rows as long as the arena becomes smaller, and a note for each.
 
     All of it adds 5 % of estimated instructions at most. A percent of instructions saves at least a percent
     of the arena, for speed ten, for size half a percent. ``exact`` is that of ``make_plan``.
     """
     worth = _WORTH[target.optimize]
-    start = best = current = _Trial(plan)
+    best = current = plan
     while True:
-        trials = [t for t in _trials(current, target) if t.peak < current.peak]
-        within = [t for t in trials if t.added(start) <= _MOST_ADDED]
+        trials = [p for p in _trials(current, target) if _peak(p) < _peak(current)]
+        within = [p for p in trials if _added(plan, p) <= _MOST_ADDED]
         if not within:
-            return best.plan, best.hits
-        current = min(within, key=lambda t: t.plan.arena / plan.arena + worth * t.added(start))
-        if not current.plan.optimal and exact is not False:
-            current = replace(current, plan=_again(current.plan, exact))
-        saved = 1 - current.plan.arena / best.plan.arena
-        if saved > max(0.0, worth * current.added(best)):
+            return best, tuple(_hits(plan, best))
+        current = min(within, key=lambda p: p.arena / plan.arena + worth * _added(plan, p))
+        if not current.optimal and exact is not False:
+            current = _planned(current, current.graph, {}, exact)
+        if 1 - current.arena / best.arena > max(0.0, worth * _added(best, current)):
             best = current
 
 
-def _again(plan: Plan, exact: bool | None) -> Plan:
-    kernels = {step.node.name: step.kernel for step in plan.steps}
-    return make_plan(plan.graph, kernels, keep_inputs=plan.kept_inputs, exact=exact, align=plan.align)
+def _peak(plan: Plan) -> tuple[int, int]:
+    """How high it is, and how many steps reach it."""
+    return plan.lower_bound, plan.needs.count(plan.lower_bound)
 
 
-def _trials(start: _Trial, target: Target) -> Iterator[_Trial]:
-    """Every way to run a step at the peak by rows, each with its plan."""
-    plan = start.plan
+def _added(before: Plan, after: Plan) -> float:
+    """The share of estimated instructions."""
+    one, other = (sum(step.kernel.cost for step in plan.steps) for plan in (before, after))
+    return other / one - 1
+
+
+def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
+    saved = f"the arena is {after.arena:,} bytes instead of {before.arena:,}"
+    for step in after.steps:
+        op = step.node.op
+        if isinstance(op, RowStream):
+            never = f"{op.middle.name} of {op.middle.nbytes:,} bytes is never whole"
+            yield Hit("stream rows", step.node.name, f"{op.rows} rows at a time, {never}; {saved}")
+
+
+def _trials(plan: Plan, target: Target) -> Iterator[Plan]:
+    """Every way to run a step at the peak by rows."""
     needs = zip(plan.steps, plan.needs, strict=True)
     peak = [step.node for step, need in needs if need == plan.lower_bound]
-    for change, fused in {c.text: (c, n) for node in peak for c, n in _changes(plan.graph, node)}.values():
+    changes = {change.text: change for node in peak for change in _changes(plan.graph, node)}
+    for change in changes.values():
         graph = change.apply(plan.graph)
+        (fused,) = (node for node in change.nodes.values() if node is not None)
         found = applicable(fused.op, graph.signature(fused), target)
         if found:
-            planned = _plan(plan, graph, fused, found[0])
-            saved = f"the peak of the arena is {planned.lower_bound:,} bytes instead of {plan.lower_bound:,}"
-            hit = Hit("stream rows", fused.name, f"{change.text}, {saved}")
-            yield _Trial(planned, (*start.hits, hit))
+            yield _planned(plan, graph, {fused.name: found[0]}, exact=False)
 
 
-def _plan(plan: Plan, graph: Graph, fused: Node, kernel: Kernel) -> Plan:
-    kernels = {step.node.name: step.kernel for step in plan.steps} | {fused.name: kernel}
-    return make_plan(graph, kernels, keep_inputs=plan.kept_inputs, exact=False, align=plan.align)
+def _planned(plan: Plan, graph: Graph, kernels: Mapping[str, Kernel], exact: bool | None) -> Plan:
+    """The plan of ``graph`` with the kernels of ``plan`` and others."""
+    known = {step.node.name: step.kernel for step in plan.steps}
+    return make_plan(graph, {**known, **kernels}, keep_inputs=plan.kept_inputs, exact=exact, align=plan.align)
 
 
-def _changes(graph: Graph, node: Node) -> Iterator[tuple[Change, Node]]:
+def _changes(graph: Graph, node: Node) -> Iterator[Change]:
     """``node`` with the convolution behind it or before it, or by fewer rows than now."""
     if isinstance(node.op, RowStream):
         for rows in (r for r in _ROWS if r < node.op.rows):
             fewer = replace(node, op=replace(node.op, rows=rows))
-            yield Change(f"by {rows} rows instead of {node.op.rows}", {node.name: fewer}), fewer
+            yield Change(f"{node.name} by {rows} rows", {node.name: fewer})
         return
     producer = graph.producer(node.inputs[0])
     pairs = [(node, after) for after in graph.consumers(node.outputs[0])]
@@ -100,8 +91,7 @@ def _changes(graph: Graph, node: Node) -> Iterator[tuple[Change, Node]]:
         for op in _streams(graph, first, second):
             inputs = (*first.inputs, *second.inputs[1:])
             fused = Node(f"{first.name}+{second.name}", op, inputs, second.outputs)
-            text = f"{first.name} and {second.name} by {op.rows} rows"
-            yield Change(text, {first.name: None, second.name: fused}), fused
+            yield Change(f"{fused.name} by {op.rows} rows", {first.name: None, second.name: fused})
 
 
 def _streams(graph: Graph, first: Node, second: Node) -> Iterator[RowStream]:

@@ -6,7 +6,7 @@ words: with a vertical stride of 1, words i and i + 1 serve the outputs of rows 
 of 2, those of row i.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,8 +22,10 @@ __all__ = ["Chunk", "DepthwiseView", "Mac", "Row", "depthwise_3x3"]
 _CHANNELS = 4
 _STRIP_BYTES = {"speed": 4096, "balanced": 2048, "size": 2048}
 _WRITTEN_OUT = {"speed": 6, "balanced": 6, "size": 0}  # columns up to which a row is written out
+_WIDENED = {"speed": (1, 2, 4), "balanced": (1, 2), "size": (1,)}  # columns widened per round, if they divide
 _REACH = 1020  # LDRD's largest offset
 _FAR = 4095  # STRB's largest offset
+_NEAR = 255  # the most by which STRB moves its pointer on
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,22 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Outputs computed together: ``columns`` are the offsets of the words to load, each with its products."""
+    """Outputs computed together: ``columns`` are the offsets of the words to load, each with its products.
+
+    In a round the load at ``data_step`` moves its pointer there, and what is loaded behind it counts from
+    there. ``output_step`` is what the last store, of offset 0, moves its own by. Both are 0 for no move.
+    """
 
     columns: tuple[tuple[int, tuple[Mac, ...]], ...]
     stores: tuple[Store, ...]
     instructions: int
+    data_step: int = 0
+    output_step: int = 0
 
     @property
     def last(self) -> str:
         """The register that receives the start value."""
-        return self.stores[-1].reg
+        return max((store.reg for store in self.stores), key=lambda reg: int(reg[1:]))
 
     @property
     def below(self) -> bool:
@@ -82,19 +90,28 @@ class Row:
     output_next: int
 
     @property
+    def separate(self) -> bool:
+        """Whether moving the output pointer on takes an instruction of its own."""
+        return self.output_step > _NEAR
+
+    @property
     def output_bytes(self) -> int:
         """What the rounds write of one row."""
         return self.rounds * self.output_step
 
     @property
     def instructions(self) -> int:
-        body = (self.body.instructions + 5) * self.rounds if self.body else 0
+        moves = 3 + self.separate
+        body = (self.body.instructions + moves) * self.rounds if self.body else 0
         return body + sum(chunk.instructions for chunk in self.tail) + 6 + 3 * bool(self.rounds)
 
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseView:
-    """All numbers of a depthwise layer; ``pairs`` words per column, ``columns`` columns per channel."""
+    """All numbers of a depthwise layer; ``pairs`` words per column, ``columns`` columns per channel.
+
+    ``widened`` of the ``seen`` columns are written out where they are widened.
+    """
 
     images: int
     channels: int
@@ -106,6 +123,7 @@ class DepthwiseView:
     pairs: int
     columns: int
     seen: int
+    widened: int
     top: int
     left: int
     stride: int
@@ -243,6 +261,7 @@ def _view(
     pairs = _pairs(strip, op.stride[0])
     if 12 * columns * pairs > _FAR:
         return None
+    seen = min(width, columns - op.padding.left)
     build = _Rows(op.stride, pairs * 4, out_width, channels, finish, _WRITTEN_OUT[target.optimize])
     return DepthwiseView(
         images=images,
@@ -254,7 +273,8 @@ def _view(
         strip=strip,
         pairs=pairs,
         columns=columns,
-        seen=min(width, columns - op.padding.left),
+        seen=seen,
+        widened=max(u for u in _WIDENED[target.optimize] if seen % u == 0),
         top=op.padding.top,
         left=op.padding.left,
         stride=op.stride[0],
@@ -302,7 +322,7 @@ def _cost(view: DepthwiseView) -> float:
         _pairs(min(view.strip, view.out_height - y), view.stride)
         for y in range(0, view.out_height, view.strip)
     )
-    widen = pair_rows * (14 * view.seen + 14)
+    widen = pair_rows * ((12 + 2 / view.widened) * view.seen + 14)
     edges = 4 * len(view.edges) * view.pairs * 3
     return view.images * view.groups * (4 * channel + widen + 10 * strips) + edges + 40
 
@@ -332,12 +352,26 @@ class _Rows:
         )
         return Row(
             rounds=rounds,
-            body=self.chunk(most, 0, both) if rounds else None,
+            body=self._body(most, both) if rounds else None,
             tail=tail,
             data_step=most * data,
             output_step=most * self.channels,
             data_next=4 - done * data,
             output_next=(self.out_width * (2 if both else 1) - done) * self.channels,
+        )
+
+    def _body(self, count: int, both: bool) -> Chunk:
+        """A chunk that moves both pointers to where the next one begins."""
+        chunk = self.chunk(count, 0, both)
+        data, output = count * self.stride[1] * self.column_bytes, count * self.channels
+        columns = tuple((at - data if at > data else at, macs) for at, macs in chunk.columns)
+        stores = (*chunk.stores[1:], chunk.stores[0])
+        return replace(
+            chunk,
+            columns=columns,
+            stores=stores,
+            data_step=data,
+            output_step=output if output <= _NEAR else 0,
         )
 
     def chunk(self, count: int, at: int, both: bool) -> Chunk:

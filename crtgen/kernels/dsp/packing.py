@@ -13,6 +13,9 @@ from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["Packing", "order_weights"]
 
+_WRITTEN_OUT = 12  # words of a window up to which no loop packs them
+_FAR = 4095  # LDR's largest offset
+
 
 @dataclass(frozen=True, slots=True)
 class Packing:
@@ -56,13 +59,25 @@ class Packing:
         return tuple((left[i], left[i + 1] if i + 1 < len(left) else None) for i in range(0, len(left), 2))
 
     @property
+    def whole(self) -> tuple[int, ...]:
+        """Offsets of all words, run after run."""
+        return tuple(self._offset(run) + 4 * word for run in self._runs() for word in range(self.words))
+
+    @property
+    def written_out(self) -> bool:
+        """Whether a few words of several runs are loaded without loops."""
+        return len(self._runs()) > 1 and 0 < len(self.whole) <= _WRITTEN_OUT and self.whole[-1] <= _FAR
+
+    @property
     def steps(self) -> int:
         """Words of packed inputs per pixel."""
         return len(self.rest) + 2 * self.words * self.rows * self.taps
 
     def instructions(self, pixels: int) -> float:
         """Of packing the windows of some pixels."""
-        words = self.rows * self.taps * self.words
+        words = len(self.whole)
+        if self.written_out:
+            return words * (3 * pixels + 2) + 4 * pixels * len(self.rest)
         loops = (5 if self.words else 0) * self.rows * self.taps + pixels * (self.rows * self.taps - 1)
         return words * (3 * pixels + 2) + loops + 4 * pixels * len(self.rest)
 

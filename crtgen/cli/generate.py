@@ -102,7 +102,9 @@ def command(
                 console.print(
                     f"{info.name}: arena {info.arena:,} bytes ({bound}), weights {info.weights:,} bytes"
                 )
-            console.print(f"next: crtgen build {directory}")
+            is_part = (project.platform, project.type) == ("zephyr", "library")
+            step = f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
+            console.print(f"next: {step}", markup=False)
 
         out.result(data, render)
 

@@ -1,0 +1,57 @@
+"""Commands about connected boards: what is there, and what it prints."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from crtgen.cli.app import app
+from tests.support import ROOT, require_tool
+
+DIGITS = str(ROOT / "demo" / "digits.tflite")
+
+
+def crtgen(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_boards_that_are_connected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = SimpleNamespace(
+        device="/dev/ttyACM3", vid=0x0D28, pid=0x0204, serial_number="0240", description="DAPLink"
+    )
+    monkeypatch.setattr("serial.tools.list_ports.comports", lambda: [probe])
+    (unit,) = json.loads(crtgen("boards", "--connected", "--json"))["connected"]
+    assert (unit["port"], unit["serial"], unit["usb"]) == ("/dev/ttyACM3", "0240", "0d28:0204")
+    assert unit["boards"] == ["frdm_k64f", "mimxrt1050_evk"]
+    file = tmp_path / "map.yml"
+    file.write_text("- connected: true\n  id: 0240\n  platform: frdm_k64f\n  serial: /dev/ttyACM3\n")
+    monkeypatch.setenv("CRTGEN_HARDWARE_MAP", str(file))
+    assert "frdm_k64f" in crtgen("boards", "--connected")
+    monkeypatch.setattr("serial.tools.list_ports.comports", list)
+    monkeypatch.delenv("CRTGEN_HARDWARE_MAP")
+    assert "nothing is connected" in crtgen("boards", "--connected")
+
+
+def test_boards_say_how_they_are_reached() -> None:
+    boards = {board["name"]: board for board in json.loads(crtgen("boards", "--json"))["boards"]}
+    assert boards["corstone300_fvp"]["fvp"] == "FVP_Corstone_SSE-300_Ethos-U55"
+    assert boards["nrf52840dk"]["runners"] == ["west", "nrfjprog", "jlink", "pyocd"]
+    assert boards["mps2_an385"]["platforms"] == ["baremetal", "zephyr"]
+
+
+@pytest.mark.cc
+def test_monitor_shows_that_a_server_has_started(tmp_path: Path) -> None:
+    require_tool("cc", "apt install gcc")
+    project = str(tmp_path / "p")
+    crtgen("generate", DIGITS, project, "--board", "host")
+    assert crtgen("monitor", project, "--seconds", "1.5") == "(the device has started)\n"
+
+
+def test_flash_of_something_else(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["flash", str(tmp_path), "--json"])
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["error"] == "UsageError"

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crtgen.errors import CorruptModelError
 from crtgen.byoc.example_json import (
     OPERATORS,
     ExampleGraph,
@@ -12,6 +11,7 @@ from crtgen.byoc.example_json import (
     read_example_json,
     write_example_json,
 )
+from crtgen.errors import CorruptModelError
 
 TEXT = """\
 subgraph_0

@@ -1,0 +1,198 @@
+"""Which nodes go to which generator."""
+
+import pytest
+
+from crtgen.byoc import CCompiler, ExampleJson, External, Generated, Generator, partition
+from crtgen.errors import UnsupportedError, UsageError
+from crtgen.ir import DType, Graph, Node, Op, Quant, Signature, Value
+from crtgen.kernels import Const, Target, select
+from crtgen.ops import Add, Mul, Relu, Sub
+from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
+
+S = (4,)
+
+
+class Sums(CCompiler):
+    name = "sums"
+    patterns = ((Add,),)
+
+
+class Pairs(CCompiler):
+    """A sum and its product, as one."""
+
+    name = "pairs"
+    patterns = ((Add, Mul),)
+    merges = False
+
+
+def nodes_of(graph: Graph) -> list[tuple[str, ...]]:
+    return [
+        (n.op.generator.name, *(m.name for m in n.op.subgraph.nodes))
+        if isinstance(n.op, External)
+        else (n.name,)
+        for n in graph.nodes
+    ]
+
+
+def same_results(before: Graph, after: Graph) -> None:
+    inputs = inputs_of(before, 7)
+    values = after.evaluate(dict(zip(after.inputs, inputs, strict=True)))
+    for name, expected in zip(before.outputs, numpy_result(before, inputs), strict=True):
+        assert values[name].tobytes() == expected.tobytes()
+
+
+def test_neighbours_become_one() -> None:
+    graph = arithmetic("g", DType.INT16, [(Add(), "a", "b"), (Add(), "v0", "a"), (Mul(), "v1", "b")],
+                       {"a": S, "b": S})  # fmt: skip
+    after, hits = partition(graph, [CCompiler()])
+    assert nodes_of(after) == [("ccompiler", "n0", "n1", "n2")]
+    assert [str(h) for h in hits] == ["partition: n0 to n2: ccompiler computes add, add, mul"]
+    same_results(graph, after)
+
+
+def test_a_subgraph_never_waits_for_itself() -> None:
+    """n0 and n2 are neighbours, but n1, which is not theirs, lies between."""
+    graph = arithmetic("g", DType.INT8, [(Add(), "a", "b"), (Mul(), "v0", "b"), (Add(), "v0", "v1")],
+                       {"a": S, "b": S})  # fmt: skip
+    after, _ = partition(graph, [Sums()], fallback=True)
+    assert nodes_of(after) == [("sums", "n0"), ("n1",), ("sums", "n2")]
+    same_results(graph, after)
+
+
+def test_two_subgraphs_never_wait_for_each_other() -> None:
+    """Each pair could be one, but not both: n0 is read by n3, n2 by n1."""
+
+    class Products(CCompiler):
+        name = "products"
+        patterns = ((Mul,),)
+
+    calls = [(Add(), "a", "b"), (Mul(), "a", "b"), (Add(), "v0", "v1"), (Mul(), "v1", "v0")]
+    graph = arithmetic("g", DType.INT16, calls, {"a": S, "b": S}, ["v2", "v3"])
+    after, _ = partition(graph, [Sums(), Products()])
+    assert sorted(map(len, nodes_of(after))) == [2, 2, 3]
+    same_results(graph, after)
+
+
+def test_order_is_kept_where_a_later_node_is_drawn_forward() -> None:
+    calls = [(Add(), "a", "b"), (Mul(), "a", "a"), (Add(), "v0", "v1"), (Mul(), "v2", "v1")]
+    graph = arithmetic("g", DType.INT16, calls, {"a": S, "b": S}, ["v3"])
+    after, _ = partition(graph, [Sums()], fallback=True)
+    assert nodes_of(after) == [("n1",), ("sums", "n0", "n2"), ("n3",)]
+    same_results(graph, after)
+
+
+def test_chains() -> None:
+    """The middle of a chain must have no other reader."""
+    calls = [(Add(), "a", "b"), (Mul(), "v0", "b"), (Add(), "v1", "a"), (Mul(), "v2", "v2")]
+    graph = arithmetic("g", DType.INT16, calls, {"a": S, "b": S}, ["v3"])
+    after, _ = partition(graph, [Pairs()])
+    assert nodes_of(after) == [("pairs", "n0", "n1"), ("pairs", "n2", "n3")]
+    seen = arithmetic("g", DType.INT16, calls, {"a": S, "b": S}, ["v3", "v0"])
+    after, _ = partition(seen, [Pairs()], fallback=True)
+    assert nodes_of(after) == [("n0",), ("n1",), ("pairs", "n2", "n3")]
+
+
+def test_the_first_generator_has_the_first_choice() -> None:
+    graph = arithmetic("g", DType.INT16, [(Add(), "a", "b"), (Mul(), "v0", "b")], {"a": S, "b": S})
+    assert nodes_of(partition(graph, [Sums(), CCompiler()])[0]) == [("sums", "n0"), ("ccompiler", "n1")]
+    assert nodes_of(partition(graph, [CCompiler(), Sums()])[0]) == [("ccompiler", "n0", "n1")]
+
+
+def test_shapes_that_do_not_broadcast_to_one_are_apart() -> None:
+    calls = [(Add(), "a", "a"), (Add(), "v0", "b"), (Add(), "v0", "c")]
+    graph = arithmetic("g", DType.INT16, calls, {"a": (1, 3), "b": (5, 3), "c": (7, 3)}, ["v1", "v2"])
+    after, _ = partition(graph, [CCompiler()])
+    assert nodes_of(after) == [("ccompiler", "n0", "n1"), ("ccompiler", "n2")]
+    same_results(graph, after)
+
+
+def _quantised() -> Graph:
+    quant = Quant.tensor(0.1, 3)
+    values = [Value(n, S, DType.INT8, quant) for n in ("a", "b", "s", "y")]
+    nodes = [Node("sum", Add(), ("a", "b"), ("s",)), Node("clamp", Relu(), ("s",), ("y",))]
+    return Graph.build("net", values, nodes, ["a", "b"], ["y"])
+
+
+def test_what_nobody_does_is_named() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        partition(_quantised(), [CCompiler(), ExampleJson()])
+    assert caught.value.message.splitlines() == [
+        "the code generators do not do every operator",
+        "sum (add): ccompiler: its values are quantised; examplejson: its values are quantised",
+        "clamp (relu): ccompiler: it has no pattern with relu; examplejson: it has no pattern with relu",
+    ]
+    assert "--fallback" in caught.value.hint
+
+
+def test_fallback() -> None:
+    after, hits = partition(_quantised(), [CCompiler()], fallback=True)
+    assert nodes_of(after) == [("sum",), ("clamp",)]
+    assert hits == ()
+
+
+def test_no_generator_changes_nothing() -> None:
+    graph = _quantised()
+    assert partition(graph, [])[0] is graph
+
+
+def test_a_name_twice() -> None:
+    with pytest.raises(UsageError, match="ccompiler is named twice"):
+        partition(_quantised(), [CCompiler(), CCompiler()])
+
+
+class OwnConstants(Generator):
+    """Adds a constant of its own to whatever it is given; ``constant`` is its name."""
+
+    name = "own"
+    patterns = ((Add,), (Sub,))
+    constant = "table"
+
+    def generate(self, subgraph: Graph, target: Target) -> Generated:
+        data = subgraph.values[subgraph.outputs[0]]
+        return Generated(
+            body=f"    y0[0] = {self.constant}[0];", consts=(Const(self.constant, _zeros(data)),)
+        )
+
+
+class OtherConstants(OwnConstants):
+    name = "other"
+    patterns = ((Mul,),)
+
+
+def _zeros(value: Value):  # type: ignore[no-untyped-def]
+    import numpy as np
+
+    return np.zeros(value.shape, value.dtype.numpy)
+
+
+def test_constants_of_two_generators_never_clash() -> None:
+    from crtgen.api import Model
+
+    graph = arithmetic("g", DType.INT16, [(Add(), "a", "b"), (Mul(), "v0", "b"), (Sub(), "v1", "a")],
+                       {"a": S, "b": S})  # fmt: skip
+    (module,) = Model(graph).compile("host", generators=[OwnConstants(), OtherConstants()]).modules
+    symbols = [p.symbol for p in module.params]
+    assert symbols == [f"__tvm_param__g_n{i}_table" for i in range(3)]
+
+
+@pytest.mark.parametrize("name", ["2nd", "a b", ""])
+def test_a_constant_needs_a_name_of_c(name: str) -> None:
+    class Wrong(OwnConstants):
+        constant = name
+
+    graph = arithmetic("g", DType.INT16, [(Add(), "a", "b")], {"a": S, "b": S})
+    after, _ = partition(graph, [Wrong()])
+    with pytest.raises(UsageError, match="is no name of a constant"):
+        select(after, Target())
+
+
+def test_the_reasons_of_the_examples() -> None:
+    def reason(generator: Generator, op: Op, *values: Value) -> str:
+        ((shape, dtype),) = op.infer(values)
+        return generator.reason(op, Signature(values, (Value("y", shape, dtype, values[0].quant),)))
+
+    wide, row = Value("a", (2, 4), DType.INT16), Value("b", (4,), DType.INT16)
+    assert reason(CCompiler(), Add(), wide, row) == ""
+    assert reason(ExampleJson(), Add(), wide, row) == "its operands have different shapes"
+    scaled = Value("q", (4,), DType.INT8, Quant.tensor(0.5))
+    assert reason(CCompiler(), Mul(), scaled, scaled) == "its values are quantised"

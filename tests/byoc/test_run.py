@@ -1,0 +1,121 @@
+"""ccompiler and ExampleJSON on the host and on QEMU, against numpy."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from crtgen.api import Model
+from crtgen.byoc import CCompiler, ExampleJson, External, Generator
+from crtgen.ir import DType, Graph
+from crtgen.ops import Add, Mul, Sub
+from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
+from tests.support import require_tool
+
+TYPES = (DType.FLOAT32, DType.INT8, DType.INT16)
+SHAPES = ((7,), (5, 6), (2, 3, 5), (2, 3, 4, 3))
+
+
+class Sums(CCompiler):
+    name = "sums"
+    patterns = ((Add,), (Sub,))
+
+
+class Products(ExampleJson):
+    name = "products"
+    patterns = ((Mul,),)
+
+
+def chain(dtype: DType, shape: tuple[int, ...]) -> Graph:
+    """Sums, products, sums, products: two subgraphs of each generator, interleaved, with a constant."""
+    calls = [
+        (Add(), "a", "b"),
+        (Sub(), "v0", "c"),
+        (Mul(), "v1", "b"),
+        (Mul(), "v2", "v1"),
+        (Sub(), "v3", "a"),
+        (Add(), "v4", "v1"),
+        (Mul(), "v5", "v3"),
+        (Mul(), "v6", "v6"),
+    ]
+    shapes = {"a": shape, "b": shape, "c": shape}
+    return arithmetic(f"chain_{dtype.value}_{len(shape)}", dtype, calls, shapes, ["v7", "v5"], ["c"])
+
+
+def run(graphs: Sequence[Graph], board: str, generators: Sequence[Generator]) -> None:
+    """All graphs in one image; each of two inputs equals numpy, bit for bit."""
+    from crtgen.api import compile
+
+    compiled = compile([Model(g) for g in graphs], board, generators=generators)
+    assert all(isinstance(s.node.op, External) for plan in compiled.plans for s in plan.steps)
+    with compiled.generate().build().run(counting=False) as session:
+        for graph in graphs:
+            for seed in (1, 2):
+                inputs = inputs_of(graph, seed)
+                outputs = session.infer(*inputs, model=graph.name)
+                for found, expected in zip(outputs, numpy_result(graph, inputs), strict=True):
+                    np.testing.assert_array_equal(found, expected, err_msg=graph.name)
+
+
+BOARDS = [
+    pytest.param("host", marks=pytest.mark.cc),
+    pytest.param("mps2_an386", marks=pytest.mark.qemu),
+]
+GENERATORS: dict[str, tuple[Generator, ...]] = {
+    "ccompiler": (CCompiler(),),
+    "examplejson": (ExampleJson(),),
+    "interleaved": (Sums(), Products()),
+}
+
+
+@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_types_and_ranks(board: str, name: str, dtype: DType) -> None:
+    if board != "host":
+        require_tool("qemu-system-arm")
+    graphs = [chain(dtype, shape) for shape in SHAPES]
+    run([_one_output(g) for g in graphs] if name == "examplejson" else graphs, board, GENERATORS[name])
+
+
+def _one_output(graph: Graph) -> Graph:
+    return Graph.build(graph.name, list(graph.values.values()), graph.nodes, graph.inputs, graph.outputs[:1])
+
+
+@pytest.mark.cc
+def test_broadcasting_wide_types_and_several_outputs() -> None:
+    """ccompiler only: shapes of different rank, 32 and 64 bits, a scalar, the same operand twice."""
+    calls = [
+        (Add(), "a", "b"),
+        (Mul(), "v0", "c"),
+        (Sub(), "v1", "a"),
+        (Mul(), "d", "d"),
+        (Add(), "v2", "v3"),
+    ]
+    shapes: dict[str, tuple[int, ...]] = {"a": (3, 1, 4), "b": (2, 1), "c": (), "d": (4,)}
+    graphs = [
+        arithmetic(f"wide_{dtype.value}", dtype, calls, shapes, ["v4", "v0", "v3"], ["b"])
+        for dtype in (DType.INT32, DType.INT64, DType.UINT8, DType.FLOAT32)
+    ]
+    run(graphs, "host", [CCompiler()])
+
+
+@pytest.mark.cc
+def test_by_llvm() -> None:
+    pytest.importorskip("llvmlite")
+    graph = chain(DType.INT16, (3, 4))
+    image = Model(graph).compile("host", generators=[Sums(), Products()]).generate(target="llvm").build()
+    with image.run() as session:
+        inputs = inputs_of(graph, 3)
+        for found, expected in zip(session.infer(*inputs), numpy_result(graph, inputs), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.qemu
+def test_no_heap() -> None:
+    require_tool("arm-none-eabi-gcc")
+    image = (
+        Model(chain(DType.FLOAT32, (5, 6))).compile(generators=[Sums(), Products()]).generate("standalone")
+    )
+    names = {symbol.name for symbol in image.build().size.sizes.symbols}
+    assert not names & {"malloc", "free", "calloc", "realloc", "_malloc_r", "_sbrk"}

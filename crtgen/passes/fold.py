@@ -22,7 +22,8 @@ class RemovedChannel:
     """An output channel that went.
 
     ``value`` is what it always is: the whole interval ``low..high`` of its accumulators, over all inputs and
-    pixels, gives it. None where it varies, but all that read it are constant.
+    pixels, gives it. None where it varies, from input to input or from pixel to pixel, and nothing that stays
+    needs it.
     """
 
     channel: int
@@ -64,13 +65,15 @@ class FoldChannels(Pass):
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
         known = intervals(graph, self.inputs)
         selection = select_channels(graph, known, self.multiple)
-        touched = [n for n in graph.nodes if any(map(selection.shrinks, (*n.inputs, *n.outputs)))]
+        touched = {n.name for n in graph.nodes if any(map(selection.shrinks, (*n.inputs, *n.outputs)))}
         if not touched:
             return graph, ()
-        folded = _rebuild(graph, selection, {n.name for n in touched})
-        pairs = [(old, new) for old, new in zip(graph.nodes, folded.nodes, strict=True) if old in touched]
-        weighted = [(old, new) for old, new in pairs if count_macs(old.op, graph.signature(old))]
-        hits = [_certify(self.name, (graph, old), (folded, new), selection, known) for old, new in weighted]
+        folded = _rebuild(graph, selection, touched)
+        hits = [
+            _certify(self.name, (graph, old), (folded, new), selection, known)
+            for old, new in zip(graph.nodes, folded.nodes, strict=True)
+            if old.name in touched and count_macs(old.op, graph.signature(old))
+        ]
         return folded, tuple(hits)
 
 
@@ -164,7 +167,7 @@ def _losses(removed: Sequence[RemovedChannel], count: int) -> str:
         return "it reads fewer channels"
     text = f"{constant} of {count} channels are constant and go"
     others = len(removed) - constant
-    return f"{text}, and {others} that only those read" if others else text
+    return f"{text}, and {others} that nothing else needs" if others else text
 
 
 def _removed(interval: Interval, gone: Mask) -> tuple[RemovedChannel, ...]:

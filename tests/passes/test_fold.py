@@ -138,7 +138,7 @@ def test_what_only_constants_read_goes_too() -> None:
     assert counts(after) == {"first": 4, "dw": 4, "last": 3}
     assert [(r.channel, r.value) for r in one.removed] == [(0, None), (5, None)]
     assert [(r.channel, r.value) for r in two.removed] == [(0, 3), (5, 3)]
-    assert "0 of 6 channels are constant and go, and 2 that only those read" in one.text
+    assert "0 of 6 channels are constant and go, and 2 that nothing else needs" in one.text
 
 
 def test_a_channel_without_weights_behind_it_goes() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from crtgen.build import Toolchain, detect_toolchains, find_program
+from crtgen.build import Toolchain, detect_toolchains, find_program, find_workspace
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import ToolMissingError
 from crtgen.run import find_qemu
@@ -32,13 +32,15 @@ _EXTRAS = {
     "ortools": ("exact memory plans", "pip install 'crtgen[exact]'"),
     "llvmlite": ("--target llvm", "pip install 'crtgen[llvm]'"),
     "onnx": (".onnx models", "pip install 'crtgen[onnx]'"),
+    "west": ("--platform zephyr", "pip install 'crtgen[zephyr]'"),
+    "pyocd": ("flash --runner pyocd", "pip install 'crtgen[pyocd]'"),
 }
 
 
 def command(as_json: Json = False, debug: Debug = False) -> None:
     """Check this machine: compilers, QEMU, build tools, optional packages."""
     with guarded(as_json, debug) as out:
-        checks = [*_compilers(), *_programs(), *_packages()]
+        checks = [*_compilers(), *_programs(), _zephyr(), *_packages()]
         cross = any(c.found for c in checks if c.purpose == "builds for Cortex-M")
         ready = cross and all(c.found for c in checks if c.needed)
         data = {"ready": ready, "checks": [asdict(c) for c in checks]}
@@ -77,6 +79,13 @@ def _program(name: str, purpose: str, find: Callable[[], Path]) -> Check:
         return Check(name, purpose, str(find()), "", needed=True)
     except ToolMissingError as error:
         return Check(name, purpose, "", error.hint, needed=True)
+
+
+def _zephyr() -> Check:
+    try:
+        return Check("Zephyr", "--platform zephyr", find_workspace().release, "")
+    except ToolMissingError as error:
+        return Check("Zephyr", "--platform zephyr", "", error.hint)
 
 
 def _packages() -> Iterator[Check]:

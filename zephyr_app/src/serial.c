@@ -47,8 +47,7 @@ static void store(void)
 static void on_interrupt(const struct device *device, void *context)
 {
     (void)context;
-    if (uart_irq_update(device) <= 0)
-        return;
+    uart_irq_update(device);
     store();
     k_sem_give(&arrived);
 }

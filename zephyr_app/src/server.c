@@ -96,7 +96,8 @@ void k_sys_fatal_error_handler(unsigned int reason, const crt_frame *frame)
         "Zephyr: kernel oops",   "Zephyr: kernel panic",
     };
     (void)irq_lock();
-    crt_server_log(&server, reason < ARRAY_SIZE(reasons) ? reasons[reason] : "Zephyr: fatal error");
+    /* Newer releases have reasons of the processor's own behind these. */
+    crt_server_log(&server, reasons[reason < ARRAY_SIZE(reasons) ? reason : 0]);
     crt_server_fault(&server, frame ? frame->basic.pc : 0, frame ? frame->basic.lr : 0, 0, NULL);
     sys_reboot(SYS_REBOOT_COLD);
 }

@@ -30,10 +30,8 @@ static void print_tensor(const struct crt_tensor *tensor)
     printk("\n");
 }
 
-static int run(const struct crt_model *model, const void *const *sample)
+static int run(const struct crt_model *model)
 {
-    for (uint16_t i = 0; i < model->num_inputs; i++)
-        memcpy(model->inputs[i].data, sample[i], model->inputs[i].nbytes);
     uint64_t start = crt_clock_ticks();
     int32_t status = model->run();
     uint32_t ticks = (uint32_t)(crt_clock_ticks() - start);
@@ -50,8 +48,10 @@ int main(void)
 #ifdef CRT_TVM_CODE
     crt_backend.system_lib = TVMSystemLibEntryPoint();
 #endif
-    for (uint16_t i = 0; i < crt_num_models; i++)
-        failures += run(crt_models[i], crt_samples[i]);
+    for (uint16_t i = 0; i < crt_num_models; i++) {
+        crt_samples[i](crt_models[i]->inputs);
+        failures += run(crt_models[i]);
+    }
     printk("finished: %d failed\n", failures);
     return 0;
 }

@@ -189,7 +189,7 @@ def graph_module(
         kept_inputs=not tables.consumes_inputs,
         weights=sum(param.nbytes for param in tables.params),
         macs=0,
-        layers=tuple(LayerInfo(call.name, nodes[call.name].function, "imported") for call in tables.calls),
+        layers=tuple(_layer(nodes[call.name]) for call in tables.calls),
     )
     return CModule(
         info=info,
@@ -197,6 +197,11 @@ def graph_module(
         functions=tuple(Function(function, function) for function in tables.functions),
         params=tuple(Param(param.sid, param.symbol, param.nbytes) for param in tables.params),
     )
+
+
+def _layer(node: GraphNode) -> LayerInfo:
+    """A node is often called like its function, which is not worth saying twice."""
+    return LayerInfo(node.name, "call" if node.name == node.function else node.function, "imported")
 
 
 def _interface(tables: ExecutorTables, port: Port) -> Interface:

@@ -171,7 +171,7 @@ def test_the_module_for_the_metadata() -> None:
     assert module.info.arena == 757152
     assert [i.name for i in (*module.info.inputs, *module.info.outputs)] == ["data", "scores"]
     assert [f.symbol for f in module.functions] == list(FOO)
-    assert module.info.layers[0] == LayerInfo("tvmgen_foo_quantize", "tvmgen_foo_quantize", "imported")
+    assert module.info.layers[0] == LayerInfo("tvmgen_foo_quantize", "call", "imported")
     assert list(module.files) == ["foo_graph.c"]
 
 

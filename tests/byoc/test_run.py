@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crtgen.api import Model
-from crtgen.byoc import CCompiler, ExampleJson, External, Generator
+from crtgen.byoc import CCompiler, ExampleJson, External, Generator, partition
 from crtgen.ir import DType, Graph
 from crtgen.ops import Add, Mul, Sub
 from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
@@ -119,3 +119,9 @@ def test_no_heap() -> None:
     )
     names = {symbol.name for symbol in image.build().size.sizes.symbols}
     assert not names & {"malloc", "free", "calloc", "realloc", "_malloc_r", "_sbrk"}
+
+
+def test_the_chain_has_two_subgraphs_of_each() -> None:
+    after, _ = partition(chain(DType.INT8, (3,)), [Sums(), Products()])
+    ops = [node.op for node in after.nodes]
+    assert [op.generator.name for op in ops if isinstance(op, External)] == ["sums", "products"] * 2

@@ -1,0 +1,154 @@
+"""CMSIS-NN: every operator that it does, bit for bit, where a copy of its sources is at hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import crtgen
+from crtgen.api import Model
+from crtgen.byoc import CmsisNn, External, partition
+from crtgen.errors import UnsupportedError, UsageError
+from crtgen.ir import DType, Graph, Node, Signature, Value
+from crtgen.ops import Case, Sub, all_cases
+from tests.support import absent, model_path, require_tool
+
+_KINDS = (
+    "conv2d",
+    "depthwise_conv2d",
+    "fully_connected",
+    "average_pool2d",
+    "max_pool2d",
+    "add",
+    "mul",
+    "softmax",
+)
+_PER_IMAGE = 14
+
+
+@pytest.fixture
+def cmsis_nn() -> CmsisNn:
+    try:
+        return CmsisNn()
+    except UsageError:
+        absent("CMSIS-NN", "set CMSIS_NN_PATH")
+        raise
+
+
+def _int8_cases(generator: CmsisNn) -> list[Case]:
+    cases = [c for c in all_cases() if c.op.name in _KINDS and c.sig.x.dtype is DType.INT8]
+    return [c for c in cases if not generator.reason(c.op, c.sig)]
+
+
+def _joined(cases: list[Case]) -> tuple[Graph, dict[str, np.ndarray]]:  # type: ignore[type-arg]
+    """One network of independent layers, and its inputs."""
+    values, nodes, inputs, outputs = [], [], {}, []
+    for case in cases:
+        graph, given = case.graph(), case.inputs()
+        names = {n: f"{case.name}_{n}" for n in graph.values}
+        values += [replace(v, name=names[v.name]) for v in graph.values.values()]
+        for node in graph.nodes:
+            into, out = (tuple(names[n] for n in part) for part in (node.inputs, node.outputs))
+            nodes.append(Node(case.name, node.op, into, out))
+        inputs |= {names[n]: given[n] for n in graph.inputs}
+        outputs += [names[n] for n in graph.outputs]
+    return Graph.build("cases", values, nodes, list(inputs), outputs), inputs
+
+
+@pytest.mark.parametrize("board", [pytest.param("host", marks=pytest.mark.cc),
+                                   *(pytest.param(b, marks=pytest.mark.qemu)
+                                     for b in ("mps2_an385", "mps2_an386", "mps3_an547"))])  # fmt: skip
+def test_operators(cmsis_nn: CmsisNn, board: str) -> None:
+    if board != "host":
+        require_tool("qemu-system-arm")
+    cases = _int8_cases(cmsis_nn)
+    assert {c.op.name for c in cases} == set(_KINDS)
+    for start in range(0, len(cases), _PER_IMAGE):
+        graph, inputs = _joined(cases[start : start + _PER_IMAGE])
+        expected = graph.evaluate(inputs)
+        compiled = Model(graph).compile(board, generators=[cmsis_nn])
+        with compiled.generate().build().run(counting=False) as session:
+            outputs = session.infer(*inputs.values())
+        for name, found in zip(graph.outputs, outputs, strict=True):
+            np.testing.assert_array_equal(found, expected[name], err_msg=name)
+
+
+@pytest.mark.models
+@pytest.mark.qemu
+@pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547"])
+@pytest.mark.parametrize("target", ["c", "llvm"])
+def test_a_model(cmsis_nn: CmsisNn, board: str, target: str) -> None:
+    require_tool("qemu-system-arm")
+    if target == "llvm":
+        pytest.importorskip("llvmlite")
+    path = model_path("kws_int8")
+    compiled = crtgen.load(path).compile(board, generators=[cmsis_nn], fallback=True)
+    (plan,) = compiled.plans
+    others = [s.node.op.name for s in plan.steps if not isinstance(s.node.op, External)]
+    assert others == ["reshape"]
+    with compiled.generate(target=target).build().run(counting=False) as session:
+        assert not any(v.difference for v in crtgen.verify(session, path, path.with_suffix(".npz")))
+
+
+def test_buffers_are_planned_in_the_arena(cmsis_nn: CmsisNn) -> None:
+    case = next(c for c in _int8_cases(cmsis_nn) if c.op.name == "conv2d" and c.sig.inputs[1].shape[1] == 3)
+    depth = int(np.prod(case.sig.inputs[1].shape[1:]))
+    (plan,) = Model(case.graph()).compile("mps2_an386", generators=[cmsis_nn]).plans
+    (step,) = plan.steps
+    assert step.scratch is not None
+    assert step.scratch.size == 2 * 2 * -(-depth // 4) * 4  # two columns of int16, by fours
+    assert step.scratch.offset + step.scratch.size <= plan.arena
+
+
+def test_only_what_is_called_goes_along(cmsis_nn: CmsisNn) -> None:
+    library = cmsis_nn.sources.library(["arm_softmax_s8"])
+    names = {path for path, _ in library.files}
+    assert "Include/arm_nnfunctions.h" in names
+    assert "LICENSE" in names
+    assert [n for n in names if n.endswith(".c") and "s16" in n] == []
+    assert "Source/SoftmaxFunctions/arm_nn_softmax_common_s8.c" in names
+    assert "Source/ConvolutionFunctions/arm_convolve_s8.c" not in names
+
+
+def test_reasons(cmsis_nn: CmsisNn) -> None:
+    cases = {c.name: c for c in all_cases()}
+    expected = {
+        "fully_connected_per_axis": "its channels are quantised one by one",
+        "fully_connected_f32": "it is of float32, not int8",
+        "add_channels": "its operands have different shapes",
+    }
+    found = {name: cmsis_nn.reason(cases[name].op, cases[name].sig) for name in expected}
+    assert found == expected
+    a = Value("a", (4,), DType.INT8)
+    assert "without quantisation" in cmsis_nn.reason(cases["add_relu"].op, Signature((a, a), (a,)))
+
+
+def test_what_it_has_not_is_named(cmsis_nn: CmsisNn) -> None:
+    case = next(c for c in all_cases() if isinstance(c.op, Sub))
+    with pytest.raises(UnsupportedError, match=r"\(sub\): cmsis-nn: it has no pattern with sub"):
+        partition(case.graph(), [cmsis_nn])
+
+
+def test_where_the_sources_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CMSIS_NN_PATH", raising=False)
+    monkeypatch.delenv("ZEPHYR_BASE", raising=False)
+    with pytest.raises(UsageError, match="are needed"):
+        CmsisNn()
+    with pytest.raises(UsageError, match=r"it has no Include/arm_nnfunctions.h"):
+        CmsisNn(tmp_path)
+    module = tmp_path / "modules" / "lib" / "cmsis-nn"
+    (module / "Include").mkdir(parents=True)
+    (module / "Include" / "arm_nnfunctions.h").touch()
+    monkeypatch.setenv("ZEPHYR_BASE", str(tmp_path / "zephyr"))
+    assert CmsisNn().sources.root == module
+    other = tmp_path / "other"
+    (other / "Include").mkdir(parents=True)
+    (other / "Include" / "arm_nnfunctions.h").touch()
+    monkeypatch.setenv("CMSIS_NN_PATH", str(other))
+    assert CmsisNn().sources.root == other
+    assert CmsisNn(module).sources.root == module
+    with pytest.raises(UsageError, match="it has no function arm_softmax_s8"):
+        CmsisNn(module).sources.library(["arm_softmax_s8"])
+    with pytest.raises(UsageError, match="has no option speed"):
+        CmsisNn.create({"speed": "1"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import Symbol as ElfSymbol
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.sections import ARMAttributesSection, SymbolTableSection
 
 from crtgen.errors import CorruptModelError
 
@@ -28,11 +28,15 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class ElfFile:
-    """``machine`` as ELF names it (``ARM``, ``X86_64``); ``is_shared`` for a linked shared library."""
+    """``machine`` as ELF names it (``ARM``, ``X86_64``); ``is_shared`` for a linked shared library.
+
+    ``is_hard_float`` says that its functions take floats in registers of the FPU.
+    """
 
     machine: str
     is_shared: bool
     symbols: tuple[Symbol, ...]
+    is_hard_float: bool = False
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -66,13 +70,27 @@ def read_elf(data: bytes, where: str) -> ElfFile:
         table = elf.get_section_by_name(name)
         symbols = tuple(_symbols(elf, table)) if isinstance(table, SymbolTableSection) else ()
         machine = str(elf.header["e_machine"]).removeprefix("EM_")
+        hard_float = _is_hard_float(elf)
     except CorruptModelError as error:
         raise CorruptModelError(error.message, where=where) from error
     except (ELFError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise CorruptModelError(f"it is no ELF file, or a damaged one: {error}", where=where) from error
     if kind not in ("ET_REL", "ET_DYN"):
         raise CorruptModelError("it is neither an object nor a shared library", where=where)
-    return ElfFile(machine, kind == "ET_DYN", symbols)
+    return ElfFile(machine, kind == "ET_DYN", symbols, hard_float)
+
+
+def _is_hard_float(elf: ELFFile) -> bool:
+    """What the build attributes of Arm say of the calling convention."""
+    section = elf.get_section_by_name(".ARM.attributes")
+    if not isinstance(section, ARMAttributesSection):
+        return False
+    return any(
+        attribute.tag == "TAG_ABI_VFP_ARGS" and attribute.value == 1
+        for vendor in section.iter_subsections()
+        for part in vendor.iter_subsubsections()
+        for attribute in part.iter_attributes()
+    )
 
 
 def _symbols(elf: ELFFile, table: SymbolTableSection) -> Iterator[Symbol]:

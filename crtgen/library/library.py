@@ -7,7 +7,7 @@ from crtgen.boards import Core
 from crtgen.codegen import CModule, metadata_files, render
 from crtgen.errors import UsageError
 from crtgen.library.imported import Linkable, backend_file
-from crtgen.library.sources import check_machine, machine_of
+from crtgen.library.sources import check_core
 
 __all__ = ["BACKEND_FILE", "Library", "link"]
 
@@ -36,13 +36,12 @@ def link(parts: Sequence[Linkable], core: Core, share_arena: bool | None = None)
     ``UsageError`` for names that clash and ``UnsupportedError`` for what cannot be linked for the core.
     """
     modules = tuple(part.module for part in parts)
-    machine = machine_of(core)
     objects: dict[str, bytes] = {}
     for part in parts:
         for name, data in part.objects.items():
             if name in objects:
                 raise UsageError(f"two models have an object {name}", hint="give them different names")
-            check_machine(part.module.info.name, name, data, machine, core.arch == "host")
+            check_core(part.module.info.name, name, data, core)
             objects[name] = data
     files = dict(metadata_files(modules))
     workspaces = [part.workspace for part in parts if part.workspace is not None]

@@ -14,6 +14,7 @@ from crtgen.library.module import CSource, Module, ObjectFile
 from crtgen.resources import runtime_dir
 
 __all__ = [
+    "check_core",
     "check_includes",
     "check_machine",
     "check_undefined",
@@ -103,6 +104,13 @@ def context_source(modules: Iterable[Module], where: str) -> str:
 def machine_of(core: Core) -> str:
     """The machine that a core is, as ELF names it."""
     return platform.machine().upper() if core.arch == "host" else "ARM"
+
+
+def check_core(where: str, name: str, data: bytes, core: Core) -> None:
+    """Refuse an object that a core cannot run."""
+    check_machine(where, name, data, machine_of(core), core.arch == "host")
+    if core.fpu == "none" and read_elf(data, f"{where}: {name}").is_hard_float:
+        raise UnsupportedError(f"{name} needs a floating-point unit, which {core.name} lacks", where=where)
 
 
 def check_machine(where: str, name: str, data: bytes, machine: str, hosted: bool) -> None:

@@ -93,6 +93,7 @@ def test_on_cortex_m4(name: str) -> None:
             "needs the sources of cmsis-nn: arm_nnfunctions.h, arm_nn_types.h, arm_nn_math_types.h",
         ),
         ("kws_llvmthumbcpu_graph_link", "host", r"kws_lib1\.o is code for ARM"),
+        ("kws_llvmthumbcpu_graph_link", "mps2_an385", r"kws_lib1\.o needs a floating-point unit"),
     ],
 )
 def test_refused(name: str, board: str, reason: str) -> None:

@@ -2,11 +2,10 @@
 
 Four rows of the image are interleaved in scratch, a word for each of their elements, so that one gathering
 load of four words is a patch of 4x4 inputs of a channel. Where the stride is 1 and the window at most 3x3, a
-patch serves a square of four outputs, with the weights moved by a column, a row, or both; else one output needs
-up to four patches. Eight outputs of a channel are requantised together and scattered.
+patch serves a square of four outputs, with the weights moved by a column, a row, or both; else one output
+needs up to four patches. Eight outputs of a channel are requantised together and scattered.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,112 +16,38 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.conv import windows_kernel
 from crtgen.kernels.mve.finish import Finish, requantisation
 from crtgen.kernels.mve.matrix import LANES, Words
+from crtgen.kernels.mve.patches import (
+    FAR_ADD,
+    SIDE,
+    Batch,
+    Rows,
+    Strip,
+    batches_of,
+    patches_of,
+    plane_bytes,
+    stretches,
+    strips_of,
+)
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Batch", "DepthwiseView", "Patch", "Strip", "depthwise"]
+__all__ = ["DepthwiseView", "depthwise"]
 
-_SIDE = 4  # of a patch
-_REGISTERS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "r14")
 _FAR_VECTOR = 508  # the greatest step of a gathering load
-_FAR_ADD = 4095
 _MOST_PATCHES = 4  # of an output: their weights stay in vectors
 _MOST_BATCHES = 40
 _MOST_OFFSET = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
-    """A load of 4x4 inputs, ``advance`` bytes behind the last one, and the sums that it serves.
-
-    ``sums`` are pairs of a register and the vector that holds the weights; ``first``: they begin here.
-    """
-
-    register: str
-    advance: int
-    sums: tuple[tuple[str, str], ...]
-    first: bool
-
-    @property
-    def moves(self) -> tuple[str, ...]:
-        """The instructions that move a core register on."""
-        operation, bytes_ = ("add" if self.advance > 0 else "sub"), abs(self.advance)
-        if not bytes_:
-            return ()
-        if bytes_ <= _FAR_ADD:
-            return (f"{operation} r1, r1, #{bytes_}",)
-        high = (f"movt r11, #{bytes_ >> 16}",) if bytes_ >> 16 else ()
-        return (f"movw r11, #{bytes_ & 0xFFFF}", *high, f"{operation} r1, r1, r11")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Eight outputs of a channel, or four; ``offsets`` are where they belong, in the order of the lanes."""
-
-    patches: tuple[Patch, ...]
-    offsets: tuple[int, ...]
-
-    @property
-    def full(self) -> bool:
-        return len(self.offsets) == 2 * _SIDE
-
-    @property
-    def words(self) -> tuple[int, ...]:
-        """The offsets as four words, eight of them as halves."""
-        if not self.full:
-            return self.offsets
-        pairs = zip(self.offsets[::2], self.offsets[1::2], strict=True)
-        return tuple(low | high << 16 for low, high in pairs)
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """How the four rows of a strip get into scratch.
-
-    ``kept`` rows are there already and move to the front by ``moved`` places; of the others, ``inside`` tells
-    whether they are read or padding. Rows that no weight meets count as padding.
-    """
-
-    kept: int
-    moved: int
-    inside: tuple[bool, ...]
-
-    @property
-    def padded(self) -> bool:
-        return not all(self.inside)
-
-    @property
-    def reads(self) -> bool:
-        return any(self.inside)
-
-    @property
-    def fresh(self) -> tuple[tuple[int, bool], ...]:
-        """Number among the four and whether it is read."""
-        return tuple(enumerate(self.inside, self.kept))
-
-
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """``count`` strips of output rows, the first one at row ``first``, each ``step`` behind the last.
-
-    ``planes`` are the sets of four rows.
-    """
-
-    first: int
-    count: int
-    step: int
-    planes: tuple[Rows, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DepthwiseView:
     """A depthwise convolution, strip by strip, all channels of a strip at once.
 
-    In scratch there are ``columns`` columns of ``channels`` words for each of the planes, the image from column
-    ``window.left`` on; ``groups`` patches make an output. ``stepping``: the address of a patch is a vector that
-    steps on, else a core register and a vector. ``multiplier`` output channels belong to one of the input.
+    In scratch there are ``columns`` columns of ``channels`` words for each of the planes, the image from
+    column ``window.left`` on; ``groups`` patches make an output. ``stepping``: the address of a patch is a
+    vector that steps on, else a core register and a vector.
     """
 
     window: Window
@@ -155,7 +80,7 @@ class DepthwiseView:
 
     @property
     def plane(self) -> int:
-        return _plane(self.window, self.columns)
+        return plane_bytes(self.window, self.columns)
 
     @property
     def channel_words(self) -> int:
@@ -181,7 +106,7 @@ class DepthwiseView:
     @property
     def image(self) -> int:
         """Where the image begins in scratch."""
-        return self.window.left * self.channels * _SIDE
+        return self.window.left * self.channels * SIDE
 
     @property
     def scratch(self) -> int:
@@ -192,8 +117,8 @@ class DepthwiseView:
     def lanes(self) -> tuple[int, ...]:
         """Before the first step, which the first load takes."""
         start = self.batches[0].patches[0].advance if self.stepping else 0
-        apart = self.window.dilation_x * self.channels * _SIDE
-        return tuple((i * apart - start) % (1 << 32) for i in range(_SIDE))
+        apart = self.window.dilation_x * self.channels * SIDE
+        return tuple((i * apart - start) % (1 << 32) for i in range(SIDE))
 
     @property
     def kinds(self) -> tuple[Rows, ...]:
@@ -260,19 +185,13 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     )
 
 
-def _groups(window: Window) -> list[tuple[int, int]]:
-    """The patches of a window: plane and column of each."""
-    planes, across = (range(-(-taps // _SIDE)) for taps in (window.taps_y, window.taps_x))
-    return [(plane, column * _SIDE) for plane in planes for column in across]
-
-
 def _patches(weights: Int64) -> Words:
     """``weights[rows, columns, C]`` as patches: what lies before one is zeros for a row and a column."""
     rows, columns, channels = weights.shape
-    down, across = -(-rows // _SIDE), -(-columns // _SIDE)
-    packed = np.zeros((channels, down * _SIDE, across * _SIDE), np.int8)
+    down, across = -(-rows // SIDE), -(-columns // SIDE)
+    packed = np.zeros((channels, down * SIDE, across * SIDE), np.int8)
     packed[:, :rows, :columns] = weights.transpose(2, 0, 1)
-    patches = packed.reshape(channels, down, _SIDE, across, _SIDE).transpose(0, 1, 3, 4, 2)
+    patches = packed.reshape(channels, down, SIDE, across, SIDE).transpose(0, 1, 3, 4, 2)
     return np.concatenate([np.zeros(LANES, np.int8), patches.reshape(-1)]).view(np.uint32)
 
 
@@ -281,29 +200,24 @@ def _constants(constants: Int64) -> Words:
     return np.ascontiguousarray(constants[[1, 0, 2]].T.astype(np.int32)).reshape(-1).view(np.uint32)
 
 
-def _plane(window: Window, columns: int) -> int:
-    """Bytes of four interleaved rows."""
-    return -(-columns * window.channels * _SIDE // LANES) * LANES
-
-
 def _view(window: Window, multiplier: int, fill: int, finish: Finish) -> DepthwiseView | None:
     unit = window.stride_y == window.stride_x == window.dilation_y == window.dilation_x == 1
-    small = max(window.taps_y, window.taps_x) < _SIDE
+    small = max(window.taps_y, window.taps_x) < SIDE
     squares = unit and small and min(window.out_height, window.out_width) > 1
-    groups = _groups(window)
-    starts = _starts(window.out_width, 2 if squares else 1)
-    across = max(column for _, column in groups) + _SIDE
+    groups = patches_of(window)
+    starts = stretches(window.out_width, 2 if squares else 1)
+    across = max(column for _, column in groups) + SIDE
     columns = starts[-1] * window.stride_x + (across - 1) * window.dilation_x + 1
-    batches = tuple(_batches(window, multiplier, starts, squares, _plane(window, columns)))
+    batches = tuple(batches_of(window, multiplier, starts, squares, plane_bytes(window, columns)))
     furthest = max(max(batch.offsets) for batch in batches)
     if len(batches) * len(groups) > _MOST_BATCHES or furthest > _MOST_OFFSET or len(groups) > _MOST_PATCHES:
         return None
-    if window.channels * multiplier > _FAR_ADD:
+    if window.channels * multiplier > FAR_ADD:
         return None
     return DepthwiseView(
         window=window,
         fill=fill,
-        strips=_strips(window, 2 if squares else 1),
+        strips=strips_of(window, 2 if squares else 1),
         batches=batches,
         columns=columns,
         seen=max(0, min(window.width, columns - window.left)),
@@ -313,78 +227,6 @@ def _view(window: Window, multiplier: int, fill: int, finish: Finish) -> Depthwi
         multiplier=multiplier,
         finish=finish,
     )
-
-
-def _starts(length: int, step: int) -> list[int]:
-    """Beginnings of stretches of ``step`` that cover ``length``; the last one may overlap."""
-    return sorted({min(at, length - step) for at in range(0, length, step)})
-
-
-def _batches(
-    window: Window, multiplier: int, starts: Sequence[int], squares: bool, plane: int
-) -> Iterator[Batch]:
-    """The patches at these output columns by eight sums, and four more if that is enough for the rest."""
-    full, each = (2, _SIDE) if squares else (8, 1)
-    groups, column = _groups(window), window.channels * _SIDE
-    at = 0
-    for first in range(0, len(starts), full):
-        part = list(starts[first : first + full])
-        size = full if len(part) * 2 > full else full // 2
-        part += [part[-1]] * (size - len(part))
-        patches = []
-        for group, (down, across) in enumerate(groups):
-            for number, start in enumerate(part):
-                registers = _REGISTERS[number * each : (number + 1) * each]
-                sums = tuple((r, f"q{group + i}") for i, r in enumerate(registers))
-                here = down * plane + (start * window.stride_x + across * window.dilation_x) * column
-                register = ("q5", "q7")[number % 2]
-                patches.append(Patch(register, here - at, sums, group == 0))
-                at = here
-        places = [p for start in part for p in _outputs(window, multiplier, start, squares)]
-        yield Batch(tuple(patches), _in_lanes(places))
-
-
-def _outputs(window: Window, multiplier: int, start: int, squares: bool) -> list[int]:
-    """Offsets of a patch's outputs: in a square the next column, the next row, and both."""
-    column = window.channels * multiplier
-    here, row = start * column, window.out_width * column
-    return [here, here + column, here + row, here + row + column] if squares else [here]
-
-
-def _in_lanes(places: Sequence[int]) -> tuple[int, ...]:
-    """In the order that narrowing two vectors to one gives: their lanes in turn."""
-    if len(places) == _SIDE:
-        return tuple(places)
-    return tuple(p for pair in zip(places[:_SIDE], places[_SIDE:], strict=True) for p in pair)
-
-
-def _strips(window: Window, step: int) -> tuple[Strip, ...]:
-    """All strips, neighbours of one kind together."""
-    strips: list[Strip] = []
-    previous: int | None = None
-    for first in _starts(window.out_height, step):
-        top = first * window.stride_y - window.top
-        planes = _planes(window, step, top, previous)
-        previous = top
-        last = strips[-1] if strips else None
-        if last and last.planes == planes and first == last.first + last.count * step:
-            strips[-1] = Strip(last.first, last.count + 1, step, planes)
-        else:
-            strips.append(Strip(first, 1, step, planes))
-    return tuple(strips)
-
-
-def _planes(window: Window, step: int, top: int, previous: int | None) -> tuple[Rows, ...]:
-    """The rows of the strip that begins at row ``top``, after that which begins at row ``previous``."""
-    used = window.taps_y + step - 1
-    moved = _SIDE if previous is None else top - previous
-    single = window.stride_y == window.dilation_y == 1 and used <= _SIDE
-    kept = max(0, used - moved) if single else 0
-    rows = np.arange(-(-used // _SIDE) * _SIDE)
-    at = top + rows * window.dilation_y
-    inside = (rows < used) & (at >= 0) & (at < window.height)
-    fours = inside.reshape(-1, _SIDE)[:, kept:]
-    return tuple(Rows(kept, moved if kept else 0, tuple(four.tolist())) for four in fours)
 
 
 def _lead(view: DepthwiseView) -> int:

@@ -1,6 +1,7 @@
 """Element-wise operators with Helium: sums, differences, products, requantisation, clamps.
 
-Four elements at a time in 32 bits, each loop unrolled four times and what is left under a mask.
+Four elements at a time in 32 bits (16 for a mere clamp), each loop unrolled four times and what is left under
+a mask.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +14,13 @@ from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.finish import requantisation
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
-from crtgen.ops import Add, Mul, Quantize, RequantizeParams, Sub
+from crtgen.ops import Add, Mul, Quantize, Relu, ReluParams, RequantizeParams, Sub
 from crtgen.ops.attrs import tensor_quant
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["ElementsView", "SumForm", "product", "requantize", "solve_sum", "sums"]
+__all__ = ["ElementsView", "SumForm", "clamp", "product", "requantize", "solve_sum", "sums"]
 
-_LANES = 4
+_WORDS, _BYTES = 4, 16  # elements in a vector
 _UNROLL = 4
 _DELTAS = (0, 1, -1, 2, -2, 3, -3)
 _NARROWEST, _WIDEST = 1, 23  # shifts of one or two narrowing instructions
@@ -29,9 +30,9 @@ _LOW, _HIGH = "q3", "q4"
 
 @dataclass(frozen=True, slots=True)
 class ElementsView:
-    """``setup`` once, then ``body`` for four elements at a time; operands at r0 (and r1), output at r2.
+    """``setup`` once, then ``body`` for ``lanes`` elements at a time; operands at r0 (and r1), output at r2.
 
-    ``vectors`` are registers to keep for the caller.
+    ``vectors``: there are vectors to keep for the caller.
     """
 
     elements: int
@@ -39,14 +40,20 @@ class ElementsView:
     setup: tuple[str, ...]
     body: tuple[str, ...]
     vectors: bool
+    lanes: int = _WORDS
 
     @property
     def rounds(self) -> int:
-        return self.elements // (_LANES * _UNROLL)
+        return self.elements // (self.lanes * _UNROLL)
 
     @property
     def rest(self) -> int:
-        return self.elements % (_LANES * _UNROLL)
+        return self.elements % (self.lanes * _UNROLL)
+
+    @property
+    def bits(self) -> int:
+        """Of a lane."""
+        return 128 // self.lanes
 
     @property
     def unrolled(self) -> tuple[str, ...]:
@@ -55,7 +62,11 @@ class ElementsView:
     @property
     def cost(self) -> float:
         fixed = len(self.setup) + 6 + 2 * self.vectors
-        return fixed + self.rounds * (len(self.unrolled) + 1) + -(-self.rest // _LANES) * (len(self.body) + 1)
+        return (
+            fixed
+            + self.rounds * (len(self.unrolled) + 1)
+            + -(-self.rest // self.lanes) * (len(self.body) + 1)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,7 @@ def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Mul)
 def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
-    """For int8 operands of one shape; None for others or if the requantisation has no cheap form."""
+    """For int8 operands of one shape; None for others."""
     if not _alike(sig, target):
         return None
     params = op.parameters(sig)
@@ -108,10 +119,8 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     corners = np.outer(ends + params.input1_offset, ends + params.input2_offset)
     scale = (params.output_multiplier, params.output_shift)
     clamp = (params.act_min, params.act_max)
-    constants = _requantised(scale, params.output_offset, clamp, int(corners.min()), int(corners.max()), 0)
-    if constants is None:
-        return None
-    start, setup, finish = constants
+    span = (int(corners.min()), int(corners.max()))
+    start, setup, finish = _requantised(scale, params.output_offset, clamp, span, 0)
     setup = (*setup, *_word("r4", params.input1_offset), *_word("r5", params.input2_offset))
     setup = (*setup, *_word("r12", start))
     body = (
@@ -127,33 +136,57 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Quantize)
 def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """int8 to int8; None if the requantisation has no cheap form."""
+    """int8 to int8; None for others."""
     params = op.parameters(sig)
     if not target.core.mve or not isinstance(params, RequantizeParams):
         return None
-    low, high = -128 + params.input_offset, 127 + params.input_offset
-    scale = (params.multiplier, params.shift)
-    constants = _requantised(scale, params.output_offset, (-128, 127), low, high, params.input_offset)
-    if constants is None:
+    return _rescaled("mve requantise", sig, params, (-128, 127))
+
+
+@design(Relu)
+def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
+    """For int8; None for others."""
+    if not target.core.mve or sig.x.dtype is not DType.INT8:
         return None
-    start, setup, finish = constants
+    params = op.parameters(sig)
+    limits = (params.act_min, params.act_max)
+    if sig.x.quant == sig.y.quant:
+        return _kernel("mve clamp", sig, (), ("vldrb.8 q0, [r0], #16",), limits, _BYTES)
+    return _rescaled("mve clamp", sig, params, limits)
+
+
+def _rescaled(
+    name: str, sig: Signature, params: RequantizeParams | ReluParams, clamp: tuple[int, int]
+) -> Kernel:
+    offset = params.input_offset
+    scale, span = (params.multiplier, params.shift), (-128 + offset, 127 + offset)
+    start, setup, finish = _requantised(scale, params.output_offset, clamp, span, offset)
     body = ("vldrb.s32 q0, [r0], #4", "vadd.i32 q0, q0, r12", *finish)
-    return _kernel("mve requantise", sig, (*setup, *_word("r12", start)), body, (-128, 127))
+    return _kernel(name, sig, (*setup, *_word("r12", start)), body, clamp)
 
 
 def _requantised(
-    scale: tuple[int, int], zero_point: int, clamp: tuple[int, int], low: int, high: int, start: int
-) -> tuple[int, tuple[str, ...], tuple[str, ...]] | None:
+    scale: tuple[int, int], zero_point: int, clamp: tuple[int, int], span: tuple[int, int], start: int
+) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
     """What to add first, instructions that load the constants, and those that requantise q0."""
-    numbers = [np.array([n], np.int64) for n in (*scale, low, high, start)]
+    numbers = [np.array([n], np.int64) for n in (*scale, *span, start)]
     rescale = Rescale(numbers[0], numbers[1], zero_point, *clamp, numbers[2], numbers[3])
     requant = requantisation(rescale, numbers[4])
     if requant.finish.shift is None:
-        return None
+        return start, (*_word("r3", scale[0]), f"mov r7, #{zero_point}"), _roundings(scale[1])
     begin, multiplier, constant = (int(c[0]) for c in requant.constants)
     setup = (*_word("r3", multiplier), "vdup.32 q2, r3", *_word("r3", constant))
     shift = f"vqrshrnb.s32 q0, q0, #{requant.finish.shift}"
     return begin, setup, ("vmulh.s32 q0, q0, q2", "vadd.i32 q0, q0, r3", shift, "vqmovnb.s16 q0, q0")
+
+
+def _roundings(shift: int) -> tuple[str, ...]:
+    """TFLite's rescaling by r3 and a shift, halves away from zero."""
+    left = (f"vshl.i32 q0, q0, #{shift}",) if shift > 0 else ()
+    away = ("vshr.s32 q1, q0, #31", "vadd.i32 q0, q0, q1", f"vrshr.s32 q0, q0, #{-shift}")
+    right = away if shift < 0 else ()
+    narrow = ("vadd.i32 q0, q0, r7", "vqmovnb.s32 q0, q0", "vqmovnb.s16 q0, q0")
+    return (*left, "vqrdmulh.s32 q0, q0, r3", *right, *narrow)
 
 
 def _alike(sig: Signature, target: Target) -> bool:
@@ -170,7 +203,12 @@ def _word(register: str, number: int) -> Iterator[str]:
 
 
 def _kernel(
-    name: str, sig: Signature, setup: Sequence[str], body: Sequence[str], clamp: tuple[int, int]
+    name: str,
+    sig: Signature,
+    setup: Sequence[str],
+    body: Sequence[str],
+    clamp: tuple[int, int],
+    lanes: int = _WORDS,
 ) -> Kernel:
     """With the clamp, if saturation is not enough, and the store."""
     limits = [
@@ -186,8 +224,9 @@ def _kernel(
         elements=sig.y.elements,
         operands=len(sig.inputs),
         setup=(*setup, *loads),
-        body=(*body, *clamps, "vstrb.32 q0, [r2], #4"),
+        body=(*body, *clamps, "vstrb.32 q0, [r2], #4" if lanes == _WORDS else "vstrb.8 q0, [r2], #16"),
         vectors=any(q == _HIGH for _, _, q in limits),
+        lanes=lanes,
     )
     return Kernel(
         design=name,

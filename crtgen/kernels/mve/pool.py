@@ -1,4 +1,4 @@
-"""Pooling without padding with Helium: sixteen channels at a time.
+"""Pooling without padding, and means of images, with Helium: sixteen channels at a time.
 
 The average of up to 255 values has its sums in 16 bits, and the division is a multiplication that is checked
 for every sum.
@@ -6,16 +6,30 @@ for every sum.
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from crtgen.ir import DType, Signature
 from crtgen.kernels.dsp.pool import Reciprocal, reciprocal
 from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.mve.finish import requantisation
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.registry import design
-from crtgen.ops import AveragePool2d, MaxPool2d, Padding
+from crtgen.kernels.requant import Rescale
+from crtgen.ops import AveragePool2d, MaxPool2d, Mean, Padding
 
-__all__ = ["PoolView", "average", "greatest"]
+__all__ = ["MeanForm", "PoolView", "average", "greatest", "mean"]
 
 _MOST = 255  # values whose sum fits into 16 bits
+
+
+@dataclass(frozen=True, slots=True)
+class MeanForm:
+    """``sat8(((sum + start) * multiplier >> 32) + constant >> shift)``, rounded by that shift."""
+
+    start: int
+    multiplier: int
+    constant: int
+    shift: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +48,14 @@ class PoolView:
     row_step: int
     image_step: int
     reciprocal: Reciprocal | None
+    mean: MeanForm | None
     low: int | None
     high: int | None
+
+    @property
+    def sums(self) -> bool:
+        """Whether values are added, else compared."""
+        return self.reciprocal is not None or self.mean is not None
 
     @property
     def whole(self) -> int:
@@ -52,10 +72,10 @@ class PoolView:
 
     @property
     def cost(self) -> float:
-        each = 5 if self.reciprocal else 2
+        each = 5 if self.sums else 2
         window = self.rows * (self.blocks * (each * self.unroll + 4) + 4)
-        clamps = ((self.low is not None) + (self.high is not None)) * (2 if self.reciprocal else 1)
-        vector = window + clamps + (32 if self.reciprocal else 8)
+        clamps = ((self.low is not None) + (self.high is not None)) * (2 if self.sums else 1)
+        vector = window + clamps + (32 if self.sums else 8)
         vectors = self.whole // LANES + (2 if self.rest else 0)
         return self.images * self.out_height * (self.out_width * (vector * vectors + 8) + 8) + 20
 
@@ -67,41 +87,77 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     if count > _MOST or not _fits(op, sig, target):
         return None
     factor = reciprocal(count)
-    return None if factor is None else _kernel(op, sig, "mve average", factor)
+    return None if factor is None else _pool(op, sig, "mve average", factor)
 
 
 @design(MaxPool2d)
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
     """Windows of any size."""
-    return _kernel(op, sig, "mve max", None) if _fits(op, sig, target) else None
+    return _pool(op, sig, "mve max", None) if _fits(op, sig, target) else None
+
+
+@design(Mean)
+def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
+    """Means over images of up to 255 pixels; None for others, or if the requantisation has no cheap form."""
+    images = len(sig.x.shape) == 4 and sorted(op.axes) == [1, 2]
+    if not target.core.mve or sig.x.dtype is not DType.INT8 or not images:
+        return None
+    params = op.parameters(sig)
+    if params.count > _MOST:
+        return None
+    start = params.count * params.input_offset
+    low, high = params.count * -128 + start, params.count * 127 + start
+    numbers = [np.array([n], np.int64) for n in (params.multiplier, params.shift, low, high, start)]
+    rescale = Rescale(numbers[0], numbers[1], params.output_offset, -128, 127, numbers[2], numbers[3])
+    requant = requantisation(rescale, numbers[4])
+    if requant.finish.shift is None:
+        return None
+    first, multiplier, constant = (int(c[0]) for c in requant.constants)
+    form = MeanForm(first, multiplier, constant, requant.finish.shift)
+    return _kernel(sig, sig.x.shape[1:3], (1, 1), (1, 1), "mve mean", (-128, 127), form)
 
 
 def _fits(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> bool:
     return target.core.mve and sig.x.dtype is DType.INT8 and op.padding == Padding()
 
 
-def _kernel(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, factor: Reciprocal | None) -> Kernel:
+def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, form: Reciprocal | None) -> Kernel:
     params = op.parameters(sig)
+    size = (sig.y.shape[1], sig.y.shape[2])
+    return _kernel(sig, op.window, op.stride, size, name, (params.act_min, params.act_max), form)
+
+
+def _kernel(
+    sig: Signature,
+    taps: tuple[int, ...],
+    stride: tuple[int, int],
+    size: tuple[int, int],
+    name: str,
+    clamp: tuple[int, int],
+    form: Reciprocal | MeanForm | None,
+) -> Kernel:
     images, height, width, channels = sig.x.shape
-    rows, columns = op.window
+    rows, columns = taps
     if columns == width:
         rows, columns = 1, rows * columns
     unroll = max(u for u in range(1, 9) if columns % u == 0)
+    mean = isinstance(form, MeanForm)
     view = PoolView(
         images=images,
         channels=channels,
-        out_height=sig.y.shape[1],
-        out_width=sig.y.shape[2],
+        out_height=size[0],
+        out_width=size[1],
         rows=rows,
         blocks=columns // unroll,
         unroll=unroll,
         row_gap=(width - columns) * channels if rows > 1 else 0,
-        pixel_step=op.stride[1] * channels,
-        row_step=op.stride[0] * width * channels,
+        pixel_step=stride[1] * channels,
+        row_step=stride[0] * width * channels,
         image_step=height * width * channels,
-        reciprocal=factor,
-        low=params.act_min if params.act_min > -128 else None,
-        high=params.act_max if params.act_max < 127 else None,
+        reciprocal=form if isinstance(form, Reciprocal) else None,
+        mean=form if isinstance(form, MeanForm) else None,
+        low=clamp[0] if mean or clamp[0] > -128 else None,
+        high=clamp[1] if mean or clamp[1] < 127 else None,
     )
     return Kernel(
         design=name,

@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 
 from crtgen.ir import Quant
-from crtgen.ops.attrs import Padding
+from crtgen.ops.activation import Relu
+from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, Mul, Sub
 from crtgen.ops.case import Case, int8s, make
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
+from crtgen.ops.quant import Quantize
+from crtgen.ops.reduce import Mean
 from tests.kernels.dsp.random_cases import Draw as Plain
 
 
@@ -56,15 +59,15 @@ def convolution(draw: Draw, name: str) -> Case:
 
 def depthwise(draw: Draw, name: str) -> Case:
     """A depthwise convolution, mostly of 3x3."""
-    window = (3, 3) if draw.int(0, 2) else (draw.int(1, 8), draw.int(1, 8))
+    window: tuple[int, int] = (3, 3) if draw.int(0, 2) else (draw.int(1, 8), draw.int(1, 8))
     padding = draw.padding(window)
     channels, multiplier = draw.pick(1, 2, 3, 4, 8, 12, 13, 16, 33, 64), draw.pick(1, 1, 1, 2, 3)
-    dilation = (draw.pick(1, 1, 1, 2), draw.pick(1, 1, 1, 2))
+    dilation = [(1, 1), (1, 1), (2, 2), (1, 2), (2, 1)][draw.int(0, 4)]
     extent = [(t - 1) * d + 1 for t, d in zip(window, dilation, strict=True)]
     shape = (draw.pick(1, 1, 2), extent[0] + draw.int(0, 8), extent[1] + draw.int(0, 16), channels)
     activation = draw.activation()
     x = int8s("x", shape, 0.05, draw.zero_point())
-    w, b = draw.weights((1, *window, channels * multiplier), 3)
+    w, b = draw.weights((1, *window, int(channels) * int(multiplier)), 3)
     op = DepthwiseConv2d(draw.stride(), padding, dilation, multiplier, activation)
     return make(name, op, [x, w, b], draw.output(window[0] * window[1], activation))
 
@@ -98,6 +101,21 @@ def pool(draw: Draw, name: str) -> Case:
     return make(name, kind(window, draw.stride(), padding, draw.activation()), [x])
 
 
+def unary(draw: Draw, name: str) -> Case:
+    """A mean over the image, a clamp that stands alone, or a requantisation."""
+    shape = (draw.pick(1, 2), draw.int(1, 9), draw.int(1, 9), draw.pick(1, 4, 8, 11, 16, 37, 64))
+    scales = draw.random.uniform(0.01, 0.2, 2)
+    x = int8s("x", shape, float(scales[0]), draw.zero_point())
+    quant = Quant.tensor(float(scales[1]), draw.zero_point())
+    kind = draw.int(0, 3)
+    if kind == 0:
+        return make(name, Quantize(), [x], quant)
+    if kind == 1:
+        clamp = (Activation.RELU, Activation.RELU6, Activation.RELU_N1_1)[draw.int(0, 2)]
+        return make(name, Relu(clamp), [x], quant if draw.int(0, 1) else x.quant)
+    return make(name, Mean((1, 2), bool(draw.int(0, 1))), [x], quant)
+
+
 MAKERS = {
     "pointwise": pointwise,
     "convolution": convolution,
@@ -105,6 +123,7 @@ MAKERS = {
     "dense": dense,
     "binary": binary,
     "pool": pool,
+    "unary": unary,
 }
 
 

@@ -1,0 +1,195 @@
+"""Patches of 4x4 inputs for depthwise convolutions: which there are, and in what order they are taken."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.kernels.mve.matrix import LANES
+from crtgen.kernels.window import Window
+
+__all__ = [
+    "FAR_ADD",
+    "SIDE",
+    "Batch",
+    "Patch",
+    "Rows",
+    "Strip",
+    "batches_of",
+    "patches_of",
+    "plane_bytes",
+    "stretches",
+    "strips_of",
+]
+
+SIDE = 4
+"""Rows and columns of a patch."""
+FAR_ADD = 4095
+"""The greatest step of a core register in one instruction."""
+_REGISTERS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "r14")
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A load of 4x4 inputs, ``advance`` bytes behind the last one, and the sums that it serves.
+
+    ``sums`` are pairs of a register and the vector that holds the weights; ``first``: they begin here.
+    """
+
+    register: str
+    advance: int
+    sums: tuple[tuple[str, str], ...]
+    first: bool
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        """The instructions that move a core register on."""
+        operation, bytes_ = ("add" if self.advance > 0 else "sub"), abs(self.advance)
+        if not bytes_:
+            return ()
+        if bytes_ <= FAR_ADD:
+            return (f"{operation} r1, r1, #{bytes_}",)
+        high = (f"movt r11, #{bytes_ >> 16}",) if bytes_ >> 16 else ()
+        return (f"movw r11, #{bytes_ & 0xFFFF}", *high, f"{operation} r1, r1, r11")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Eight outputs of a channel, or four; ``offsets`` are where they belong, in the order of the lanes."""
+
+    patches: tuple[Patch, ...]
+    offsets: tuple[int, ...]
+
+    @property
+    def full(self) -> bool:
+        return len(self.offsets) == 2 * SIDE
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """The offsets as four words, eight of them as halves."""
+        if not self.full:
+            return self.offsets
+        pairs = zip(self.offsets[::2], self.offsets[1::2], strict=True)
+        return tuple(low | high << 16 for low, high in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How the four rows of a strip get into scratch.
+
+    ``kept`` rows are there already and move to the front by ``moved`` places; of the others, ``inside`` tells
+    whether they are read or padding. Rows that no weight meets count as padding.
+    """
+
+    kept: int
+    moved: int
+    inside: tuple[bool, ...]
+
+    @property
+    def padded(self) -> bool:
+        return not all(self.inside)
+
+    @property
+    def reads(self) -> bool:
+        return any(self.inside)
+
+    @property
+    def fresh(self) -> tuple[tuple[int, bool], ...]:
+        """Number among the four and whether it is read."""
+        return tuple(enumerate(self.inside, self.kept))
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """``count`` strips of output rows, the first one at row ``first``, each ``step`` behind the last.
+
+    ``planes`` are the sets of four rows.
+    """
+
+    first: int
+    count: int
+    step: int
+    planes: tuple[Rows, ...]
+
+
+def patches_of(window: Window) -> list[tuple[int, int]]:
+    """The patches of a window: plane and column of each."""
+    planes, across = (range(-(-taps // SIDE)) for taps in (window.taps_y, window.taps_x))
+    return [(plane, column * SIDE) for plane in planes for column in across]
+
+
+def plane_bytes(window: Window, columns: int) -> int:
+    """Bytes of four interleaved rows."""
+    return -(-columns * window.channels * SIDE // LANES) * LANES
+
+
+def stretches(length: int, step: int) -> list[int]:
+    """Beginnings of stretches of ``step`` that cover ``length``; the last one may overlap."""
+    return sorted({min(at, length - step) for at in range(0, length, step)})
+
+
+def batches_of(
+    window: Window, multiplier: int, starts: Sequence[int], squares: bool, plane: int
+) -> Iterator[Batch]:
+    """The patches at these output columns by eight sums, and four more if that is enough for the rest."""
+    full, each = (2, SIDE) if squares else (8, 1)
+    groups, column = patches_of(window), window.channels * SIDE
+    at = 0
+    for first in range(0, len(starts), full):
+        part = list(starts[first : first + full])
+        size = full if len(part) * 2 > full else full // 2
+        part += [part[-1]] * (size - len(part))
+        patches = []
+        for group, (down, across) in enumerate(groups):
+            for number, start in enumerate(part):
+                registers = _REGISTERS[number * each : (number + 1) * each]
+                sums = tuple((r, f"q{group + i}") for i, r in enumerate(registers))
+                here = down * plane + (start * window.stride_x + across * window.dilation_x) * column
+                register = ("q5", "q7")[number % 2]
+                patches.append(Patch(register, here - at, sums, group == 0))
+                at = here
+        places = [p for start in part for p in _outputs(window, multiplier, start, squares)]
+        yield Batch(tuple(patches), _in_lanes(places))
+
+
+def _outputs(window: Window, multiplier: int, start: int, squares: bool) -> list[int]:
+    """Offsets of a patch's outputs: in a square the next column, the next row, and both."""
+    column = window.channels * multiplier
+    here, row = start * column, window.out_width * column
+    return [here, here + column, here + row, here + row + column] if squares else [here]
+
+
+def _in_lanes(places: Sequence[int]) -> tuple[int, ...]:
+    """In the order that narrowing two vectors to one gives: their lanes in turn."""
+    if len(places) == SIDE:
+        return tuple(places)
+    return tuple(p for pair in zip(places[:SIDE], places[SIDE:], strict=True) for p in pair)
+
+
+def strips_of(window: Window, step: int) -> tuple[Strip, ...]:
+    """All strips, neighbours of one kind together."""
+    strips: list[Strip] = []
+    previous: int | None = None
+    for first in stretches(window.out_height, step):
+        top = first * window.stride_y - window.top
+        planes = _planes(window, step, top, previous)
+        previous = top
+        last = strips[-1] if strips else None
+        if last and last.planes == planes and first == last.first + last.count * step:
+            strips[-1] = Strip(last.first, last.count + 1, step, planes)
+        else:
+            strips.append(Strip(first, 1, step, planes))
+    return tuple(strips)
+
+
+def _planes(window: Window, step: int, top: int, previous: int | None) -> tuple[Rows, ...]:
+    """The rows of the strip that begins at row ``top``, after that which begins at row ``previous``."""
+    used = window.taps_y + step - 1
+    moved = SIDE if previous is None else top - previous
+    single = window.stride_y == window.dilation_y == 1 and used <= SIDE
+    kept = max(0, used - moved) if single else 0
+    rows = np.arange(-(-used // SIDE) * SIDE)
+    at = top + rows * window.dilation_y
+    inside = (rows < used) & (at >= 0) & (at < window.height)
+    fours = inside.reshape(-1, SIDE)[:, kept:]
+    return tuple(Rows(kept, moved if kept else 0, tuple(four.tolist())) for four in fours)

@@ -152,12 +152,11 @@ class Compiled:
 
         ``platform`` is one of the board's, ``zephyr`` for example; its first one if not given.
 
-        ``samples`` are the built-in inputs of a standalone image by model name; random if not given.
+        ``samples`` are the built-in inputs of a standalone image by model name; a model without any
+        fills its inputs with a pattern, which takes no flash.
         ``target`` is ``c``, or ``llvm`` for a project with the models as one object file. With
         ``share_arena`` the models of C share their working memory; the default if there are several.
         """
-        if samples is None and type == "standalone":
-            samples = {m.info.name: random_inputs(m.info.inputs, seed=0) for m in self.modules}
         options = options or Options()
         library = self._library(target, options, share_arena)
         firmware = Firmware(
@@ -190,15 +189,19 @@ class Compiled:
     def _library(self, target: str, options: Options, share_arena: bool | None) -> Library:
         if target not in TARGETS:
             raise UsageError(f"unknown target {target}", hint=f"known: {', '.join(TARGETS)}")
-        if target == "c":
-            return link(self.parts, self.board.core, share_arena)
-        library = link(self.parts, self.board.core, share_arena=False)
+        library = link(self.parts, self.board.core, share_arena)
+        return library if target == "c" else self._by_llvm(library, options)
+
+    def _by_llvm(self, library: Library, options: Options) -> Library:
+        """One object for the models' C, with a name of kernels, so that it is placed as they are."""
+        definitions = ["CRT_PROFILE"] if options.profile else []
+        definitions += [f"CRT_SHARED_ARENA={library.shared_arena}"] if library.shared_arena else []
         modules, code = llvm.compile_modules(
-            self.modules, self.board.core, optimize=options.optimize, profile=options.profile
+            library.modules, self.board.core, optimize=options.optimize, definitions=definitions
         )
         files = {name: text for name, text in library.files.items() if name != METADATA_FILE}
-        objects = {**library.objects, f"{'_'.join(m.info.name for m in modules)}.o": code}
-        return Library(modules, files, objects)
+        objects = {**library.objects, f"{'_'.join(m.info.name for m in modules)}_kernels.o": code}
+        return Library(modules, files, objects, library.shared_arena)
 
 
 def _stored(part: Linkable, plan: Plan, core: Core, time: datetime) -> MlfModel:

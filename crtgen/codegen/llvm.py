@@ -42,9 +42,13 @@ def metadata_object(registry: Registry, core: Core) -> bytes:
 
 
 def compile_modules(
-    modules: Sequence[CModule], core: Core, *, optimize: str = "balanced", profile: bool = False
+    modules: Sequence[CModule],
+    core: Core,
+    *,
+    optimize: str = "balanced",
+    definitions: Sequence[str] = (),
 ) -> tuple[tuple[CModule, ...], bytes]:
-    """The models' C and their metadata module as one object for ``core``.
+    """The models' C, under ``definitions`` of macros, and their metadata module as one object for ``core``.
 
     The modules come back with what is left of their files: interfaces, and kernels in assembly.
     """
@@ -57,7 +61,7 @@ def compile_modules(
         headers = ((path, data) for path, data in library.files if path.endswith(".h"))
         sources |= {f"{library.name}/{path}": data.decode("utf-8", "replace") for path, data in headers}
     folders = dict.fromkeys(f"{lib.name}/{folder}" for lib in libraries for folder in lib.include_dirs)
-    request = LlvmRequest(sources, Registry.of(modules), core, optimize, profile, tuple(folders))
+    request = LlvmRequest(sources, Registry.of(modules), core, optimize, tuple(definitions), tuple(folders))
     return tuple(map(_without_c, modules)), compile_object(request)
 
 

@@ -45,14 +45,14 @@ _SHOWN = 5
 class LlvmRequest:
     """What is to be compiled: C sources and headers by name, the registry, and for which core.
 
-    ``include_dirs`` are further folders below the sources; ``profile`` reports each layer to the runtime.
+    ``definitions`` are macros, ``include_dirs`` further folders below the sources.
     """
 
     sources: Mapping[str, str]
     registry: Registry
     core: Core
     optimize: str = "balanced"
-    profile: bool = False
+    definitions: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
 
 
@@ -106,7 +106,7 @@ def _bitcode(directory: Path, path: str, request: LlvmRequest) -> Any:
     if request.core.arch != "host":
         folders += ["-isystem", str(include / "freestanding")]
     flags = ["-std=c11", "-fhosted", _LEVEL[request.optimize], "-Xclang", "-disable-llvm-passes"]
-    flags += ["-DCRT_PROFILE"] if request.profile else []
+    flags += [f"-D{definition}" for definition in request.definitions]
     output = f"{path}.bc"
     _run(
         [*_target_flags(request.core), *_COMMON, *flags, *folders, "-emit-llvm", "-c", path, "-o", output],

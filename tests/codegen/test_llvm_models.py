@@ -3,11 +3,13 @@
 import io
 import re
 
+import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
 import crtgen
-from crtgen.codegen import llvm
+from crtgen.cases import read_cases
+from crtgen.codegen import Interface, ModelInfo, llvm
 from crtgen.errors import BuildError, CrtgenError, ToolMissingError, UsageError
 from crtgen.project import Options
 from tests.support import model_path, require_tool
@@ -61,12 +63,49 @@ def test_layers_report_to_the_runtime() -> None:
         assert len(session.profile()) == len(compiled.modules[0].info.layers)
 
 
+@pytest.mark.qemu
+@pytest.mark.models
+@pytest.mark.parametrize("share_arena", [True, False])
+def test_two_models(share_arena: bool) -> None:
+    require_tool("qemu-system-arm")
+    names = ("hello_world_int8", "kws_int8")
+    compiled = crtgen.compile([crtgen.load(model_path(n)) for n in names])
+    image = compiled.generate(target="llvm", share_arena=share_arena).build()
+    with image.run(counting=False) as session:
+        for name in (*names, *names):
+            cases = read_cases(model_path(name).with_suffix(".npz"), *_interfaces(session.model(name)))
+            outputs = session.infer(*cases[0].inputs, model=name)
+            for found, expected in zip(outputs, cases[0].outputs, strict=True):
+                np.testing.assert_array_equal(found, expected)
+
+
+def _interfaces(info: ModelInfo) -> tuple[tuple[Interface, ...], tuple[Interface, ...]]:
+    return info.inputs, info.outputs
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+def test_parts_are_placed_as_those_of_c() -> None:
+    require_tool("qemu-system-arm")
+    path = model_path("kws_int8")
+    options = Options(place={"kernels": "itcm", "weights": "itcm", "arena": "dtcm"})
+    image = _compiled("kws_int8", "mps3_an547").generate(options=options, target="llvm").build()
+    with image.path.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        places = {s.name: s["st_value"] for s in table.iter_symbols()}
+    assert places["kws_int8_run_packed"] < 0x80000
+    assert all(a < 0x80000 for n, a in places.items() if n.startswith("__tvm_param__"))
+    assert 0x20000000 <= places["kws_int8_arena"] < 0x20080000
+    with image.run(counting=False) as session:
+        assert not any(v.difference for v in crtgen.verify(session, path, path.with_suffix(".npz")))
+
+
 @pytest.mark.models
 def test_the_project_has_an_object_and_no_c_of_the_model() -> None:
     project = _compiled("kws_int8", "mps2_an386").generate(target="llvm").project
     model = [p for p in project.files if p.startswith("model/")]
-    assert sorted(model) == ["model/kws_int8.h", "model/kws_int8.o"]
-    elf = ELFFile(io.BytesIO(project.files["model/kws_int8.o"]))
+    assert sorted(model) == ["model/kws_int8.h", "model/kws_int8_kernels.o"]
+    elf = ELFFile(io.BytesIO(project.files["model/kws_int8_kernels.o"]))
     assert elf["e_machine"] == "EM_ARM"
     names = {s.name for s in elf.iter_sections()}
     assert ".text.kws_int8_run_packed" in names

@@ -34,7 +34,7 @@ def command(
             board = find_board(image.board)
             number, named = _probe(board, serial, hardware_map, runner)
             say("waiting for the board")
-            with board_lock(number or gdb_server if named == "gdb" else number or board.name):
+            with board_lock(number or (gdb_server if named == "gdb" else board.name)):
                 say("writing")
                 done = flash(Job(image.path, board, number, gdb_server), named, timeout=timeout)
         data = {"board": board.name, "runner": done.runner, "seconds": done.seconds, "log": done.output}

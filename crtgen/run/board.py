@@ -36,9 +36,12 @@ class SerialDevice:
         self._held.close()
 
 
-def connect_board(board: Board, port: str, baud: int | None = None) -> SerialDevice:
+def connect_board(
+    board: Board, port: str, baud: int | None = None, hardware_map: Path | None = None
+) -> SerialDevice:
     """Connect to a board that runs its image already, once nobody else uses it."""
-    unit = Unit((board.name,), "", port)
+    known = (unit for unit in connected_units(hardware_map) if unit.port == port)
+    unit = next(known, Unit((board.name,), "", port))
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key))
         return _open(board, unit, baud, held)

@@ -38,7 +38,7 @@ def start_device(image: Path, board: Board, *, counting: bool = True, site: Site
     """Start a server image, or connect to the board that runs it; a real board is written first."""
     where = site or Site()
     if where.port is not None:
-        return connect_board(board, where.port, where.baud)
+        return connect_board(board, where.port, where.baud, where.hardware_map)
     if board.is_host:
         return start_host(image)
     if board.fvp is not None:

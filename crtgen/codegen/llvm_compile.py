@@ -106,6 +106,7 @@ def _bitcode(directory: Path, path: str, request: LlvmRequest) -> Any:
     if request.core.arch != "host":
         folders += ["-isystem", str(include / "freestanding")]
     flags = ["-std=c11", "-fhosted", _LEVEL[request.optimize], "-Xclang", "-disable-llvm-passes"]
+    flags += ["-Wno-incompatible-pointer-types"]  # in C that TVM generated
     flags += [f"-D{definition}" for definition in request.definitions]
     output = f"{path}.bc"
     _run(

@@ -1,6 +1,7 @@
 """Inputs and expected outputs from files, checked against a model's interface, and the comparison."""
 
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +130,11 @@ def _random(rng: np.random.Generator, interface: Interface) -> Array:
 
 def write_outputs(path: Path, interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
     """Write a ``.npz`` with one array per output, under the outputs' names."""
-    np.savez(path, **{i.name: a for i, a in zip(interfaces, arrays, strict=True)})  # type: ignore[arg-type]
+    named = {i.name: a for i, a in zip(interfaces, arrays, strict=True)}
+    try:
+        np.savez(path, **named)  # type: ignore[arg-type]
+    except OSError as error:
+        raise UsageError(f"the outputs cannot be written: {error.strerror}", where=str(path)) from error
 
 
 def largest_outputs(cases: Sequence[Case]) -> tuple[float, ...]:
@@ -167,12 +172,15 @@ def compare(
 def _load(path: Path) -> dict[str, Array]:
     try:
         loaded = np.load(path, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            return {"": loaded}
+        with loaded:
+            return dict(loaded)
     except FileNotFoundError:
         raise UsageError("no such file", where=str(path)) from None
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, EOFError, BadZipFile, zlib.error) as error:
         hint = "write it with numpy.save or numpy.savez"
         raise UsageError(f"not a .npy or .npz file: {error}", where=str(path), hint=hint) from None
-    return dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else {"": loaded}
 
 
 def _checked(array: Array, interface: Interface, where: str) -> Array:

@@ -51,6 +51,23 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
         read_inputs(tmp_path / "x.npz", (A,))
 
 
+def test_an_archive_with_a_damaged_or_a_pickled_array_is_refused(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "x.npz", a=ONES)
+    whole = (tmp_path / "x.npz").read_bytes()
+    for position in range(30, len(whole) - 80, 7):
+        (tmp_path / "x.npz").write_bytes(whole[:position] + b"\xff\xff\xff" + whole[position + 3 :])
+        with pytest.raises(UsageError, match=r"not a \.npy|no array for input"):
+            read_inputs(tmp_path / "x.npz", (A, A))
+    np.savez(tmp_path / "x.npz", a=np.array([object()]))
+    with pytest.raises(UsageError, match=r"x\.npz: not a \.npy.*Object arrays"):
+        read_inputs(tmp_path / "x.npz", (A,))
+
+
+def test_outputs_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be written: No such file"):
+        write_outputs(tmp_path / "absent" / "y.npz", (A,), (ONES,))
+
+
 def test_cases_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     arrays = {
         f"case{n}_{kind}0": np.full((2, 2), n, np.int8) for n in (10, 2) for kind in ("input", "output")

@@ -21,7 +21,8 @@ __all__ = ["FileModel", "FileOperator", "FileTensor", "read"]
 _IDENTIFIER = b"TFL3"
 _MAX_ITEMS = 1 << 16
 _MAX_RANK = 8
-_MAX_ELEMENTS = 1 << 31
+_MAX_ELEMENTS = 1 << 26
+"""Of a tensor: more than any board holds, and little enough to compute with on a host."""
 
 _TYPES = {v: k for k, v in vars(tflite.TensorType).items() if not k.startswith("_")}
 _OPERATORS = {v: k for k, v in vars(tflite.BuiltinOperator).items() if not k.startswith("_")}
@@ -188,8 +189,11 @@ class _Reader:
         shape = self._numbers(tensor, "Shape", _MAX_RANK)
         if shape and shape[0] == -1:
             shape = (1, *shape[1:])
-        if any(d <= 0 for d in shape) or math.prod(shape) > _MAX_ELEMENTS:
+        if any(d <= 0 for d in shape):
             raise self._corrupt(f"{label} has shape {shape_text(shape)}")
+        if math.prod(shape) > _MAX_ELEMENTS:
+            reason = f"{label} has shape {shape_text(shape)}; supported: at most {_MAX_ELEMENTS:,} elements"
+            raise UnsupportedError(reason, where=self.where)
         return shape
 
     def _quant(self, quant: Any, shape: tuple[int, ...], dtype: DType | None, label: str) -> Quant | None:

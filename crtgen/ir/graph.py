@@ -144,6 +144,11 @@ class Graph:
                 raise CorruptModelError(f"nothing computes the output {name}", where=self.name)
 
     def _verify_interface(self) -> None:
+        if not self.outputs:
+            raise CorruptModelError("it has no outputs", where=self.name)
+        for kind, listed in (("input", self.inputs), ("output", self.outputs)):
+            for name in {n for n in listed if listed.count(n) > 1}:
+                raise CorruptModelError(f"its {kind}s name {name} more than once", where=self.name)
         for name in (*self.inputs, *self.outputs):
             if name not in self.values:
                 raise CorruptModelError(f"its interface names {name}, which is no value", where=self.name)

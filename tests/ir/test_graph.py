@@ -70,6 +70,9 @@ def test_values_that_nothing_names_are_left_out() -> None:
         ({"nodes": (ADD, Node("again", Add(Activation.NONE), ("x", "w"), ("y",)))}, "y a second time"),
         ({"nodes": (ADD,)}, "nothing computes the output z"),
         ({"inputs": ("x", "w")}, "the input w is a constant"),
+        ({"inputs": ("x", "x")}, "its inputs name x more than once"),
+        ({"outputs": ("z", "y", "z")}, "its outputs name z more than once"),
+        ({"outputs": ()}, "it has no outputs"),
         ({"nodes": (ADD, Node("reshape", Reshape((3, 2)), ("y",), ("z",)))}, "reshape"),
     ],
 )

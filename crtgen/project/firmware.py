@@ -15,6 +15,8 @@ __all__ = ["TYPES", "Firmware"]
 TYPES = ("server", "standalone", "library")
 
 _RECEIVE_MIN = 256  # CRT_SERVER_RECEIVE_MIN of crt/server.h
+_SERVER_MODELS = 8  # CRT_SERVER_MODELS of crt/server.h
+_SERVER_INPUTS = 32  # the bits of inputs_set in crt/server.h
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,8 +51,25 @@ class Firmware:
                 f"a receive buffer of {self.options.receive_buffer} B is too small",
                 hint=f"it needs at least {_RECEIVE_MIN} B",
             )
+        if self.type == "server":
+            self._check_server()
         if self.options.stack % 8 or self.options.pool % 16:
             raise UsageError("the stack must be a multiple of 8 B, the pool one of 16 B")
+
+    def _check_server(self) -> None:
+        """Whether the RPC server of the C runtime has room for the models."""
+        if len(self.modules) > _SERVER_MODELS:
+            raise UsageError(
+                f"{len(self.modules)} models; a server holds at most {_SERVER_MODELS}",
+                hint="make several images, or a standalone one",
+            )
+        for info in self.models:
+            if len(info.inputs) > _SERVER_INPUTS:
+                raise UsageError(
+                    f"{len(info.inputs)} inputs; a server sets at most {_SERVER_INPUTS}",
+                    where=info.name,
+                    hint="concatenate inputs, or generate with --type standalone or library",
+                )
 
     @property
     def name(self) -> str:

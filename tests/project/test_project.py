@@ -1,6 +1,7 @@
 """Projects as files: the same input gives the same bytes, and extraction harms nothing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from crtgen.boards import find_board
 from crtgen.errors import UsageError
 from crtgen.project import Firmware, Manifest, Options, Project, generate_project, read_manifest
-from crtgen.resources import boards_dir
+from crtgen.resources import boards_dir, runtime_dir
 from tests.project.building import toy_project
 from tests.project.toy import METADATA, toy
 
@@ -137,6 +138,20 @@ def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
 def test_options_that_cannot_work_are_refused(options: Options, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         toy_project("mps2_an386", "server", options=options)
+
+
+def test_a_server_has_room_for_so_many_models_and_inputs() -> None:
+    header = (runtime_dir() / "include" / "crt" / "server.h").read_text()
+    assert "#define CRT_SERVER_MODELS 8\n" in header
+    host, module = find_board("host"), toy()
+    Firmware([module] * 8, METADATA, host)
+    Firmware([module] * 9, METADATA, host, "standalone")
+    with pytest.raises(UsageError, match="9 models; a server holds at most 8"):
+        Firmware([module] * 9, METADATA, host)
+    wide = replace(module, info=replace(module.info, inputs=module.info.inputs * 33))
+    Firmware([wide], METADATA, host, "library")
+    with pytest.raises(UsageError, match="toy: 33 inputs; a server sets at most 32"):
+        Firmware([wide], METADATA, host)
 
 
 def test_an_unknown_type_is_refused() -> None:

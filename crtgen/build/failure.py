@@ -12,6 +12,7 @@ __all__ = ["explain_failure"]
 
 _OVERFLOW = re.compile(r"region [`']?(\w+)'?:? overflowed by (\d+) bytes")
 _ERROR = re.compile(r"error:|CMake Error|undefined reference|multiple definition|FAILED:|cannot find")
+_PROGRESS = re.compile(r"\[\d+/\d+\] Building ")
 _SHOWN = 5
 
 
@@ -37,7 +38,7 @@ def _does_not_fit(overflows: Mapping[str, int], output: str, manifest: Manifest)
         f"the image is larger than the memory: {parts}",
         where=name,
         hint=_advice(overflows, name),
-        log=output,
+        log="\n".join(line for line in output.splitlines() if not _PROGRESS.match(line)),
     )
 
 

@@ -83,7 +83,9 @@ def test_an_image_that_does_not_fit(tmp_path: Path) -> None:
         build_project(root)
     assert caught.value.message == "the image is larger than the memory: RAM by 2,832 bytes"
     assert caught.value.where == "mps2_an386"
-    assert caught.value.hint
+    assert caught.value.hint.startswith("it fits on ")
+    assert "overflowed by 2832 bytes" in caught.value.log
+    assert "Building" not in caught.value.log
 
 
 @pytest.mark.cc

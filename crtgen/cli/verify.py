@@ -24,7 +24,7 @@ def command(
         Path | None,
         typer.Option(help="Cases, .npz with case0_input0, case0_output0 ...; else the numpy reference."),
     ] = None,
-    cases: Annotated[int, typer.Option(help="Random cases, when there is no file.")] = 4,
+    cases: Annotated[int, typer.Option(min=1, help="Random cases, when there is no file.")] = 4,
     optimize: options.Optimize = "balanced",
     target: options.Target = "c",
     codegen: options.Codegen = None,

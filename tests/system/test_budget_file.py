@@ -1,0 +1,23 @@
+"""The committed budget: no reference model became slower or bigger."""
+
+import pytest
+
+from crtgen.benchmark import measure_model
+from crtgen.budget import Budget, Entry, compare, read_budget
+from tests.support import ROOT, model_path, require_tool
+
+
+def committed() -> Budget:
+    return read_budget(ROOT / "benchmarks" / "budget.toml")
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+@pytest.mark.parametrize("allowed", committed().entries, ids=lambda e: "-".join(e.key))
+def test_within_the_budget(allowed: Entry) -> None:
+    require_tool("qemu-system-arm")
+    measured = measure_model(
+        model_path(allowed.model), allowed.board, optimize=allowed.optimize, say=lambda _: None
+    )
+    worse = compare(allowed, Entry.of(measured), committed().tolerance)
+    assert "\n".join(map(str, worse)) == ""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import Symbol as ElfSymbol
 from elftools.elf.sections import ARMAttributesSection, SymbolTableSection
+from elftools.elf.sections import Symbol as ElfSymbol
 
 from crtgen.errors import CorruptModelError
 

@@ -7,7 +7,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.dsp.layer import Layer
-from crtgen.kernels.dsp.matrix import Micro, Stream, micro, pack_stream, padded_steps
+from crtgen.kernels.dsp.matrix import Micro, Stream, Unrolling, micro, pack_stream
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.shared import UNROLL, shared_kernel
 from crtgen.kernels.dsp.walk import PIXELS, Geometry, Walk, Window
@@ -18,7 +18,12 @@ from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["ConvView", "conv2d", "matrix_kernel", "single_channel"]
 
-_STEPS_WRITTEN_OUT = {"speed": 36, "balanced": 16}
+_STEPS_WRITTEN_OUT = {
+    "speed": Unrolling(36, 18),
+    "balanced": Unrolling(16, 16),
+    "size": Unrolling(UNROLL, UNROLL),
+}
+_STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +81,19 @@ def matrix_kernel(
     pitch = window.pitch if window else geometry.size[1] * geometry.channels
     walk = geometry.walk(pitch)
     packing = Packing.of(geometry.window, geometry.dilation, geometry.channels, pitch)
-    most = UNROLL if shared else _STEPS_WRITTEN_OUT[target.optimize]
-    steps = -(-packing.steps // most) * most if shared else padded_steps(packing.steps, most)
+    unrolling = _STEPS_WRITTEN_OUT[target.optimize]
+    steps = -(-packing.steps // UNROLL) * UNROLL if shared else unrolling.padded(packing.steps)
     folded = bias + params.input_offset * weights.sum(axis=1)
     rescale = rescale_of(params, weights, bias)
     stream = pack_stream(order_weights(weights, packing, steps), folded, rescale, each=shared)
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)
-    return shared_kernel(layer) if shared else _kernel(layer, most)
+    return shared_kernel(layer) if shared else _kernel(layer, unrolling)
 
 
-def _kernel(layer: Layer, most: int) -> Kernel:
-    view = _view(layer, most)
+def _kernel(layer: Layer, unrolling: Unrolling) -> Kernel:
+    view = _view(layer, unrolling)
     return Kernel(
         design="dsp_matrix",
         template="dsp/conv.c.j2",
@@ -100,12 +105,18 @@ def _kernel(layer: Layer, most: int) -> Kernel:
     )
 
 
-def _view(layer: Layer, most: int) -> ConvView:
+def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
     stream, walk = layer.stream, layer.walk
     groups, left = divmod(walk.pixels, PIXELS)
     counts = [pixels for pixels in (PIXELS if groups else 0, left) if pixels]
     micros = tuple(
-        micro(pixels, layer.steps, stream.channels, stream.finish, most if pixels == PIXELS else min(most, 8))
+        micro(
+            pixels,
+            layer.steps,
+            stream.channels,
+            stream.finish,
+            unrolling if pixels == PIXELS else _STEPS_OF_ONE,
+        )
         for pixels in counts
     )
     return ConvView(

@@ -23,6 +23,7 @@ _CHANNELS = 4
 _STRIP_BYTES = {"speed": 4096, "balanced": 2048, "size": 2048}
 _WRITTEN_OUT = {"speed": 6, "balanced": 6, "size": 0}  # columns up to which a row is written out
 _WIDENED = {"speed": (1, 2, 4), "balanced": (1, 2), "size": (1,)}  # columns widened per round, if they divide
+_REPEATED = {"speed": (1, 3, 2), "balanced": (1,), "size": (1,)}  # rounds written out, the last that divides
 _REACH = 1020  # LDRD's largest offset
 _FAR = 4095  # STRB's largest offset
 _NEAR = 255  # the most by which STRB moves its pointer on
@@ -77,11 +78,13 @@ class Chunk:
 class Row:
     """One row of outputs, or two: ``rounds`` times ``body``, each moving both pointers on, then ``tail``.
 
+    ``repeated`` rounds are written out, one after another.
     ``data_step`` and ``output_step`` are the bytes per round, ``data_next`` and ``output_next`` the bytes
     from where the rounds end to where the next row starts.
     """
 
     rounds: int
+    repeated: int
     body: Chunk | None
     tail: tuple[Chunk, ...]
     data_step: int
@@ -100,8 +103,8 @@ class Row:
         return self.rounds * self.output_step
 
     @property
-    def instructions(self) -> int:
-        moves = 3 + self.separate
+    def instructions(self) -> float:
+        moves = 3 / self.repeated + self.separate
         body = (self.body.instructions + moves) * self.rounds if self.body else 0
         return body + sum(chunk.instructions for chunk in self.tail) + 6 + 3 * bool(self.rounds)
 
@@ -135,13 +138,18 @@ class DepthwiseView:
 
     @property
     def unpack(self) -> tuple[tuple[str, str, str], ...]:
-        """Registers of weights: bytes 0 and 2, bytes 1 and 3 if any, and the packed word.
+        """Registers of each column's weights: two for its halves, and the packed word.
 
         For stride 1 columns follow each other, for stride 2 the pairs come first.
         """
         if self.stride == 1:
             return (("r2", "r3", "r8"), ("r4", "r5", "r9"), ("r6", "r7", "r10"))
-        return (("r2", "r5", "r8"), ("r3", "r6", "r9"), ("r4", "", "r10"))
+        return (("r2", "r5", "r8"), ("r3", "r6", "r9"), ("r4", "r7", "r10"))
+
+    @property
+    def compact(self) -> bool:
+        """Whether the weights' words hold a constant of the requantisation."""
+        return self.weight_words < 4 + self.finish.constants
 
     @property
     def channel_words(self) -> int:
@@ -203,9 +211,8 @@ def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     if lanes is None:
         return None
     start = bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0]
-    packed = np.concatenate(
-        [_pack_taps(weights, op.stride[0]), words(start)[:, None], *lanes.constants], axis=1
-    )
+    taps, constants = _pack(weights, lanes.constants[0], op.stride[0])
+    packed = np.concatenate([taps, words(start)[:, None], constants], axis=1)
     view = _view(op, sig, target, -params.input_offset, packed.shape[1], lanes.finish)
     if view is None:
         return None
@@ -232,23 +239,25 @@ def _fits(op: DepthwiseConv2d, sig: Signature) -> bool:
     return plain and strides and sig.x.shape[3] >= _CHANNELS and 4 * sig.x.shape[3] <= _FAR
 
 
-def _pack_taps(weights: Int64, stride: int) -> Words:
-    """``[channel, 3]`` words, of which SXTB16 takes bytes 0 and 2, and rotated by a byte 1 and 3.
+def _pack(weights: Int64, constants: Words, stride: int) -> tuple[Words, Words]:
+    """``[channel, 3]`` words of weights, and ``constants`` less what went into them.
 
-    For stride 1 a word is a column: w0, w1, w1, w2. For stride 2 bytes 0 and 2 are a column's w0 and w1; the
-    others hold the w2 of all columns: two in the first word, one in the second.
+    A word is a column of three weights in the order w0, w1, w2 for stride 1, w0, w2, w1 for stride 2, of which
+    SXTB16 takes bytes 0 and 2, and rotated by a byte 1 and 3. The last bytes of the three words hold the
+    second constant of the requantisation where it fits.
     """
-    top, middle, bottom = (weights[:, 3 * row : 3 * row + 3] for row in range(3))
-    if stride == 1:
-        even, odd = words16(top, middle), words16(middle, bottom)
-    else:
-        nothing = np.zeros_like(bottom)
-        even = words16(top, middle)
-        odd = words16(
-            np.stack([bottom[:, 0], bottom[:, 2], nothing[:, 0]], axis=1),
-            np.stack([bottom[:, 1], nothing[:, 1], nothing[:, 2]], axis=1),
-        )
-    return words((even & 0xFF00FF).astype(np.int64) | (odd & 0xFF00FF).astype(np.int64) << 8)
+    columns = weights.reshape(-1, 3, 3).transpose(0, 2, 1)[:, :, [0, 1, 2] if stride == 1 else [0, 2, 1]]
+    taps: Int64 = ((columns & 0xFF) << np.array([0, 8, 16])).sum(axis=2)
+    second = constants[:, 1].astype(np.int32).astype(np.int64)
+    if not _in_taps(constants):
+        return words(taps), constants
+    third: Int64 = (second[:, None] >> np.array([0, 8, 16])) & 0xFF
+    return words(taps | third << 24), np.delete(constants, 1, axis=1)
+
+
+def _in_taps(constants: Words) -> bool:
+    """Whether the second constants fit into three bytes."""
+    return int(np.abs(constants[:, 1].astype(np.int32).astype(np.int64)).max()) < 1 << 23
 
 
 def _view(
@@ -262,7 +271,8 @@ def _view(
     if 12 * columns * pairs > _FAR:
         return None
     seen = min(width, columns - op.padding.left)
-    build = _Rows(op.stride, pairs * 4, out_width, channels, finish, _WRITTEN_OUT[target.optimize])
+    written_out, repeated = _WRITTEN_OUT[target.optimize], _REPEATED[target.optimize]
+    build = _Rows(op.stride, pairs * 4, out_width, channels, finish, written_out, repeated)
     return DepthwiseView(
         images=images,
         channels=channels,
@@ -317,7 +327,7 @@ def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:
 def _cost(view: DepthwiseView) -> float:
     strips = -(-view.out_height // view.strip)
     rows = view.out_height // view.rows_per_pass
-    channel = rows * view.row.instructions + (view.single.instructions if view.single else 0) + 30 * strips
+    channel = rows * view.row.instructions + (view.single.instructions if view.single else 0) + 44 * strips
     pair_rows = sum(
         _pairs(min(view.strip, view.out_height - y), view.stride)
         for y in range(0, view.out_height, view.strip)
@@ -337,6 +347,7 @@ class _Rows:
     channels: int
     finish: Finish
     written_out: int
+    repeated: tuple[int, ...]
 
     def row(self, both: bool) -> Row:
         """A row of outputs, or two at once."""
@@ -352,6 +363,7 @@ class _Rows:
         )
         return Row(
             rounds=rounds,
+            repeated=[n for n in self.repeated if rounds % n == 0][-1],
             body=self._body(most, both) if rounds else None,
             tail=tail,
             data_step=most * data,
@@ -408,11 +420,7 @@ class _Rows:
 
     def _macs(self, into: list[str], tap: int) -> list[tuple[str, str, str, str]]:
         if self.stride[0] == 2:
-            bottom = ("smlabb", "smlabt", "smlabb")[tap]
-            return [
-                ("smlad", into[0], "r12", f"r{2 + tap}"),
-                (bottom, into[0], "lr", "r6" if tap == 2 else "r5"),
-            ]
+            return [("smlad", into[0], "r12", f"r{2 + tap}"), ("smlabb", into[0], "lr", f"r{5 + tap}")]
         upper, lower = f"r{2 + 2 * tap}", f"r{3 + 2 * tap}"
         first = [("smlad", into[0], "r12", upper), ("smlabt", into[0], "lr", lower)]
         second = [("smlatb", into[-1], "r12", upper), ("smlad", into[-1], "lr", lower)]

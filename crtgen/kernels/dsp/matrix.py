@@ -15,7 +15,7 @@ from crtgen.kernels.dsp.finish import Finish, Lanes, Words, finish_lanes, words,
 from crtgen.kernels.requant import Rescale
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Lane", "Micro", "Stream", "micro", "pack_stream", "padded_steps"]
+__all__ = ["Lane", "Micro", "Stream", "Unrolling", "micro", "pack_stream"]
 
 _GAIN = 256
 _MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
@@ -117,22 +117,30 @@ class Stream:
         return self.pair_words if self.odd else 0
 
 
-def padded_steps(steps: int, most: int) -> int:
-    """``steps``, or a few more that allow an unrolling by at most ``most``; the added ones have no weight."""
-    if steps <= most:
-        return steps
-    counts = {u: -(-steps // u) * u for u in range(2, most + 1, 2)}
-    return min(counts.values(), key=lambda count: 8 * count + 3 * count / _unroll(count, most))
+@dataclass(frozen=True, slots=True)
+class Unrolling:
+    """How many steps are written out: all of up to ``whole``, else at most ``looped`` per round."""
+
+    whole: int
+    looped: int
+
+    def padded(self, steps: int) -> int:
+        """``steps``, or a few more that allow an unrolling; the added ones have no weight."""
+        if steps <= self.whole:
+            return steps
+        counts = {u: -(-steps // u) * u for u in range(2, self.looped + 1, 2)}
+        return min(counts.values(), key=lambda count: 8 * count + 3 * count / self.of(count))
+
+    def of(self, steps: int) -> int:
+        """The steps to write out: all, or the greatest divisor."""
+        if steps <= self.whole:
+            return steps
+        return max(u for u in range(1, self.looped + 1) if steps % u == 0)
 
 
-def micro(pixels: int, steps: int, stride: int, finish: Finish, most: int) -> Micro:
-    """The micro-kernel with at most ``most`` steps written out; ``steps`` are padded for it."""
-    return Micro(pixels, steps, _unroll(steps, most), stride, finish)
-
-
-def _unroll(steps: int, most: int) -> int:
-    """The most steps to write out: all, or an even divisor."""
-    return steps if steps <= most else max(u for u in range(1, most + 1) if steps % u == 0)
+def micro(pixels: int, steps: int, stride: int, finish: Finish, unrolling: Unrolling) -> Micro:
+    """The micro-kernel; ``steps`` are padded for the unrolling."""
+    return Micro(pixels, steps, unrolling.of(steps), stride, finish)
 
 
 def pack_stream(weights: Int64, bias: Int64, rescale: Rescale, each: bool = False) -> Stream | None:

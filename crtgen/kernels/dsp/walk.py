@@ -42,7 +42,7 @@ class Window:
     def instructions(self, steps: int) -> float:
         """Of filling it and moving it ``steps`` times."""
         copied = self.kept * self.pitch + (self.rows - self.kept) * self.row_bytes
-        return (0.75 * copied + 40) * steps + 1.75 * self.bytes
+        return (0.625 * copied + 40) * steps + 1.75 * self.bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def test_the_readme_names_the_board_as_zephyr_does(board: str) -> None:
 
 def test_a_platform_that_the_board_has_not_is_refused() -> None:
     with pytest.raises(UsageError, match="no platform zephyr"):
-        toy_firmware("mps2_an386", "server", platform="zephyr")
+        toy_firmware("mps2_an505", "server", platform="zephyr")
     assert toy_firmware("mps2_an385", "server").platform == "baremetal"
     assert isinstance(toy_firmware("rpi_pico", "server"), Firmware)
     assert toy_firmware("rpi_pico", "server").platform == "zephyr"

@@ -12,7 +12,7 @@ __all__ = ["LayerSize", "layer_sizes"]
 
 @dataclass(frozen=True, slots=True)
 class LayerSize:
-    """A layer: bytes of its function, how many layers share it, bytes of its own constants, of its stack.
+    """A layer: bytes of its function and parts, how many layers share it, bytes of its constants and its stack.
 
     ``code`` is 0 where the compiler put the function into its caller; ``stack`` is the function's frame with
     the deepest of what it calls.
@@ -38,7 +38,7 @@ def layer_sizes(
             layer.name,
             layer.operator,
             layer.kernel,
-            sizes.get(layer.function, 0),
+            sum(sizes.get(function, 0) for function in (layer.function, *layer.parts)),
             users[layer.function] if layer.function else 0,
             sum(sizes.get(const, 0) for const in layer.consts),
             frames.get(layer.function, 0),

@@ -57,6 +57,7 @@ class _Generator:
         self.name = name
         self.layers = unique_identifiers(s.node.name for s in plan.steps)
         self.symbols: dict[tuple[str, Any, str, tuple[str, ...]], str] = {}
+        self.parts: dict[str, tuple[str, ...]] = {}
         self.functions: list[tuple[Kernel, KernelView]] = []
         self.arrays: list[ArrayView] = []
         self.infos: list[LayerInfo] = []
@@ -95,7 +96,8 @@ class _Generator:
             return LayerView(index, text, "")
         symbols = [self._array(step, sig, const) for const in step.kernel.consts]
         function = self._function(step.node.name, step.node.op.name, sig, step.kernel)
-        self.infos.append(replace(about, function=function, consts=tuple(symbols)))
+        parts = self.parts[function]
+        self.infos.append(replace(about, function=function, consts=tuple(symbols), parts=parts))
         call = f"{function}({', '.join(self._arguments(step, sig, symbols))});"
         return LayerView(index, text, _wrap(call, "    "))
 
@@ -137,6 +139,7 @@ class _Generator:
             text = f"{operator}, {kernel.design}: first used by {comment(layer)}"
             self.functions.append((kernel, KernelView(prototype, text, source)))
             self.symbols[key] = symbol
+            self.parts[symbol] = parts
         return self.symbols[key]
 
 

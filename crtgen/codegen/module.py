@@ -43,6 +43,7 @@ class LayerInfo:
     """A layer in the order of execution: node, operator, kernel design, and the symbols it is made of.
 
     ``function`` is shared by layers of the same shape, and empty where no code runs; ``consts`` are its own.
+    ``parts`` are the functions that it calls, which may be those of other layers.
     """
 
     name: str
@@ -51,6 +52,7 @@ class LayerInfo:
     macs: int = 0
     function: str = ""
     consts: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from crtgen.ir import DType, Quant, Value
 from crtgen.ops import Activation, Case, Conv2d, DepthwiseConv2d, Padding, RowStream
 from crtgen.ops.case import floats, int8s, make, weights_and_bias
 
-__all__ = ["pair", "stream_cases"]
+__all__ = ["pair", "random_case", "stream_cases"]
 
 RELU = Activation.RELU
 SAME = Padding(1, 1, 1, 1)
@@ -61,3 +63,26 @@ def stream_cases() -> Iterator[Case]:
     real = floats("x", (1, 7, 5, 3))
     yield pair("float", real, 6, DepthwiseConv2d((1, 1), SAME, activation=RELU), (1, 3, 3, 6), 2)
     yield pair("float_conv", real, 5, Conv2d((2, 1), SAME), (4, 3, 3, 5), 3)
+
+
+def random_case(number: int) -> Case:
+    """A pair of any strides, paddings, dilations and blocks whose rows are whole words."""
+    random = np.random.default_rng([7, number])
+    depthwise = bool(random.integers(2))
+    height, width, c, middle, out = (int(n) for n in random.integers(1, [14, 14, 5, 9, 6]))
+    x = int8s("x", (1, height, width, 4 * c), 0.05, int(random.integers(-128, 128)))
+    taps, stride, dilation = random.integers(1, 5, 2), random.integers(1, 4, 2), random.integers(1, 3, 2)
+    stride[0] = min(stride[0], (taps[0] - 1) * dilation[0] + 1)
+    before = random.integers(0, taps)
+    extent = (taps - 1) * dilation + 1
+    after = np.maximum(random.integers(0, taps), extent - before - (height, width))
+    sides = (before[0], after[0], before[1], after[1])
+    padding = Padding(*map(int, sides))
+    steps, spread = (int(stride[0]), int(stride[1])), (int(dilation[0]), int(dilation[1]))
+    kind = DepthwiseConv2d if depthwise else Conv2d
+    second = kind(steps, padding, spread, activation=list(Activation)[random.integers(4)])
+    outputs = padding.output_size((height, width), (int(taps[0]), int(taps[1])), steps, spread)[0]
+    rows = int(random.integers(1, outputs + 1))
+    weights = (int(taps[0]), int(taps[1]))
+    kernel = (1, *weights, 4 * middle) if depthwise else (4 * out, *weights, 4 * middle)
+    return pair(f"random{number}", x, 4 * middle, second, kernel, rows)

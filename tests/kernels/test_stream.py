@@ -1,21 +1,25 @@
 """Two convolutions by rows, in generated C, against one after the other."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from crtgen.boards.core import find_core
+from crtgen.codegen import generate_c
 from crtgen.ir import Graph, Node
-from crtgen.kernels import Kernel, Target, applicable
-from crtgen.ops import Case, DepthwiseConv2d, RowStream
+from crtgen.kernels import Kernel, Target, applicable, select
+from crtgen.ops import Case, Conv2d, DepthwiseConv2d, RowStream
 from crtgen.ops.case import int8s
-from crtgen.plan import Plan
+from crtgen.plan import Plan, make_plan, stream_rows
 from tests.kernels.overlays import overlay
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
-from tests.kernels.stream_cases import SAME, pair, stream_cases
+from tests.kernels.stream_cases import SAME, pair, random_case, stream_cases
+from tests.passes.networks import Network
 
 CASES = list(stream_cases())
+RANDOM = [random_case(number) for number in range(24)]
 
 
 def _composition(case: Case) -> Graph:
@@ -35,10 +39,10 @@ def _kernel(case: Case, target: Target) -> Kernel:
     return kernel
 
 
-def _in_place(target: Target) -> list[tuple[Run, Plan]]:
+def _in_place(cases: Sequence[Case], target: Target) -> list[tuple[Run, Plan]]:
     """Every case with its output over its input, at the least lead."""
     runs = []
-    for seed, case in enumerate(CASES):
+    for seed, case in enumerate(cases):
         kernel, graph = _kernel(case, target), case.graph()
         (leave,) = kernel.inplace
         run = Run(f"{case.name}: {kernel.design}, lead {leave.lead}", graph, case.inputs(seed))
@@ -46,8 +50,8 @@ def _in_place(target: Target) -> list[tuple[Run, Plan]]:
     return runs
 
 
-def _check(runs: list[tuple[Run, Plan]], outputs: list[bytes]) -> None:
-    expected = [_composition(c).evaluate(r.inputs) for c, (r, _) in zip(CASES, runs, strict=True)]
+def _check(cases: Sequence[Case], runs: list[tuple[Run, Plan]], outputs: list[bytes]) -> None:
+    expected = [_composition(c).evaluate(r.inputs) for c, (r, _) in zip(cases, runs, strict=True)]
     wrong = [check_outputs(r, o, e) for (r, _), o, e in zip(runs, outputs, expected, strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))
 
@@ -82,7 +86,7 @@ def _hits(case: Case, op: RowStream, lead: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", [*CASES, *RANDOM], ids=lambda c: c.name)
 def test_lead_is_the_least(case: Case) -> None:
     assert isinstance(case.op, RowStream)
     (leave,) = _kernel(case, Target()).inplace
@@ -97,8 +101,9 @@ def test_some_lead_and_some_do_not() -> None:
 
 @pytest.mark.cc
 def test_host_in_place(tmp_path: Path) -> None:
-    runs = _in_place(Target())
-    _check(runs, run_plans_on_host(tmp_path, runs))
+    cases = [*CASES, *RANDOM]
+    runs = _in_place(cases, Target())
+    _check(cases, runs, run_plans_on_host(tmp_path, runs))
 
 
 @pytest.mark.qemu
@@ -109,8 +114,9 @@ def test_host_in_place(tmp_path: Path) -> None:
 )
 def test_qemu_in_place(tmp_path: Path, machine: str, core: str, optimize: str) -> None:
     target = Target(find_core(core), optimize)
-    runs = _in_place(target)
-    _check(runs, run_plans_on_qemu(tmp_path, runs, machine, target.core))
+    cases = [*CASES, *RANDOM]
+    runs = _in_place(cases, target)
+    _check(cases, runs, run_plans_on_qemu(tmp_path, runs, machine, target.core))
 
 
 @pytest.mark.parametrize(
@@ -125,6 +131,24 @@ def test_parts_are_the_cores_own_designs(core: str, designs: str) -> None:
     x = int8s("x", (1, 12, 12, 8))
     case = pair("designs", x, 16, DepthwiseConv2d((1, 1), SAME), (1, 3, 3, 16), 2)
     assert _kernel(case, Target(find_core(core))).design == designs
+
+
+def test_streams_of_one_shape_share_their_functions() -> None:
+    """Two in a row, with weights of their own."""
+    net = Network()
+    x = net.input("x", 1, 24, 24, 8, zero_point=3)
+    for name in "ab":
+        middle = net.layer(f"{name}_widen", Conv2d(), x, (32, 1, 1, 8))
+        x = net.layer(f"{name}_narrow", Conv2d((1, 1), SAME), middle, (8, 3, 3, 32))
+    graph, target = net.graph(x), Target()
+    plan, _ = stream_rows(make_plan(graph, select(graph, target), exact=False), target, exact=False)
+    module = generate_c(plan, "net")
+    one, two = module.info.layers
+    assert one.function == two.function == "net_row_stream_2"
+    assert one.parts == two.parts == ("net_conv2d_0", "net_conv2d_1")
+    assert not set(one.consts) & set(two.consts)
+    for function in (one.function, *one.parts):
+        assert module.files["net_kernels.c"].count(f"void {function}(") == 1
 
 
 @pytest.mark.parametrize(

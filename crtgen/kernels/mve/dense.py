@@ -3,17 +3,18 @@
 Several rows of inputs are the pixels of a pointwise convolution.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
-from crtgen.kernels.mve.finish import Finish, Requantisation
-from crtgen.kernels.mve.matrix import LANES, contiguous, pack_stream
+from crtgen.kernels.mve.finish import Finish, Requantisation, requantisation
+from crtgen.kernels.mve.matrix import LANES, Words, contiguous, pack_stream
 from crtgen.kernels.registry import design
-from crtgen.ops import FullyConnected
+from crtgen.ops import ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["DenseView", "fully_connected"]
@@ -58,7 +59,7 @@ class DenseView:
         vectors, fours = self.head + self.rounds * self.unroll, self.at_once // 4
         group = vectors * (2 * self.at_once + 1) + 2 * self.rounds + bool(self.rounds) + bool(self.tail) + 3
         group += fours * (3 + self.finish.instructions(1)) + self.ragged * (5 * fours - 1)
-        return -(-self.outputs // self.at_once) * group + 10
+        return -(-self.outputs // self.at_once) * group + (14 if self.finish.uniform else 10)
 
 
 @design(FullyConnected, weights=(1, 2))
@@ -72,10 +73,25 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     rows = x.elements // weights.shape[1]
     if rows > 1:
         return matrix_of_pixels(rows, weights, bias, params, target)
-    return single_row(weights, requantise(params, weights, bias), target)
+    header, requant = _requantised(params, weights, bias)
+    return _single_row(weights, header, requant, target)
 
 
-def single_row(weights: Int64, requant: Requantisation, target: Target) -> Kernel:
+def _requantised(params: ConvParams, weights: Int64, bias: Int64) -> tuple[Words, Requantisation]:
+    """The requantisation, and what of it all outputs share: multiplier and constant, four times each."""
+    rescale = rescale_of(params, weights, bias)
+    if rescale.uniform:
+        start = bias + params.input_offset * weights.sum(axis=1)
+        shared = requantisation(rescale.united(), start)
+        common = shared.constants[1:]
+        if shared.finish.shift is not None and (common == common[:, :1]).all():
+            finish = replace(shared.finish, uniform=True)
+            header = np.repeat(common[:, 0].astype(np.int32), 4).view(np.uint32)
+            return header, Requantisation(finish, shared.constants[:1])
+    return np.zeros(0, np.uint32), requantise(params, weights, bias)
+
+
+def _single_row(weights: Int64, header: Words, requant: Requantisation, target: Target) -> Kernel:
     """One row of inputs times ``weights[O, K]``."""
     outputs, depth = weights.shape
     at_once = 8 if outputs > 4 else 4
@@ -84,7 +100,7 @@ def single_row(weights: Int64, requant: Requantisation, target: Target) -> Kerne
     head = vectors % unroll or unroll
     rounds = (vectors - head) // unroll
     view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.finish)
-    stream = pack_stream(weights, contiguous(depth), requant, at_once)
+    stream = np.concatenate([header, pack_stream(weights, contiguous(depth), requant, at_once)])
     return Kernel(
         design=f"mve row {at_once}",
         template="mve/dense.c.j2",

@@ -19,7 +19,8 @@ class Finish:
     With a ``shift`` it is ``sat8(((acc + start) * multiplier >> 32) + constant >> shift)``, and the constants
     per channel are start, multiplier, constant. Without, TFLite's two roundings: start, the bits to the left
     if ``left``, multiplier, minus the bits to the right; ``some_whole`` says that these may be 0. ``low`` and
-    ``high`` are clamps after saturation, if any.
+    ``high`` are clamps after saturation, if any. ``uniform``: multiplier and constant are the same for all
+    channels and stay in q4 and q5.
     """
 
     shift: int | None
@@ -28,11 +29,12 @@ class Finish:
     zero_point: int
     low: int | None
     high: int | None
+    uniform: bool = False
 
     @property
     def constants(self) -> int:
         """Words per channel."""
-        return 4 if self.left else 3
+        return 1 if self.uniform else 4 if self.left else 3
 
     def instructions(self, vectors: int) -> int:
         """Of finishing so many vectors of the same four channels, loading constants included."""

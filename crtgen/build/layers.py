@@ -12,7 +12,7 @@ __all__ = ["LayerSize", "layer_sizes"]
 
 @dataclass(frozen=True, slots=True)
 class LayerSize:
-    """A layer: bytes of its function and parts, how many layers share it, bytes of its constants, of its stack.
+    """A layer: bytes of its function and parts, how many layers share it, bytes of constants and of stack.
 
     ``code`` is 0 where the compiler put the function into its caller; ``stack`` is the function's frame with
     the deepest of what it calls.

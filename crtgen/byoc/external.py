@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from crtgen import ops
 from crtgen.byoc.generator import Generator
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, Graph, Op, Signature, Value
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.registry import design
 
-__all__ = ["External"]
+__all__ = ["External", "count_macs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +35,13 @@ class External(Op):
 
     def attributes(self) -> str:
         return f"generator={self.generator.name} nodes={','.join(n.op.name for n in self.subgraph.nodes)}"
+
+
+def count_macs(op: Op, sig: Signature) -> int:
+    """Multiplications of an input with a weight, those within subgraphs too."""
+    if isinstance(op, External):
+        return sum(ops.count_macs(n.op, op.subgraph.signature(n)) for n in op.subgraph.nodes)
+    return ops.count_macs(op, sig)
 
 
 @dataclass(frozen=True, slots=True)

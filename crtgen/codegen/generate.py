@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from crtgen.byoc import count_macs
 from crtgen.codegen.info import model_info
 from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo, Param
 from crtgen.codegen.names import comment, unique_identifiers
@@ -12,7 +13,6 @@ from crtgen.codegen.views import ArrayView, KernelView, LayerView, ModelView, Te
 from crtgen.errors import UsageError
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.kernel import Const, Kernel
-from crtgen.ops import count_macs
 from crtgen.plan import Plan, Slot, Step
 
 __all__ = ["RUNTIME_VERSION", "generate_c"]

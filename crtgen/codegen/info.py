@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from crtgen.byoc import count_macs
 from crtgen.codegen.module import Interface, LayerInfo, ModelInfo
 from crtgen.codegen.names import unique_identifiers
 from crtgen.ir import Graph
-from crtgen.ops import count_macs
 from crtgen.plan import Plan
 
 __all__ = ["model_info"]

@@ -68,7 +68,7 @@ def compile_object(request: LlvmRequest) -> bytes:
         modules = [_bitcode(directory, path, request) for path in sorted(_c_files(request.sources))]
         module = parse(str(metadata_module(describe(request.registry), request.core)))
         for other in modules:
-            module.link_in(other)
+            _link(module, other)
         optimise(module, request.core, request.optimize)
         text = _own_sections(str(module))
         if _has_assembly(text):
@@ -117,6 +117,14 @@ def _bitcode(directory: Path, path: str, request: LlvmRequest) -> Any:
     module.triple = triple(request.core)
     module.name = path
     return module
+
+
+def _link(module: Any, other: Any) -> None:
+    name = other.name
+    try:
+        module.link_in(other)
+    except RuntimeError as error:
+        raise BuildError(f"LLVM cannot link the models: {error}", where=name) from error
 
 
 def _own_sections(text: str) -> str:

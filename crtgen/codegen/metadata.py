@@ -42,6 +42,7 @@ class Registry:
     """What an image registers: functions in the order of the name table, parameters, models.
 
     Parameters are looked up by storage id; those of a later model are numbered on from the earlier ones'.
+    Raises ``UsageError`` unless every name can be told apart and stored.
     """
 
     functions: tuple[Function, ...]
@@ -63,12 +64,9 @@ class Registry:
         for model in models:
             name = "get_c_metadata" if len(models) == 1 else f"{model.name}_get_c_metadata"
             functions.append(Function(name, f"{model.name}_get_c_metadata"))
-        registry = cls(tuple(functions), params, models)
-        registry.check()
-        return registry
+        return cls(tuple(functions), params, models)
 
-    def check(self) -> None:
-        """Raise ``UsageError`` unless every name can be told apart and stored."""
+    def __post_init__(self) -> None:
         for function in self.functions:
             if not function.name or "\0" in function.name:
                 what = "contains NUL" if function.name else "is empty"

@@ -12,7 +12,7 @@ from elftools.elf.sections import SymbolTableSection
 from crtgen.boards.core import CORES, HOST, Core
 from crtgen.codegen import CModule, Function, Registry, generate_c, llvm
 from crtgen.codegen.metadata import metadata_source
-from crtgen.errors import ToolMissingError
+from crtgen.errors import ToolMissingError, UsageError
 from crtgen.resources import runtime_dir
 from tests.codegen.models import two_layers
 from tests.kernels.program import WARNINGS
@@ -28,9 +28,7 @@ pytest.importorskip("ziglang")
 
 def registry(count: int) -> Registry:
     functions = tuple(Function(f"layer.{i}é", f"f{i}") for i in range(count))
-    made = Registry(functions, (), ())
-    made.check()
-    return made
+    return Registry(functions, (), ())
 
 
 def module(name: str) -> CModule:
@@ -196,6 +194,21 @@ def test_the_same_answers_as_c(tmp_path: Path) -> None:
     assert outputs[0] == outputs[1]
     assert "param 0 3" in outputs[0]
     assert "miss 0 4 1" in outputs[0]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "twice"])
+def test_names_that_the_table_cannot_hold_are_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        metadata_ir_of(Function("twice", "f"), Function(name, "g"))
+
+
+def test_a_symbol_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="symbol f occurs 2 times"):
+        metadata_ir_of(Function("one", "f"), Function("two", "f"))
+
+
+def metadata_ir_of(*functions: Function) -> str:
+    return llvm.metadata_ir(Registry(functions, (), ()), CORES["cortex-m4"])
 
 
 def test_without_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:

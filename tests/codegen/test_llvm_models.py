@@ -146,6 +146,18 @@ def test_a_flaw_of_the_c_is_told() -> None:
         compile_object(request)
 
 
+def test_a_symbol_twice_is_refused() -> None:
+    from crtgen.boards.core import CORES
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+
+    files = {
+        "a.c": "int f(void);\nint f(void) { return 1; }\n",
+        "b.c": "int f(void);\nint f(void) { return 2; }\n",
+    }
+    with pytest.raises(BuildError, match="symbol multiply defined"):
+        compile_object(LlvmRequest(files, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"]))
+
+
 def test_versions_of_llvm_have_to_be_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     from crtgen.codegen import llvm_compile
 

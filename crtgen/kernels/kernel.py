@@ -4,9 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crtgen.boards.core import HOST, Core
+from crtgen.errors import UsageError
 from crtgen.ir import Array, Signature
 
 __all__ = ["Const", "InPlace", "Kernel", "Part", "SourceLibrary", "Target"]
+
+_LEVELS = ("speed", "balanced", "size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,10 @@ class Target:
 
     core: Core = HOST
     optimize: str = "balanced"
+
+    def __post_init__(self) -> None:
+        if self.optimize not in _LEVELS:
+            raise UsageError(f"unknown optimisation {self.optimize}", hint=f"known: {', '.join(_LEVELS)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

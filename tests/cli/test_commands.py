@@ -149,7 +149,12 @@ def test_doctor_says_what_is_there() -> None:
         (("run", DIGITS, "--board", "host", "--input", CASES + "x"), 2, "no such file"),
         (("run", DIGITS, "--board", "host", "--optimize", "fast"), 2, "balanced"),
         (("build", "."), 2, "project.json"),
+        (("build", "nowhere"), 2, "project.json"),
         (("generate", DIGITS, ".", "--type", "demon"), 2, "standalone"),
+        (("generate", DIGITS, ".", "--board", "host"), 2, "not empty and holds no project"),
+        (("generate", DIGITS, f"{DIGITS}/below"), 2, "Not a directory"),
+        (("generate", DIGITS, DIGITS), 2, "it is a file"),
+        (("verify", DIGITS, "--board", "host", "--cases", "0"), 2, "--cases"),
     ],
 )
 def test_bad_arguments_get_a_message_and_an_exit_code(args: tuple[str, ...], code: int, message: str) -> None:
@@ -172,6 +177,14 @@ def test_a_wrong_input_is_refused(tmp_path: Path, array: Any, message: str) -> N
     result = crtgen("run", DIGITS, "--board", "host", "--input", str(tmp_path / "x.npy"))
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+@pytest.mark.cc
+def test_outputs_that_cannot_be_written(tmp_path: Path) -> None:
+    lost = str(tmp_path / "absent" / "y.npz")
+    result = crtgen("run", DIGITS, "--board", "host", "--input", DIGIT, "--output", lost, "--json")
+    error = json.loads(result.stdout)
+    assert (error["error"], error["where"], result.exit_code) == ("UsageError", lost, 2)
 
 
 def test_an_error_is_one_json_object() -> None:

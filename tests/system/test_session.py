@@ -2,7 +2,9 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from crtgen.errors import LinkClosedError, LinkTimeoutError, RemoteError, UsageE
 from crtgen.project import Options
 from crtgen.rpc import Client, Timeouts
 from crtgen.session import Session
+from tests.project.building import toy_project
 from tests.support import ROOT, require_tool
 
 BLOCK = 256 * 1024
@@ -82,6 +85,18 @@ def test_a_device_that_hangs(session: Session) -> None:
             client.connect()
     finally:
         os.killpg(session.device.process.pid, signal.SIGCONT)
+
+
+def test_an_inference_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crtgen.session.RUN_TIMEOUT", 0.5)
+    toy_project("host", "server", body="for (volatile int forever = 1; forever;) { }").extract(tmp_path)
+    with crtgen.open_project(tmp_path).build().run() as running:
+        start = time.monotonic()
+        with pytest.raises(LinkTimeoutError, match=r"within 0\.5 s"):
+            running.infer(np.zeros((1, 4), np.int8))
+        process = running.device.process
+    assert time.monotonic() - start < 20
+    assert process.poll() is not None
 
 
 def test_kept_inputs_can_run_again() -> None:

@@ -19,7 +19,7 @@ __all__ = ["generate_project"]
 
 _SOURCES = (".c", ".S", ".o")
 _EXTERNAL = "external"
-_MODEL_LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O3"}
+_MODEL_LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O2"}
 _TITLE = {"server": "an RPC server", "standalone": "a program with built-in input", "library": "a library"}
 
 
@@ -38,6 +38,7 @@ class _BuildView:
     runtime_sources: tuple[str, ...]
     platform_sources: tuple[str, ...]
     model_level: str
+    small_libc: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         runtime_sources=_sources(files, "runtime/"),
         platform_sources=_sources(files, "platform/"),
         model_level=_MODEL_LEVEL[level],
+        small_libc=level == "size" and firmware.type != "library" and not firmware.board.is_host,
     )
 
 

@@ -1,4 +1,4 @@
-"""Built-in inputs: arrays as C."""
+"""Built-in inputs: arrays as C, or a pattern that the device makes itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,14 +29,21 @@ class _ArrayView:
 
 @dataclass(frozen=True, slots=True)
 class _ModelView:
+    """A model with the symbols of its arrays, or with ``patterns`` inputs that have none."""
+
     symbol: str
     arrays: tuple[str, ...]
+    patterns: int
 
 
 @dataclass(frozen=True, slots=True)
 class _SampleView:
     arrays: tuple[_ArrayView, ...]
     models: tuple[_ModelView, ...]
+
+    @property
+    def has_pattern(self) -> bool:
+        return any(model.patterns for model in self.models)
 
 
 def sample_files(firmware: Firmware) -> dict[str, str]:
@@ -48,16 +55,15 @@ def sample_files(firmware: Firmware) -> dict[str, str]:
     models: list[_ModelView] = []
     for info in firmware.models:
         given = firmware.samples.get(info.name)
-        views = [_array(info, i, a) for i, a in enumerate(_arrays(info, given))]
+        views = [] if given is None else [_array(info, i, a) for i, a in enumerate(_checked(info, given))]
         arrays += views
-        models.append(_ModelView(f"sample_{info.name}", tuple(view.symbol for view in views)))
+        symbols = tuple(view.symbol for view in views)
+        models.append(_ModelView(f"sample_{info.name}", symbols, len(info.inputs) if given is None else 0))
     view = _SampleView(tuple(arrays), tuple(models))
     return {name: render(f"project/common/{name}.j2", v=view) for name in ("sample.c", "sample.h")}
 
 
-def _arrays(info: ModelInfo, given: Sequence[Array] | None) -> list[Array]:
-    if given is None:
-        return [np.zeros(i.shape, i.dtype.numpy) for i in info.inputs]
+def _checked(info: ModelInfo, given: Sequence[Array]) -> Sequence[Array]:
     if len(given) != len(info.inputs):
         raise UsageError(f"{len(given)} sample arrays for {len(info.inputs)} inputs", where=info.name)
     for interface, array in zip(info.inputs, given, strict=True):
@@ -67,7 +73,7 @@ def _arrays(info: ModelInfo, given: Sequence[Array] | None) -> list[Array]:
                 f"the input is {shape_text(interface.shape)} {interface.dtype.value}",
                 where=f"{info.name}: {interface.name}",
             )
-    return list(given)
+    return given
 
 
 def _array(info: ModelInfo, index: int, array: Array) -> _ArrayView:

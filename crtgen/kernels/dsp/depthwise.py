@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import Finish, Words, finish_lanes, rescale_of, words, words16
+from crtgen.kernels.dsp.finish import Finish, Words, finish_lanes, rescale_of, words
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.ops.conv import DepthwiseConv2d
@@ -242,9 +242,8 @@ def _fits(op: DepthwiseConv2d, sig: Signature) -> bool:
 def _pack(weights: Int64, constants: Words, stride: int) -> tuple[Words, Words]:
     """``[channel, 3]`` words of weights, and ``constants`` less what went into them.
 
-    A word is a column of three weights in the order w0, w1, w2 for stride 1, w0, w2, w1 for stride 2, of which
-    SXTB16 takes bytes 0 and 2, and rotated by a byte 1 and 3. The last bytes of the three words hold the
-    second constant of the requantisation where it fits.
+    A word is a column of three weights, in the order w0, w1, w2 for stride 1 and w0, w2, w1 for stride 2.
+    The last bytes of the three words hold the second constant of the requantisation where it fits.
     """
     columns = weights.reshape(-1, 3, 3).transpose(0, 2, 1)[:, :, [0, 1, 2] if stride == 1 else [0, 2, 1]]
     taps: Int64 = ((columns & 0xFF) << np.array([0, 8, 16])).sum(axis=2)

@@ -1,10 +1,11 @@
 /*
  * The memory and string functions that compilers and the runtime call, for toolchains without a C library. The
- * header of include/freestanding tells; with another string.h there is nothing here.
+ * header of include/freestanding tells; with another string.h there is nothing here, unless CRT_SMALL_STRING_H
+ * asks for functions that are smaller than a C library's.
  */
 #include <string.h>
 
-#ifdef CRT_FREESTANDING_STRING_H
+#if defined(CRT_FREESTANDING_STRING_H) || defined(CRT_SMALL_STRING_H)
 
 #include <stdint.h>
 

@@ -19,6 +19,7 @@ from crtgen.project.manifest import Manifest
 __all__ = ["Workspace", "build_with_west", "find_workspace"]
 
 TIME_LIMIT = 900.0
+_NO_HAL = re.compile(r"fatal error: \S+\.dtsi?: No such file")
 _GCC = "arm-none-eabi-gcc"
 _SDKS = ("zephyr-sdk*", ".local/zephyr-sdk*", ".local/opt/zephyr-sdk*", "bin/zephyr-sdk*", "opt/zephyr-sdk*")
 
@@ -104,7 +105,10 @@ def build_with_west(root: Path, manifest: Manifest, jobs: int, progress: Callabl
     build.mkdir(exist_ok=True)
     log.write_text(output, encoding="utf-8")
     if status != 0:
-        raise explain_failure(output, log, manifest, "the build")
+        error = explain_failure(output, log, manifest, "the build")
+        if _NO_HAL.search(output):
+            error.hint = "the board needs a module that the workspace has not: run `west update` there"
+        raise error
     path = build / manifest.artefact
     if not path.is_file():
         raise BuildError(f"the build made no {manifest.artefact}", where=str(root))

@@ -34,7 +34,8 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         r"[Nn]o probe|[Nn]o (?:available |connected )?(?:debug )?(?:probes?|debuggers?|emulators?|device)s? "
         r"(?:found|connected|available|is connected|were)|[Nn]o available debug probes|open failed|"
         r"unable to (?:find|open)|Cannot connect to (?:J-Link|probe|the probe)|There is no debugger|"
-        r"Connecting to J-Link.*FAILED|[Nn]o connected boards|Connection (?:refused|timed out)|could not connect",
+        r"Connecting to J-Link.*FAILED|[Nn]o connected boards|"
+        r"Connection (?:refused|timed out)|could not connect",
         "no probe answers",
         "check the cable and the power of the board; for gdb, that the gdb server runs at --gdb-server",
     ),

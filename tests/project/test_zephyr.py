@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from crtgen.boards import all_boards, find_board
-from crtgen.build import find_workspace
+from crtgen.build import build_project, find_workspace, west
 from crtgen.build.west import Workspace
-from crtgen.errors import ToolMissingError, UsageError
+from crtgen.errors import BuildError, ToolMissingError, UsageError
 from crtgen.project import Firmware, Options, Project, generate_project
 from crtgen.resources import zephyr_app_dir
 from tests.project.toy import METADATA, toy
@@ -131,6 +131,17 @@ def test_without_a_workspace_the_error_says_what_to_do(
     monkeypatch.setenv("ZEPHYR_BASE", str(write_version(tmp_path, "VERSION_MAJOR = 3\n")))
     with pytest.raises(ToolMissingError, match="VERSION_MINOR"):
         find_workspace()
+
+
+def test_a_workspace_without_the_makers_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = "x.dts:9:10: fatal error: st/l4/stm32l4r5z(g-i)tx-pinctrl.dtsi: No such file or directory"
+    monkeypatch.setattr(west, "follow", lambda *_, **__: (1, output))
+    zephyr = write_version(tmp_path, "VERSION_MAJOR = 3\nVERSION_MINOR = 7\nPATCHLEVEL = 0\n")
+    monkeypatch.setenv("ZEPHYR_BASE", str(zephyr))
+    project("nucleo_l4r5zi").extract(tmp_path / "p")
+    with pytest.raises(BuildError, match="pinctrl") as caught:
+        build_project(tmp_path / "p")
+    assert "west update" in caught.value.hint
 
 
 def test_a_toolchain_is_chosen_only_where_none_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,11 @@ def test_layers_are_functions_of_the_registry_that_check_their_tensors() -> None
                 layer(x)
             with pytest.raises(RemoteError, match=f"{first} failed with code"):
                 layer(x[:, 1:], out)
+            with session.client.aot_executor("digits") as executor:
+                executor.set_input(0, x)
+                layer(x, out)
+                with pytest.raises(RemoteError, match="the inputs of digits are not set"):
+                    executor.run()
 
 
 @pytest.mark.models

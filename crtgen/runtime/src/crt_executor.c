@@ -23,13 +23,24 @@ static void crt_executor_hold(struct crt_server *server, uint32_t index)
     server->holders |= 1u << index;
 }
 
+/* What follows a prefix of a name; NULL if the name does not begin so. */
+static const char *crt_executor_after(const char *name, const char *prefix)
+{
+    for (; *prefix != '\0'; name++, prefix++) {
+        if (*name != *prefix) {
+            return NULL;
+        }
+    }
+    return name;
+}
+
 void crt_executor_called(struct crt_server *server, const char *name)
 {
+    const char *operator_name = crt_executor_after(name, "tvmgen_");
     for (uint32_t i = 0; i < server->config.num_models; i++) {
-        const char *model = server->config.models[i]->name;
-        const size_t size = strlen(model);
-        const int begins = strlen(name) > size && memcmp(name, model, size) == 0;
-        if (begins && strcmp(name + size, "_run") == 0) {
+        const char *rest = crt_executor_after(operator_name != NULL ? operator_name : name,
+                                              server->config.models[i]->name);
+        if (rest != NULL && (operator_name != NULL ? *rest == '_' : strcmp(rest, "_run") == 0)) {
             crt_executor_hold(server, i);
             server->inputs_set[i] = 0;
             server->spoiled |= 1u << i;

@@ -123,7 +123,7 @@ int crt_call_results(struct crt_call *call, uint32_t count, uint64_t **results);
 extern const char crt_executor_names[];
 extern const struct crt_builtin crt_executor_functions[];
 int crt_executor_create(struct crt_call *call);
-/* A function of the registry was called: if it is the run of a model, its inputs and outputs are void. */
+/* A function of the registry was called. After <model>_run and tvmgen_<model>_... the model's tensors are void. */
 void crt_executor_called(struct crt_server *server, const char *name);
 int crt_executor_run(struct crt_call *call);
 

@@ -161,13 +161,16 @@ class _Walk:
         return self.done[name]
 
     def frame(self, name: str) -> tuple[int, str]:
-        """Clones that the compiler made (``f.isra.0``) have the frame of their original."""
+        """Clones that the compiler made (``f.isra.0``) have the frame of their original.
+
+        The compiler knows of no frame where assembly makes one (naked functions): there, the code tells.
+        """
         if DECLARED + name in self.code.declared:
             return self.code.declared[DECLARED + name], "declared"
-        for known in (name, name.partition(".")[0]):
-            if known in self.frames:
-                return self.frames[known]
         function = self.code.functions.get(name)
+        for known in (name, name.partition(".")[0]):
+            if known in self.frames and (self.frames[known][0] or function is None or not function.frame):
+                return self.frames[known]
         return (function.frame, "code") if function is not None else (0, "unknown")
 
     def callees(self, name: str) -> list[str]:

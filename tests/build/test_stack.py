@@ -129,6 +129,22 @@ def test_assembly_declares_its_frame(tmp_path: Path) -> None:
     assert [(f.name, f.own, f.kind) for f in report.path[1:]] == [("kernel", 36, "declared")]
 
 
+def test_a_naked_function_is_read_from_its_code(tmp_path: Path) -> None:
+    """gcc states 0 bytes for it; it pushes nine registers."""
+    source = (
+        NOINLINE
+        + """
+        __attribute__((naked, noinline)) void kernel(void)
+        { __asm__ volatile("push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n"
+                           "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}"); }
+        void crt_reset(void) { for (;;) kernel(); }
+        """
+    )
+    report = analyse(compile_image(tmp_path, main_c=source))
+    assert names(report) == ["crt_reset", "kernel"]
+    assert (report.path[1].own, report.path[1].kind) == (36, "code")
+
+
 def test_library_functions_are_read_from_their_code(tmp_path: Path) -> None:
     main = """
     volatile long long a, b;

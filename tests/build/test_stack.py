@@ -135,7 +135,7 @@ def test_a_naked_function_is_read_from_its_code(tmp_path: Path) -> None:
         NOINLINE
         + """
         __attribute__((naked, noinline)) void kernel(void)
-        { __asm__ volatile("push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n"
+        { __asm__ volatile("push {r4, r5, r6, r7, r8, r9, r10, r11, lr}\\n"
                            "pop {r4, r5, r6, r7, r8, r9, r10, r11, pc}"); }
         void crt_reset(void) { for (;;) kernel(); }
         """

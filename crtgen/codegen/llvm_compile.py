@@ -93,10 +93,14 @@ def _c_files(sources: Sequence[str] | Mapping[str, str]) -> list[str]:
 
 
 def _target_flags(core: Core) -> list[str]:
-    """Target and core. Words may be read from anywhere: clang denies that to freestanding code otherwise."""
+    """Target and core. Words may be read from anywhere: clang denies that to freestanding code otherwise.
+
+    Enumerations are as small as arm-none-eabi-gcc's, whose linker warns of others.
+    """
     if core.arch == "host":
         return ["-mcpu=baseline", "-fPIC"]
-    return [*core.zig_flags, "-munaligned-access" if core.unaligned else "-mno-unaligned-access"]
+    unaligned = "-munaligned-access" if core.unaligned else "-mno-unaligned-access"
+    return [*core.zig_flags, unaligned, "-fshort-enums"]
 
 
 def _bitcode(directory: Path, path: str, request: LlvmRequest) -> Any:

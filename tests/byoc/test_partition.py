@@ -2,7 +2,8 @@
 
 import pytest
 
-from crtgen.byoc import CCompiler, ExampleJson, External, Generated, Generator, partition
+from crtgen.byoc import CCompiler, ExampleJson, External, Generated, Generator, partition, to_example_json
+from crtgen.byoc.example_json import read_example_json, write_example_json
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import DType, Graph, Node, Op, Quant, Signature, Value
 from crtgen.kernels import Const, Target, select
@@ -196,3 +197,26 @@ def test_the_reasons_of_the_examples() -> None:
     assert reason(ExampleJson(), Add(), wide, row) == "its operands have different shapes"
     scaled = Value("q", (4,), DType.INT8, Quant.tensor(0.5))
     assert reason(CCompiler(), Mul(), scaled, scaled) == "its values are quantised"
+
+
+def test_example_json_becomes_a_table() -> None:
+    calls = [(Add(), "a", "b"), (Mul(), "v0", "c")]
+    graph = arithmetic("g", DType.INT16, calls, {"a": (10, 10), "b": (10, 10), "c": (10, 10)}, [], ["c"])
+    after, _ = partition(graph, [ExampleJson()])
+    (node,) = after.nodes
+    assert isinstance(node.op, External)
+    text = to_example_json(node.op.subgraph)
+    assert text == (
+        "subgraph\n"
+        "  input 0 10 10\n"
+        "  input 1 10 10\n"
+        "  input 2 10 10\n"
+        "  add 3 inputs: 0 1 shape: 10 10\n"
+        "  mul 4 inputs: 3 2 shape: 10 10\n"
+    )
+    assert write_example_json(read_example_json(text)) == text
+    kernel = select(after, Target())[node.name]
+    assert "{0, 0, 1}, /* add */" in kernel.view.body
+    assert "{2, 3, 2}, /* mul */" in kernel.view.body
+    assert "shape" not in kernel.view.body + kernel.support
+    assert kernel.scratch == 200

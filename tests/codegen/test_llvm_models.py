@@ -1,7 +1,11 @@
 """Whole models by LLVM: one object in the project, the same outputs as from C, bit for bit."""
 
 import io
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,6 +48,33 @@ def test_models(model: str, board: str) -> None:
         verdicts = crtgen.verify(session, path, path.with_suffix(".npz"))
     assert len(verdicts) == 8
     assert [str(v.difference) for v in verdicts if v.difference] == []
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+@pytest.mark.parametrize("toolchain", ["gcc", "zig"])
+def test_with_cmake_alone(tmp_path: Path, toolchain: str) -> None:
+    """The object links with either toolchain's code, without a warning."""
+    require_tool("arm-none-eabi-gcc")
+    directory = tmp_path / "p"
+    _compiled("hello_world_int8", "mps2_an386").generate(target="llvm").extract(directory)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    tools = [f"-DCMAKE_TOOLCHAIN_FILE={directory / 'cmake' / toolchain}.cmake"]
+    for command in (
+        ["cmake", "-S", ".", "-B", "build", "-G", "Ninja", *tools],
+        ["cmake", "--build", "build"],
+    ):
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "enum" not in done.stdout
+    assert (directory / "build" / "firmware.elf").is_file()
 
 
 @pytest.mark.cc

@@ -37,6 +37,11 @@ _COMMON = (
     "-fno-asynchronous-unwind-tables",
     "-fomit-frame-pointer",
 )
+_NOT_PLACED = r'^(?![^\n]* section ")'
+_FUNCTION = re.compile(_NOT_PLACED + r"(define [^\n]*?@([\w.]+)\([^\n]*?)( align \d+)? \{$", re.MULTILINE)
+_CONSTANT = re.compile(
+    _NOT_PLACED + r"(@([\w.]+) = (?!external )(?:[a-z_]+ )*constant [^\n]*?)((?:, align \d+)?)$", re.MULTILINE
+)
 _TIME_LIMIT = 300.0
 _SHOWN = 5
 
@@ -134,12 +139,11 @@ def _link(module: Any, other: Any) -> None:
 def _own_sections(text: str) -> str:
     """A section for each function and constant, as ``-ffunction-sections`` and ``-fdata-sections`` make them.
 
-    The linker can then leave out what nobody calls, and linker scripts can place what they name.
+    The linker can then leave out what nobody calls, and linker scripts can place what they name. What the
+    source itself has put into a section stays there.
     """
-    function = r"^(define [^\n]*?@([\w.]+)\([^\n]*?)( align \d+)? \{$"
-    text = re.sub(function, r'\1 section ".text.\2"\3 {', text, flags=re.M)
-    constant = r"^(@([\w.]+) = (?!external )(?:[a-z_]+ )*constant [^\n]*?)((?:, align \d+)?)$"
-    return re.sub(constant, r'\1, section ".rodata.\2"\3', text, flags=re.M)
+    text = _FUNCTION.sub(r'\1 section ".text.\2"\3 {', text)
+    return _CONSTANT.sub(r'\1, section ".rodata.\2"\3', text)
 
 
 def _has_assembly(text: str) -> bool:

@@ -166,6 +166,40 @@ def test_words_may_be_read_from_anywhere() -> None:
         assert (code[:4] == bytes.fromhex("00687047")) is word_load, (name, code.hex())  # ldr r0, [r0]; bx lr
 
 
+def test_sections() -> None:
+    """One for each function and constant, unless the source names another; none for what is only declared."""
+    from crtgen.boards.core import CORES
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+
+    source = """
+        extern const int far;
+        extern const int table[2], own[2];
+        const int table[2] = {1, 2};
+        const int own[2] __attribute__((section(".mine"))) = {3, 4};
+        int f(void);
+        __attribute__((section(".fast"))) int f(void) { return far; }
+        int g(void);
+        int g(void) { return table[0]; }
+    """
+    data = compile_object(
+        LlvmRequest({"f.c": source}, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"])
+    )
+    elf = ELFFile(io.BytesIO(data))
+    table = elf.get_section_by_name(".symtab")
+    places = {
+        s.name: elf.get_section(s["st_shndx"]).name
+        for s in table.iter_symbols()
+        if isinstance(s["st_shndx"], int)
+    }
+    assert {n: places[n] for n in ("table", "own", "f", "g")} == {
+        "table": ".rodata.table",
+        "own": ".mine",
+        "f": ".fast",
+        "g": ".text.g",
+    }
+    assert "far" not in places
+
+
 def test_a_flaw_of_the_c_is_told() -> None:
     from crtgen.boards.core import CORES
     from crtgen.codegen.llvm_compile import LlvmRequest, compile_object

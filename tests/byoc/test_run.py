@@ -1,6 +1,8 @@
 """ccompiler and ExampleJSON on the host and on QEMU, against numpy."""
 
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from crtgen.api import Model
 from crtgen.byoc import CCompiler, ExampleJson, External, Generator, partition
 from crtgen.ir import DType, Graph
 from crtgen.ops import Add, Mul, Sub
+from crtgen.resources import runtime_dir
 from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
+from tests.kernels.program import WARNINGS
 from tests.support import require_tool
 
 TYPES = (DType.FLOAT32, DType.INT8, DType.INT16)
@@ -125,3 +129,18 @@ def test_the_chain_has_two_subgraphs_of_each() -> None:
     after, _ = partition(chain(DType.INT8, (3,)), [Sums(), Products()])
     ops = [node.op for node in after.nodes]
     assert [op.generator.name for op in ops if isinstance(op, External)] == ["sums", "products"] * 2
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("dtype", [*TYPES, DType.INT32, DType.INT64, DType.UINT8])
+def test_no_warnings(tmp_path: Path, dtype: DType) -> None:
+    """The generated C is as strict as that of crtgen's own kernels."""
+    graph = chain(dtype, (3, 4))
+    for name, generators in GENERATORS.items():
+        chosen = _one_output(graph) if name == "examplejson" else graph
+        (module,) = Model(chosen).compile("host", generators=generators).modules
+        for file, text in module.files.items():
+            (tmp_path / file).write_text(text)
+        sources = [file for file in module.files if file.endswith(".c")]
+        command = [require_tool("gcc"), "-O2", *WARNINGS, f"-I{runtime_dir() / 'include'}", "-fsyntax-only"]
+        subprocess.run([*command, *sources], cwd=tmp_path, check=True, timeout=60)

@@ -3,7 +3,7 @@
 from crtgen.byoc.ccompiler import CCompiler
 from crtgen.byoc.cmsis_nn import CMSIS_NN, CmsisNn
 from crtgen.byoc.example import ExampleJson, to_example_json
-from crtgen.byoc.external import External, count_macs
+from crtgen.byoc.external import External, constants_of, count_macs
 from crtgen.byoc.find import GROUP, find_generator, generator_names
 from crtgen.byoc.generator import Generated, Generator, Pattern
 from crtgen.byoc.partition import partition
@@ -18,6 +18,7 @@ __all__ = [
     "Generated",
     "Generator",
     "Pattern",
+    "constants_of",
     "count_macs",
     "find_generator",
     "generator_names",

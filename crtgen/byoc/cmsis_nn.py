@@ -227,7 +227,9 @@ def _convolution(
     bias = _dims((1, 1, 1, layer.sig.y.shape[3]))
     source, weights, added = layer.names
     lines = [
-        f"static const {kind} params = {{{_nested(params)}}};",
+        f"static const {kind} params = {{",
+        *(f"    {field}," for field in _nested(params)),
+        "};",
         *_declare(input=x, filter=w, biases=bias, output=y),
         quant,
         _context(nbytes),
@@ -237,7 +239,7 @@ def _convolution(
     return _Code(tuple(lines), (function,), consts, nbytes)
 
 
-def _nested(params: ctypes.Structure) -> str:
+def _nested(params: ctypes.Structure) -> list[str]:
     """The fields with their names; those of tiles and clamps as C nests them."""
     inner = {"_w": ".w", "_h": ".h"}
     parts = []
@@ -247,7 +249,7 @@ def _nested(params: ctypes.Structure) -> str:
             field = field.removesuffix(ending) + member if field.endswith(ending) else field
         field = {"act_min": "activation.min", "act_max": "activation.max"}.get(name, field)
         parts.append(f".{field} = {getattr(params, name)}")
-    return ", ".join(parts)
+    return parts
 
 
 def _dense(layer: _Layer, sources: CmsisSources) -> _Code:

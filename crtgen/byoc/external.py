@@ -11,7 +11,7 @@ from crtgen.ir import Array, DType, Graph, Op, Signature, Value
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.registry import design
 
-__all__ = ["External", "count_macs"]
+__all__ = ["External", "constants_of", "count_macs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +42,12 @@ def count_macs(op: Op, sig: Signature) -> int:
     if isinstance(op, External):
         return sum(ops.count_macs(n.op, op.subgraph.signature(n)) for n in op.subgraph.nodes)
     return ops.count_macs(op, sig)
+
+
+def constants_of(graph: Graph) -> tuple[Value, ...]:
+    """Every constant of a network once, those of subgraphs too."""
+    graphs = [graph, *(n.op.subgraph for n in graph.nodes if isinstance(n.op, External))]
+    return tuple({n: v for g in graphs for n, v in g.values.items() if v.is_constant}.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from crtgen.byoc.example_json import read_example_json, write_example_json
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import DType, Graph, Node, Op, Quant, Signature, Value
 from crtgen.kernels import Const, Target, select
-from crtgen.ops import Add, Mul, Relu, Sub
+from crtgen.ops import Add, FullyConnected, Mul, Relu, Sub
 from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
+from tests.codegen.models import two_layer_graph
 
 S = (4,)
 
@@ -197,6 +198,21 @@ def test_the_reasons_of_the_examples() -> None:
     assert reason(ExampleJson(), Add(), wide, row) == "its operands have different shapes"
     scaled = Value("q", (4,), DType.INT8, Quant.tensor(0.5))
     assert reason(CCompiler(), Mul(), scaled, scaled) == "its values are quantised"
+
+
+def test_figures_are_those_of_the_network() -> None:
+    """Weights and multiplications within subgraphs count as any others."""
+    from crtgen.api import Model
+
+    class Everything(OwnConstants):
+        name = "everything"
+        patterns = ((FullyConnected,),)
+
+    graph = two_layer_graph("net", "dense")
+    plain, external = (Model(graph).compile("host", generators=g, fallback=True).modules[0].info
+                       for g in ((), (Everything(),)))  # fmt: skip
+    assert [layer.kernel for layer in external.layers].count("everything") == 2
+    assert (external.weights, external.macs) == (plain.weights, plain.macs) == (60 + 20 + 25 + 20, 60 + 25)
 
 
 def test_example_json_becomes_a_table() -> None:

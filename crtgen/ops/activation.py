@@ -76,6 +76,9 @@ class Softmax(_Unary):
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         fixed = y.scale == 1 / 256 and y.zero_point == -128
         require(fixed, f"the output has {y} instead of scale 1/256 zero -128")
+        longest = 1 << _SOFTMAX_SUM_BITS
+        depth = sig.x.shape[-1]
+        require(depth < longest, f"softmax over {depth:,} elements; supported: fewer than {longest:,}")
         real = min(self.beta * x.scale * (1 << (31 - _SOFTMAX_INPUT_BITS)), 2.0**31 - 1)
         require(real > 1, "the input's scale is too fine for softmax")
         multiplier, shift = quantize_multiplier(real)
@@ -237,6 +240,7 @@ def cases() -> Iterator[Case]:
         yield make(name, Tanh(), [int8s("x", (2, 7, 19), scale, zero)], Tanh.output)
     yield make("rows", Softmax(0.5), [int8s("x", (3, 4, 33), 0.1, -128)], probability)
     yield make("pair", Softmax(), [int8s("x", (1, 2), 0.09, 127)], probability)
+    yield make("long", Softmax(), [int8s("x", (2, 600), 0.1)], probability)
     yield make("single", Softmax(2.0), [int8s("x", (5, 1), 0.1)], probability)
     yield make("f32_rows", Softmax(0.75), [floats("x", (3, 17))])
     yield make("f32", Logistic(), [floats("x", (1, 5, 9))])

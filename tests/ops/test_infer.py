@@ -102,6 +102,7 @@ _HALF = Quant.tensor(0.5)
         (MaxPool2d((1, 1), (1, 1)), [int8s("x", (1, 2, 2, 1))], _HALF, "quantised differently"),
         (Softmax(), [int8s("x", (2,))], _HALF, "instead of scale 1/256 zero -128"),
         (Softmax(), [int8s("x", (2,), 1e-9)], Quant.tensor(1 / 256, -128), "too fine for softmax"),
+        (Softmax(), [int8s("x", (1, 4096))], Quant.tensor(1 / 256, -128), "4,096 elements; supported: fewer"),
         (Logistic(), [int8s("x", (2,))], _HALF, "instead of scale 0.00390625 zero -128"),
         (Tanh(), [int8s("x", (2,))], _HALF, "instead of scale 0.0078125 zero 0"),
     ],

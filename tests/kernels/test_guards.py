@@ -1,4 +1,4 @@
-"""Nothing is read or written beyond the arena or the weights: both lie where memory ends, and beyond it is a fault.
+"""Nothing is read or written beyond the arena or the weights: they lie where memory ends in a fault.
 
 The arena lies at the end of a memory in one run and at the start of one in another, and each array of weights
 is once the last thing before a memory's end.
@@ -163,7 +163,8 @@ def test_a_byte_beyond_is_a_fault(tmp_path: Path, core: str) -> None:
     for address, inside in [(a, False) for a in ends] + [(memories.arena[1] - 1, True)]:
         source = tmp_path / "main.c"
         source.write_text(
-            "#include <stdint.h>\nint main(void);\nvoid systick_handler(void);\nvoid systick_handler(void) {}\n"
+            "#include <stdint.h>\nint main(void);\nvoid systick_handler(void);\n"
+            "void systick_handler(void) {}\n"
             f"int main(void) {{ return *(volatile uint8_t *){address:#x}u & 0; }}\n"
         )
         objects = _compile(tmp_path, [source, HERE / "baremetal" / "start.c"], find_core(core).gcc_flags)

@@ -31,7 +31,6 @@ class Check:
 _EXTRAS = {
     "ortools": ("exact memory plans", "pip install 'crtgen[exact]'"),
     "llvmlite": ("--target llvm", "pip install 'crtgen[llvm]'"),
-    "onnx": (".onnx models", "pip install 'crtgen[onnx]'"),
     "west": ("--platform zephyr", "pip install 'crtgen[zephyr]'"),
     "pyocd": ("flash --runner pyocd", "pip install 'crtgen[pyocd]'"),
 }

@@ -158,8 +158,7 @@ def _all_pairs(op: Add | Sub, sig: Signature, every: Array) -> Int64:
     """The reference's output for every pair of int8 inputs, ``[256, 256]``."""
     shapes = ((256, 1), (256,), (256, 256))
     first, second, output = (
-        Value(v.name, shape, v.dtype, v.quant)
-        for v, shape in zip((*sig.inputs, sig.y), shapes, strict=True)
+        Value(v.name, shape, v.dtype, v.quant) for v, shape in zip((*sig.inputs, sig.y), shapes, strict=True)
     )
     (result,) = op.reference(Signature((first, second), (output,)), [every.reshape(256, 1), every])
     return result.astype(np.int64)

@@ -12,7 +12,7 @@ from crtgen.byoc import CmsisNn, External, partition
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import DType, Graph, Node, Signature, Value
 from crtgen.ops import Case, Sub, all_cases
-from tests.support import absent, model_path, require_tool
+from tests.support import model_path, require_tool
 
 _KINDS = (
     "conv2d",
@@ -32,8 +32,7 @@ def cmsis_nn() -> CmsisNn:
     try:
         return CmsisNn()
     except UsageError:
-        absent("CMSIS-NN", "set CMSIS_NN_PATH")
-        raise
+        pytest.skip("CMSIS-NN was not tested: its sources are not there, set CMSIS_NN_PATH")
 
 
 def _int8_cases(generator: CmsisNn) -> list[Case]:

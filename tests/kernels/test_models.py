@@ -27,9 +27,7 @@ def _runs(name: str, cases: int) -> list[tuple[Run, Mapping[str, Array]]]:
         ]
 
 
-def _arrays(
-    graph: Graph, names: tuple[str, ...], data: Mapping[str, Array], prefix: str
-) -> dict[str, Array]:
+def _arrays(graph: Graph, names: tuple[str, ...], data: Mapping[str, Array], prefix: str) -> dict[str, Array]:
     return {n: data[f"{prefix}{i}"].reshape(graph.values[n].shape) for i, n in enumerate(names)}
 
 

@@ -50,7 +50,9 @@ def test_run_in_qemu_counts_instructions_and_bytes() -> None:
     assert 10_000 < data["instructions"] < 100_000
     assert data["flash"] == data["text"] + data["rodata"] + data["data"]
     again = as_json("run", DIGITS, "--board", "mps2_an386", "--input", DIGIT)
-    assert again["instructions"] == data["instructions"]
+    assert abs(again["instructions"] - data["instructions"]) <= 2 * 40, (
+        "a tick of the timer is 40 instructions"
+    )
 
 
 @pytest.mark.qemu

@@ -34,7 +34,7 @@ def nets(draw: st.DrawFn, most: int = 12) -> Net:
             k = kernel(*over, scratch=draw(st.sampled_from([0, 0, 20])))
         sizes.update(outputs)
         specs.append(node(f"n{i}", " ".join(reads), outputs, k))
-    ends = draw(st.lists(st.sampled_from(list(sizes)), min_size=1, max_size=2))
+    ends = draw(st.lists(st.sampled_from(list(sizes)), min_size=1, max_size=2, unique=True))
     return Net(inputs, " ".join(ends), *specs)
 
 

@@ -39,6 +39,8 @@ def command(
             raise UsageError("no model is named", hint="crtgen bench MODEL.tflite --board mps2_an386")
         if update and budget is None:
             raise UsageError("--update writes a budget, and none is named", hint="add --budget FILE")
+        if rpc and (layers or budget or len(models) > 1):
+            raise UsageError("--rpc measures the RPC with one model, without --layers and --budget")
         known = read_budget(budget) if budget and (budget.exists() or not update) else Budget(())
         boards = board or ["mps2_an386"]
         with out.stage() as say:

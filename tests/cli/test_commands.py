@@ -151,6 +151,7 @@ def test_doctor_says_what_is_there() -> None:
         (("run", DIGITS, "--board", "host", "--input", CASES + "x"), 2, "no such file"),
         (("run", DIGITS, "--board", "host", "--optimize", "fast"), 2, "balanced"),
         (("build", "."), 2, "project.json"),
+        (("bench", DIGITS, "--rpc", "--layers"), 2, "--rpc measures the RPC with one model"),
         (("build", "nowhere"), 2, "project.json"),
         (("generate", DIGITS, ".", "--type", "demon"), 2, "standalone"),
         (("generate", DIGITS, ".", "--board", "host"), 2, "not empty and holds no project"),

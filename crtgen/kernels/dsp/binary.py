@@ -4,7 +4,7 @@
 factors with which all 65,536 pairs of inputs come out right.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.dsp.finish import Finish
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.ops.attrs import tensor_quant
+from crtgen.kernels.sums import EverySum, every_sum
 from crtgen.ops.binary import Add, Sub
 from crtgen.ops.fixedpoint import Int64
 
@@ -85,30 +85,18 @@ def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
 
 def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:
     """Factors that agree with the reference for every pair of int8 values; None if the search finds none."""
-    every = np.arange(-128, 128, dtype=np.int64)
-    x0, x1 = (a.reshape(-1) for a in np.meshgrid(every, every, indexing="ij"))
-    pairs = Signature(
-        tuple(replace(v, shape=x0.shape) for v in sig.inputs), (replace(sig.y, shape=x0.shape),)
-    )
-    (result,) = op.reference(pairs, [x0.astype(np.int8), x1.astype(np.int8)])
-    params = op.parameters(sig)
-    out = tensor_quant(sig.y).scale
-    real = [tensor_quant(v).scale / out for v in sig.inputs]
-    if isinstance(op, Sub):
-        real[1] = -real[1]
-    largest = 22 - max(0, int(np.ceil(np.log2(max(map(abs, real))))))
-    limits = (params.act_min, params.act_max)
+    table = every_sum(op, sig)
+    largest = 22 - max(0, int(np.ceil(np.log2(max(map(abs, table.factors))))))
     for shift in range(largest, max(largest - _SHIFTS, 0), -1):
-        form = _solve_with(real, shift, (x0, x1), result.astype(np.int64), limits)
+        form = _solve_with(table, shift)
         if form is not None:
             return form
     return None
 
 
-def _solve_with(
-    real: list[float], shift: int, x: tuple[Int64, Int64], result: Int64, limits: tuple[int, int]
-) -> SumForm | None:
-    ideal = [round(r * (1 << (shift + 8))) for r in real]
+def _solve_with(table: EverySum, shift: int) -> SumForm | None:
+    x, result, limits = table.x, table.result, table.limits
+    ideal = [round(r * (1 << (shift + 8))) for r in table.factors]
     floor, ceiling = result > limits[0], result < limits[1]
     for da in _DELTAS:
         for db in _DELTAS:

@@ -5,7 +5,7 @@ a mask.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.finish import requantisation
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
+from crtgen.kernels.sums import EverySum, every_sum
 from crtgen.ops import Add, Mul, Quantize, Relu, ReluParams, RequantizeParams, Sub
-from crtgen.ops.attrs import tensor_quant
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["ElementsView", "SumForm", "clamp", "product", "requantize", "solve_sum", "sums"]
@@ -239,29 +239,18 @@ def _kernel(
 
 def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:
     """Factors that agree with the reference for every pair of int8 values; None if the search finds none."""
-    every = np.arange(-128, 128, dtype=np.int64)
-    x0, x1 = (a.reshape(-1) for a in np.meshgrid(every, every, indexing="ij"))
-    pairs = Signature(
-        tuple(replace(v, shape=x0.shape) for v in sig.inputs), (replace(sig.y, shape=x0.shape),)
-    )
-    (result,) = op.reference(pairs, [x0.astype(np.int8), x1.astype(np.int8)])
-    params = op.parameters(sig)
-    out = tensor_quant(sig.y).scale
-    real = [tensor_quant(v).scale / out for v in sig.inputs]
-    if isinstance(op, Sub):
-        real[1] = -real[1]
-    largest = min(_WIDEST, int(np.floor(23 - np.log2(sum(map(abs, real))))))  # 128 times that fits
+    table = every_sum(op, sig)
+    largest = min(_WIDEST, int(np.floor(23 - np.log2(sum(map(abs, table.factors))))))  # 128 times that fits
     for shift in range(largest, max(largest - _TRIES, _NARROWEST - 1), -1):
-        form = _solve_with(real, shift, (x0, x1), result.astype(np.int64), (params.act_min, params.act_max))
+        form = _solve_with(table, shift)
         if form is not None:
             return form
     return None
 
 
-def _solve_with(
-    real: list[float], shift: int, x: tuple[Int64, Int64], result: Int64, limits: tuple[int, int]
-) -> SumForm | None:
-    ideal = [round(r * (1 << shift)) for r in real]
+def _solve_with(table: EverySum, shift: int) -> SumForm | None:
+    x, result, limits = table.x, table.result, table.limits
+    ideal = [round(r * (1 << shift)) for r in table.factors]
     floor, ceiling = result > limits[0], result < limits[1]
     for da in _DELTAS:
         for db in _DELTAS:

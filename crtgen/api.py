@@ -65,7 +65,7 @@ __all__ = [
 Say = Callable[[str], None]
 
 TARGETS = ("c", "llvm")
-"""What a project holds of its models: C sources, or one object file that LLVM made."""
+"""What a project holds of its models: C sources, or object files that LLVM made."""
 
 
 EXECUTORS = ("aot", "graph")
@@ -154,7 +154,7 @@ class Compiled:
 
         ``samples`` are the built-in inputs of a standalone image by model name; a model without any
         fills its inputs with a pattern, which takes no flash.
-        ``target`` is ``c``, or ``llvm`` for a project with the models as one object file. With
+        ``target`` is ``c``, or ``llvm`` for a project with the models as object files. With
         ``share_arena`` the models of C share their working memory; the default if there are several.
         """
         options = options or Options()
@@ -193,15 +193,14 @@ class Compiled:
         return library if target == "c" else self._by_llvm(library, options)
 
     def _by_llvm(self, library: Library, options: Options) -> Library:
-        """One object for the models' C, with a name of kernels, so that it is placed as they are."""
+        """Objects for the models' C, with names of kernels, so that they are placed as those are."""
         definitions = ["CRT_PROFILE"] if options.profile else []
         definitions += [f"CRT_SHARED_ARENA={library.shared_arena}"] if library.shared_arena else []
-        modules, code = llvm.compile_modules(
+        modules, objects = llvm.compile_modules(
             library.modules, self.board.core, optimize=options.optimize, definitions=definitions
         )
         files = {name: text for name, text in library.files.items() if name != METADATA_FILE}
-        objects = {**library.objects, f"{'_'.join(m.info.name for m in modules)}_kernels.o": code}
-        return Library(modules, files, objects, library.shared_arena)
+        return Library(modules, files, {**library.objects, **objects}, library.shared_arena)
 
 
 def _stored(part: Linkable, plan: Plan, core: Core, time: datetime) -> MlfModel:
@@ -325,8 +324,8 @@ def compile(
         plan = make_plan(graph, select(graph, target), keep_inputs=keep_inputs, exact=exact)
         plan, streamed = stream_rows(plan, target, exact=exact)
         plans.append(plan)
-        module = generate_c(plans[-1], graph.name)
-        parts.append(own_graph(plans[-1], module) if executor == "graph" else Linkable(module))
+        module = generate_c(plan, graph.name, [part.module for part in parts])
+        parts.append(own_graph(plan, module) if executor == "graph" else Linkable(module))
         hits += [*found, *claimed, *streamed]
     names = [part.module.info.name for part in parts]
     if len(set(names)) != len(names):

@@ -1,15 +1,32 @@
 """C code of a planned model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from crtgen.byoc import count_macs
 from crtgen.codegen.info import model_info
-from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo, Param
+from crtgen.codegen.module import (
+    ASSEMBLY_SUFFIX,
+    CModule,
+    Function,
+    Interface,
+    LayerInfo,
+    ModelInfo,
+    Param,
+    SharedFunction,
+)
 from crtgen.codegen.names import comment, unique_identifiers
 from crtgen.codegen.render import render
-from crtgen.codegen.views import ArrayView, KernelView, LayerView, ModelView, TensorView, rows_of
+from crtgen.codegen.views import (
+    ArrayView,
+    KernelFileView,
+    KernelView,
+    LayerView,
+    ModelView,
+    TensorView,
+    rows_of,
+)
 from crtgen.errors import UsageError
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.kernel import Const, Kernel
@@ -21,16 +38,17 @@ RUNTIME_VERSION = 1
 """The interface of the runtime that generated code is for: ``CRT_VERSION`` of ``crt/version.h``."""
 
 
-def generate_c(plan: Plan, name: str) -> CModule:
+def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule:
     """The sources of ``plan`` under ``name``, which prefixes every symbol and file.
 
-    The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_kernels.c``, ``_weights.c``, and ``_kernels.S`` if
-    there are kernels in assembly. The registry gets ``<name>_run``. Raises ``UsageError`` unless ``name`` is
-    a C identifier.
+    The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_weights.c``, ``_kernels.c``, and
+    ``_asm_kernels.c`` with the kernels that have assembly in them. The registry gets ``<name>_run``. A
+    function that one of the modules ``beside`` it in the image has is called there. Raises ``UsageError``
+    unless ``name`` is a C identifier.
     """
     if not name.isidentifier() or not name.isascii():
         raise UsageError(f"{name!r} is no C identifier, so it names no model", hint="use letters and digits")
-    generator = _Generator(plan, name)
+    generator = _Generator(plan, name, beside)
     layers = tuple(generator.layer(i, step) for i, step in enumerate(plan.steps))
     info = model_info(plan, name, generator.infos)
     view = generator.view(info, layers)
@@ -38,26 +56,27 @@ def generate_c(plan: Plan, name: str) -> CModule:
         f"{name}.h": render("model.h.j2", m=view),
         f"{name}.c": render("model.c.j2", m=view),
         f"{name}_internal.h": render("internal.h.j2", m=view),
-        f"{name}_kernels.c": render("kernels.c.j2", m=view),
         f"{name}_weights.c": render("weights.c.j2", m=view),
     }
-    if view.assembly:
-        files[f"{name}_kernels.S"] = render("kernels.S.j2", m=view)
+    files |= {f"{name}{v.suffix}": render("kernels.c.j2", name=name, v=v) for v in generator.kernel_files()}
     sizes = [c.data.nbytes for step in plan.steps for c in step.kernel.consts]
     params = tuple(Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True)))
     libraries = tuple(dict.fromkeys(lib for step in plan.steps for lib in step.kernel.libraries))
-    return CModule(info, files, (Function(f"{name}_run", f"{name}_run_packed"),), params, libraries)
+    functions = (Function(f"{name}_run", f"{name}_run_packed"),)
+    return CModule(info, files, functions, params, libraries, generator.known)
 
 
 class _Generator:
     """Collects the functions and arrays of one model, layer by layer."""
 
-    def __init__(self, plan: Plan, name: str) -> None:
+    def __init__(self, plan: Plan, name: str, beside: Sequence[CModule]) -> None:
         self.plan = plan
         self.name = name
         self.layers = unique_identifiers(s.node.name for s in plan.steps)
-        self.symbols: dict[tuple[str, Any, str, tuple[str, ...]], str] = {}
-        self.parts: dict[str, tuple[str, ...]] = {}
+        self.known: dict[Hashable, SharedFunction] = {}
+        for module in beside:
+            self.known |= module.kernels
+        self.used: dict[str, SharedFunction] = {}
         self.functions: list[tuple[Kernel, KernelView]] = []
         self.arrays: list[ArrayView] = []
         self.infos: list[LayerInfo] = []
@@ -76,13 +95,24 @@ class _Generator:
             outputs=outputs,
             arguments=(*inputs, *outputs),
             arrays=tuple(self.arrays),
-            kernels=tuple(v for k, v in self.functions if not _is_assembly(k)),
-            assembly=tuple(v for k, v in self.functions if _is_assembly(k)),
-            includes=tuple(sorted({i for k, _ in self.functions for i in k.includes})),
-            support=tuple(dict.fromkeys(k.support for k, _ in self.functions if k.support)),
+            prototypes=tuple(function.prototype for function in self.used.values()),
             layers=layers,
             summary=f"{len(layers)} layers, {info.macs:,} MACs, {info.weights:,} bytes of weights and biases",
         )
+
+    def kernel_files(self) -> Iterator[KernelFileView]:
+        """The functions in plain C, and those with assembly: not every compiler that reads C assembles."""
+        groups = {"_kernels.c": ("", False), ASSEMBLY_SUFFIX: ("with assembly, ", True)}
+        for suffix, (what, assembly) in groups.items():
+            found = [(k, v) for k, v in self.functions if ("__asm" in v.source + k.support) is assembly]
+            if found:
+                yield KernelFileView(
+                    suffix=suffix,
+                    what=what,
+                    kernels=tuple(v for _, v in found),
+                    includes=tuple(sorted({i for k, _ in found for i in k.includes})),
+                    support=tuple(dict.fromkeys(k.support for k, _ in found if k.support)),
+                )
 
     def layer(self, index: int, step: Step) -> LayerView:
         sig = self.plan.graph.signature(step.node)
@@ -96,9 +126,10 @@ class _Generator:
             return LayerView(index, text, "")
         symbols = [self._array(step, sig, const) for const in step.kernel.consts]
         function = self._function(step.node.name, step.node.op.name, sig, step.kernel)
-        parts = self.parts[function]
-        self.infos.append(replace(about, function=function, consts=tuple(symbols), parts=parts))
-        call = f"{function}({', '.join(self._arguments(step, sig, symbols))});"
+        self.infos.append(
+            replace(about, function=function.symbol, consts=tuple(symbols), parts=function.parts)
+        )
+        call = f"{function.symbol}({', '.join(self._arguments(step, sig, symbols))});"
         return LayerView(index, text, _wrap(call, "    "))
 
     def _arguments(self, step: Step, sig: Signature, consts: Sequence[str]) -> list[str]:
@@ -121,13 +152,13 @@ class _Generator:
         self.arrays.append(ArrayView(symbol, _c_type(const), const.data.size, const.align, line, rows))
         return symbol
 
-    def _function(self, layer: str, operator: str, sig: Signature, kernel: Kernel) -> str:
-        """The symbol of the kernel's function, which layers with equal template, view and parts share."""
-        parts = tuple(self._function(layer, p.operator, p.sig, p.kernel) for p in kernel.parts)
+    def _function(self, layer: str, operator: str, sig: Signature, kernel: Kernel) -> SharedFunction:
+        """The kernel's function, which layers with equal template, view, parameters and parts share."""
+        parts = tuple(self._function(layer, p.operator, p.sig, p.kernel).symbol for p in kernel.parts)
         parameters = _parameters(sig, kernel)
         key = (kernel.template, kernel.view, parameters, parts)
-        if key not in self.symbols:
-            symbol = f"{self.name}_{operator}_{len(self.symbols)}"
+        if key not in self.known:
+            symbol = f"{self.name}_{operator}_{len(self.functions)}"
             prototype = _wrap(f"void {symbol}({parameters})")
             context: Mapping[str, Any] = {
                 "k": kernel.view,
@@ -137,10 +168,10 @@ class _Generator:
             }
             source = render(f"kernels/{kernel.template}", **context)
             text = f"{operator}, {kernel.design}: first used by {comment(layer)}"
-            self.functions.append((kernel, KernelView(prototype, text, source)))
-            self.symbols[key] = symbol
-            self.parts[symbol] = parts
-        return self.symbols[key]
+            self.functions.append((kernel, KernelView(text, source)))
+            self.known[key] = SharedFunction(symbol, prototype, parts)
+        function = self.known[key]
+        return self.used.setdefault(function.symbol, function)
 
 
 def _tensors(
@@ -170,7 +201,3 @@ def _wrap(statement: str, indent: str = "") -> str:
             lines.append(indent + "    ")
         lines[-1] += part + ", "
     return ",\n".join(line.removesuffix(", ") for line in lines).removeprefix(indent)
-
-
-def _is_assembly(kernel: Kernel) -> bool:
-    return kernel.template.endswith(".S.j2")

@@ -47,13 +47,14 @@ def compile_modules(
     *,
     optimize: str = "balanced",
     definitions: Sequence[str] = (),
-) -> tuple[tuple[CModule, ...], bytes]:
-    """The models' C, under ``definitions`` of macros, and their metadata module as one object for ``core``.
+) -> tuple[tuple[CModule, ...], dict[str, bytes]]:
+    """The models' C, under ``definitions`` of macros, and their metadata module as objects for ``core``.
 
-    The modules come back with what is left of their files: interfaces, and kernels in assembly.
+    ``<models>_kernels.o`` is everything but the kernels with assembly; ``<model>_asm_kernels.o`` are those.
+    The modules come back with what is left of their files: their interfaces.
     """
     require_llvm()
-    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
     sources = {name: text for module in modules for name, text in module.files.items()}
     libraries = [library for module in modules for library in module.libraries]
@@ -62,7 +63,10 @@ def compile_modules(
         sources |= {f"{library.name}/{path}": data.decode("utf-8", "replace") for path, data in headers}
     folders = dict.fromkeys(f"{lib.name}/{folder}" for lib in libraries for folder in lib.include_dirs)
     request = LlvmRequest(sources, Registry.of(modules), core, optimize, tuple(definitions), tuple(folders))
-    return tuple(map(_without_c, modules)), compile_object(request)
+    code, assembled = compile_objects(request)
+    objects = {f"{'_'.join(module.info.name for module in modules)}_kernels.o": code}
+    objects |= {f"{path.removesuffix('.c')}.o": data for path, data in assembled.items()}
+    return tuple(map(_without_c, modules)), objects
 
 
 def _without_c(module: CModule) -> CModule:

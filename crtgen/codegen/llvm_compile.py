@@ -1,8 +1,7 @@
-"""Generated C to one object file: clang makes bitcode of it, llvmlite links, optimises and emits.
+"""Generated C to object files: clang makes bitcode of it, llvmlite links, optimises and emits one object.
 
 The clang is Zig's; its LLVM has to be of llvmlite's major version, since bitcode passes between them. Kernels
-with assembly inside C functions are the exception to the last step: llvmlite has no assembler for Arm, so
-clang emits the object, from the module that llvmlite has linked and optimised, and optimises nothing itself.
+with assembly in them are in files of their own: llvmlite has no assembler for Arm, so clang assembles them.
 """
 
 import re
@@ -22,10 +21,11 @@ from crtgen.codegen.llvm_emit import emit_object, optimise, parse
 from crtgen.codegen.llvm_metadata import metadata_module
 from crtgen.codegen.llvm_target import triple
 from crtgen.codegen.metadata import Registry, describe
+from crtgen.codegen.module import ASSEMBLY_SUFFIX
 from crtgen.errors import BuildError, ToolMissingError
 from crtgen.resources import runtime_dir
 
-__all__ = ["LlvmRequest", "check_versions", "compile_object"]
+__all__ = ["LlvmRequest", "check_versions", "compile_objects"]
 
 _CLANG = (sys.executable, "-m", "ziglang", "cc")
 _LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O3"}
@@ -61,8 +61,11 @@ class LlvmRequest:
     include_dirs: tuple[str, ...] = ()
 
 
-def compile_object(request: LlvmRequest) -> bytes:
-    """The object file. Raises ``BuildError`` with clang's first errors."""
+def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
+    """The object of everything in C and of the metadata, and one for each file with assembly, by its name.
+
+    Raises ``BuildError`` with clang's first errors.
+    """
     check_versions()
     with TemporaryDirectory(prefix="crtgen-llvm-") as name:
         directory = Path(name)
@@ -70,15 +73,14 @@ def compile_object(request: LlvmRequest) -> bytes:
             file = directory / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        modules = [_bitcode(directory, path, request) for path in sorted(_c_files(request.sources))]
+        sources = sorted(path for path in request.sources if PurePosixPath(path).suffix == ".c")
+        assembled = [path for path in sources if path.endswith(ASSEMBLY_SUFFIX)]
         module = parse(str(metadata_module(describe(request.registry), request.core)))
-        for other in modules:
-            _link(module, other)
+        for path in (path for path in sources if path not in assembled):
+            _link(module, _bitcode(directory, path, request))
         optimise(module, request.core, request.optimize)
-        text = _own_sections(str(module))
-        if _has_assembly(text):
-            return _emitted_by_clang(directory, text, request)
-        return emit_object(parse(text), request.core, request.optimize)
+        code = emit_object(parse(_own_sections(str(module))), request.core, request.optimize)
+        return code, {path: _assemble(directory, path, request) for path in assembled}
 
 
 @cache
@@ -91,10 +93,6 @@ def check_versions() -> None:
             f"ziglang has LLVM {clang}, llvmlite has LLVM {own}: bitcode does not pass between them",
             hint=f"install a ziglang with LLVM {own}, or an llvmlite with LLVM {clang}",
         )
-
-
-def _c_files(sources: Sequence[str] | Mapping[str, str]) -> list[str]:
-    return [path for path in sources if PurePosixPath(path).suffix == ".c"]
 
 
 def _target_flags(core: Core) -> list[str]:
@@ -110,22 +108,28 @@ def _target_flags(core: Core) -> list[str]:
 
 def _bitcode(directory: Path, path: str, request: LlvmRequest) -> Any:
     """The module of one C file, not yet optimised; ``memcpy`` and the like are known to be the library's."""
+    module = llvm.parse_bitcode(
+        _clang(directory, path, request, ["-Xclang", "-disable-llvm-passes", "-emit-llvm"])
+    )
+    module.triple = triple(request.core)
+    module.name = path
+    return module
+
+
+def _assemble(directory: Path, path: str, request: LlvmRequest) -> bytes:
+    return _clang(directory, path, request, ["-ffunction-sections", "-fdata-sections"])
+
+
+def _clang(directory: Path, path: str, request: LlvmRequest, how: Sequence[str]) -> bytes:
     include = runtime_dir() / "include"
     folders = [f"-I{folder}" for folder in (".", *request.include_dirs)] + [f"-I{include}"]
     if request.core.arch != "host":
         folders += ["-isystem", str(include / "freestanding")]
-    flags = ["-std=c11", "-fhosted", _LEVEL[request.optimize], "-Xclang", "-disable-llvm-passes"]
+    flags = [*_target_flags(request.core), *_COMMON, "-std=c11", "-fhosted", _LEVEL[request.optimize]]
     flags += ["-Wno-incompatible-pointer-types"]  # in C that TVM generated
     flags += [f"-D{definition}" for definition in request.definitions]
-    output = f"{path}.bc"
-    _run(
-        [*_target_flags(request.core), *_COMMON, *flags, *folders, "-emit-llvm", "-c", path, "-o", output],
-        directory,
-    )
-    module = llvm.parse_bitcode((directory / output).read_bytes())
-    module.triple = triple(request.core)
-    module.name = path
-    return module
+    _run([*flags, *how, *folders, "-c", path, "-o", f"{path}.out"], directory)
+    return (directory / f"{path}.out").read_bytes()
 
 
 def _link(module: Any, other: Any) -> None:
@@ -144,17 +148,6 @@ def _own_sections(text: str) -> str:
     """
     text = _FUNCTION.sub(r'\1 section ".text.\2"\3 {', text)
     return _CONSTANT.sub(r'\1, section ".rodata.\2"\3', text)
-
-
-def _has_assembly(text: str) -> bool:
-    return re.search(r'\basm (?:sideeffect |alignstack |unwind )*"', text) is not None
-
-
-def _emitted_by_clang(directory: Path, text: str, request: LlvmRequest) -> bytes:
-    (directory / "linked.bc").write_bytes(parse(text).as_bitcode())
-    flags = [_LEVEL[request.optimize], "-Xclang", "-disable-llvm-passes"]
-    _run([*_target_flags(request.core), *_COMMON, *flags, "-c", "linked.bc", "-o", "linked.o"], directory)
-    return (directory / "linked.o").read_bytes()
 
 
 def _run(arguments: Sequence[str], directory: Path) -> str:

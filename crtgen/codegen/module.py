@@ -1,12 +1,24 @@
 """The product of code generation: a module of C and assembly sources with the functions it registers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 
 from crtgen.ir import DType, Quant
 from crtgen.kernels.kernel import SourceLibrary
 
-__all__ = ["CModule", "Function", "Interface", "LayerInfo", "ModelInfo", "Param"]
+__all__ = [
+    "ASSEMBLY_SUFFIX",
+    "CModule",
+    "Function",
+    "Interface",
+    "LayerInfo",
+    "ModelInfo",
+    "Param",
+    "SharedFunction",
+]
+
+ASSEMBLY_SUFFIX = "_asm_kernels.c"
+"""What the name of a file of C ends in whose functions have assembly in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,15 @@ class LayerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedFunction:
+    """A kernel's function: its symbol, its prototype without semicolon, and the functions that it calls."""
+
+    symbol: str
+    prototype: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What a session, a report and a metadata file have to know of a compiled model."""
 
@@ -76,7 +97,8 @@ class CModule:
     """Generated sources of one model: ``files`` maps a file name to its text.
 
     ``info`` is the model, ``functions`` what it adds to the registry, ``params`` its linked parameters,
-    ``libraries`` what its sources are built with.
+    ``libraries`` what its sources are built with, ``kernels`` the kernels' functions that are in it and in
+    the modules beside it, by what makes them equal.
     """
 
     info: ModelInfo
@@ -84,3 +106,4 @@ class CModule:
     functions: tuple[Function, ...]
     params: tuple[Param, ...]
     libraries: tuple[SourceLibrary, ...] = ()
+    kernels: Mapping[Hashable, SharedFunction] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from crtgen.kernels.literal import c_float
 
 __all__ = [
     "ArrayView",
+    "KernelFileView",
     "KernelView",
     "LayerView",
     "ModelView",
@@ -49,11 +50,21 @@ class ArrayView:
 
 @dataclass(frozen=True, slots=True)
 class KernelView:
-    """A function: its prototype without semicolon, what it is, and its source."""
+    """A function: what it is, and its source."""
 
-    prototype: str
     comment: str
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFileView:
+    """A file of functions: what its name ends in, ``what`` they have, and what they need at file scope."""
+
+    suffix: str
+    what: str
+    kernels: tuple[KernelView, ...]
+    includes: tuple[str, ...]
+    support: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +136,7 @@ class ModelView:
     outputs: tuple[TensorView, ...]
     arguments: tuple[TensorView, ...]
     arrays: tuple[ArrayView, ...]
-    kernels: tuple[KernelView, ...]
-    assembly: tuple[KernelView, ...]
-    includes: tuple[str, ...]
-    support: tuple[str, ...]
+    prototypes: tuple[str, ...]
     layers: tuple[LayerView, ...]
     summary: str
 

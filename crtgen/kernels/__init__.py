@@ -7,11 +7,10 @@ the target. It returns None where it does not apply: a core without the instruct
 cover, a requantisation that cannot be re-encoded. Otherwise it returns a ``Kernel``:
 
 - ``consts``: the layer's arrays, packed offline in whatever order and type the code reads them;
-- ``view`` and ``template``: code for this layer alone, C (``*.c.j2``) or assembly (``*.S.j2``). The template
-  is rendered with ``k`` (the view), ``name`` (the symbol) and ``prototype`` (the C declaration without
-  semicolon, whose parameters are called ``x0 ..., y0 ...``, the consts' names, ``scratch``). Assembly defines
-  the symbol itself, in a section of its own, and finds its arguments where the procedure call standard
-  puts them. Layers with equal template, view and parameters share one function;
+- ``view`` and ``template``: code for this layer alone, in C or with assembly within C. The template is
+  rendered with ``k`` (the view), ``name`` (the symbol) and ``prototype`` (the C declaration without
+  semicolon, whose parameters are called ``x0 ..., y0 ...``, the consts' names, ``scratch``). Layers with
+  equal template, view and parameters share one function, also those of several models in one image;
 - ``scratch``: bytes in the arena while the layer runs; every place in the arena is aligned as the plan says,
   16 bytes unless told otherwise, of which kernels in C rely on 4;
 - ``inplace``: what the planner may overlay, by ``window.least_lead``;

@@ -70,7 +70,7 @@ class SourceLibrary:
 class Kernel:
     """The code of one layer.
 
-    ``template`` is a file under ``templates/kernels`` (``*.c.j2`` or ``*.S.j2``); it is rendered with
+    ``template`` is a file under ``templates/kernels`` (``*.c.j2``); it is rendered with
     ``k`` = ``view`` (a frozen, hashable dataclass without any decision left to make) and ``name`` = the
     function's symbol. Layers with equal (template, view) share one function, so nothing that differs
     between such layers may be in the view: per-layer arrays go into ``consts``.

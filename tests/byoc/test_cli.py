@@ -45,4 +45,5 @@ def test_llvm(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["failed"] == 0
     assert crtgen("generate", DIGITS, tmp_path / "p", "--target", "llvm").exit_code == 0
-    assert sorted(p.name for p in (tmp_path / "p" / "model").iterdir()) == ["digits.h", "digits_kernels.o"]
+    made = sorted(p.name for p in (tmp_path / "p" / "model").iterdir())
+    assert made == ["digits.h", "digits_asm_kernels.o", "digits_kernels.o"]

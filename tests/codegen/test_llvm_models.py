@@ -1,11 +1,13 @@
-"""Whole models by LLVM: one object in the project, the same outputs as from C, bit for bit."""
+"""Whole models by LLVM: objects in the project, the same outputs as from C, bit for bit."""
 
 import io
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,13 +137,36 @@ def test_parts_are_placed_as_those_of_c() -> None:
 def test_the_project_has_an_object_and_no_c_of_the_model() -> None:
     project = _compiled("kws_int8", "mps2_an386").generate(target="llvm").project
     model = [p for p in project.files if p.startswith("model/")]
-    assert sorted(model) == ["model/kws_int8.h", "model/kws_int8_kernels.o"]
+    objects = ["model/kws_int8_asm_kernels.o", "model/kws_int8_kernels.o"]
+    assert sorted(model) == ["model/kws_int8.h", *objects]
     elf = ELFFile(io.BytesIO(project.files["model/kws_int8_kernels.o"]))
     assert elf["e_machine"] == "EM_ARM"
     names = {s.name for s in elf.iter_sections()}
     assert ".text.kws_int8_run_packed" in names
     assert any(n.startswith(".rodata.__tvm_param__") for n in names)
     assert sum(s["sh_size"] for s in elf.iter_sections() if s.name.startswith(".data")) == 0
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386", "mps3_an547"])
+def test_llvmlite_emits_all_but_the_assembly(board: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clang gives bitcode of every file, except of the one with assembly in it."""
+    from crtgen.codegen import llvm_compile
+
+    made: list[tuple[str, bool]] = []
+    clang = llvm_compile._clang
+
+    def watched(directory: Path, path: str, request: Any, how: Sequence[str]) -> bytes:
+        made.append((path, "-emit-llvm" in how))
+        return clang(directory, path, request, how)
+
+    monkeypatch.setattr(llvm_compile, "_clang", watched)
+    files = _compiled("kws_int8", board).generate(target="llvm").project.files
+    assembled = [path for path, bitcode in made if not bitcode]
+    assert assembled == ([] if board == "mps2_an385" else ["kws_int8_asm_kernels.c"])
+    assert [path for path in files if path.endswith("_asm_kernels.o")] == [
+        f"model/{path.removesuffix('.c')}.o" for path in assembled
+    ]
 
 
 @pytest.mark.models
@@ -155,13 +180,13 @@ def test_deterministic(board: str) -> None:
 def test_words_may_be_read_from_anywhere() -> None:
     """Clang denies freestanding code for Cortex-M4 unaligned access unless it is told."""
     from crtgen.boards.core import CORES
-    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
     source = "#include <string.h>\nint f(const char *x);\n"
     source += "int f(const char *x) { int y; memcpy(&y, x, 4); return y; }\n"
     registry = crtgen.codegen.Registry((), (), ())
     for name, word_load in (("cortex-m4", True), ("cortex-m55", True), ("cortex-m0plus", False)):
-        data = compile_object(LlvmRequest({"f.c": source}, registry, CORES[name]))
+        data, _ = compile_objects(LlvmRequest({"f.c": source}, registry, CORES[name]))
         code = ELFFile(io.BytesIO(data)).get_section_by_name(".text.f").data()
         assert (code[:4] == bytes.fromhex("00687047")) is word_load, (name, code.hex())  # ldr r0, [r0]; bx lr
 
@@ -169,7 +194,7 @@ def test_words_may_be_read_from_anywhere() -> None:
 def test_sections() -> None:
     """One for each function and constant, unless the source names another; none for what is only declared."""
     from crtgen.boards.core import CORES
-    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
     source = """
         extern const int far;
@@ -181,7 +206,7 @@ def test_sections() -> None:
         int g(void);
         int g(void) { return table[0]; }
     """
-    data = compile_object(
+    data, _ = compile_objects(
         LlvmRequest({"f.c": source}, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"])
     )
     elf = ELFFile(io.BytesIO(data))
@@ -202,25 +227,25 @@ def test_sections() -> None:
 
 def test_a_flaw_of_the_c_is_told() -> None:
     from crtgen.boards.core import CORES
-    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
     request = LlvmRequest(
         {"f.c": "int f(void) { return x; }\n"}, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"]
     )
     with pytest.raises(BuildError, match="undeclared identifier 'x'"):
-        compile_object(request)
+        compile_objects(request)
 
 
 def test_a_symbol_twice_is_refused() -> None:
     from crtgen.boards.core import CORES
-    from crtgen.codegen.llvm_compile import LlvmRequest, compile_object
+    from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
     files = {
         "a.c": "int f(void);\nint f(void) { return 1; }\n",
         "b.c": "int f(void);\nint f(void) { return 2; }\n",
     }
     with pytest.raises(BuildError, match="symbol multiply defined"):
-        compile_object(LlvmRequest(files, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"]))
+        compile_objects(LlvmRequest(files, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"]))
 
 
 def test_versions_of_llvm_have_to_be_equal(monkeypatch: pytest.MonkeyPatch) -> None:

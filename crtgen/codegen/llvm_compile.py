@@ -28,7 +28,7 @@ from crtgen.resources import runtime_dir
 __all__ = ["LlvmRequest", "check_versions", "compile_objects"]
 
 _CLANG = (sys.executable, "-m", "ziglang", "cc")
-_LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O3"}
+_LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O2"}
 _COMMON = (
     "-g0",
     "-fno-sanitize=all",
@@ -36,6 +36,9 @@ _COMMON = (
     "-fno-unwind-tables",
     "-fno-asynchronous-unwind-tables",
     "-fomit-frame-pointer",
+    "-fno-unroll-loops",
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
 )
 _NOT_PLACED = r'^(?![^\n]* section ")'
 _FUNCTION = re.compile(_NOT_PLACED + r"(define [^\n]*?@([\w.]+)\([^\n]*?)( align \d+)? \{$", re.MULTILINE)
@@ -78,8 +81,8 @@ def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
         module = parse(str(metadata_module(describe(request.registry), request.core)))
         for path in (path for path in sources if path not in assembled):
             _link(module, _bitcode(directory, path, request))
-        optimise(module, request.core, request.optimize)
-        code = emit_object(parse(_own_sections(str(module))), request.core, request.optimize)
+        optimise(module, request.core)
+        code = emit_object(parse(_own_sections(str(module))), request.core)
         return code, {path: _assemble(directory, path, request) for path in assembled}
 
 

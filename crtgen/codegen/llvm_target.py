@@ -14,7 +14,6 @@ __all__ = ["machine", "triple"]
 
 _OFF = ("dsp", "fp-armv8d16sp", "fp64", "vfp4d16sp", "mve", "fpregs")
 """What a core of LLVM may have that an implementation lacks."""
-_LEVEL = {"size": 2, "balanced": 2, "speed": 3}
 
 
 def triple(core: Core) -> str:
@@ -28,7 +27,7 @@ def triple(core: Core) -> str:
     return f"{name}-unknown-none-{'eabi' if core.fpu == 'none' else 'eabihf'}"
 
 
-def machine(core: Core, optimize: str = "balanced") -> Any:
+def machine(core: Core) -> Any:
     """The target machine of a core."""
     _initialize()
     is_host = core.arch == "host"
@@ -36,7 +35,7 @@ def machine(core: Core, optimize: str = "balanced") -> Any:
     return target.create_target_machine(
         cpu="" if is_host else core.name.partition("+")[0],
         features=_features(core),
-        opt=_LEVEL[optimize],
+        opt=2,
         reloc="pic" if is_host else "static",
         codemodel="default",
     )

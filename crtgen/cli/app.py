@@ -1,6 +1,7 @@
 """The commands, put together."""
 
 import signal
+import sys
 from typing import Annotated
 
 import typer
@@ -19,6 +20,8 @@ from crtgen.cli import (
     run,
     verify,
 )
+from crtgen.cli.output import report
+from crtgen.errors import UsageError
 from crtgen.version import __version__
 
 __all__ = ["app", "main"]
@@ -59,4 +62,10 @@ def _end(number: int, frame: object) -> None:
 def main() -> None:
     """Entry point of the program ``crtgen``."""
     signal.signal(signal.SIGTERM, _end)
-    app()
+    if "--json" not in sys.argv:
+        app()
+    try:
+        sys.exit(app(standalone_mode=False))
+    except typer.TyperException as error:
+        report(UsageError(error.format_message()), as_json=True)
+        sys.exit(UsageError.exit_code)

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from crtgen.errors import CrtgenError
 
-__all__ = ["Debug", "Json", "Output", "guarded", "on_log", "table"]
+__all__ = ["Debug", "Json", "Output", "guarded", "on_log", "report", "table"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -63,14 +63,15 @@ def guarded(as_json: bool, debug: bool) -> Iterator[Output]:
     except CrtgenError as error:
         if debug:
             raise
-        _report(error, as_json)
+        report(error, as_json)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
         log.print("interrupted")
         raise typer.Exit(130) from None
 
 
-def _report(error: CrtgenError, as_json: bool) -> None:
+def report(error: CrtgenError, as_json: bool) -> None:
+    """Print an error: as JSON on stdout, or as lines on stderr."""
     if as_json:
         body = {
             "error": type(error).__name__,

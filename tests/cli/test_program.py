@@ -1,5 +1,6 @@
-"""A command that is killed politely leaves nothing running."""
+"""The program as a process: it leaves nothing running, and speaks JSON when it is asked to."""
 
+import json
 import os
 import signal
 import subprocess
@@ -42,3 +43,17 @@ def test_sigterm_ends_qemu() -> None:
             return
         time.sleep(0.05)
     pytest.fail(f"QEMU, process {qemu}, survived")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["run"], "Missing argument"), (["run", "net.tflite", "--bogus"], "--bogus"), (["absent"], "absent")],
+)
+def test_wrong_usage_as_json(arguments: list[str], message: str) -> None:
+    command = [sys.executable, "-c", "from crtgen.cli import main; main()", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    answer = json.loads(done.stdout)
+    assert answer["error"] == "UsageError"
+    assert answer["exit_code"] == 2
+    assert message in answer["message"]

@@ -8,7 +8,7 @@ from crtgen.ir import Array, DType, Signature, Value
 from crtgen.kernels.finish import finish_float
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import plus
-from crtgen.kernels.loops import Loop, index_of, merge, strides_of
+from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
 from crtgen.ops import Add, Mul, MulParams, Sub
 from crtgen.ops.fixedpoint import Int64
@@ -59,7 +59,7 @@ def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
 
 def _kernel(sig: Signature, name: str, lines: tuple[str, ...], per_element: float) -> Kernel:
     operands, consts = _operands(sig)
-    strides = [_broadcast(v, sig.y) for v in sig.inputs]
+    strides = [repeated_strides(v, sig.y) for v in sig.inputs]
     loops = [Loop(n, s) for n, s in zip(sig.y.shape, zip(*strides, strict=True), strict=True)]
     merged = merge(loops, 2)
     view = BinaryView(
@@ -92,13 +92,6 @@ def _operands(sig: Signature) -> tuple[tuple[str, str], tuple[Const, ...]]:
             names.append(f"x{variables}")
             variables += 1
     return (names[0], names[1]), tuple(consts)
-
-
-def _broadcast(value: Value, to: Value) -> tuple[int, ...]:
-    """Strides with which ``value`` is read along the axes of ``to``: 0 where it is repeated."""
-    own = zip(value.shape, strides_of(value.shape), strict=True)
-    strides = tuple(0 if length == 1 else stride for length, stride in own)
-    return (0,) * (len(to.shape) - len(strides)) + strides
 
 
 def _float_lines(op: _Binary) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Loop", "index_of", "merge", "strides_of"]
+from crtgen.ir import Value
+
+__all__ = ["Loop", "index_of", "merge", "repeated_strides", "strides_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,13 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
         strides.append(step)
         step *= length
     return tuple(reversed(strides))
+
+
+def repeated_strides(value: Value, to: Value) -> tuple[int, ...]:
+    """Strides with which ``value`` is read along the axes of ``to``: 0 where it is repeated."""
+    own = zip(value.shape, strides_of(value.shape), strict=True)
+    strides = tuple(0 if length == 1 else stride for length, stride in own)
+    return (0,) * (len(to.shape) - len(strides)) + strides
 
 
 def merge(loops: Sequence[Loop], operands: int) -> tuple[Loop, ...]:

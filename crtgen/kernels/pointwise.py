@@ -11,7 +11,7 @@ from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
 from crtgen.ops import AffineParams, Dequantize, Logistic, Quantize, Relu, Tanh
 
-__all__ = ["MapView"]
+__all__ = ["MapView", "every_output"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,15 @@ def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target)
     """int8 to int8: all 256 outputs are known."""
     if sig.x.dtype is not DType.INT8:
         return None
+    return _map(sig, "table", "table[(uint8_t)v]", 5, (every_output(op, sig),))
+
+
+def every_output(op: Logistic | Tanh | Relu | Quantize, sig: Signature) -> Const:
+    """The outputs of a function of one int8 element, ``int8[256]``."""
     bytes_ = np.arange(256, dtype=np.uint8).view(np.int8)
     x, y = (Value(v.name, (256,), v.dtype, v.quant) for v in (sig.x, sig.y))
     (outputs,) = op.reference(Signature((x,), (y,)), [bytes_])
-    const = Const("table", outputs, 1, "by the input's bits as an unsigned number")
-    return _map(sig, "table", "table[(uint8_t)v]", 5, (const,))
+    return Const("table", outputs, 1, "by the input's bits as an unsigned number")
 
 
 @design(Relu)

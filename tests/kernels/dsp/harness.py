@@ -81,7 +81,7 @@ static int check(const uint8_t *p, uint32_t n) { for (; n; n--) if (*p++ != 0xA5
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel of a case; ``inplace`` lays the output over the first input, ``lead`` bytes before it.
+    """A kernel of a case; ``inplace`` lays the output over an input, ``lead`` bytes before it.
 
     ``memory`` is the start and the end of a memory that holds nothing else: the first input is put at one of
     these, at the end if ``last``, so that reading beyond it is a fault.
@@ -137,27 +137,24 @@ def _job(index: int, job: Job) -> tuple[str, str, int]:
     text += "".join(_array(f"{name}_x{i}", inputs[v.name]) for i, v in enumerate(variable))
     text += "".join(_array(f"{name}_c{i}", c.data) for i, c in enumerate(kernel.consts))
     text += _array(f"{name}_y", expected)
-    place, at = [], _GUARD
+    place, end = {}, _GUARD
     if job.inplace:
-        lead = kernel.inplace[0].lead
-        size = max(_up(lead) + inputs[variable[0].name].nbytes, expected.nbytes)
-        out = at + _up(lead) - lead
-        place.append(at + _up(lead))
-        at = max(out + expected.nbytes, at + size)
-        variable_rest = variable[1:]
-    else:
-        variable_rest = variable
-    end = at
-    for v in variable_rest:
-        place.append(_up(end))
-        end = _up(end) + inputs[v.name].nbytes
+        lead, over = kernel.inplace[0].lead, case.sig.inputs[kernel.inplace[0].input].name
+        size = max(_up(lead) + inputs[over].nbytes, expected.nbytes)
+        out = end + _up(lead) - lead
+        place[over] = end + _up(lead)
+        end = max(out + expected.nbytes, end + size)
+    for v in variable:
+        if v.name not in place:
+            place[v.name] = _up(end)
+            end = _up(end) + inputs[v.name].nbytes
     if not job.inplace:
         out = _up(end) + _GUARD
         end = out + expected.nbytes
     scratch = _up(end) + _GUARD
     total = scratch + kernel.scratch + _GUARD
     run = f"    memset(arena, 0xA5, {total});\n"
-    where = [f"(arena + {p})" for p in place]
+    where = [f"(arena + {place[v.name]})" for v in variable]
     if job.memory:
         where[0] = f"(uint8_t *){job.place(inputs[variable[0].name].nbytes):#x}u"
     for i, v in enumerate(variable):

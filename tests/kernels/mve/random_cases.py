@@ -1,9 +1,12 @@
 """Random layers for the kernels with Helium, drawn from a seed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from crtgen.ir import Quant
-from crtgen.ops.activation import Relu
+import numpy as np
+
+from crtgen.ir import Quant, Value
+from crtgen.ops.activation import Logistic, Relu, Tanh
 from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, Mul, Sub
 from crtgen.ops.case import Case, int8s, make
@@ -82,11 +85,19 @@ def dense(draw: Draw, name: str) -> Case:
 
 
 def binary(draw: Draw, name: str) -> Case:
-    """A sum, a difference or a product."""
-    shape = (1, draw.int(1, 5), draw.int(1, 17))
+    """A sum, a difference or a product, half of them with an operand that is repeated or constant."""
+    shape = [draw.pick(1, 2), draw.int(1, 5), draw.int(1, 6), draw.int(1, 70)]
     scales = draw.random.uniform(0.01, 0.2, 3)
     op = (Add, Sub, Mul)[draw.int(0, 2)](draw.activation())
-    operands = [int8s(f"x{i}", shape, float(scales[i]), draw.zero_point()) for i in range(2)]
+    operands = [int8s(f"x{i}", tuple(shape), float(scales[i]), draw.zero_point()) for i in range(2)]
+    if draw.int(0, 1):
+        which, axes = draw.int(0, 1), draw.random.integers(0, 2, 4)
+        other = tuple(1 if repeated else n for n, repeated in zip(shape, axes, strict=True))
+        operands[which] = replace(operands[which], shape=other[draw.int(0, 4) :])
+    if draw.int(0, 3) == 0:
+        which = draw.int(0, 1)
+        data = draw.random.integers(-128, 128, operands[which].shape).astype(np.int8)
+        operands[which] = Value.constant(f"x{which}", data, operands[which].quant)
     return make(name, op, operands, Quant.tensor(float(scales[2]), draw.zero_point()))
 
 
@@ -102,14 +113,17 @@ def pool(draw: Draw, name: str) -> Case:
 
 
 def unary(draw: Draw, name: str) -> Case:
-    """A mean over the image, a clamp that stands alone, or a requantisation."""
+    """A mean over the image, a clamp that stands alone, a requantisation, or a function by table."""
     shape = (draw.pick(1, 2), draw.int(1, 9), draw.int(1, 9), draw.pick(1, 4, 8, 11, 16, 37, 64))
     scales = draw.random.uniform(0.01, 0.2, 2)
     x = int8s("x", shape, float(scales[0]), draw.zero_point())
     quant = Quant.tensor(float(scales[1]), draw.zero_point())
-    kind = draw.int(0, 3)
+    kind = draw.int(0, 4)
     if kind == 0:
         return make(name, Quantize(), [x], quant)
+    if kind == 4:
+        function = (Logistic, Tanh)[draw.int(0, 1)]
+        return make(name, function(), [x], function.output)
     if kind == 1:
         clamp = (Activation.RELU, Activation.RELU6, Activation.RELU_N1_1)[draw.int(0, 2)]
         return make(name, Relu(clamp), [x], quant if draw.int(0, 1) else x.quant)

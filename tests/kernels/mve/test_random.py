@@ -18,7 +18,7 @@ _AT_LEAST = {
     "convolution": 0.8,
     "depthwise": 0.8,
     "dense": 0.9,
-    "binary": 0.5,
+    "binary": 0.8,
     "pool": 0.6,
     "unary": 0.7,
 }

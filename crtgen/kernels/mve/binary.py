@@ -1,0 +1,116 @@
+"""Sums, differences and products with Helium, of operands that may be repeated or constant."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.mve.elements import Body, elementwise, requantised, walk, word
+from crtgen.kernels.registry import design
+from crtgen.kernels.sums import EverySum, every_sum
+from crtgen.ops import Add, Mul, Sub
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["SumForm", "product", "solve_sum", "sums"]
+
+_DELTAS = (0, 1, -1, 2, -2, 3, -3)
+_NARROWEST, _WIDEST = 1, 23  # shifts of one or two narrowing instructions
+_TRIES = 4  # shifts tried from the largest one down
+
+
+@dataclass(frozen=True, slots=True)
+class SumForm:
+    """Factors of ``sat8((x0 * factors[0] + x1 * factors[1] + constant) >> shift)``."""
+
+    factors: tuple[int, int]
+    constant: int
+    shift: int
+
+    def apply(self, x0: Int64, x1: Int64) -> Int64:
+        """The saturated sum, before any narrower clamp."""
+        total = x0 * self.factors[0] + x1 * self.factors[1] + self.constant
+        result: Int64 = np.clip(total >> self.shift, -128, 127)
+        return result
+
+
+@design(Add, Sub, weights=None)
+def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
+    """int8; None for others or if no factors are exact."""
+    form = solve_sum(op, sig) if _fits(sig, target) else None
+    if form is None:
+        return None
+    params, way = op.parameters(sig), walk(sig)
+    # both narrowing instructions round: what they add is taken off before
+    first = min(form.shift, 16)
+    constant = form.constant - (1 << (form.shift - 1))
+    constant -= (1 << (first - 1)) if form.shift > first else 0
+    a, b = (form.factors[i] for i in way.order)
+    setup = (*word("r3", a), "vdup.32 q2, r3", *word("r3", b), *word("r12", constant))
+    narrow = f"vqrshrnb.s16 q0, q0, #{form.shift - first}" if form.shift > first else "vqmovnb.s16 q0, q0"
+    load, narrows = "vldrb.s32 q0, [r0], #4", (f"vqrshrnb.s32 q0, q0, #{first}", narrow)
+    clamp = (params.act_min, params.act_max)
+    if way.still:
+        entry = ("ldrsb r4, [r1]", "mla r4, r4, r3, r12")
+        body = Body(setup, (load, "vmlas.s32 q0, q2, r4", *narrows), entry, clamp)
+    else:
+        add = ("vldrb.s32 q1, [r1], #4", "vmlas.s32 q0, q2, r12", "vmla.s32 q0, q1, r3")
+        body = Body(setup, (load, *add, *narrows), (), clamp)
+    return elementwise("mve sum", sig, target, way, body)
+
+
+@design(Mul, weights=None)
+def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
+    """int8; None for others."""
+    if not _fits(sig, target):
+        return None
+    params, way = op.parameters(sig), walk(sig)
+    offsets = (params.input1_offset, params.input2_offset)
+    corners = np.multiply.outer(*(np.array([-128, 127], np.int64) + offset for offset in offsets))
+    scale = (params.output_multiplier, params.output_shift)
+    clamp = (params.act_min, params.act_max)
+    span = (int(corners.min()), int(corners.max()))
+    start, constants, finish = requantised(scale, params.output_offset, clamp, span, 0)
+    a, b = (offsets[i] for i in way.order)
+    setup = (*constants, *word("r4", a), *word("r5", b), *word("r12", start))
+    load = "vldrb.s32 q0, [r0], #4"
+    if way.still:
+        entry = ("ldrsb r6, [r1]", "add r6, r6, r5", "mla r8, r4, r6, r12")
+        product = (load, "vmul.i32 q0, q0, r6", "vadd.i32 q0, q0, r8")
+        body = Body(setup, (*product, *finish), entry, clamp)
+    else:
+        both = (load, "vldrb.s32 q1, [r1], #4", "vadd.i32 q0, q0, r4", "vadd.i32 q1, q1, r5")
+        body = Body(setup, (*both, "vmlas.s32 q0, q1, r12", *finish), (), clamp)
+    return elementwise("mve product", sig, target, way, body)
+
+
+def _fits(sig: Signature, target: Target) -> bool:
+    return target.core.mve and sig.y.dtype is DType.INT8
+
+
+def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:
+    """Factors that agree with the reference for every pair of int8 values; None if the search finds none."""
+    table = every_sum(op, sig)
+    largest = min(_WIDEST, int(np.floor(23 - np.log2(sum(map(abs, table.factors))))))  # 128 times that fits
+    for shift in range(largest, max(largest - _TRIES, _NARROWEST - 1), -1):
+        form = _solve_with(table, shift)
+        if form is not None:
+            return form
+    return None
+
+
+def _solve_with(table: EverySum, shift: int) -> SumForm | None:
+    x, result, limits = table.x, table.result, table.limits
+    ideal = [round(r * (1 << shift)) for r in table.factors]
+    floor, ceiling = result > limits[0], result < limits[1]
+    for da in _DELTAS:
+        for db in _DELTAS:
+            factors = (ideal[0] + da, ideal[1] + db)
+            total = x[0] * factors[0] + x[1] * factors[1]
+            least = ((result << shift) - total)[floor].max(initial=-(1 << 31))
+            beyond = (((result + 1) << shift) - total)[ceiling].min(initial=1 << 31)
+            constant = int(least + beyond) // 2
+            fits = abs(constant) + int(np.abs(total).max()) + (1 << shift) < 1 << 31
+            if least < beyond and fits:
+                return SumForm(factors, constant, shift)
+    return None

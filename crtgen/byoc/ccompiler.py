@@ -17,7 +17,7 @@ __all__ = ["CCompiler"]
 class CCompiler(Generator):
     """A subgraph of any rank and type becomes one walk over its elements, with numpy's broadcasting."""
 
-    name: ClassVar[str] = "ccompiler"
+    name = "ccompiler"
     patterns: ClassVar[tuple[Pattern, ...]] = ((Add,), (Sub,), (Mul,))
     merges: ClassVar[bool] = True
 

@@ -94,7 +94,7 @@ class _Code:
 class CmsisNn(Generator):
     """CMSIS-NN from a copy of its sources."""
 
-    name: ClassVar[str] = CMSIS_NN
+    name = CMSIS_NN
     patterns: ClassVar[tuple[Pattern, ...]] = tuple((kind,) for kind in _KINDS)
 
     def __init__(self, path: str | Path = "") -> None:

@@ -27,7 +27,7 @@ _MOST_NODES = 0xFFFF
 class ExampleJson(Generator):
     """Arithmetic on tensors of one shape, without broadcasting."""
 
-    name: ClassVar[str] = "examplejson"
+    name = "examplejson"
     patterns: ClassVar[tuple[Pattern, ...]] = ((Add,), (Sub,), (Mul,))
     merges: ClassVar[bool] = True
 

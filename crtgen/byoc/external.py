@@ -8,7 +8,7 @@ from crtgen import ops
 from crtgen.byoc.generator import Generator
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, Graph, Op, Signature, Value
-from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.kernel import Kernel, ModuleOf, Target
 from crtgen.kernels.registry import design
 
 __all__ = ["External", "constants_of", "count_macs"]
@@ -75,4 +75,5 @@ def external(op: External, sig: Signature, target: Target) -> Kernel:
         includes=made.includes,
         support=made.support.strip("\n") + "\n" if made.support else "",
         libraries=made.libraries,
+        module=ModuleOf(op.generator.name, op.generator.context, op.generator.handle),
     )

@@ -11,7 +11,7 @@ from typing import ClassVar, Self, TypeAlias
 
 from crtgen.errors import UsageError
 from crtgen.ir import Graph, Op, Signature
-from crtgen.kernels.kernel import Const, InPlace, SourceLibrary, Target
+from crtgen.kernels.kernel import Const, DeviceContext, InPlace, SourceLibrary, Target
 
 __all__ = ["Generated", "Generator", "Pattern"]
 
@@ -24,7 +24,8 @@ class Generated:
     """The code of a subgraph.
 
     ``body`` are the statements of its function. They find the subgraph's inputs as ``x0``, ``x1`` ..., its
-    outputs as ``y0`` ..., each of ``consts`` under its name, and ``scratch``, if there are bytes of it.
+    outputs as ``y0`` ..., each of ``consts`` under its name, ``scratch``, if there are bytes of it, and
+    ``device``, if the generator has a handle of one.
     ``support`` is C at file scope that all functions of the generator share. ``includes`` are headers, of
     ``libraries`` among others. ``inplace`` is leave to lay an output over an input: see ``InPlace``, which
     counts the subgraph's inputs here.
@@ -43,9 +44,15 @@ class Generator(ABC):
     """A code generator. ``name`` is what the user calls it by.
 
     ``patterns`` are tried in their order. With ``merges``, matches next to each other become one subgraph.
+
+    All that one generator makes for a model is a module. ``context`` is the device that the module runs on,
+    ``handle`` a constant expression of type ``void *`` in C, which the generated functions get as ``device``;
+    empty if they need none. One generator may be there several times, with names and devices of their own.
     """
 
-    name: ClassVar[str]
+    name: str
+    context: DeviceContext = DeviceContext()
+    handle: str = ""
     patterns: ClassVar[tuple[Pattern, ...]]
     merges: ClassVar[bool] = False
 

@@ -2,13 +2,14 @@
 
 from crtgen.codegen.generate import RUNTIME_VERSION, generate_c
 from crtgen.codegen.metadata import METADATA_FILE, Registry, metadata_files, name_table
-from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo, Param
+from crtgen.codegen.module import CModule, ExternalModule, Function, Interface, LayerInfo, ModelInfo, Param
 from crtgen.codegen.render import render
 
 __all__ = [
     "METADATA_FILE",
     "RUNTIME_VERSION",
     "CModule",
+    "ExternalModule",
     "Function",
     "Interface",
     "LayerInfo",

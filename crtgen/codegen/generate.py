@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from crtgen.byoc import count_macs
+from crtgen.codegen.external import Externals
 from crtgen.codegen.info import model_info
 from crtgen.codegen.module import (
     ASSEMBLY_SUFFIX,
@@ -42,8 +43,9 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
     """The sources of ``plan`` under ``name``, which prefixes every symbol and file.
 
     The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_weights.c``, ``_kernels.c``, and
-    ``_asm_kernels.c`` with the kernels that have assembly in them. The registry gets ``<name>_run``. A
-    function that one of the modules ``beside`` it in the image has is called there. Raises ``UsageError``
+    ``_asm_kernels.c`` with the kernels that have assembly in them; external code generators have a file each.
+    The registry gets ``<name>_run``, and ``tvmgen_<name>_<generator>_main_<n>`` for each of their subgraphs.
+    A function that one of the modules ``beside`` it in the image has is called there. Raises ``UsageError``
     unless ``name`` is a C identifier.
     """
     if not name.isidentifier() or not name.isascii():
@@ -62,8 +64,10 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
     sizes = [c.data.nbytes for step in plan.steps for c in step.kernel.consts]
     params = tuple(Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True)))
     libraries = tuple(dict.fromkeys(lib for step in plan.steps for lib in step.kernel.libraries))
-    functions = (Function(f"{name}_run", f"{name}_run_packed"),)
-    return CModule(info, files, functions, params, libraries, generator.known)
+    externals = generator.externals.modules()
+    entries = (Function(f, f, "external") for module in externals for f in module.functions)
+    functions = (Function(f"{name}_run", f"{name}_run_packed", "run"), *entries)
+    return CModule(info, files, functions, params, libraries, generator.known, externals)
 
 
 class _Generator:
@@ -80,6 +84,7 @@ class _Generator:
         self.functions: list[tuple[Kernel, KernelView]] = []
         self.arrays: list[ArrayView] = []
         self.infos: list[LayerInfo] = []
+        self.externals = Externals(plan, name)
 
     def view(self, info: ModelInfo, layers: tuple[LayerView, ...]) -> ModelView:
         slots = self.plan.slots
@@ -96,6 +101,8 @@ class _Generator:
             arguments=(*inputs, *outputs),
             arrays=tuple(self.arrays),
             prototypes=tuple(function.prototype for function in self.used.values()),
+            entries=tuple(self.externals.entries),
+            devices=self.externals.devices(),
             layers=layers,
             summary=f"{len(layers)} layers, {info.macs:,} MACs, {info.weights:,} bytes of weights and biases",
         )
@@ -104,7 +111,8 @@ class _Generator:
         """The functions in plain C, and those with assembly: not every compiler that reads C assembles."""
         groups = {"_kernels.c": ("", False), ASSEMBLY_SUFFIX: ("with assembly, ", True)}
         for suffix, (what, assembly) in groups.items():
-            found = [(k, v) for k, v in self.functions if ("__asm" in v.source + k.support) is assembly]
+            own = ((k, v) for k, v in self.functions if k.module is None)
+            found = [(k, v) for k, v in own if ("__asm" in v.source + k.support) is assembly]
             if found:
                 yield KernelFileView(
                     suffix=suffix,
@@ -113,6 +121,7 @@ class _Generator:
                     includes=tuple(sorted({i for k, _ in found for i in k.includes})),
                     support=tuple(dict.fromkeys(k.support for k, _ in found if k.support)),
                 )
+        yield from self.externals.files()
 
     def layer(self, index: int, step: Step) -> LayerView:
         sig = self.plan.graph.signature(step.node)
@@ -126,18 +135,18 @@ class _Generator:
             return LayerView(index, text, "")
         symbols = [self._array(step, sig, const) for const in step.kernel.consts]
         function = self._function(step.node.name, step.node.op.name, sig, step.kernel)
-        self.infos.append(
-            replace(about, function=function.symbol, consts=tuple(symbols), parts=function.parts)
-        )
-        call = f"{function.symbol}({', '.join(self._arguments(step, sig, symbols))});"
+        about = replace(about, function=function.symbol, consts=tuple(symbols), parts=function.parts)
+        values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
+        places = [f"(void *)({self.name}_arena + {self.plan.slots[v.name].offset})" for v in values]
+        further = self._further_arguments(step, symbols)
+        self.infos.append(self.externals.layer(about, step, values, further))
+        call = f"{function.symbol}({', '.join([*places, *further])});"
         return LayerView(index, text, _wrap(call, "    "))
 
-    def _arguments(self, step: Step, sig: Signature, consts: Sequence[str]) -> list[str]:
-        arena, slots = f"{self.name}_arena", self.plan.slots
-        values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
-        places = [f"(void *)({arena} + {slots[v.name].offset})" for v in values]
-        scratch = [f"{arena} + {step.scratch.offset}"] if step.scratch is not None else []
-        return [*places, *consts, *scratch]
+    def _further_arguments(self, step: Step, consts: Sequence[str]) -> list[str]:
+        scratch = [f"{self.name}_arena + {step.scratch.offset}"] if step.scratch is not None else []
+        device = self.externals.device(step.kernel.module)
+        return [*consts, *scratch, *([device] if device else [])]
 
     def _array(self, step: Step, sig: Signature, const: Const) -> str:
         layer = step.node.name
@@ -153,10 +162,14 @@ class _Generator:
         return symbol
 
     def _function(self, layer: str, operator: str, sig: Signature, kernel: Kernel) -> SharedFunction:
-        """The kernel's function, which layers with equal template, view, parameters and parts share."""
+        """The kernel's function, which layers with equal template, view, parameters and parts share.
+
+        Those of an external code generator are shared within its module.
+        """
         parts = tuple(self._function(layer, p.operator, p.sig, p.kernel).symbol for p in kernel.parts)
         parameters = _parameters(sig, kernel)
-        key = (kernel.template, kernel.view, parameters, parts)
+        module = (self.name, kernel.module) if kernel.module is not None else ()
+        key = (kernel.template, kernel.view, parameters, parts, module)
         if key not in self.known:
             symbol = f"{self.name}_{operator}_{len(self.functions)}"
             prototype = _wrap(f"void {symbol}({parameters})")
@@ -169,6 +182,7 @@ class _Generator:
             source = render(f"kernels/{kernel.template}", **context)
             text = f"{operator}, {kernel.design}: first used by {comment(layer)}"
             self.functions.append((kernel, KernelView(text, source)))
+            self.externals.function(*self.functions[-1])
             self.known[key] = SharedFunction(symbol, prototype, parts)
         function = self.known[key]
         return self.used.setdefault(function.symbol, function)
@@ -186,6 +200,7 @@ def _parameters(sig: Signature, kernel: Kernel) -> str:
     parts += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
     parts += [f"const {_c_type(c)} *{c.name}" for c in kernel.consts]
     parts += ["uint8_t *scratch"] if kernel.scratch else []
+    parts += ["void *device"] if kernel.module is not None and kernel.module.handle else []
     return ", ".join(parts)
 
 

@@ -34,6 +34,9 @@ METADATA_VERSION = 1
 """``TVMMetadata.version``."""
 LOOKUP_SYMBOL = "crt_lookup_linked_param"
 
+ROLES = ("run", "external", "own")
+"""Functions in the registry: those that run models, those of external code generators, the rest."""
+
 _MOST_FUNCTIONS = 0xFFFF
 
 
@@ -51,13 +54,13 @@ class Registry:
 
     @classmethod
     def of(cls, modules: Sequence[CModule]) -> "Registry":
-        """The modules' own functions, then ``_lookup_linked_param`` and ``get_c_metadata``.
+        """The modules' functions in the order of their roles, ``_lookup_linked_param``, ``get_c_metadata``.
 
         The latter is ``<model>_get_c_metadata``, once per model, where there are several. Raises
         ``UsageError`` for a name that the table cannot hold, and for what occurs twice.
         """
         models = tuple(m.info for m in modules)
-        functions = [f for m in modules for f in m.functions]
+        functions = sorted((f for m in modules for f in m.functions), key=lambda f: ROLES.index(f.role))
         params = tuple(_number_on(modules))
         if params:
             functions.append(Function("_lookup_linked_param", LOOKUP_SYMBOL))

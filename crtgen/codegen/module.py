@@ -2,13 +2,15 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from crtgen.ir import DType, Quant
-from crtgen.kernels.kernel import SourceLibrary
+from crtgen.kernels.kernel import DeviceContext, SourceLibrary
 
 __all__ = [
     "ASSEMBLY_SUFFIX",
     "CModule",
+    "ExternalModule",
     "Function",
     "Interface",
     "LayerInfo",
@@ -35,10 +37,15 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An entry of the function registry: the name that hosts ask for and the C symbol behind it."""
+    """An entry of the function registry: the name that hosts ask for and the C symbol behind it.
+
+    ``role`` decides its place: what runs a model (``run``), then what external code generators made
+    (``external``), then the rest (``own``).
+    """
 
     name: str
     symbol: str
+    role: Literal["run", "external", "own"] = "own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,9 @@ class LayerInfo:
     """A layer in the order of execution: node, operator, kernel design, and the symbols it is made of.
 
     ``function`` is shared by layers of the same shape, and empty where no code runs; ``consts`` are its own.
-    ``parts`` are the functions that it calls, which may be those of other layers.
+    ``parts`` are the functions that it calls, which may be those of other layers. Of a subgraph that an
+    external code generator computes, ``entry`` is its function of the registry, ``device`` the pointer to
+    the device that it gets.
     """
 
     name: str
@@ -65,6 +74,22 @@ class LayerInfo:
     function: str = ""
     consts: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    entry: str = ""
+    device: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalModule:
+    """What an external code generator made of a model: the file, its entries of the registry, its constants.
+
+    ``context`` is the device that the code runs on.
+    """
+
+    name: str
+    context: DeviceContext
+    file: str
+    functions: tuple[str, ...]
+    consts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +123,8 @@ class CModule:
 
     ``info`` is the model, ``functions`` what it adds to the registry, ``params`` its linked parameters,
     ``libraries`` what its sources are built with, ``kernels`` the kernels' functions that are in it and in
-    the modules beside it, by what makes them equal.
+    the modules beside it, by what makes them equal. ``externals`` are the parts that external code generators
+    made.
     """
 
     info: ModelInfo
@@ -107,3 +133,4 @@ class CModule:
     params: tuple[Param, ...]
     libraries: tuple[SourceLibrary, ...] = ()
     kernels: Mapping[Hashable, SharedFunction] = field(default_factory=dict)
+    externals: tuple[ExternalModule, ...] = ()

@@ -16,6 +16,7 @@ __all__ = [
     "KernelView",
     "LayerView",
     "ModelView",
+    "PackedView",
     "TensorView",
     "dl_numbers",
     "dl_type",
@@ -58,13 +59,29 @@ class KernelView:
 
 @dataclass(frozen=True, slots=True)
 class KernelFileView:
-    """A file of functions: what its name ends in, ``what`` they have, and what they need at file scope."""
+    """A file of functions: what its name ends in, ``what`` they have, and what they need at file scope.
+
+    ``device`` is a pointer that it defines, with the value ``handle``; empty if there is none.
+    """
 
     suffix: str
     what: str
     kernels: tuple[KernelView, ...]
     includes: tuple[str, ...]
     support: tuple[str, ...]
+    device: str = ""
+    handle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedView:
+    """A layer as a packed function: ``arguments`` are those of its kernel in C, ``nbytes`` its tensors'."""
+
+    symbol: str
+    text: str
+    kernel: str
+    arguments: str
+    nbytes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +154,8 @@ class ModelView:
     arguments: tuple[TensorView, ...]
     arrays: tuple[ArrayView, ...]
     prototypes: tuple[str, ...]
+    entries: tuple[PackedView, ...]
+    devices: tuple[str, ...]
     layers: tuple[LayerView, ...]
     summary: str
 

@@ -7,7 +7,7 @@ from crtgen.boards.core import HOST, Core
 from crtgen.errors import UsageError
 from crtgen.ir import Array, Signature
 
-__all__ = ["Const", "InPlace", "Kernel", "Part", "SourceLibrary", "Target"]
+__all__ = ["Const", "DeviceContext", "InPlace", "Kernel", "ModuleOf", "Part", "SourceLibrary", "Target"]
 
 _LEVELS = ("speed", "balanced", "size")
 
@@ -66,6 +66,30 @@ class SourceLibrary:
     include_dirs: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceContext:
+    """The device that a module runs on, as its own key: two instances of one accelerator are two contexts."""
+
+    kind: str = "cpu"
+    index: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOf:
+    """The module of an external code generator that a kernel belongs to.
+
+    ``handle`` is a constant expression of type ``void *`` in C: the device. A kernel of a module with one has
+    a last parameter ``void *device``.
+    """
+
+    name: str
+    context: DeviceContext
+    handle: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
     """The code of one layer.
@@ -90,7 +114,8 @@ class Kernel:
     instructions of one run, by which designs are compared; ``design`` is the name shown to the user.
 
     ``support`` is C at file scope that kernels share: equal texts are there once. ``libraries`` are built
-    with it, and ``includes`` are their headers.
+    with it, and ``includes`` are their headers. ``module`` is that of an external code generator, which has a
+    file of its own; None for crtgen's kernels.
     """
 
     design: str
@@ -104,6 +129,7 @@ class Kernel:
     support: str = ""
     libraries: tuple[SourceLibrary, ...] = ()
     parts: tuple["Part", ...] = ()
+    module: ModuleOf | None = None
 
     @property
     def is_alias(self) -> bool:

@@ -13,9 +13,20 @@ from crtgen.library.metadata import ModelMetadata, OperatorMetadata
 from crtgen.library.metadata_json import VERSION, read_metadata, write_metadata, write_operator_metadata
 from crtgen.library.params import NDArray, read_params, write_params
 
-__all__ = ["Archive", "Code", "MlfModel", "OperatorLibrary", "export_time", "read_archive", "write_archive"]
+__all__ = [
+    "EXTERNAL",
+    "Archive",
+    "Code",
+    "MlfModel",
+    "OperatorLibrary",
+    "export_time",
+    "read_archive",
+    "write_archive",
+]
 
 _SRC, _LIB, _INCLUDE = "codegen/host/src/", "codegen/host/lib/", "codegen/host/include/"
+EXTERNAL = f"{_SRC}external/"
+"""Where the sources lie that a model's code is built with, in a folder for each library."""
 _CODE = re.compile(r"(?:(?P<model>.+)_)?lib\d+\.(?:c|cc|cpp|S|o)", re.ASCII)
 
 
@@ -33,7 +44,8 @@ class MlfModel:
 
     Names in ``code`` are ``<model>_libN.c`` (or ``.cc``, ``.cpp``, ``.S``, ``.o``), those in ``headers``
     begin with ``tvmgen_<model>`` or ``<model>``. ``graph_json`` is empty unless the executor is ``graph``.
-    ``own`` is what crtgen alone reads: see ``stored``.
+    ``own`` is what crtgen alone reads: see ``stored``. ``external`` are the files of the libraries that the
+    metadata names as dependencies in the archive's folder ``EXTERNAL``, by library and path.
     """
 
     metadata: ModelMetadata
@@ -43,6 +55,7 @@ class MlfModel:
     relay: str = ""
     graph_json: str = ""
     own: str = ""
+    external: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -102,7 +115,8 @@ def read_archive(data: bytes, where: str) -> Archive:
         reader.own_code({""})
         return Archive(operators=reader.operators(library), version=version)
     names = {m.model_name for m in library}
-    reader.own_code({*names, ""} if len(names) == 1 else names)
+    folders = tuple(folder for m in library for folder in _folders(m))
+    reader.own_code({*names, ""} if len(names) == 1 else names, folders)
     return Archive(tuple(reader.model(m, names) for m in library), version=version)
 
 
@@ -119,10 +133,10 @@ class _Reader:
         except UnicodeDecodeError as error:
             raise CorruptModelError(f"{path} is not UTF-8", where=self.where) from error
 
-    def own_code(self, models: set[str]) -> None:
-        """Refuse code that belongs to no model."""
+    def own_code(self, models: set[str], folders: tuple[str, ...] = ()) -> None:
+        """Refuse code that belongs neither to a model nor to a dependency, which has a folder."""
         for path in self.files:
-            if path.startswith((_SRC, _LIB)) and _owner(path) not in models:
+            if path.startswith((_SRC, _LIB)) and _owner(path) not in models and not path.startswith(folders):
                 raise CorruptModelError(f"{path} belongs to no model of metadata.json", where=self.where)
 
     def code(self, name: str) -> Code:
@@ -153,6 +167,11 @@ class _Reader:
             relay=self.first(f"src/{name}.relay", "src/relay.txt", "relay.txt"),
             graph_json=graph if metadata.executor == "graph" else "",
             own=self.first(f"crtgen/{name}.json"),
+            external={
+                p.removeprefix(EXTERNAL): data
+                for p, data in self.files.items()
+                if p.startswith(_folders(metadata))
+            },
         )
 
     def operators(self, metadata: OperatorMetadata) -> OperatorLibrary:
@@ -161,6 +180,12 @@ class _Reader:
 
     def first(self, *paths: str) -> str:
         return next((self.text(path) for path in paths if path in self.files), "")
+
+
+def _folders(metadata: ModelMetadata) -> tuple[str, ...]:
+    """The folders below ``EXTERNAL`` of what a model depends on."""
+    inside = (d.url.removeprefix("./") for d in metadata.dependencies if d.url_type == "mlf_path")
+    return tuple(f"{url}/" for url in inside if url.startswith(EXTERNAL))
 
 
 def _owner(path: str) -> str | None:
@@ -206,6 +231,7 @@ def _model_files(model: MlfModel) -> dict[str, bytes]:
     files[f"src/{model.name}.relay"] = model.relay.encode()
     if model.graph_json:
         files[f"executor-config/graph/{model.name}.graph"] = model.graph_json.encode()
+    files |= {EXTERNAL + name: data for name, data in model.external.items()}
     if model.own:
         files[f"crtgen/{model.name}.json"] = model.own.encode()
     return files

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from crtgen.kernels.kernel import DeviceContext
 from crtgen.library.datatype import DataType
 from crtgen.library.params import NDArray
 
@@ -25,17 +26,6 @@ __all__ = [
     "Module",
     "ObjectFile",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceContext:
-    """The device that a module runs on, as its own key: two instances of one accelerator are two contexts."""
-
-    kind: str
-    index: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.index}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from crtgen.codegen.module import CModule, Function, LayerInfo
 from crtgen.codegen.names import comment, unique_identifiers
 from crtgen.codegen.render import render
+from crtgen.codegen.views import PackedView
 from crtgen.ir import Node, Value
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_executor import (
@@ -25,17 +26,6 @@ from crtgen.plan import Plan, Step
 __all__ = ["own_graph"]
 
 
-@dataclass(frozen=True, slots=True)
-class LayerFunction:
-    """A layer as a packed function: ``arguments`` are those of its kernel in C, ``nbytes`` its tensors'."""
-
-    symbol: str
-    text: str
-    kernel: str
-    arguments: str
-    nbytes: tuple[int, ...]
-
-
 def own_graph(plan: Plan, module: CModule) -> Linkable:
     """The module that ``generate_c`` made of the plan, with the graph executor in place of its own calls."""
     builder = _Builder(plan, module)
@@ -43,13 +33,14 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
     layers = [(step, layer) for step, layer in pairs if layer.function]
     calls = tuple(builder.call(step, layer) for step, layer in layers)
     tables = builder.tables(calls)
-    name = module.info.name
+    name, external = module.info.name, [f for f in module.functions if f.role == "external"]
+    entries = {f.symbol for f in external}
     files = {n: text for n, text in module.files.items() if n not in (f"{name}.c", f"{name}.h")}
     made = replace(
         module,
         info=replace(module.info, layers=tuple(layer for _, layer in layers)),
         files={**files, f"{name}_graph.c": render_graph(tables)},
-        functions=tuple(Function(f, f) for f in tables.functions),
+        functions=(*external, *(Function(f, f) for f in tables.functions if f not in entries)),
     )
     return Linkable(made, workspace=0, graph_json=_graph_json(plan, {c.name: c.function for c in calls}))
 
@@ -65,7 +56,7 @@ class _Builder:
         self.types: dict[TensorType, int] = {}
         self.shapes: dict[tuple[int, ...], int] = {}
         self.rows: dict[Tensor, int] = {}
-        self.functions: dict[tuple[str, str, tuple[int, ...]], LayerFunction] = {}
+        self.functions: dict[tuple[str, str, str, tuple[int, ...]], PackedView] = {}
 
     @property
     def name(self) -> str:
@@ -88,15 +79,17 @@ class _Builder:
             step.node.name, function.symbol, tuple(self.rows.setdefault(r, len(self.rows)) for r in rows)
         )
 
-    def function(self, step: Step, layer: LayerInfo, values: Sequence[Value]) -> LayerFunction:
+    def function(self, step: Step, layer: LayerInfo, values: Sequence[Value]) -> PackedView:
         parts = [f"data[{i}]" for i in range(len(values))]
         parts += layer.consts
         parts += [f"{self.name}_arena + {step.scratch.offset}"] if step.scratch is not None else []
+        parts += [layer.device] if layer.device else []
         nbytes = tuple(value.nbytes for value in values)
-        key = (layer.function, ", ".join(parts), nbytes)
-        symbol = f"tvmgen_{self.name}_{self.identifiers[step.node.name]}"
+        arguments = ", ".join(parts)
+        key = (layer.function, layer.entry, arguments, nbytes)
+        symbol = layer.entry or f"tvmgen_{self.name}_{self.identifiers[step.node.name]}"
         text = comment(f"{step.node.op.name} {step.node.name}")
-        return self.functions.setdefault(key, LayerFunction(symbol, text, layer.function, key[1], nbytes))
+        return self.functions.setdefault(key, PackedView(symbol, text, layer.function, arguments, nbytes))
 
     def tables(self, calls: tuple[Call, ...]) -> ExecutorTables:
         info, values = self.module.info, self.plan.graph.values

@@ -10,13 +10,22 @@ from datetime import datetime
 from pydantic import TypeAdapter, ValidationError
 
 from crtgen.boards import Core, find_core
-from crtgen.codegen import CModule, Function, ModelInfo, Param
+from crtgen.codegen import CModule, ExternalModule, Function, ModelInfo, Param
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
+from crtgen.kernels.kernel import SourceLibrary
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.imported import Linkable
-from crtgen.library.metadata import MainFunction, MemoryUse, ModelMetadata, OperatorFunction, Sid, TensorSize
-from crtgen.library.mlf import Code, MlfModel
+from crtgen.library.metadata import (
+    Dependency,
+    MainFunction,
+    MemoryUse,
+    ModelMetadata,
+    OperatorFunction,
+    Sid,
+    TensorSize,
+)
+from crtgen.library.mlf import EXTERNAL, Code, MlfModel
 
 __all__ = ["Workspace", "restore_model", "store_model"]
 
@@ -34,6 +43,15 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredLibrary:
+    """Sources that the code is built with: files of a library, and which of its folders have headers."""
+
+    name: str
+    files: tuple[str, ...]
+    include_dirs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """``files`` maps the name of a file to its name in the archive."""
 
@@ -44,6 +62,8 @@ class Stored:
     functions: tuple[Function, ...]
     params: tuple[Param, ...]
     workspace: int | None
+    libraries: tuple[StoredLibrary, ...]
+    externals: tuple[ExternalModule, ...]
 
 
 _ADAPTER = TypeAdapter(Stored)
@@ -62,13 +82,21 @@ def store_model(
     the linked parameters. Both are what the image has.
     """
     module, info = part.module, part.module.info
-    if module.libraries:
-        needed = ", ".join(library.name for library in module.libraries)
-        raise UsageError(f"its kernels need the sources of {needed}: no archive holds them", where=info.name)
     names = {n: n for n in module.files if n.endswith(".h")}
     sources = sorted(set(module.files) - set(names))
     names |= {n: f"{info.name}_lib{i}.{n.rpartition('.')[2]}" for i, n in enumerate(sources)}
-    stored = Stored(_FORMAT, core.name, names, info, module.functions, module.params, part.workspace)
+    external = _external(module.libraries)
+    stored = Stored(
+        _FORMAT,
+        core.name,
+        names,
+        info,
+        module.functions,
+        module.params,
+        part.workspace,
+        _libraries(module.libraries),
+        module.externals,
+    )
     return MlfModel(
         metadata=_metadata(part, core, time, operators),
         code=Code({names[n]: module.files[n] for n in sources}),
@@ -76,6 +104,29 @@ def store_model(
         relay=text,
         graph_json=part.graph_json,
         own=_ADAPTER.dump_json(stored, indent=1).decode() + "\n",
+        external=external,
+    )
+
+
+def _external(libraries: Sequence[SourceLibrary]) -> dict[str, bytes]:
+    """The files of all libraries, by library and path."""
+    files: dict[str, bytes] = {}
+    for library in libraries:
+        for path, data in library.files:
+            if files.setdefault(f"{library.name}/{path}", data) != data:
+                raise UsageError(f"there are two versions of {path}", where=library.name)
+    return files
+
+
+def _libraries(libraries: Sequence[SourceLibrary]) -> tuple[StoredLibrary, ...]:
+    """One for each name: kernels may need different files of a library."""
+    return tuple(
+        StoredLibrary(
+            name,
+            tuple(sorted({path for lib in libraries if lib.name == name for path, _ in lib.files})),
+            tuple(dict.fromkeys(d for lib in libraries if lib.name == name for d in lib.include_dirs)),
+        )
+        for name in dict.fromkeys(library.name for library in libraries)
     )
 
 
@@ -96,8 +147,19 @@ def restore_model(model: MlfModel, core: Core, where: str) -> Linkable:
     if set(stored.files.values()) != set(texts) or stored.info.name != model.name:
         raise CorruptModelError("it does not fit the code in the archive", where=place)
     files = {name: texts[stored.files[name]] for name in sorted(stored.files)}
-    module = CModule(stored.info, files, stored.functions, stored.params)
+    libraries = tuple(_restored(library, model.external, place) for library in stored.libraries)
+    module = CModule(
+        stored.info, files, stored.functions, stored.params, libraries, externals=stored.externals
+    )
     return Linkable(module, workspace=stored.workspace, graph_json=model.graph_json)
+
+
+def _restored(library: StoredLibrary, external: Mapping[str, bytes], where: str) -> SourceLibrary:
+    missing = [path for path in library.files if f"{library.name}/{path}" not in external]
+    if missing:
+        raise CorruptModelError(f"the archive lacks {missing[0]} of {library.name}", where=where)
+    files = tuple((path, external[f"{library.name}/{path}"]) for path in library.files)
+    return SourceLibrary(library.name, files, library.include_dirs)
 
 
 def _check_core(name: str, core: Core, where: str) -> None:
@@ -134,4 +196,8 @@ def _metadata(part: Linkable, core: Core, time: datetime, operators: Sequence[Wo
         main=(main,),
         operators=tuple(OperatorFunction(o.function, (MemoryUse(_CPU, o.nbytes),)) for o in operators),
         sids=tuple(Sid(sid, nbytes) for sid, nbytes in sizes.items()),
+        dependencies=tuple(
+            Dependency(name, f"./{EXTERNAL}{name}", "mlf_path", "*")
+            for name in dict.fromkeys(library.name for library in part.module.libraries)
+        ),
     )

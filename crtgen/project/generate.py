@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from crtgen.codegen.metadata import Registry
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
@@ -248,5 +249,6 @@ def _manifest(firmware: Firmware, files: tuple[str, ...]) -> Manifest:
         artefact=firmware.artefact,
         options=firmware.options,
         models=firmware.models,
+        functions=tuple(f.symbol for f in Registry.of(firmware.modules).functions),
         files=tuple(sorted(files)),
     )

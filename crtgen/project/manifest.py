@@ -44,7 +44,8 @@ def _inside(path: str) -> str:
 class Manifest:
     """The content of ``project.json``; ``files`` are the paths that crtgen wrote, itself included.
 
-    ``artefact`` is what the build makes, below ``build/``; ``toolchain`` names ``cmake/<it>.cmake``.
+    ``artefact`` is what the build makes, below ``build/``; ``toolchain`` names ``cmake/<it>.cmake``;
+    ``functions`` are the symbols of the functions in the image's registry.
     """
 
     format: int
@@ -57,6 +58,7 @@ class Manifest:
     artefact: str
     options: Options
     models: tuple[ModelInfo, ...]
+    functions: tuple[str, ...]
     files: tuple[Annotated[str, AfterValidator(_inside)], ...]
 
 

@@ -93,6 +93,7 @@ def write_project(directory: Path, source: str, *, board: str = "mps2_an386", ho
         artefact=artefact,
         options=Options(),
         models=(),
+        functions=(),
         files=(),
     )
     (directory / "project.json").write_bytes(manifest_text(manifest))

@@ -141,7 +141,10 @@ def test_operators_are_functions_and_models() -> None:
     """int8 a[2] + b[1]: by name over the RPC, and as a model of one call."""
     path = mlf("operator_add_c.tar")
     a, b = np.array([5, -7], np.int8), np.array([100], np.int8)
-    with image_of(path, "mps2_an386").run() as session:
+    image = image_of(path, "mps2_an386")
+    assert image.size.stack is not None
+    assert "add" in {frame.name for frame in image.size.stack.frames}
+    with image.run() as session:
         assert [i.shape for i in session.model().inputs] == [(2,), (1,)]
         assert session.infer(a, b)[0].tolist() == [105, 93]
         function = session.client.system_lib().function("add")

@@ -12,6 +12,7 @@ from crtgen.codegen.render import render
 from crtgen.ir import Array
 from crtgen.kernels.kernel import Kernel
 from crtgen.ops.case import Case
+from crtgen.resources import runtime_dir
 from tests.support import require_tool
 
 MACHINES = {
@@ -178,7 +179,7 @@ def run_jobs(
     """Build one image of all jobs, run it, and say how each fared."""
     gcc = require_tool("arm-none-eabi-gcc")
     parts = [_job(i, job) for i, job in enumerate(jobs)]
-    includes = "#include <stdint.h>\n#include <string.h>\n" + "".join(
+    includes = "#include <crt/kernel.h>\n" + "".join(
         sorted({f"#include <{i}>\n" for job in jobs for i in job.kernel.includes})
     )
     arena = max(p[2] for p in parts)
@@ -188,7 +189,17 @@ def run_jobs(
     (folder / "link.ld").write_text(_LINK.format(**_MEMORY.get(core, _SMALL)))
     elf = folder / "image.elf"
     flags = [*find_core(core).gcc_flags, optimize, "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
-    command = [gcc, *flags, "-ffreestanding", "-nostartfiles", "-T", str(folder / "link.ld"), "-o", str(elf)]
+    command = [
+        gcc,
+        *flags,
+        "-ffreestanding",
+        "-nostartfiles",
+        f"-I{runtime_dir() / 'include'}",
+        "-T",
+        str(folder / "link.ld"),
+        "-o",
+        str(elf),
+    ]
     subprocess.run([*command, str(folder / "main.c")], check=True, timeout=250)
     return _run(elf, core, [job.case.sig.y.nbytes for job in jobs])
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from crtgen.ir import Quant, Value
-from crtgen.ops.activation import Logistic, Relu, Tanh
+from crtgen.ops.activation import Logistic, Relu, Softmax, Tanh
 from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, Mul, Sub
 from crtgen.ops.case import Case, int8s, make
@@ -130,6 +130,13 @@ def unary(draw: Draw, name: str) -> Case:
     return make(name, Mean((1, 2), bool(draw.int(0, 1))), [x], quant)
 
 
+def softmax(draw: Draw, name: str) -> Case:
+    """Rows of a few elements or of many, with differences from far below the output's steps to far above."""
+    shape = (draw.int(1, 4), draw.pick(1, 2, 3, draw.int(4, 40), draw.int(41, 300), 1100))
+    x = int8s("x", shape, float(np.exp(draw.random.uniform(-8, 2))), draw.zero_point())
+    return make(name, Softmax(draw.pick(1, 1, 2)), [x], Quant.tensor(1 / 256, -128))
+
+
 MAKERS = {
     "pointwise": pointwise,
     "convolution": convolution,
@@ -138,6 +145,7 @@ MAKERS = {
     "binary": binary,
     "pool": pool,
     "unary": unary,
+    "softmax": softmax,
 }
 
 

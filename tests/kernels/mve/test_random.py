@@ -22,6 +22,7 @@ _AT_LEAST = {
     "pool": 0.6,
     "unary": 0.7,
 }
+_NOT_FOR_SIZE = {"softmax"}  # tables take more than they save
 _TIGHTLY_COUPLED = (0x20000000, 0x20080000)  # with nothing before and behind it
 
 
@@ -36,6 +37,9 @@ def test_random_layers(tmp_path: Path, kind: str, optimize: str) -> None:
             if kernel.design.startswith("mve"):
                 jobs.append(Job(case, kernel))
                 jobs += [Job(case, kernel, inplace=True)] if kernel.inplace else []
+    if optimize == "size" and kind in _NOT_FOR_SIZE:
+        assert not jobs
+        return
     assert len({job.case.name for job in jobs}) >= _AT_LEAST.get(kind, 0.8) * len(cases)
     _check(jobs, tmp_path)
 

@@ -1,8 +1,9 @@
 """Convolutions and fully connected layers as products of pixels with weights.
 
 Two pixels times four output channels are accumulated at once, so that a weight is loaded once for two
-pixels and an input once for four channels. Pointwise layers read the input where it lies; others gather
-the two pixels' windows into scratch first, padding included.
+pixels and an input once for four channels; four pixels in float32, where the FPU has registers for them.
+Pointwise layers read the input where it lies; others gather the pixels' windows into scratch first, padding
+included.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,8 @@ class Block:
 class GemmView:
     """``pixels x depth`` times ``depth x outputs``, ``tile`` pixels and a block of channels at a time.
 
-    ``unroll`` divides ``depth``. ``window`` is how a pixel's ``depth`` inputs are gathered, None if they lie
+    ``unroll`` divides ``depth``. ``fused``: a product and its addition are one instruction, rounded once.
+    ``window`` is how a pixel's ``depth`` inputs are gathered, None if they lie
     in a row; ``fill`` is the byte that padding consists of.
     """
 
@@ -41,6 +43,7 @@ class GemmView:
     outputs: int
     tile: int
     unroll: int
+    fused: bool
     blocks: tuple[Block, ...]
     window: Window | None
     fill: int = 0
@@ -64,12 +67,13 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
     outputs = sig.inputs[1].shape[0]
     depth = sig.inputs[1].elements // outputs
     pixels = sig.y.elements // outputs
-    tile = 2 if pixels > 1 and target.core.arch != "armv6-m" else 1
+    tile = _tile(pixels, sig, target)
     blocks = _blocks(outputs)
     finish, consts = _constants(op, sig, blocks)
     fill = sig.x.quant.zero_point % 256 if sig.x.dtype is DType.INT8 and sig.x.quant else 0
-    unroll = max(u for u in range(1, 12 // tile) if depth % u == 0)
-    view = GemmView(finish, pixels, depth, outputs, tile, unroll, blocks, window, fill)
+    unroll = max(u for u in range(1, 12 // tile) if depth % u == 0) if tile < 4 else 1
+    fused = sig.x.dtype is DType.FLOAT32 and target.core.fast_fma
+    view = GemmView(finish, pixels, depth, outputs, tile, unroll, fused, blocks, window, fill)
     size = sig.x.dtype.itemsize
     per_tile = depth * (tile + 4 + 4 * tile + 3 / unroll) / 4 + tile * 15
     gathered = pixels * depth if window else 0
@@ -82,6 +86,13 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
         inplace=(InPlace(lead=_lead(view, size)),),
         cost=pixels / tile * outputs * per_tile + gathered,
     )
+
+
+def _tile(pixels: int, sig: Signature, target: Target) -> int:
+    """Pixels at a time: their sums and a block's weights have to fit into registers."""
+    if sig.x.dtype is DType.FLOAT32 and target.core.fpu != "none" and pixels >= 4:
+        return 4
+    return 2 if pixels > 1 and target.core.arch != "armv6-m" else 1
 
 
 def _blocks(outputs: int) -> tuple[Block, ...]:

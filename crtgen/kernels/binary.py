@@ -10,10 +10,11 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import Rescale, solve_floor
 from crtgen.ops import Add, Mul, MulParams, Sub
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["BinaryView"]
+__all__ = ["BinaryView", "operands", "product_scale"]
 
 _Binary = Add | Sub | Mul
 
@@ -36,7 +37,7 @@ def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
     if sig.x.dtype is DType.FLOAT32:
         return _kernel(sig, "element by element", _float_lines(op), 6)
     if isinstance(op, Mul):
-        return _kernel(sig, "element by element", _product_lines(op.parameters(sig)), 22)
+        return _product(op, sig)
     return _kernel(sig, "element by element", _sum_lines(op, sig), 50)
 
 
@@ -58,13 +59,13 @@ def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _kernel(sig: Signature, name: str, lines: tuple[str, ...], per_element: float) -> Kernel:
-    operands, consts = _operands(sig)
+    names, consts = operands(sig)
     strides = [repeated_strides(v, sig.y) for v in sig.inputs]
     loops = [Loop(n, s) for n, s in zip(sig.y.shape, zip(*strides, strict=True), strict=True)]
     merged = merge(loops, 2)
     view = BinaryView(
         sum_type="float" if sig.y.dtype is DType.FLOAT32 else "int32_t",
-        operands=operands,
+        operands=names,
         indices=(index_of(merged, 0), index_of(merged, 1)),
         loops=merged,
         lines=lines[:-1],
@@ -81,7 +82,7 @@ def _kernel(sig: Signature, name: str, lines: tuple[str, ...], per_element: floa
     )
 
 
-def _operands(sig: Signature) -> tuple[tuple[str, str], tuple[Const, ...]]:
+def operands(sig: Signature) -> tuple[tuple[str, str], tuple[Const, ...]]:
     """The C names of both operands, and the arrays of those that are constant."""
     names, consts, variables = [], [], 0
     for i, value in enumerate(sig.inputs):
@@ -106,12 +107,28 @@ def _sign(op: _Binary) -> str:
     return {"add": "+", "sub": "-", "mul": "*"}[op.name]
 
 
-def _product_lines(p: MulParams) -> tuple[str, ...]:
-    return (
-        f"int32_t v = (a {plus(p.input1_offset)}) * (b {plus(p.input2_offset)});",
-        f"v = crt_scale(v, {p.output_multiplier}, {p.output_shift}) {plus(p.output_offset)};",
-        f"crt_int8(v, {p.act_min}, {p.act_max})",
-    )
+def product_scale(params: MulParams) -> Rescale:
+    """The requantisation of a product of two int8 values less their zero points."""
+    ends = np.array([-128, 127], np.int64)
+    corners = np.outer(ends + params.input1_offset, ends + params.input2_offset)
+    numbers = (params.output_multiplier, params.output_shift, corners.min(), corners.max())
+    multiplier, shift, least, most = (np.array([n], np.int64) for n in numbers)
+    return Rescale(multiplier, shift, params.output_offset, params.act_min, params.act_max, least, most)
+
+
+def _product(op: Mul, sig: Signature) -> Kernel:
+    p = op.parameters(sig)
+    product = f"(a {plus(p.input1_offset)}) * (b {plus(p.input2_offset)})"
+    clamp = f"crt_int8(v, {p.act_min}, {p.act_max})"
+    floor = solve_floor(product_scale(p))
+    if floor is None:
+        scale = f"crt_scale({product}, {p.output_multiplier}, {p.output_shift})"
+        lines = (f"int32_t v = {scale} {plus(p.output_offset)};", clamp)
+        return _kernel(sig, "element by element", lines, 22)
+    offset, multiplier, constant = (int(n[0]) for n in (floor.offset, floor.multiplier, floor.constant))
+    high = f"(int32_t)((int64_t)({product} {plus(offset)}) * {multiplier} >> 32)"
+    lines = (f"int32_t v = ({high} {plus(constant)}) >> {floor.shift};", clamp)
+    return _kernel(sig, "one rounding", lines, 14)
 
 
 def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:

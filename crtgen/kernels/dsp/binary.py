@@ -1,7 +1,13 @@
-"""Addition and subtraction with the DSP extension: two SMLAW and one SSAT per element.
+"""Addition, subtraction and multiplication with the DSP extension, four elements at a time.
 
-``sat8((x0 * a >> 8) + (x1 * b >> 8) + c >> shift)`` replaces TFLite's five roundings where a search finds
-factors with which all 65,536 pairs of inputs come out right.
+A sum is two SMLAW and one SSAT per element: ``sat8((x0 * a >> 8) + (x1 * b >> 8) + c >> shift)`` replaces
+TFLite's five roundings where a search finds factors with which all 65,536 pairs of inputs come out right.
+
+A product is one SMLABB of operands whose zero points SXTAB16 has added, and a requantisation as that of a
+convolution.
+
+The operands are read in runs in which one goes on and the other one goes on, too, or stays: so a vector is
+broadcast over pixels, and a number over channels.
 """
 
 from dataclasses import dataclass
@@ -9,17 +15,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import Finish
-from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.binary import operands, product_scale
+from crtgen.kernels.dsp.finish import Finish, finish_lanes
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
 from crtgen.kernels.sums import EverySum, every_sum
-from crtgen.ops.binary import Add, Sub
+from crtgen.ops.binary import Add, Mul, Sub
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["SumForm", "SumView", "add", "solve_sum"]
+__all__ = ["PairsView", "Runs", "SumForm", "add", "multiply", "solve_sum"]
 
 _DELTAS = (0, 1, -1, 2, -2, 3, -3)
 _SHIFTS = 4  # tried from the largest one down
+_LANES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,49 +47,90 @@ class SumForm:
 
 
 @dataclass(frozen=True, slots=True)
-class SumView:
-    """``elements`` sums, four at a time and the rest one by one; factors as unsigned words."""
+class Runs:
+    """In each of ``loops`` a run of ``length`` elements, of which ``first`` goes on and ``second`` may stay.
 
-    elements: int
-    a: int
-    b: int
-    c: int
-    finish: Finish
+    ``first`` and ``second`` are C, the addresses where a run begins; ``parameters`` those of the function.
+    ``swapped``: the first is the operator's second operand.
+    """
+
+    loops: tuple[Loop, ...]
+    length: int
+    stays: bool
+    first: str
+    second: str
+    parameters: tuple[str, ...]
+    swapped: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether the function's own arguments are those of its one run."""
+        return self.parameters == (self.first, self.second, "y0") and len(self.loops) == 1
 
     @property
     def whole(self) -> int:
-        return self.elements // 4 * 4
+        return self.length // _LANES * _LANES
 
     @property
     def rest(self) -> int:
-        return self.elements % 4
+        return self.length % _LANES
+
+    @property
+    def count(self) -> int:
+        return int(np.prod([loop.count for loop in self.loops]))
 
 
-@design(Add, Sub)
+@dataclass(frozen=True, slots=True)
+class PairsView:
+    """``pair`` is what goes into r4 and r5: factors of a sum, or zero points twice of a product.
+
+    ``start`` is what sums begin with, ``requant`` the multiplier and the constant of a product; all are
+    unsigned words.
+    """
+
+    runs: Runs
+    pair: tuple[int, int]
+    start: int
+    requant: tuple[int, int] | None
+    finish: Finish
+
+
+@design(Add, Sub, weights=None)
 def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
-    """For int8 operands of one shape; None for others or if no factors are exact."""
-    operands = sig.inputs
-    if not target.core.dsp or any(v.dtype is not DType.INT8 for v in operands):
-        return None
-    if any(v.shape != sig.y.shape for v in operands):
+    """For int8 operands; None for others, without runs of four, or if no factors are exact."""
+    runs = _runs(sig, target)
+    form = solve_sum(op, sig) if runs else None
+    if runs is None or form is None:
         return None
     params = op.parameters(sig)
-    form = solve_sum(op, sig)
-    if form is None:
-        return None
     low = params.act_min if params.act_min > -128 else None
     high = params.act_max if params.act_max < 127 else None
     finish = Finish("floor", (form.shift,), low, high)
-    a, b, c = (n & 0xFFFFFFFF for n in (form.a, form.b, form.c))
-    view = SumView(sig.y.elements, a, b, c, finish)
-    rest = view.rest * (7 + 3 * finish.clamps) + 4
-    return Kernel(
-        design="dsp_sum",
-        template="dsp/sum.c.j2",
-        view=view,
-        inplace=(InPlace(0), InPlace(1)),
-        cost=20 + view.whole / 4 * (24 + 12 * finish.clamps) + rest,
-    )
+    pair = _words(form.b, form.a) if runs.swapped else _words(form.a, form.b)
+    view = PairsView(runs, pair, form.c & 0xFFFFFFFF, None, finish)
+    four, one = (7, 3) if runs.stays else (14, 6)
+    return _kernel("dsp_sum", sig, view, four, one, 2 + 3 * finish.clamps)
+
+
+@design(Mul, weights=None)
+def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
+    """For int8 operands; None for others, without runs of four, or if no requantisation is exact."""
+    runs = _runs(sig, target)
+    if runs is None:
+        return None
+    params = op.parameters(sig)
+    lanes = finish_lanes(product_scale(params), ((1, np.array([0])),))
+    if lanes is None:
+        return None
+    scale, constant = (int(n) for n in lanes.constants[0][0])
+    offsets = (params.input1_offset, params.input2_offset)
+    first, second = reversed(offsets) if runs.swapped else offsets
+    pair = _words((first & 0xFFFF) * 65537, (second & 0xFFFF) * 65537)
+    view = PairsView(runs, pair, int(lanes.offsets[0][0]) & 0xFFFFFFFF, (scale, constant), lanes.finish)
+    doubled = 0 if lanes.finish.floor or runs.stays else 1
+    four, one = (7, 2) if runs.stays else (10 + 2 * doubled, 5 + doubled)
+    end = 4 - lanes.finish.floor + 3 * lanes.finish.clamps
+    return _kernel("dsp_product", sig, view, four, one, end)
 
 
 def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:
@@ -107,3 +157,42 @@ def _solve_with(table: EverySum, shift: int) -> SumForm | None:
             if least < beyond and abs(c) + int(np.abs(total).max()) < 1 << 31:
                 return SumForm(ideal[0] + da, ideal[1] + db, c, shift)
     return None
+
+
+def _runs(sig: Signature, target: Target) -> Runs | None:
+    """How int8 operands are read; None for others and for runs of less than four."""
+    if not target.core.dsp or any(v.dtype is not DType.INT8 for v in sig.inputs):
+        return None
+    strides = zip(*(repeated_strides(v, sig.y) for v in sig.inputs), strict=True)
+    *loops, run = merge([Loop(n, s) for n, s in zip(sig.y.shape, strides, strict=True)], 2)
+    if run.count < _LANES or sorted(run.strides) not in ([0, 1], [1, 1]):
+        return None
+    outer = merge(loops, 2)
+    names, consts = operands(sig)
+    places = [f"{name} + {index_of(outer, i)}" if len(loops) else name for i, name in enumerate(names)]
+    swapped = run.strides[0] == 0
+    first, second = reversed(places) if swapped else places
+    variable = [n for n in names if n.startswith("x")]
+    parameters = (*variable, "y0", *(c.name for c in consts))
+    return Runs(outer, run.count, run.strides != (1, 1), first, second, parameters, swapped)
+
+
+def _words(first: int, second: int) -> tuple[int, int]:
+    return first & 0xFFFFFFFF, second & 0xFFFFFFFF
+
+
+def _kernel(name: str, sig: Signature, view: PairsView, four: float, one: float, end: float) -> Kernel:
+    """``four`` and ``one`` are instructions for so many elements, without the ``end`` of each."""
+    runs = view.runs
+    consts: tuple[Const, ...] = operands(sig)[1]
+    call = 0 if runs.plain else 10 + 2 * len(runs.loops)
+    run = 14 + call + runs.whole / _LANES * (four + 4 * end + 2) + runs.rest * (one + end)
+    whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
+    return Kernel(
+        design=name,
+        template="dsp/binary.c.j2",
+        view=view,
+        consts=consts,
+        inplace=tuple(InPlace(i) for i in whole),
+        cost=runs.count * run,
+    )

@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.ir import DType, Quant, Value
 from crtgen.ops.attrs import Activation, Padding
-from crtgen.ops.binary import Add, Sub
+from crtgen.ops.binary import Add, Mul, Sub
 from crtgen.ops.case import Case, int8s, make
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
@@ -124,12 +124,27 @@ def dense(draw: Draw, name: str) -> Case:
 
 
 def binary(draw: Draw, name: str) -> Case:
-    """A sum or a difference."""
-    shape = (1, draw.int(1, 5), draw.int(1, 7))
+    """A sum, a difference or a product; some operands are repeated along axes or constant."""
+    shape = (draw.pick(1, 2), draw.int(1, 3), draw.int(1, 5), draw.int(4, 19))
     scales = draw.random.uniform(0.01, 0.2, 3)
-    op = (Add, Sub)[draw.int(0, 1)](draw.activation())
-    operands = [int8s(f"x{i}", shape, float(scales[i]), draw.zero_point()) for i in range(2)]
-    return make(name, op, operands, Quant.tensor(float(scales[2]), draw.zero_point()))
+    kind = (Add, Sub, Mul)[draw.int(0, 2)]
+    op = kind(draw.activation())
+    product = float(scales[0] * scales[1]) * draw.pick(20, 100, 200)
+    shapes = [shape, shape]
+    if draw.int(0, 1):
+        shapes[draw.int(0, 1)] = _repeated(draw, shape)
+    operands = [int8s(f"x{i}", shapes[i], float(scales[i]), draw.zero_point()) for i in range(2)]
+    if draw.int(0, 3) == 0:
+        data = draw.random.integers(-128, 128, shapes[1]).astype(np.int8)
+        operands[1] = Value.constant("x1", data, operands[1].quant)
+    quant = Quant.tensor(product if kind is Mul else float(scales[2]), draw.zero_point())
+    return make(name, op, operands, quant)
+
+
+def _repeated(draw: Draw, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape with some of the axes, and at times without the first ones."""
+    kept = draw.random.integers(0, 2, len(shape))
+    return tuple(n if keep else 1 for n, keep in zip(shape, kept.tolist(), strict=True))[draw.int(0, 4) :]
 
 
 def pool(draw: Draw, name: str) -> Case:

@@ -120,9 +120,14 @@ class Imported:
     def name(self) -> str:
         return self.package.name
 
-    def compile(self, board: str | Board = "mps2_an386") -> "Compiled":
-        """Make them part of an image for a board; what cannot be is refused by name."""
-        return compile([self], board)
+    def compile(
+        self, board: str | Board = "mps2_an386", *, generators: Sequence[Generator] = ()
+    ) -> "Compiled":
+        """Make them part of an image for a board; what cannot be is refused by name.
+
+        ``generators`` have the sources of libraries that the code calls.
+        """
+        return compile([self], board, generators=generators)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -304,7 +309,8 @@ def compile(
     run; ``exact`` forces (or forbids) the exact search for the least arena; ``passes`` rewrite the network
     first, without changing what it computes. ``executor`` is ``aot`` for straight-line calls, or ``graph``
     for tables of calls of packed functions. ``generators`` are external code generators in the order of
-    their claims; what none of them does is refused, or with ``fallback`` done by crtgen's own kernels.
+    their claims; what none of them does is refused, or with ``fallback`` done by crtgen's own kernels. They
+    also have the sources of libraries that imported code calls.
     """
     if executor not in EXECUTORS:
         raise UsageError(f"unknown executor {executor}", hint=f"known: {', '.join(EXECUTORS)}")
@@ -316,7 +322,7 @@ def compile(
     for model in models:
         if isinstance(model, Imported):
             say(f"importing {model.name}")
-            parts.extend(model.package.parts(target_board.core))
+            parts.extend(model.package.parts(target_board.core, generators))
             continue
         say(f"planning {model.name}")
         graph, found = run_passes(model.graph, passes)

@@ -1,7 +1,7 @@
 """Figures of models on boards, and of the RPC: what ``crtgen bench`` prints."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from crtgen import api
+from crtgen.byoc import Generator
 from crtgen.cases import random_inputs
 from crtgen.errors import MismatchError
 from crtgen.estimate import estimate_cycles
@@ -77,16 +78,26 @@ def measure_model(
     *,
     optimize: str = "balanced",
     fold: bool = True,
+    generators: Sequence[Generator] = (),
+    fallback: bool = False,
     toolchain: str | None = None,
     say: Callable[[str], None],
 ) -> ModelFigures:
     """Build a standalone image for its sizes and servers for its instructions, on random input.
 
-    Without ``fold`` channels that cannot vary stay, for comparison.
+    Without ``fold`` channels that cannot vary stay, for comparison. ``generators`` and ``fallback`` are as in
+    ``api.compile``.
     """
     say(f"{path.name} on {board}")
     passes = DEFAULT_PASSES if fold else WITHOUT_FOLDING
-    compiled = api.compile([api.load(path)], board, optimize=optimize, passes=passes)
+    compiled = api.compile(
+        [api.load(path)],
+        board,
+        optimize=optimize,
+        passes=passes,
+        generators=generators,
+        fallback=fallback,
+    )
     options = Options(optimize=optimize)
     alone = compiled.generate("standalone", options).build(toolchain=toolchain)
     server = compiled.generate("server", options).build(toolchain=toolchain)

@@ -5,7 +5,7 @@ sources are the user's copy, which goes into the project as far as it is needed.
 """
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -16,7 +16,7 @@ from crtgen.byoc.cmsis_sources import CmsisSources, find_sources
 from crtgen.byoc.generator import Generated, Generator, Pattern
 from crtgen.errors import UsageError
 from crtgen.ir import DType, Graph, Node, Op, Signature, Value
-from crtgen.kernels.kernel import Const, Target
+from crtgen.kernels.kernel import Const, SourceLibrary, Target
 from crtgen.ops import (
     Add,
     AveragePool2d,
@@ -112,6 +112,11 @@ class CmsisNn(Generator):
             return _reason(op, sig)
         except ValueError as error:
             return str(error)
+
+    def library_for(self, headers: Collection[str], code: str) -> SourceLibrary | None:
+        if not any(map(self.sources.has_header, headers)):
+            return None
+        return self.sources.library(self.sources.called_in(code))
 
     def generate(self, subgraph: Graph, target: Target) -> Generated:
         (node,) = subgraph.nodes

@@ -24,6 +24,8 @@ __all__ = ["CmsisSources", "find_sources"]
 VARIABLE = "CMSIS_NN_PATH"
 _HEADER = "Include/arm_nnfunctions.h"
 _DEFINITION = re.compile(r"^(?!static|__STATIC)[A-Za-z_][\w *]*?\b(arm_\w+)\s*\(", re.MULTILINE)
+_INLINE = re.compile(r"^__STATIC\w*INLINE\b[^;{(]*?\b(arm_\w+)\s*\(", re.MULTILINE)
+_CALL = re.compile(r"\b(arm_\w+)\s*\(")
 _NAME = re.compile(r"\barm_\w+")
 _TIME_LIMIT = 120.0
 
@@ -60,6 +62,15 @@ class CmsisSources:
     def _definitions(self) -> Mapping[str, Path]:
         """The file that defines each function."""
         return {name: path for path, text in self._texts.items() for name in _DEFINITION.findall(text)}
+
+    def has_header(self, name: str) -> bool:
+        return (self.root / "Include" / name).is_file()
+
+    def called_in(self, code: str) -> list[str]:
+        """The functions of CMSIS-NN that C calls; those that its headers define inline are not among them."""
+        headers = " ".join(p.read_text("utf-8", "replace") for p in (self.root / "Include").rglob("*.h"))
+        inline = set(_INLINE.findall(headers))
+        return [name for name in dict.fromkeys(_CALL.findall(code)) if name not in inline]
 
     def library(self, functions: Sequence[str]) -> SourceLibrary:
         """The functions with all that they call, every header, and the licence."""

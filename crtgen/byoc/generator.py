@@ -5,7 +5,7 @@ docs/byoc.md is the guide. A generator is found by the entry point group ``crtge
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self, TypeAlias
 
@@ -70,6 +70,13 @@ class Generator(ABC):
     def reason_as_a_whole(self, subgraph: Graph) -> str:
         """Why a subgraph of operators that are done one by one is not done as one; empty if it is."""
         return ""
+
+    def library_for(self, headers: Collection[str], code: str) -> SourceLibrary | None:
+        """The sources that code of other tools is built with; None if they are not this generator's.
+
+        ``code`` is C that includes ``headers``, which the archive that it comes from does not have.
+        """
+        return None
 
     @abstractmethod
     def generate(self, subgraph: Graph, target: Target) -> Generated:

@@ -23,6 +23,9 @@ def command(
     ] = None,
     rpc: Annotated[bool, typer.Option("--rpc", help="Measure the RPC instead of the model.")] = False,
     optimize: options.Optimize = "balanced",
+    codegen: options.Codegen = None,
+    cmsis_nn: options.CmsisNn = None,
+    fallback: options.Fallback = False,
     fold: options.Fold = True,
     layers: Annotated[bool, typer.Option("--layers", help="Print the instructions of each layer.")] = False,
     budget: Annotated[
@@ -39,8 +42,10 @@ def command(
             raise UsageError("no model is named", hint="crtgen bench MODEL.tflite --board mps2_an386")
         if update and budget is None:
             raise UsageError("--update writes a budget, and none is named", hint="add --budget FILE")
-        if rpc and (layers or budget or len(models) > 1):
-            raise UsageError("--rpc measures the RPC with one model, without --layers and --budget")
+        if rpc and (layers or budget or len(models) > 1 or codegen or cmsis_nn or fallback):
+            raise UsageError(
+                "--rpc measures the RPC with one model, without --layers, --budget and --codegen"
+            )
         known = read_budget(budget) if budget and (budget.exists() or not update) else Budget(())
         boards = board or ["mps2_an386"]
         with out.stage() as say:
@@ -51,8 +56,18 @@ def command(
             jobs = [(model, b, optimize) for model in models for b in boards]
             if budget and not update:
                 jobs = _budgeted(known, models, board)
+            chosen = options.generators(codegen, cmsis_nn)
             results = [
-                measure_model(path, b, optimize=level, fold=fold, toolchain=toolchain, say=say)
+                measure_model(
+                    path,
+                    b,
+                    optimize=level,
+                    fold=fold,
+                    generators=chosen,
+                    fallback=fallback,
+                    toolchain=toolchain,
+                    say=say,
+                )
                 for path, b, level in jobs
             ]
         measured = [Entry.of(result) for result in results]

@@ -22,6 +22,9 @@ def command(
     ],
     board: options.Board = "mps2_an386",
     optimize: options.Optimize = "balanced",
+    codegen: options.Codegen = None,
+    cmsis_nn: options.CmsisNn = None,
+    fallback: options.Fallback = False,
     executor: options.Executor = "aot",
     keep_inputs: options.KeepInputs = False,
     as_json: Json = False,
@@ -38,6 +41,8 @@ def command(
                 optimize=optimize,
                 keep_inputs=keep_inputs,
                 executor=executor,
+                generators=options.generators(codegen, cmsis_nn),
+                fallback=fallback,
                 say=say,
             )
             data = compiled.archive()

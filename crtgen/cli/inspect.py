@@ -26,6 +26,9 @@ def command(
     optimize: options.Optimize = "balanced",
     params: options.ParamsFile = None,
     graph_json: options.GraphFile = None,
+    codegen: options.Codegen = None,
+    cmsis_nn: options.CmsisNn = None,
+    fallback: options.Fallback = False,
     keep_inputs: options.KeepInputs = False,
     graph: Annotated[bool, typer.Option("--graph", help="The whole graph, as text.")] = False,
     arena: Annotated[bool, typer.Option("--arena", help="The map of the arena.")] = False,
@@ -36,7 +39,15 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             loaded = api.load(model, params=params, graph=graph_json)
-            compiled = api.compile([loaded], board, optimize=optimize, keep_inputs=keep_inputs, say=say)
+            compiled = api.compile(
+                [loaded],
+                board,
+                optimize=optimize,
+                keep_inputs=keep_inputs,
+                generators=options.generators(codegen, cmsis_nn),
+                fallback=fallback,
+                say=say,
+            )
         plan = compiled.plans[0] if compiled.plans else None
         infos = [module.info for module in compiled.modules]
         models = [_model(info) for info in infos]

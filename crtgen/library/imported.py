@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from crtgen.byoc import Generator
 from crtgen.codegen.module import CModule
 from crtgen.codegen.names import c_identifier
 from crtgen.codegen.render import render
@@ -16,12 +17,13 @@ from crtgen.library.bridges import bridged
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import GraphEntry, GraphJson, GraphNode, Reference, read_graph_json
+from crtgen.library.includes import resolve_includes
 from crtgen.library.interfaces import AotInterface, AotTensor, c_interface, packed_interface
 from crtgen.library.metadata import OperatorBuffer
 from crtgen.library.mlf import MlfModel, OperatorLibrary
 from crtgen.library.module import CSource, Module, ObjectFile
 from crtgen.library.params import NDArray
-from crtgen.library.sources import check_includes, check_undefined, code_modules, context_source
+from crtgen.library.sources import check_undefined, code_modules, context_source
 from crtgen.library.tree import check_crt_exportable
 
 __all__ = ["Linkable", "backend_file", "import_model", "import_operators"]
@@ -45,11 +47,14 @@ class Linkable:
     graph_json: str = ""
 
 
-def import_model(model: MlfModel, where: str) -> Linkable:
-    """The model's code with its executor; what cannot be linked is refused by name."""
+def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = ()) -> Linkable:
+    """The model's code with its executor; what cannot be linked is refused by name.
+
+    ``generators`` have the sources of libraries that the code calls.
+    """
     modules, bridges = bridged(code_modules(model.code, model.name, where))
     check_crt_exportable(modules)
-    check_includes(modules, model.headers, where, model.metadata.target)
+    libraries = resolve_includes(modules, model.headers, where, model.metadata.target, generators)
     check_undefined(modules, where)
     functions = [f for m in modules for f in m.get_func_names()]
     files = dict(model.headers)
@@ -64,11 +69,13 @@ def import_model(model: MlfModel, where: str) -> Linkable:
     files |= {f"{model.name}_bridges.c": bridges} if bridges else {}
     files |= {m.name: _text(m) for m in modules if isinstance(m, CSource)}
     objects = {m.name: m.data for m in modules if isinstance(m, ObjectFile)}
-    module = replace(executor, files={**executor.files, **files})
+    module = replace(executor, files={**executor.files, **files}, libraries=libraries)
     return Linkable(module, objects, _workspace(model, modules))
 
 
-def import_operators(library: OperatorLibrary, where: str) -> tuple[Linkable, ...]:
+def import_operators(
+    library: OperatorLibrary, where: str, generators: Sequence[Generator] = ()
+) -> tuple[Linkable, ...]:
     """The functions of an archive in style ``operator``, each as a model of one call.
 
     The function is in the registry under its own name. Its last argument is the output, unless the metadata
@@ -77,7 +84,7 @@ def import_operators(library: OperatorLibrary, where: str) -> tuple[Linkable, ..
     name = c_identifier(library.metadata.model_name)
     modules = tuple(replace(m, name=f"{name}_{m.name}") for m in code_modules(library.code, name, where))
     check_crt_exportable(modules)
-    check_includes(modules, (), where)
+    libraries = resolve_includes(modules, (), where, library.metadata.target, generators)
     check_undefined(modules, where)
     functions = [f for m in modules for f in m.get_func_names()]
     files = {m.name: _text(m) for m in modules if isinstance(m, CSource)}
@@ -89,7 +96,7 @@ def import_operators(library: OperatorLibrary, where: str) -> tuple[Linkable, ..
         if function not in functions:
             raise CorruptModelError(f"the archive has no code of the function {function}", where=where)
         executor = _call(function, function, _operator_interface(buffers, where))
-        executor = replace(executor, files={**executor.files, **files})
+        executor = replace(executor, files={**executor.files, **files}, libraries=libraries)
         parts.append(Linkable(executor, objects, _SLACK + sum(b.size_bytes for b in buffers)))
         files, objects = {}, {}
     return tuple(parts)

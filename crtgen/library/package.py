@@ -1,10 +1,11 @@
 """Files with models that are code already: archives in Model Library Format, and exported libraries."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from crtgen.boards import Core
+from crtgen.boards import Core, find_core
+from crtgen.byoc import Generator
 from crtgen.codegen.names import c_identifier
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.library.archive import read_tar
@@ -12,10 +13,11 @@ from crtgen.library.exported import ExportedLibrary, read_exported, static_modul
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.imported import Linkable, import_model, import_operators
-from crtgen.library.mlf import Archive, read_archive
+from crtgen.library.includes import resolve_includes
+from crtgen.library.mlf import Archive, MlfModel, read_archive
 from crtgen.library.module import CSource, ObjectFile
 from crtgen.library.params import NDArray, read_params
-from crtgen.library.sources import check_includes, check_undefined, context_source, machine_of
+from crtgen.library.sources import check_undefined, context_source, machine_of
 from crtgen.library.stored import restore_model
 
 __all__ = ["SUFFIXES", "Package", "load_package"]
@@ -37,20 +39,28 @@ class Package:
     params: Mapping[str, NDArray] = field(default_factory=dict)
     graph_json: str = ""
 
-    def parts(self, core: Core) -> tuple[Linkable, ...]:
-        """The models for a core; what cannot be linked for it is refused by name."""
-        if isinstance(self.content, ExportedLibrary):
-            return (self._exported(self.content, core),)
-        if self.content.operators is not None:
-            return import_operators(self.content.operators, self.where)
-        return tuple(
-            restore_model(model, core, self.where) if model.own else import_model(model, self.where)
-            for model in self.content.models
-        )
+    def parts(self, core: Core, generators: Sequence[Generator] = ()) -> tuple[Linkable, ...]:
+        """The models for a core; what cannot be linked for it is refused by name.
 
-    def _exported(self, library: ExportedLibrary, core: Core) -> Linkable:
+        ``generators`` have the sources of libraries that imported code calls.
+        """
+        if isinstance(self.content, ExportedLibrary):
+            return (self._exported(self.content, core, generators),)
+        if self.content.operators is not None:
+            return import_operators(self.content.operators, self.where, generators)
+        return tuple(self._model(model, core, generators) for model in self.content.models)
+
+    def _model(self, model: MlfModel, core: Core, generators: Sequence[Generator]) -> Linkable:
+        if model.own:
+            return restore_model(model, core, self.where)
+        imported = import_model(model, self.where, generators)
+        if imported.module.libraries:
+            _check_buffers(model, core, self.where)
+        return imported
+
+    def _exported(self, library: ExportedLibrary, core: Core, generators: Sequence[Generator]) -> Linkable:
         modules = static_modules(library, machine_of(core), core.arch == "host")
-        check_includes(modules, (), self.where)
+        libraries = resolve_includes(modules, (), self.where, (), generators)
         check_undefined(modules, self.where)
         factory = library.factory
         text = self.graph_json or (factory.graph_json if factory is not None else None) or ""
@@ -66,9 +76,23 @@ class Package:
         context = context_source(modules, self.where)
         files |= {f"{prefix}_context.c": context} if context else {}
         objects = {f"{prefix}_{Path(m.name).name}": m.data for m in modules if isinstance(m, ObjectFile)}
-        module = replace(executor, files={**executor.files, **files})
+        module = replace(executor, files={**executor.files, **files}, libraries=libraries)
         allocates = "TVMBackendAllocWorkspace" in context
         return Linkable(module, objects, _WORKSPACES * executor.info.arena if allocates else 0)
+
+
+def _check_buffers(model: MlfModel, core: Core, where: str) -> None:
+    """Refuse a core for which a library's kernels may need more memory than the archive plans for them."""
+    cpus = [
+        word.removeprefix("-mcpu=") for t in model.metadata.target for word in t.split() if "-mcpu=" in word
+    ]
+    for built in map(find_core, dict.fromkeys(cpus)):
+        if built.mve != core.mve or (core.dsp and not built.dsp):
+            raise UnsupportedError(
+                f"{model.name} was compiled for {built.name}: its buffers are not those of {core.name}",
+                where=where,
+                hint="export the model for this core",
+            )
 
 
 def load_package(path: Path, params: Path | None = None, graph: Path | None = None) -> Package:

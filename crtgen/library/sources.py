@@ -2,7 +2,7 @@
 
 import platform
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from crtgen.boards import Core
 from crtgen.codegen.names import c_identifier
@@ -11,11 +11,9 @@ from crtgen.errors import ModelError, UnsupportedError
 from crtgen.library.elf import read_elf
 from crtgen.library.mlf import Code
 from crtgen.library.module import CSource, Module, ObjectFile
-from crtgen.resources import runtime_dir
 
 __all__ = [
     "check_core",
-    "check_includes",
     "check_machine",
     "check_undefined",
     "code_modules",
@@ -28,13 +26,6 @@ __all__ = [
 _ENTRY = "TVMSystemLibEntryPoint"
 _MAIN = "__tvm_main__"
 _HEAP = ("malloc", "free")
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
-_C_HEADERS = frozenset(
-    (
-        *("assert.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h", "stdalign.h", "stdarg.h"),
-        *("stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"),
-    )
-)
 _CONTEXT = frozenset(
     f"TVM{name}"
     for name in (
@@ -124,34 +115,6 @@ def check_machine(where: str, name: str, data: bytes, machine: str, hosted: bool
             where=where,
             hint="export it as .tar, which keeps the objects",
         )
-
-
-def check_includes(
-    modules: Iterable[Module], headers: Collection[str], where: str, targets: Iterable[str] = ()
-) -> None:
-    """Refuse sources that are C++, and those whose headers neither the archive, the runtime nor C has.
-
-    ``targets`` are what the model was compiled for, as TVM writes it: ``cmsis-nn -mcpu=cortex-m4``.
-    """
-    missing: dict[str, None] = {}
-    for module in modules:
-        if isinstance(module, CSource):
-            if module.suffix in ("cc", "cpp"):
-                raise UnsupportedError(f"{module.name} is C++", where=where, hint="export the model as C")
-            wanted = _INCLUDE.findall(module.code)
-            missing |= dict.fromkeys(h for h in wanted if h not in headers and not _is_header(h))
-    if missing:
-        others = [name for name in (t.partition(" ")[0] for t in targets) if name not in ("c", "llvm")]
-        library = f"the sources of {' and '.join(others)}" if others else "headers that are not there"
-        raise ModelError(
-            f"its code needs {library}: {', '.join(missing)}",
-            where=where,
-            hint="export the model for target c alone, without the library that these headers belong to",
-        )
-
-
-def _is_header(name: str) -> bool:
-    return name in _C_HEADERS or (runtime_dir() / "include" / name).is_file()
 
 
 def check_undefined(modules: Iterable[Module], where: str) -> None:

@@ -27,6 +27,20 @@ def test_what_is_not_done_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.parametrize("command", ["inspect", "bench", "compile", "run", "verify"])
+def test_every_command_that_compiles_has_the_options(tmp_path: Path, command: str) -> None:
+    """Refused, as ccompiler alone cannot do it."""
+    output = ["-o", tmp_path / "x.tar"] if command == "compile" else []
+    result = crtgen(command, DIGITS, *output, "--codegen", "ccompiler")
+    assert result.exit_code == 3, result.output
+    assert "ccompiler: it has no pattern with conv2d" in " ".join(result.output.split())
+    assert not (tmp_path / "x.tar").exists()
+    if command in ("inspect", "compile"):
+        assert crtgen(command, DIGITS, *output, "--codegen", "ccompiler", "--fallback").exit_code == 0
+    if command == "bench":
+        assert crtgen(command, DIGITS, "--rpc", "--codegen", "ccompiler").exit_code == 2
+
+
 def test_fallback(tmp_path: Path) -> None:
     assert crtgen("generate", DIGITS, tmp_path / "p", "--codegen", "ccompiler", "--fallback").exit_code == 0
     assert (tmp_path / "p" / "project.json").is_file()

@@ -1,5 +1,6 @@
 """CMSIS-NN: every operator that it does, bit for bit, where a copy of its sources is at hand."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,12 +8,14 @@ import numpy as np
 import pytest
 
 import crtgen
+from crtgen import api
 from crtgen.api import Model
 from crtgen.byoc import CmsisNn, External, partition
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import DType, Graph, Node, Signature, Value
+from crtgen.library.archive import read_tar
 from crtgen.ops import Case, Sub, all_cases
-from tests.support import model_path, require_tool
+from tests.support import model_path, models_dir, require_tool
 
 _KINDS = (
     "conv2d",
@@ -25,6 +28,10 @@ _KINDS = (
     "softmax",
 )
 _PER_IMAGE = 14
+
+
+def archive() -> Path:
+    return models_dir().parent / "mlf" / "kws_cmsisnn_m4_aot_usmp.tar"
 
 
 @pytest.fixture
@@ -88,6 +95,78 @@ def test_a_model(cmsis_nn: CmsisNn, board: str, target: str) -> None:
     assert others == ["reshape"]
     with compiled.generate(target=target).build().run(counting=False) as session:
         assert not any(v.difference for v in crtgen.verify(session, path, path.with_suffix(".npz")))
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("board", [pytest.param("host", marks=pytest.mark.cc),
+                                   *(pytest.param(b, marks=pytest.mark.qemu)
+                                     for b in ("mps2_an386", "mps2_an521"))])  # fmt: skip
+def test_an_archive_of_tvm(cmsis_nn: CmsisNn, board: str) -> None:
+    """TFLite's outputs, by C that TVM wrote and only those sources of CMSIS-NN that it calls."""
+    if board != "host":
+        require_tool("qemu-system-arm")
+    compiled = api.load(archive()).compile(board, generators=[cmsis_nn])
+    (library,) = compiled.modules[0].libraries
+    paths = [path for path, _ in library.files]
+    assert "Source/ConvolutionFunctions/arm_depthwise_conv_wrapper_s8.c" in paths
+    assert not any("s16.c" in path and "ConvolutionFunctions/arm_conv" in path for path in paths)
+    assert not any("LSTM" in path or "SVDF" in path for path in paths)
+    with compiled.generate().build().run(counting=False) as session:
+        verdicts = api.verify(session, archive(), archive().with_suffix(".npz"))
+    assert [v.difference for v in verdicts] == [None]
+
+
+@pytest.mark.models
+def test_an_archive_finds_the_sources_by_itself(
+    cmsis_nn: CmsisNn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CMSIS_NN_PATH", str(cmsis_nn.sources.root))
+    assert [lib.name for lib in api.load(archive()).compile().modules[0].libraries] == ["cmsis-nn"]
+    monkeypatch.setenv("CMSIS_NN_PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=r"it has no Include/arm_nnfunctions.h"):
+        api.load(archive()).compile()
+
+
+@pytest.mark.models
+def test_an_archive_with_buffers_for_another_core_is_refused(cmsis_nn: CmsisNn) -> None:
+    assert api.load(archive()).compile("mps2_an385", generators=[cmsis_nn]).modules[0].libraries
+    with pytest.raises(
+        UnsupportedError, match="compiled for cortex-m4: its buffers are not those of cortex-m55"
+    ):
+        api.load(archive()).compile("mps3_an547", generators=[cmsis_nn])
+
+
+@pytest.mark.models
+@pytest.mark.qemu
+@pytest.mark.parametrize("executor", ["aot", "graph"])
+def test_our_archive_carries_the_sources(cmsis_nn: CmsisNn, tmp_path: Path, executor: str) -> None:
+    require_tool("qemu-system-arm")
+    path, source = tmp_path / "kws.tar", model_path("kws_int8")
+    compiled = api.compile(
+        [api.load(source)], "mps2_an386", generators=[cmsis_nn], fallback=True, executor=executor
+    )
+    path.write_bytes(compiled.archive())
+    again = api.load(path).compile("mps2_an386")
+    assert again.generate().project.digest == compiled.generate().project.digest
+    assert json.loads(read_tar(path.read_bytes(), "x")["metadata.json"])["modules"]["kws_int8"][
+        "external_dependencies"
+    ] == [
+        {
+            "short_name": "cmsis-nn",
+            "url": "./codegen/host/src/external/cmsis-nn",
+            "url_type": "mlf_path",
+            "version_spec": "*",
+        }
+    ]
+    with again.generate().build().run(counting=False) as session:
+        assert not any(v.difference for v in api.verify(session, path, source.with_suffix(".npz")))
+
+
+def test_functions_that_are_called_and_not_there(cmsis_nn: CmsisNn) -> None:
+    assert cmsis_nn.library_for(["tvm.h"], "arm_softmax_s8(x);") is None
+    code = "static arm_cmsis_nn_status s; s = arm_nn_no_such (x); arm_memcpy_s8(a, b, 1);"
+    with pytest.raises(UsageError, match="it has no function arm_nn_no_such"):
+        cmsis_nn.library_for(["arm_nn_types.h"], code)
 
 
 def test_buffers_are_planned_in_the_arena(cmsis_nn: CmsisNn) -> None:

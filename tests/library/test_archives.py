@@ -96,7 +96,9 @@ def test_on_cortex_m4(name: str) -> None:
         ("kws_llvmthumbcpu_graph_link", "mps2_an385", r"kws_lib1\.o needs a floating-point unit"),
     ],
 )
-def test_refused(name: str, board: str, reason: str) -> None:
+def test_refused(name: str, board: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CMSIS_NN_PATH", raising=False)
+    monkeypatch.delenv("ZEPHYR_BASE", raising=False)
     with pytest.raises(ModelError, match=reason):
         api.compile([api.load(mlf(f"{name}.tar"))], board).generate()
 

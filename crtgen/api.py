@@ -175,8 +175,6 @@ class Compiled:
             library.objects,
             library.shared_arena,
         )
-        if target == "llvm" and firmware.platform == "zephyr":
-            raise UsageError("Zephyr builds the models' C itself", hint="leave out --target llvm")
         return Generated(generate_project(firmware))
 
     def archive(self) -> bytes:

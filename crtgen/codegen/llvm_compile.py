@@ -106,7 +106,7 @@ def _target_flags(core: Core) -> list[str]:
     if core.arch == "host":
         return ["-mcpu=baseline", "-fPIC"]
     unaligned = "-munaligned-access" if core.unaligned else "-mno-unaligned-access"
-    return [*core.zig_flags, unaligned, "-fshort-enums"]
+    return [*core.zig_flags, unaligned, "-fshort-enums", "-meabi", "gnu"]
 
 
 def _bitcode(directory: Path, path: str, request: LlvmRequest) -> Any:

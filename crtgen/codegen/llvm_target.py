@@ -17,14 +17,15 @@ _OFF = ("dsp", "fp-armv8d16sp", "fp64", "vfp4d16sp", "mve", "fpregs")
 
 
 def triple(core: Core) -> str:
-    """``thumbv7em-unknown-none-eabihf``; for the host its own.
+    """``thumbv7em-unknown-none-gnueabihf``; for the host its own.
 
-    All four parts are there: llvmlite normalises nothing, and with three LLVM would miss the float ABI.
+    All four parts are there: llvmlite normalises nothing, and with three LLVM would miss the float ABI. With
+    ``gnu`` it calls ``memcpy`` by that name, which every C library has; Zephyr's has no ``__aeabi_memcpy``.
     """
     if core.arch == "host":
         return str(llvm.get_process_triple())
     name = core.arch.replace("armv", "thumbv").replace("-m", "m")
-    return f"{name}-unknown-none-{'eabi' if core.fpu == 'none' else 'eabihf'}"
+    return f"{name}-unknown-none-{'gnueabi' if core.fpu == 'none' else 'gnueabihf'}"
 
 
 def machine(core: Core) -> Any:

@@ -141,7 +141,7 @@ def test_objects_tell_the_float_abi(core: str) -> None:
 def test_functions_are_declared_external() -> None:
     text = llvm.metadata_ir(Registry.of([module("net")]), CORES["cortex-m33"])
     assert "declare i32 @net_run_packed(ptr, ptr, i32, ptr, ptr, ptr)" in text
-    assert 'target triple = "thumbv8m.main-unknown-none-eabihf"' in text
+    assert 'target triple = "thumbv8m.main-unknown-none-gnueabihf"' in text
     assert "@net_model = external constant" in text
 
 

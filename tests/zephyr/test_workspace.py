@@ -46,10 +46,12 @@ def compiled(board: str, *names: str) -> api.Compiled:
 
 
 @pytest.mark.parametrize("board", BOARDS)
-@pytest.mark.parametrize("model", MODELS)
-def test_a_model_is_verified_over_the_rpc(workspace: Workspace, model: str, board: str) -> None:
+@pytest.mark.parametrize(("model", "target"), [*((model, "c") for model in MODELS), ("kws_int8", "llvm")])
+def test_a_model_is_verified_over_the_rpc(workspace: Workspace, model: str, target: str, board: str) -> None:
+    if target == "llvm":
+        pytest.importorskip("llvmlite")
     file = model_path(model)
-    arguments = ["verify", str(file), "--board", board, "--platform", "zephyr", "--json"]
+    arguments = ["verify", str(file), "--board", board, "--platform", "zephyr", "--target", target, "--json"]
     result = CliRunner().invoke(app, [*arguments, "--expect", str(file.with_suffix(".npz"))])
     assert result.exit_code == 0, result.output
     data = json.loads(result.stdout)

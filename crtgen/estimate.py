@@ -11,6 +11,17 @@ from crtgen.boards import Core
 __all__ = ["estimate_cycles"]
 
 _OTHER = ""
+_PORTABLE: Mapping[str, float] = MappingProxyType(
+    {
+        "conv2d": 1.74,
+        "depthwise_conv2d": 1.55,
+        "fully_connected": 1.74,
+        "add": 1.45,
+        "average_pool2d": 1.32,
+        "softmax": 1.70,
+        _OTHER: 1.71,
+    }
+)
 _SINGLE_ISSUE: Mapping[str, float] = MappingProxyType(
     {
         "conv2d": 1.40,
@@ -33,7 +44,12 @@ _HELIUM: Mapping[str, float] = MappingProxyType(
         _OTHER: 1.40,
     }
 )
-_CYCLES_PER_INSTRUCTION = {"cortex-m4": _SINGLE_ISSUE, "cortex-m33": _SINGLE_ISSUE, "cortex-m55": _HELIUM}
+_CYCLES_PER_INSTRUCTION = {
+    "cortex-m3": _PORTABLE,
+    "cortex-m4": _SINGLE_ISSUE,
+    "cortex-m33": _SINGLE_ISSUE,
+    "cortex-m55": _HELIUM,
+}
 
 
 def estimate_cycles(core: Core, instructions: int, mix: Iterable[tuple[str, int]]) -> int | None:

@@ -31,11 +31,13 @@ from crtgen.library import (
     Library,
     Linkable,
     MlfModel,
+    Module,
     Package,
     Workspace,
     export_time,
     link,
     load_package,
+    module_tree,
     own_graph,
     store_model,
     write_archive,
@@ -143,6 +145,11 @@ class Compiled:
     @property
     def modules(self) -> tuple[CModule, ...]:
         return tuple(part.module for part in self.parts)
+
+    @property
+    def trees(self) -> tuple[Module, ...]:
+        """The module tree of each model."""
+        return tuple(map(module_tree, self.parts))
 
     def generate(
         self,

@@ -4,7 +4,8 @@ The representation is text (``example_json``). It is read here, on the host; the
 operators and a loop over it.
 """
 
-from typing import ClassVar
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Self
 
 from crtgen.byoc import arithmetic
 from crtgen.byoc.example_json import (
@@ -15,6 +16,7 @@ from crtgen.byoc.example_json import (
     write_example_json,
 )
 from crtgen.byoc.generator import Generated, Generator, Pattern
+from crtgen.errors import UsageError
 from crtgen.ir import DType, Graph, Op, Signature, Value
 from crtgen.kernels.kernel import Const, Target
 from crtgen.ops import Add, Mul, Sub
@@ -25,13 +27,28 @@ _MOST_NODES = 0xFFFF
 
 
 class ExampleJson(Generator):
-    """Arithmetic on tensors of one shape, without broadcasting."""
+    """Arithmetic on tensors of one shape, without broadcasting; all of it, or only some ``operators``."""
 
     name = "examplejson"
     patterns: ClassVar[tuple[Pattern, ...]] = ((Add,), (Sub,), (Mul,))
     merges: ClassVar[bool] = True
 
+    def __init__(self, operators: Collection[str] = OPERATORS) -> None:
+        self.operators = frozenset(operators)
+
+    @classmethod
+    def create(cls, options: Mapping[str, str]) -> Self:
+        unknown = options.keys() - {"operators"}
+        if unknown:
+            raise UsageError(f"the code generator {cls.name} has no option {min(unknown)}")
+        operators = options.get("operators", "+".join(OPERATORS)).split("+")
+        if not set(operators) <= set(OPERATORS):
+            raise UsageError(f"its operators are {', '.join(OPERATORS)}", where=cls.name)
+        return cls(operators)
+
     def reason(self, op: Op, sig: Signature) -> str:
+        if op.name in OPERATORS and op.name not in self.operators:
+            return f"it is to do {'+'.join(sorted(self.operators))} only"
         if any(value.shape != sig.y.shape for value in sig.inputs):
             return "its operands have different shapes"
         return arithmetic.reason(op, sig)

@@ -45,14 +45,12 @@ class Generator(ABC):
 
     ``patterns`` are tried in their order. With ``merges``, matches next to each other become one subgraph.
 
-    All that one generator makes for a model is a module. ``context`` is the device that the module runs on,
-    ``handle`` a constant expression of type ``void *`` in C, which the generated functions get as ``device``;
-    empty if they need none. One generator may be there several times, with names and devices of their own.
+    All that one generator makes for a model is a module; ``context`` is the device that it runs on. A
+    generator may be there several times, with names and devices of their own.
     """
 
     name: str
     context: DeviceContext = DeviceContext()
-    handle: str = ""
     patterns: ClassVar[tuple[Pattern, ...]]
     merges: ClassVar[bool] = False
 
@@ -62,6 +60,14 @@ class Generator(ABC):
         for name in options:
             raise UsageError(f"the code generator {cls.name} has no option {name}")
         return cls()
+
+    @property
+    def handle(self) -> str:
+        """What the generated functions get as ``device``; empty if they need none.
+
+        A constant expression of type ``void *`` in C, which the headers and the ``support`` explain.
+        """
+        return ""
 
     def reason(self, op: Op, sig: Signature) -> str:
         """Why an operator of a pattern is not done; empty if it is. The signature has the constants' data."""

@@ -24,7 +24,8 @@ def partition(
         return graph, ()
     names = [g.name for g in generators]
     if len(set(names)) != len(names):
-        raise UsageError(f"the code generator {max(names, key=names.count)} is named twice")
+        name = max(names, key=names.count)
+        raise UsageError(f"the code generator {name} is named twice", hint=f"--codegen {name}:as=OTHER")
     regions = _Regions(graph)
     for generator in generators:
         for pattern in generator.patterns:

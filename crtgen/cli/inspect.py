@@ -13,6 +13,7 @@ from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import shape_text
+from crtgen.library import Module
 from crtgen.plan import Plan, arena_map
 
 __all__ = ["command"]
@@ -32,6 +33,7 @@ def command(
     keep_inputs: options.KeepInputs = False,
     graph: Annotated[bool, typer.Option("--graph", help="The whole graph, as text.")] = False,
     arena: Annotated[bool, typer.Option("--arena", help="The map of the arena.")] = False,
+    modules: Annotated[bool, typer.Option("--modules", help="The tree of modules.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -50,7 +52,10 @@ def command(
             )
         plan = compiled.plans[0] if compiled.plans else None
         infos = [module.info for module in compiled.modules]
-        models = [_model(info) for info in infos]
+        models = [
+            {**_model(info), "modules": _module(tree)}
+            for info, tree in zip(infos, compiled.trees, strict=True)
+        ]
         if plan is None and (graph or arena):
             raise UsageError("code has no graph and no plan to show", where=str(model))
 
@@ -59,6 +64,9 @@ def command(
                 console.print(str(plan.graph), markup=False, end="")
             elif plan is not None and arena:
                 console.print(arena_map(plan), markup=False)
+            elif modules:
+                for tree in compiled.trees:
+                    _print_module(console, tree)
             else:
                 for info in infos:
                     _print(console, info, plan)
@@ -78,6 +86,32 @@ def _model(info: ModelInfo) -> dict[str, Any]:
         "arena_optimal": info.optimal,
         "layers": [asdict(layer) for layer in info.layers],
     }
+
+
+def _module(module: Module) -> dict[str, Any]:
+    return {
+        "name": module.name,
+        "kind": module.key,
+        "device": str(module.context),
+        "functions": list(module.get_func_names()),
+        "constants": list(module.get_const_vars()),
+        "dso_exportable": module.is_dso_exportable,
+        "crt_exportable": module.is_crt_exportable,
+        "imports": [_module(m) for m in module.imports],
+    }
+
+
+def _print_module(console: Console, module: Module, depth: int = 0) -> None:
+    indent = "  " * depth
+    constants = len(module.get_const_vars())
+    text = f"{module.name}: {module.key} on {module.context}" + (
+        f", {constants} constants" if constants else ""
+    )
+    console.print(f"{indent}{text}", markup=False)
+    for name in module.get_func_names():
+        console.print(f"{indent}  function {name}", markup=False)
+    for imported in module.imports:
+        _print_module(console, imported, depth + 1)
 
 
 def _print(console: Console, info: ModelInfo, plan: Plan | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from crtgen import api
-from crtgen.byoc import CMSIS_NN, Generator, find_generator
+from crtgen.byoc import CMSIS_NN, Generator, read_generator
 from crtgen.errors import UsageError
 from crtgen.project import Options
 
@@ -86,7 +86,10 @@ Toolchain = Annotated[
 ]
 Codegen = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Let an external code generator do what it can; see docs/byoc.md."),
+    typer.Option(
+        metavar="NAME[:OPTION=VALUE,...]",
+        help="Let an external code generator do what it can; see docs/byoc.md.",
+    ),
 ]
 CmsisNn = Annotated[
     Path | None, typer.Option("--cmsis-nn", help="Use CMSIS-NN; its sources are here, or in CMSIS_NN_PATH.")
@@ -112,12 +115,12 @@ def places(pairs: list[str]) -> dict[str, str]:
 
 
 def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generator, ...]:
-    """The code generators of those names; a path to CMSIS-NN asks for that one too."""
+    """The code generators of those names, with their options; a path to CMSIS-NN asks for that one too."""
     chosen = list(names or [])
-    if cmsis_nn is not None and CMSIS_NN not in chosen:
+    if cmsis_nn is not None and CMSIS_NN not in (name.partition(":")[0] for name in chosen):
         chosen.append(CMSIS_NN)
     settings = {CMSIS_NN: {"path": str(cmsis_nn)}} if cmsis_nn is not None else {}
-    return tuple(find_generator(name, settings.get(name)) for name in chosen)
+    return tuple(read_generator(name, settings) for name in chosen)
 
 
 def make_image(

@@ -3,6 +3,7 @@
 from crtgen.library.exported import ExportedLibrary, read_exported, static_modules
 from crtgen.library.imported import Linkable, backend_file, import_model
 from crtgen.library.library import BACKEND_FILE, Library, link
+from crtgen.library.linked import module_tree
 from crtgen.library.mlf import (
     Archive,
     Code,
@@ -12,6 +13,7 @@ from crtgen.library.mlf import (
     read_archive,
     write_archive,
 )
+from crtgen.library.module import Module
 from crtgen.library.own_graph import own_graph
 from crtgen.library.package import SUFFIXES, Package, load_package
 from crtgen.library.params import NDArray, read_params, write_params
@@ -26,6 +28,7 @@ __all__ = [
     "Library",
     "Linkable",
     "MlfModel",
+    "Module",
     "NDArray",
     "OperatorLibrary",
     "Package",
@@ -35,6 +38,7 @@ __all__ = [
     "import_model",
     "link",
     "load_package",
+    "module_tree",
     "own_graph",
     "read_archive",
     "read_exported",

@@ -38,13 +38,15 @@ class Linkable:
     """A model to link: ``module`` has the sources, ``objects`` are code already.
 
     ``workspace`` is how many bytes its code may allocate; None if it needs nothing of the platform.
-    ``graph_json`` describes one of our own models to others, if the graph executor runs it.
+    ``graph_json`` describes one of our own models to others, if the graph executor runs it. ``imports`` are
+    the modules that an imported model is made of.
     """
 
     module: CModule
     objects: Mapping[str, bytes] = field(default_factory=dict)
     workspace: int | None = None
     graph_json: str = ""
+    imports: tuple[Module, ...] = ()
 
 
 def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = ()) -> Linkable:
@@ -70,7 +72,7 @@ def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = 
     files |= {m.name: _text(m) for m in modules if isinstance(m, CSource)}
     objects = {m.name: m.data for m in modules if isinstance(m, ObjectFile)}
     module = replace(executor, files={**executor.files, **files}, libraries=libraries)
-    return Linkable(module, objects, _workspace(model, modules))
+    return Linkable(module, objects, _workspace(model, modules), imports=modules)
 
 
 def import_operators(
@@ -97,8 +99,9 @@ def import_operators(
             raise CorruptModelError(f"the archive has no code of the function {function}", where=where)
         executor = _call(function, function, _operator_interface(buffers, where))
         executor = replace(executor, files={**executor.files, **files}, libraries=libraries)
-        parts.append(Linkable(executor, objects, _SLACK + sum(b.size_bytes for b in buffers)))
-        files, objects = {}, {}
+        workspace = _SLACK + sum(b.size_bytes for b in buffers)
+        parts.append(Linkable(executor, objects, workspace, imports=modules))
+        files, objects, modules = {}, {}, ()
     return tuple(parts)
 
 

@@ -78,7 +78,8 @@ class Package:
         objects = {f"{prefix}_{Path(m.name).name}": m.data for m in modules if isinstance(m, ObjectFile)}
         module = replace(executor, files={**executor.files, **files}, libraries=libraries)
         allocates = "TVMBackendAllocWorkspace" in context
-        return Linkable(module, objects, _WORKSPACES * executor.info.arena if allocates else 0)
+        workspace = _WORKSPACES * executor.info.arena if allocates else 0
+        return Linkable(module, objects, workspace, imports=modules)
 
 
 def _check_buffers(model: MlfModel, core: Core, where: str) -> None:

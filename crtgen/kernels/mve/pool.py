@@ -1,4 +1,4 @@
-"""Pooling without padding, and means of images, with Helium: sixteen channels at a time.
+"""Pooling with Helium: sixteen channels at a time.
 
 The average of up to 255 values has its sums in 16 bits, and the division is a multiplication that is checked
 for every sum.
@@ -10,160 +10,141 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.dsp.pool import Reciprocal, reciprocal
-from crtgen.kernels.kernel import InPlace, Kernel, Target
-from crtgen.kernels.mve.finish import requantisation
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.registry import design
-from crtgen.kernels.requant import Rescale
-from crtgen.ops import AveragePool2d, MaxPool2d, Mean, Padding
+from crtgen.kernels.window import Window, least_lead
+from crtgen.ops import AveragePool2d, MaxPool2d
 
-__all__ = ["MeanForm", "PoolView", "average", "greatest", "mean"]
+__all__ = ["PoolView", "average", "greatest"]
 
 _MOST = 255  # values whose sum fits into 16 bits
-
-
-@dataclass(frozen=True, slots=True)
-class MeanForm:
-    """``sat8(((sum + start) * multiplier >> 32) + constant >> shift)``, rounded by that shift."""
-
-    start: int
-    multiplier: int
-    constant: int
-    shift: int
+_UNROLLS = range(1, 9)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """Per output ``rows`` rows of ``blocks`` times ``unroll`` pixels, vectors of channels and ``rest``."""
+    """Per window ``rows`` rows of ``blocks`` times ``unroll`` pixels, vectors of channels and ``rest``.
 
-    images: int
-    channels: int
-    out_height: int
-    out_width: int
+    If the window is ``padded``, rows and pixels are what it shares with the image, with ``unroll`` 1. Then
+    the reciprocals of an average are in an array, by the number of its pixels less one.
+    """
+
+    window: Window
+    average: bool
+    reciprocal: Reciprocal | None
     rows: int
     blocks: int
     unroll: int
-    row_gap: int
-    pixel_step: int
-    row_step: int
-    image_step: int
-    reciprocal: Reciprocal | None
-    mean: MeanForm | None
     low: int | None
     high: int | None
 
     @property
-    def sums(self) -> bool:
-        """Whether values are added, else compared."""
-        return self.reciprocal is not None or self.mean is not None
+    def padded(self) -> bool:
+        return self.window.padded
 
     @property
     def whole(self) -> int:
         """Channels in whole vectors."""
-        return self.channels // LANES * LANES
+        return self.window.channels // LANES * LANES
 
     @property
     def rest(self) -> int:
-        return self.channels % LANES
+        return self.window.channels % LANES
 
     @property
-    def block_bytes(self) -> int:
-        return self.unroll * self.channels
+    def row_bytes(self) -> int:
+        return self.window.width * self.window.channels
 
     @property
     def cost(self) -> float:
-        each = 5 if self.sums else 2
-        window = self.rows * (self.blocks * (each * self.unroll + 4) + 4)
-        clamps = ((self.low is not None) + (self.high is not None)) * (2 if self.sums else 1)
-        vector = window + clamps + (32 if self.sums else 8)
-        vectors = self.whole // LANES + (2 if self.rest else 0)
-        return self.images * self.out_height * (self.out_width * (vector * vectors + 8) + 8) + 20
+        g = self.window
+        clamps = ((self.low is not None) + (self.high is not None)) * (4 if self.average else 1)
+        fixed = clamps + (31 if self.average else 10) + 4 * self.padded
+        whole, rest = (
+            self.rows * (self.blocks * (each * self.unroll + 1) + (5 if self.rows > 1 else 1)) + fixed
+            for each in ((5, 4 + 2 * (self.rest > LANES // 2)) if self.average else (3, 4))
+        )
+        vectors = self.whole // LANES * whole + (rest if self.rest else 0)
+        return g.batch * g.out_height * (g.out_width * (vectors + 5 + 12 * self.padded) + 8) + 20
 
 
 @design(AveragePool2d)
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
-    """Windows of up to 255 pixels; None for others, or if no reciprocal is exact."""
+    """int8 and windows of up to 255 pixels; None for others, or if a reciprocal is not exact."""
     count = op.window[0] * op.window[1]
-    if count > _MOST or not _fits(op, sig, target):
+    if count > _MOST or not _fits(sig, target):
         return None
-    factor = reciprocal(count)
-    return None if factor is None else _pool(op, sig, "mve average", factor)
+    window = Window.of(sig, op.window, op.stride, op.padding)
+    counts = _counts(window) if window.padded else {count}
+    factors = {n: reciprocal(n) for n in counts}
+    found = {n: factor for n, factor in factors.items() if factor is not None}
+    if len(found) < len(counts):
+        return None
+    if not window.padded:
+        return _kernel(op, sig, window, "mve average", found[count])
+    table = np.zeros((max(counts), 3), np.int32)
+    for n, factor in found.items():
+        table[n - 1] = factor.multiplier, factor.constant, -factor.shift
+    note = "by the pixels of a window less one: multiplier, constant, minus the shift"
+    return _kernel(op, sig, window, "mve average", None, (Const("reciprocals", table, 4, note),))
 
 
 @design(MaxPool2d)
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
-    """Windows of any size."""
-    return _pool(op, sig, "mve max", None) if _fits(op, sig, target) else None
-
-
-@design(Mean)
-def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
-    """Means over images of up to 255 pixels; None for others, or if the requantisation has no cheap form."""
-    images = len(sig.x.shape) == 4 and sorted(op.axes) == [1, 2]
-    if not target.core.mve or sig.x.dtype is not DType.INT8 or not images:
+    """int8 and windows of any size."""
+    if not _fits(sig, target):
         return None
-    params = op.parameters(sig)
-    if params.count > _MOST:
-        return None
-    start = params.count * params.input_offset
-    low, high = params.count * -128 + start, params.count * 127 + start
-    numbers = [np.array([n], np.int64) for n in (params.multiplier, params.shift, low, high, start)]
-    rescale = Rescale(numbers[0], numbers[1], params.output_offset, -128, 127, numbers[2], numbers[3])
-    requant = requantisation(rescale, numbers[4])
-    if requant.finish.shift is None:
-        return None
-    first, multiplier, constant = (int(c[0]) for c in requant.constants)
-    form = MeanForm(first, multiplier, constant, requant.finish.shift)
-    return _kernel(sig, sig.x.shape[1:3], (1, 1), (1, 1), "mve mean", (-128, 127), form)
+    return _kernel(op, sig, Window.of(sig, op.window, op.stride, op.padding), "mve max", None)
 
 
-def _fits(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> bool:
-    return target.core.mve and sig.x.dtype is DType.INT8 and op.padding == Padding()
+def _fits(sig: Signature, target: Target) -> bool:
+    return target.core.mve and sig.x.dtype is DType.INT8
 
 
-def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, form: Reciprocal | None) -> Kernel:
-    params = op.parameters(sig)
-    size = (sig.y.shape[1], sig.y.shape[2])
-    return _kernel(sig, op.window, op.stride, size, name, (params.act_min, params.act_max), form)
+def _counts(window: Window) -> set[int]:
+    """How many pixels windows share with the image."""
+    along = (
+        (window.out_height, window.stride_y, window.top, window.taps_y, window.height),
+        (window.out_width, window.stride_x, window.left, window.taps_x, window.width),
+    )
+    rows, columns = (
+        {min(i * stride - before + taps, size) - max(i * stride - before, 0) for i in range(outputs)}
+        for outputs, stride, before, taps, size in along
+    )
+    return {r * c for r in rows for c in columns}
 
 
 def _kernel(
+    op: AveragePool2d | MaxPool2d,
     sig: Signature,
-    taps: tuple[int, ...],
-    stride: tuple[int, int],
-    size: tuple[int, int],
+    window: Window,
     name: str,
-    clamp: tuple[int, int],
-    form: Reciprocal | MeanForm | None,
+    division: Reciprocal | None,
+    consts: tuple[Const, ...] = (),
 ) -> Kernel:
-    images, height, width, channels = sig.x.shape
-    rows, columns = taps
-    if columns == width:
+    params = op.parameters(sig)
+    rows, columns = op.window
+    if columns == window.width and not window.padded:
         rows, columns = 1, rows * columns
-    unroll = max(u for u in range(1, 9) if columns % u == 0)
-    mean = isinstance(form, MeanForm)
+    unroll = 1 if window.padded else max(u for u in _UNROLLS if columns % u == 0)
     view = PoolView(
-        images=images,
-        channels=channels,
-        out_height=size[0],
-        out_width=size[1],
+        window=window,
+        average=isinstance(op, AveragePool2d),
+        reciprocal=division,
         rows=rows,
         blocks=columns // unroll,
         unroll=unroll,
-        row_gap=(width - columns) * channels if rows > 1 else 0,
-        pixel_step=stride[1] * channels,
-        row_step=stride[0] * width * channels,
-        image_step=height * width * channels,
-        reciprocal=form if isinstance(form, Reciprocal) else None,
-        mean=form if isinstance(form, MeanForm) else None,
-        low=clamp[0] if mean or clamp[0] > -128 else None,
-        high=clamp[1] if mean or clamp[1] < 127 else None,
+        low=params.act_min if params.act_min > -128 else None,
+        high=params.act_max if params.act_max < 127 else None,
     )
+    written = np.arange(window.pixels) * window.channels
     return Kernel(
         design=name,
         template="mve/pool.c.j2",
         view=view,
-        inplace=(InPlace(),),
+        consts=consts,
+        inplace=(InPlace(lead=least_lead(written, window.first_reads())),),
         cost=view.cost,
         includes=("arm_mve.h",),
     )

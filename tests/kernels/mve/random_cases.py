@@ -106,7 +106,7 @@ def pool(draw: Draw, name: str) -> Case:
     size = (draw.int(1, 9), draw.int(1, 9))
     window = (draw.int(1, size[0]), draw.int(1, size[1]))
     kind = (AveragePool2d, MaxPool2d)[draw.int(0, 1)]
-    padding = draw.padding(window) if draw.int(0, 3) == 0 else Padding()
+    padding = draw.padding(window) if draw.int(0, 1) else Padding()
     channels = draw.pick(1, 4, 5, 8, 11, 16, 24, 37, 64)
     x = int8s("x", (draw.pick(1, 2), *size, channels), 0.05, draw.zero_point())
     return make(name, kind(window, draw.stride(), padding, draw.activation()), [x])
@@ -127,7 +127,10 @@ def unary(draw: Draw, name: str) -> Case:
     if kind == 1:
         clamp = (Activation.RELU, Activation.RELU6, Activation.RELU_N1_1)[draw.int(0, 2)]
         return make(name, Relu(clamp), [x], quant if draw.int(0, 1) else x.quant)
-    return make(name, Mean((1, 2), bool(draw.int(0, 1))), [x], quant)
+    if draw.int(0, 3) == 0:
+        x = replace(x, shape=(1, draw.int(1, 40), draw.int(10, 40), draw.pick(1, 3, 16, 25)))
+    axes = ((1, 2), (1, 2), (1, 2), (2,), (0, 1, 2), (1,))[draw.int(0, 5)]
+    return make(name, Mean(axes, bool(draw.int(0, 1))), [x], quant)
 
 
 def softmax(draw: Draw, name: str) -> Case:

@@ -19,8 +19,8 @@ _AT_LEAST = {
     "depthwise": 0.8,
     "dense": 0.9,
     "binary": 0.8,
-    "pool": 0.6,
-    "unary": 0.7,
+    "pool": 0.95,
+    "unary": 0.8,
 }
 _NOT_FOR_SIZE = {"softmax"}  # tables take more than they save
 _TIGHTLY_COUPLED = (0x20000000, 0x20080000)  # with nothing before and behind it

@@ -1,0 +1,113 @@
+"""Means with Helium over neighbouring axes that are not the last: sixteen columns of a matrix at a time.
+
+Up to 255 values have their sum in 16 bits; these go on in 32 bits where there are more.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.mve.finish import requantisation
+from crtgen.kernels.mve.matrix import LANES
+from crtgen.kernels.registry import design
+from crtgen.kernels.requant import Rescale
+from crtgen.ops import Mean, MeanParams
+
+__all__ = ["MeanView", "mean"]
+
+_MOST = 255  # values whose sum fits into 16 bits
+_LONGEST = 1 << 24  # of which it fits into 32
+
+
+@dataclass(frozen=True, slots=True)
+class MeanView:
+    """Of ``[matrices, chunks * blocks * unroll, columns]`` the mean over the middle.
+
+    With ``rounding`` a mean is ``sat8(((sum + start) * multiplier >> 32) + constant >> rounding)``, rounded
+    by that shift, else TFLite's two roundings with ``left`` and ``right`` bits, and then plus ``constant``.
+    """
+
+    matrices: int
+    chunks: int
+    blocks: int
+    unroll: int
+    columns: int
+    start: int
+    multiplier: int
+    constant: int
+    rounding: int | None
+    left: int
+    right: int
+
+    @property
+    def whole(self) -> int:
+        """Columns in whole vectors."""
+        return self.columns // LANES * LANES
+
+    @property
+    def rest(self) -> int:
+        return self.columns % LANES
+
+    @property
+    def matrix_bytes(self) -> int:
+        return self.chunks * self.blocks * self.unroll * self.columns
+
+    @property
+    def cost(self) -> float:
+        whole, rest = (
+            self.chunks * (self.blocks * (each * self.unroll + 1) + 4 + 8 * (self.chunks > 1)) + 25
+            for each in (5, 4 + 2 * (self.rest > 8))
+        )
+        vectors = self.whole // LANES * whole + (rest if self.rest else 0)
+        return self.matrices * (vectors + 8) + 12
+
+
+@design(Mean)
+def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
+    """int8; None for others and for means over the last axis, or over axes with others between them."""
+    first, end = min(op.axes, default=0), max(op.axes, default=-1) + 1
+    columns = prod(sig.x.shape[end:])
+    count = prod(sig.x.shape[first:end])
+    together = count == prod(sig.x.shape[a] for a in op.axes)
+    if not target.core.mve or sig.x.dtype is not DType.INT8 or not together or columns == 1:
+        return None
+    if count > _LONGEST:
+        return None
+    view = _view(op.parameters(sig), prod(sig.x.shape[:first]), columns)
+    return Kernel(
+        design="mve mean",
+        template="mve/mean.c.j2",
+        view=view,
+        inplace=(InPlace(),),
+        cost=view.cost,
+        includes=("arm_mve.h",),
+    )
+
+
+def _view(p: MeanParams, matrices: int, columns: int) -> MeanView:
+    start = p.count * p.input_offset
+    low, high = p.count * -128 + start, p.count * 127 + start
+    numbers = [np.array([n], np.int64) for n in (p.multiplier, p.shift, low, high, start)]
+    rescale = Rescale(numbers[0], numbers[1], p.output_offset, -128, 127, numbers[2], numbers[3])
+    requant = requantisation(rescale, numbers[4])
+    rounding, multiplier, constant = requant.finish.shift, p.multiplier, p.output_offset
+    if rounding is not None:
+        start, multiplier, constant = (int(c[0]) for c in requant.constants)
+    chunk = max(n for n in range(1, _MOST + 1) if p.count % n == 0)
+    unroll = max(n for n in range(1, 9) if chunk % n == 0)
+    return MeanView(
+        matrices=matrices,
+        chunks=p.count // chunk,
+        blocks=chunk // unroll,
+        unroll=unroll,
+        columns=columns,
+        start=start,
+        multiplier=multiplier,
+        constant=constant,
+        rounding=rounding,
+        left=max(p.shift, 0),
+        right=max(-p.shift, 0),
+    )

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature, Value
-from crtgen.kernels.finish import finish_float
+from crtgen.kernels.finish import finish_float, one_rounding
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
-from crtgen.kernels.requant import Rescale, solve_floor
+from crtgen.kernels.requant import Rescale
 from crtgen.ops import Add, Mul, MulParams, Sub
 from crtgen.ops.fixedpoint import Int64
 
@@ -120,15 +120,11 @@ def _product(op: Mul, sig: Signature) -> Kernel:
     p = op.parameters(sig)
     product = f"(a {plus(p.input1_offset)}) * (b {plus(p.input2_offset)})"
     clamp = f"crt_int8(v, {p.act_min}, {p.act_max})"
-    floor = solve_floor(product_scale(p))
-    if floor is None:
-        scale = f"crt_scale({product}, {p.output_multiplier}, {p.output_shift})"
-        lines = (f"int32_t v = {scale} {plus(p.output_offset)};", clamp)
-        return _kernel(sig, "element by element", lines, 22)
-    offset, multiplier, constant = (int(n[0]) for n in (floor.offset, floor.multiplier, floor.constant))
-    high = f"(int32_t)((int64_t)({product} {plus(offset)}) * {multiplier} >> 32)"
-    lines = (f"int32_t v = ({high} {plus(constant)}) >> {floor.shift};", clamp)
-    return _kernel(sig, "one rounding", lines, 14)
+    scaled, name, per_element = one_rounding(product, product_scale(p)), "one rounding", 14
+    if scaled is None:
+        scaled = f"crt_scale({product}, {p.output_multiplier}, {p.output_shift}) {plus(p.output_offset)}"
+        name, per_element = "element by element", 22
+    return _kernel(sig, name, (f"int32_t v = {scaled};", clamp), per_element)
 
 
 def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:

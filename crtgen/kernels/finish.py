@@ -8,9 +8,10 @@ import numpy.typing as npt
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.literal import c_float, plus
+from crtgen.kernels.requant import Rescale, solve_floor
 from crtgen.ops import Activation, ConvParams
 
-__all__ = ["Finish", "finish_float", "finish_int8", "folded_bias", "order_weights"]
+__all__ = ["Finish", "finish_float", "finish_int8", "folded_bias", "one_rounding", "order_weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,16 @@ def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish
         high=str(params.act_max),
     )
     return finish, consts
+
+
+def one_rounding(total: str, rescale: Rescale) -> str | None:
+    """C for the requantisation of ``total``, also C, before its clamp; None if no such form is exact."""
+    floor = solve_floor(rescale)
+    if floor is None:
+        return None
+    offset, multiplier, constant = (int(n[0]) for n in (floor.offset, floor.multiplier, floor.constant))
+    high = f"(int32_t)((int64_t)({total} {plus(offset)}) * {multiplier} >> 32)"
+    return f"({high} {plus(constant)}) >> {floor.shift}"
 
 
 def _direction(right: bool) -> str:

@@ -11,7 +11,7 @@ from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import AveragePool2d, MaxPool2d
 
-__all__ = ["ChannelBlock", "PoolView"]
+__all__ = ["ChannelBlock", "PoolView", "least_pool_lead"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kerne
         design="average" if view.average else "maximum",
         template="pool.c.j2",
         view=view,
-        inplace=(InPlace(lead=_lead(window, sig.x.dtype.itemsize)),),
+        inplace=(InPlace(lead=least_pool_lead(window, sig.x.dtype.itemsize)),),
         cost=sig.y.elements * (window.taps_y * window.taps_x * 3 + 12),
     )
 
@@ -74,7 +74,7 @@ def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:
     return str(params.act_min), str(params.act_max)
 
 
-def _lead(window: Window, size: int) -> int:
+def least_pool_lead(window: Window, size: int) -> int:
     """Output channel c is written when input channel c of its window is read, as are the channels before."""
     written = np.arange(window.pixels) * window.channels
     return least_lead(written * size, window.first_reads() * size)

@@ -11,6 +11,7 @@ from crtgen.ops.case import Case, int8s, make
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
+from crtgen.ops.reduce import Mean
 
 _ACTIVATIONS = (Activation.NONE, Activation.RELU, Activation.RELU, Activation.RELU6, Activation.RELU_N1_1)
 
@@ -148,13 +149,17 @@ def _repeated(draw: Draw, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def pool(draw: Draw, name: str) -> Case:
-    """A pooling without padding."""
-    size = (draw.int(1, 9), draw.int(1, 9))
+    """A pooling, some with padding and some of windows of over 255 pixels, or the mean of images."""
+    most = draw.pick(9, 9, 9, 20)
+    size = (draw.int(1, most), draw.int(1, most))
+    x = int8s("x", (draw.pick(1, 2), *size, draw.pick(4, 5, 8, 11, 64)), 0.05, draw.zero_point())
+    if draw.int(0, 3) == 0:
+        quant = Quant.tensor(draw.pick(2, 5, 9) * 0.0071, draw.zero_point())
+        return make(name, Mean((1, 2), bool(draw.int(0, 1))), [x], quant if draw.int(0, 2) else x.quant)
     window = (draw.int(1, size[0]), draw.int(1, size[1]))
     stride = (draw.int(1, 3), draw.int(1, 3))
     kind = (AveragePool2d, MaxPool2d)[draw.int(0, 1)]
-    x = int8s("x", (draw.pick(1, 2), *size, draw.pick(4, 5, 8, 11, 64)), 0.05, draw.zero_point())
-    return make(name, kind(window, stride, Padding(), draw.activation()), [x])
+    return make(name, kind(window, stride, draw.padding(window), draw.activation()), [x])
 
 
 MAKERS = {

@@ -3,12 +3,12 @@
 #     crtgen_add_model(app models/kws.tflite)
 #
 # turns model files into C for the board of the build and links it to a target. An application names all its
-# models in one call. Options: OPTIMIZE <speed|size|balanced>, KEEP_INPUTS, PROFILE. A model file that changes
-# is turned into C again by the next build.
+# models in one call. Options: OPTIMIZE <speed|size|balanced>, KEEP_INPUTS, PROFILE; for external code generators
+# CODEGEN <name>..., CMSIS_NN <path>, FALLBACK. A model file that changes is turned into C again by the next build.
 include_guard(GLOBAL)
 
 function(crtgen_add_model target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE" "OPTIMIZE" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;FALLBACK" "OPTIMIZE;CMSIS_NN" "CODEGEN")
   if(NOT arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "crtgen_add_model: name a model file")
   endif()
@@ -37,6 +37,16 @@ function(crtgen_add_model target)
   endif()
   if(arg_PROFILE)
     list(APPEND options --profile)
+  endif()
+  foreach(name ${arg_CODEGEN})
+    list(APPEND options --codegen ${name})
+  endforeach()
+  if(arg_CMSIS_NN)
+    get_filename_component(path ${arg_CMSIS_NN} ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
+    list(APPEND options --cmsis-nn ${path})
+  endif()
+  if(arg_FALLBACK)
+    list(APPEND options --fallback)
   endif()
 
   get_filename_component(beside_python "${PYTHON_EXECUTABLE}" DIRECTORY)

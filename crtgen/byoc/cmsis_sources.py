@@ -31,17 +31,17 @@ _TIME_LIMIT = 120.0
 
 
 def find_sources(path: str = "") -> Path:
-    """The folder of CMSIS-NN: ``path``, else ``CMSIS_NN_PATH``, else the module of a west workspace."""
+    """The folder of CMSIS-NN: ``path``, else ``CMSIS_NN_PATH``, else the module of the west workspace."""
     if path or os.environ.get(VARIABLE):
         chosen = Path(path or os.environ[VARIABLE])
         if not (chosen / _HEADER).is_file():
             raise UsageError(f"it has no {_HEADER}", where=str(chosen), hint="name a checkout of CMSIS-NN")
         return chosen
     base = os.environ.get("ZEPHYR_BASE")
-    if base:
-        module = Path(base).parent / "modules" / "lib" / "cmsis-nn"
-        if (module / _HEADER).is_file():
-            return module
+    workspace = Path(base).parent if base else Path.home() / "zephyrproject"
+    module = workspace / "modules" / "lib" / "cmsis-nn"
+    if (module / _HEADER).is_file():
+        return module
     raise UsageError(
         "the sources of CMSIS-NN are needed", hint=f"--cmsis-nn PATH, {VARIABLE}, or a west workspace with it"
     )

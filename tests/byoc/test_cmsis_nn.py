@@ -1,6 +1,7 @@
 """CMSIS-NN: every operator that it does, bit for bit, where a copy of its sources is at hand."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -211,6 +212,7 @@ def test_what_it_has_not_is_named(cmsis_nn: CmsisNn) -> None:
 def test_where_the_sources_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CMSIS_NN_PATH", raising=False)
     monkeypatch.delenv("ZEPHYR_BASE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with pytest.raises(UsageError, match="are needed"):
         CmsisNn()
     with pytest.raises(UsageError, match=r"it has no Include/arm_nnfunctions.h"):
@@ -220,6 +222,9 @@ def test_where_the_sources_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (module / "Include" / "arm_nnfunctions.h").touch()
     monkeypatch.setenv("ZEPHYR_BASE", str(tmp_path / "zephyr"))
     assert CmsisNn().sources.root == module
+    monkeypatch.delenv("ZEPHYR_BASE")
+    shutil.copytree(tmp_path / "modules", tmp_path / "home" / "zephyrproject" / "modules")
+    assert CmsisNn().sources.root.is_relative_to(tmp_path / "home")
     other = tmp_path / "other"
     (other / "Include").mkdir(parents=True)
     (other / "Include" / "arm_nnfunctions.h").touch()

@@ -8,25 +8,20 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.cli import options
+from crtgen.cli.groups import Compiling, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import UsageError
 
 __all__ = ["command"]
 
 
+@flattened
 def command(
     models: Annotated[list[Path], typer.Argument(help="Model files (.tflite).", show_default=False)],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The archive to write (.tar).", show_default=False)
     ],
-    board: options.Board = "mps2_an386",
-    optimize: options.Optimize = "balanced",
-    codegen: options.Codegen = None,
-    cmsis_nn: options.CmsisNn = None,
-    fallback: options.Fallback = False,
-    executor: options.Executor = "aot",
-    keep_inputs: options.KeepInputs = False,
+    compiling: Compiling,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -35,16 +30,7 @@ def command(
         if output.suffix != ".tar":
             raise UsageError("an archive is called .tar", where=str(output))
         with out.stage() as say:
-            compiled = api.compile(
-                [api.load(model) for model in models],
-                board,
-                optimize=optimize,
-                keep_inputs=keep_inputs,
-                executor=executor,
-                generators=options.generators(codegen, cmsis_nn),
-                fallback=fallback,
-                say=say,
-            )
+            compiled = compiling.compile([api.load(model) for model in models], say)
             data = compiled.archive()
             try:
                 output.write_bytes(data)
@@ -56,7 +42,7 @@ def command(
             "bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
             "board": compiled.board.name,
-            "executor": executor,
+            "executor": compiling.executor,
             "models": [
                 {"name": i.name, "arena_bytes": i.arena, "weights_bytes": i.weights, "macs": i.macs}
                 for i in infos

@@ -11,39 +11,30 @@ from crtgen import api
 from crtgen.boards import Board, board_of_core, find_board
 from crtgen.cases import read_inputs
 from crtgen.cli import options
+from crtgen.cli.groups import Compiling, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Array
-from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, FoldedLayer
-from crtgen.project import Options
+from crtgen.passes import FoldedLayer
 
 __all__ = ["command"]
 
 
+@flattened
 def command(
     models: options.Models,
     directory: Annotated[Path, typer.Argument(help="Where the project goes.", show_default=False)],
-    board: options.Board = "mps2_an386",
-    platform: options.Platform = None,
+    compiling: Compiling,
+    generating: Generating,
     type: Annotated[str, typer.Option(help="server, standalone or library.")] = "server",
     core: Annotated[
         str | None, typer.Option(help="For a library on a board of Zephyr that crtgen does not know.")
     ] = None,
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
-    optimize: options.Optimize = "balanced",
-    target: options.Target = "c",
-    codegen: options.Codegen = None,
-    cmsis_nn: options.CmsisNn = None,
-    fallback: options.Fallback = False,
-    executor: options.Executor = "aot",
-    keep_inputs: options.KeepInputs = False,
     own_arenas: Annotated[
         bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
     ] = False,
-    fold: options.Fold = True,
-    profile: options.Profile = False,
-    place: options.Place = None,
     explain: Annotated[bool, typer.Option("--explain", help="Tell every rewrite of the graph.")] = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -52,23 +43,11 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             loaded = [api.load(model) for model in models]
-            chosen = _board(board, core, type)
-            compiled = api.compile(
-                loaded,
-                chosen,
-                optimize=optimize,
-                keep_inputs=keep_inputs,
-                passes=DEFAULT_PASSES if fold else WITHOUT_FOLDING,
-                executor=executor,
-                generators=options.generators(codegen, cmsis_nn),
-                fallback=fallback,
-                say=say,
-            )
+            compiled = compiling.compile(loaded, say, _board(compiling.board, core, type))
             infos = [module.info for module in compiled.modules]
             samples = _samples(input, infos)
-            settings = Options(profile=profile, optimize=optimize, place=options.places(place or []))
             share = False if own_arenas else None
-            generated = compiled.generate(type, settings, samples, platform, target, share)
+            generated = generating.generate(compiled, compiling.optimize, type, samples, share)
             generated.extract(directory)
         project = generated.project
         data = {

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from crtgen import api
-from crtgen.cli import options
+from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import UsageError
@@ -19,18 +18,13 @@ from crtgen.plan import Plan, arena_map
 __all__ = ["command"]
 
 
+@flattened
 def command(
     model: Annotated[
         Path, typer.Argument(help="A model file, an archive or an exported library.", show_default=False)
     ],
-    board: options.Board = "mps2_an386",
-    optimize: options.Optimize = "balanced",
-    params: options.ParamsFile = None,
-    graph_json: options.GraphFile = None,
-    codegen: options.Codegen = None,
-    cmsis_nn: options.CmsisNn = None,
-    fallback: options.Fallback = False,
-    keep_inputs: options.KeepInputs = False,
+    compiling: Compiling,
+    files: Files,
     graph: Annotated[bool, typer.Option("--graph", help="The whole graph, as text.")] = False,
     arena: Annotated[bool, typer.Option("--arena", help="The map of the arena.")] = False,
     modules: Annotated[bool, typer.Option("--modules", help="The tree of modules.")] = False,
@@ -40,16 +34,7 @@ def command(
     """Show inputs, outputs, layers with their kernels, weights and arena."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            loaded = api.load(model, params=params, graph=graph_json)
-            compiled = api.compile(
-                [loaded],
-                board,
-                optimize=optimize,
-                keep_inputs=keep_inputs,
-                generators=options.generators(codegen, cmsis_nn),
-                fallback=fallback,
-                say=say,
-            )
+            compiled = compiling.compile([files.load(model)], say)
         plan = compiled.plans[0] if compiled.plans else None
         infos = [module.info for module in compiled.modules]
         models = [

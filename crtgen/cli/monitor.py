@@ -9,23 +9,19 @@ import typer
 
 from crtgen import api
 from crtgen.boards import find_board
-from crtgen.cli import options
+from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, guarded
 from crtgen.errors import LinkTimeoutError
 from crtgen.rpc.listener import Listener
-from crtgen.run import Device, Site, start_device
+from crtgen.run import Device, start_device
 
 __all__ = ["command"]
 
 
+@flattened
 def command(
     directory: Annotated[Path, typer.Argument(help="A generated project.", show_default=False)],
-    fvp_path: options.FvpPath = None,
-    port: options.Port = None,
-    baud: options.Baud = None,
-    serial: options.Serial = None,
-    runner: options.Runner = None,
-    hardware_map: options.HardwareMap = None,
+    connecting: Connecting,
     seconds: Annotated[float | None, typer.Option(help="End after so many seconds.")] = None,
     debug: Debug = False,
 ) -> None:
@@ -33,8 +29,7 @@ def command(
     with guarded(False, debug) as out:
         with out.stage() as say:
             image = api.open_project(directory).build(say=say)
-        site = Site(fvp_path, port, baud, serial, runner, hardware_map)
-        with start_device(image.path, find_board(image.board), site=site) as device:
+        with start_device(image.path, find_board(image.board), site=connecting.site()) as device:
             for line in _lines(device, Listener(), seconds):
                 typer.echo(line)
 

@@ -1,15 +1,12 @@
 """Options that several commands share, and how they turn into an image."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from crtgen import api
 from crtgen.byoc import CMSIS_NN, Generator, read_generator
 from crtgen.errors import UsageError
-from crtgen.project import Options
 
 __all__ = [
     "Baud",
@@ -37,7 +34,6 @@ __all__ = [
     "Target",
     "Toolchain",
     "generators",
-    "make_image",
     "places",
 ]
 
@@ -71,7 +67,7 @@ HardwareMap = Annotated[
     typer.Option(envvar="CRTGEN_HARDWARE_MAP", help="What is connected, in the format of Zephyr's twister."),
 ]
 Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
-Target = Annotated[str, typer.Option(help="c, or llvm: the models as one object file, made by LLVM.")]
+Target = Annotated[str, typer.Option(help="c, or llvm: the models as object files, made by LLVM.")]
 Executor = Annotated[str, typer.Option(help="aot: calls in C; graph: tables of calls, for own models.")]
 Fold = Annotated[bool, typer.Option("--fold/--no-fold", help="Remove channels that cannot vary; exact.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Measure each layer; adds a call per layer.")]
@@ -121,45 +117,3 @@ def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generato
         chosen.append(CMSIS_NN)
     settings = {CMSIS_NN: {"path": str(cmsis_nn)}} if cmsis_nn is not None else {}
     return tuple(read_generator(name, settings) for name in chosen)
-
-
-def make_image(
-    source: Path,
-    board: str,
-    directory: Path | None,
-    toolchain: str | None,
-    say: Callable[[str], None],
-    *,
-    optimize: str = "balanced",
-    keep_inputs: bool = False,
-    profile: bool = False,
-    platform: str | None = None,
-    target: str = "c",
-    params: Path | None = None,
-    graph: Path | None = None,
-    executor: str = "aot",
-    generators: tuple[Generator, ...] = (),
-    fallback: bool = False,
-) -> api.Image:
-    """The server image of a file with models, or of a project that was generated before."""
-    if source.is_dir():
-        say("building")
-        return api.open_project(source).build(toolchain=toolchain, say=say)
-    say(f"reading {source.name}")
-    model = api.load(source, params=params, graph=graph)
-    compiled = api.compile(
-        [model],
-        board,
-        optimize=optimize,
-        keep_inputs=keep_inputs,
-        executor=executor,
-        generators=generators,
-        fallback=fallback,
-        say=say,
-    )
-    settings = Options(profile=profile, optimize=optimize)
-    generated = compiled.generate("server", settings, platform=platform, target=target)
-    say("building")
-    if directory is None:
-        return generated.build(toolchain=toolchain, say=say)
-    return generated.extract(directory).build(toolchain=toolchain, say=say)

@@ -9,73 +9,42 @@ from rich.console import Console
 
 from crtgen.cases import random_inputs, read_inputs, write_outputs
 from crtgen.cli import options
+from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log, table
 from crtgen.codegen.module import Interface, LayerInfo
 from crtgen.ir import Array, shape_text
-from crtgen.run import Site
 
 __all__ = ["command"]
 
 _SHOWN = 8
 
 
+@flattened
 def command(
     source: options.Source,
-    board: options.Board = "mps2_an386",
-    platform: options.Platform = None,
+    compiling: Compiling,
+    generating: Generating,
+    building: Building,
+    files: Files,
+    connecting: Connecting,
     model: Annotated[str | None, typer.Option(help="Which model, if the image has several.")] = None,
     input: Annotated[Path | None, typer.Option(help="Inputs, .npy or .npz; random if not given.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the outputs here, .npz.")] = None,
-    optimize: options.Optimize = "balanced",
-    target: options.Target = "c",
-    codegen: options.Codegen = None,
-    cmsis_nn: options.CmsisNn = None,
-    fallback: options.Fallback = False,
-    executor: options.Executor = "aot",
-    params: options.ParamsFile = None,
-    graph: options.GraphFile = None,
-    keep_inputs: options.KeepInputs = False,
-    profile: options.Profile = False,
-    toolchain: options.Toolchain = None,
-    directory: options.Directory = None,
-    fvp_path: options.FvpPath = None,
-    port: options.Port = None,
-    baud: options.Baud = None,
-    serial: options.Serial = None,
-    runner: options.Runner = None,
-    hardware_map: options.HardwareMap = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Generate, build, start and infer: prints outputs, instructions, flash and RAM."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            image = options.make_image(
-                source,
-                board,
-                directory,
-                toolchain,
-                say,
-                optimize=optimize,
-                keep_inputs=keep_inputs,
-                profile=profile,
-                platform=platform,
-                target=target,
-                generators=options.generators(codegen, cmsis_nn),
-                fallback=fallback,
-                executor=executor,
-                params=params,
-                graph=graph,
-            )
+            image = building.image(source, files, compiling, generating, say)
             say("starting")
-            site = Site(fvp_path, port, baud, serial, runner, hardware_map)
-            with image.run(on_log=on_log, site=site) as session:
+            with image.run(on_log=on_log, site=connecting.site()) as session:
                 info = session.model(model)
                 inputs = read_inputs(input, info.inputs) if input else random_inputs(info.inputs, seed=0)
                 say("running")
                 outputs = session.infer(*inputs, model=info.name)
                 measured = session.measure(model=info.name)
-                layers = session.profile(info.name) if profile else None
+                layers = session.profile(info.name) if generating.profile else None
         if output:
             write_outputs(output, info.outputs, outputs)
         size = image.size

@@ -9,64 +9,35 @@ from rich.console import Console
 
 from crtgen import api
 from crtgen.cli import options
+from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log
 from crtgen.errors import MismatchError
-from crtgen.run import Site
 
 __all__ = ["command"]
 
 
+@flattened
 def command(
     source: options.Source,
-    board: options.Board = "mps2_an386",
-    platform: options.Platform = None,
+    compiling: Compiling,
+    generating: Generating,
+    building: Building,
+    files: Files,
+    connecting: Connecting,
     expect: Annotated[
         Path | None,
         typer.Option(help="Cases, .npz with case0_input0, case0_output0 ...; else the numpy reference."),
     ] = None,
     cases: Annotated[int, typer.Option(min=1, help="Random cases, when there is no file.")] = 4,
-    optimize: options.Optimize = "balanced",
-    target: options.Target = "c",
-    codegen: options.Codegen = None,
-    cmsis_nn: options.CmsisNn = None,
-    fallback: options.Fallback = False,
-    executor: options.Executor = "aot",
-    params: options.ParamsFile = None,
-    graph: options.GraphFile = None,
-    keep_inputs: options.KeepInputs = False,
-    toolchain: options.Toolchain = None,
-    directory: options.Directory = None,
-    fvp_path: options.FvpPath = None,
-    port: options.Port = None,
-    baud: options.Baud = None,
-    serial: options.Serial = None,
-    runner: options.Runner = None,
-    hardware_map: options.HardwareMap = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Run every case on the board: integers have to be equal, floats within 1e-5 of the largest."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            image = options.make_image(
-                source,
-                board,
-                directory,
-                toolchain,
-                say,
-                optimize=optimize,
-                keep_inputs=keep_inputs,
-                platform=platform,
-                target=target,
-                generators=options.generators(codegen, cmsis_nn),
-                fallback=fallback,
-                executor=executor,
-                params=params,
-                graph=graph,
-            )
+            image = building.image(source, files, compiling, generating, say)
             say("starting")
-            site = Site(fvp_path, port, baud, serial, runner, hardware_map)
-            with image.run(on_log=on_log, site=site) as session:
+            with image.run(on_log=on_log, site=connecting.site()) as session:
                 results = api.verify(session, source, expect, cases, say)
         failed = [r for r in results if r.difference]
         data = {

@@ -1,15 +1,19 @@
 """The commands as a user types them, on the demonstration model."""
 
+import inspect
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
 from crtgen.cli.app import app
+from crtgen.cli.groups import flattened
 from tests.support import ROOT, require_tool
 
 DIGITS = str(ROOT / "demo" / "digits.tflite")
@@ -210,3 +214,24 @@ def test_without_a_compiler_the_package_is_named(monkeypatch: pytest.MonkeyPatch
     result = crtgen("run", DIGITS, "--board", "mps2_an386", "--toolchain", "gcc")
     assert result.exit_code == 5
     assert "apt install gcc-arm-none-eabi" in " ".join(result.stderr.split())
+
+
+def test_options_in_groups_are_flat() -> None:
+    """A dataclass as a parameter stands for its fields, with their defaults."""
+
+    @dataclass(frozen=True)
+    class Group:
+        one: int = 1
+        two: str = "b"
+
+    seen: list[tuple[int, Group, bool]] = []
+
+    @flattened
+    def command(first: int, group: Group, last: bool = False) -> None:
+        seen.append((first, group, last))
+
+    assert list(inspect.signature(command).parameters) == ["first", "one", "two", "last"]
+    alone = typer.Typer()
+    alone.command()(command)
+    assert runner.invoke(alone, ["7", "--two", "c", "--last"]).exit_code == 0
+    assert seen == [(7, Group(1, "c"), True)]

@@ -1,0 +1,147 @@
+"""Options that belong together: a parameter of a command that is a dataclass stands for its fields."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from crtgen import api
+from crtgen.boards import Board
+from crtgen.cli import options
+from crtgen.ir import Array
+from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
+from crtgen.project import Options
+from crtgen.run import Site
+
+__all__ = ["Building", "Compiling", "Connecting", "Files", "Generating", "flattened"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """How models become code."""
+
+    board: options.Board = "mps2_an386"
+    optimize: options.Optimize = "balanced"
+    codegen: options.Codegen = None
+    cmsis_nn: options.CmsisNn = None
+    fallback: options.Fallback = False
+    executor: options.Executor = "aot"
+    keep_inputs: options.KeepInputs = False
+    fold: options.Fold = True
+
+    def compile(
+        self, models: Sequence[api.Model | api.Imported], say: api.Say, board: Board | None = None
+    ) -> api.Compiled:
+        """Compile for ``board``, or for the one that is named."""
+        return api.compile(
+            models,
+            board or self.board,
+            optimize=self.optimize,
+            keep_inputs=self.keep_inputs,
+            passes=DEFAULT_PASSES if self.fold else WITHOUT_FOLDING,
+            executor=self.executor,
+            generators=options.generators(self.codegen, self.cmsis_nn),
+            fallback=self.fallback,
+            say=say,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What belongs to an exported library."""
+
+    params: options.ParamsFile = None
+    graph_json: options.GraphFile = None
+
+    def load(self, path: Path) -> api.Model | api.Imported:
+        """Read a model, an archive or a library."""
+        return api.load(path, params=self.params, graph=self.graph_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Generating:
+    """How code becomes a project."""
+
+    platform: options.Platform = None
+    target: options.Target = "c"
+    place: options.Place = None
+    profile: options.Profile = False
+
+    def generate(
+        self,
+        compiled: api.Compiled,
+        optimize: str,
+        type: str = "server",
+        samples: Mapping[str, Sequence[Array]] | None = None,
+        share_arena: bool | None = None,
+    ) -> api.Generated:
+        """The project; see ``Compiled.generate``."""
+        settings = Options(profile=self.profile, optimize=optimize, place=options.places(self.place or []))
+        return compiled.generate(type, settings, samples, self.platform, self.target, share_arena)
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """How a project becomes an image, and where."""
+
+    toolchain: options.Toolchain = None
+    directory: options.Directory = None
+
+    def image(
+        self, source: Path, files: Files, compiling: Compiling, generating: Generating, say: api.Say
+    ) -> api.Image:
+        """The server image of a file with models, or of a project that was generated before."""
+        if source.is_dir():
+            say("building")
+            return api.open_project(source).build(toolchain=self.toolchain, say=say)
+        say(f"reading {source.name}")
+        compiled = compiling.compile([files.load(source)], say)
+        generated = generating.generate(compiled, compiling.optimize)
+        say("building")
+        project = generated.extract(self.directory) if self.directory else generated
+        return project.build(toolchain=self.toolchain, say=say)
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting:
+    """How an image gets to its board, and the host to the image."""
+
+    fvp_path: options.FvpPath = None
+    port: options.Port = None
+    baud: options.Baud = None
+    serial: options.Serial = None
+    runner: options.Runner = None
+    hardware_map: options.HardwareMap = None
+
+    def site(self) -> Site:
+        """The same for what starts devices."""
+        return Site(self.fvp_path, self.port, self.baud, self.serial, self.runner, self.hardware_map)
+
+
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of its groups as parameters, in the place of the group."""
+    signature = inspect.signature(command)
+    annotations = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    groups = {name: a for name, a in annotations.items() if isinstance(a, type) and is_dataclass(a)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name in groups:
+            members = fields(groups[name])
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters += [
+                inspect.Parameter(f.name, kind, default=f.default, annotation=f.type) for f in members
+            ]
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @wraps(command)
+    def flat(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
+        command(**values)
+
+    flat.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    flat.__annotations__ = {p.name: p.annotation for p in parameters}
+    return flat

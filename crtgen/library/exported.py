@@ -12,6 +12,7 @@ from crtgen.errors import CorruptModelError
 from crtgen.library.archive import read_tar
 from crtgen.library.blob import read_blob
 from crtgen.library.elf import read_elf
+from crtgen.library.loaded_consts import with_loaded_consts
 from crtgen.library.module import ConstLoader, ExecutorFactory, MergedModule, Module, ObjectFile
 from crtgen.library.params import NDArray
 from crtgen.library.sources import check_machine, object_module, source_module
@@ -47,6 +48,12 @@ class ExportedLibrary:
         return {name: array for loader in loaders for name, array in loader.arrays.items()}
 
     @property
+    def users(self) -> dict[str, tuple[str, ...]]:
+        """Which constants the loaders would hand to each function."""
+        loaders = (m for m in walk(self.root) if isinstance(m, ConstLoader))
+        return {symbol: names for loader in loaders for symbol, names in loader.users.items()}
+
+    @property
     def factory(self) -> ExecutorFactory | None:
         """The executor with graph JSON and parameters, if the library holds one."""
         return self.root if isinstance(self.root, ExecutorFactory) else None
@@ -75,17 +82,20 @@ def read_exported(data: bytes, where: str) -> ExportedLibrary:
 def static_modules(library: ExportedLibrary, machine: str, hosted: bool) -> tuple[Module, ...]:
     """The modules to compile and link into an image for ``machine``, as ELF names it (``ARM``, ``X86_64``).
 
-    Executors and constants have been resolved by now. The first module that cannot run on the target is
-    refused by name: one for another device, one that loads constants at start-up, code for another machine,
-    and, unless the image is ``hosted``, a shared library.
+    Executors have been resolved by now. Constants that a loader would hand over are linked as data. The
+    first module that cannot run on the target is refused by name: one for another device, one whose constants
+    cannot be linked, code for another machine, and, unless the image is ``hosted``, a shared library.
     """
-    resolved = (ConstLoader, ExecutorFactory)
+    resolved = (ConstLoader, ExecutorFactory, MergedModule)
     check_symbols(library.root)
-    check_crt_exportable(m for m in walk(library.root) if not isinstance(m, resolved))
-    for member in library.members:
+    users, constants = library.users, library.constants
+    members = tuple(with_loaded_consts(member, users, constants) for member in library.members)
+    check_crt_exportable([m for m in walk(library.root) if not isinstance(m, resolved)])
+    check_crt_exportable(members)
+    for member in members:
         if isinstance(member, ObjectFile):
             check_machine(library.name, member.name, member.data, machine, hosted)
-    return library.members
+    return members
 
 
 def _member(name: str, data: bytes, where: str) -> Module:

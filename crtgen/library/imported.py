@@ -26,7 +26,7 @@ from crtgen.library.params import NDArray
 from crtgen.library.sources import check_undefined, code_modules, context_source
 from crtgen.library.tree import check_crt_exportable
 
-__all__ = ["Linkable", "backend_file", "import_model", "import_operators"]
+__all__ = ["Linkable", "backend_file", "heap_of", "import_model", "import_operators", "source_text"]
 
 _MALLOC = re.compile(r"\bmalloc\((\d+) \* (\d+)\)")
 _SLACK = 512
@@ -69,7 +69,7 @@ def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = 
     context = context_source(modules, where)
     files |= {f"{model.name}_context.c": context} if context else {}
     files |= {f"{model.name}_bridges.c": bridges} if bridges else {}
-    files |= {m.name: _text(m) for m in modules if isinstance(m, CSource)}
+    files |= {m.name: source_text(m) for m in modules if isinstance(m, CSource)}
     objects = {m.name: m.data for m in modules if isinstance(m, ObjectFile)}
     module = replace(executor, files={**executor.files, **files}, libraries=libraries)
     return Linkable(module, objects, _workspace(model, modules), imports=modules)
@@ -89,7 +89,7 @@ def import_operators(
     libraries = resolve_includes(modules, (), where, library.metadata.target, generators)
     check_undefined(modules, where)
     functions = [f for m in modules for f in m.get_func_names()]
-    files = {m.name: _text(m) for m in modules if isinstance(m, CSource)}
+    files = {m.name: source_text(m) for m in modules if isinstance(m, CSource)}
     context = context_source(modules, where)
     files |= {f"{name}_context.c": context} if context else {}
     objects = {m.name: m.data for m in modules if isinstance(m, ObjectFile)}
@@ -122,13 +122,13 @@ def backend_file(workspace: int) -> str:
     return render("tvm_backend.c.j2", workspace=workspace)
 
 
-def _text(module: CSource) -> str:
+def source_text(module: CSource) -> str:
     """The source, after the macros that rename what every model defines."""
     return "".join(f"#define {name} {value}\n" for name, value in module.defines) + module.code
 
 
 def _workspace(model: MlfModel, modules: tuple[Module, ...]) -> int:
-    heap = sum(_heap(m) for m in modules if isinstance(m, CSource))
+    heap = sum(map(heap_of, modules))
     if not any(b"TVMBackendAllocWorkspace" in _content(m) for m in modules):
         return heap
     metadata = model.metadata
@@ -137,8 +137,10 @@ def _workspace(model: MlfModel, modules: tuple[Module, ...]) -> int:
     return -(-max((*calls, *whole), default=0) // 16) * 16 + _SLACK + heap
 
 
-def _heap(module: CSource) -> int:
-    """The bytes of all calls of ``malloc`` together, which has to say in numbers what it wants."""
+def heap_of(module: Module) -> int:
+    """The bytes of all calls of ``malloc`` in C together, which has to say in numbers what it wants."""
+    if not isinstance(module, CSource):
+        return 0
     calls = _MALLOC.findall(module.code)
     if len(calls) != module.code.count("malloc("):
         raise UnsupportedError("it allocates memory, but how much is not in its text", where=module.name)

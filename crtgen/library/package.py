@@ -12,7 +12,7 @@ from crtgen.library.archive import read_tar
 from crtgen.library.exported import ExportedLibrary, read_exported, static_modules
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import read_graph_json
-from crtgen.library.imported import Linkable, import_model, import_operators
+from crtgen.library.imported import Linkable, heap_of, import_model, import_operators, source_text
 from crtgen.library.includes import resolve_includes
 from crtgen.library.mlf import Archive, MlfModel, read_archive
 from crtgen.library.module import CSource, ObjectFile
@@ -72,13 +72,13 @@ class Package:
         graph = read_graph_json(text, f"{self.where}: graph")
         executor = graph_module(self.name, graph, params, library.functions)
         prefix = executor.info.name
-        files = {f"{prefix}_{Path(m.name).name}": m.code for m in modules if isinstance(m, CSource)}
+        files = {f"{prefix}_{Path(m.name).name}": source_text(m) for m in modules if isinstance(m, CSource)}
         context = context_source(modules, self.where)
         files |= {f"{prefix}_context.c": context} if context else {}
         objects = {f"{prefix}_{Path(m.name).name}": m.data for m in modules if isinstance(m, ObjectFile)}
         module = replace(executor, files={**executor.files, **files}, libraries=libraries)
         allocates = "TVMBackendAllocWorkspace" in context
-        workspace = _WORKSPACES * executor.info.arena if allocates else 0
+        workspace = sum(map(heap_of, modules)) + (_WORKSPACES * executor.info.arena if allocates else 0)
         return Linkable(module, objects, workspace, imports=modules)
 
 

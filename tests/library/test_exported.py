@@ -128,6 +128,31 @@ def test_constants_of_tvm(name: str) -> None:
     cases = np.load(folder() / "byoc.npz")
     expected = np.exp((cases["case0_input0"] + c0 - c1) * c2)
     np.testing.assert_allclose(cases["case0_output0"], expected, rtol=1e-5)
+    machine = "ARM" if name == "byoc_thumb" else "X86_64"
+    first, _ = static_modules(library, machine, hosted=False)
+    assert first.const_vars == tuple(f"__tvm_param__tvmgen_byoc_ccompiler_main_0_const_{i}" for i in range(3))
+    assert first.is_crt_exportable
+    assert isinstance(first, CSource)
+    assert "::" not in first.code
+    assert first.code.count("&tvmgen_byoc_ccompiler_main_0_loaded[") == 3
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("_consts[2]->data", "_consts[3]->data"),
+        ("_consts[2]->data", "_consts[n]->data"),
+        ("ICHECK(!tvm", "CHECK(!tvm"),
+        ("float* buf_0 =", "std::vector<float> more; float* buf_0 ="),
+        ("_consts[", "_constants["),
+    ],
+)
+def test_c_with_constants_that_is_not_what_tvm_writes_is_refused(old: str, new: str) -> None:
+    files = read_tar((folder() / "byoc_thumb.tar").read_bytes(), "x")
+    assert old.encode() in files["lib0.c"]
+    files["lib0.c"] = files["lib0.c"].replace(old.encode(), new.encode())
+    library = read_exported(write_tar(files, 0), "byoc.tar")
     with pytest.raises(UnsupportedError, match=r"lib0\.c: the c module with tvmgen_byoc_ccompiler_main_0"):
         static_modules(library, "ARM", hosted=False)
 

@@ -2,9 +2,11 @@
 
 A word of inputs is four channels; SXTB16 makes channels 0 and 2 of it, rotated 1 and 3. The weights lie as
 int16 in the same order, two words per tap, and SMLABB and SMLATT multiply each half by its own.
+
+With a depth multiplier, inputs are repeated on their way into the rows in scratch: each output has its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,17 +18,27 @@ from crtgen.kernels.registry import design
 from crtgen.ops.conv import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["WindowedView", "depthwise_any"]
+__all__ = ["Expansion", "WindowedView", "depthwise_any"]
 
 _CHANNELS = 4
 _FAR = 4095  # LDR's largest offset
+_UNROLL = 8  # taps of several rows written out
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Each of a row's ``count`` bytes comes into the window ``repeats`` times."""
+
+    count: int
+    repeats: int
 
 
 @dataclass(frozen=True, slots=True)
 class WindowedView:
-    """A depthwise layer: ``taps`` are the offsets of a row's inputs, ``row_step`` bytes to the next row's.
+    """A depthwise layer: per pixel ``rows`` times ``taps``, offsets of inputs; ``row_step`` bytes between.
 
-    ``whole`` groups of four channels, and one more that ends at the last channel if ``rest``.
+    ``whole`` groups of four channels, and one more that ends at the last channel if ``rest``. Rows go
+    through ``expansion`` if they are not copied as they are.
     """
 
     images: int
@@ -37,6 +49,7 @@ class WindowedView:
     row_step: int
     walk: Walk
     window: Window | None
+    expansion: Expansion | None
     group_words: int
     finish: Finish
 
@@ -55,11 +68,11 @@ class WindowedView:
 
 @design(DepthwiseConv2d, weights=(1, 2))
 def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Any window over four channels or more, multiplier 1; None for others, or if inexact."""
+    """Any window with four outputs or more; None for others, or if inexact."""
     x, w, b = sig.inputs
-    if not target.core.dsp or x.dtype is not DType.INT8 or op.multiplier != 1 or x.shape[3] < _CHANNELS:
+    if not target.core.dsp or x.dtype is not DType.INT8 or sig.y.shape[3] < _CHANNELS:
         return None
-    geometry = Geometry.of(op, sig)
+    geometry, expansion = _geometry(op, sig)
     if (geometry.window[1] - 1) * geometry.dilation[1] * geometry.channels > _FAR:
         return None
     params = op.parameters(sig)
@@ -72,7 +85,8 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     groups = _groups(len(bias))
     constants = lanes.constants[0][groups].reshape(len(groups), -1)
     packed = np.concatenate([start[groups], _pack_taps(weights[groups]), constants], axis=1)
-    view = _view(geometry, -params.input_offset, packed.shape[1], lanes.finish)
+    zero_point, image = -params.input_offset, x.elements // x.shape[0]
+    view = _view(geometry, expansion, (zero_point, image, len(bias)), packed.shape[1], lanes.finish)
     return Kernel(
         design="dsp_depthwise_any",
         template="dsp/depthwise_any.c.j2",
@@ -84,6 +98,19 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
         inplace=_inplace(view),
         cost=_cost(view),
     )
+
+
+def _geometry(op: DepthwiseConv2d, sig: Signature) -> tuple[Geometry, Expansion | None]:
+    """The layer with as many inputs as outputs, and how its rows get them."""
+    if op.multiplier == 1:
+        return Geometry.of(op, sig), None
+    images, height, width, inputs = sig.x.shape
+    output = (sig.y.shape[1], sig.y.shape[2])
+    taps, corner = (sig.inputs[1].shape[1], sig.inputs[1].shape[2]), (op.padding.top, op.padding.left)
+    columns = (output[1] - 1) * op.stride[1] + (taps[1] - 1) * op.dilation[1] + 1
+    outputs, seen = inputs * op.multiplier, min(width, columns - corner[1])
+    geometry = Geometry(images, (height, width), output, taps, op.stride, op.dilation, corner, True, outputs)
+    return geometry, Expansion(seen * inputs, op.multiplier)
 
 
 def _groups(channels: int) -> Int64:
@@ -99,19 +126,34 @@ def _pack_taps(weights: Int64) -> Words:
     return np.stack(pairs, axis=2).reshape(len(weights), -1)
 
 
-def _view(geometry: Geometry, zero_point: int, group_words: int, finish: Finish) -> WindowedView:
+def _view(
+    geometry: Geometry,
+    expansion: Expansion | None,
+    numbers: tuple[int, int, int],
+    group_words: int,
+    finish: Finish,
+) -> WindowedView:
+    """``numbers`` are the zero point, the bytes of an image, and the output's channels."""
+    zero_point, image_bytes, channels = numbers
     window = geometry.slide(zero_point, pixels=1)
     pitch = window.pitch if window else geometry.size[1] * geometry.channels
-    step = geometry.dilation[1] * geometry.channels
+    if window and expansion:
+        window = replace(window, input_pitch=image_bytes // geometry.size[0])
+    row_step, step = geometry.dilation[0] * pitch, geometry.dilation[1] * geometry.channels
+    rows, columns = geometry.window
+    reach = (columns - 1) * step
+    fits = [n for n in range(1, rows + 1) if rows % n == 0 and (n - 1) * row_step + reach <= _FAR]
+    unroll = max(n for n in fits if n == 1 or n * columns <= _UNROLL)
     return WindowedView(
         images=geometry.images,
-        image_bytes=geometry.image_bytes,
-        channels=geometry.channels,
-        rows=geometry.window[0],
-        taps=tuple(tap * step for tap in range(geometry.window[1])),
-        row_step=geometry.dilation[0] * pitch,
+        image_bytes=image_bytes,
+        channels=channels,
+        rows=rows // unroll,
+        taps=tuple(row * row_step + tap * step for row in range(unroll) for tap in range(columns)),
+        row_step=unroll * row_step,
         walk=geometry.walk(pitch),
         window=window,
+        expansion=expansion,
         group_words=group_words,
         finish=finish,
     )
@@ -134,4 +176,8 @@ def _cost(view: WindowedView) -> float:
     group = 12 + view.rows * row + _CHANNELS * (view.finish.instructions + 1 + extra)
     pixel = (view.whole + view.rest) * group + 14 + 18 * view.rest
     window = view.window.instructions(view.walk.height) if view.window else 0.0
+    if view.window and view.expansion:
+        rows = view.walk.height * min(view.window.stride, view.window.rows) + view.window.rows
+        e = view.expansion
+        window += rows * e.count * (e.repeats + 5) - 0.625 * rows * view.window.row_bytes
     return view.images * (view.walk.pixels * pixel + window) + 20

@@ -92,15 +92,17 @@ def depthwise(draw: Draw, name: str) -> Case:
 
 
 def windowed(draw: Draw, name: str) -> Case:
-    """A depthwise convolution of any window, stride and dilation, four channels or more."""
+    """A depthwise convolution of any window, stride and dilation, four outputs or more."""
     window, dilation = (draw.int(1, 6), draw.int(1, 6)), (draw.pick(1, 1, 2), draw.pick(1, 1, 2))
-    channels = draw.pick(4, 5, 8, 12, 14)
+    multiplier = draw.pick(1, 1, 1, 2, 3, 4)
+    channels = draw.pick(4, 5, 8, 12, 14) if multiplier == 1 else draw.pick(2, 3, 5, 8)
     extent = [(t - 1) * d + 1 for t, d in zip(window, dilation, strict=True)]
     shape = (draw.pick(1, 1, 2), extent[0] + draw.int(0, 6), extent[1] + draw.int(0, 7), channels)
     activation = draw.activation()
     x = int8s("x", shape, 0.05, draw.zero_point())
-    w, b = draw.weights((1, *window, channels), 3)
-    op = DepthwiseConv2d((draw.int(1, 3), draw.int(1, 3)), draw.padding(window), dilation, 1, activation)
+    w, b = draw.weights((1, *window, channels * multiplier), 3)
+    stride = (draw.int(1, 3), draw.int(1, 3))
+    op = DepthwiseConv2d(stride, draw.padding(window), dilation, multiplier, activation)
     return make(name, op, [x, w, b], draw.output(window[0] * window[1], activation))
 
 

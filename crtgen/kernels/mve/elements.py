@@ -16,12 +16,26 @@ from crtgen.kernels.loops import Loop, merge, repeated_strides, strides_of
 from crtgen.kernels.mve.finish import requantisation
 from crtgen.kernels.requant import Rescale
 
-__all__ = ["BYTES", "WORDS", "Body", "ElementsView", "Walk", "elementwise", "requantised", "walk", "word"]
+__all__ = [
+    "BYTES",
+    "MOST_LOOPS",
+    "WORDS",
+    "Body",
+    "ElementsView",
+    "Walk",
+    "around",
+    "elementwise",
+    "requantised",
+    "unrolling",
+    "walk",
+    "word",
+]
 
 WORDS, BYTES = 4, 16  # elements in a vector
 _UNROLL = 4
 _LOW, _HIGH = "q3", "q4"
 _COUNTERS = ("r9", "r10", "r11")  # of the loops around a run, innermost first
+MOST_LOOPS = len(_COUNTERS) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +155,7 @@ def elementwise(
 
     ``consts`` are tables that the body finds behind the operands, at r1.
     """
-    if len(way.loops) - 1 > len(_COUNTERS):
+    if len(way.loops) > MOST_LOOPS:
         return None
     arrays = [Const(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant]
     view = _view(sig, target, way, body, [*arrays, *consts])
@@ -182,11 +196,16 @@ def _view(sig: Signature, target: Target, way: Walk, body: Body, consts: Sequenc
         setup=(*body.setup, *loads),
         entry=body.entry,
         body=(*body.body, *clamps, store),
-        around=_around(way.loops, body.lanes),
+        around=around(way.loops, body.lanes),
         lanes=body.lanes,
-        unroll=_UNROLL if target.optimize == "speed" else 1,
+        unroll=unrolling(target),
         vectors=any(q == _HIGH for _, _, q in limits),
     )
+
+
+def unrolling(target: Target) -> int:
+    """How often a loop's body is repeated."""
+    return _UNROLL if target.optimize == "speed" else 1
 
 
 def _permutation(targets: Sequence[str]) -> tuple[str, ...]:
@@ -195,7 +214,7 @@ def _permutation(targets: Sequence[str]) -> tuple[str, ...]:
     return (*(f"mov {by}, {of}" for of, by, _ in moved), *(f"mov {to}, {by}" for _, by, to in moved))
 
 
-def _around(loops: Sequence[Loop], lanes: int) -> tuple[Around, ...]:
+def around(loops: Sequence[Loop], lanes: int) -> tuple[Around, ...]:
     """Outermost first. A run moves addresses on by whole vectors, which the loop around it makes up for."""
     run, found = loops[-1], list[Around]()
     moved = [-(-run.count // lanes) * lanes * stride for stride in run.strides]

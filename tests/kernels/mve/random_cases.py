@@ -5,16 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from crtgen.ir import Quant, Value
+from crtgen.ir import DType, Quant, Value
 from crtgen.ops.activation import Logistic, Relu, Softmax, Tanh
 from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, Mul, Sub
-from crtgen.ops.case import Case, int8s, make
+from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
 from crtgen.ops.quant import Quantize
 from crtgen.ops.reduce import Mean
+from crtgen.ops.shape import Concat, Pad, StridedSlice, Transpose
 from tests.kernels.dsp.random_cases import Draw as Plain
 
 
@@ -140,6 +141,32 @@ def softmax(draw: Draw, name: str) -> Case:
     return make(name, Softmax(draw.pick(1, 1, 2)), [x], Quant.tensor(1 / 256, -128))
 
 
+def move(draw: Draw, name: str) -> Case:
+    """Elements in another order or place, int8 or float32, with runs from a few bytes to a few hundred."""
+    shape = tuple(draw.pick(1, 5, 9, draw.int(10, 24)) for _ in range(draw.int(2, 4)))
+    x = int8s("x", shape, 0.05, draw.zero_point()) if draw.int(0, 3) else floats("x", shape)
+    kind, rank = draw.int(0, 3), len(shape)
+    if kind == 0:
+        return make(name, Transpose(tuple(map(int, draw.random.permutation(rank)))), [x])
+    if kind == 1:
+        before, after = draw.random.integers(0, 3, (2, rank)).tolist()
+        return make(name, Pad(tuple(before), tuple(after), draw.pick(-7, 0) if draw.int(0, 1) else None), [x])
+    if kind == 2:
+        axis = draw.int(0, rank - 1)
+        others = [replace(x, name=f"x{i}", shape=_longer(draw, shape, axis)) for i in range(draw.int(1, 2))]
+        if x.dtype is DType.INT8 and draw.int(0, 3) == 0:
+            data = draw.random.integers(-128, 128, others[0].shape).astype(np.int8)
+            others[0] = Value.constant(others[0].name, data, x.quant)
+        return make(name, Concat(axis), [x, *others])
+    begin = tuple(draw.int(0, n // 3) for n in shape)
+    end = tuple(draw.int(max(b + 1, n - 2), n) for b, n in zip(begin, shape, strict=True))
+    return make(name, StridedSlice(begin, end, tuple(draw.pick(1, 1, 1, 1, 2) for _ in shape)), [x])
+
+
+def _longer(draw: Draw, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], draw.int(1, 20), *shape[axis + 1 :])
+
+
 MAKERS = {
     "pointwise": pointwise,
     "convolution": convolution,
@@ -149,6 +176,7 @@ MAKERS = {
     "pool": pool,
     "unary": unary,
     "softmax": softmax,
+    "move": move,
 }
 
 

@@ -21,6 +21,7 @@ _AT_LEAST = {
     "binary": 0.8,
     "pool": 0.95,
     "unary": 0.8,
+    "move": 0.3,
 }
 _NOT_FOR_SIZE = {"softmax"}  # tables take more than they save
 _TIGHTLY_COUPLED = (0x20000000, 0x20080000)  # with nothing before and behind it

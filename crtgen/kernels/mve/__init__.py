@@ -1,5 +1,29 @@
 """Designs for cores with Helium: Cortex-M55 and M85. Importing the package registers them."""
 
-from crtgen.kernels.mve import binary, conv, dense, depthwise, mean, move, pool, softmax, stationary, unary
+from crtgen.kernels.mve import (
+    binary,
+    conv,
+    dense,
+    depthwise,
+    mean,
+    move,
+    pool,
+    softmax,
+    stationary,
+    unary,
+    upright,
+)
 
-__all__ = ["binary", "conv", "dense", "depthwise", "mean", "move", "pool", "softmax", "stationary", "unary"]
+__all__ = [
+    "binary",
+    "conv",
+    "dense",
+    "depthwise",
+    "mean",
+    "move",
+    "pool",
+    "softmax",
+    "stationary",
+    "unary",
+    "upright",
+]

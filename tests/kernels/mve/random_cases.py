@@ -69,6 +69,9 @@ def depthwise(draw: Draw, name: str) -> Case:
     dilation = [(1, 1), (1, 1), (2, 2), (1, 2), (2, 1)][draw.int(0, 4)]
     extent = [(t - 1) * d + 1 for t, d in zip(window, dilation, strict=True)]
     shape = (draw.pick(1, 1, 2), extent[0] + draw.int(0, 8), extent[1] + draw.int(0, 16), channels)
+    if draw.int(0, 7) == 0:  # one column
+        window, shape = (window[0], 1), (*shape[:2], 1, channels)
+        padding = Padding(padding.top, padding.bottom)
     activation = draw.activation()
     x = int8s("x", shape, 0.05, draw.zero_point())
     w, b = draw.weights((1, *window, int(channels) * int(multiplier)), 3)

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from crtgen.ir import DType, Quant
 from crtgen.kernels.kernel import DeviceContext, SourceLibrary
@@ -16,8 +16,11 @@ __all__ = [
     "LayerInfo",
     "ModelInfo",
     "Param",
+    "Role",
     "SharedFunction",
 ]
+
+Role: TypeAlias = Literal["run", "external", "own"]
 
 ASSEMBLY_SUFFIX = "_asm_kernels.c"
 """What the name of a file of C ends in whose functions have assembly in them."""
@@ -45,7 +48,7 @@ class Function:
 
     name: str
     symbol: str
-    role: Literal["run", "external", "own"] = "own"
+    role: Role = "own"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ graph, or the one call of an AOT model.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crtgen.byoc import Generator
-from crtgen.codegen.module import CModule
+from crtgen.codegen.module import CModule, Function, Role
 from crtgen.codegen.names import c_identifier
 from crtgen.codegen.render import render
 from crtgen.errors import CorruptModelError, UnsupportedError
@@ -26,9 +26,18 @@ from crtgen.library.params import NDArray
 from crtgen.library.sources import check_undefined, code_modules, context_source
 from crtgen.library.tree import check_crt_exportable
 
-__all__ = ["Linkable", "backend_file", "heap_of", "import_model", "import_operators", "source_text"]
+__all__ = [
+    "Linkable",
+    "backend_file",
+    "heap_of",
+    "import_model",
+    "import_operators",
+    "registered",
+    "source_text",
+]
 
 _MALLOC = re.compile(r"\bmalloc\((\d+) \* (\d+)\)")
+_SUBGRAPH = re.compile(r"tvmgen_\w+_main_\d+", re.ASCII)
 _SLACK = 512
 """Bytes that the alignment of a workspace's blocks may cost: 16 for each of 32."""
 
@@ -71,8 +80,35 @@ def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = 
     files |= {f"{model.name}_bridges.c": bridges} if bridges else {}
     files |= {m.name: source_text(m) for m in modules if isinstance(m, CSource)}
     objects = {m.name: m.data for m in modules if isinstance(m, ObjectFile)}
-    module = replace(executor, files={**executor.files, **files}, libraries=libraries)
+    module = replace(
+        executor,
+        files={**executor.files, **files},
+        functions=tuple(registered(model.name, executor, modules)),
+        libraries=libraries,
+    )
     return Linkable(module, objects, _workspace(model, modules), imports=modules)
+
+
+def registered(model: str, executor: CModule, modules: Sequence[Module]) -> Iterator[Function]:
+    """What runs the model, and every packed function of its C, as in TVM's own registry.
+
+    Functions that are called by bridges have the names that TVM gave to them.
+    """
+    sources = [m for m in modules if isinstance(m, CSource)]
+    original = {new: name for m in sources for name, new in m.defines}
+    original[f"tvmgen_{model}_run_packed"] = f"tvmgen_{model}_run"
+    symbols = [*(f.symbol for f in executor.functions), *(f for m in sources for f in m.functions)]
+    for symbol in dict.fromkeys(symbols):
+        name = original.get(symbol, symbol)
+        if name != f"tvmgen_{model}_get_c_metadata":  # the image has its own
+            yield Function(name, symbol, _role(name, model))
+
+
+def _role(name: str, model: str) -> Role:
+    """By the names that TVM gives to what runs a model and to the subgraphs of external code generators."""
+    if name == f"tvmgen_{model}_run":
+        return "run"
+    return "external" if _SUBGRAPH.fullmatch(name) else "own"
 
 
 def import_operators(

@@ -12,7 +12,7 @@ from crtgen.library.archive import read_tar
 from crtgen.library.exported import ExportedLibrary, read_exported, static_modules
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import read_graph_json
-from crtgen.library.imported import Linkable, heap_of, import_model, import_operators, source_text
+from crtgen.library.imported import Linkable, heap_of, import_model, import_operators, registered, source_text
 from crtgen.library.includes import resolve_includes
 from crtgen.library.mlf import Archive, MlfModel, read_archive
 from crtgen.library.module import CSource, ObjectFile
@@ -76,7 +76,10 @@ class Package:
         context = context_source(modules, self.where)
         files |= {f"{prefix}_context.c": context} if context else {}
         objects = {f"{prefix}_{Path(m.name).name}": m.data for m in modules if isinstance(m, ObjectFile)}
-        module = replace(executor, files={**executor.files, **files}, libraries=libraries)
+        functions = tuple(registered(self.name, executor, modules))
+        module = replace(
+            executor, files={**executor.files, **files}, functions=functions, libraries=libraries
+        )
         allocates = "TVMBackendAllocWorkspace" in context
         workspace = sum(map(heap_of, modules)) + (_WORKSPACES * executor.info.arena if allocates else 0)
         return Linkable(module, objects, workspace, imports=modules)

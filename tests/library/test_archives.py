@@ -1,11 +1,13 @@
 """Every archive and library of TVM: it builds, runs and gives the outputs beside it, or is refused."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from crtgen import api
+from crtgen.codegen import Registry
 from crtgen.errors import MismatchError, ModelError, RemoteError, UnsupportedError, UsageError
 from crtgen.library import load_package, read_params
 from crtgen.library.archive import read_tar, write_tar
@@ -153,6 +155,39 @@ def test_operators_are_functions_and_models() -> None:
         with session.client.allocate((2,), np.int8) as out:
             assert function(a, b, out) is None
             assert out.read().tolist() == [105, 93]
+
+
+def test_the_registry_is_that_of_tvm() -> None:
+    """This archive has the one that TVM made, with its name table as a string of C."""
+    path = mlf("kws_c_aot_packed_syslib.tar")
+    text = read_tar(path.read_bytes(), "x")["codegen/host/src/kws_lib0.c"].decode()
+    (table,) = re.findall(r'"\\021\\000(.*)\\000"', text)
+    theirs = table.replace("\\000", " ").split()
+    (module,) = api.load(path).compile("mps2_an386").modules
+    ours = [f.name for f in Registry.of([module]).functions]
+    assert ours == [*theirs[:-1], "get_c_metadata"]
+    assert theirs[-1] == "tvmgen_kws_get_c_metadata"
+    assert [f.role for f in module.functions] == ["run", *["own"] * 15]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("name", "first"), [("synth_byoc_c_graph", []), ("synth_byoc_c_aot_unpacked", ["tvmgen_byoc_run"])]
+)
+def test_subgraphs_of_an_external_generator_are_functions(name: str, first: list[str]) -> None:
+    """(x + a - b) * c by TVM's ccompiler, called by name, with the buffers that it allocates."""
+    compiled = api.compile([api.load(mlf(f"{name}.tar"))], "mps2_an386")
+    subgraphs = ["tvmgen_byoc_ccompiler_main_0", "tvmgen_byoc_ccompiler_main_4"]
+    names = [f.name for f in Registry.of(compiled.modules).functions]
+    assert names[: len(first) + 2] == [*first, *subgraphs]
+    random = np.random.default_rng(1)
+    x, a, b, c = (random.uniform(-2, 2, (10, 10)).astype(np.float32) for _ in range(4))
+    require_tool("qemu-system-arm")
+    with compiled.generate().build().run(counting=False) as session:
+        for function in map(session.client.system_lib().function, subgraphs):
+            with session.client.allocate(x.shape, x.dtype) as y:
+                function(x, a, b, c, y)
+                np.testing.assert_array_equal(y.read(), (x + a - b) * c)
 
 
 @pytest.mark.cc

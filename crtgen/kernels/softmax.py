@@ -15,7 +15,7 @@ from crtgen.ops.gemmlowp import exp_on_negative_values
 __all__ = ["FloatSoftmaxView", "SoftmaxView", "TableSoftmaxView", "powers_const"]
 
 _INTEGER_BITS = 5  # of an exponent
-_ELEMENTS = 256  # from so many on, a table is worth up to 1 KB unless speed is all that matters
+_ELEMENTS = 64  # from so many on, a table is worth up to 1 KB
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,8 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
 
 @design(Softmax)
 def softmax_table(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """int8 with the powers from a table; None for others, for size, and for few elements unless for speed."""
-    few = sig.x.elements < _ELEMENTS and target.optimize != "speed"
-    if sig.x.dtype is not DType.INT8 or target.optimize == "size" or few:
+    """int8 with the powers from a table; None for others, for few elements, and for size."""
+    if sig.x.dtype is not DType.INT8 or target.optimize == "size" or sig.x.elements < _ELEMENTS:
         return None
     depth = sig.x.shape[-1]
     powers = powers_const(op, sig)

@@ -1,4 +1,4 @@
-"""Softmax by a table of powers, which portable code for speed has, against the operator's definition."""
+"""Softmax by a table of powers, which portable code has, against the operator's definition."""
 
 from pathlib import Path
 
@@ -22,11 +22,11 @@ _OUTPUT = Quant.tensor(1 / 256, -128)
 
 
 def _runs() -> list[Run]:
-    """Rows of 1 to 900 elements, with powers that vanish at once or not at all."""
+    """Rows of 64 to 900 elements, with powers that vanish at once or not at all."""
     random = np.random.default_rng(3)
     runs = []
     for number in range(40):
-        shape = (int(random.integers(1, 4)), int(random.choice([1, 2, 3, 10, 17, 130, 511, 512, 900])))
+        shape = (int(random.integers(1, 4)), int(random.choice([64, 65, 130, 511, 512, 900])))
         scale, beta = float(np.exp(random.uniform(-9, 2))), float(np.float32(random.uniform(0.3, 3)))
         x = int8s("x", shape, scale, int(random.integers(-128, 128)))
         case = make(str(number), Softmax(beta), [x], _OUTPUT)
@@ -53,7 +53,7 @@ def test_qemu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("optimize", "depth", "table"), [
-    ("size", 1000, False), ("balanced", 255, False), ("balanced", 256, True), ("speed", 10, True),
+    ("size", 1000, False), ("balanced", 63, False), ("balanced", 64, True), ("speed", 1000, True),
 ])  # fmt: skip
 def test_table_where_it_pays(optimize: str, depth: int, table: bool) -> None:
     case = make("x", Softmax(), [int8s("x", (1, depth), 0.1)], _OUTPUT)

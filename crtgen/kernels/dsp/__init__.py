@@ -1,5 +1,5 @@
 """Designs for cores with the DSP extension: Cortex-M4, M7 and M33. Importing the package registers them."""
 
-from crtgen.kernels.dsp import binary, conv, dense, depthwise, depthwise_any, pool
+from crtgen.kernels.dsp import binary, clamp, conv, dense, depthwise, depthwise_any, pool
 
-__all__ = ["binary", "conv", "dense", "depthwise", "depthwise_any", "pool"]
+__all__ = ["binary", "clamp", "conv", "dense", "depthwise", "depthwise_any", "pool"]

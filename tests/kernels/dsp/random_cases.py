@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from crtgen.ir import DType, Quant, Value
+from crtgen.ops.activation import Relu
 from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, Mul, Sub
 from crtgen.ops.case import Case, int8s, make
@@ -150,6 +151,12 @@ def _repeated(draw: Draw, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(n if keep else 1 for n, keep in zip(shape, kept.tolist(), strict=True))[draw.int(0, 4) :]
 
 
+def clamp(draw: Draw, name: str) -> Case:
+    """A clamp that stands alone."""
+    kind = (Activation.RELU, Activation.RELU6, Activation.RELU_N1_1)[draw.int(0, 2)]
+    return make(name, Relu(kind), [int8s("x", (1, draw.int(1, 99)), 0.05, draw.zero_point())])
+
+
 def pool(draw: Draw, name: str) -> Case:
     """A pooling, some with padding and some of windows of over 255 pixels, or the mean of images."""
     most = draw.pick(9, 9, 9, 20)
@@ -171,6 +178,7 @@ MAKERS = {
     "dense": dense,
     "binary": binary,
     "pool": pool,
+    "clamp": clamp,
 }
 
 

@@ -94,6 +94,13 @@ static inline float crt_maxf(float a, float b)
     return a > b ? a : b;
 }
 
+static inline void crt_copy_word(uint8_t *to, const uint8_t *from)
+{
+    uint32_t word;
+    memcpy(&word, from, sizeof word);
+    memcpy(to, &word, sizeof word);
+}
+
 /*
  * Copies n bytes by words: shorter and faster than a small libc's. The places do not overlap, or the first one
  * begins at least a word below the other.
@@ -102,10 +109,18 @@ static inline void crt_copy(void *to, const void *from, size_t n)
 {
     uint8_t *y = to;
     const uint8_t *x = from;
+#ifndef __OPTIMIZE_SIZE__
+    for (; n >= 16; n -= 16) {
+        crt_copy_word(y, x);
+        crt_copy_word(y + 4, x + 4);
+        crt_copy_word(y + 8, x + 8);
+        crt_copy_word(y + 12, x + 12);
+        x += 16;
+        y += 16;
+    }
+#endif
     for (; n >= 4; n -= 4) {
-        uint32_t word;
-        memcpy(&word, x, sizeof word);
-        memcpy(y, &word, sizeof word);
+        crt_copy_word(y, x);
         x += 4;
         y += 4;
     }
@@ -206,12 +221,10 @@ static inline int32_t crt_reciprocal_q0(int32_t a)
     return crt_saturating_shift(x, 1);
 }
 
-/* The nearest integer, halves away from zero; |x| < 2^31. */
+/* The nearest integer, halves away from zero; |x| < 2048. What is cut off below 2^-20 decides nothing. */
 static inline int32_t crt_roundf(float x)
 {
-    int32_t whole = (int32_t)x;
-    float rest = x - (float)whole;
-    return whole + (rest >= 0.5f) - (rest <= -0.5f);
+    return crt_round_shift((int32_t)(x * 1048576.0f), 20);
 }
 
 #endif

@@ -108,7 +108,8 @@ class CmsisSources:
         sources = [str(p) for p in self._texts if p.name.endswith("_get_buffer_sizes_s8.c")]
         self._temporary = TemporaryDirectory(prefix="crtgen-cmsis-nn-")
         library = Path(self._temporary.name) / "sizes.so"
-        command = [*_compiler(), "-shared", "-fPIC", "-O1", "-w", f"-I{self.root / 'Include'}", *sources]
+        flags = ["-shared", "-fPIC", "-O1", "-w", "-include", "stdint.h"]  # which 4.1 includes on Arm only
+        command = [*_compiler(), *flags, f"-I{self.root / 'Include'}", *sources]
         done = subprocess.run(
             [*command, "-o", str(library)], capture_output=True, text=True, timeout=_TIME_LIMIT
         )

@@ -43,6 +43,14 @@ def cmsis_nn() -> CmsisNn:
         pytest.skip("CMSIS-NN was not tested: its sources are not there, set CMSIS_NN_PATH")
 
 
+def _require(board: str, generator: CmsisNn) -> None:
+    """What builds and runs an image."""
+    if board != "host":
+        require_tool("qemu-system-arm")
+    elif "stdint.h" not in (generator.sources.root / "Include/Internal/arm_nn_compiler.h").read_text():
+        pytest.skip("CMSIS-NN before 5.0 does not build on the host")
+
+
 def _int8_cases(generator: CmsisNn) -> list[Case]:
     cases = [c for c in all_cases() if c.op.name in _KINDS and c.sig.x.dtype is DType.INT8]
     return [c for c in cases if not generator.reason(c.op, c.sig)]
@@ -67,8 +75,7 @@ def _joined(cases: list[Case]) -> tuple[Graph, dict[str, np.ndarray]]:  # type: 
                                    *(pytest.param(b, marks=pytest.mark.qemu)
                                      for b in ("mps2_an385", "mps2_an386", "mps3_an547"))])  # fmt: skip
 def test_operators(cmsis_nn: CmsisNn, board: str) -> None:
-    if board != "host":
-        require_tool("qemu-system-arm")
+    _require(board, cmsis_nn)
     cases = _int8_cases(cmsis_nn)
     assert {c.op.name for c in cases} == set(_KINDS)
     for start in range(0, len(cases), _PER_IMAGE):
@@ -104,8 +111,7 @@ def test_a_model(cmsis_nn: CmsisNn, board: str, target: str) -> None:
                                      for b in ("mps2_an386", "mps2_an521"))])  # fmt: skip
 def test_an_archive_of_tvm(cmsis_nn: CmsisNn, board: str) -> None:
     """TFLite's outputs, by C that TVM wrote and only those sources of CMSIS-NN that it calls."""
-    if board != "host":
-        require_tool("qemu-system-arm")
+    _require(board, cmsis_nn)
     compiled = api.load(archive()).compile(board, generators=[cmsis_nn])
     (library,) = compiled.modules[0].libraries
     paths = [path for path, _ in library.files]
@@ -176,7 +182,8 @@ def test_buffers_are_planned_in_the_arena(cmsis_nn: CmsisNn) -> None:
     (plan,) = Model(case.graph()).compile("mps2_an386", generators=[cmsis_nn]).plans
     (step,) = plan.steps
     assert step.scratch is not None
-    assert step.scratch.size == 2 * 2 * -(-depth // 4) * 4  # two columns of int16, by fours
+    columns = [2 * 2 * depth, 2 * 2 * -(-depth // 4) * 4]  # two of int16; later releases count by fours
+    assert step.scratch.size in columns
     assert step.scratch.offset + step.scratch.size <= plan.arena
 
 
@@ -184,7 +191,7 @@ def test_only_what_is_called_goes_along(cmsis_nn: CmsisNn) -> None:
     library = cmsis_nn.sources.library(["arm_softmax_s8"])
     names = {path for path, _ in library.files}
     assert "Include/arm_nnfunctions.h" in names
-    assert "LICENSE" in names
+    assert names & {"LICENSE", "LICENSE.txt"}
     assert [n for n in names if n.endswith(".c") and "s16" in n] == []
     assert "Source/SoftmaxFunctions/arm_nn_softmax_common_s8.c" in names
     assert "Source/ConvolutionFunctions/arm_convolve_s8.c" not in names

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature, Value
-from crtgen.kernels.finish import finish_float, one_rounding
+from crtgen.kernels.finish import finish_float, one_rounding, two_roundings
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
@@ -122,22 +122,22 @@ def _product(op: Mul, sig: Signature) -> Kernel:
     clamp = f"crt_int8(v, {p.act_min}, {p.act_max})"
     scaled, name, per_element = one_rounding(product, product_scale(p)), "one rounding", 14
     if scaled is None:
-        scaled = f"crt_scale({product}, {p.output_multiplier}, {p.output_shift}) {plus(p.output_offset)}"
+        twice = two_roundings(product, p.output_multiplier, p.output_shift, 255 * 255)
+        scaled = f"{twice} {plus(p.output_offset)}"
         name, per_element = "element by element", 22
     return _kernel(sig, name, (f"int32_t v = {scaled};", clamp), per_element)
 
 
 def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
     p = op.parameters(sig)
-    one, two, last = (
-        f"{p.input1_multiplier}, {p.input1_shift}",
-        f"{p.input2_multiplier}, {p.input2_shift}",
-        f"{p.output_multiplier}, {p.output_shift}",
-    )
+    extent = 255 << p.left_shift  # of each operand; their sum of halves or less is no more
+    a = f"crt_shift_left(a {plus(p.input1_offset)}, {p.left_shift})"
+    b = f"crt_shift_left(b {plus(p.input2_offset)}, {p.left_shift})"
+    total = two_roundings(f"a {_sign(op)} b", p.output_multiplier, p.output_shift, extent)
     return (
-        f"a = crt_scale(crt_shift_left(a {plus(p.input1_offset)}, {p.left_shift}), {one});",
-        f"b = crt_scale(crt_shift_left(b {plus(p.input2_offset)}, {p.left_shift}), {two});",
-        f"int32_t v = crt_scale(a {_sign(op)} b, {last}) {plus(p.output_offset)};",
+        f"a = {two_roundings(a, p.input1_multiplier, p.input1_shift, extent)};",
+        f"b = {two_roundings(b, p.input2_multiplier, p.input2_shift, extent)};",
+        f"int32_t v = {total} {plus(p.output_offset)};",
         f"crt_int8(v, {p.act_min}, {p.act_max})",
     )
 

@@ -11,7 +11,15 @@ from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.requant import Rescale, solve_floor
 from crtgen.ops import Activation, ConvParams
 
-__all__ = ["Finish", "finish_float", "finish_int8", "folded_bias", "one_rounding", "order_weights"]
+__all__ = [
+    "Finish",
+    "finish_float",
+    "finish_int8",
+    "folded_bias",
+    "one_rounding",
+    "order_weights",
+    "two_roundings",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,13 @@ def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish
         high=str(params.act_max),
     )
     return finish, consts
+
+
+def two_roundings(total: str, multiplier: int, shift: int, extent: int) -> str:
+    """C for ``total``, at most ``extent``, times ``multiplier * 2**(shift - 31)``, as TFLite rounds it."""
+    if shift < 0 and extent < 1 << 30:
+        return f"crt_scale_down({total}, {multiplier}, {-1 - shift})"
+    return f"crt_scale({total}, {multiplier}, {shift})"
 
 
 def one_rounding(total: str, rescale: Rescale) -> str | None:

@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 
 from crtgen.ir import DType, Signature, Value
-from crtgen.kernels.finish import one_rounding
+from crtgen.kernels.finish import one_rounding, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
@@ -77,5 +77,5 @@ def mean_result(op: Mean, sig: Signature) -> str:
     total = f"(sum {plus(p.count * p.input_offset)})"
     scaled = one_rounding(total, rescale)
     if scaled is None:
-        scaled = f"crt_scale({total}, {p.multiplier}, {p.shift}) {plus(p.output_offset)}"
+        scaled = f"{two_roundings(total, p.multiplier, p.shift, 255 * p.count)} {plus(p.output_offset)}"
     return f"crt_int8({scaled}, -128, 127)"

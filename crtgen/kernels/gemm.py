@@ -17,7 +17,7 @@ from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d, FullyConnected
 
-__all__ = ["Block", "GemmView"]
+__all__ = ["Block", "GemmView", "gemm_lead"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
         view=view,
         consts=consts,
         scratch=tile * depth * size if window else 0,
-        inplace=(InPlace(lead=_lead(view, size)),),
+        inplace=(InPlace(lead=gemm_lead(view, size)),),
         cost=pixels / tile * outputs * per_tile + gathered,
     )
 
@@ -115,7 +115,7 @@ def _constants(
     return finish, (ordered, Const("bias", bias, 4, "less zero point times weights"), *scales)
 
 
-def _lead(view: GemmView, size: int) -> int:
+def gemm_lead(view: GemmView, size: int) -> int:
     """A gathered tile is read whole before it is written, one in place is read and written in turn."""
     starts = np.minimum(np.arange(0, view.pixels, view.tile), view.pixels - view.tile)
     written = (starts + view.tile) * view.outputs * size

@@ -1,0 +1,89 @@
+"""Convolutions and fully connected layers in float32 with Helium: four output channels in a vector."""
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.finish import finish_float, order_weights
+from crtgen.kernels.gemm import Block, GemmView, gemm_lead
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.window import Window
+from crtgen.ops import Conv2d, FullyConnected
+
+__all__ = ["conv2d", "fully_connected"]
+
+_LANES = 4
+_TILE = 4  # pixels at a time
+_ALONE = 4  # vectors of outputs for a pixel that comes alone
+_UNROLL = 4
+
+
+@design(Conv2d, weights=(1, 2))
+def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """A float32 convolution of any shape; None for int8."""
+    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
+    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
+    return _kernel(op, sig, target, None if window.is_pointwise else window)
+
+
+@design(FullyConnected, weights=(1, 2))
+def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
+    """A float32 layer; None for int8."""
+    return _kernel(op, sig, target, None)
+
+
+def _kernel(
+    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None
+) -> Kernel | None:
+    if not target.core.mve or sig.x.dtype is not DType.FLOAT32:
+        return None
+    weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
+    outputs = weights.shape[0]
+    pixels, depth = sig.y.elements // outputs, weights.size // outputs
+    tile = _TILE if pixels >= _TILE else 1
+    blocks = _blocks(outputs, 1 if tile > 1 else _ALONE)
+    unroll = min(_UNROLL, depth)
+    finish = finish_float(op.activation)
+    view = GemmView(finish, pixels, depth, outputs, tile, unroll, True, blocks, window)
+    rows = _padded(weights.reshape(outputs, depth))
+    packed = order_weights(rows, tuple((b.channels, b.count) for b in blocks))
+    consts = (
+        Const("weights", packed, 4, "[block][input][output of the block]"),
+        Const("bias", _padded(bias)),
+    )
+    return Kernel(
+        design=f"mve float {tile}x{blocks[0].channels}" + (" gathered" if window else ""),
+        template="mve/floats.c.j2",
+        view=view,
+        consts=consts,
+        scratch=tile * depth * 4 if window else 0,
+        inplace=(InPlace(lead=gemm_lead(view, 4)),),
+        cost=_cost(view),
+        includes=("arm_mve.h",),
+    )
+
+
+def _blocks(outputs: int, vectors: int) -> tuple[Block, ...]:
+    """The last one of a vector that may have too many outputs."""
+    wide = outputs // (_LANES * vectors) if vectors > 1 else 0
+    rest = -(-outputs // _LANES) - wide * vectors
+    counts = ((_LANES * vectors, wide), (_LANES, rest))
+    return tuple(Block(channels, count) for channels, count in counts if count)
+
+
+def _padded(array: Array) -> Array:
+    """With zeros up to whole vectors of outputs."""
+    more = -len(array) % _LANES
+    return np.pad(array, [(0, more), *[(0, 0)] * (array.ndim - 1)])
+
+
+def _cost(view: GemmView) -> float:
+    tiles = -(-view.pixels // view.tile)
+    clamps = (view.finish.low != "") + (view.finish.high != "")
+    cost = 0.0
+    for block in view.blocks:
+        vectors = block.channels // _LANES
+        step = view.tile * 0.5 + vectors + vectors * view.tile + 1 / view.unroll
+        cost += block.count * (view.depth * step + vectors * view.tile * (2 + clamps) + 16)
+    gathered = view.tile * view.depth * 1.3 if view.window else 0
+    return tiles * (cost + gathered + 20)

@@ -1,176 +1,288 @@
-"""Two convolutions by rows: a stripe of what lies between them is in scratch, and no more.
+"""Layers on images by rows: a stripe of what lies between two of them is in scratch, and no more.
 
-The stripe holds the rows that a block of output rows is computed from, padding above and below included. Both
-functions are those of ordinary layers: the first makes one row of the stripe, the second takes the stripe for
-a whole image. Rows that the next block needs too are moved up.
+The functions are those of ordinary layers, for a few rows without padding above and below. The last stage
+makes the rows of a block. Each stage before it makes a row at a time, as soon as the next one asks for it. A
+stripe is the window of the stage that reads it: rows that the next window needs too are moved up, padding is
+filled in. Where windows share no rows, one call fills the stripe. The first stage reads its image where it
+lies; its windows at an edge of the image are copied.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from crtgen.ir import DType, Signature, Value
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import applicable, design
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import RowStream
+from crtgen.ops import Add, AveragePool2d, Conv2d, DepthwiseConv2d, MaxPool2d, Padding, RowStream, Stage
 
-__all__ = ["StreamView"]
+__all__ = ["StageView", "StreamView"]
 
 _ALIGN = 16  # of the parts' scratch
 _WORD = 4  # what kernels rely on where they are given a row
+_CALL = 30  # instructions around a call of a part
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """A stage that makes ``rows`` rows of outputs per call from ``window`` rows of its input.
+
+    The window of output row y begins ``top`` rows above row ``y * stride``. Where it may leave the image of
+    ``height`` rows it is ``padded``: bytes ``fill`` are there. ``own`` windows share no rows. The stripe is
+    at the offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are elements per row, ``other`` is where an
+    addition reads its other operand, ``arguments`` what the part is given behind its images.
+    """
+
+    number: int
+    rows: int
+    window: int
+    stride: int
+    top: int
+    height: int
+    padded: bool
+    own: bool
+    fill: int
+    stripe: int
+    x_row: int
+    y_row: int
+    other: str
+    arguments: tuple[str, ...]
+
+    @property
+    def has_stripe(self) -> bool:
+        """Whether it reads a stripe; the first stage does at an edge."""
+        return self.number > 0 or self.padded
+
+    @property
+    def keeps(self) -> bool:
+        """Whether rows of the stripe are needed again."""
+        return self.number > 0 and not self.own
+
+    @property
+    def last_top(self) -> int:
+        """Row of the lowest window that is inside of the image."""
+        return self.height - self.window
+
+    @property
+    def x_step(self) -> int:
+        """Elements from one window to the next."""
+        return self.stride * self.x_row
 
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """``blocks`` blocks of ``rows`` rows of outputs, each from ``stripe_rows`` rows; the last may overlap.
+    """Stages, the last one making an image of ``height`` rows; ``work`` is where the parts' scratch is."""
 
-    ``x_row``, ``stripe_row`` and ``y_row`` are elements per row, ``work`` the offset of the parts' scratch,
-    the arguments what each part is given behind its input and output.
-    """
-
-    x_type: str
-    rows: int
-    blocks: int
-    out_height: int
+    type: str
     height: int
-    top: int
-    stride: int
-    stripe_rows: int
-    x_row: int
-    stripe_row: int
-    y_row: int
-    fill: int
+    stages: tuple[StageView, ...]
     work: int
-    first_arguments: str
-    second_arguments: str
 
     @property
     def works(self) -> bool:
         """Whether a part has scratch of its own."""
-        return "work" in f"{self.first_arguments}, {self.second_arguments}".split(", ")
-
-    def first_rows(self) -> list[int]:
-        """Row of outputs that each block begins with."""
-        return [min(block * self.rows, self.out_height - self.rows) for block in range(self.blocks)]
+        return any("work" in stage.arguments for stage in self.stages)
 
 
-@design(RowStream, weights=(1, 2, 3, 4))
+@design(RowStream, weights=None)
 def row_stream(op: RowStream, sig: Signature, target: Target) -> Kernel | None:
-    """One image whose rows are whole words; None for others, and where windows leave rows out."""
-    window = _window(op, sig)
-    size = sig.x.dtype.itemsize
-    images = (sig.x, op.middle, sig.y)
-    if sig.x.shape[0] > 1 or window.rows < window.stride_y:
+    """One image per run whose rows are whole words, where all rows of each stripe are read."""
+    sigs = op.signatures(sig)
+    windows = [_window(stage, s) for stage, s in zip(op.stages, sigs, strict=True)]
+    if not all(map(_streams, op.stages, sigs, windows)):
         return None
-    if any(v.shape[2] * v.shape[3] * size % _WORD for v in images):
+    if any(later.rows < later.stride_y for later in windows[1:]):
         return None
-    parts = _parts(op, sig, window, target)
-    if parts is None:
+    rows = _rows(windows, op.rows)
+    found = [_part(*each, target) for each in zip(op.stages, sigs, windows, rows, strict=True)]
+    parts = [part for part in found if part is not None]
+    if len(parts) < len(found):
         return None
-    view = _view(op, sig, window, parts)
+    view = _view(op, sigs, windows, rows, parts)
+    made = _made(view.stages, view.height)
     return Kernel(
-        design=f"{op.rows} rows of {parts[0].kernel.design}, {parts[1].kernel.design}",
+        design=f"{op.rows} rows of {', '.join(part.kernel.design for part in parts)}",
         template="stream.c.j2",
         view=view,
-        consts=tuple(c for part, role in zip(parts, _ROLES, strict=True) for c in _consts(part, role)),
+        consts=tuple(c for stage, part in enumerate(parts) for c in _consts(stage, part)),
         scratch=view.work + max(part.kernel.scratch for part in parts),
-        inplace=(InPlace(lead=_lead(view, size)),),
-        cost=_cost(view, parts, size),
+        inplace=tuple(_leaves(op, sigs, view, parts, made)),
+        cost=_cost(view, parts, made, sig.x.dtype.itemsize),
         libraries=tuple(dict.fromkeys(lib for part in parts for lib in part.kernel.libraries)),
-        parts=parts,
+        parts=tuple(parts),
     )
 
 
-_ROLES = ("first", "second")
+def _window(stage: Stage, sig: Signature) -> Window:
+    match stage:
+        case Conv2d() | DepthwiseConv2d():
+            taps = sig.inputs[1].shape
+            return Window.of(sig, (taps[1], taps[2]), stage.stride, stage.padding, stage.dilation)
+        case AveragePool2d() | MaxPool2d():
+            return Window.of(sig, stage.window, stage.stride, stage.padding)
+    return Window.of(sig, (1, 1), (1, 1), Padding())
 
 
-def _window(op: RowStream, sig: Signature) -> Window:
-    _, second = op.signatures(sig)
-    taps = second.inputs[1].shape
-    return Window.of(second, (taps[1], taps[2]), op.second.stride, op.second.padding, op.second.dilation)
+def _streams(stage: Stage, sig: Signature, window: Window) -> bool:
+    """Whether a stage can compute a few rows on their own."""
+    images = (sig.x, sig.y)
+    whole = all(v.shape[0] == 1 and v.shape[2] * v.shape[3] * v.dtype.itemsize % _WORD == 0 for v in images)
+    if isinstance(stage, Add):
+        (other,) = sig.inputs[1:]
+        return whole and not other.is_constant and other.shape == sig.x.shape
+    return whole and not (window.padded_rows and _fill(stage, sig.x) is None)
 
 
-def _stripe_rows(op: RowStream, window: Window) -> int:
-    return (op.rows - 1) * window.stride_y + window.rows
+def _fill(stage: Stage, x: Value) -> int | None:
+    """The byte that padding consists of; None where no value does instead of it."""
+    if isinstance(stage, Conv2d | DepthwiseConv2d):
+        return x.quant.zero_point % 256 if x.quant else 0
+    return 0x80 if isinstance(stage, MaxPool2d) and x.dtype is DType.INT8 else None
 
 
-def _parts(op: RowStream, sig: Signature, window: Window, target: Target) -> tuple[Part, Part] | None:
-    """The first for a row, the second for a stripe without padding above and below; None if one has none."""
-    first, second = op.signatures(sig)
-    row = Signature((_rows_of(first.x, 1), *first.inputs[1:]), (_rows_of(first.y, 1),))
-    stripe = _rows_of(second.x, _stripe_rows(op, window))
-    block = Signature((stripe, *second.inputs[1:]), (_rows_of(second.y, op.rows),))
-    between = replace(op.second, padding=replace(op.second.padding, top=0, bottom=0))
-    makers, takers = applicable(op.first, row, target), applicable(between, block, target)
-    if not makers or not takers:
-        return None
-    return Part(op.first.name, row, makers[0]), Part(between.name, block, takers[0])
+def _own(window: Window) -> bool:
+    """Whether windows have rows of their own, and all of these are of the image."""
+    return window.rows == window.stride_y and not window.padded_rows
 
 
-def _rows_of(value: Value, rows: int) -> Value:
-    return replace(value, shape=(1, rows, *value.shape[2:]))
+def _rows(windows: Sequence[Window], last: int) -> list[int]:
+    """How many rows each stage makes per call: what fills a stripe that keeps nothing, or one."""
+    rows = [last]
+    for after in reversed(windows[1:]):
+        rows.insert(0, rows[0] * after.stride_y if _own(after) else 1)
+    return rows
 
 
-def _view(op: RowStream, sig: Signature, window: Window, parts: tuple[Part, Part]) -> StreamView:
-    x, middle, y = sig.x, op.middle, sig.y
-    stripe_rows = _stripe_rows(op, window)
-    stripe = stripe_rows * middle.shape[2] * middle.shape[3] * middle.dtype.itemsize
-    work = -(-stripe // _ALIGN) * _ALIGN
-    zero_point = middle.quant.zero_point if middle.dtype is DType.INT8 and middle.quant else 0
-    first, second = (", ".join(_arguments(p, r)) for p, r in zip(parts, _ROLES, strict=True))
-    return StreamView(
-        x_type=x.dtype.c_name,
-        rows=op.rows,
-        blocks=-(-y.shape[1] // op.rows),
-        out_height=y.shape[1],
-        height=middle.shape[1],
-        top=op.second.padding.top,
-        stride=window.stride_y,
-        stripe_rows=stripe_rows,
-        x_row=x.shape[2] * x.shape[3],
-        stripe_row=middle.shape[2] * middle.shape[3],
-        y_row=y.shape[2] * y.shape[3],
-        fill=zero_point % 256,
-        work=work,
-        first_arguments=first,
-        second_arguments=second,
-    )
+def _span(window: Window, rows: int) -> int:
+    return (rows - 1) * window.stride_y + window.rows
 
 
-def _consts(part: Part, role: str) -> tuple[Const, ...]:
-    return tuple(replace(const, name=f"{role}_{const.name}") for const in part.kernel.consts)
+@lru_cache(maxsize=256)
+def _part(stage: Stage, sig: Signature, window: Window, rows: int, target: Target) -> Part | None:
+    """The kernel of a stage for so many rows, without padding above and below, if there is one.
+
+    A planner that tries chains asks for the same ones again and again.
+    """
+    others = sig.inputs[1:]
+    if isinstance(stage, Add):
+        inside: Stage = stage
+        others = (_cut(others[0], rows),)
+    else:
+        inside = replace(stage, padding=replace(stage.padding, top=0, bottom=0))
+    piece = Signature((_cut(sig.x, _span(window, rows)), *others), (_cut(sig.y, rows),))
+    found = applicable(inside, piece, target)
+    return Part(stage.name, piece, found[0]) if found else None
 
 
-def _arguments(part: Part, role: str) -> Iterator[str]:
-    for const in _consts(part, role):
+def _cut(image: Value, rows: int) -> Value:
+    return replace(image, shape=(1, rows, *image.shape[2:]))
+
+
+def _view(
+    op: RowStream,
+    sigs: Sequence[Signature],
+    windows: Sequence[Window],
+    rows: Sequence[int],
+    parts: Sequence[Part],
+) -> StreamView:
+    stages: list[StageView] = []
+    at = images = 0
+    for number, (stage, sig, window, count) in enumerate(zip(op.stages, sigs, windows, rows, strict=True)):
+        images += isinstance(stage, Add)
+        y_row = sig.y.shape[2] * sig.y.shape[3]
+        view = StageView(
+            number=number,
+            rows=count,
+            window=_span(window, count),
+            stride=window.stride_y,
+            top=window.top,
+            height=window.height,
+            padded=window.padded_rows,
+            own=_own(window),
+            fill=_fill(stage, sig.x) or 0,
+            stripe=at,
+            x_row=sig.x.shape[2] * sig.x.shape[3],
+            y_row=y_row,
+            other=f"x{images} + row{number} * {y_row}" if isinstance(stage, Add) else "",
+            arguments=tuple(_arguments(number, parts[number])),
+        )
+        stages.append(view)
+        if view.has_stripe:
+            at += view.window * view.x_row * sig.x.dtype.itemsize
+    work = -(-at // _ALIGN) * _ALIGN
+    return StreamView(sigs[0].x.dtype.c_name, sigs[-1].y.shape[1], tuple(stages), work)
+
+
+def _consts(stage: int, part: Part) -> tuple[Const, ...]:
+    return tuple(replace(const, name=f"stage{stage}_{const.name}") for const in part.kernel.consts)
+
+
+def _arguments(stage: int, part: Part) -> Iterator[str]:
+    for const in _consts(stage, part):
         yield const.name
     if part.kernel.scratch:
         yield "work"
 
 
-def _needed(view: StreamView) -> list[int]:
-    """Rows of the image that are read when each block is written."""
-    ends = [first * view.stride + view.stripe_rows - view.top for first in view.first_rows()]
-    return [min(max(end, 0), view.height) for end in ends]
+_Rows = npt.NDArray[np.int64]
 
 
-def _lead(view: StreamView, size: int) -> int:
-    """All rows of a block's stripe are read when the block is written."""
-    written = np.array([first + view.rows for first in view.first_rows()]) * view.y_row * size
-    read = np.array(_needed(view))
-    pending = read < read[-1]
-    return least_lead(written[pending], read[pending] * view.x_row * size)
+def _made(stages: Sequence[StageView], height: int) -> list[_Rows]:
+    """For each stage, the rows of its output that are there after each block."""
+    last = stages[-1].rows
+    made = [np.arange(last, height + 1, last)]
+    for after in reversed(stages[1:]):
+        ends = made[0] * after.stride + after.window - after.rows * after.stride - after.top
+        made.insert(0, np.clip(ends, 0, after.height))
+    return made
 
 
-def _cost(view: StreamView, parts: tuple[Part, Part], size: int) -> float:
+def _leaves(
+    op: RowStream, sigs: Sequence[Signature], view: StreamView, parts: Sequence[Part], made: Sequence[_Rows]
+) -> Iterator[InPlace]:
+    """The output over the first stage's image, or over the other image of an addition.
+
+    When the last stage writes a block's rows, the stages before it have read what they need for it.
+    """
+    written = made[-1] * sigs[-1].y.nbytes // view.height
+    first = view.stages[0]
+    unread = np.maximum(made[0] * first.stride - first.top, 0)
+    yield InPlace(0, lead=_lead(written, unread, made[0], sigs[0].x))
+    for number, stage in enumerate(op.stages):
+        if isinstance(stage, Add):
+            (index,) = op.inputs_of(number)
+            lead = _lead(written, made[number], made[number], sigs[number].inputs[1])
+            if number == len(parts) - 1:
+                lead = max(lead, _within(parts[number]))
+            yield InPlace(index, lead=lead)
+
+
+def _lead(written: _Rows, unread: _Rows, made: _Rows, image: Value) -> int:
+    """From row ``unread`` of the image on, a stage still has to read it, until all its rows are made."""
+    pending = made < made[-1]
+    return least_lead(written[pending], unread[pending] * (image.nbytes // image.shape[1]))
+
+
+def _within(part: Part) -> int:
+    """The lead of an addition's output over its other operand."""
+    leads = [leave.lead for leave in part.kernel.inplace if leave.input == 1 and not leave.exact]
+    return min(leads, default=part.sig.y.nbytes)
+
+
+def _cost(view: StreamView, parts: Sequence[Part], made: Sequence[_Rows], size: int) -> float:
     """Of the parts and their calls, and of the rows that are filled or moved by words."""
-    firsts = view.first_rows()
-    kept = [view.stripe_rows - (b - a) * view.stride for a, b in pairwise(firsts)]
-    rows = firsts[-1] * view.stride + view.stripe_rows
-    made = _needed(view)[-1]
-    bytes_moved = (sum(kept) + rows - made) * view.stripe_row * size
-    calls = made * (parts[0].kernel.cost + 15) + len(firsts) * (parts[1].kernel.cost + 30)
-    return calls + bytes_moved + 30
+    cost = 30.0
+    for number, (stage, part) in enumerate(zip(view.stages, parts, strict=True)):
+        calls = int(made[number][-1]) // stage.rows
+        cost += calls * (part.kernel.cost + _CALL)
+        if stage.keeps:
+            cost += (calls * stage.window - int(made[number - 1][-1])) * stage.x_row * size
+        elif stage.has_stripe and number == 0:
+            tops = np.arange(calls) * stage.rows * stage.stride - stage.top
+            edges = np.count_nonzero((tops < 0) | (tops > stage.last_top))
+            cost += int(edges) * stage.window * stage.x_row * size
+    return cost

@@ -73,10 +73,14 @@ class Window:
         return (self.out_width - 1) * self.stride_x + (self.taps_x - 1) * self.dilation_x + 1
 
     @property
+    def padded_rows(self) -> bool:
+        """Whether any output reads padding above or below the image."""
+        return self.top > 0 or (self.out_height - 1) * self.stride_y + self.rows - self.top > self.height
+
+    @property
     def padded(self) -> bool:
         """Whether any output reads padding."""
-        bottom = (self.out_height - 1) * self.stride_y + self.rows - self.top > self.height
-        return self.top > 0 or self.left > 0 or bottom or self.columns - self.left > self.width
+        return self.padded_rows or self.left > 0 or self.columns - self.left > self.width
 
     @property
     def is_pointwise(self) -> bool:

@@ -15,7 +15,7 @@ from crtgen.ops.quant import AffineParams, Dequantize, Quantize, RequantizeParam
 from crtgen.ops.reduce import Mean, MeanParams
 from crtgen.ops.resize import ResizeNearest
 from crtgen.ops.shape import Concat, Pad, Reshape, StridedSlice, Transpose
-from crtgen.ops.stream import RowStream
+from crtgen.ops.stream import RowStream, Stage
 
 __all__ = [
     "Activation",
@@ -49,6 +49,7 @@ __all__ = [
     "SigmoidParams",
     "Softmax",
     "SoftmaxParams",
+    "Stage",
     "StridedSlice",
     "Sub",
     "Tanh",

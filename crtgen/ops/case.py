@@ -23,8 +23,9 @@ class Case:
         names = [v.name for v in self.sig.inputs]
         outputs = [v.name for v in self.sig.outputs]
         node = Node(self.op.name, self.op, tuple(names), tuple(outputs))
-        variable = [v.name for v in self.sig.inputs if not v.is_constant]
-        return Graph.build(self.name, [*self.sig.inputs, *self.sig.outputs], [node], variable, outputs)
+        values = list({v.name: v for v in (*self.sig.inputs, *self.sig.outputs)}.values())
+        variable = dict.fromkeys(v.name for v in self.sig.inputs if not v.is_constant)
+        return Graph.build(self.name, values, [node], list(variable), outputs)
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Values for the inputs that are not constant: int8 over the whole range, float32 in [-4, 4)."""

@@ -13,8 +13,7 @@ __all__ = ["count_macs"]
 def count_macs(op: Op, sig: Signature) -> int:
     """Multiplications of an input with a weight; 0 for an operator without weights."""
     if isinstance(op, RowStream):
-        first, second = op.signatures(sig)
-        return count_macs(op.first, first) + count_macs(op.second, second)
+        return sum(map(count_macs, op.stages, op.signatures(sig)))
     if isinstance(op, DepthwiseConv2d):
         return sig.y.elements * prod(sig.inputs[1].shape[1:3])
     if isinstance(op, Conv2d | FullyConnected):

@@ -1,56 +1,77 @@
-"""Two convolutions in one, row by row: what lies between them never exists as a whole."""
+"""Layers on images in one, row by row: what lies between them never exists as a whole."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import pairwise
+from typing import ClassVar, TypeAlias
 
 from crtgen.ir import Array, DType, Op, Signature, Value
-from crtgen.ops.attrs import require, require_inputs
+from crtgen.ops.attrs import require
+from crtgen.ops.binary import Add
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
+from crtgen.ops.pool import AveragePool2d, MaxPool2d
 
-__all__ = ["RowStream"]
+__all__ = ["RowStream", "Stage"]
+
+Stage: TypeAlias = Conv2d | DepthwiseConv2d | AveragePool2d | MaxPool2d | Add
+
+
+def _others(stage: Stage) -> int:
+    """How many inputs a stage has beside the image: weights and bias, or the other operand of an addition."""
+    if isinstance(stage, Add):
+        return 1
+    return 2 if isinstance(stage, Conv2d | DepthwiseConv2d) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class RowStream(Op):
-    """``second(first(x, w1, bias1), w2, bias2)``, of which ``rows`` rows of outputs are computed at a time.
+    """``stages`` one after the other, of which ``rows`` rows of outputs are computed at a time.
 
-    ``middle`` is the output of ``first``, with its quantisation. A row of it comes from one row of ``x``.
+    The inputs are the first stage's image, then what each stage takes beside its image. ``between`` are the
+    outputs of all stages but the last, with their quantisation. The rows divide the height of the output.
     """
 
     name: ClassVar[str] = "row_stream"
 
-    first: Conv2d
-    second: Conv2d | DepthwiseConv2d
-    middle: Value
+    stages: tuple[Stage, ...]
+    between: tuple[Value, ...]
     rows: int
 
-    def signatures(self, sig: Signature) -> tuple[Signature, Signature]:
-        """What each of the two is applied to."""
-        x, w1, bias1, w2, bias2 = sig.inputs
-        return Signature((x, w1, bias1), (self.middle,)), Signature((self.middle, w2, bias2), sig.outputs)
+    def inputs_of(self, stage: int) -> range:
+        """Which inputs are those of a stage beside its image."""
+        first = 1 + sum(map(_others, self.stages[:stage]))
+        return range(first, first + _others(self.stages[stage]))
 
-    @staticmethod
-    def streams(first: Conv2d, weights: Value) -> bool:
-        """Whether ``first`` computes a row from a row."""
-        single = weights.shape[1] == first.stride[0] == 1
-        return single and first.padding.top == first.padding.bottom == 0
+    def signatures(self, sig: Signature) -> tuple[Signature, ...]:
+        """What each stage is applied to."""
+        images = pairwise((sig.x, *self.between, sig.y))
+        return tuple(
+            Signature((x, *(sig.inputs[i] for i in self.inputs_of(stage))), (y,))
+            for stage, (x, y) in enumerate(images)
+        )
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        require_inputs(inputs, 5)
-        inferred = self.first.infer(inputs[:3])
-        require(inferred == ((self.middle.shape, self.middle.dtype),), "the values between the two differ")
-        outputs = self.second.infer((self.middle, *inputs[3:]))
-        require(self.streams(self.first, inputs[1]), "a row of the first is not computed from a single row")
-        require(1 <= self.rows <= outputs[0][0][1], f"{self.rows} rows at a time")
+        require(len(self.stages) >= 2, "a single stage")
+        require(len(self.stages) == len(self.between) + 1, f"{len(self.between)} values between the stages")
+        wanted = 1 + sum(map(_others, self.stages))
+        require(len(inputs) == wanted, f"it has {len(inputs)} inputs instead of {wanted}")
+        x = inputs[0]
+        for number, stage in enumerate(self.stages):
+            outputs = stage.infer((x, *(inputs[i] for i in self.inputs_of(number))))
+            if number < len(self.between):
+                x = self.between[number]
+                require(outputs == ((x.shape, x.dtype),), f"{x.name} is not what {stage.name} computes")
+        height = outputs[0][0][1]
+        require(self.rows >= 1 and height % self.rows == 0, f"{self.rows} rows at a time of {height}")
         return outputs
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        first, second = self.signatures(sig)
-        middle = self.first.reference(first, arrays[:3])
-        return self.second.reference(second, (*middle, *arrays[3:]))
+        outputs: tuple[Array, ...] = (arrays[0],)
+        for number, (stage, part) in enumerate(zip(self.stages, self.signatures(sig), strict=True)):
+            outputs = stage.reference(part, (*outputs, *(arrays[i] for i in self.inputs_of(number))))
+        return outputs
 
     def attributes(self) -> str:
-        """The attributes of both, and the value between them."""
-        first, second = (f"{op.name}({op.attributes()})" for op in (self.first, self.second))
-        return f"first={first} second={second} middle={self.middle} rows={self.rows}"
+        """The attributes of all stages, and the values between them."""
+        stages = " ".join(f"{op.name}({op.attributes()})" for op in self.stages)
+        return f"{stages} between={','.join(map(str, self.between))} rows={self.rows}"

@@ -1,40 +1,48 @@
-"""Row streaming: pairs of convolutions run by rows where that lowers the peak of the arena."""
+"""Row streaming: chains of layers run by rows where that lowers the peak of the arena."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 
-from crtgen.ir import Graph, Node
+from crtgen.ir import Graph, Node, Value
 from crtgen.kernels import Kernel, Target, applicable
-from crtgen.ops import Conv2d, DepthwiseConv2d, RowStream
+from crtgen.ops import Add, AveragePool2d, Conv2d, DepthwiseConv2d, MaxPool2d, RowStream, Stage
 from crtgen.passes import Change, Hit
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
 
 __all__ = ["stream_rows"]
 
-_ROWS = (16, 8, 4, 2, 1)
-_MOST_ADDED = 0.05  # of instructions
-_WORTH = {"speed": 10.0, "balanced": 1.0, "size": 0.5}
-"""How many percent of the arena one percent of instructions has to save."""
+_MOST_ROWS = 16
+_MOST_STAGES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Price:
+    """``most`` is the share of instructions that may be added; ``worth`` of it has to save 1 of the arena."""
+
+    most: float
+    worth: float
+
+
+_PRICES = {"speed": _Price(0.03, 10.0), "balanced": _Price(0.05, 1.0), "size": _Price(0.05, 0.5)}
 
 
 def stream_rows(plan: Plan, target: Target, *, exact: bool | None = None) -> tuple[Plan, tuple[Hit, ...]]:
-    """``plan`` with pairs at the peak run by rows as long as the arena becomes smaller, and a note for each.
+    """``plan`` with chains at the peak run by rows as long as the arena becomes smaller, and a note for each.
 
-    All of it adds 5 % of estimated instructions at most. A percent of instructions saves at least a percent
-    of the arena, for speed ten, for size half a percent. ``exact`` is that of ``make_plan``.
+    All of it adds 5 % of estimated instructions at most, for speed 3 %. A percent of instructions saves at
+    least a percent of the arena, for speed ten, for size half a percent. ``exact`` is that of ``make_plan``.
     """
-    worth = _WORTH[target.optimize]
+    price = _PRICES[target.optimize]
     best = current = plan
     while True:
-        trials = [p for p in _trials(current, target) if _peak(p) < _peak(current)]
-        within = [p for p in trials if _added(plan, p) <= _MOST_ADDED]
+        within = [p for p in _trials(current, target) if _added(plan, p) <= price.most]
         if not within:
             return best, tuple(_hits(plan, best))
-        current = min(within, key=lambda p: p.arena / plan.arena + worth * _added(plan, p))
+        current = min(within, key=lambda p: p.arena / plan.arena + price.worth * _added(plan, p))
         if not current.optimal and exact is not False:
             current = _planned(current, current.graph, {}, exact)
-        if 1 - current.arena / best.arena > max(0.0, worth * _added(best, current)):
+        if 1 - current.arena / best.arena > max(0.0, price.worth * _added(best, current)):
             best = current
 
 
@@ -54,21 +62,33 @@ def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
     for step in after.steps:
         op = step.node.op
         if isinstance(op, RowStream):
-            never = f"{op.middle.name} of {op.middle.nbytes:,} bytes is never whole"
-            yield Hit("stream rows", step.node.name, f"{op.rows} rows at a time, {never}; {saved}")
+            values = " and ".join(f"{value.name} of {value.nbytes:,} bytes" for value in op.between)
+            verb = "is" if len(op.between) == 1 else "are"
+            text = f"{op.rows} rows at a time, {values} {verb} never whole; {saved}"
+            yield Hit("stream rows", step.node.name, text)
 
 
 def _trials(plan: Plan, target: Target) -> Iterator[Plan]:
-    """Every way to run a step at the peak by rows."""
+    """Every way to lower the peak by running one of its steps by rows, with its neighbours.
+
+    More rows at a time need more memory: where a few are no gain, more are not tried.
+    """
     needs = zip(plan.steps, plan.needs, strict=True)
     peak = [step.node for step, need in needs if need == plan.lower_bound]
-    changes = {change.text: change for node in peak for change in _changes(plan.graph, node)}
-    for change in changes.values():
-        graph = change.apply(plan.graph)
-        (fused,) = (node for node in change.nodes.values() if node is not None)
-        found = applicable(fused.op, graph.signature(fused), target)
-        if found:
-            yield _planned(plan, graph, {fused.name: found[0]}, exact=False)
+    for chain in dict.fromkeys(chain for node in peak for chain in _chains(plan.graph, node)):
+        for rows in _rows(plan.graph, chain):
+            trial = _trial(plan, target, chain, rows)
+            if trial is None or _peak(trial) >= _peak(plan):
+                break
+            yield trial
+
+
+def _trial(plan: Plan, target: Target, chain: tuple[Node, ...], rows: int) -> Plan | None:
+    """The plan with the chain run by so many rows; None if no kernel does that."""
+    fused = _fused(plan.graph, chain, rows)
+    graph = Change("", {**{node.name: None for node in chain}, chain[-1].name: fused}).apply(plan.graph)
+    found = applicable(fused.op, graph.signature(fused), target)
+    return _planned(plan, graph, {fused.name: found[0]}, exact=False) if found else None
 
 
 def _planned(plan: Plan, graph: Graph, kernels: Mapping[str, Kernel], exact: bool | None) -> Plan:
@@ -77,32 +97,71 @@ def _planned(plan: Plan, graph: Graph, kernels: Mapping[str, Kernel], exact: boo
     return make_plan(graph, {**known, **kernels}, keep_inputs=plan.kept_inputs, exact=exact, align=plan.align)
 
 
-def _changes(graph: Graph, node: Node) -> Iterator[Change]:
-    """``node`` with the convolution behind it or before it, or by fewer rows than now."""
-    if isinstance(node.op, RowStream):
-        for rows in (r for r in _ROWS if r < node.op.rows):
-            fewer = replace(node, op=replace(node.op, rows=rows))
-            yield Change(f"{node.name} by {rows} rows", {node.name: fewer})
-        return
-    producer = graph.producer(node.inputs[0])
-    pairs = [(node, after) for after in graph.consumers(node.outputs[0])]
-    pairs += [(producer, node)] if producer is not None else []
-    for first, second in pairs:
-        for op in _streams(graph, first, second):
-            inputs = (*first.inputs, *second.inputs[1:])
-            fused = Node(f"{first.name}+{second.name}", op, inputs, second.outputs)
-            yield Change(f"{fused.name} by {op.rows} rows", {first.name: None, second.name: fused})
+def _rows(graph: Graph, chain: tuple[Node, ...]) -> Iterator[int]:
+    """Numbers of rows that divide the height, fewer than now for what is streamed already."""
+    height = graph.values[chain[-1].outputs[0]].shape[1]
+    op = chain[0].op
+    most = op.rows - 1 if len(chain) == 1 and isinstance(op, RowStream) else _MOST_ROWS
+    return (rows for rows in range(1, min(most, height) + 1) if height % rows == 0)
 
 
-def _streams(graph: Graph, first: Node, second: Node) -> Iterator[RowStream]:
-    """The operators that compute both; none if they are no such pair, or more is read of what is between."""
-    one, two = first.op, second.op
-    if not isinstance(one, Conv2d) or not isinstance(two, Conv2d | DepthwiseConv2d):
+def _chains(graph: Graph, node: Node) -> Iterator[tuple[Node, ...]]:
+    """Nodes that follow each other, ``node`` among them, that make a stream of few stages."""
+    if not _stages(node):
         return
-    middle = first.outputs[0]
-    uses = [name for node in graph.nodes for name in node.inputs if name == middle]
-    if second.inputs[0] != middle or len(uses) > 1 or middle in graph.outputs:
-        return
-    if RowStream.streams(one, graph.values[first.inputs[1]]):
-        height = graph.values[second.outputs[0]].shape[1]
-        yield from (RowStream(one, two, graph.values[middle], rows) for rows in _ROWS if rows <= height)
+    for before in _before(graph, node, _MOST_STAGES - 1):
+        for after in _after(graph, node, _MOST_STAGES - 1):
+            chain = (*before, node, *after)
+            if 2 <= sum(len(_stages(n)) for n in chain) <= _MOST_STAGES:
+                yield chain
+
+
+def _before(graph: Graph, node: Node, most: int) -> Iterator[tuple[Node, ...]]:
+    """Chains of up to ``most`` nodes that end before ``node``, the empty one first."""
+    yield ()
+    for producer in map(graph.producer, node.inputs if most else ()):
+        if producer is not None and _next(graph, producer) is node:
+            yield from ((*chain, producer) for chain in _before(graph, producer, most - 1))
+
+
+def _after(graph: Graph, node: Node, most: int) -> Iterator[tuple[Node, ...]]:
+    """Chains of up to ``most`` nodes that begin after ``node``, the empty one first."""
+    yield ()
+    follower = _next(graph, node) if most else None
+    if follower is not None:
+        yield from ((follower, *chain) for chain in _after(graph, follower, most - 1))
+
+
+def _next(graph: Graph, node: Node) -> Node | None:
+    """The node that reads the output of ``node`` as its image, if nothing else does."""
+    (output, *more) = node.outputs
+    uses = [after for after in graph.nodes for name in after.inputs if name == output]
+    if more or len(uses) != 1 or output in graph.outputs or not _stages(node) or not _stages(uses[0]):
+        return None
+    images = uses[0].inputs if isinstance(uses[0].op, Add) else uses[0].inputs[:1]
+    return uses[0] if output in images else None
+
+
+def _stages(node: Node) -> tuple[Stage, ...]:
+    """The stages that a node is, of a stream; none if it cannot be streamed."""
+    match node.op:
+        case RowStream():
+            return node.op.stages
+        case Conv2d() | DepthwiseConv2d() | AveragePool2d() | MaxPool2d() | Add():
+            return (node.op,)
+    return ()
+
+
+def _fused(graph: Graph, chain: tuple[Node, ...], rows: int) -> Node:
+    """The chain as one node; an addition takes the image from the stage before as its first operand."""
+    inputs = list(chain[0].inputs)
+    between: list[Value] = []
+    for number, node in enumerate(chain):
+        if number > 0:
+            image = chain[number - 1].outputs[0]
+            between.append(graph.values[image])
+            inputs += [name for name in node.inputs if name != image]
+        if isinstance(node.op, RowStream):
+            between += node.op.between
+    op = RowStream(tuple(s for node in chain for s in _stages(node)), tuple(between), rows)
+    return Node("+".join(node.name for node in chain), op, tuple(inputs), chain[-1].outputs)

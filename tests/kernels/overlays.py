@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
-from crtgen.ir import Graph
+from crtgen.ir import DType, Graph, Value
 from crtgen.kernels import InPlace, Kernel, Target, applicable
 from crtgen.ops import Case
 from crtgen.plan import Plan, Slot, Step
 from tests.kernels.program import Run
+
+_GUARD = 64
 
 
 def _up(offset: int, align: int) -> int:
@@ -28,6 +30,33 @@ def overlay(graph: Graph, kernel: Kernel, leave: InPlace) -> Plan:
     scratch = Slot(_up(end, 4), kernel.scratch) if kernel.scratch else None
     arena = _up(end, 4) + kernel.scratch
     return Plan(graph, (Step(node, kernel, scratch),), slots, arena, 0, False, "by hand")
+
+
+def guarded(graph: Graph, kernel: Kernel, over: str) -> tuple[Graph, Plan]:
+    """The output over the value ``over``, at the least lead, with 64 bytes that must stay around all places.
+
+    Those bytes are inputs of the returned graph, and outputs as well.
+    """
+    node = graph.nodes[0]
+    (output,) = node.outputs
+    lead = max((p.lead for p in kernel.inplace if node.inputs[p.input] == over), default=0)
+    start = _GUARD + _up(lead, 4)
+    places = {output: start - lead, over: start}
+    end = max(places[name] + graph.values[name].nbytes for name in places)
+    guards = {"guard0": Slot(0, _GUARD)}
+    for name in (*graph.inputs, "scratch"):
+        if name in places:
+            continue
+        guards[f"guard{len(guards)}"] = Slot(_up(end, 4), _GUARD)
+        places[name] = _up(end, 4) + _GUARD
+        end = places[name] + (kernel.scratch if name == "scratch" else graph.values[name].nbytes)
+    guards[f"guard{len(guards)}"] = Slot(_up(end, 4), _GUARD)
+    scratch = Slot(places.pop("scratch"), kernel.scratch) if kernel.scratch else None
+    values = [*graph.values.values(), *(Value(name, (_GUARD,), DType.INT8) for name in guards)]
+    whole = Graph.build(graph.name, values, graph.nodes, (*graph.inputs, *guards), (*graph.outputs, *guards))
+    slots = {**{name: Slot(at, graph.values[name].nbytes) for name, at in places.items()}, **guards}
+    arena = _up(end, 4) + _GUARD
+    return whole, Plan(whole, (Step(node, kernel, scratch),), slots, arena, 0, False, "by hand")
 
 
 def overlays(case: Case, seed: int) -> list[tuple[Run, Plan]]:

@@ -16,6 +16,7 @@ from crtgen.resources import runtime_dir
 from tests.support import require_tool
 
 HERE = Path(__file__).parent
+_MEMORY = {"mps2-an505": "an505.ld", "mps3-an547": "an547.ld"}
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 
 
@@ -110,7 +111,7 @@ def build_image(
     gcc = require_tool("arm-none-eabi-gcc")
     sources = one_unit(directory, write_program(directory, runs))
     image = directory / "image.elf"
-    memory = HERE / "baremetal" / ("an547.ld" if machine == "mps3-an547" else "an385.ld")
+    memory = HERE / "baremetal" / _MEMORY.get(machine, "an385.ld")
     command = [gcc, *core.gcc_flags, "-O2", *WARNINGS, *flags, *include_flags(directory)]
     command += ["-ffunction-sections", "-fdata-sections", "-nostartfiles", "-specs=nano.specs"]
     command += ["-Wl,--gc-sections", f"-T{memory}"]

@@ -1,88 +1,169 @@
-"""Pairs of convolutions by rows: strides, paddings, odd sizes, and blocks that do not divide the height."""
+"""Chains of layers by rows: strides, paddings, odd sizes, one row, additions, pools."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from crtgen.ir import DType, Quant, Value
-from crtgen.ops import Activation, Case, Conv2d, DepthwiseConv2d, Padding, RowStream
+from crtgen.ops import (
+    Activation,
+    Add,
+    AveragePool2d,
+    Case,
+    Conv2d,
+    DepthwiseConv2d,
+    MaxPool2d,
+    Padding,
+    RowStream,
+    Stage,
+)
 from crtgen.ops.case import floats, int8s, make, weights_and_bias
 
-__all__ = ["pair", "random_case", "stream_cases"]
+__all__ = ["SAME", "chain", "random_case", "stream_cases"]
 
 RELU = Activation.RELU
 SAME = Padding(1, 1, 1, 1)
 CLAMPED = Conv2d(activation=RELU)
 
+Layer = tuple[Stage, tuple[int, int, int]] | Stage
+"""A convolution with its taps and its output channels, or another stage."""
 
-def pair(
-    name: str,
-    x: Value,
-    channels: int,
-    second: Conv2d | DepthwiseConv2d,
-    kernel: tuple[int, ...],
-    rows: int,
-    first: Conv2d = CLAMPED,
-    taps: int = 1,
-) -> Case:
-    """``first`` to so many channels with a window of ``1 x taps``, then ``second`` with its ``kernel``."""
-    w1, b1 = weights_and_bias(name, x, (channels, 1, taps, x.shape[3]), 0, True)
-    ((shape, dtype),) = first.infer([x, w1, b1])
-    quant = None if dtype is DType.FLOAT32 else Quant.tensor(0.06, -17)
-    middle = Value("middle", shape, dtype, quant)
-    w2, b2 = weights_and_bias(name, middle, kernel, 0 if isinstance(second, Conv2d) else 3, True)
-    constants = [
-        Value(f"{v.name}{i}", v.shape, v.dtype, v.quant, v.data)
-        for i, v in enumerate((w1, b1, w2, b2), start=1)
-    ]
-    return make(name, RowStream(first, second, middle, rows), [x, *constants], Quant.tensor(0.2, 9))
+
+def chain(name: str, x: Value, layers: Sequence[Layer], rows: int) -> Case:
+    """The layers on ``x``; an addition's other operand is ``x`` where that has the shape, else an input."""
+    inputs, between, image = [x], [], x
+    stages = tuple(layer[0] if isinstance(layer, tuple) else layer for layer in layers)
+    for number, layer in enumerate(layers):
+        others = _others(f"{name}{number}", layer, x, image)
+        inputs += others
+        ((shape, dtype),) = stages[number].infer([image, *others])
+        quant = (
+            image.quant if isinstance(stages[number], AveragePool2d | MaxPool2d) else Quant.tensor(0.06, -17)
+        )
+        image = Value(f"middle{number}", shape, dtype, None if dtype is DType.FLOAT32 else quant)
+        between.append(image)
+    return make(name, RowStream(stages, tuple(between[:-1]), rows), inputs, image.quant)
+
+
+def _others(name: str, layer: Layer, x: Value, image: Value) -> list[Value]:
+    """Constants of a convolution, or the other operand of an addition."""
+    if isinstance(layer, Add):
+        other = (
+            int8s(f"other_{name}", image.shape, 0.08, 5) if x.quant else floats(f"other_{name}", image.shape)
+        )
+        return [x if x.shape == image.shape else other]
+    if not isinstance(layer, tuple):
+        return []
+    stage, (height, width, channels) = layer
+    deep = isinstance(stage, DepthwiseConv2d)
+    kernel = (1, height, width, channels) if deep else (channels, height, width, image.shape[3])
+    constants = weights_and_bias(name, image, kernel, 3 if deep else 0, True)
+    return [Value(f"{v.name}_{name}", v.shape, v.dtype, v.quant, v.data) for v in constants]
 
 
 def stream_cases() -> Iterator[Case]:
     """int8 and float32."""
-    x = int8s("x", (1, 11, 9, 8), 0.05, -11)
-    half = Padding.same((11, 9), (3, 3), (2, 2))
-    three = (1, 3, 3, 16)
-    for rows in (1, 2, 4, 5, 11):
-        yield pair(f"s1_by_{rows}", x, 16, DepthwiseConv2d((1, 1), SAME, activation=RELU), three, rows)
-    for rows in (1, 2, 4, 6):
-        yield pair(f"s2_by_{rows}", x, 16, DepthwiseConv2d((2, 2), half, activation=RELU), three, rows)
-    yield pair("valid", x, 16, DepthwiseConv2d((1, 2)), three, 2)
-    even = int8s("x", (1, 8, 10, 4), 0.05, 127)
-    bottom = Padding(0, 1, 0, 1)
-    yield pair("s2_bottom", even, 12, DepthwiseConv2d((2, 2), bottom), (1, 3, 3, 12), 2)
-    yield pair("skew", even, 4, DepthwiseConv2d((2, 1), Padding(2, 3, 0, 2), (1, 1)), (1, 5, 4, 4), 2)
-    yield pair("dilated", even, 8, DepthwiseConv2d((1, 1), Padding(2, 2, 2, 2), (2, 2)), (1, 3, 3, 8), 3)
-    yield pair("multiplier", even, 4, DepthwiseConv2d((1, 1), SAME, multiplier=2), (1, 3, 3, 8), 3)
-    yield pair("conv", x, 12, Conv2d((1, 1), SAME, activation=RELU), (8, 3, 3, 12), 2)
-    yield pair("conv_s2", x, 8, Conv2d((2, 2), half), (20, 3, 3, 8), 4)
-    yield pair("pointwise", x, 16, Conv2d(), (4, 1, 1, 16), 3)
-    yield pair("unread", even, 8, DepthwiseConv2d((3, 1)), (1, 3, 3, 8), 1)
-    wide = Conv2d((1, 2), Padding(0, 0, 2, 1), activation=Activation.RELU6)
-    yield pair("first_1x4", x, 8, DepthwiseConv2d((1, 1), SAME), (1, 3, 3, 8), 2, wide, 4)
-    real = floats("x", (1, 7, 5, 3))
-    yield pair("float", real, 6, DepthwiseConv2d((1, 1), SAME, activation=RELU), (1, 3, 3, 6), 2)
-    yield pair("float_conv", real, 5, Conv2d((2, 1), SAME), (4, 3, 3, 5), 3)
+    yield from _pairs()
+    yield from _chains()
+
+
+def _pairs() -> Iterator[Case]:
+    """A pointwise layer, and another one."""
+    x = int8s("x", (1, 12, 9, 8), 0.05, -11)
+    half = Padding.same((12, 9), (3, 3), (2, 2))
+    wide, even = (CLAMPED, (1, 1, 16)), int8s("x", (1, 8, 10, 4), 0.05, 127)
+    for rows in (1, 2, 4, 12):
+        same = DepthwiseConv2d((1, 1), SAME, activation=RELU)
+        yield chain(f"s1_by_{rows}", x, [wide, (same, (3, 3, 16))], rows)
+    for rows in (1, 2, 3, 6):
+        halved = DepthwiseConv2d((2, 2), half, activation=RELU)
+        yield chain(f"s2_by_{rows}", x, [wide, (halved, (3, 3, 16))], rows)
+    yield chain("valid", x, [wide, (DepthwiseConv2d((1, 2)), (3, 3, 16))], 2)
+    bottom = DepthwiseConv2d((2, 2), Padding(0, 1, 0, 1))
+    yield chain("s2_bottom", even, [(CLAMPED, (1, 1, 12)), (bottom, (3, 3, 12))], 2)
+    skew = DepthwiseConv2d((2, 1), Padding(2, 3, 0, 2), (1, 1))
+    yield chain("skew", even, [(CLAMPED, (1, 1, 4)), (skew, (5, 4, 4))], 5)
+    spread = DepthwiseConv2d((1, 1), Padding(2, 2, 2, 2), (2, 2))
+    yield chain("dilated", even, [(CLAMPED, (1, 1, 8)), (spread, (3, 3, 8))], 4)
+    twice = DepthwiseConv2d((1, 1), SAME, multiplier=2)
+    yield chain("multiplier", even, [(CLAMPED, (1, 1, 4)), (twice, (3, 3, 8))], 4)
+    yield chain("conv", x, [wide, (Conv2d((1, 1), SAME, activation=RELU), (3, 3, 8))], 2)
+    yield chain("pointwise", x, [wide, (Conv2d(), (1, 1, 4))], 3)
+    yield chain("unread", even, [(CLAMPED, (1, 1, 8)), (DepthwiseConv2d((3, 1)), (3, 3, 8))], 1)
+    beside = Conv2d((1, 2), Padding(0, 0, 2, 1), activation=Activation.RELU6)
+    yield chain("first_1x4", x, [(beside, (1, 4, 8)), (DepthwiseConv2d((1, 1), SAME), (3, 3, 8))], 2)
+
+
+def _chains() -> Iterator[Case]:
+    """First windows of several rows, additions, pools."""
+    x, same = int8s("x", (1, 12, 9, 8), 0.05, -11), Conv2d((1, 1), SAME, activation=RELU)
+    three = (3, 3, 8)
+    for rows in (1, 3, 4, 12):
+        yield chain(f"block_by_{rows}", x, [(same, three), (Conv2d((1, 1), SAME), three), Add(RELU)], rows)
+    yield chain("two_3x3", x, [(same, (3, 3, 12)), (Conv2d((2, 1), Padding(1, 0, 0, 1)), three)], 3)
+    yield chain("valid_3x3", x, [(Conv2d(), (3, 3, 12)), (Conv2d(), three)], 4)
+    yield chain("strided", x, [(Conv2d((3, 2)), (2, 2, 8)), (same, three)], 2)
+    deep = DepthwiseConv2d((1, 1), SAME, activation=RELU)
+    inverted = [(CLAMPED, (1, 1, 24)), (deep, (3, 3, 24)), (Conv2d(), (1, 1, 8)), Add()]
+    yield chain("inverted", x, inverted, 2)
+    yield chain("add_of_others", x, [(same, (3, 3, 4)), Add()], 6)
+    yield chain("add_within", x, [(same, (3, 3, 4)), Add(RELU), (Conv2d((2, 2), SAME), three)], 2)
+    yield chain("add_first", x, [Add(), (deep, three)], 4)
+    yield chain("max_pool", x, [(same, (3, 3, 16)), MaxPool2d((2, 2), (2, 2))], 2)
+    yield chain("odd_pool", x, [(Conv2d(), (2, 2, 16)), MaxPool2d((2, 2), (2, 2))], 5)
+    yield chain("max_pool_3x3", x, [(same, (3, 3, 16)), MaxPool2d((3, 3), (2, 2), SAME)], 3)
+    yield chain("average_pool", x, [(same, (3, 3, 16)), AveragePool2d((3, 2), (3, 1))], 2)
+    yield chain("pool_first", x, [MaxPool2d((3, 3), (1, 1), SAME), (same, three)], 3)
+    yield chain("whole_pool", x, [(CLAMPED, (1, 1, 12)), AveragePool2d((12, 9), (12, 9))], 1)
+    flat = int8s("x", (1, 1, 6, 4), 0.05, 9)
+    yield chain("one_row", flat, [(same, (3, 3, 4)), (Conv2d((1, 1), SAME), (3, 3, 4)), Add()], 1)
+    real = floats("x", (1, 6, 5, 3))
+    yield chain("float", real, [(CLAMPED, (1, 1, 6)), (deep, (3, 3, 6))], 2)
+    yield chain("float_block", real, [(same, (3, 3, 5)), (Conv2d((1, 1), SAME), (3, 3, 3)), Add()], 3)
+    yield chain("float_pool", real, [(same, (3, 3, 5)), MaxPool2d((2, 2), (2, 2))], 1)
 
 
 def random_case(number: int) -> Case:
-    """A pair of any strides, paddings, dilations and blocks whose rows are whole words."""
+    """A chain of two to four stages of any strides, paddings and dilations whose rows are whole words."""
     random = np.random.default_rng([7, number])
-    depthwise = bool(random.integers(2))
-    height, width, c, middle, out = (int(n) for n in random.integers(1, [14, 14, 5, 9, 6]))
-    x = int8s("x", (1, height, width, 4 * c), 0.05, int(random.integers(-128, 128)))
-    taps, stride, dilation = random.integers(1, 5, 2), random.integers(1, 4, 2), random.integers(1, 3, 2)
-    stride[0] = min(stride[0], (taps[0] - 1) * dilation[0] + 1)
+    height, width, channels = (int(n) for n in random.integers(1, [16, 12, 5]))
+    shape = (height, width, 4 * channels)
+    x = int8s("x", (1, *shape), 0.05, int(random.integers(-128, 128)))
+    layers: list[Layer] = []
+    for stage in range(random.integers(2, 5)):
+        layer, shape = _random_layer(random, shape, first=stage == 0)
+        layers.append(layer)
+    rows = [rows for rows in range(1, shape[0] + 1) if shape[0] % rows == 0]
+    return chain(f"random{number}", x, layers, int(random.choice(rows)))
+
+
+_Shape = tuple[int, int, int]
+
+
+def _random_layer(random: np.random.Generator, shape: _Shape, first: bool) -> tuple[Layer, _Shape]:
+    """A stage on an image of this height, width and channels, and the shape of what it makes."""
+    kind = random.integers(5)
+    activation = list(Activation)[random.integers(4)]
+    if kind == 0:
+        return Add(activation), shape
+    taps, stride, spread = random.integers(1, 5, 2), random.integers(1, 4, 2), random.integers(1, 3, 2)
+    if kind == 1:
+        spread[:] = 1
+    if not first:
+        stride[0] = min(stride[0], (taps[0] - 1) * spread[0] + 1)
     before = random.integers(0, taps)
-    extent = (taps - 1) * dilation + 1
-    after = np.maximum(random.integers(0, taps), extent - before - (height, width))
-    sides = (before[0], after[0], before[1], after[1])
-    padding = Padding(*map(int, sides))
-    steps, spread = (int(stride[0]), int(stride[1])), (int(dilation[0]), int(dilation[1]))
-    kind = DepthwiseConv2d if depthwise else Conv2d
-    second = kind(steps, padding, spread, activation=list(Activation)[random.integers(4)])
-    outputs = padding.output_size((height, width), (int(taps[0]), int(taps[1])), steps, spread)[0]
-    rows = int(random.integers(1, outputs + 1))
-    weights = (int(taps[0]), int(taps[1]))
-    kernel = (1, *weights, 4 * middle) if depthwise else (4 * out, *weights, 4 * middle)
-    return pair(f"random{number}", x, 4 * middle, second, kernel, rows)
+    fits = (taps - 1) * spread + 1 - before - np.array(shape[:2])
+    after = np.maximum(random.integers(0, taps), fits)
+    padding = Padding(*(int(n) for pair in zip(before, after, strict=True) for n in pair))
+    window, steps, dilation = ((int(a), int(b)) for a, b in (taps, stride, spread))
+    size = padding.output_size(shape[:2], window, steps, dilation)
+    if kind == 1 and max(after - taps) < 0:
+        pool = MaxPool2d if padding.top or padding.bottom else AveragePool2d
+        return pool(window, steps, padding, activation), (*size, shape[2])
+    if kind == 2:
+        return (DepthwiseConv2d(steps, padding, dilation, 1, activation), (*window, shape[2])), (
+            *size,
+            shape[2],
+        )
+    channels = 4 * int(random.integers(1, 6))
+    return (Conv2d(steps, padding, dilation, activation), (*window, channels)), (*size, channels)

@@ -7,7 +7,7 @@ import numpy as np
 
 from crtgen.ir import Signature
 from crtgen.kernels.kernel import Const, Kernel, Target
-from crtgen.kernels.literal import c_number
+from crtgen.kernels.literal import c_number, plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
 from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
@@ -15,15 +15,33 @@ from crtgen.ops import Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transp
 __all__ = ["Copy", "MoveView", "ResizeView"]
 
 
+_UNROLL = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """In each of ``loops`` ``run`` elements from ``source[from_index]`` to ``y0[to_index]``, both C."""
+    """In each of ``loops`` ``run`` elements from ``source[from_index]`` to ``y0[to_index]``, both C.
+
+    Single elements go four at once, where the innermost loop has a multiple of that.
+    """
 
     source: str
     loops: tuple[Loop, ...]
     from_index: str
     to_index: str
     run: int
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """Indices of the runs that are written out in the innermost loop: in the source, in the output."""
+        count, (from_step, to_step) = self.loops[-1].count, self.loops[-1].strides
+        unroll = _UNROLL if self.run == 1 and count % _UNROLL == 0 else 1
+        return tuple(
+            (f"{self.from_index} {plus(n * from_step)}", f"{self.to_index} {plus(n * to_step)}")
+            if n
+            else (self.from_index, self.to_index)
+            for n in range(unroll)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,10 +50,8 @@ class Externals:
         if kernel.module is not None:
             self.found[kernel.module].kernels.append((kernel, view))
 
-    def layer(
-        self, about: LayerInfo, step: Step, values: Sequence[Value], further: Sequence[str]
-    ) -> LayerInfo:
-        """The layer with its entry of the registry, if it is a subgraph; ``further`` follow its tensors."""
+    def layer(self, about: LayerInfo, step: Step, values: Sequence[Value]) -> LayerInfo:
+        """The layer with its entry of the registry and its device, if it is a subgraph."""
         module = step.kernel.module
         if module is None:
             return about
@@ -61,10 +59,7 @@ class Externals:
         entry = f"tvmgen_{self.model}_{found.identifier}_main_{len(found.layers)}"
         about = replace(about, entry=entry, device=self.device(module))
         found.layers.append(about)
-        arguments = (*(f"data[{i}]" for i in range(len(values))), *further)
-        text = comment(f"{step.node.op.name} {step.node.name}")
-        nbytes = tuple(value.nbytes for value in values)
-        self.entries.append(PackedView(entry, text, about.function, ", ".join(arguments), nbytes))
+        self.entries.append(PackedView.of(self.model, entry, about, step, values))
         return about
 
     def files(self) -> Iterator[KernelFileView]:

@@ -138,15 +138,12 @@ class _Generator:
         about = replace(about, function=function.symbol, consts=tuple(symbols), parts=function.parts)
         values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
         places = [f"(void *)({self.name}_arena + {self.plan.slots[v.name].offset})" for v in values]
-        further = self._further_arguments(step, symbols)
-        self.infos.append(self.externals.layer(about, step, values, further))
-        call = f"{function.symbol}({', '.join([*places, *further])});"
-        return LayerView(index, text, _wrap(call, "    "))
-
-    def _further_arguments(self, step: Step, consts: Sequence[str]) -> list[str]:
         scratch = [f"{self.name}_arena + {step.scratch.offset}"] if step.scratch is not None else []
-        device = self.externals.device(step.kernel.module)
-        return [*consts, *scratch, *([device] if device else [])]
+        about = self.externals.layer(about, step, values)
+        self.infos.append(about)
+        arguments = [*places, *symbols, *scratch, *([about.device] if about.device else [])]
+        call = f"{function.symbol}({', '.join(arguments)});"
+        return LayerView(index, text, _wrap(call, "    "))
 
     def _array(self, step: Step, sig: Signature, const: Const) -> str:
         layer = step.node.name

@@ -1,14 +1,16 @@
 """What the templates of a model are rendered from: everything decided, spelled as C."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.codegen.module import Interface
+from crtgen.codegen.module import Interface, LayerInfo
 from crtgen.codegen.names import c_string, comment
 from crtgen.errors import UnsupportedError
-from crtgen.ir import Array, DType, shape_text
+from crtgen.ir import Array, DType, Value, shape_text
 from crtgen.kernels.literal import c_float
+from crtgen.plan import Step
 
 __all__ = [
     "ArrayView",
@@ -75,13 +77,35 @@ class KernelFileView:
 
 @dataclass(frozen=True, slots=True)
 class PackedView:
-    """A layer as a packed function: ``arguments`` are those of its kernel in C, ``nbytes`` its tensors'."""
+    """A layer as a packed function: ``arguments`` are those of its kernel in C, ``nbytes`` its tensors'.
+
+    ``scratch`` is the address of its ``scratch_size`` bytes of working memory; empty if it has none.
+    """
 
     symbol: str
     text: str
     kernel: str
     arguments: str
     nbytes: tuple[int, ...]
+    scratch: str
+    scratch_size: int
+
+    @classmethod
+    def of(
+        cls, model: str, symbol: str, layer: LayerInfo, step: Step, values: Sequence[Value]
+    ) -> "PackedView":
+        """The layer of a model with the constants, the scratch and the device of a run; ``values`` vary."""
+        scratch = f"{model}_arena + {step.scratch.offset}" if step.scratch is not None else ""
+        tensors = (f"data[{i}]" for i in range(len(values)))
+        return cls(
+            symbol=symbol,
+            text=comment(f"{step.node.op.name} {step.node.name}"),
+            kernel=layer.function,
+            arguments=", ".join(filter(None, (*tensors, *layer.consts, scratch, layer.device))),
+            nbytes=tuple(value.nbytes for value in values),
+            scratch=scratch,
+            scratch_size=step.scratch.size if step.scratch is not None else 0,
+        )
 
 
 @dataclass(frozen=True, slots=True)

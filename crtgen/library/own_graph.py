@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from crtgen.codegen.module import CModule, Function, LayerInfo
-from crtgen.codegen.names import comment, unique_identifiers
+from crtgen.codegen.names import unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.codegen.views import PackedView
 from crtgen.ir import Node, Value
@@ -80,16 +80,10 @@ class _Builder:
         )
 
     def function(self, step: Step, layer: LayerInfo, values: Sequence[Value]) -> PackedView:
-        parts = [f"data[{i}]" for i in range(len(values))]
-        parts += layer.consts
-        parts += [f"{self.name}_arena + {step.scratch.offset}"] if step.scratch is not None else []
-        parts += [layer.device] if layer.device else []
-        nbytes = tuple(value.nbytes for value in values)
-        arguments = ", ".join(parts)
-        key = (layer.function, layer.entry, arguments, nbytes)
         symbol = layer.entry or f"tvmgen_{self.name}_{self.identifiers[step.node.name]}"
-        text = comment(f"{step.node.op.name} {step.node.name}")
-        return self.functions.setdefault(key, PackedView(symbol, text, layer.function, arguments, nbytes))
+        view = PackedView.of(self.name, symbol, layer, step, values)
+        key = (view.kernel, layer.entry, view.arguments, view.nbytes)
+        return self.functions.setdefault(key, view)
 
     def tables(self, calls: tuple[Call, ...]) -> ExecutorTables:
         info, values = self.module.info, self.plan.graph.values

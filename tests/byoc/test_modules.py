@@ -11,8 +11,9 @@ from crtgen.byoc import External
 from crtgen.codegen import Registry
 from crtgen.errors import RemoteError
 from crtgen.ir import DType
+from crtgen.ops import Add, Mul
 from crtgen.session import Session
-from tests.byoc.graphs import inputs_of, numpy_result
+from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
 from tests.byoc.test_run import Products, Sums, chain
 from tests.support import require_tool
 
@@ -126,6 +127,39 @@ def test_a_direct_call_checks_its_tensors_and_voids_those_of_the_model() -> None
                 np.testing.assert_array_equal(y.read(), expected)
                 with pytest.raises(RemoteError, match="the inputs of chain_int16_2 are not set"):
                     executor.run()
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("executor", ["aot", "graph"])
+def test_a_tensor_within_the_scratch_is_refused(executor: str) -> None:
+    """A host may hand over the place of an input, where another layer's scratch is."""
+    sums_of_all = [(Add(), "a", "b"), (Add(), "c", "d"), (Add(), "v0", "v1")]
+    powers = [(Mul(), "v2", "v2"), (Mul(), "v3", "v2"), (Mul(), "v4", "v3")]
+    shapes = dict.fromkeys("abcd", (5, 6))
+    graph = arithmetic("net", DType.INT16, [*sums_of_all, *powers], shapes)
+    made = api.compile([Model(graph)], "host", executor=executor, generators=GENERATORS)
+    plan, (sums, products) = made.plans[0], made.plans[0].steps
+    scratch, places = products.scratch, [plan.slots[name] for name in graph.inputs]
+    assert sums.scratch is None
+    assert scratch is not None
+    inside = [p.offset < scratch.offset + scratch.size and scratch.offset < p.offset + p.size for p in places]
+    assert any(inside)
+    x = inputs_of(graph, 1)[0]
+    with made.generate().build().run() as session:
+        function = session.client.system_lib().function("tvmgen_net_products_main_0")
+        with (
+            session.client.aot_executor("net") as run,
+            session.client.allocate(x.shape, x.dtype) as y,
+            session.client.allocate(x.shape, x.dtype) as free,
+        ):
+            free.write(x)
+            function(free, y)
+            expected = numpy_result(products.node.op.subgraph, [x])[0]  # type: ignore[attr-defined]
+            np.testing.assert_array_equal(y.read(), expected)
+            place = run.input(inside.index(True))
+            place.write(x)
+            with pytest.raises(RemoteError, match="tvmgen_net_products_main_0 failed with code 2051"):
+                function(place, y)
 
 
 @pytest.mark.qemu

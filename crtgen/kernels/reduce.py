@@ -58,9 +58,9 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel:
 
 
 def image_of(op: Mean, x: Value) -> tuple[int, int, int] | None:
-    """Images, pixels, channels of ``x``, where the mean is over the pixels; None if it is over others."""
+    """Images, pixels, channels of ``x``, where the mean is over the pixels; None if these are apart."""
     axes = sorted(op.axes)
-    if not axes or axes != list(range(axes[0], axes[-1] + 1)) or axes[-1] + 1 == len(x.shape):
+    if not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return None
     before, inside, after = x.shape[: axes[0]], x.shape[axes[0] : axes[-1] + 1], x.shape[axes[-1] + 1 :]
     return prod(before), prod(inside), prod(after)

@@ -41,7 +41,7 @@ class PoolView:
     """A pooling: per output ``rows`` rows of ``blocks`` times ``unroll`` pixels, if all lie within the image.
 
     ``mean`` is C, what becomes of ``sum``, empty for a maximum. ``wide``: a row's sums go to 32 bits.
-    ``edges`` is the window if it can reach over the border.
+    ``across``: the four channels have one output, the mean of all. ``edges`` is the window if it can reach over the border.
     """
 
     images: int
@@ -57,6 +57,7 @@ class PoolView:
     image_step: int
     mean: str
     wide: bool
+    across: bool
     edges: Window | None
     low: int | None
     high: int | None
@@ -101,11 +102,14 @@ def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Mean)
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
-    """Over the pixels of an image of four channels or more; None for others."""
+    """Over the pixels of images of four channels or more, or over runs of words; None for others."""
     shape = image_of(op, sig.x)
     if shape is None or not target.core.dsp or sig.x.dtype is not DType.INT8:
         return None
     images, pixels, channels = shape
+    across = channels == 1 and pixels % _CHANNELS == 0
+    if across:
+        pixels, channels = pixels // _CHANNELS, _CHANNELS
     window = _window((1, pixels), pixels)
     if channels < _CHANNELS or window is None:
         return None
@@ -125,6 +129,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
         image_step=pixels * channels,
         mean=mean_result(op, sig),
         wide=pixels > _MOST,
+        across=across,
         edges=None,
         low=None,
         high=None,
@@ -192,6 +197,7 @@ def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str)
         image_step=height * width * channels,
         mean=result,
         wide=bool(result) and prod(op.window) > _MOST,
+        across=False,
         edges=window if window.padded else None,
         low=params.act_min if params.act_min > -128 else None,
         high=params.act_max if params.act_max < 127 else None,
@@ -209,7 +215,7 @@ def _cost(view: PoolView) -> float:
     flush = 7 if view.wide else 0
     window = view.rows * (view.blocks * (3 * view.unroll + 3) + (3 if view.rows > 1 else 0) + flush)
     clamps = 4 * 3 * ((view.low is not None) + (view.high is not None))
-    group = window + clamps + (24 if view.mean else 10)
+    group = window + clamps + (12 if view.across else 24 if view.mean else 10)
     pixels = view.out_height * view.out_width
     total: float = pixels * (group * view.groups + 6) + view.out_height * 6
     if view.edges:

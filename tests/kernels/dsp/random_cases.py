@@ -164,7 +164,8 @@ def pool(draw: Draw, name: str) -> Case:
     x = int8s("x", (draw.pick(1, 2), *size, draw.pick(4, 5, 8, 11, 64)), 0.05, draw.zero_point())
     if draw.int(0, 3) == 0:
         quant = Quant.tensor(draw.pick(2, 5, 9) * 0.0071, draw.zero_point())
-        return make(name, Mean((1, 2), bool(draw.int(0, 1))), [x], quant if draw.int(0, 2) else x.quant)
+        axes = ((1, 2), (1, 2), (3,), (1, 2, 3))[draw.int(0, 3)] if x.shape[3] % 4 == 0 else (1, 2)
+        return make(name, Mean(axes, bool(draw.int(0, 1))), [x], quant if draw.int(0, 2) else x.quant)
     window = (draw.int(1, size[0]), draw.int(1, size[1]))
     stride = (draw.int(1, 3), draw.int(1, 3))
     kind = (AveragePool2d, MaxPool2d)[draw.int(0, 1)]

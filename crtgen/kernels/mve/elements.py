@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import Signature
+from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, merge, repeated_strides, strides_of
 from crtgen.kernels.mve.finish import requantisation
@@ -26,6 +26,7 @@ __all__ = [
     "around",
     "elementwise",
     "requantised",
+    "scaled",
     "unrolling",
     "walk",
     "word",
@@ -60,7 +61,7 @@ class Body:
     """What is done with each element, in instructions.
 
     ``setup`` once, ``entry`` before each run, ``body`` for ``lanes`` elements at a time. Operands are at r0
-    and r1; a result before clamping is in the lowest byte of each lane of q0.
+    and r1; a result before clamping is in q0, by ``store`` at r2. int8 is in the lowest byte of each lane.
     """
 
     setup: tuple[str, ...]
@@ -68,6 +69,7 @@ class Body:
     entry: tuple[str, ...] = ()
     clamp: tuple[int, int] = (-128, 127)
     lanes: int = WORDS
+    store: str = "vstrb.32 q0, [r2], #4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +162,14 @@ def elementwise(
     arrays = [Const(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant]
     view = _view(sig, target, way, body, [*arrays, *consts])
     whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
+    growth = max(0, sig.y.dtype.itemsize - sig.x.dtype.itemsize)
+    lead = growth * body.lanes * (-(-sig.y.elements // body.lanes) - 1)
     return Kernel(
         design=name,
         template="mve/elements.c.j2",
         view=view,
         consts=(*arrays, *consts),
-        inplace=tuple(InPlace(i) for i in whole),
+        inplace=tuple(InPlace(i, lead=lead) for i in whole),
         cost=view.cost,
     )
 
@@ -180,7 +184,6 @@ def _view(sig: Signature, target: Target, way: Walk, body: Body, consts: Sequenc
     ]
     loads = [text for n, _, q in limits for text in (f"mov lr, #{n}", f"vdup.8 {q}, lr")]
     clamps = [f"{operation} q0, q0, {q}" for _, operation, q in limits]
-    store = "vstrb.32 q0, [r2], #4" if body.lanes == WORDS else "vstrb.8 q0, [r2], #16"
     variable = [i for i, v in enumerate(sig.inputs) if not v.is_constant]
     constant = [i for i, v in enumerate(sig.inputs) if v.is_constant]
     places = {number: f"r{n}" for n, number in enumerate(way.order)}
@@ -188,15 +191,16 @@ def _view(sig: Signature, target: Target, way: Walk, body: Body, consts: Sequenc
     targets += [f"r{len(way.order) + n}" for n in range(len(consts) - len(constant))]
     return ElementsView(
         run=way.loops[-1].count,
-        parameters=tuple(
-            f"const int8_t *{name}" if name != "y" else "int8_t *y"
-            for name in (*(f"x{i}" for i in variable), "y", *(c.name for c in consts))
+        parameters=(
+            *(f"const {sig.inputs[i].dtype.c_name} *x{i}" for i in variable),
+            f"{sig.y.dtype.c_name} *y",
+            *(f"const {DType(c.data.dtype.name).c_name} *{c.name}" for c in consts),
         ),
         arguments=_permutation(targets),
         setup=(*body.setup, *loads),
         entry=body.entry,
-        body=(*body.body, *clamps, store),
-        around=around(way.loops, body.lanes),
+        body=(*body.body, *clamps, body.store),
+        around=around(scaled(way.loops, sig.y.dtype.itemsize), body.lanes),
         lanes=body.lanes,
         unroll=unrolling(target),
         vectors=any(q == _HIGH for _, _, q in limits),
@@ -214,8 +218,16 @@ def _permutation(targets: Sequence[str]) -> tuple[str, ...]:
     return (*(f"mov {by}, {of}" for of, by, _ in moved), *(f"mov {to}, {by}" for _, by, to in moved))
 
 
+def scaled(loops: Sequence[Loop], size: int) -> tuple[Loop, ...]:
+    """With strides in bytes, for elements of this size."""
+    return tuple(Loop(loop.count, tuple(stride * size for stride in loop.strides)) for loop in loops)
+
+
 def around(loops: Sequence[Loop], lanes: int) -> tuple[Around, ...]:
-    """Outermost first. A run moves addresses on by whole vectors, which the loop around it makes up for."""
+    """Outermost first, of strides in bytes.
+
+    A run moves addresses on by whole vectors, which the loop around it makes up for.
+    """
     run, found = loops[-1], list[Around]()
     moved = [-(-run.count // lanes) * lanes * stride for stride in run.strides]
     for register, loop in zip(_COUNTERS, reversed(loops[:-1]), strict=False):

@@ -7,7 +7,7 @@ from math import prod
 from crtgen.ir import Signature
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.loops import Loop, merge, strides_of
-from crtgen.kernels.mve.elements import BYTES, MOST_LOOPS, ElementsView, around, unrolling, word
+from crtgen.kernels.mve.elements import BYTES, MOST_LOOPS, ElementsView, around, scaled, unrolling, word
 from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Pad, StridedSlice, Transpose
 
@@ -162,8 +162,7 @@ def _inner(run: Loop, outer: Sequence[Loop], size: int, unroll: int) -> Elements
             body = (f"{load}, [r0, q1]", "add r0, r0, r5", f"{store}, [r2], {near}")
         else:
             body = (f"{load}, [r0], {near}", f"{store}, [r2, q1]", "add r2, r2, r5")
-        run = Loop(run.count, (run.strides[0] * size, run.strides[1] * size))
-    scaled = [Loop(a.count, (a.strides[0] * size, a.strides[1] * size)) for a in outer]
+        (run,) = scaled([run], size)
     return ElementsView(
         run=run.count,
         parameters=("const int8_t *x", "int8_t *y"),
@@ -171,7 +170,7 @@ def _inner(run: Loop, outer: Sequence[Loop], size: int, unroll: int) -> Elements
         setup=setup,
         entry=(),
         body=body,
-        around=around((*scaled, run), lanes),
+        around=around((*scaled(outer, size), run), lanes),
         lanes=lanes,
         unroll=unroll,
         vectors=False,

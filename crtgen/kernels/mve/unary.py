@@ -9,6 +9,8 @@ from crtgen.ops import Logistic, Quantize, Relu, ReluParams, RequantizeParams, T
 
 __all__ = ["clamp", "requantize", "table"]
 
+_STORE = "vstrb.8 q0, [r2], #16"
+
 
 @design(Logistic, Tanh, Relu, Quantize)
 def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target) -> Kernel | None:
@@ -16,7 +18,7 @@ def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target)
     arithmetic = isinstance(op, Relu | Quantize) and target.optimize == "size"
     if not target.core.mve or sig.x.dtype is not DType.INT8 or arithmetic:
         return None
-    body = Body((), ("vldrb.u8 q1, [r0], #16", "vldrb.u8 q0, [r1, q1]"), lanes=BYTES)
+    body = Body((), ("vldrb.u8 q1, [r0], #16", "vldrb.u8 q0, [r1, q1]"), lanes=BYTES, store=_STORE)
     return elementwise("mve table", sig, target, walk(sig), body, [every_output(op, sig)])
 
 
@@ -37,7 +39,7 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     params = op.parameters(sig)
     limits = (params.act_min, params.act_max)
     if sig.x.quant == sig.y.quant:
-        body = Body((), ("vldrb.8 q0, [r0], #16",), (), limits, BYTES)
+        body = Body((), ("vldrb.8 q0, [r0], #16",), (), limits, BYTES, _STORE)
         return elementwise("mve clamp", sig, target, walk(sig), body)
     return _rescaled("mve clamp", sig, target, params, limits)
 

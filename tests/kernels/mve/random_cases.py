@@ -13,7 +13,7 @@ from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
-from crtgen.ops.quant import Quantize
+from crtgen.ops.quant import Dequantize, Quantize
 from crtgen.ops.reduce import Mean
 from crtgen.ops.shape import Concat, Pad, StridedSlice, Transpose
 from tests.kernels.dsp.random_cases import Draw as Plain
@@ -89,7 +89,10 @@ def dense(draw: Draw, name: str) -> Case:
 
 
 def binary(draw: Draw, name: str) -> Case:
-    """A sum, a difference or a product, half of them with an operand that is repeated or constant."""
+    """A sum, a difference or a product, half of them with an operand that is repeated or constant.
+
+    A quarter are float32.
+    """
     shape = [draw.pick(1, 2), draw.int(1, 5), draw.int(1, 6), draw.int(1, 70)]
     scales = draw.random.uniform(0.01, 0.2, 3)
     op = (Add, Sub, Mul)[draw.int(0, 2)](draw.activation())
@@ -102,7 +105,14 @@ def binary(draw: Draw, name: str) -> Case:
         which = draw.int(0, 1)
         data = draw.random.integers(-128, 128, operands[which].shape).astype(np.int8)
         operands[which] = Value.constant(f"x{which}", data, operands[which].quant)
+    if draw.int(0, 3) == 0:
+        operands = [_in_float(x) for x in operands]
     return make(name, op, operands, Quant.tensor(float(scales[2]), draw.zero_point()))
+
+
+def _in_float(x: Value) -> Value:
+    data = None if x.data is None else x.array().astype(np.float32)
+    return replace(x, dtype=DType.FLOAT32, quant=None, data=data)
 
 
 def pool(draw: Draw, name: str) -> Case:
@@ -122,14 +132,17 @@ def unary(draw: Draw, name: str) -> Case:
     scales = draw.random.uniform(0.01, 0.2, 2)
     x = int8s("x", shape, float(scales[0]), draw.zero_point())
     quant = Quant.tensor(float(scales[1]), draw.zero_point())
-    kind = draw.int(0, 4)
+    kind = draw.int(0, 5)
     if kind == 0:
-        return make(name, Quantize(), [x], quant)
+        return make(name, Quantize(), [x if draw.int(0, 1) else floats("x", shape)], quant)
+    if kind == 5:
+        return make(name, Dequantize(), [x])
     if kind == 4:
         function = (Logistic, Tanh)[draw.int(0, 1)]
         return make(name, function(), [x], function.output)
     if kind == 1:
         clamp = (Activation.RELU, Activation.RELU6, Activation.RELU_N1_1)[draw.int(0, 2)]
+        x = x if draw.int(0, 3) else floats("x", shape)
         return make(name, Relu(clamp), [x], quant if draw.int(0, 1) else x.quant)
     if draw.int(0, 3) == 0:
         x = replace(x, shape=(1, draw.int(1, 40), draw.int(10, 40), draw.pick(1, 3, 16, 25)))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from crtgen.boards.core import find_core
-from crtgen.ir import Value
+from crtgen.ir import Array, Quant, Value
 from crtgen.kernels import Target, applicable
-from crtgen.ops import Case, Conv2d, FullyConnected
+from crtgen.ops import Case, Conv2d, FullyConnected, Quantize
 from crtgen.ops.case import floats, make
 from tests.kernels.mve.random_cases import Draw
 from tests.kernels.overlays import overlay
@@ -45,6 +45,32 @@ def _cases() -> Iterator[Case]:
     for number in range(25):
         for kind in (_convolution, _dense):
             yield kind(draw, str(number))
+
+
+def _steps(scale: float) -> Array:
+    """Where quotients by the scale round to another number, floats around that, and large ones."""
+    x = ((np.arange(-260, 260) - 0.5) * float(np.float32(scale))).astype(np.float32)
+    values = [x, np.array([0.0, -0.0, 1e9, -1e9, 1e35, -1e35], np.float32)]
+    for direction in (-np.inf, np.inf):
+        near = x
+        for _ in range(3):
+            near = np.nextafter(near, np.float32(direction))
+            values.append(near)
+    return np.concatenate(values)
+
+
+def test_quantize_at_every_step(tmp_path: Path) -> None:
+    plans = []
+    for scale, zero_point in ((1 / 255, -128), (0.0784, -1), (0.5, 3), (0.0235, 127), (0.0039, 64)):
+        x = _steps(scale)
+        case = make("steps", Quantize(), [floats("x", x.shape)], Quant.tensor(scale, zero_point))
+        kernel = applicable(case.op, case.sig, Target(_CORE))[0]
+        assert kernel.design == "mve quantize"
+        run = Run(f"{scale}", case.graph(), {"x": x})
+        plans.append((run, overlay(run.graph, kernel, kernel.inplace[0])))
+    outputs = run_plans_on_qemu(tmp_path, plans, "mps3-an547", _CORE)
+    wrong = [check_outputs(run, out) for (run, _), out in zip(plans, outputs, strict=True)]
+    assert not any(wrong), "\n".join(filter(None, wrong))
 
 
 def test_random_layers(tmp_path: Path) -> None:

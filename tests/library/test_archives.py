@@ -11,6 +11,7 @@ from crtgen.codegen import Registry
 from crtgen.errors import MismatchError, ModelError, RemoteError, UnsupportedError, UsageError
 from crtgen.library import load_package, read_params
 from crtgen.library.archive import read_tar, write_tar
+from crtgen.library.tree import check_crt_exportable, check_symbols, walk
 from tests.support import models_dir, require_tool
 
 pytestmark = pytest.mark.models
@@ -168,6 +169,25 @@ def test_the_registry_is_that_of_tvm() -> None:
     assert ours == [*theirs[:-1], "get_c_metadata"]
     assert theirs[-1] == "tvmgen_kws_get_c_metadata"
     assert [f.role for f in module.functions] == ["run", *["own"] * 15]
+
+
+def test_module_trees() -> None:
+    """What calls the operators imports the modules of the archive; loaded constants are linked."""
+    (tree,) = api.load(mlf("kws_llvmthumbcpu_graph_link.tar")).compile("mps2_an386").trees
+    assert [(m.name, m.key, str(m.context)) for m in walk(tree)] == [
+        ("kws", "c", "cpu:0"),
+        ("kws_lib1.o", "static_library", "cpu:0"),
+    ]
+    assert len(tree.imports[0].get_func_names()) == 14
+    assert tree.get_func_names() == ()
+    (tree,) = api.load(exported("byoc_thumb.tar")).compile("mps2_an386").trees
+    check_symbols(tree)
+    check_crt_exportable(walk(tree))
+    found = [(m.name, m.key, m.get_func_names(), len(m.get_const_vars())) for m in tree.imports]
+    assert found == [
+        ("lib0.c", "c", ("tvmgen_byoc_ccompiler_main_0",), 3),
+        ("lib1.o", "static_library", ("tvmgen_byoc_fused_exp",), 0),
+    ]
 
 
 @pytest.mark.qemu

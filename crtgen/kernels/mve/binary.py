@@ -6,13 +6,13 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.elements import Body, elementwise, requantised, walk, word
+from crtgen.kernels.mve.elements import NARROW, Body, elementwise, requantised, rescaled, walk, word
 from crtgen.kernels.registry import design
 from crtgen.kernels.sums import EverySum, every_sum
 from crtgen.ops import Add, Mul, Sub
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["SumForm", "product", "solve_sum", "sums"]
+__all__ = ["SumForm", "exact_sums", "product", "solve_sum", "sums"]
 
 _DELTAS = (0, 1, -1, 2, -2, 3, -3)
 _NARROWEST, _WIDEST = 1, 23  # shifts of one or two narrowing instructions
@@ -57,6 +57,45 @@ def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
         add = ("vldrb.s32 q1, [r1], #4", "vmlas.s32 q0, q2, r12", "vmla.s32 q0, q1, r3")
         body = Body(setup, (load, *add, *narrows), (), clamp)
     return elementwise("mve sum", sig, target, way, body)
+
+
+@design(Add, Sub, weights=None)
+def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
+    """int8 with each of TFLite's roundings; None for others."""
+    if not _fits(sig, target):
+        return None
+    p, way = op.parameters(sig), walk(sig)
+    operands = (
+        (p.input1_offset, p.input1_multiplier, p.input1_shift),
+        (p.input2_offset, p.input2_multiplier, p.input2_shift),
+    )
+    a, b = (operands[i] for i in way.order)
+    numbers = {
+        "r4": a[0],
+        "r5": b[0],
+        "r6": a[1],
+        "r8": b[1],
+        "r3": p.output_multiplier,
+        "r7": p.output_offset,
+    }
+    setup = tuple(text for register, number in numbers.items() for text in word(register, number))
+    second = "vdup.32 q1, r12" if way.still else "vldrb.s32 q1, [r1], #4"
+    body = (
+        "vldrb.s32 q0, [r0], #4",
+        second,
+        "vadd.i32 q0, q0, r4",
+        "vadd.i32 q1, q1, r5",
+        f"vshl.i32 q0, q0, #{p.left_shift}",
+        f"vshl.i32 q1, q1, #{p.left_shift}",
+        *rescaled("q0", "q2", "r6", a[2]),
+        *rescaled("q1", "q2", "r8", b[2]),
+        f"v{op.name}.i32 q0, {'q0, q1' if way.order == (0, 1) else 'q1, q0'}",
+        *rescaled("q0", "q2", "r3", p.output_shift),
+        "vadd.i32 q0, q0, r7",
+        *NARROW,
+    )
+    entry = ("ldrsb r12, [r1]",) if way.still else ()
+    return elementwise("mve exact sum", sig, target, way, Body(setup, body, entry, (p.act_min, p.act_max)))
 
 
 @design(Mul, weights=None)

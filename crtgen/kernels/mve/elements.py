@@ -19,6 +19,7 @@ from crtgen.kernels.requant import Rescale
 __all__ = [
     "BYTES",
     "MOST_LOOPS",
+    "NARROW",
     "WORDS",
     "Body",
     "ElementsView",
@@ -26,6 +27,7 @@ __all__ = [
     "around",
     "elementwise",
     "requantised",
+    "rescaled",
     "scaled",
     "unrolling",
     "walk",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 WORDS, BYTES = 4, 16  # elements in a vector
+NARROW = ("vqmovnb.s32 q0, q0", "vqmovnb.s16 q0, q0")  # saturates to int8
 _UNROLL = 4
 _LOW, _HIGH = "q3", "q4"
 _COUNTERS = ("r9", "r10", "r11")  # of the loops around a run, innermost first
@@ -276,9 +279,15 @@ def requantised(
 
 
 def _roundings(shift: int) -> tuple[str, ...]:
-    """TFLite's rescaling by r3 and a shift, halves away from zero."""
-    left = (f"vshl.i32 q0, q0, #{shift}",) if shift > 0 else ()
-    away = ("vshr.s32 q1, q0, #31", "vadd.i32 q0, q0, q1", f"vrshr.s32 q0, q0, #{-shift}")
-    right = away if shift < 0 else ()
-    narrow = ("vadd.i32 q0, q0, r7", "vqmovnb.s32 q0, q0", "vqmovnb.s16 q0, q0")
-    return (*left, "vqrdmulh.s32 q0, q0, r3", *right, *narrow)
+    return (*rescaled("q0", "q1", "r3", shift), "vadd.i32 q0, q0, r7", *NARROW)
+
+
+def rescaled(vector: str, spare: str, multiplier: str, shift: int) -> tuple[str, ...]:
+    """TFLite's rescaling by a register's multiplier and a shift, halves away from zero; spoils a vector."""
+    left = (f"vshl.i32 {vector}, {vector}, #{shift}",) if shift > 0 else ()
+    away = (
+        f"vshr.s32 {spare}, {vector}, #31",
+        f"vadd.i32 {vector}, {vector}, {spare}",
+        f"vrshr.s32 {vector}, {vector}, #{-shift}",
+    )
+    return (*left, f"vqrdmulh.s32 {vector}, {vector}, {multiplier}", *(away if shift < 0 else ()))

@@ -18,7 +18,7 @@ _AT_LEAST = {
     "convolution": 0.8,
     "depthwise": 0.8,
     "dense": 0.9,
-    "binary": 0.8,
+    "binary": 1.0,
     "pool": 0.95,
     "unary": 0.8,
     "move": 0.3,

@@ -18,7 +18,7 @@ _MOST_STAGES = 4
 
 @dataclass(frozen=True, slots=True)
 class _Price:
-    """``most`` is the share of instructions that may be added, and 1 of it has to save ``worth`` of the arena.
+    """``most`` is the share of instructions that may be added; 1 of it has to save ``worth`` of the arena.
 
     What saves less than the share ``least`` of the arena is not done.
     """

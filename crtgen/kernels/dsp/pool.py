@@ -41,7 +41,8 @@ class PoolView:
     """A pooling: per output ``rows`` rows of ``blocks`` times ``unroll`` pixels, if all lie within the image.
 
     ``mean`` is C, what becomes of ``sum``, empty for a maximum. ``wide``: a row's sums go to 32 bits.
-    ``across``: the four channels have one output, the mean of all. ``edges`` is the window if it can reach over the border.
+    ``across``: the four channels have one output, the mean of all. ``edges`` is the window
+    if it can reach over the border.
     """
 
     images: int

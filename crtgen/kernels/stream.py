@@ -281,7 +281,7 @@ def _cost(view: StreamView, parts: Sequence[Part], made: Sequence[_Rows], size: 
         cost += calls * (part.kernel.cost + _CALL)
         if stage.keeps:
             cost += (calls * stage.window - int(made[number - 1][-1])) * stage.x_row * size
-        elif stage.has_stripe and number == 0:
+        elif stage.padded:
             tops = np.arange(calls) * stage.rows * stage.stride - stage.top
             edges = np.count_nonzero((tops < 0) | (tops > stage.last_top))
             cost += int(edges) * stage.window * stage.x_row * size

@@ -16,6 +16,7 @@ import pytest
 from crtgen.boards.core import find_core
 from crtgen.frontends import load
 from crtgen.kernels import Target
+from crtgen.plan import stream_rows
 from tests.kernels.program import (
     HERE,
     Run,
@@ -135,7 +136,10 @@ def test_models_stay_within_arena_and_weights(tmp_path: Path, core: str, model: 
         }
         expected = {n: data[f"case0_output{i}"] for i, n in enumerate(graph.outputs)}
     run = Run(model, graph, inputs)
-    ((_, plan),) = runs = plan_runs([run], Target(find_core(core), "speed"))
+    target = Target(find_core(core), "speed")
+    ((_, whole),) = plan_runs([run], target)
+    plan, _ = stream_rows(whole, target, exact=False)
+    runs = [(run, plan)]
     sources = one_unit(tmp_path, write_program(tmp_path, runs))
     start = HERE / "baremetal" / "start.c"
     objects = _compile(tmp_path, [*sources, start], find_core(core).gcc_flags)

@@ -145,7 +145,7 @@ def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
 def _find_linear(op: Add | Sub, sig: Signature) -> tuple[int, int, int, int] | None:
     """A, B, C and s of the linear form, checked on every pair of inputs."""
     every = np.arange(-128, 128)
-    target = _all_pairs(op, sig, every.astype(np.int8))
+    target, params = _all_pairs(op, sig, every.astype(np.int8)), op.parameters(sig)
     a, b, y = (v.quant.scale if v.quant else 1.0 for v in (*sig.inputs, sig.y))
     sign = -1 if isinstance(op, Sub) else 1
     for shift in range(22, 11, -1):
@@ -154,7 +154,7 @@ def _find_linear(op: Add | Sub, sig: Signature) -> tuple[int, int, int, int] | N
             continue
         for da, db in ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1)):
             pair = round(first) + da, round(second) + db
-            offset = _offset(pair, shift, every, target)
+            offset = _offset(pair, shift, every, target, (params.act_min, params.act_max))
             if offset is not None:
                 return *pair, offset, shift
     return None
@@ -170,11 +170,12 @@ def _all_pairs(op: Add | Sub, sig: Signature, every: Array) -> Int64:
     return result.astype(np.int64)
 
 
-def _offset(pair: tuple[int, int], shift: int, every: Array, target: Int64) -> int | None:
+def _offset(
+    pair: tuple[int, int], shift: int, every: Array, target: Int64, limits: tuple[int, int]
+) -> int | None:
     """The C with which ``(a * A + b * B + C) >> shift``, clamped, is ``target`` everywhere, if any."""
     total = pair[0] * every[:, None].astype(np.int64) + pair[1] * every.astype(np.int64)
-    low, high = int(target.min()), int(target.max())
-    above, below = target > low, target < high
+    above, below = target > limits[0], target < limits[1]
     least = (target[above] << shift) - total[above]
     most = ((target[below] + 1) << shift) - 1 - total[below]
     lower, upper = int(least.max(initial=-(2**31))), int(most.min(initial=2**31))

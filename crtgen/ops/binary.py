@@ -204,6 +204,8 @@ def cases() -> Iterator[Case]:
         yield make("relu", kind(Activation.RELU), [a, b], Quant.tensor(0.11, -128))
         yield make("relu6", kind(Activation.RELU6), [b, a], Quant.tensor(0.04, -60))
         yield make("channels", kind(), [a, int8s("b", (7,), 0.2, 127)], Quant.tensor(0.5, 1))
+        beyond = [int8s(n, (1, 3, 9), 0.1, -128) for n in ("a", "b")]  # sums are at the limit
+        yield make("beyond", kind(), beyond, Quant.tensor(0.2, 127))
         yield make("scalar", kind(), [a, int8s("b", (), 0.02, -128)], out)
         yield make("outer", kind(), [int8s("a", (1, 4, 1, 3)), int8s("b", (2, 1, 5, 1), 0.07, 9)], out)
         constant = Value.constant("b", np.arange(-60, 45, dtype=np.int8).reshape(5, 3, 7), b.quant)

@@ -43,8 +43,14 @@ def test_host(tmp_path: Path) -> None:
 @pytest.mark.qemu
 @pytest.mark.parametrize(
     ("machine", "core"),
-    [("mps2-an385", "cortex-m3"), ("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")],
+    [
+        ("mps2-an385", "cortex-m0plus"),
+        ("mps2-an385", "cortex-m3"),
+        ("mps2-an386", "cortex-m4"),
+        ("mps3-an547", "cortex-m55"),
+    ],
 )
 def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
+    """A Cortex-M3 stands in for the M0+, whose instructions it has."""
     runs = _runs(extremes=machine == "mps2-an386")
     _check(runs, run_on_qemu(tmp_path, runs, machine, find_core(core)))

@@ -1,5 +1,6 @@
 """Softmax of int8 with Helium: powers from a table, since a difference of two int8 values has 256 values."""
 
+import math
 from dataclasses import dataclass
 
 from crtgen.ir import DType, Signature
@@ -9,6 +10,8 @@ from crtgen.kernels.softmax import powers_const
 from crtgen.ops import Softmax
 
 __all__ = ["SoftmaxView", "softmax"]
+
+_ELEMENTS = {"speed": 8, "balanced": 64}  # from so many on; for size never
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,9 @@ class SoftmaxView:
 
 @design(Softmax)
 def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
-    """int8; None for others, and for size: the table takes up to 1 KB."""
-    if not target.core.mve or sig.x.dtype is not DType.INT8 or target.optimize == "size":
+    """int8; None for others, and for so few elements that a table of up to 1 KB is not worth it."""
+    few = sig.x.elements < _ELEMENTS.get(target.optimize, math.inf)
+    if not target.core.mve or sig.x.dtype is not DType.INT8 or few:
         return None
     powers = powers_const(op, sig)
     depth = sig.x.shape[-1]

@@ -152,7 +152,8 @@ def unary(draw: Draw, name: str) -> Case:
 
 def softmax(draw: Draw, name: str) -> Case:
     """Rows of a few elements or of many, with differences from far below the output's steps to far above."""
-    shape = (draw.int(1, 4), draw.pick(1, 2, 3, draw.int(4, 40), draw.int(41, 300), 1100))
+    depth = draw.pick(1, 2, 3, draw.int(4, 40), draw.int(41, 300), 1100)
+    shape = (64 // depth + draw.int(1, 4), depth)
     x = int8s("x", shape, float(np.exp(draw.random.uniform(-8, 2))), draw.zero_point())
     return make(name, Softmax(draw.pick(1, 1, 2)), [x], Quant.tensor(1 / 256, -128))
 

@@ -8,23 +8,27 @@ from crtgen.errors import UnsupportedError
 from crtgen.ir import Graph, Node, Op, Signature, shape_text
 from crtgen.kernels.kernel import Kernel, Target
 
-__all__ = ["Design", "applicable", "design", "select"]
+__all__ = ["Design", "Entry", "applicable", "design", "operators", "registered", "select"]
 
 Design = Callable[[Any, Signature, Target], Kernel | None]
 _D = TypeVar("_D", bound=Design)
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
+    """A design of an operator, as ``design`` registers it."""
+
     function: Design
     weights: tuple[int, ...] | None
 
-    def takes(self, sig: Signature) -> bool:
+    def kernel(self, op: Op, sig: Signature, target: Target) -> Kernel | None:
+        """The kernel, or None where the design does not apply."""
         constant = tuple(i for i, v in enumerate(sig.inputs) if v.is_constant)
-        return self.weights is None or constant == self.weights
+        takes = self.weights is None or constant == self.weights
+        return self.function(op, sig, target) if takes else None
 
 
-_DESIGNS: dict[type[Op], list[_Entry]] = {}
+_DESIGNS: dict[type[Op], list[Entry]] = {}
 
 
 def design(*operators: type[Op], weights: tuple[int, ...] | None = ()) -> Callable[[_D], _D]:
@@ -36,16 +40,25 @@ def design(*operators: type[Op], weights: tuple[int, ...] | None = ()) -> Callab
 
     def register(function: _D) -> _D:
         for operator in operators:
-            _DESIGNS.setdefault(operator, []).append(_Entry(function, weights))
+            _DESIGNS.setdefault(operator, []).append(Entry(function, weights))
         return function
 
     return register
 
 
+def operators() -> tuple[type[Op], ...]:
+    """Every operator that has a design."""
+    return tuple(_DESIGNS)
+
+
+def registered(operator: type[Op]) -> tuple[Entry, ...]:
+    """Every design of an operator."""
+    return tuple(_DESIGNS.get(operator, ()))
+
+
 def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
     """Every kernel that computes ``op`` on ``target``, cheapest first."""
-    entries = [e for e in _DESIGNS.get(type(op), ()) if e.takes(sig)]
-    kernels = [e.function(op, sig, target) for e in entries]
+    kernels = [entry.kernel(op, sig, target) for entry in registered(type(op))]
     return sorted((k for k in kernels if k is not None), key=lambda k: k.cost)
 
 

@@ -1,0 +1,193 @@
+/* Runs each job in every placement of its buffers, and prints what went wrong and the ticks it took.
+
+   The placements: all buffers apart in the arena; the output over an input; one buffer at the end of a memory,
+   then at the start of one, beyond which is a fault. What lies between the buffers has to stay as it was. */
+#include "jobs.h"
+
+#include <string.h>
+
+#define GUARD 64u
+#define FILL 0xa5u
+#define MOST 16u /* buffers of a job */
+
+static uint8_t arena[ARENA] __attribute__((aligned(16)));
+static uint8_t *place[MOST];
+
+static void put(const char *text)
+{
+    register uint32_t op __asm__("r0") = 4; /* SYS_WRITE0 */
+    register const char *argument __asm__("r1") = text;
+    __asm__ volatile("bkpt 0xab" : "+r"(op) : "r"(argument) : "memory");
+}
+
+static void put_number(const char *before, uint32_t number)
+{
+    char text[12];
+    char *at = text + sizeof text - 1;
+    *at = 0;
+    do {
+        *--at = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    put(before);
+    put(at);
+}
+
+static volatile uint32_t *const systick = (volatile uint32_t *)0xe000e010;
+
+void systick_handler(void);
+void systick_handler(void)
+{
+}
+
+static uint32_t up(uint32_t number)
+{
+    return (number + 15) & ~15u;
+}
+
+static void bring(const struct job *job, uint32_t i)
+{
+    const struct buffer *b = &job->buffers[i];
+    if (b->kind == INPUT || b->kind == CONSTANT) {
+        memcpy(place[i], b->data, b->nbytes);
+    }
+}
+
+/* Every buffer apart from the others, constants where the image has them; returns the bytes of the arena. */
+static uint32_t lay_apart(const struct job *job)
+{
+    uint32_t at = GUARD;
+    for (uint32_t i = 0; i < job->num_buffers; i++) {
+        const struct buffer *b = &job->buffers[i];
+        if (b->kind == CONSTANT) {
+            place[i] = (uint8_t *)(uintptr_t)b->data;
+        } else {
+            place[i] = arena + at;
+            at = up(at + b->nbytes) + GUARD;
+        }
+    }
+    return at;
+}
+
+/* The same, but the output begins `lead` bytes before the input; both get the input's place and more. */
+static uint32_t lay_over(const struct job *job, const struct leave *leave, uint32_t output)
+{
+    uint32_t at = lay_apart(job);
+    place[leave->input] = arena + at + up(leave->lead);
+    place[output] = place[leave->input] - leave->lead;
+    uint32_t end = at + up(leave->lead) + job->buffers[leave->input].nbytes;
+    uint32_t written = (uint32_t)(place[output] - arena) + job->buffers[output].nbytes;
+    return up(written > end ? written : end) + GUARD;
+}
+
+/* Whether what no buffer covers in the arena's first bytes is as it was filled. */
+static int is_whole(const struct job *job, uint32_t used)
+{
+    for (uint32_t i = 0; i < job->num_buffers; i++) {
+        if (place[i] >= arena && place[i] < arena + ARENA) {
+            memset(place[i], FILL, job->buffers[i].nbytes);
+        }
+    }
+    for (uint32_t i = 0; i < used; i++) {
+        if (arena[i] != FILL) {
+            put_number(" arena ", i);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The first byte or, of float32, element that is not as expected; the number of bytes if all are. */
+static uint32_t compare(const struct job *job, uint32_t output)
+{
+    const struct buffer *b = &job->buffers[output];
+    const uint8_t *is = place[output];
+    if (job->tolerance > 0) {
+        for (uint32_t i = 0; i < b->nbytes; i += 4) {
+            float x, y;
+            memcpy(&x, is + i, 4);
+            memcpy(&y, b->data + i, 4);
+            float difference = x < y ? y - x : x - y;
+            if (!(difference <= job->tolerance)) {
+                return i;
+            }
+        }
+        return b->nbytes;
+    }
+    uint32_t i = 0;
+    while (i < b->nbytes && is[i] == b->data[i]) {
+        i++;
+    }
+    return i;
+}
+
+static void run(const struct job *job, uint32_t output, uint32_t used)
+{
+    memset(arena, FILL, used);
+    for (uint32_t i = 0; i < job->num_buffers; i++) {
+        if (place[i] != job->buffers[i].data) {
+            bring(job, i);
+        }
+    }
+    systick[1] = 0xffffff;
+    systick[2] = 0;
+    systick[0] = 5;
+    job->call(place);
+    uint32_t ticks = 0xffffff - systick[2];
+    uint32_t equal = compare(job, output);
+    if (equal != job->buffers[output].nbytes) {
+        put_number(" output ", equal);
+    }
+    is_whole(job, used);
+    put_number(" ticks ", ticks);
+    put("\n");
+}
+
+/* Each buffer at the end of a memory and at the start of one. */
+static void run_at_edges(uint32_t number, uint32_t output)
+{
+    const struct job *job = &jobs[number];
+    for (uint32_t i = 0; i < job->num_buffers; i++) {
+        const struct buffer *b = &job->buffers[i];
+        if (b->nbytes <= HIGH_BYTES) {
+            uint32_t used = lay_apart(job);
+            place[i] = (uint8_t *)((HIGH_END - b->nbytes) & ~(b->align - 1));
+            put_number("job ", number);
+            put_number(" end of ", i);
+            run(job, output, used);
+        }
+        if (b->nbytes <= LOW_BYTES) {
+            uint32_t used = lay_apart(job);
+            place[i] = (uint8_t *)LOW;
+            put_number("job ", number);
+            put_number(" start of ", i);
+            run(job, output, used);
+        }
+    }
+}
+
+int main(void)
+{
+#ifdef TRAP_UNALIGNED
+    *(volatile uint32_t *)0xe000ed14 |= 8; /* CCR.UNALIGN_TRP */
+#endif
+    for (uint32_t number = 0; number < num_jobs; number++) {
+        const struct job *job = &jobs[number];
+        uint32_t output = 0;
+        while (job->buffers[output].kind != OUTPUT) {
+            output++;
+        }
+        uint32_t used = lay_apart(job);
+        put_number("job ", number);
+        put(" apart");
+        run(job, output, used);
+        for (uint32_t i = 0; i < job->num_leaves; i++) {
+            used = lay_over(job, &job->leaves[i], output);
+            put_number("job ", number);
+            put_number(" over ", job->leaves[i].input);
+            run(job, output, used);
+        }
+        run_at_edges(number, output);
+    }
+    return 0;
+}

@@ -1,0 +1,147 @@
+"""Draws layers with hypothesis, runs them many at a time, and shrinks the first that is wrong."""
+
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import FlakyFailure, Unsatisfiable
+
+from crtgen.boards.core import find_core
+from crtgen.kernels import Kernel, Target, applicable
+from crtgen.kernels.registry import Entry, registered
+from crtgen.ops import Case
+from tests.kernels.harness import GUARDED, MACHINES, Job, batches, describe, run_jobs
+
+__all__ = ["Trial", "check", "draw", "name", "package"]
+
+_LEVEL = {"speed": "-O3", "balanced": "-O2", "size": "-Os"}
+_LAYERS = 50  # drawn before they run
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Trial:
+    """Runs layers on a core's machine, generated for a level of optimisation.
+
+    ``package`` is the package of the designs that always run; of others, only what is chosen does. ``hits``
+    counts how often each function of a design of it gave a kernel, and each kernel by its name.
+    """
+
+    core: str
+    optimize: str
+    package: str
+    folder: Path
+    hits: Counter[str] = field(default_factory=Counter)
+
+    def jobs(self, case: Case) -> list[Job]:
+        """The kernels of the layer that are to run."""
+        target = Target(find_core(self.core), self.optimize)
+        own: list[Kernel] = []
+        for entry in registered(type(case.op)):
+            kernel = entry.kernel(case.op, case.sig, target)
+            if kernel is not None and package(entry) == self.package:
+                own.append(kernel)
+                self.hits[name(entry)] += 1
+                self.hits[kernel.design] += 1
+        chosen = applicable(case.op, case.sig, target)[0]
+        same = any((k.template, k.view) == (chosen.template, chosen.view) for k in own)
+        kernels = [k for k in (own if same else [*own, chosen]) if not k.is_alias]
+        return [Job(case, k, seed) for seed, k in enumerate(kernels)]
+
+    def run(self, cases: Sequence[Case]) -> list[str]:
+        """What is wrong with each layer; empty where it is right."""
+        texts, level = [""] * len(cases), _LEVEL[self.optimize]
+        guarded, spacious = GUARDED[self.core], MACHINES[self.core]
+        jobs = {job: i for i, case in enumerate(cases) for job in self.jobs(case)}
+        for machine in dict.fromkeys([guarded, spacious]):
+            fit = [job for job in jobs if (job.arena <= guarded.room) == (machine is guarded)]
+            for batch in batches(fit):
+                for job, result in zip(batch, run_jobs(batch, self.folder, machine, level), strict=True):
+                    if result.wrong:
+                        texts[jobs[job]] += f"{job.kernel.design}: {'; '.join(result.wrong)}\n"
+        return [f"{describe(c)}\n{text}" if text else "" for c, text in zip(cases, texts, strict=True)]
+
+
+def package(entry: Entry) -> str:
+    """The package of a design's function: ``crtgen.kernels.mve``."""
+    return entry.function.__module__.rpartition(".")[0]
+
+
+def name(entry: Entry) -> str:
+    """The function of a design: ``crtgen.kernels.gemm.conv2d``."""
+    return f"{entry.function.__module__}.{entry.function.__name__}"
+
+
+def check(layers: st.SearchStrategy[Case], count: int, number: int, trial: Trial) -> None:
+    """Fail unless ``count`` layers, drawn from seed ``number`` on, are right; shrinks the first wrong one."""
+    texts: list[str] = []
+    seeds: list[int] = []
+    while len(texts) < count:
+        cases: list[Case] = []
+        while len(cases) < min(_LAYERS, count - len(texts)):
+            case = draw(layers, number)
+            if case is not None:
+                cases.append(case)
+                seeds.append(number)
+            number += 1
+        texts += trial.run(cases)
+        _log.info("%s %s: %d layers, %d wrong", trial.core, trial.optimize, len(texts), sum(map(bool, texts)))
+    wrong = [i for i, text in enumerate(texts) if text]
+    if wrong:
+        found = "\n".join(f"seed {seeds[i]}: {texts[i]}" for i in wrong[:10])
+        small = _smallest(layers, seeds[wrong[0]], trial)
+        pytest.fail(f"{len(wrong)} of {count} layers are wrong\n{found}\nthe first one shrunk: {small}")
+
+
+def draw(layers: st.SearchStrategy[Case], number: int) -> Case | None:
+    """The layer of a seed, if there is one: hypothesis draws the simplest there is, then any."""
+    drawn: list[Case] = []
+    with contextlib.suppress(Unsatisfiable):
+        _examples(layers, number, drawn.append, Phase.generate)
+    return drawn[1] if len(drawn) > 1 else None
+
+
+def _smallest(layers: st.SearchStrategy[Case], number: int, trial: Trial) -> str:
+    """What is wrong with the smallest kin of a seed's layer; each runs in an image of its own."""
+    smallest = "it is right in an image of its own"
+
+    def single(case: Case) -> None:
+        nonlocal smallest
+        (text,) = trial.run([case])
+        smallest = text or smallest
+        assert not text
+
+    with contextlib.suppress(AssertionError, FlakyFailure):
+        _examples(layers, number, single, Phase.generate, Phase.shrink)
+    return smallest
+
+
+def _examples(
+    layers: st.SearchStrategy[Case], number: int, each: Callable[[Case], None], *phases: Phase
+) -> None:
+    """``each`` of two layers, which the seed determines.
+
+    The second one departs from the first at its first choice, which therefore is one that means nothing.
+    """
+
+    @seed(number)
+    @settings(
+        max_examples=2,
+        phases=phases,
+        database=None,
+        deadline=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.integers(0, 1 << 60), layers)
+    def once(_: int, case: Case) -> None:
+        each(case)
+
+    once()

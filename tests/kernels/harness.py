@@ -1,0 +1,337 @@
+"""Many kernels in one image on QEMU: each byte of output, what is around the buffers, and the instructions.
+
+Every kernel runs with its buffers apart in the arena, in place by each leave that it has, and with each of
+its buffers in turn as the last and as the first thing of a memory, beyond which an access is a fault.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from crtgen.boards.core import find_core
+from crtgen.codegen.render import render
+from crtgen.ir import Array, Signature, shape_text
+from crtgen.kernels import Kernel
+from crtgen.ops import Case
+from crtgen.resources import runtime_dir
+from tests.support import require_tool
+
+__all__ = ["GUARDED", "MACHINES", "Job", "Machine", "Result", "batches", "describe", "run_jobs"]
+
+HERE = Path(__file__).parent / "baremetal"
+_WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+_STACK = 8192
+_MOST_JOBS, _MOST_BYTES = 60, 500_000  # in one image
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine of QEMU's with its memories as (start, end), and the instructions per tick of SysTick.
+
+    ``low`` and ``high`` are memories that hold nothing else: before the one and behind the other, any access
+    is a fault. Without bytes, there is none.
+    """
+
+    name: str
+    core: str
+    code: tuple[int, int]
+    constants: tuple[int, int]
+    ram: tuple[int, int]
+    instructions: float
+    low: tuple[int, int] = (0, 0)
+    high: tuple[int, int] = (0, 0)
+
+    @property
+    def room(self) -> int:
+        """Bytes of memory beside the stack."""
+        return self.ram[1] - self.ram[0] - _STACK
+
+
+def _mps2(name: str, core: str) -> Machine:
+    return Machine(name, core, (0, 0x80000), (0x80000, 0x400000), (0x20000000, 0x20400000), 40)
+
+
+MACHINES = {
+    "cortex-m0plus": _mps2("mps2-an385", "cortex-m0plus"),
+    "cortex-m3": _mps2("mps2-an385", "cortex-m3"),
+    "cortex-m4": _mps2("mps2-an386", "cortex-m4"),
+    "cortex-m7": _mps2("mps2-an500", "cortex-m7"),
+    "cortex-m33": Machine(
+        "mps2-an505",
+        "cortex-m33",
+        (0x10000000, 0x10080000),
+        (0x10080000, 0x10400000),
+        (0x38000000, 0x38200000),
+        50,
+        high=(0x38200000, 0x38400000),
+    ),
+    "cortex-m55": Machine(
+        "mps3-an547",
+        "cortex-m55",
+        (0, 0x80000),
+        (0x01000000, 0x01200000),
+        (0x21000000, 0x21400000),
+        31.25,
+        low=(0x20000000, 0x20040000),
+        high=(0x20040000, 0x20080000),
+    ),
+}
+"""One for each core: of Cortex-M0+ there is none, a Cortex-M3 has to trap what is not aligned."""
+
+GUARDED = {
+    **MACHINES,
+    "cortex-m4": Machine(
+        "netduinoplus2",
+        "cortex-m4",
+        (0x08000000, 0x08040000),
+        (0x08040000, 0x08100000),
+        (0x2000C000, 0x20024000),
+        1e9 / 168e6,
+        low=(0x20000000, 0x2000C000),
+        high=(0x20024000, 0x20030000),
+    ),
+}
+"""The same with little memory for Cortex-M4, but with an end: the MPS2 boards of QEMU read zeros beyond."""
+
+_LINK = """
+ENTRY(reset_handler)
+MEMORY
+{{
+    code (rx) : ORIGIN = {code[0]:#x}, LENGTH = {code[1]:#x} - {code[0]:#x}
+    constants (r) : ORIGIN = {constants[0]:#x}, LENGTH = {constants[1]:#x} - {constants[0]:#x}
+    ram (rwx) : ORIGIN = {ram[0]:#x}, LENGTH = {ram[1]:#x} - {ram[0]:#x}
+}}
+SECTIONS
+{{
+    .text : {{ KEEP(*(.vectors)) *(.text .text.*) }} > code
+    .ARM.exidx : {{ *(.ARM.exidx*) }} > code
+    .rodata : {{ *(.rodata .rodata.*) }} > constants
+    .data : {{ data_start = .; *(.data .data.*) data_end = .; }} > ram AT > constants
+    data_load = LOADADDR(.data);
+    .bss (NOLOAD) : {{ . = ALIGN(16); bss_start = .; *(.bss .bss.* COMMON) bss_end = .; }} > ram
+    stack_top = ORIGIN(ram) + LENGTH(ram);
+    ASSERT(stack_top - bss_end >= {stack}, "no room for the stack")
+}}
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A kernel of a case, on inputs drawn from ``seed``."""
+
+    case: Case
+    kernel: Kernel
+    seed: int = 1
+
+    @property
+    def nbytes(self) -> int:
+        """What it adds to an image."""
+        values = [v for v in (*self.case.sig.inputs, self.case.sig.y) if not v.is_constant]
+        return sum(v.nbytes for v in values) + sum(c.data.nbytes for c in self.kernel.consts)
+
+    @property
+    def arena(self) -> int:
+        """Bytes for all buffers apart, and once more for those of which one lies over the other."""
+        values = [v for v in (*self.case.sig.inputs, self.case.sig.y) if not v.is_constant]
+        sizes = [*(v.nbytes for v in values), self.kernel.scratch]
+        lead = max((leave.lead for leave in self.kernel.inplace), default=0)
+        return 64 + sum(n + 15 + 64 for n in sizes) + 96 + lead + max(sizes)
+
+
+@dataclass
+class Result:
+    """``wrong``: what differed, by placement; ``instructions``: of the run with all buffers apart."""
+
+    wrong: list[str] = field(default_factory=list)
+    instructions: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Buffer:
+    """An argument of a kernel, as in ``jobs.h``; ``symbol`` is that of its data."""
+
+    kind: str
+    symbol: str
+    data: Array | None
+    nbytes: int
+    align: int = 4
+
+    @property
+    def row(self) -> str:
+        return f"{{{self.symbol}, {self.nbytes}, {self.align}, {self.kind}}},"
+
+
+def describe(case: Case) -> str:
+    """The layer in a line: attributes, shapes and quantisation."""
+    values = [f"{v.name} {shape_text(v.shape)} {v.dtype.value} {v.quant}" for v in case.sig.inputs]
+    y = case.sig.y
+    return f"{case.op.name} {case.op.attributes()} of {', '.join(values)} to {shape_text(y.shape)} {y.quant}"
+
+
+def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """The jobs in order, as many at once as go into an image."""
+    batch: list[Job] = []
+    for job in jobs:
+        if batch and (len(batch) == _MOST_JOBS or sum(j.nbytes for j in batch) + job.nbytes > _MOST_BYTES):
+            yield batch
+            batch = []
+        batch.append(job)
+    if batch:
+        yield batch
+
+
+def run_jobs(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str = "-O2") -> list[Result]:
+    """Build one image of all jobs, run it, and say how each fared.
+
+    What a fault prevents runs in another image; where one does not build, its halves are built.
+    """
+    try:
+        elf = _build(jobs, folder, machine, optimize)
+    except subprocess.CalledProcessError as error:
+        if len(jobs) == 1:
+            return [Result([f"it does not build: {error.stderr[-1000:]}"])]
+        half = len(jobs) // 2
+        parts = (jobs[:half], jobs[half:])
+        return [result for part in parts for result in run_jobs(part, folder, machine, optimize)]
+    results, finished = _run(elf, machine, len(jobs))
+    if not finished and len(results) < len(jobs):
+        results += run_jobs(jobs[len(results) :], folder, machine, optimize)
+    return results
+
+
+def _build(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str) -> Path:
+    core = find_core(machine.core)
+    buffers = [_buffers(job, f"k{index}") for index, job in enumerate(jobs)]
+    _write_data([b for group in buffers for b in group if b.data is not None], folder)
+    _write_kernels(jobs, buffers, folder)
+    (folder / "link.ld").write_text(_LINK.format(stack=_STACK - 256, **vars(machine)))
+    symbols = {
+        "ARENA": max(job.arena for job in jobs),
+        "LOW": machine.low[0],
+        "LOW_BYTES": machine.low[1] - machine.low[0],
+        "HIGH_END": machine.high[1],
+        "HIGH_BYTES": machine.high[1] - machine.high[0],
+    }
+    command = [require_tool("arm-none-eabi-gcc"), *core.gcc_flags, optimize, *_WARNINGS]
+    command += [f"-D{name}={number}u" for name, number in symbols.items()]
+    command += [] if core.unaligned else ["-DTRAP_UNALIGNED"]
+    command += [f"-I{HERE}", f"-I{runtime_dir() / 'include'}", f"-Wa,-I{folder}", "-nostartfiles"]
+    command += ["-specs=nano.specs", f"-T{folder / 'link.ld'}", str(HERE / "start.c"), str(HERE / "jobs.c")]
+    command += [str(folder / "kernels.c"), str(folder / "data.S"), "-o", str(folder / "image.elf")]
+    subprocess.run(command, check=True, timeout=250, capture_output=True, text=True)
+    return folder / "image.elf"
+
+
+def _buffers(job: Job, name: str) -> list[_Buffer]:
+    """The arguments of the kernel, in order."""
+    case, kernel = job.case, job.kernel
+    inputs = case.inputs(job.seed)
+    arrays = [v.array() if v.is_constant else inputs[v.name] for v in case.sig.inputs]
+    (expected,) = case.op.reference(case.sig, arrays)
+    variable = [v for v in case.sig.inputs if not v.is_constant]
+    return [
+        *(_Buffer("INPUT", f"{name}_x{i}", inputs[v.name], v.nbytes) for i, v in enumerate(variable)),
+        _Buffer("OUTPUT", f"{name}_y", expected, case.sig.y.nbytes),
+        *(
+            _Buffer("CONSTANT", f"{name}_c{i}", c.data, c.data.nbytes, c.align)
+            for i, c in enumerate(kernel.consts)
+        ),
+        *([_Buffer("SCRATCH", "0", None, kernel.scratch, 16)] if kernel.scratch else []),
+    ]
+
+
+def _write_data(buffers: Sequence[_Buffer], folder: Path) -> None:
+    lines, at = [".section .rodata"], 0
+    with (folder / "data.bin").open("wb") as file:
+        for b in buffers:
+            assert b.data is not None
+            data = np.ascontiguousarray(b.data).tobytes()
+            file.write(data)
+            lines += [
+                ".balign 16",
+                f".global {b.symbol}",
+                f'{b.symbol}: .incbin "data.bin", {at}, {len(data)}',
+            ]
+            at += len(data)
+    (folder / "data.S").write_text("\n".join([*lines, ""]))
+
+
+def _write_kernels(jobs: Sequence[Job], buffers: Sequence[Sequence[_Buffer]], folder: Path) -> None:
+    includes = sorted({f"#include <{i}>" for job in jobs for i in job.kernel.includes})
+    lines = ["#include <crt/kernel.h>", *includes, '#include "jobs.h"']
+    table = []
+    for index, (job, group) in enumerate(zip(jobs, buffers, strict=True)):
+        name, kernel = f"k{index}", job.kernel
+        lines += [f"/* {job.case.op.name}: {kernel.design} */", _source(name, job.case.sig, kernel)]
+        lines += [f"extern const uint8_t {b.symbol}[];" for b in group if b.data is not None]
+        lines += [f"static const struct buffer {name}_buffers[] = {{", *(b.row for b in group), "};"]
+        leaves = _leaves(job)
+        lines += [f"static const struct leave {name}_leaves[] = {{{', '.join(leaves)}}};"] if leaves else []
+        arguments = ", ".join(f"(void *)p[{i}]" for i in range(len(group)))
+        lines += [f"static void {name}_call(uint8_t *const *p) {{ {name}({arguments}); }}"]
+        place = f"{name}_leaves, {len(leaves)}" if leaves else "0, 0"
+        table += [f"{{{name}_call, {name}_buffers, {len(group)}, {place}, {_tolerance(group)}}},"]
+    lines += ["const struct job jobs[] = {", *table, "};", f"const uint32_t num_jobs = {len(jobs)};", ""]
+    (folder / "kernels.c").write_text("\n".join(lines))
+
+
+def _source(name: str, sig: Signature, kernel: Kernel) -> str:
+    """The function of that name, after those that it calls."""
+    parts = [f"{name}_part{i}" for i in range(len(kernel.parts))]
+    texts = [_source(n, p.sig, p.kernel) for n, p in zip(parts, kernel.parts, strict=True)]
+    variable = [v for v in sig.inputs if not v.is_constant]
+    parameters = [f"const {v.dtype.c_name} *x{i}" for i, v in enumerate(variable)]
+    parameters += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
+    parameters += [f"const {_c_type(c.data)} *{c.name}" for c in kernel.consts]
+    parameters += ["uint8_t *scratch"] if kernel.scratch else []
+    prototype = f"void {name}({', '.join(parameters)})"
+    source = render(f"kernels/{kernel.template}", k=kernel.view, name=name, prototype=prototype, parts=parts)
+    return "\n".join([*texts, source])
+
+
+def _c_type(data: Array) -> str:
+    return "float" if data.dtype == np.float32 else f"{data.dtype.name}_t"
+
+
+def _leaves(job: Job) -> list[str]:
+    """Leaves count all inputs, buffers those that are not constant; an output stays aligned."""
+    order = [v.name for v in job.case.sig.inputs if not v.is_constant]
+    names = [v.name for v in job.case.sig.inputs]
+    size = job.case.sig.y.dtype.itemsize
+    leads = [-(-leave.lead // size) * size for leave in job.kernel.inplace]
+    inputs = [order.index(names[leave.input]) for leave in job.kernel.inplace]
+    return [f"{{{i}, {lead}}}" for i, lead in zip(inputs, leads, strict=True)]
+
+
+def _tolerance(buffers: Sequence[_Buffer]) -> str:
+    """float32 may differ by 1e-5 of the largest output."""
+    (expected,) = (b.data for b in buffers if b.kind == "OUTPUT" and b.data is not None)
+    return f"{1e-5 * float(np.abs(expected).max()) + 1e-30!r}f" if expected.dtype == np.float32 else "0"
+
+
+def _run(elf: Path, machine: Machine, count: int) -> tuple[list[Result], bool]:
+    """The results of the jobs that were begun, and whether all came to their end."""
+    command = [require_tool("qemu-system-arm"), "-M", machine.name, "-kernel", str(elf), "-nographic"]
+    command += ["-monitor", "none", "-serial", "none", "-icount", "shift=0,align=off,sleep=off"]
+    command += ["-semihosting-config", "enable=on,target=native"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+        end, printed = f"a fault (QEMU returned {done.returncode})", done.stdout + done.stderr
+    except subprocess.TimeoutExpired as error:
+        end, printed = "no end", (error.stdout or b"") + (error.stderr or b"")
+    results: list[Result] = []
+    runs = re.findall(
+        r"^job (\d+) (.*?)( output \d+)?( arena \d+)?(?: ticks (\d+))?$", printed.decode(), re.M
+    )
+    assert runs, printed[-1000:]
+    for number, placement, output, arena, ticks in runs:
+        if int(number) == len(results):
+            results.append(Result(instructions=round(int(ticks or 0) * machine.instructions)))
+        text = end if not ticks else f"{output}{arena}".strip()
+        if text:
+            results[-1].wrong.append(f"{placement}: {text}")
+    return results, len(results) == count and bool(runs[-1][4])

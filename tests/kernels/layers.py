@@ -1,0 +1,363 @@
+"""Layers of every operator, drawn by hypothesis: shapes, attributes, quantisation and constants."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import assume, reject
+from hypothesis import strategies as st
+
+from crtgen.ir import Array, DType, Op, Quant, Value
+from crtgen.ops import (
+    Activation,
+    Add,
+    AveragePool2d,
+    Case,
+    Concat,
+    Conv2d,
+    DepthwiseConv2d,
+    Dequantize,
+    FullyConnected,
+    Logistic,
+    MaxPool2d,
+    Mean,
+    Mul,
+    Pad,
+    Padding,
+    Quantize,
+    Relu,
+    ResizeNearest,
+    Softmax,
+    StridedSlice,
+    Sub,
+    Tanh,
+    Transpose,
+)
+from crtgen.ops.case import make
+
+__all__ = ["KINDS", "Kind"]
+
+_MACS = 60_000  # of a layer, so that it is fast on QEMU
+_BYTES = 10_000  # of a tensor, so that a few fit into the smallest machine's memory
+_LONGEST = 700  # inputs of a pixel or a row
+
+_seeds = st.integers(0, 1 << 16)
+_zeros = st.one_of(st.sampled_from([0, -128, 127]), st.integers(-128, 127))
+_scales = st.integers(-400, 100).map(lambda n: 2.0 ** (n / 64))
+_activations = st.sampled_from(Activation)
+_quants = st.builds(Quant.tensor, _scales, _zeros)
+_batches = st.sampled_from([1, 1, 1, 2, 3])
+_ones = st.just((1, 1))
+_pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
+_strides = st.one_of(_ones, st.sampled_from([(1, 1), (2, 2)]), _pairs)
+_dilations = st.one_of(_ones, _ones, _pairs)
+_channels = st.one_of(st.sampled_from([1, 3, 4, 8, 16, 32, 64]), st.integers(1, 40))
+_more = st.one_of(st.just(0), st.integers(0, 8), st.integers(0, 8))
+_windows = st.one_of(
+    st.just((3, 3)),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.tuples(st.integers(1, 10), st.just(1)),
+    st.tuples(st.just(1), st.integers(1, 10)),
+    st.tuples(st.integers(1, 10), st.integers(1, 10)),
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Layers of these operators, most of them int8, some float32."""
+
+    operators: tuple[type[Op], ...]
+    layers: st.SearchStrategy[Case]
+
+
+def _case(op: Op, inputs: Sequence[Value], quant: Quant | None = None) -> Case:
+    """The layer, unless its quantisation is beyond what TFLite computes in 32 bits."""
+    try:
+        case = make("drawn", op, inputs, quant)
+        if hasattr(op, "parameters") and DType.INT8 in (case.sig.x.dtype, case.sig.y.dtype):
+            op.parameters(case.sig)
+    except ValueError:
+        reject()
+    assume(max(v.nbytes for v in (*case.sig.inputs, case.sig.y)) <= _BYTES)
+    return case
+
+
+def _tensor(draw: st.DrawFn, shape: tuple[int, ...], dtype: DType, name: str = "x") -> Value:
+    return Value(name, shape, dtype, draw(_quants) if dtype is DType.INT8 else None)
+
+
+def _shape(draw: st.DrawFn, least: int = 1, most: int = 4) -> tuple[int, ...]:
+    return tuple(draw(st.lists(st.integers(1, 9), min_size=least, max_size=most)))
+
+
+@st.composite
+def _data(draw: st.DrawFn, shape: tuple[int, ...]) -> Array:
+    """int8 weights: of all values, all alike, of few values, or mostly zeros."""
+    random = np.random.default_rng(draw(_seeds))
+    fill = draw(
+        st.sampled_from(["all", "all", "all", "least", "greatest", "zero", "small", "sparse", "ends"])
+    )
+    whole = random.integers(-127, 128, shape)
+    made = {
+        "all": whole,
+        "least": np.full(shape, -128),
+        "greatest": np.full(shape, 127),
+        "zero": np.zeros(shape),
+        "small": random.integers(-1, 2, shape),
+        "sparse": whole * (random.integers(0, 8, shape) == 0),
+        "ends": random.choice([-128, 127], shape),
+    }
+    data: Array = made[fill].astype(np.int8)
+    return data
+
+
+@st.composite
+def _constants(
+    draw: st.DrawFn, shape: tuple[int, ...], axis: int, dtype: DType
+) -> tuple[Value, Value, float]:
+    """Weights with outputs on ``axis``, per channel or as a whole; a bias; the root of the squares' mean."""
+    outputs = shape[axis]
+    random = np.random.default_rng(draw(_seeds))
+    if dtype is DType.FLOAT32:
+        limit = float(outputs / np.prod(shape)) ** 0.5  # so that nothing large cancels out
+        real = random.uniform(-limit, limit, shape).astype(np.float32)
+        bias = random.uniform(-1, 1, outputs).astype(np.float32)
+        return Value.constant("w", real), Value.constant("b", bias), 1.0
+    data = draw(_data(shape))
+    per_axis, spread = draw(st.booleans()), draw(st.sampled_from([0.0, 1.0, 1.0, 4.0]))
+    exponents = random.uniform(-spread, spread, outputs if per_axis else 1)
+    scales = tuple(float(s) for s in (2.0**exponents * draw(_scales)).astype(np.float32))
+    weights = Value.constant("w", data, Quant(scales, (0,) * len(scales), axis if per_axis else None))
+    most = draw(st.sampled_from([0, 3000, 3000, 1 << 20, 1 << 30]))
+    bias = random.integers(-most, most + 1, outputs).astype(np.int32)
+    size = float(np.sqrt(np.mean(data.astype(np.float64) ** 2)))
+    return weights, Value.constant("b", bias), max(size, 1.0) * float(np.median(scales))
+
+
+@st.composite
+def _weighted(
+    draw: st.DrawFn, op: Op, x: Value, shape: tuple[int, ...], axis: int, activation: Activation
+) -> Case:
+    """``op`` with weights of ``shape``; outputs mostly use their range, else are coarse, fine or constant."""
+    weights, bias, size = draw(_constants(shape, axis, x.dtype))
+    if x.quant is None:
+        return _case(op, [x, weights, bias])
+    depth = weights.elements / shape[axis]
+    step = st.one_of(st.integers(-7, -3), st.integers(-7, -3), st.integers(-5, -4), st.integers(-14, 20))
+    scale = x.quant.scale * size * 74 * depth**0.5 * 2.0 ** draw(step)
+    zero = draw(st.just(-128) if activation is Activation.RELU and draw(st.booleans()) else _zeros)
+    return _case(op, [x, weights, bias], Quant.tensor(scale * 2.0 ** draw(st.floats(-0.5, 0.5)), zero))
+
+
+@st.composite
+def _paddings(
+    draw: st.DrawFn, taps: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[Padding, tuple[int, int]]:
+    """VALID, SAME or any numbers of rows and columns, and the size of an image that the window fits into."""
+    extent = [(t - 1) * d + 1 for t, d in zip(taps, dilation, strict=True)]
+    kind = draw(st.sampled_from(["valid", "same", "explicit"]))
+    if kind == "same":
+        size = draw(st.integers(1, 14)), draw(st.integers(1, 14))
+        return Padding.same(size, taps, stride, dilation), size
+    sides = [draw(st.integers(0, extent[i // 2])) for i in range(4)] if kind == "explicit" else [0] * 4
+    padding = Padding(*sides)
+    around = (sides[0] + sides[1], sides[2] + sides[3])
+    height, width = (max(1, extent[i] - around[i]) + draw(_more) for i in range(2))
+    return padding, (height, width)
+
+
+@st.composite
+def _images(
+    draw: st.DrawFn, taps: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int], dtype: DType
+) -> tuple[Padding, Value]:
+    """An image for the window, and its padding."""
+    padding, size = draw(_paddings(taps, stride, dilation))
+    channels = min(draw(st.one_of(st.just(1), *[_channels] * 6)), max(1, _LONGEST // (taps[0] * taps[1])))
+    x = _tensor(draw, (draw(_batches), *size, channels), dtype)
+    return padding, x
+
+
+def _outputs(draw: st.DrawFn, x: Value, size: tuple[int, int], taps: int) -> int:
+    """Output channels, few enough."""
+    products = x.shape[0] * size[0] * size[1] * taps * x.shape[3]
+    assume(products <= _MACS)
+    return min(draw(_channels), max(1, _MACS // products))
+
+
+@st.composite
+def _convolution(draw: st.DrawFn, dtype: DType) -> Case:
+    taps, stride, dilation, activation = draw(_windows), draw(_strides), draw(_dilations), draw(_activations)
+    padding, x = draw(_images(taps, stride, dilation, dtype))
+    size = padding.output_size((x.shape[1], x.shape[2]), taps, stride, dilation)
+    filters = _outputs(draw, x, size, taps[0] * taps[1])
+    op = Conv2d(stride, padding, dilation, activation)
+    return draw(_weighted(op, x, (filters, *taps, x.shape[3]), 0, activation))
+
+
+@st.composite
+def _pointwise(draw: st.DrawFn) -> Case:
+    """Windows of 1x1 without padding, now and then with a stride, of many inputs."""
+    stride = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (2, 2), (3, 1)]))
+    depth = draw(st.one_of(st.integers(1, 16), _channels, st.integers(1, _LONGEST)))
+    activation = draw(st.just(Activation.NONE) | _activations)
+    most = draw(st.sampled_from([1] + [9] * 7))
+    x = _tensor(draw, (draw(_batches), *(draw(st.integers(1, most)) for _ in "hw"), depth), DType.INT8)
+    size = Padding().output_size((x.shape[1], x.shape[2]), (1, 1), stride)
+    filters = _outputs(draw, x, size, 1)
+    return draw(_weighted(Conv2d(stride, activation=activation), x, (filters, 1, 1, depth), 0, activation))
+
+
+@st.composite
+def _depthwise(draw: st.DrawFn, dtype: DType) -> Case:
+    taps, stride = draw(st.just((3, 3)) | _windows), draw(_strides)
+    dilation, activation = draw(_dilations), draw(_activations)
+    padding, x = draw(_images(taps, stride, dilation, dtype))
+    size = padding.output_size((x.shape[1], x.shape[2]), taps, stride, dilation)
+    multiplier = draw(st.sampled_from([1, 1, 1, 2, 3, 8]))
+    assume(x.shape[0] * size[0] * size[1] * taps[0] * taps[1] * x.shape[3] * multiplier <= _MACS)
+    op = DepthwiseConv2d(stride, padding, dilation, multiplier, activation)
+    return draw(_weighted(op, x, (1, *taps, x.shape[3] * multiplier), 3, activation))
+
+
+@st.composite
+def _dense(draw: st.DrawFn, dtype: DType) -> Case:
+    rows = draw(st.sampled_from([(1,), (1,), (1,), (2,), (5,), (2, 3)]))
+    depth = draw(st.one_of(st.integers(1, 90), st.sampled_from([64, 128, 640])))
+    outputs, activation = draw(st.integers(1, 40)), draw(_activations)
+    x = _tensor(draw, (*rows, depth), dtype)
+    op = FullyConnected(activation, keep_dims=draw(st.booleans()))
+    return draw(_weighted(op, x, (outputs, depth), 0, activation))
+
+
+@st.composite
+def _pool(draw: st.DrawFn, dtype: DType) -> Case:
+    large = st.tuples(st.integers(1, 20), st.integers(1, 20))
+    taps, stride = draw(st.one_of(_windows, _windows, large)), draw(_strides)
+    padding, x = draw(_images(taps, stride, (1, 1), dtype))
+    kind = draw(st.sampled_from([AveragePool2d, MaxPool2d]))
+    return _case(kind(taps, stride, padding, draw(_activations)), [x])
+
+
+@st.composite
+def _binary(draw: st.DrawFn, dtype: DType) -> Case:
+    """Operands of one shape, or with axes that are repeated; now and then one is constant."""
+    shape = (*_shape(draw, 0, 3), draw(st.integers(1, 70)))
+    shapes = [list(shape), list(shape)]
+    if draw(st.booleans()):
+        for number, axis in draw(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), max_size=4)):
+            shapes[number][axis % len(shape)] = 1
+        shapes[draw(st.integers(0, 1))][: draw(st.integers(0, len(shape)))] = []
+    values = [_tensor(draw, tuple(s), dtype, name) for s, name in zip(shapes, "ab", strict=True)]
+    fixed = draw(st.sampled_from([None, None, 0, 1]))
+    if fixed is not None:
+        v = values[fixed]
+        data = (
+            draw(_data(v.shape)) if dtype is DType.INT8 else np.linspace(-2, 2, v.elements, dtype=np.float32)
+        )
+        values[fixed] = Value.constant(v.name, data.reshape(v.shape), v.quant)
+    kind = draw(st.sampled_from([Add, Sub, Mul]))
+    real = max(v.quant.scale for v in values if v.quant) if dtype is DType.INT8 else 1.0
+    quant = Quant.tensor(real * 2.0 ** draw(st.floats(-3, 4)), draw(_zeros))
+    return _case(kind(draw(_activations)), values, quant)
+
+
+@st.composite
+def _unary(draw: st.DrawFn, dtype: DType) -> Case:
+    x = _tensor(draw, (*_shape(draw, 0, 2), draw(st.integers(1, 70))), dtype)
+    kinds: list[Op] = [Quantize(), Logistic(), Tanh()]
+    kinds += [Relu(a) for a in Activation if a is not Activation.NONE]
+    op = draw(st.sampled_from([*kinds, Dequantize()] if dtype is DType.INT8 else kinds))
+    quant = x.quant if isinstance(op, Relu) and draw(st.booleans()) else draw(_quants)
+    if isinstance(op, Logistic | Tanh):
+        quant = op.output
+    return _case(op, [x], quant)
+
+
+@st.composite
+def _softmax(draw: st.DrawFn, dtype: DType) -> Case:
+    """Rows of a few elements or of many."""
+    depth = draw(st.one_of(st.integers(1, 4), st.integers(1, 40), st.integers(1, 1100)))
+    x = _tensor(draw, (*_shape(draw, 0, 1), depth), dtype)
+    op = Softmax(draw(st.sampled_from([1.0, 1.0, 0.5, 2.0])))
+    return _case(op, [x], Quant.tensor(1 / 256, -128))
+
+
+@st.composite
+def _mean(draw: st.DrawFn, dtype: DType) -> Case:
+    """Over the image mostly."""
+    image = draw(st.booleans())
+    most = draw(st.sampled_from([4, 17, 40]))
+    size = draw(st.integers(1, most)), draw(st.integers(1, most))
+    shape = (draw(_batches), *size, draw(_channels)) if image else _shape(draw)
+    axes = (
+        draw(st.sampled_from([(1, 2), (1, 2), (2,), (1,), (0, 1, 2)]))
+        if image
+        else tuple(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
+    )
+    x = _tensor(draw, shape, dtype)
+    near = (
+        None if x.quant is None else Quant.tensor(x.quant.scale * 2.0 ** draw(st.floats(-3, 2)), draw(_zeros))
+    )
+    return _case(Mean(tuple(sorted(axes)), draw(st.booleans())), [x], near)
+
+
+@st.composite
+def _movement(draw: st.DrawFn, dtype: DType) -> Case:
+    x = _tensor(draw, (*_shape(draw, 0, 3), draw(st.integers(1, 9) | st.integers(1, 50))), dtype)
+    rank = len(x.shape)
+    kind = draw(st.sampled_from([Transpose, Pad, Concat, StridedSlice, ResizeNearest]))
+    if kind is Transpose:
+        return _case(Transpose(tuple(draw(st.permutations(range(rank))))), [x])
+    if kind is Pad:
+        around = st.lists(st.integers(0, 3), min_size=rank, max_size=rank).map(tuple)
+        value = (
+            draw(st.sampled_from([None, -128, 5])) if dtype is DType.INT8 else draw(st.none() | st.just(1.5))
+        )
+        return _case(Pad(draw(around), draw(around), value), [x])
+    if kind is Concat:
+        axis = draw(st.integers(0, rank - 1))
+        values = []
+        for i in range(draw(st.integers(1, 4))):
+            shape = (*x.shape[:axis], draw(st.integers(1, 20)), *x.shape[axis + 1 :])
+            values.append(Value(f"x{i}", shape, x.dtype, x.quant))
+        if dtype is DType.INT8 and len(values) > 1 and draw(st.booleans()):
+            last = values[-1]
+            values[-1] = Value.constant(last.name, draw(_data(last.shape)), last.quant)
+        return _case(Concat(axis), values)
+    if kind is ResizeNearest:
+        x = Value("x", (*x.shape, 1, 1, 1)[:4], x.dtype, x.quant)
+        rule = draw(st.sampled_from([(False, False), (True, False), (False, True)]))
+        return _case(ResizeNearest((draw(st.integers(1, 12)), draw(st.integers(1, 12))), *rule), [x])
+    return _slice(draw, x)
+
+
+def _slice(draw: st.DrawFn, x: Value) -> Case:
+    begin, end, stride = [], [], []
+    for length in x.shape:
+        first = draw(st.just(0) | st.integers(0, length - 1))
+        last = draw(st.just(length - 1) | st.integers(first, length - 1))
+        forward = draw(st.sampled_from([True, True, True, False]))
+        begin.append(first if forward else last)
+        end.append(last + 1 if forward else first - 1)
+        stride.append(draw(st.sampled_from([1, 1, 1, 2, 3])) * (1 if forward else -1))
+    return _case(StridedSlice(tuple(begin), tuple(end), tuple(stride)), [x])
+
+
+def _kind(drawn: Callable[[DType], st.SearchStrategy[Case]], *operators: type[Op]) -> Kind:
+    return Kind(operators, st.one_of(drawn(DType.INT8), drawn(DType.INT8), drawn(DType.FLOAT32)))
+
+
+KINDS = {
+    "convolution": Kind(
+        (Conv2d,),
+        st.one_of(_pointwise(), _pointwise(), _convolution(DType.INT8), _convolution(DType.FLOAT32)),
+    ),
+    "depthwise": _kind(_depthwise, DepthwiseConv2d),
+    "dense": _kind(_dense, FullyConnected),
+    "pool": _kind(_pool, AveragePool2d, MaxPool2d),
+    "binary": _kind(_binary, Add, Sub, Mul),
+    "unary": _kind(_unary, Relu, Quantize, Dequantize, Logistic, Tanh),
+    "softmax": _kind(_softmax, Softmax),
+    "mean": _kind(_mean, Mean),
+    "movement": _kind(_movement, Transpose, Pad, Concat, StridedSlice, ResizeNearest),
+}

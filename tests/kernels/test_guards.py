@@ -127,7 +127,7 @@ def _link_and_run(directory: Path, objects: Sequence[Path], core: str, script: s
 
 @pytest.mark.models
 @pytest.mark.parametrize("core", MEMORIES)
-@pytest.mark.parametrize("model", ["kws_int8", "ad01_int8", "ic01_int8"])
+@pytest.mark.parametrize("model", ["kws_int8", "ad01_int8", "ic01_int8", "vww_int8"])
 def test_models_stay_within_arena_and_weights(tmp_path: Path, core: str, model: str) -> None:
     graph, memories = load(model_path(model)), MEMORIES[core]
     with np.load(models_dir() / f"{model}.npz") as data:

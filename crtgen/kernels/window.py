@@ -62,6 +62,11 @@ class Window:
             left=padding.left,
         )
 
+    @classmethod
+    def line(cls, pixels: int, channels: int) -> "Window":
+        """Each of ``pixels`` pixels in a row as a window of its own."""
+        return cls(1, 1, pixels, channels, 1, pixels, 1, 1, 1, 1, 1, 1, 0, 0)
+
     @property
     def rows(self) -> int:
         """Input rows that a row of outputs spans."""

@@ -45,7 +45,11 @@ _FORMS = {
     ("cortex-m33", "size"): {"convolution": ["dsp_matrix_shared"]},
     ("cortex-m55", "speed"): _M55,
     ("cortex-m55", "balanced"): _M55,
-    ("cortex-m55", "size"): _M55,
+    ("cortex-m55", "size"): {
+        "convolution": ["mve matrix shared"],
+        "depthwise": ["mve patches", "mve patches shared"],
+        "dense": ["mve row shared", "mve matrix shared"],
+    },
 }
 """The names of kernels that have to run where one function gives several."""
 

@@ -14,6 +14,8 @@ from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.finish import Requantisation, requantisation
 from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, pack_stream
+from crtgen.kernels.mve.ring import Ring, pairs_lead
+from crtgen.kernels.mve.shared import shared_matrix
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d, ConvParams
@@ -23,7 +25,6 @@ __all__ = [
     "ConvView",
     "Gather",
     "PixelsView",
-    "Ring",
     "conv2d",
     "matrix_of_pixels",
     "requantise",
@@ -48,26 +49,6 @@ class PixelsView:
     @property
     def odd(self) -> bool:
         return self.pixels % 2 != 0
-
-
-@dataclass(frozen=True, slots=True)
-class Ring:
-    """``rows`` rows of ``pitch`` bytes in scratch, padded with ``fill``; the image is at byte ``left``."""
-
-    rows: int
-    pitch: int
-    left: int
-    row_bytes: int
-    fill: int
-
-    @property
-    def bytes(self) -> int:
-        """Vectors may reach beyond the last row."""
-        return -(-self.rows * self.pitch // 16) * 16 + LANES
-
-    def instructions(self, rows: int) -> float:
-        """Of filling it and bringing in so many rows."""
-        return self.bytes / 8 + rows * (20 + 3 * (self.row_bytes / LANES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +162,9 @@ def windows_kernel(
     if window.is_pointwise:
         return matrix_of_pixels(window.pixels, weights, bias, params, target)
     window = _lying(window)
+    shared = shared_matrix(window, weights, bias, params) if target.optimize == "size" else None
+    if shared is not None:
+        return shared
     if window.out_width < 2:
         return None
     requant = requantise(params, weights, bias)
@@ -190,13 +174,15 @@ def windows_kernel(
         return None
     view, cuts = min(views, key=lambda v: v[0].cost)
     stream = pack_stream(weights, cuts, requant, 4)
+    outputs = len(weights)
+    lead = view.ring.lead(window, outputs) if view.ring else pairs_lead(window, outputs, overlapping=True)
     return Kernel(
         design="mve gathered" if view.gather else "mve rows",
         template="mve/conv.c.j2",
         view=view,
         consts=(Const("weights", stream, 8, "per four channels: weights by 16 inputs, requantisation"),),
         scratch=view.scratch,
-        inplace=(InPlace(lead=_lead(view)),),
+        inplace=(InPlace(lead=lead),),
         cost=view.cost,
         includes=("arm_mve.h",),
     )
@@ -237,6 +223,10 @@ def matrix_of_pixels(
     outputs, depth = weights.shape
     if pixels < 2:
         return None
+    if target.optimize == "size":
+        shared = shared_matrix(Window.line(pixels, depth), weights, bias, params)
+        if shared is not None:
+            return shared
     requant = requantise(params, weights, bias)
     most = _WRITTEN_OUT[target.optimize]
     kernel = micro([Run(0, 0, depth)], depth, outputs, requant.finish, depth % 4 == 0, most, True)
@@ -262,7 +252,7 @@ def _views(
     joined = window.dilation_x == 1 or window.taps_x == 1
     length = window.channels * (window.taps_x if joined else 1)
     offsets = tuple(i * window.dilation_x * window.channels for i in range(1 if joined else window.taps_x))
-    ring = _ring(window, fill) if window.padded or length % LANES else None
+    ring = Ring.of(window, fill) if window.padded or length % LANES else None
     rows = tuple(i * window.dilation_y for i in range(window.taps_y))
     step = window.stride_x * window.channels
     aligned = step % 4 == 0 and (ring is not None or window.width * window.channels % 4 == 0)
@@ -278,25 +268,3 @@ def _views(
     if gathered is not None:
         gather = Gather(window.taps_y, offsets, length, pitch)
         yield ConvView(gathered, window, ring, gather, rows), Run(0, 0, depth).cuts()
-
-
-def _ring(window: Window, fill: int) -> Ring:
-    pitch = -(-window.columns * window.channels // 4) * 4
-    seen = max(0, min(window.width, window.columns - window.left))
-    return Ring(window.rows, pitch, window.left * window.channels, seen * window.channels, fill)
-
-
-def _lead(view: ConvView) -> int:
-    """Rows come into the ring as a whole; others are read until their outputs are complete."""
-    w, outputs = view.window, view.micro.outputs
-    image = w.height * w.width * w.channels
-    if view.ring is not None:
-        steps = np.arange(w.batch * w.out_height)
-        written = (steps + 1) * w.out_width * outputs
-        rows = np.clip(steps % w.out_height * w.stride_y + w.rows - w.top, 0, w.height)
-        unread = steps // w.out_height * image + rows * w.width * w.channels
-        pending = unread < w.batch * image
-        return least_lead(written[pending], unread[pending])
-    starts = np.append(np.arange(0, view.even, 2), [view.last] if view.odd else [])
-    starts = (np.arange(w.batch * w.out_height)[:, None] * w.out_width + starts).ravel().astype(np.int64)
-    return least_lead((starts + 2) * outputs, w.first_reads()[starts])

@@ -13,6 +13,7 @@ from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
 from crtgen.kernels.mve.finish import Finish, Requantisation, requantisation
 from crtgen.kernels.mve.matrix import LANES, Words, contiguous, pack_stream
+from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.registry import design
 from crtgen.ops import ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int64
@@ -73,21 +74,23 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     rows = x.elements // weights.shape[1]
     if rows > 1:
         return matrix_of_pixels(rows, weights, bias, params, target)
+    shared = shared_dense(weights, bias, params) if target.optimize == "size" else None
+    if shared is not None:
+        return shared
     header, requant = _requantised(params, weights, bias)
     return _single_row(weights, header, requant, target)
 
 
 def _requantised(params: ConvParams, weights: Int64, bias: Int64) -> tuple[Words, Requantisation]:
-    """The requantisation, and what of it all outputs share: multiplier and constant, four times each."""
+    """The requantisation, and what of it all outputs share: multiplier and last constant, four times each."""
     rescale = rescale_of(params, weights, bias)
     if rescale.uniform:
         start = bias + params.input_offset * weights.sum(axis=1)
         shared = requantisation(rescale.united(), start)
-        common = shared.constants[1:]
-        if shared.finish.shift is not None and (common == common[:, :1]).all():
-            finish = replace(shared.finish, uniform=True)
+        finish, common = shared.finish, shared.constants[1:]
+        if not (finish.left or finish.some_whole) and (common == common[:, :1]).all():
             header = np.repeat(common[:, 0].astype(np.int32), 4).view(np.uint32)
-            return header, Requantisation(finish, shared.constants[:1])
+            return header, Requantisation(replace(finish, uniform=True), shared.constants[:1])
     return np.zeros(0, np.uint32), requantise(params, weights, bias)
 
 

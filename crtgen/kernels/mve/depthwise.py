@@ -28,6 +28,7 @@ from crtgen.kernels.mve.patches import (
     stretches,
     strips_of,
 )
+from crtgen.kernels.mve.shared_depthwise import shared_depthwise
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import DepthwiseConv2d
@@ -160,6 +161,10 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     by_channel = weights.reshape(-1, window.channels * op.multiplier).T
     if window.channels == 1:
         return windows_kernel(window, by_channel, bias, params, target)
+    if target.optimize == "size" and op.multiplier == 1:
+        shared = shared_depthwise(window, by_channel, bias, params)
+        if shared is not None:
+            return shared
     start = bias + params.input_offset * by_channel.sum(axis=1)
     requant = requantisation(rescale_of(params, by_channel, bias), start)
     if requant.finish.left or requant.finish.some_whole:

@@ -19,8 +19,8 @@ class Finish:
     With a ``shift`` it is ``sat8(((acc + start) * multiplier >> 32) + constant >> shift)``, and the constants
     per channel are start, multiplier, constant. Without, TFLite's two roundings: start, the bits to the left
     if ``left``, multiplier, minus the bits to the right; ``some_whole`` says that these may be 0. ``low`` and
-    ``high`` are clamps after saturation, if any. ``uniform``: multiplier and constant are the same for all
-    channels and stay in q4 and q5.
+    ``high`` are clamps after saturation, if any. ``uniform``: the multiplier and what follows it are the same
+    for all channels and stay in q4 and q5.
     """
 
     shift: int | None

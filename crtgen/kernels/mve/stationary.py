@@ -75,6 +75,8 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     x, w, b = sig.inputs
     if not target.core.mve or x.dtype is not DType.INT8 or x.shape[3] > LANES:
         return None
+    if target.optimize == "size":  # its code is of one layer
+        return None
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     if not window.is_pointwise:
         return None

@@ -1,0 +1,61 @@
+"""Rows of an image with padding around them, in scratch, and how far outputs may run over such an image."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.kernels.mve.matrix import LANES
+from crtgen.kernels.window import Window, least_lead
+
+__all__ = ["Ring", "pairs_lead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """``rows`` rows of ``pitch`` bytes in scratch, padded with ``fill``; the image is at byte ``left``."""
+
+    rows: int
+    pitch: int
+    left: int
+    row_bytes: int
+    fill: int
+
+    @classmethod
+    def of(cls, window: Window, fill: int) -> "Ring":
+        """The ring of a window."""
+        pitch = -(-window.columns * window.channels // 4) * 4
+        seen = max(0, min(window.width, window.columns - window.left))
+        return cls(window.rows, pitch, window.left * window.channels, seen * window.channels, fill)
+
+    @property
+    def bytes(self) -> int:
+        """Vectors may reach beyond the last row."""
+        return -(-self.rows * self.pitch // 16) * 16 + LANES
+
+    def instructions(self, rows: int) -> float:
+        """Of filling it and bringing in so many rows."""
+        return self.bytes / 8 + rows * (20 + 3 * (self.row_bytes / LANES))
+
+    def lead(self, window: Window, outputs: int) -> int:
+        """Of ``outputs`` channels over the image: rows come into the ring as a whole."""
+        image = window.height * window.width * window.channels
+        steps = np.arange(window.batch * window.out_height)
+        written = (steps + 1) * window.out_width * outputs
+        last = steps % window.out_height * window.stride_y + window.rows - window.top
+        rows = np.clip(last, 0, window.height)
+        unread = steps // window.out_height * image + rows * window.width * window.channels
+        pending = unread < window.batch * image
+        return least_lead(written[pending], unread[pending])
+
+
+def pairs_lead(window: Window, outputs: int, overlapping: bool) -> int:
+    """The lead where pairs of pixels of a row are read until their outputs are complete.
+
+    The last pair of an odd row is the last two pixels if ``overlapping``, else the last one alone.
+    """
+    width = window.out_width
+    starts = np.arange(0, width, 2)
+    starts = np.minimum(starts, width - 2) if overlapping else starts
+    rows = np.arange(window.batch * window.out_height)[:, None] * width
+    written = (rows + np.minimum(starts + 2, width)).ravel()
+    return least_lead(written * outputs, window.first_reads()[(rows + starts).ravel()])

@@ -1,0 +1,259 @@
+"""Helium for size: one function for all layers of a kind, and a table with the numbers of each.
+
+Windows of two pixels at a time are gathered into scratch, unless they lie in one stretch. Outputs are
+requantised in TFLite's own arithmetic: its constants are the same for every layer, and short.
+"""
+
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+
+from crtgen.kernels.dsp.finish import rescale_of
+from crtgen.kernels.kernel import Const, InPlace, Kernel
+from crtgen.kernels.mve.matrix import LANES
+from crtgen.kernels.mve.ring import Ring, pairs_lead
+from crtgen.kernels.window import Window
+from crtgen.ops import ConvParams
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = [
+    "DenseTable",
+    "DenseView",
+    "SharedView",
+    "Table",
+    "clamped",
+    "packed_constants",
+    "shared_dense",
+    "shared_matrix",
+]
+
+_FOUR = 4  # channels whose sums fill a vector
+_START = 1 << 23  # what a start has to be below, to leave a byte for the shift
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A convolution's numbers, in the order of the table.
+
+    ``first`` bytes of a window fill its first vector, ``rounds`` more follow. A window is ``taps`` rows with
+    ``runs`` stretches of ``run_bytes``, ``window_bytes`` in all; in the image or, if ``ring_bytes`` is not 0,
+    in a ring.
+    """
+
+    outputs: int
+    zero_point: int
+    low: int
+    high: int
+    rounds: int
+    first: int
+    gathered: int
+    images: int
+    image_bytes: int
+    out_height: int
+    out_width: int
+    step: int
+    stride: int
+    dilation: int
+    taps: int
+    runs: int
+    run_bytes: int
+    run_step: int
+    window_bytes: int
+    rows: int
+    pitch: int
+    ring_bytes: int
+    ring_left: int
+    fill: int
+    copied: int
+    span: int
+    top: int
+    height: int
+    row_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DenseTable:
+    """A fully connected layer's numbers; ``first`` bytes fill the first vector, ``rounds`` more follow."""
+
+    outputs: int
+    zero_point: int
+    low: int
+    high: int
+    rounds: int
+    first: int
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedView:
+    """What differs between functions: whether outputs are clamped. All else is in the table."""
+
+    clamped: bool
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        """The names of the table's numbers."""
+        return tuple(f.name for f in fields(Table))
+
+    @property
+    def at(self) -> dict[str, int]:
+        """Where in the table each number is, in bytes."""
+        return {name: 4 * i for i, name in enumerate(self.table)}
+
+
+@dataclass(frozen=True, slots=True)
+class DenseView:
+    """Of a fully connected layer the same, with the numbers of its own table."""
+
+    clamped: bool
+
+    @property
+    def at(self) -> dict[str, int]:
+        """Where in the table each number is, in bytes."""
+        return {f.name: 4 * i for i, f in enumerate(fields(DenseTable))}
+
+
+def shared_matrix(window: Window, weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
+    """The kernel for ``weights[O, inputs of a window]``; None if its scales are not all below 1/2."""
+    constants = packed_constants(params, weights, bias)
+    if constants is None:
+        return None
+    w, outputs = window, len(weights)
+    ring = Ring.of(w, -params.input_offset) if w.padded else None
+    table = _table(w, ring, weights.shape, params)
+    fours = constants.reshape(2, -1, _FOUR).transpose(1, 0, 2)
+    stream = np.concatenate([_by_fours(weights), _bytes(fours)], axis=1).reshape(-1).view(np.uint32)
+    return Kernel(
+        design="mve matrix shared",
+        template="mve/conv_shared.c.j2",
+        view=SharedView(clamped(params)),
+        consts=(Const("weights", stream, 4, "per four outputs: weights, requantisation"), _numbers(table)),
+        scratch=2 * table.window_bytes + table.ring_bytes or 1,  # the function's interface has it
+        inplace=(InPlace(lead=ring.lead(w, outputs) if ring else pairs_lead(w, outputs, overlapping=False)),),
+        cost=_cost(w, ring, table),
+    )
+
+
+def shared_dense(weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
+    """The kernel for one row of inputs times ``weights[O, K]``; None unless all have one scale below 1/2."""
+    multiplier, shift = int(params.multipliers[0]), int(params.shifts[0])
+    if (params.multipliers != multiplier).any() or (params.shifts != shift).any() or shift >= 0:
+        return None
+    outputs, depth = weights.shape
+    first, rounds = _vectors(depth)
+    table = DenseTable(
+        outputs, params.output_offset, params.act_min, params.act_max, rounds, first, multiplier, shift
+    )
+    start = np.zeros(-(-outputs // _FOUR) * _FOUR, np.int64)
+    start[:outputs] = bias + params.input_offset * weights.sum(axis=1)
+    stream = np.concatenate([_by_fours(weights), _bytes(start.reshape(-1, 1, _FOUR))], axis=1)
+    return Kernel(
+        design="mve row shared",
+        template="mve/dense_shared.c.j2",
+        view=DenseView(clamped(params)),
+        consts=(
+            Const("weights", stream.reshape(-1).view(np.uint32), 8, "per four outputs: weights, starts"),
+            _numbers(table),
+        ),
+        cost=-(-outputs // _FOUR) * (37 + 10 * rounds + 5 * clamped(params)) + 15,
+    )
+
+
+def clamped(params: ConvParams) -> bool:
+    """Whether saturation to int8 is not all the clamping there is."""
+    return (params.act_min, params.act_max) != (-128, 127)
+
+
+def _vectors(depth: int) -> tuple[int, int]:
+    """Bytes of the first vector, and how many whole ones follow."""
+    rounds = (depth - 1) // LANES
+    return depth - rounds * LANES, rounds
+
+
+def packed_constants(params: ConvParams, weights: Int64, bias: Int64) -> Int64 | None:
+    """Start and shift in one word, and the multiplier: ``[2, O]``, O rounded up to fours.
+
+    A channel that is always at the zero point has a multiplier of 0. None if another does not fit.
+    """
+    outputs = len(weights)
+    start = bias + params.input_offset * weights.sum(axis=1)
+    rescale = rescale_of(params, weights, bias)
+    varies = (rescale.apply(np.stack([rescale.low, rescale.high])) != params.output_offset).any(axis=0)
+    start, multipliers = start * varies, rescale.multipliers * varies
+    shifts = np.where(varies, rescale.shifts, -1)
+    if shifts.max() >= 0 or np.abs(start).max() >= _START:
+        return None
+    packed = np.zeros((2, -(-outputs // _FOUR) * _FOUR), np.int64)
+    packed[:, :outputs] = (start << 8 | shifts & 0xFF) & 0xFFFFFFFF, multipliers
+    return packed
+
+
+def _bytes(fours: Int64) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
+    """``[groups, n, 4]`` words as bytes by group."""
+    return np.ascontiguousarray((fours & 0xFFFFFFFF).astype(np.uint32)).reshape(len(fours), -1).view(np.int8)
+
+
+def _by_fours(weights: Int64) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
+    """``weights[O, K]`` by groups of four outputs: the vector that is not full, then the others."""
+    outputs, depth = weights.shape
+    padded = np.zeros((-(-outputs // _FOUR) * _FOUR, depth), np.int8)
+    padded[:outputs] = weights
+    first, rounds = _vectors(depth)
+    groups = padded.reshape(-1, _FOUR, depth)
+    whole = groups[:, :, first:].reshape(len(groups), _FOUR, rounds, LANES).transpose(0, 2, 1, 3)
+    parts = [groups[:, :, :first].reshape(len(groups), -1), whole.reshape(len(groups), -1)]
+    return np.concatenate(parts, axis=1)
+
+
+def _table(w: Window, ring: Ring | None, shape: tuple[int, ...], params: ConvParams) -> Table:
+    outputs, depth = shape
+    first, rounds = _vectors(depth)
+    row_bytes = w.width * w.channels
+    joined = w.dilation_x == 1 or w.taps_x == 1
+    runs = 1 if joined else w.taps_x
+    run_bytes = w.channels * (w.taps_x if joined else 1)
+    gathered = runs * w.taps_y > 1
+    return Table(
+        outputs=outputs,
+        zero_point=params.output_offset,
+        low=params.act_min,
+        high=params.act_max,
+        rounds=rounds,
+        first=first,
+        gathered=int(gathered),
+        images=w.batch,
+        image_bytes=w.height * row_bytes,
+        out_height=w.out_height,
+        out_width=w.out_width,
+        step=w.stride_x * w.channels,
+        stride=w.stride_y,
+        dilation=w.dilation_y,
+        taps=w.taps_y,
+        runs=runs,
+        run_bytes=run_bytes,
+        run_step=w.dilation_x * w.channels,
+        window_bytes=depth if gathered else 0,
+        rows=ring.rows if ring else w.height,
+        pitch=ring.pitch if ring else row_bytes,
+        ring_bytes=ring.bytes if ring else 0,
+        ring_left=ring.left if ring else 0,
+        fill=-params.input_offset,
+        copied=ring.row_bytes if ring else 0,
+        span=w.rows,
+        top=w.top,
+        height=w.height,
+        row_bytes=row_bytes,
+    )
+
+
+def _numbers(table: Table | DenseTable) -> Const:
+    return Const("table", np.array(astuple(table), np.int32), 4, "the layer's numbers, see the code")
+
+
+def _cost(w: Window, ring: Ring | None, table: Table) -> float:
+    pairs = w.batch * w.out_height * -(-w.out_width // 2)
+    group = 60 + 16 * table.rounds + 8 * ((table.low, table.high) != (-128, 127))
+    gather = table.taps * (18 + table.runs * (18 + 2 * table.run_bytes / 5)) if table.gathered else 0
+    rows = ring.instructions(w.height) if ring else 0.0
+    return pairs * (-(-table.outputs // _FOUR) * group + gather + 85) + w.batch * rows + 60

@@ -1,6 +1,8 @@
 """What the tests of Zephyr share: the workspace, west as a user calls it, what an image prints."""
 
+import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -38,9 +40,11 @@ def west_build(workspace: Workspace, board: str, source: Path, build: Path, *cma
 
 
 def printed(image: Path, board: str, until: str) -> str:
-    """What an image prints on its serial port, up to a text."""
+    """What an image prints on its serial port, up to the end of the line in which a text stands."""
+    last = re.compile(re.escape(until.encode()) + rb"[^\n]*\n")
+    deadline = time.monotonic() + 60.0
     text = b""
     with start_qemu(image, find_board(board)) as device:
-        while until.encode() not in text:
-            text += device.stream.read(20.0)
+        while not last.search(text):
+            text += device.stream.read(max(0.0, deadline - time.monotonic()))
     return text.decode().replace("\r\n", "\n")

@@ -41,6 +41,9 @@ class Op(ABC):
 
     name: ClassVar[str]
 
+    rising: ClassVar[bool] = False
+    """Whether each element of an int8 output rises, or stays, with each element of the inputs."""
+
     @abstractmethod
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         """Shape and type of each output; raises ``ValueError`` with the reason if the inputs do not fit."""

@@ -206,6 +206,7 @@ class Relu(_Unary):
     """A clamp that stands alone; int8 is requantised where input and output differ."""
 
     name: ClassVar[str] = "relu"
+    rising: ClassVar[bool] = True
 
     kind: Activation = Activation.RELU
 

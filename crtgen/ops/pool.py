@@ -37,6 +37,8 @@ class _Pool(Op):
 
     __slots__ = ()
 
+    rising: ClassVar[bool] = True
+
     window: tuple[int, int]
     stride: tuple[int, int]
     padding: Padding

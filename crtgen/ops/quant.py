@@ -37,6 +37,7 @@ class Quantize(Op):
     """float32 to int8, or int8 to int8 with another scale."""
 
     name: ClassVar[str] = "quantize"
+    rising: ClassVar[bool] = True
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)

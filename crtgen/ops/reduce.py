@@ -35,6 +35,7 @@ class Mean(Op):
     """The mean over ``axes``, which stay as length 1 where ``keep_dims``."""
 
     name: ClassVar[str] = "mean"
+    rising: ClassVar[bool] = True
 
     axes: tuple[int, ...]
     keep_dims: bool = False

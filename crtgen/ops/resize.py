@@ -19,6 +19,7 @@ class ResizeNearest(Op):
     """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is one input pixel."""
 
     name: ClassVar[str] = "resize_nearest"
+    rising: ClassVar[bool] = True
 
     size: tuple[int, int]
     align_corners: bool = False

@@ -22,6 +22,7 @@ class Reshape(Op):
     """The same elements in order under another shape."""
 
     name: ClassVar[str] = "reshape"
+    rising: ClassVar[bool] = True
 
     shape: tuple[int, ...]
 
@@ -44,6 +45,7 @@ class Pad(Op):
     """
 
     name: ClassVar[str] = "pad"
+    rising: ClassVar[bool] = True
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -74,6 +76,7 @@ class Transpose(Op):
     """Axis ``i`` of the output is axis ``perm[i]`` of the input."""
 
     name: ClassVar[str] = "transpose"
+    rising: ClassVar[bool] = True
 
     perm: tuple[int, ...]
 
@@ -97,6 +100,7 @@ class StridedSlice(Op):
     """
 
     name: ClassVar[str] = "strided_slice"
+    rising: ClassVar[bool] = True
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
@@ -128,6 +132,7 @@ class Concat(Op):
     """The inputs one after another along ``axis``; all are quantised alike."""
 
     name: ClassVar[str] = "concat"
+    rising: ClassVar[bool] = True
 
     axis: int
 

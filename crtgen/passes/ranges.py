@@ -16,27 +16,7 @@ import numpy.typing as npt
 
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, Graph, Node, Op, Signature
-from crtgen.ops import (
-    Add,
-    AveragePool2d,
-    Concat,
-    Conv2d,
-    DepthwiseConv2d,
-    FullyConnected,
-    Logistic,
-    MaxPool2d,
-    Mean,
-    Mul,
-    Pad,
-    Quantize,
-    Relu,
-    Reshape,
-    ResizeNearest,
-    StridedSlice,
-    Sub,
-    Tanh,
-    Transpose,
-)
+from crtgen.ops import Conv2d, DepthwiseConv2d, FullyConnected, Logistic, Mul, Sub, Tanh
 
 __all__ = ["FULL", "Interval", "intervals"]
 
@@ -68,7 +48,7 @@ class Interval:
 def intervals(
     graph: Graph, inputs: Mapping[str, tuple[int, int]] = MappingProxyType({})
 ) -> dict[str, Interval]:
-    """The interval of every int8 value by name.
+    """The interval of every quantised int8 value by name.
 
     ``inputs`` narrows the range of inputs of the network, which is -128..127 otherwise; ``UsageError`` if it
     names none or is no range.
@@ -76,7 +56,7 @@ def intervals(
     _check(graph, inputs)
     known: dict[str, Interval] = {}
     for name, value in graph.values.items():
-        if value.dtype is DType.INT8:
+        if value.dtype is DType.INT8 and value.quant is not None:
             low, high = inputs.get(name, FULL)
             known[name] = Interval(np.full(value.shape, low, np.int8), np.full(value.shape, high, np.int8))
             if value.data is not None:
@@ -99,7 +79,7 @@ def _check(graph: Graph, inputs: Mapping[str, tuple[int, int]]) -> None:
 
 def _apply(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Interval | None:
     """The interval of the node's output; None where nothing narrower than all of int8 is known."""
-    rule = _RULES.get(type(node.op))
+    rule = _rising if node.op.rising else _RULES.get(type(node.op))
     if isinstance(node.op, _LAYERS):
         if node.inputs[0] not in known or not all(graph.values[n].is_constant for n in node.inputs[1:]):
             return None
@@ -158,24 +138,4 @@ def _sum(op: "Conv2d | DepthwiseConv2d | FullyConnected", sig: Signature, x: Rea
 
 _LAYERS = (Conv2d, DepthwiseConv2d, FullyConnected)
 _Rule = Callable[[Any, Signature, Sequence[Interval]], Interval]
-_RISING = (
-    Add,
-    AveragePool2d,
-    Concat,
-    MaxPool2d,
-    Mean,
-    Pad,
-    Quantize,
-    Relu,
-    Reshape,
-    ResizeNearest,
-    StridedSlice,
-    Transpose,
-)
-_RULES: dict[type[Op], _Rule] = {
-    **dict.fromkeys(_RISING, _rising),
-    Sub: _difference,
-    Mul: _product,
-    Logistic: _tabulated,
-    Tanh: _tabulated,
-}
+_RULES: dict[type[Op], _Rule] = {Sub: _difference, Mul: _product, Logistic: _tabulated, Tanh: _tabulated}

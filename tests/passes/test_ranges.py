@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crtgen.errors import UsageError
-from crtgen.ir import Array, DType, Graph, Op, Quant, Value
+from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Value
 from crtgen.ops import (
     Activation,
     Add,
@@ -115,6 +115,12 @@ def test_an_operator_without_a_rule_can_give_anything() -> None:
     y = net.node("softmax", Softmax(), net.input("x", 1, 4), quant=Quant.tensor(1 / 256, -128))
     interval = intervals(net.graph(y), {"x": (3, 3)})[y]
     assert (interval.low.tolist(), interval.high.tolist()) == ([[-128] * 4], [[127] * 4])
+
+
+def test_plain_integers_wrap_and_have_no_interval() -> None:
+    x, y = Value("x", (3,), DType.INT8), Value("y", (3,), DType.INT8)
+    graph = Graph.build("wrapping", [x, y], [Node("add", Add(), ("x", "x"), ("y",))], ["x"], ["y"])
+    assert intervals(graph) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Inputs and expected outputs from files, and the comparison."""
 
+from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -63,6 +65,57 @@ def test_an_archive_with_a_damaged_or_a_pickled_array_is_refused(tmp_path: Path)
         read_inputs(tmp_path / "x.npz", (A,))
 
 
+def _npy(header: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        (
+            "{'descr': '|i1', 'fortran_order': False, 'shape': (99999999999999,)}\n",
+            "Unable to allocate 90.9 TiB",
+        ),
+        ("{'descr': '|i1', 'fortran_order': False, 'shape': ((((\n", "EOF in multi-line statement"),
+        ("-" * 9000 + "1\n", "MemoryError"),
+    ],
+)
+def test_a_damaged_header_is_refused(tmp_path: Path, header: str, reason: str) -> None:
+    (tmp_path / "x.npy").write_bytes(_npy(header))
+    with pytest.raises(UsageError, match=rf"x\.npy: not a \.npy or \.npz file: .*{reason}"):
+        read_inputs(tmp_path / "x.npy", (A,))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "value", "reason"),
+    [((8, 10), 99, "compression method is not supported"), ((6, 8), 1, "is encrypted")],
+)
+def test_an_archive_of_another_kind_is_refused(
+    tmp_path: Path, offsets: tuple[int, int], value: int, reason: str
+) -> None:
+    np.savez(tmp_path / "x.npz", input0=ONES)
+    data = bytearray((tmp_path / "x.npz").read_bytes())
+    local, central = offsets
+    data[local] = data[data.find(b"PK\x01\x02") + central] = value
+    (tmp_path / "x.npz").write_bytes(data)
+    with pytest.raises(UsageError, match=reason):
+        read_inputs(tmp_path / "x.npz", (A,))
+
+
+def test_an_archive_of_something_else_than_arrays_is_refused(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("input0", "text")
+    with pytest.raises(UsageError, match=r"x\.npz: input0 is not an array"):
+        read_inputs(tmp_path / "x.npz", (A,))
+
+
+def test_arrays_in_another_byte_order_are_inputs(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", REALS.astype(">f4"))
+    (x,) = read_inputs(tmp_path / "x.npy", (B,))
+    assert x.dtype == np.dtype("<f4")
+    np.testing.assert_array_equal(x, REALS)
+
+
 def test_outputs_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written: No such file"):
         write_outputs(tmp_path / "absent" / "y.npz", (A,), (ONES,))
@@ -111,9 +164,20 @@ def test_nan_equals_only_nan() -> None:
     assert found.index == (0,)
 
 
-def test_outputs_come_back_under_their_names(tmp_path: Path) -> None:
-    write_outputs(tmp_path / "y.npz", (B,), (REALS,))
-    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["b"], REALS)
+def test_what_is_not_finite_does_not_widen_the_tolerance() -> None:
+    odd = np.array([np.inf, np.nan, 2.0], np.float32)
+    largest = largest_outputs([Case("0", (), (odd,))])
+    assert largest == (2.0,)
+    assert compare((B,), (odd,), (odd.copy(),), largest) is None
+    found = compare((B,), (odd,), (np.array([np.inf, np.nan, 3.0], np.float32),), largest)
+    assert found is not None
+    assert (found.index, found.count) == ((2,), 1)
+
+
+@pytest.mark.parametrize("name", ["b", "file", "allow_pickle"])
+def test_outputs_come_back_under_their_names(tmp_path: Path, name: str) -> None:
+    write_outputs(tmp_path / "y.npz", (replace(B, name=name),), (REALS,))
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")[name], REALS)
 
 
 def test_random_inputs_fill_the_range_and_repeat() -> None:

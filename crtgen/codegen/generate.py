@@ -17,7 +17,7 @@ from crtgen.codegen.module import (
     Param,
     SharedFunction,
 )
-from crtgen.codegen.names import comment, unique_identifiers
+from crtgen.codegen.names import check_model_name, comment, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.codegen.views import (
     ArrayView,
@@ -28,7 +28,6 @@ from crtgen.codegen.views import (
     TensorView,
     rows_of,
 )
-from crtgen.errors import UsageError
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.kernel import Const, Kernel
 from crtgen.plan import Plan, Slot, Step
@@ -46,10 +45,9 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
     ``_asm_kernels.c`` with the kernels that have assembly in them; external code generators have a file each.
     The registry gets ``<name>_run``, and ``tvmgen_<name>_<generator>_main_<n>`` for each of their subgraphs.
     A function that one of the modules ``beside`` it in the image has is called there. Raises ``UsageError``
-    unless ``name`` is a C identifier.
+    unless ``name`` is a C identifier that neither the C library nor the runtime uses.
     """
-    if not name.isidentifier() or not name.isascii():
-        raise UsageError(f"{name!r} is no C identifier, so it names no model", hint="use letters and digits")
+    check_model_name(name)
     generator = _Generator(plan, name, beside)
     layers = tuple(generator.layer(i, step) for i, step in enumerate(plan.steps))
     info = model_info(plan, name, generator.infos)
@@ -209,7 +207,7 @@ def _wrap(statement: str, indent: str = "") -> str:
     """Broken after commas into lines of at most 110 columns; the first one is at ``indent`` already."""
     lines = [indent]
     for part in statement.split(", "):
-        if len(lines[-1]) + len(part) > 108:
+        if lines[-1] != indent and len(lines[-1]) + len(part) > 108:
             lines.append(indent + "    ")
         lines[-1] += part + ", "
     return ",\n".join(line.removesuffix(", ") for line in lines).removeprefix(indent)

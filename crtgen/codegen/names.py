@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable
 
-__all__ = ["c_identifier", "c_string", "comment", "unique_identifiers"]
+from crtgen.errors import UsageError
+
+__all__ = ["c_identifier", "c_string", "check_model_name", "comment", "unique_identifiers"]
 
 _KEYWORDS = re.compile(
     "auto|bool|break|case|catch|char|class|const|continue|default|delete|do|double|else|enum|explicit|export|"
@@ -12,6 +14,28 @@ _KEYWORDS = re.compile(
     "typedef|typename|union|unsigned|using|virtual|void|volatile|while"
 )
 _LONGEST = 48
+
+_HEADERS = re.compile(
+    "alloca|assert|complex|ctype|endian|errno|features|fenv|float|inttypes|iso646|limits|locale|malloc|math|"
+    "memory|newlib|reent|sched|setjmp|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|"
+    "stdnoreturn|string|strings|tgmath|threads|time|uchar|unistd|wchar|wctype"
+)
+"""Headers of the C library, and those that they include."""
+
+_RUNTIME = "crt_"
+"""What the names of the C runtime's files and functions begin with."""
+
+
+def check_model_name(name: str) -> None:
+    """Raise ``UsageError`` unless files and symbols of a model may have this name."""
+    if not name.isidentifier() or not name.isascii():
+        raise UsageError(f"{name!r} is no C identifier, so it names no model", hint="use letters and digits")
+    if _HEADERS.fullmatch(name):
+        raise UsageError(f"a model cannot be called {name}: C has a header {name}.h", hint="rename the file")
+    if name.startswith(_RUNTIME):
+        raise UsageError(
+            f"a model cannot be called {name}: {_RUNTIME} is the C runtime's", hint="rename the file"
+        )
 
 
 def c_identifier(text: str) -> str:

@@ -65,6 +65,25 @@ def test_bad_name(name: str) -> None:
         generate_c(two_layers(), name)
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("string", "C has a header string.h"),
+        ("features", "features.h"),
+        ("crt_memory", "crt_ is the C runtime's"),
+    ],
+)
+def test_a_name_that_others_use(name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=f"a model cannot be called {name}: .*{why}"):
+        generate_c(two_layers(), name)
+
+
+def test_calls_of_a_model_with_a_long_name() -> None:
+    name = "a" * 40
+    (line,) = re.findall(r"^ +\S+_0\(.*$", generate_c(two_layers(), name).files[f"{name}.c"], re.MULTILINE)
+    assert line == f"    {name}_fully_connected_0((void *)({name}_arena + 0),"
+
+
 def test_infinite_weight() -> None:
     weights = Value.constant("w", np.array([[np.inf]], np.float32))
     values = [Value("x", (1, 1), DType.FLOAT32), weights, Value.constant("b", np.zeros(1, np.float32))]

@@ -239,6 +239,8 @@ def _conv_cases() -> Iterator[Case]:
     yield _case("fine_output", Conv2d(), x, (2, 2, 2, 3), Quant.tensor(0.0001, 0))
     yield _case("coarse_output", Conv2d(), x, (2, 2, 2, 3), Quant.tensor(40.0, 1))
     yield _case("whole_image", Conv2d(), x, (10, 7, 9, 3), Quant.tensor(1.5, 0))
+    blank, column = Conv2d((2, 2), Padding(1, 1, 1, 0)), int8s("x", (1, 9, 1, 4), 0.07, -11)
+    yield _case("column_of_padding", blank, column, (3, 2, 1, 4), out)
     real = floats("x", (1, 7, 9, 3))
     yield _case("f32_same_s2", Conv2d((2, 2), same, activation=Activation.RELU), real, (4, 3, 3, 3), out)
     yield _case("f32_skew", Conv2d((1, 3), skew, (2, 1), Activation.RELU6), real, (3, 2, 5, 3), out)

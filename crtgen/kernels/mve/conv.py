@@ -189,8 +189,8 @@ def windows_kernel(
 
 
 def _lying(window: Window) -> Window:
-    """An image of one column as an image of one row, which is the same."""
-    if window.width > 1 or window.taps_x > 1 or window.out_width > 1:
+    """An image of one column as an image of one row, which is the same unless padding is all that is read."""
+    if window.width > 1 or window.taps_x > 1 or window.out_width > 1 or window.left > 0:
         return window
     return Window(
         batch=window.batch,

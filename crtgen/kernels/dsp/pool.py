@@ -6,11 +6,11 @@ own, and a division.
 """
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.average import MOST, reciprocal
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.pool import least_pool_lead
 from crtgen.kernels.reduce import image_of, mean_result
@@ -20,71 +20,69 @@ from crtgen.ops.attrs import Padding
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
 from crtgen.ops.reduce import Mean
 
-__all__ = ["PoolView", "Reciprocal", "average", "greatest", "mean", "reciprocal"]
+__all__ = ["PoolView", "average", "greatest", "mean"]
 
 _CHANNELS = 4
-_MOST = 255  # values whose sum fits into 16 bits
 _FAR = 4095  # LDR's largest offset
-
-
-@dataclass(frozen=True, slots=True)
-class Reciprocal:
-    """``(sum * multiplier + constant) >> shift`` is the mean, halves rounded away from zero."""
-
-    multiplier: int
-    constant: int
-    shift: int
 
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
     """A pooling: per output ``rows`` rows of ``blocks`` times ``unroll`` pixels, if all lie within the image.
 
-    ``mean`` is C, what becomes of ``sum``, empty for a maximum. ``wide``: a row's sums go to 32 bits.
-    ``across``: the four channels have one output, the mean of all. ``edges`` is the window
-    if it can reach over the border.
+    ``mean`` is C, what becomes of ``sum``, empty for a maximum. ``across``: the four channels have one
+    output, the mean of all.
     """
 
-    images: int
-    channels: int
-    out_height: int
-    out_width: int
+    window: Window
     rows: int
     blocks: int
     unroll: int
-    row_gap: int
-    pixel_step: int
-    row_step: int
-    image_step: int
     mean: str
-    wide: bool
-    across: bool
-    edges: Window | None
-    low: int | None
-    high: int | None
+    across: bool = False
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def padded(self) -> bool:
+        return self.window.padded
+
+    @property
+    def wide(self) -> bool:
+        """Whether a row's sums are added up in 32 bits."""
+        return bool(self.mean) and self.window.taps_y * self.window.taps_x > MOST
 
     @property
     def last_group(self) -> int:
-        return self.channels - _CHANNELS
+        return self.window.channels - _CHANNELS
 
     @property
     def groups(self) -> int:
-        return -(-self.channels // _CHANNELS)
+        return -(-self.window.channels // _CHANNELS)
 
     @property
     def overlaps(self) -> bool:
-        return self.channels % _CHANNELS != 0
+        return self.window.channels % _CHANNELS != 0
 
     @property
     def block_bytes(self) -> int:
-        return self.unroll * self.channels
+        return self.unroll * self.window.channels
+
+    @property
+    def row_bytes(self) -> int:
+        return self.window.width * self.window.channels
+
+    @property
+    def row_gap(self) -> int:
+        """Bytes from the end of a window's row to the next one."""
+        return max(self.window.width - self.window.taps_x, 0) * self.window.channels
 
 
 @design(AveragePool2d)
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     """Windows over four channels or more; None for others, and for windows of over 255 pixels at a border."""
     count = op.window[0] * op.window[1]
-    if not _fits(sig, target) or (op.padding != Padding() and count > _MOST):
+    if not _fits(op, sig, target) or (op.padding != Padding() and count > MOST):
         return None
     factor = reciprocal(count)
     if factor is None:
@@ -98,7 +96,7 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
 @design(MaxPool2d)
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
     """Windows over four channels or more; None for others."""
-    return _pool(op, sig, "dsp_max", "") if _fits(sig, target) else None
+    return _pool(op, sig, "dsp_max", "") if _fits(op, sig, target) else None
 
 
 @design(Mean)
@@ -111,95 +109,26 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
     across = channels == 1 and pixels % _CHANNELS == 0
     if across:
         pixels, channels = pixels // _CHANNELS, _CHANNELS
-    window = _window((1, pixels), pixels)
-    if channels < _CHANNELS or window is None:
+    if channels < _CHANNELS:
         return None
-    rows, columns = window
-    unroll = _unroll(columns, channels)
-    view = PoolView(
-        images=images,
-        channels=channels,
-        out_height=1,
-        out_width=1,
-        rows=rows,
-        blocks=columns // unroll,
-        unroll=unroll,
-        row_gap=0,
-        pixel_step=0,
-        row_step=0,
-        image_step=pixels * channels,
-        mean=mean_result(op, sig),
-        wide=pixels > _MOST,
-        across=across,
-        edges=None,
-        low=None,
-        high=None,
-    )
+    window = Window(images, 1, pixels, channels, 1, 1, 1, pixels, 0, 0, 1, 1, 0, 0)
+    view = PoolView(window, *_walk(window), mean_result(op, sig), across)
     return Kernel("dsp_mean", "dsp/pool.c.j2", view, cost=_cost(view))
 
 
-def reciprocal(count: int) -> Reciprocal | None:
-    """The division by ``count`` of every sum of so many int8 values; None if there is none in 32 bits.
-
-    Halves are rounded away from zero, which a slightly larger multiplier does on both sides of zero.
-    """
-    sums = np.arange(-128 * count, 127 * count + 1, dtype=np.int64)
-    means = np.sign(sums) * ((np.abs(sums) + count // 2) // count)
-    for shift in range(22, 15, -1):
-        for part in range(17):
-            multiplier = round((1 << shift) / (count - part / (16 * 130)))
-            product = sums * multiplier
-            least = int(((means << shift) - product).max())
-            beyond = int((((means + 1) << shift) - product).min())
-            constant = (least + beyond) // 2
-            if least < beyond and int(np.abs(product).max()) + abs(constant) < 1 << 31:
-                return Reciprocal(multiplier, constant, shift)
-    return None
+def _fits(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> bool:
+    if not target.core.dsp or sig.x.dtype is not DType.INT8:
+        return False
+    return _CHANNELS <= sig.x.shape[3] <= _FAR and (op.window[1] <= MOST or op.window[1] == sig.x.shape[2])
 
 
-def _fits(sig: Signature, target: Target) -> bool:
-    return target.core.dsp and sig.x.dtype is DType.INT8 and _CHANNELS <= sig.x.shape[3] <= _FAR
-
-
-def _window(taps: tuple[int, int], width: int) -> tuple[int, int] | None:
-    """Rows and columns as few rows as hold whole; None if a row's sum does not fit into 16 bits."""
-    rows, columns = taps
-    if columns != width:
-        return (rows, columns) if columns <= _MOST else None
-    pixels = rows * columns
-    parts = next((n for n in range(1, pixels + 1) if pixels % n == 0 and pixels // n <= _MOST), pixels)
-    return parts, pixels // parts
-
-
-def _unroll(columns: int, channels: int) -> int:
-    return max(u for u in range(1, 9) if columns % u == 0 and (u - 1) * channels <= _FAR)
-
-
-def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str) -> Kernel | None:
+def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str) -> Kernel:
     params = op.parameters(sig)
-    images, height, width, channels = sig.x.shape
-    split = _window(op.window, width)
-    if split is None:
-        return None
-    rows, columns = split
-    unroll = _unroll(columns, channels)
     window = Window.of(sig, op.window, op.stride, op.padding)
     view = PoolView(
-        images=images,
-        channels=channels,
-        out_height=sig.y.shape[1],
-        out_width=sig.y.shape[2],
-        rows=rows,
-        blocks=columns // unroll,
-        unroll=unroll,
-        row_gap=(width - columns) * channels if columns < width else 0,
-        pixel_step=op.stride[1] * channels,
-        row_step=op.stride[0] * width * channels,
-        image_step=height * width * channels,
+        window,
+        *_walk(window),
         mean=result,
-        wide=bool(result) and prod(op.window) > _MOST,
-        across=False,
-        edges=window if window.padded else None,
         low=params.act_min if params.act_min > -128 else None,
         high=params.act_max if params.act_max < 127 else None,
     )
@@ -212,19 +141,29 @@ def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str)
     )
 
 
+def _walk(window: Window) -> tuple[int, int, int]:
+    """Rows, blocks and unroll of a window; one as wide as the image has as few rows as have 16-bit sums."""
+    rows, columns = window.taps_y, window.taps_x
+    if columns == window.width:
+        pixels = rows * columns
+        columns = max(n for n in range(1, min(pixels, MOST) + 1) if pixels % n == 0)
+        rows = pixels // columns
+    unroll = max(u for u in range(1, 9) if columns % u == 0 and (u - 1) * window.channels <= _FAR)
+    return rows, columns // unroll, unroll
+
+
 def _cost(view: PoolView) -> float:
+    g = view.window
     flush = 7 if view.wide else 0
     window = view.rows * (view.blocks * (3 * view.unroll + 3) + (3 if view.rows > 1 else 0) + flush)
     clamps = 4 * 3 * ((view.low is not None) + (view.high is not None))
     group = window + clamps + (12 if view.across else 24 if view.mean else 10)
-    pixels = view.out_height * view.out_width
-    total: float = pixels * (group * view.groups + 6) + view.out_height * 6
-    if view.edges:
-        inside = _inside(view.edges)
-        taps = view.edges.taps_y * view.edges.taps_x
-        part = 4.5 * taps + 20 + clamps + (36 if view.mean else 10)
-        total += 20 * pixels + (pixels - inside) * (part - group) * view.groups
-    return view.images * total + 20
+    pixels = g.out_height * g.out_width
+    total: float = pixels * (group * view.groups + 6) + g.out_height * 6
+    if view.padded:
+        part = 4.5 * g.taps_y * g.taps_x + 20 + clamps + (36 if view.mean else 10)
+        total += 20 * pixels + (pixels - _inside(g)) * (part - group) * view.groups
+    return g.batch * total + 20
 
 
 def _inside(window: Window) -> int:

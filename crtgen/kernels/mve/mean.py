@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.average import MOST
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.finish import requantisation
 from crtgen.kernels.mve.matrix import LANES
@@ -18,7 +19,6 @@ from crtgen.ops import Mean, MeanParams
 
 __all__ = ["MeanView", "mean"]
 
-_MOST = 255  # values whose sum fits into 16 bits
 _LONGEST = 1 << 24  # of which it fits into 32
 
 
@@ -96,7 +96,7 @@ def _view(p: MeanParams, matrices: int, columns: int) -> MeanView:
     rounding, multiplier, constant = requant.finish.shift, p.multiplier, p.output_offset
     if rounding is not None:
         start, multiplier, constant = (int(c[0]) for c in requant.constants)
-    chunk = max(n for n in range(1, _MOST + 1) if p.count % n == 0)
+    chunk = max(n for n in range(1, MOST + 1) if p.count % n == 0)
     unroll = max(n for n in range(1, 9) if chunk % n == 0)
     return MeanView(
         matrices=matrices,

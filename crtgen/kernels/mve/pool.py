@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.pool import Reciprocal, reciprocal
+from crtgen.kernels.average import MOST, Reciprocal, reciprocal
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.registry import design
@@ -18,7 +18,6 @@ from crtgen.ops import AveragePool2d, MaxPool2d
 
 __all__ = ["PoolView", "average", "greatest"]
 
-_MOST = 255  # values whose sum fits into 16 bits
 _UNROLLS = range(1, 9)
 
 
@@ -73,7 +72,7 @@ class PoolView:
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     """int8 and windows of up to 255 pixels; None for others, or if a reciprocal is not exact."""
     count = op.window[0] * op.window[1]
-    if count > _MOST or not _fits(sig, target):
+    if count > MOST or not _fits(sig, target):
         return None
     window = Window.of(sig, op.window, op.stride, op.padding)
     counts = _counts(window) if window.padded else {count}

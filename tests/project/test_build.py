@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import crtgen
 from crtgen.project import Options
 from tests.project.building import build, build_toy, toy_project
-from tests.support import absent, require_tool
+from tests.support import ROOT, absent, require_tool
 
 GCC_HINT = "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi"
 
@@ -78,6 +79,16 @@ def test_a_library_is_an_archive_of_the_model(tmp_path: Path) -> None:
     members = output_of("arm-none-eabi-ar", "t", str(tmp_path / "build" / "libtoy.a")).split()
     assert members == ["metadata.c.obj", "toy.c.obj"]
     assert not (tmp_path / "platform").exists()
+
+
+@pytest.mark.cc
+def test_a_library_may_be_called_like_a_target_of_cmake(tmp_path: Path) -> None:
+    require_tool("gcc")
+    model = tmp_path / "all.tflite"
+    model.write_bytes((ROOT / "demo" / "digits.tflite").read_bytes())
+    results = build(crtgen.load(model).compile("host").generate("library").project, tmp_path / "project")
+    members = output_of("ar", "t", str(results / "liball.a")).split()
+    assert members == ["all.c.o", "all_kernels.c.o", "all_weights.c.o", "crt_metadata.c.o"]
 
 
 @pytest.mark.qemu

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Signature
+from crtgen.ir import Array, Signature
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.requant import Rescale, solve_floor
@@ -119,8 +119,3 @@ def order_weights(rows: Array, blocks: tuple[tuple[int, int], ...]) -> Array:
         parts.append(part.transpose(0, 2, 1).ravel())
         start += channels * count
     return np.concatenate(parts)
-
-
-def is_float(sig: Signature) -> bool:
-    """Whether the layer computes in float32."""
-    return sig.x.dtype is DType.FLOAT32

@@ -20,7 +20,16 @@ from crtgen.ops.fixedpoint import (
     saturating_rounding_doubling_high_mul,
 )
 
-__all__ = ["Floor", "HalfAway", "Rescale", "accumulator_range", "solve_floor", "solve_half_away"]
+__all__ = [
+    "Floor",
+    "HalfAway",
+    "Rescale",
+    "accumulator_range",
+    "clamp_limits",
+    "rescale_of",
+    "solve_floor",
+    "solve_half_away",
+]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -85,11 +94,6 @@ class Rescale:
         factors: npt.NDArray[np.float64] = self.multipliers * np.exp2(self.shifts - 31.0)
         return factors
 
-    @property
-    def saturates(self) -> bool:
-        """Whether saturation to int8 is all the clamping there is."""
-        return (self.act_min, self.act_max) == (-128, 127)
-
     def apply(self, acc: Int64) -> Int64:
         """TFLite's result for ``acc[..., O]``."""
         scaled = multiply_by_quantized_multiplier(acc, self.multipliers, self.shifts)
@@ -119,6 +123,20 @@ class Rescale:
             reached = np.where(inside & hit, middle, reached)
             below = np.where(inside & ~hit, middle, below)
         return reached
+
+
+def rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
+    """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any int8 input."""
+    depth = weights.shape[1]
+    low = np.full(depth, -128 + params.input_offset, np.int64)
+    high = np.full(depth, 127 + params.input_offset, np.int64)
+    least, greatest = accumulator_range(weights, low, high)
+    return Rescale.of(params, least + bias, greatest + bias)
+
+
+def clamp_limits(low: int, high: int) -> tuple[int | None, int | None]:
+    """What is left of a clamp to ``low..high`` after saturation to int8: None where that is enough."""
+    return low if low > -128 else None, high if high < 127 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,6 +20,7 @@ from crtgen.kernels.dsp.finish import Finish, finish_lanes
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import clamp_limits
 from crtgen.kernels.sums import EverySum, every_sum
 from crtgen.ops.binary import Add, Mul, Sub
 from crtgen.ops.fixedpoint import Int64
@@ -103,8 +104,7 @@ def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     if runs is None or form is None:
         return None
     params = op.parameters(sig)
-    low = params.act_min if params.act_min > -128 else None
-    high = params.act_max if params.act_max < 127 else None
+    low, high = clamp_limits(params.act_min, params.act_max)
     finish = Finish("floor", (form.shift,), low, high)
     pair = _words(form.b, form.a) if runs.swapped else _words(form.a, form.b)
     view = PairsView(runs, pair, form.c & 0xFFFFFFFF, None, finish)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import clamp_limits
 from crtgen.ops.activation import Relu
 
 __all__ = ["ClampView", "clamp"]
@@ -35,8 +36,7 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     if not target.core.dsp or sig.x.dtype is not DType.INT8 or sig.x.quant != sig.y.quant:
         return None
     params = op.parameters(sig)
-    low = params.act_min if params.act_min > -128 else None
-    high = params.act_max if params.act_max < 127 else None
+    low, high = clamp_limits(params.act_min, params.act_max)
     view = ClampView(sig.x.elements, low, high)
     limits = (low is not None) + (high is not None)
     return Kernel(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.dsp.layer import Layer
 from crtgen.kernels.dsp.matrix import Micro, Stream, Unrolling, micro, pack_stream
 from crtgen.kernels.dsp.packing import Packing, order_weights
@@ -13,6 +12,7 @@ from crtgen.kernels.dsp.shared import UNROLL, shared_kernel
 from crtgen.kernels.dsp.walk import PIXELS, Geometry, Walk, Window
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import rescale_of
 from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 

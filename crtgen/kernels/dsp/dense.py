@@ -10,12 +10,12 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.dsp.conv import matrix_kernel
-from crtgen.kernels.dsp.finish import Finish, Lanes, Words, finish_lanes, rescale_of, words, words16
+from crtgen.kernels.dsp.finish import Finish, Lanes, Words, finish_lanes, words, words16
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.kernels.requant import Rescale
+from crtgen.kernels.requant import Rescale, rescale_of
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int64
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import Finish, Words, finish_lanes, rescale_of, words, words16
+from crtgen.kernels.dsp.finish import Finish, Words, finish_lanes, words, words16
 from crtgen.kernels.dsp.walk import Geometry, Walk, Window, least_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import rescale_of
 from crtgen.ops.conv import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 

@@ -6,18 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.kernels.requant import (
-    Floor,
-    HalfAway,
-    Rescale,
-    accumulator_range,
-    solve_floor,
-    solve_half_away,
-)
-from crtgen.ops.conv import ConvParams
+from crtgen.kernels.requant import Floor, HalfAway, Rescale, clamp_limits, solve_floor, solve_half_away
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Finish", "Lanes", "Words", "finish_lanes", "rescale_of", "words", "words16"]
+__all__ = ["Finish", "Lanes", "Words", "finish_lanes", "words", "words16"]
 
 Words = npt.NDArray[np.uint32]
 
@@ -30,15 +22,6 @@ def words(values: Int64) -> Words:
 def words16(low: Int64, high: Int64) -> Words:
     """Two int16 values as a word."""
     return words((low & 0xFFFF) | (high << 16))
-
-
-def rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
-    """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any int8 input."""
-    depth = weights.shape[1]
-    low = np.full(depth, -128 + params.input_offset, np.int64)
-    high = np.full(depth, 127 + params.input_offset, np.int64)
-    least, greatest = accumulator_range(weights, low, high)
-    return Rescale.of(params, least + bias, greatest + bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +85,8 @@ def finish_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: boo
     return _half_away_lanes(rescale, exact, each) if len(exact) == len(parts) else None
 
 
-def _clamp(rescale: Rescale) -> tuple[int | None, int | None]:
-    low = rescale.act_min if rescale.act_min > -128 else None
-    high = rescale.act_max if rescale.act_max < 127 else None
-    return low, high
-
-
 def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
-    finish = Finish("floor", tuple(f.shift for f in forms), *_clamp(rescale))
+    finish = Finish("floor", tuple(f.shift for f in forms), *clamp_limits(rescale.act_min, rescale.act_max))
     constants = tuple(words(np.stack([f.multiplier, f.constant], axis=1)) for f in forms)
     return Lanes(finish, tuple(f.offset for f in forms), constants)
 
@@ -117,7 +94,11 @@ def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
 def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) -> Lanes:
     shifts = np.unique(np.concatenate([f.shift for f in forms]))
     uniform = len(shifts) == 1 and not each
-    finish = Finish("half_away", (int(shifts[0]),) * len(forms) if uniform else (), *_clamp(rescale))
+    finish = Finish(
+        "half_away",
+        (int(shifts[0]),) * len(forms) if uniform else (),
+        *clamp_limits(rescale.act_min, rescale.act_max),
+    )
     columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
     constants = tuple(words(np.stack(c, axis=1)) for c in columns)
     return Lanes(finish, tuple(np.zeros_like(f.shift) for f in forms), constants)

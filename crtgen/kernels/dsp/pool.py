@@ -15,6 +15,7 @@ from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.pool import least_pool_lead
 from crtgen.kernels.reduce import image_of, mean_result
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import clamp_limits
 from crtgen.kernels.window import Window
 from crtgen.ops.attrs import Padding
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
@@ -124,13 +125,14 @@ def _fits(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> bool
 
 def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str) -> Kernel:
     params = op.parameters(sig)
+    low, high = clamp_limits(params.act_min, params.act_max)
     window = Window.of(sig, op.window, op.stride, op.padding)
     view = PoolView(
         window,
         *_walk(window),
         mean=result,
-        low=params.act_min if params.act_min > -128 else None,
-        high=params.act_max if params.act_max < 127 else None,
+        low=low,
+        high=high,
     )
     return Kernel(
         design=name,

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.finish import Requantisation, requantisation
 from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, pack_stream
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared import shared_matrix
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d, ConvParams
 from crtgen.ops.fixedpoint import Int64

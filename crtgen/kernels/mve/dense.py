@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
 from crtgen.kernels.mve.finish import Finish, Requantisation, requantisation
 from crtgen.kernels.mve.matrix import LANES, Words, contiguous, pack_stream
 from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import rescale_of
 from crtgen.ops import ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int64
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.conv import windows_kernel
 from crtgen.kernels.mve.finish import Finish, requantisation
@@ -30,6 +29,7 @@ from crtgen.kernels.mve.patches import (
 )
 from crtgen.kernels.mve.shared_depthwise import shared_depthwise
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.kernels.requant import Rescale, solve_floor
+from crtgen.kernels.requant import Rescale, clamp_limits, solve_floor
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["Finish", "Requantisation", "requantisation"]
@@ -54,8 +54,7 @@ class Requantisation:
 
 def requantisation(rescale: Rescale, start: Int64) -> Requantisation:
     """The cheapest form; ``start[O]`` is what accumulators begin with."""
-    low = rescale.act_min if rescale.act_min > -128 else None
-    high = rescale.act_max if rescale.act_max < 127 else None
+    low, high = clamp_limits(rescale.act_min, rescale.act_max)
     form = solve_floor(rescale)
     if form is not None and form.shift in _NARROWING:
         finish = Finish(form.shift, False, False, 0, low, high)

@@ -13,6 +13,7 @@ from crtgen.kernels.average import MOST, Reciprocal, reciprocal
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import clamp_limits
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import AveragePool2d, MaxPool2d
 
@@ -123,6 +124,7 @@ def _kernel(
     consts: tuple[Const, ...] = (),
 ) -> Kernel:
     params = op.parameters(sig)
+    low, high = clamp_limits(params.act_min, params.act_max)
     rows, columns = op.window
     if columns == window.width and not window.padded:
         rows, columns = 1, rows * columns
@@ -134,8 +136,8 @@ def _kernel(
         rows=rows,
         blocks=columns // unroll,
         unroll=unroll,
-        low=params.act_min if params.act_min > -128 else None,
-        high=params.act_max if params.act_max < 127 else None,
+        low=low,
+        high=high,
     )
     written = np.arange(window.pixels) * window.channels
     return Kernel(

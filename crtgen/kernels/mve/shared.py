@@ -8,10 +8,10 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from crtgen.kernels.dsp.finish import rescale_of
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.mve.ring import Ring, pairs_lead
+from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int64

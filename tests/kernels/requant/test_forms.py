@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 
 from crtgen.frontends import load
 from crtgen.ir import Signature
-from crtgen.kernels.dsp.finish import rescale_of
-from crtgen.kernels.requant import Floor, HalfAway, Rescale, accumulator_range, solve_floor, solve_half_away
+from crtgen.kernels.requant import (
+    Floor,
+    HalfAway,
+    Rescale,
+    accumulator_range,
+    rescale_of,
+    solve_floor,
+    solve_half_away,
+)
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int64, quantize_multiplier

@@ -1,0 +1,195 @@
+"""The instructions of a row of outputs of a depthwise 3x3 convolution with the DSP extension.
+
+Registers are those of templates/kernels/dsp/depthwise.c.j2: weights in r2 to r7, the words of a column in r12
+and lr, accumulators from r8 on.
+"""
+
+from dataclasses import dataclass, replace
+
+from crtgen.kernels.dsp.finish import Finish
+
+__all__ = ["FAR", "Chunk", "Mac", "Row", "Rows", "Store"]
+
+FAR = 4095
+"""STRB's largest offset."""
+
+_REACH = 1020  # LDRD's largest offset
+_NEAR = 255  # the most by which STRB moves its pointer on
+
+
+@dataclass(frozen=True, slots=True)
+class Mac:
+    """One multiplication of halves: ``op into, data, weight, start``."""
+
+    op: str
+    into: str
+    data: str
+    weight: str
+    start: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An output: its register, and where it goes from the output pointer, or from one a row further down."""
+
+    reg: str
+    at: int
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Outputs computed together: ``columns`` are the offsets of the words to load, each with its products.
+
+    In a round the load at ``data_step`` moves its pointer there, and what is loaded behind it counts from
+    there. ``output_step`` is what the last store, of offset 0, moves its own by. Both are 0 for no move.
+    """
+
+    columns: tuple[tuple[int, tuple[Mac, ...]], ...]
+    stores: tuple[Store, ...]
+    instructions: int
+    data_step: int = 0
+    output_step: int = 0
+
+    @property
+    def last(self) -> str:
+        """The register that receives the start value."""
+        return max((store.reg for store in self.stores), key=lambda reg: int(reg[1:]))
+
+    @property
+    def below(self) -> bool:
+        """Whether a row further down is out of reach of an offset."""
+        return any(store.below for store in self.stores)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of outputs, or two: ``rounds`` times ``body``, each moving both pointers on, then ``tail``.
+
+    ``repeated`` rounds are written out, one after another.
+    ``data_step`` and ``output_step`` are the bytes per round, ``data_next`` and ``output_next`` the bytes
+    from where the rounds end to where the next row starts.
+    """
+
+    rounds: int
+    repeated: int
+    body: Chunk | None
+    tail: tuple[Chunk, ...]
+    data_step: int
+    output_step: int
+    data_next: int
+    output_next: int
+
+    @property
+    def separate(self) -> bool:
+        """Whether moving the output pointer on takes an instruction of its own."""
+        return self.output_step > _NEAR
+
+    @property
+    def output_bytes(self) -> int:
+        """What the rounds write of one row."""
+        return self.rounds * self.output_step
+
+    @property
+    def instructions(self) -> float:
+        moves = 3 / self.repeated + self.separate
+        body = (self.body.instructions + moves) * self.rounds if self.body else 0
+        return body + sum(chunk.instructions for chunk in self.tail) + 6 + 3 * bool(self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Builds the rows of a layer from its strides, bytes per column, and output shape."""
+
+    stride: tuple[int, int]
+    column_bytes: int
+    out_width: int
+    channels: int
+    finish: Finish
+    written_out: int
+    repeated: tuple[int, ...]
+
+    def row(self, both: bool) -> Row:
+        """A row of outputs, or two at once."""
+        most = 2 if self.stride[0] == 1 else 4
+        data = self.stride[1] * self.column_bytes
+        reach = ((self.out_width - 1) * self.stride[1] + 2) * self.column_bytes
+        whole = self.out_width <= self.written_out and reach <= _REACH
+        rounds = 0 if whole else self.out_width // most
+        done = rounds * most
+        tail = tuple(
+            self.chunk(min(most, self.out_width - x), x - done, both)
+            for x in range(done, self.out_width, most)
+        )
+        return Row(
+            rounds=rounds,
+            repeated=[n for n in self.repeated if rounds % n == 0][-1],
+            body=self._body(most, both) if rounds else None,
+            tail=tail,
+            data_step=most * data,
+            output_step=most * self.channels,
+            data_next=4 - done * data,
+            output_next=(self.out_width * (2 if both else 1) - done) * self.channels,
+        )
+
+    def _body(self, count: int, both: bool) -> Chunk:
+        """A chunk that moves both pointers to where the next one begins."""
+        chunk = self.chunk(count, 0, both)
+        data, output = count * self.stride[1] * self.column_bytes, count * self.channels
+        columns = tuple((at - data if at > data else at, macs) for at, macs in chunk.columns)
+        stores = (*chunk.stores[1:], chunk.stores[0])
+        return replace(
+            chunk,
+            columns=columns,
+            stores=stores,
+            data_step=data,
+            output_step=output if output <= _NEAR else 0,
+        )
+
+    def chunk(self, count: int, at: int, both: bool) -> Chunk:
+        """``count`` columns of outputs from column ``at`` on."""
+        rows = 2 if both else 1
+        regs = [f"r{8 + i}" for i in range(count * rows)]
+        step = self.stride[1]
+        started: set[str] = set()
+        columns = []
+        for column in range((count - 1) * step + 3):
+            macs = [
+                mac
+                for x in range(count)
+                if 0 <= column - x * step < 3
+                for mac in self._macs(regs[x * rows : x * rows + rows], column - x * step)
+            ]
+            placed = tuple(self._placed(mac, started, regs[-1]) for mac in macs)
+            columns.append(((at * step + column) * self.column_bytes, placed))
+        stores = tuple(
+            self._store(regs[x * rows + row], (at + x) * self.channels, row)
+            for x in range(count)
+            for row in range(rows)
+        )
+        return Chunk(tuple(columns), stores, self._instructions(columns, len(stores)))
+
+    def _store(self, reg: str, at: int, row: int) -> Store:
+        below = at + row * self.out_width * self.channels
+        return Store(reg, below) if below <= FAR else Store(reg, at, below=True)
+
+    def _instructions(self, columns: list[tuple[int, tuple[Mac, ...]]], outputs: int) -> int:
+        extra = 0 if self.finish.floor else 2 + (not self.finish.shifts)
+        products = sum(1 + len(macs) for _, macs in columns)
+        return 2 + products + outputs * (self.finish.instructions + 1 + extra)
+
+    def _macs(self, into: list[str], tap: int) -> list[tuple[str, str, str, str]]:
+        if self.stride[0] == 2:
+            return [("smlad", into[0], "r12", f"r{2 + tap}"), ("smlabb", into[0], "lr", f"r{5 + tap}")]
+        upper, lower = f"r{2 + 2 * tap}", f"r{3 + 2 * tap}"
+        first = [("smlad", into[0], "r12", upper), ("smlabt", into[0], "lr", lower)]
+        second = [("smlatb", into[-1], "r12", upper), ("smlad", into[-1], "lr", lower)]
+        return first + second if len(into) == 2 else first
+
+    @staticmethod
+    def _placed(mac: tuple[str, str, str, str], started: set[str], start: str) -> Mac:
+        """The product, the first one of each register adding to the start value."""
+        op, into, data, weight = mac
+        origin = into if into in started else start
+        started.add(into)
+        return Mac(op, into, data, weight, origin)

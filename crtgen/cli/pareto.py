@@ -10,11 +10,10 @@ from crtgen.benchmark import measure_model
 from crtgen.cli import options
 from crtgen.cli.bench import print_figures
 from crtgen.cli.output import Debug, Json, guarded
+from crtgen.kernels import LEVELS
 from crtgen.pareto import front, plot
 
 __all__ = ["command"]
-
-LEVELS = ("speed", "balanced", "size")
 
 
 def command(

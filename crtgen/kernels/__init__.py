@@ -18,10 +18,11 @@ cover, a requantisation that cannot be re-encoded. Otherwise it returns a ``Kern
 """
 
 from crtgen.kernels import binary, depthwise, dsp, gemm, move, mve, pointwise, pool, reduce, softmax, stream
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
+from crtgen.kernels.kernel import LEVELS, Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import Design, applicable, design, select
 
 __all__ = [
+    "LEVELS",
     "Const",
     "Design",
     "InPlace",

@@ -7,9 +7,20 @@ from crtgen.boards.core import HOST, Core
 from crtgen.errors import UsageError
 from crtgen.ir import Array, Signature
 
-__all__ = ["Const", "DeviceContext", "InPlace", "Kernel", "ModuleOf", "Part", "SourceLibrary", "Target"]
+__all__ = [
+    "LEVELS",
+    "Const",
+    "DeviceContext",
+    "InPlace",
+    "Kernel",
+    "ModuleOf",
+    "Part",
+    "SourceLibrary",
+    "Target",
+]
 
-_LEVELS = ("speed", "balanced", "size")
+LEVELS = ("speed", "balanced", "size")
+"""What code can be optimised for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +31,8 @@ class Target:
     optimize: str = "balanced"
 
     def __post_init__(self) -> None:
-        if self.optimize not in _LEVELS:
-            raise UsageError(f"unknown optimisation {self.optimize}", hint=f"known: {', '.join(_LEVELS)}")
+        if self.optimize not in LEVELS:
+            raise UsageError(f"unknown optimisation {self.optimize}", hint=f"known: {', '.join(LEVELS)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -134,12 +134,6 @@ class ExecutorTables:
     def max_args(self) -> int:
         return max((len(call.args) for call in self.calls), default=1)
 
-    @property
-    def call_bytes(self) -> int:
-        """Bytes of the tables of calls on a 32-bit target: pointers, counts and arguments."""
-        width = 1 if self.index_type == "uint8_t" else 2
-        return sum(4 + width * (1 + len(call.args)) for call in self.calls)
-
 
 def graph_tables(
     name: str,

@@ -44,10 +44,6 @@ class RunningDevice:
         if isinstance(error, CrtgenError) and not error.log:
             error.log = self.output()
 
-    @property
-    def is_alive(self) -> bool:
-        return self.process.poll() is None
-
     def output(self) -> str:
         """What the process has printed so far."""
         return _text(self.console)

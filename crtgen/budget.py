@@ -127,14 +127,16 @@ def read_budget(path: Path) -> Budget:
     """Read the file; ``UsageError`` says what is wrong with it."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"the budget cannot be read: {error}", where=str(path)) from error
     tolerance = data.pop("tolerance", TOLERANCE)
     entries = data.pop("entry", [])
-    if data or not isinstance(entries, list) or not isinstance(tolerance, int | float):
+    if data or not isinstance(entries, list):
         raise UsageError(
             "a budget has a tolerance and entries", where=str(path), hint="see docs/performance.md"
         )
+    if type(tolerance) not in (int, float) or not 0 <= tolerance < 1:
+        raise UsageError("the tolerance is a part of one, 0.005 for example", where=str(path))
     return Budget(tuple(_entry(path, number, raw) for number, raw in enumerate(entries, 1)), float(tolerance))
 
 
@@ -154,7 +156,7 @@ def _entry(path: Path, number: int, raw: Any) -> Entry:
 
 
 def write_budget(path: Path, budget: Budget) -> None:
-    """Write the file, equal budgets as equal bytes."""
+    """Write the file, equal budgets as equal bytes; ``UsageError`` if that cannot be."""
     lines = [
         "# What each model may cost: crtgen bench MODELS --budget FILE checks it, with --update writes it.",
         f"tolerance = {budget.tolerance}",
@@ -165,4 +167,7 @@ def write_budget(path: Path, budget: Budget) -> None:
         lines += [f"{key} = {value}" for key, value in entry.figures.items()]
         if entry.layers:
             lines += ["", "[entry.layers]", *(f"{dumps(key)} = {v}" for key, v in entry.layers.items())]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    try:
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"the budget cannot be written: {error.strerror}", where=str(path)) from error

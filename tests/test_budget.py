@@ -10,7 +10,7 @@ from crtgen.benchmark import Layer, ModelFigures
 from crtgen.budget import Budget, Entry, compare, read_budget, write_budget
 from crtgen.cli.app import app
 from crtgen.errors import MismatchError, UsageError
-from tests.support import model_path, require_tool
+from tests.support import ROOT, model_path, require_tool
 
 FIGURES = {"instructions": 100_000, "arena_bytes": 4_000, "ram_bytes": 4_010, "flash_bytes": 50_000}
 LAYERS = {"model/a": 60_000, 'odd "name"\\': 30_000, "c": 10_000}
@@ -77,7 +77,10 @@ def test_layers_are_blamed_the_worst_first() -> None:
     [
         ("tolerance = ", "the budget cannot be read"),
         ("limit = 3", "a budget has a tolerance and entries"),
-        ("tolerance = 'much'", "a budget has a tolerance and entries"),
+        ("tolerance = 'much'", "the tolerance is a part of one"),
+        ("tolerance = nan", "the tolerance is a part of one"),
+        ("tolerance = -0.1", "the tolerance is a part of one"),
+        ("entry = " + "[" * 5000, "the budget cannot be read: maximum recursion depth"),
         ("[[entry]]\nmodel = 'a'\nboard = 'b'", "an entry names a model, a board and a level"),
         ("[[entry]]\nmodel = 'a'\nboard = 'b'\noptimize = 'size'\ncycles = 3", "there is no figure cycles"),
         (
@@ -116,8 +119,29 @@ def test_the_command_holds_a_model_to_its_budget(tmp_path: Path) -> None:
     assert (worse["metric"], worse["actual"] - worse["allowed"]) == ("flash_bytes", 500)
 
 
-def test_a_budget_without_the_model_is_refused(tmp_path: Path) -> None:
-    write_budget(tmp_path / "budget.toml", Budget((entry(),)))
-    done = CliRunner().invoke(app, ["bench", "x.tflite", "--budget", str(tmp_path / "budget.toml"), "--json"])
-    assert done.exit_code == UsageError.exit_code
-    assert json.loads(done.stdout)["message"] == "the budget has no entry for these models and boards"
+def test_a_budget_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"budget\.toml: the budget cannot be written: No such file"):
+        write_budget(tmp_path / "absent" / "budget.toml", Budget((entry(),)))
+
+
+@pytest.mark.cc
+def test_a_budget_has_every_model_on_every_board(tmp_path: Path) -> None:
+    """A model is found by its name, which is not quite that of its file."""
+    require_tool("gcc")
+    one, other = tmp_path / "My-Digits.tflite", tmp_path / "other.tflite"
+    for path in (one, other):
+        path.write_bytes((ROOT / "demo" / "digits.tflite").read_bytes())
+    bench = ["bench", "--json", "--budget", str(tmp_path / "budget.toml"), str(one)]
+    runner = CliRunner()
+    assert runner.invoke(app, [*bench, "--board", "host", "--update"]).exit_code == 0
+    assert runner.invoke(app, bench).exit_code == 0
+
+    def missing(*arguments: str) -> str:
+        done = runner.invoke(app, [*bench, *arguments])
+        assert done.exit_code == UsageError.exit_code
+        return str(json.loads(done.stdout)["message"])
+
+    assert missing(str(other)) == "the budget has no entry for other"
+    assert missing(str(other), "--board", "host") == "the budget has no entry for other on host"
+    elsewhere = ("--board", "host", "--board", "mps2_an386")
+    assert missing(*elsewhere) == "the budget has no entry for my_digits on mps2_an386"

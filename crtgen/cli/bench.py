@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from crtgen import api
 from crtgen.benchmark import ModelFigures, RpcFigures, measure_model, measure_rpc
 from crtgen.budget import Budget, Entry, Excess, compare, read_budget, write_budget
 from crtgen.cli import options
@@ -86,11 +87,18 @@ def _budgeted(
     budget: Budget, models: Sequence[Path], boards: Sequence[str] | None
 ) -> list[tuple[Path, str, str]]:
     """What to measure: every entry of a named model, on the named boards if there are any."""
-    paths = {path.stem: path for path in models}
-    entries = [e for e in budget.entries if e.model in paths and (not boards or e.board in boards)]
-    if not entries:
-        raise UsageError("the budget has no entry for these models and boards", hint="--update adds them")
-    return [(paths[e.model], e.board, e.optimize) for e in entries]
+    wanted: Sequence[str | None] = boards or [None]
+    jobs = []
+    for path in models:
+        name = api.load(path).name
+        entries = [e for e in budget.entries if e.model == name]
+        for board in wanted:
+            chosen = [e for e in entries if board in (None, e.board)]
+            if not chosen:
+                where = f" on {board}" if board else ""
+                raise UsageError(f"the budget has no entry for {name}{where}", hint="--update adds one")
+            jobs += [(path, e.board, e.optimize) for e in chosen]
+    return jobs
 
 
 def _worse(budget: Budget, measured: Sequence[Entry]) -> list[Excess]:

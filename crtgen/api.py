@@ -388,8 +388,8 @@ def verify(
 
 
 def _reference_cases(source: Path, interfaces: Sequence[Interface], count: int) -> tuple[Case, ...]:
-    model = load(source)
-    if isinstance(model, Imported):
+    model = None if source.is_dir() else load(source)
+    if not isinstance(model, Model):
         raise UsageError("code has no reference to compare with", where=str(source), hint="give --expect")
     return tuple(_reference_case(model, interfaces, seed) for seed in range(count))
 

@@ -1,5 +1,6 @@
 """``crtgen monitor``: what a device prints."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,15 +24,16 @@ def command(
     directory: Annotated[Path, typer.Argument(help="A generated project.", show_default=False)],
     connecting: Connecting,
     seconds: Annotated[float | None, typer.Option(help="End after so many seconds.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each line as one JSON object.")] = False,
     debug: Debug = False,
 ) -> None:
     """Start the project's image, or connect to --port, and show its log until it is interrupted."""
-    with guarded(False, debug) as out:
+    with guarded(as_json, debug) as out:
         with out.stage() as say:
             image = api.open_project(directory).build(say=say)
         with start_device(image.path, find_board(image.board), site=connecting.site()) as device:
             for line in _lines(device, Listener(), seconds):
-                typer.echo(line)
+                typer.echo(json.dumps({"line": line}) if as_json else line)
 
 
 def _lines(device: Device, listener: Listener, seconds: float | None) -> Iterator[str]:

@@ -49,6 +49,8 @@ def test_monitor_shows_that_a_server_has_started(tmp_path: Path) -> None:
     project = str(tmp_path / "p")
     crtgen("generate", DIGITS, project, "--board", "host")
     assert crtgen("monitor", project, "--seconds", "1.5") == "(the device has started)\n"
+    shown = crtgen("monitor", project, "--seconds", "1.5", "--json")
+    assert [json.loads(line) for line in shown.splitlines()] == [{"line": "(the device has started)"}]
 
 
 def test_flash_of_something_else(tmp_path: Path) -> None:

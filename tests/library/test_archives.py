@@ -1,16 +1,19 @@
 """Every archive and library of TVM: it builds, runs and gives the outputs beside it, or is refused."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from crtgen import api
+from crtgen.boards import find_board
 from crtgen.codegen import Registry
 from crtgen.errors import MismatchError, ModelError, RemoteError, UnsupportedError, UsageError
-from crtgen.library import load_package, read_params
+from crtgen.library import Package, load_package, read_params
 from crtgen.library.archive import read_tar, write_tar
+from crtgen.library.exported import read_exported
 from crtgen.library.tree import check_crt_exportable, check_symbols, walk
 from tests.support import models_dir, require_tool
 
@@ -114,8 +117,9 @@ def test_a_wrong_output_is_found(tmp_path: Path) -> None:
     path = mlf("multi_kws_ad01_c_graph.tar")
     with image_of(path, "host").run() as session:
         verdicts = api.verify(session, path, tmp_path / "wrong.npz")
-        with pytest.raises(UsageError, match="code has no reference"):
-            api.verify(session, path)
+        for code in (path, tmp_path):
+            with pytest.raises(UsageError, match=f"{code}: code has no reference"):
+                api.verify(session, code)
     assert [bool(v.difference) for v in verdicts] == [False, True]
     assert MismatchError.exit_code == 8
 
@@ -254,6 +258,11 @@ def test_graph_and_parameters_are_found_beside_a_library_or_given(tmp_path: Path
     alone = tmp_path / "x.tar"
     alone.write_bytes(files["tar"].read_bytes())
     assert load_package(alone).params == {}
+    library = read_exported(alone.read_bytes(), "x.tar")
+    without = Package("x", "x.tar", replace(library, root=library.root.imports[0]))
+    with pytest.raises(UnsupportedError, match=r"x\.tar: it holds no graph") as caught:
+        without.parts(find_board("mps2_an386").core)
+    assert caught.value.hint == "name the file with the graph JSON: --graph-json"
     given = load_package(alone, files["params"], files["graph.json"])
     assert list(given.params) == list(params)
     assert given.graph_json == package.graph_json

@@ -1,15 +1,19 @@
 """Depthwise convolutions with Helium for size: one function for all, and a table with the numbers of each.
 
 The patches of ``depthwise.py``, eight outputs at a time in a loop: two squares of four, or eight of a row.
+Each row of the image is read once, to the byte of the words in scratch that its number modulo 4 says; weights
+are turned to where the rows are. Where outputs may land on their own inputs, 16 channels of the whole image
+are computed before the next 16, and scratch is for these alone.
 """
 
 from dataclasses import astuple, dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crtgen.kernels.kernel import Const, InPlace, Kernel
-from crtgen.kernels.mve.matrix import LANES
-from crtgen.kernels.mve.patches import SIDE, plane_bytes, stretches
+from crtgen.kernels.mve.matrix import LANES, Words
+from crtgen.kernels.mve.patches import SIDE, stretches
 from crtgen.kernels.mve.shared import clamped, packed_constants
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import ConvParams
@@ -25,39 +29,40 @@ _MOST_OFFSET = 65535
 class _Table:
     """A layer's numbers, in the order of the table.
 
-    ``constants`` are bytes before the weights, ``weights`` those of a channel. ``column`` bytes lie between
-    two columns of a window, ``patch`` between two patches. ``mask`` and ``taps`` tell which of a patch's 16
-    weights there are, and where; ``places`` where eight outputs go, ``advance`` how far it is to the next
-    eight. A strip of ``lines`` rows of outputs has ``outputs`` of each channel. ``blank`` is where in scratch
-    the row of padding is, ``left`` where the image begins, of which ``seen`` bytes of a row are read.
+    ``column`` bytes lie between two columns of a window, ``patch`` between two patches. Of a patch's 16
+    weights ``taps`` are where they are among the ``weights`` bytes of a channel, -1 if there is none;
+    ``places`` are where eight outputs go, ``advance`` how far it is to the next eight. A strip of ``lines``
+    rows of outputs has ``outputs`` of each channel and takes ``rows`` rows. In scratch they have ``plane``
+    bytes, and the image begins at ``left``; ``seen`` bytes of a row of it are read, 16 every ``step`` bytes.
+    The layer has ``parts`` times ``channels`` channels.
     """
 
     channels: int
-    constants: int
+    zero_point: int
     column: int
     patch: int
-    mask: int
     weights: int
-    taps: tuple[int, int, int, int]
-    places: tuple[int, int, int, int]
     outputs: int
-    zero_point: int
     low: int
     high: int
+    taps: tuple[int, int, int, int]
+    places: tuple[int, int, int, int]
     advance: int
-    images: int
+    fill: int
+    parts: int
     out_height: int
     lines: int
+    rows: int
     stride: int
     dilation: int
     top: int
     height: int
     row_bytes: int
     line_bytes: int
+    plane: int
     left: int
     seen: int
-    blank: int
-    fill: int
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,35 +91,41 @@ class StripsView:
 def shared_depthwise(window: Window, weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
     """The kernel for ``weights[C, taps of a window]``.
 
-    None if a scale is not below 1/2, if a window is larger than a patch, or a row of the image than a vector.
+    None if a scale is not below 1/2, if a window is larger than a patch, or for several images.
     """
     w = window
-    if max(w.taps_y, w.taps_x) > SIDE:
+    if w.batch > 1 or max(w.taps_y, w.taps_x) > SIDE:
         return None
     constants = packed_constants(params, weights, bias)
     squares = _squares(w)
-    table = _table(w, params, squares)
-    if constants is None or table.seen < LANES or max(_places(w, squares)) > _MOST_OFFSET:
+    if constants is None or max(_places(w, squares)) > _MOST_OFFSET:
         return None
-    rows = np.zeros(-(-weights.size // 4) * 4, np.int8)
-    rows[: weights.size] = weights.ravel()
-    pairs = constants[:, : w.channels].T.astype(np.uint32).ravel()
+    lead = _lead(w, squares)
+    onto = lead == 0 and (w.height, w.width) == (w.out_height, w.out_width)
+    channels = LANES if onto and w.channels % LANES == 0 else w.channels
+    table = _table(w, params, squares, channels)
     numbers = np.array([n for value in astuple(table) for n in np.ravel(value)], np.int64).astype(np.uint32)
     return Kernel(
         design="mve patches shared",
         template="mve/depthwise_shared.c.j2",
         view=StripsView(squares, clamped(params)),
         consts=(
-            Const(
-                "weights", np.concatenate([pairs, rows.view(np.uint32)]), 4, "requantisation, then weights"
-            ),
+            Const("weights", _stream(constants, weights), 4, "per channel: requantisation, weights"),
             Const("table", numbers.view(np.int32), 4, "the layer's numbers, see the code"),
         ),
-        scratch=table.blank + table.seen,
-        inplace=(InPlace(lead=_lead(w, table.lines)),),
+        scratch=table.plane + LANES,
+        inplace=(InPlace(exact=True) if channels < w.channels else InPlace(lead=lead),),
         cost=_cost(w, table, squares),
         includes=("arm_mve.h",),
     )
+
+
+def _stream(constants: Int64, weights: Int64) -> Words:
+    """``weights[C, taps]`` behind the two words of each channel, without gaps."""
+    channels = len(weights)
+    pairs = np.ascontiguousarray(constants[:, :channels].T.astype(np.uint32)).view(np.int8)
+    packed = np.concatenate([pairs, weights.astype(np.int8)], axis=1).ravel()
+    return np.append(packed, np.zeros(-packed.size % 4, np.int8)).view(np.uint32)
 
 
 def _squares(w: Window) -> bool:
@@ -135,65 +146,75 @@ def _halves(values: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 def _bytes(values: list[int]) -> tuple[int, int, int, int]:
-    a, b, c, d = np.array(values, np.uint8).view(np.uint32).tolist()
+    a, b, c, d = np.array(values, np.int8).view(np.uint32).tolist()
     return a, b, c, d
 
 
-def _table(w: Window, params: ConvParams, squares: bool) -> _Table:
+def _table(w: Window, params: ConvParams, squares: bool, channels: int) -> _Table:
     lines, columns_at_once = (2, 4) if squares else (1, 8)
     lanes = [(row, column) for column in range(SIDE) for row in range(SIDE)]
-    inside = [row < w.taps_y and column < w.taps_x for row, column in lanes]
-    taps = [
-        row * w.taps_x + column if there else 0 for (row, column), there in zip(lanes, inside, strict=True)
-    ]
+    taps = [row * w.taps_x + column if row < w.taps_y and column < w.taps_x else -1 for row, column in lanes]
     covered = -(-w.out_width // columns_at_once) * columns_at_once
     last = covered - 2 if squares else (covered - 1) * w.stride_x
     columns = last + (SIDE - 1) * w.dilation_x + 1
     needed = (w.out_width - 1) * w.stride_x + (w.taps_x - 1) * w.dilation_x + 1
     return _Table(
-        channels=w.channels,
-        constants=8 * w.channels,
-        column=w.dilation_x * w.channels * SIDE,
-        patch=(2 if squares else w.stride_x) * w.channels * SIDE,
-        mask=sum(1 << i for i, there in enumerate(inside) if there),
-        weights=w.taps_y * w.taps_x,
-        taps=_bytes(taps),
-        places=_halves(tuple(p & 0xFFFF for p in _places(w, squares))),
-        outputs=w.out_width * lines,
+        channels=channels,
         zero_point=params.output_offset,
+        column=w.dilation_x * channels * SIDE,
+        patch=(2 if squares else w.stride_x) * channels * SIDE,
+        weights=w.taps_y * w.taps_x,
+        outputs=w.out_width * lines,
         low=params.act_min,
         high=params.act_max,
+        taps=_bytes(taps),
+        places=_halves(tuple(p & 0xFFFF for p in _places(w, squares))),
         advance=columns_at_once * w.channels,
-        images=w.batch,
+        fill=-params.input_offset,
+        parts=w.channels // channels,
         out_height=w.out_height,
         lines=lines,
+        rows=w.taps_y + lines - 1,
         stride=w.stride_y,
         dilation=w.dilation_y,
         top=w.top,
         height=w.height,
         row_bytes=w.width * w.channels,
         line_bytes=w.out_width * w.channels,
-        left=w.left * w.channels * SIDE,
-        seen=max(0, min(w.width, needed - w.left)) * w.channels,
-        blank=plane_bytes(w, columns),
-        fill=-params.input_offset,
+        plane=columns * channels * SIDE,
+        left=w.left * channels * SIDE,
+        seen=max(0, min(w.width, needed - w.left)) * channels,
+        step=LANES if channels == w.channels else w.channels,
     )
 
 
-def _lead(w: Window, lines: int) -> int:
+def _rows(w: Window, squares: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each strip its first row of outputs, and the first row of the image that it reads.
+
+    It finds the rows there that the last one read, unless they lie apart.
+    """
+    lines = 2 if squares else 1
+    firsts = np.array(stretches(w.out_height, lines), np.int64)
+    fresh = firsts * w.stride_y - w.top
+    if w.dilation_y == 1:
+        fresh[1:] = np.maximum(fresh[1:], fresh[:-1] + w.taps_y + lines - 1)
+    return firsts, fresh
+
+
+def _lead(w: Window, squares: bool) -> int:
     """All rows of a strip's patches are in scratch when its outputs are written."""
-    firsts = np.array(stretches(w.out_height, lines))
-    images = np.arange(w.batch)[:, None]
-    written = ((images * w.out_height + firsts + lines) * w.out_width * w.channels).ravel()
-    read = np.clip(firsts * w.stride_y - w.top, 0, w.height)
-    unread = ((images * w.height + read) * w.width * w.channels).ravel()
+    firsts, fresh = _rows(w, squares)
+    written = (firsts + (2 if squares else 1)) * w.out_width * w.channels
+    unread = np.clip(fresh, 0, w.height) * w.width * w.channels
     return least_lead(written[:-1], unread[1:])
 
 
 def _cost(w: Window, table: _Table, squares: bool) -> float:
     batches = -(-table.outputs // _AT_ONCE)
-    batch = (45 if squares else 57) + 5 * ((table.low, table.high) != (-128, 127))
-    channel = 24 + 7 * squares + batches * batch
-    strips = -(-w.out_height // table.lines)
-    strip = w.channels * channel + 13 * table.seen / LANES + 120
-    return w.batch * (strips * strip + table.blank / 8 + 60) + 30
+    batch = (43 if squares else 55) + 5 * ((table.low, table.high) != (-128, 127))
+    channel = 18 + 7 * squares + batches * batch
+    firsts, fresh = _rows(w, squares)
+    read = int((firsts * w.stride_y - w.top + table.rows - fresh).sum())
+    row = 25 + 5 * -(-table.seen // LANES)
+    part = len(firsts) * (table.channels * channel + 60) + read * row + 20
+    return table.parts * part + table.plane / 8 + 30

@@ -35,7 +35,7 @@ def quantize_and_write(
     first = [int(np.flatnonzero(labels == digit)[0]) for digit in range(10)]
     cases = {f"case{n}_input0": images[i : i + 1] for n, i in enumerate(first)}
     cases |= {f"case{n}_output0": outputs[i : i + 1] for n, i in enumerate(first)}
-    np.savez_compressed(stem.with_suffix(".npz"), **cases)  # type: ignore[arg-type]
+    np.savez_compressed(stem.with_suffix(".npz"), **cases)
     np.savez_compressed(stem.with_name("digit.npz"), image=images[first[7] : first[7] + 1])
     return float((outputs.argmax(1) == labels).mean()), len(content)
 

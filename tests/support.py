@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,3 +41,10 @@ def models_dir() -> Path:
 def model_path(name: str) -> Path:
     """The `.tflite` file of a reference model."""
     return models_dir() / f"{name}.tflite"
+
+
+def symbol_table(elf: ELFFile) -> SymbolTableSection:
+    """The symbols of an object or an image."""
+    table = elf.get_section_by_name(".symtab")
+    assert isinstance(table, SymbolTableSection)
+    return table

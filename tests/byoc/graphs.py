@@ -1,6 +1,6 @@
 """Random networks of plain arithmetic, and numpy's results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def arithmetic(
     name: str,
     dtype: DType,
     calls: Sequence[tuple[Op, str, str]],
-    shapes: dict[str, tuple[int, ...]],
+    shapes: Mapping[str, tuple[int, ...]],
     outputs: Sequence[str] = (),
     constants: Sequence[str] = (),
 ) -> Graph:
@@ -43,7 +43,7 @@ def numbers(random: np.random.Generator, shape: tuple[int, ...], dtype: DType) -
     """Over the whole range of the type."""
     if dtype is DType.FLOAT32:
         return random.uniform(-4, 4, shape).astype(np.float32)
-    info = np.iinfo(dtype.numpy)
+    info = np.iinfo(dtype.value)
     return random.integers(info.min, info.max, shape, dtype.numpy, endpoint=True)
 
 

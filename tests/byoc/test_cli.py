@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from crtgen.cli.app import app
 from tests.support import ROOT
@@ -30,7 +29,7 @@ def test_what_is_not_done_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["inspect", "bench", "compile", "run", "verify"])
 def test_every_command_that_compiles_has_the_options(tmp_path: Path, command: str) -> None:
     """Refused, as ccompiler alone cannot do it."""
-    output = ["-o", tmp_path / "x.tar"] if command == "compile" else []
+    output = ["-o", str(tmp_path / "x.tar")] if command == "compile" else []
     result = crtgen(command, DIGITS, *output, "--codegen", "ccompiler")
     assert result.exit_code == 3, result.output
     assert "ccompiler: it has no pattern with conv2d" in " ".join(result.output.split())

@@ -13,7 +13,7 @@ from crtgen import api
 from crtgen.api import Model
 from crtgen.byoc import CmsisNn, External, partition
 from crtgen.errors import UnsupportedError, UsageError
-from crtgen.ir import DType, Graph, Node, Signature, Value
+from crtgen.ir import Array, DType, Graph, Node, Signature, Value
 from crtgen.library.archive import read_tar
 from crtgen.ops import Case, Sub, all_cases
 from tests.support import model_path, models_dir, require_tool
@@ -56,9 +56,10 @@ def _int8_cases(generator: CmsisNn) -> list[Case]:
     return [c for c in cases if not generator.reason(c.op, c.sig)]
 
 
-def _joined(cases: list[Case]) -> tuple[Graph, dict[str, np.ndarray]]:  # type: ignore[type-arg]
+def _joined(cases: list[Case]) -> tuple[Graph, dict[str, Array]]:
     """One network of independent layers, and its inputs."""
-    values, nodes, inputs, outputs = [], [], {}, []
+    inputs: dict[str, Array] = {}
+    values, nodes, outputs = [], [], []
     for case in cases:
         graph, given = case.graph(), case.inputs()
         names = {n: f"{case.name}_{n}" for n in graph.values}
@@ -97,7 +98,7 @@ def test_a_model(cmsis_nn: CmsisNn, board: str, target: str) -> None:
     if target == "llvm":
         pytest.importorskip("llvmlite")
     path = model_path("kws_int8")
-    compiled = crtgen.load(path).compile(board, generators=[cmsis_nn], fallback=True)
+    compiled = crtgen.compile([crtgen.load(path)], board, generators=[cmsis_nn], fallback=True)
     (plan,) = compiled.plans
     others = [s.node.op.name for s in plan.steps if not isinstance(s.node.op, External)]
     assert others == ["reshape"]

@@ -59,12 +59,11 @@ def test_two_models_and_fallback() -> None:
 def call_each(session: Session, made: api.Compiled) -> None:
     """Every subgraph by its entry, on numbers of its own."""
     library = session.client.system_lib()
-    steps = [s for s in made.plans[0].steps if isinstance(s.node.op, External)]
+    steps = [(s, s.node.op.subgraph) for s in made.plans[0].steps if isinstance(s.node.op, External)]
     entries = {layer.name: layer.entry for layer in made.modules[0].info.layers}
     assert sorted(entries.values()) == sorted(NAMES)
-    assert any(step.scratch is not None for step in steps)
-    for seed, step in enumerate(steps, 7):
-        graph = step.node.op.subgraph
+    assert any(step.scratch is not None for step, _ in steps)
+    for seed, (step, graph) in enumerate(steps, 7):
         inputs = inputs_of(graph, seed)
         expected = numpy_result(graph, inputs)
         outputs = [session.client.allocate(e.shape, e.dtype) for e in expected]

@@ -1,11 +1,15 @@
 """Which nodes go to which generator."""
 
+from typing import ClassVar
+
+import numpy as np
 import pytest
 
 from crtgen.byoc import CCompiler, ExampleJson, External, Generated, Generator, partition, to_example_json
 from crtgen.byoc.example_json import read_example_json, write_example_json
+from crtgen.byoc.generator import Pattern
 from crtgen.errors import UnsupportedError, UsageError
-from crtgen.ir import DType, Graph, Node, Op, Quant, Signature, Value
+from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
 from crtgen.kernels import Const, Target, select
 from crtgen.ops import Add, FullyConnected, Mul, Relu, Sub
 from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
@@ -146,7 +150,7 @@ class OwnConstants(Generator):
     """Adds a constant of its own to whatever it is given; ``constant`` is its name."""
 
     name = "own"
-    patterns = ((Add,), (Sub,))
+    patterns: ClassVar[tuple[Pattern, ...]] = ((Add,), (Sub,))
     constant = "table"
 
     def generate(self, subgraph: Graph, target: Target) -> Generated:
@@ -161,9 +165,7 @@ class OtherConstants(OwnConstants):
     patterns = ((Mul,),)
 
 
-def _zeros(value: Value):  # type: ignore[no-untyped-def]
-    import numpy as np
-
+def _zeros(value: Value) -> Array:
     return np.zeros(value.shape, value.dtype.numpy)
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from crtgen.cli.app import app
 from crtgen.library.archive import read_tar

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from crtgen.cli.app import app
 from crtgen.cli.groups import flattened

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import ARMAttributesSection, SymbolTableSection
 
 from crtgen.boards.core import CORES, HOST, Core
 from crtgen.codegen import CModule, Function, Registry, generate_c, llvm
@@ -16,7 +17,7 @@ from crtgen.errors import ToolMissingError, UsageError
 from crtgen.resources import runtime_dir
 from tests.codegen.models import two_layers
 from tests.kernels.program import WARNINGS
-from tests.support import require_tool
+from tests.support import require_tool, symbol_table
 
 HERE = Path(__file__).parent
 COUNTS = (0, 1, 255, 256, 1000)
@@ -47,8 +48,7 @@ def by_gcc(directory: Path, text: str, command: list[str]) -> bytes:
 def symbols(data: bytes) -> dict[str, tuple[bytes, list[tuple[int, str]]]]:
     """Every object of an ELF file: its bytes, and which symbol stands at which offset of it."""
     elf = ELFFile(io.BytesIO(data))
-    table = elf.get_section_by_name(".symtab")
-    assert isinstance(table, SymbolTableSection)
+    table = symbol_table(elf)
     found = {}
     for symbol in table.iter_symbols():
         if symbol["st_info"]["type"] != "STT_OBJECT" or symbol["st_shndx"] == "SHN_UNDEF":
@@ -58,7 +58,7 @@ def symbols(data: bytes) -> dict[str, tuple[bytes, list[tuple[int, str]]]]:
         moves = elf.get_section_by_name(f".rel{section.name}")
         refers = [
             (r["r_offset"] - start, target(elf, table, r["r_info_sym"], section.data(), r["r_offset"]))
-            for r in (moves.iter_relocations() if moves else ())
+            for r in (moves.iter_relocations() if isinstance(moves, RelocationSection) else ())
             if start <= r["r_offset"] < start + size
         ]
         content = bytearray(section.data()[start : start + size])
@@ -132,6 +132,7 @@ def test_objects_tell_the_float_abi(core: str) -> None:
     """Linkers refuse objects whose functions pass floats in other registers."""
     elf = ELFFile(io.BytesIO(llvm.metadata_object(registry(1), CORES[core])))
     attributes = elf.get_section_by_name(".ARM.attributes")
+    assert isinstance(attributes, ARMAttributesSection)
     tags = {
         a.tag: a.value for s in attributes.subsections for p in s.subsubsections for a in p.iter_attributes()
     }

@@ -18,7 +18,7 @@ from crtgen.cases import read_cases
 from crtgen.codegen import Interface, ModelInfo, llvm
 from crtgen.errors import BuildError, CrtgenError, ToolMissingError, UsageError
 from crtgen.project import Options
-from tests.support import model_path, require_tool
+from tests.support import model_path, require_tool, symbol_table
 
 pytest.importorskip("llvmlite")
 pytest.importorskip("ziglang")
@@ -124,8 +124,7 @@ def test_parts_are_placed_as_those_of_c() -> None:
     options = Options(place={"kernels": "itcm", "weights": "itcm", "arena": "dtcm"})
     image = _compiled("kws_int8", "mps3_an547").generate(options=options, target="llvm").build()
     with image.path.open("rb") as file:
-        table = ELFFile(file).get_section_by_name(".symtab")
-        places = {s.name: s["st_value"] for s in table.iter_symbols()}
+        places = {s.name: s["st_value"] for s in symbol_table(ELFFile(file)).iter_symbols()}
     assert places["kws_int8_run_packed"] < 0x80000
     assert all(a < 0x80000 for n, a in places.items() if n.startswith("__tvm_param__"))
     assert 0x20000000 <= places["kws_int8_arena"] < 0x20080000
@@ -187,7 +186,9 @@ def test_words_may_be_read_from_anywhere() -> None:
     registry = crtgen.codegen.Registry((), (), ())
     for name, word_load in (("cortex-m4", True), ("cortex-m55", True), ("cortex-m0plus", False)):
         data, _ = compile_objects(LlvmRequest({"f.c": source}, registry, CORES[name]))
-        code = ELFFile(io.BytesIO(data)).get_section_by_name(".text.f").data()
+        section = ELFFile(io.BytesIO(data)).get_section_by_name(".text.f")
+        assert section is not None
+        code = section.data()
         assert (code[:4] == bytes.fromhex("00687047")) is word_load, (name, code.hex())  # ldr r0, [r0]; bx lr
 
 
@@ -210,10 +211,9 @@ def test_sections() -> None:
         LlvmRequest({"f.c": source}, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"])
     )
     elf = ELFFile(io.BytesIO(data))
-    table = elf.get_section_by_name(".symtab")
     places = {
         s.name: elf.get_section(s["st_shndx"]).name
-        for s in table.iter_symbols()
+        for s in symbol_table(elf).iter_symbols()
         if isinstance(s["st_shndx"], int)
     }
     assert {n: places[n] for n in ("table", "own", "f", "g")} == {

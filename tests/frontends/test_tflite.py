@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
@@ -23,8 +24,6 @@ from crtgen.ops import (
 from tests.ops import oracle
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
-_INT8 = {"dtype": "int8", "scales": [0.5], "zero_points": [3]}
-
 
 def _single(
     code: str,
@@ -37,6 +36,10 @@ def _single(
     operator = Operator(code, names, [tensors[-1].name], options)
     variable = [t.name for t in tensors[:-1] if t.data is None]
     return Model(tensors, [operator], variable, [tensors[-1].name]).to_bytes()
+
+
+def _int8(name: str, shape: list[int], data: npt.NDArray[np.int8] | None = None) -> Tensor:
+    return Tensor(name, shape, "int8", [0.5], [3], data=data)
 
 
 def _int32(name: str, *values: int) -> Tensor:
@@ -105,9 +108,9 @@ def test_strided_slice_resolves_masks_and_negative_indices() -> None:
 
 
 def test_padv2_keeps_the_quantised_value() -> None:
-    value = Tensor("v", [1], data=np.array([-7], np.int8), **_INT8)
+    value = _int8("v", [1], np.array([-7], np.int8))
     by = Tensor("by", [1, 2], "int32", data=np.array([[1, 2]], np.int32))
-    graph = load_tflite(_single("PADV2", [Tensor("x", [2], **_INT8), by, value, Tensor("y", [5], **_INT8)]))
+    graph = load_tflite(_single("PADV2", [_int8("x", [2]), by, value, _int8("y", [5])]))
     assert graph.nodes[0].op == Pad((1,), (2,), -7)
 
 
@@ -123,7 +126,7 @@ def test_layers_and_values_have_readable_unique_names() -> None:
 
 def test_every_unsupported_layer_is_named_in_one_error() -> None:
     tensors = [Tensor(n, [1, 4], "float32") for n in "abcd"]
-    tensors += [Tensor("e", [1, 4], **_INT8)]
+    tensors += [_int8("e", [1, 4])]
     operators = [
         Operator("COS", ["a"], ["b"]),
         Operator("ADD", ["b", "a"], ["c"], Options("AddOptions", FusedActivationFunction=4)),
@@ -169,7 +172,7 @@ _ONES = np.ones((1, 2), np.float32)
                 "FULLY_CONNECTED",
                 [
                     Tensor("x", [1, 2], "float32"),
-                    Tensor("w", [1, 2], data=np.ones((1, 2), np.int8), **_INT8),
+                    _int8("w", [1, 2], np.ones((1, 2), np.int8)),
                     Tensor("y", [1, 1], "float32"),
                 ],
             ),
@@ -179,9 +182,9 @@ _ONES = np.ones((1, 2), np.float32)
             _single(
                 "FULLY_CONNECTED",
                 [
-                    Tensor("x", [1, 2], **_INT8),
-                    Tensor("w", [1, 2], data=np.ones((1, 2), np.int8), **_INT8),
-                    Tensor("y", [1, 1], **_INT8),
+                    _int8("x", [1, 2]),
+                    _int8("w", [1, 2], np.ones((1, 2), np.int8)),
+                    _int8("y", [1, 1]),
                 ],
             ),
             "the zero point of fully_connected_weights is not 0",
@@ -192,7 +195,7 @@ _ONES = np.ones((1, 2), np.float32)
         ),
         (_single("RELU", [Tensor("x", [1], "int8"), Tensor("y", [1], "int8")]), "int8 without quantisation"),
         (
-            _single("SQUEEZE", [Tensor("x", [1, 2], **_INT8), Tensor("y", [2], "int8", [0.5], [4])]),
+            _single("SQUEEZE", [_int8("x", [1, 2]), Tensor("y", [2], "int8", [0.5], [4])]),
             "quantised differently",
         ),
         (

@@ -104,7 +104,7 @@ def _chains() -> Iterator[Case]:
     yield chain("valid_3x3", x, [(Conv2d(), (3, 3, 12)), (Conv2d(), three)], 4)
     yield chain("strided", x, [(Conv2d((3, 2)), (2, 2, 8)), (same, three)], 2)
     deep = DepthwiseConv2d((1, 1), SAME, activation=RELU)
-    inverted = [(CLAMPED, (1, 1, 24)), (deep, (3, 3, 24)), (Conv2d(), (1, 1, 8)), Add()]
+    inverted: list[Layer] = [(CLAMPED, (1, 1, 24)), (deep, (3, 3, 24)), (Conv2d(), (1, 1, 8)), Add()]
     yield chain("inverted", x, inverted, 2)
     yield chain("add_of_others", x, [(same, (3, 3, 4)), Add()], 6)
     yield chain("add_within", x, [(same, (3, 3, 4)), Add(RELU), (Conv2d((2, 2), SAME), three)], 2)

@@ -7,7 +7,7 @@ import numpy as np
 from tflite import ActivationFunctionType, Padding
 from tflite_micro import runtime
 
-from crtgen.ir import Array, DType, Graph, Node, Signature, Value
+from crtgen.ir import Array, DType, Graph, Node, Op, Signature, Value
 from crtgen.ops import (
     Activation,
     Add,
@@ -103,6 +103,14 @@ def _tensor(value: Value) -> Tensor:
 _Written = tuple[str, Options | None, list[str]]
 
 
+_WINDOWS: dict[type[Op], tuple[str, str]] = {
+    Conv2d: ("CONV_2D", "Conv2DOptions"),
+    DepthwiseConv2d: ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions"),
+    AveragePool2d: ("AVERAGE_POOL_2D", "Pool2DOptions"),
+    MaxPool2d: ("MAX_POOL_2D", "Pool2DOptions"),
+}
+
+
 def _window(writer: _Writer, node: Node, sig: Signature) -> _Written:
     op: Any = node.op
     convolution = not isinstance(op, AveragePool2d | MaxPool2d)
@@ -120,12 +128,7 @@ def _window(writer: _Writer, node: Node, sig: Signature) -> _Written:
         fields |= {"FilterHeight": window[0], "FilterWidth": window[1]}
     if isinstance(op, DepthwiseConv2d):
         fields["DepthMultiplier"] = op.multiplier
-    code, table = {
-        Conv2d: ("CONV_2D", "Conv2DOptions"),
-        DepthwiseConv2d: ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions"),
-        AveragePool2d: ("AVERAGE_POOL_2D", "Pool2DOptions"),
-        MaxPool2d: ("MAX_POOL_2D", "Pool2DOptions"),
-    }[type(op)]
+    code, table = _WINDOWS[type(op)]
     writer.operators.append(
         Operator(code, [source, *node.inputs[1:]], node.outputs, Options(table, **fields))
     )
@@ -259,7 +262,7 @@ def assert_same(actual: Array, expected: Array) -> None:
     assert actual.shape == expected.shape
     assert actual.dtype == expected.dtype
     if actual.dtype == DType.FLOAT32.numpy:
-        error = np.abs(actual.astype(np.float64) - expected).max()
+        error = np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max()
         assert error <= 1e-5 * max(float(np.abs(expected).max()), 1e-30)
     else:
         np.testing.assert_array_equal(actual, expected)

@@ -69,7 +69,7 @@ def test_inputs_depend_on_the_seed_alone() -> None:
 
 @pytest.mark.parametrize("dtype", [DType.INT8, DType.INT16, DType.INT32, DType.INT64])
 def test_integers_without_quantisation_wrap(dtype: DType) -> None:
-    info = np.iinfo(dtype.numpy)
+    info = np.iinfo(dtype.value)
     a = np.array([info.max, info.min, 5, -7], dtype.numpy)
     b = np.array([1, -1, -9, info.max], dtype.numpy)
     values = [Value(name, (4,), dtype) for name in ("a", "b")]

@@ -9,15 +9,14 @@ from elftools.elf.elffile import ELFFile
 import crtgen
 from crtgen.errors import UsageError
 from crtgen.project import Options
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, require_tool, symbol_table
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
 
 def addresses(path: Path) -> dict[str, int]:
     with path.open("rb") as file:
-        symbols = ELFFile(file).get_section_by_name(".symtab").iter_symbols()
-        return {s.name: s["st_value"] & ~1 for s in symbols}
+        return {s.name: s["st_value"] & ~1 for s in symbol_table(ELFFile(file)).iter_symbols()}
 
 
 @pytest.mark.qemu

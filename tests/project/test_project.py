@@ -9,6 +9,7 @@ import pytest
 
 from crtgen.boards import find_board
 from crtgen.errors import UsageError
+from crtgen.ir import Array
 from crtgen.project import Firmware, Manifest, Options, Project, generate_project, read_manifest
 from crtgen.resources import boards_dir, runtime_dir
 from tests.project.building import toy_project
@@ -161,12 +162,13 @@ def test_an_unknown_type_is_refused() -> None:
 
 def test_a_sample_has_to_fit_the_input() -> None:
     good = np.zeros((1, 4), np.int8)
-    for samples, reason in [
+    cases: list[tuple[dict[str, list[Array]], str]] = [
         ({"toy": [good, good]}, "2 sample arrays for 1 inputs"),
         ({"toy": [good.astype(np.float32)]}, "1x4 float32, the input is 1x4 int8"),
         ({"toy": [good[0]]}, "4 int8, the input is 1x4 int8"),
         ({"tie": [good]}, "no model of the project"),
-    ]:
+    ]
+    for samples, reason in cases:
         with pytest.raises(UsageError, match=reason):
             toy_project("host", "standalone", samples=samples)
 

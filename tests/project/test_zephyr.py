@@ -21,8 +21,8 @@ def toy_firmware(board: str, type: str, platform: str = "", options: Options | N
     return Firmware([toy()], METADATA, find_board(board), type, options or Options(), platform=platform)
 
 
-def project(board: str = "mps2_an385", type: str = "server", **options: int) -> Project:
-    return generate_project(toy_firmware(board, type, platform="zephyr", options=Options(**options)))
+def project(board: str = "mps2_an385", type: str = "server", options: Options | None = None) -> Project:
+    return generate_project(toy_firmware(board, type, platform="zephyr", options=options))
 
 
 @pytest.mark.parametrize(("board", "platform"), EVERY)
@@ -41,7 +41,7 @@ def test_the_files_of_a_server() -> None:
 
 
 def test_options_become_a_configuration() -> None:
-    text = project(receive_buffer=512, pool=1024, stack=4096).files["prj.conf"].decode()
+    text = project(options=Options(receive_buffer=512, pool=1024, stack=4096)).files["prj.conf"].decode()
     settings = dict(line.split("=") for line in text.splitlines() if line.startswith("CONFIG"))
     assert settings["CONFIG_CRTGEN_RECEIVE_SIZE"] == "512"
     assert settings["CONFIG_CRTGEN_POOL_SIZE"] == "1024"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crtgen.attached import board_lock
 from crtgen.boards import find_board
 from crtgen.errors import FlashError, LinkError, LinkTimeoutError, UsageError
 from crtgen.rpc.client import Client
@@ -79,8 +80,7 @@ def test_it_belongs_to_one_at_a_time(
     port: str, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = bench(tmp_path, port, monkeypatch, "true")
-    real = board_module.board_lock
-    monkeypatch.setattr(board_module, "board_lock", lambda key: real(key, timeout=0.3))
+    monkeypatch.setattr(board_module, "board_lock", lambda key: board_lock(key, timeout=0.3))
     with start_device(image, BOARD, site=site):
         start = time.monotonic()
         with pytest.raises(LinkTimeoutError, match="has used the board"):

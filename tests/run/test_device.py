@@ -47,7 +47,7 @@ def is_gone(pid: int) -> bool:
 
 @pytest.mark.cc
 def test_the_host_server_computes_and_ends(server: Path) -> None:
-    with start_device(server, HOST) as device, Client(device.stream) as client:
+    with start_host(server) as device, Client(device.stream) as client:
         executor = client.aot_executor("toy")
         executor.set_input(0, X)
         executor.run()

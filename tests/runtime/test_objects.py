@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from crtgen import __version__
 from crtgen.boards.core import CORES
 from tests.runtime.build import RUNTIME, WARNINGS, runtime_sources, zig
-from tests.support import require_tool
+from tests.support import require_tool, symbol_table
 
 pytestmark = pytest.mark.cc
 
@@ -59,9 +58,7 @@ def _symbols(objects: list[Path]) -> tuple[set[str], set[str]]:
     asked: set[str] = set()
     for path in objects:
         with path.open("rb") as file:
-            table = ELFFile(file).get_section_by_name(".symtab")
-            assert isinstance(table, SymbolTableSection)
-            for symbol in table.iter_symbols():
+            for symbol in symbol_table(ELFFile(file)).iter_symbols():
                 if symbol["st_info"]["bind"] == "STB_LOCAL" or not symbol.name:
                     continue
                 (asked if symbol["st_shndx"] == "SHN_UNDEF" else defined).add(symbol.name)
@@ -137,10 +134,8 @@ def _link(tmp_path: Path, text: str) -> set[str]:
     )
     assert done.returncode == 0, done.stderr
     with image.open("rb") as file:
-        table = ELFFile(file).get_section_by_name(".symtab")
-        assert isinstance(table, SymbolTableSection)
-        kinds = ("STT_FUNC", "STT_OBJECT")
-        return {symbol.name for symbol in table.iter_symbols() if symbol["st_info"]["type"] in kinds}
+        symbols = symbol_table(ELFFile(file)).iter_symbols()
+        return {s.name for s in symbols if s["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT")}
 
 
 def test_a_standalone_image_has_nothing_of_the_server(tmp_path: Path) -> None:

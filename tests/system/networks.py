@@ -184,7 +184,7 @@ def _weights(net: Network, x: Tensor, shape: Sequence[int], axis: int, depth: in
         bias = net.constant(net.rng.normal(0, 0.3, count), "float32") if biased else None
         return [net.constant(net.rng.normal(0, 1 / math.sqrt(depth), shape), "float32"), bias], 0.0
     per_axis = net.chance(0.7)
-    scales = np.float32(net.rng.uniform(0.002, 0.02, count if per_axis else 1))
+    scales = net.rng.uniform(0.002, 0.02, count if per_axis else 1).astype(np.float32)
     weights = net.constant(
         net.rng.integers(-127, 128, shape),
         "int8",

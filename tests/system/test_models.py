@@ -87,7 +87,7 @@ def test_the_arena_is_below_the_live_peak(model: str) -> None:
 @pytest.mark.models
 def test_the_standalone_image_of_kws_is_small() -> None:
     require_tool("arm-none-eabi-gcc")
-    compiled = crtgen.load(model_path("kws_int8")).compile("mps2_an386", optimize="size")
+    compiled = crtgen.compile([crtgen.load(model_path("kws_int8"))], "mps2_an386", optimize="size")
     size = compiled.generate("standalone", Options(optimize="size")).build().size
     weights, arena = compiled.modules[0].info.weights, compiled.modules[0].info.arena
     assert weights == 24_368

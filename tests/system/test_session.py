@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import crtgen
 from crtgen.errors import LinkClosedError, LinkTimeoutError, RemoteError, UsageError
 from crtgen.project import Options
 from crtgen.rpc import Client, Timeouts
+from crtgen.run import RunningDevice
 from crtgen.session import Session
 from tests.project.building import toy_project
 from tests.support import ROOT, require_tool
@@ -34,6 +36,11 @@ pytestmark = [pytest.mark.cc, pytest.mark.qemu]
 
 DIGIT = np.load(ROOT / "demo" / "digit.npz")["image"]
 EXPECTED = np.load(ROOT / "demo" / "digits.npz")["case7_output0"]
+
+
+def process_of(session: Session) -> "subprocess.Popen[bytes]":
+    assert isinstance(session.device, RunningDevice)
+    return session.device.process
 
 
 def test_a_block_goes_there_and_back_and_a_thousand_calls_are_answered(session: Session) -> None:
@@ -71,20 +78,20 @@ def test_a_run_without_new_inputs_is_refused(session: Session) -> None:
 
 def test_a_device_that_dies_in_a_call(session: Session) -> None:
     session.infer(DIGIT)
-    session.device.process.kill()
-    session.device.process.wait(10)
+    process_of(session).kill()
+    process_of(session).wait(10)
     with pytest.raises(LinkClosedError):
         session.infer(DIGIT)
 
 
 def test_a_device_that_hangs(session: Session) -> None:
     client = Client(session.device.stream, timeouts=Timeouts(0.2, 0.5, 0.5))
-    os.killpg(session.device.process.pid, signal.SIGSTOP)
+    os.killpg(process_of(session).pid, signal.SIGSTOP)
     try:
         with pytest.raises(LinkTimeoutError):
             client.connect()
     finally:
-        os.killpg(session.device.process.pid, signal.SIGCONT)
+        os.killpg(process_of(session).pid, signal.SIGCONT)
 
 
 def test_an_inference_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,14 +101,14 @@ def test_an_inference_that_never_ends(tmp_path: Path, monkeypatch: pytest.Monkey
         start = time.monotonic()
         with pytest.raises(LinkTimeoutError, match=r"within 0\.5 s"):
             running.infer(np.zeros((1, 4), np.int8))
-        process = running.device.process
+        process = process_of(running)
     assert time.monotonic() - start < 20
     assert process.poll() is not None
 
 
 def test_kept_inputs_can_run_again() -> None:
-    image = crtgen.load(ROOT / "demo" / "digits.tflite").compile("host", keep_inputs=True).generate().build()
-    with image.run() as running:
+    digits = crtgen.load(ROOT / "demo" / "digits.tflite")
+    with crtgen.compile([digits], "host", keep_inputs=True).generate().build().run() as running:
         executor = running.client.aot_executor("digits")
         executor.set_input(0, DIGIT)
         for _ in range(3):

@@ -39,7 +39,7 @@ def workspace() -> Workspace:
 @pytest.mark.parametrize("board", ["mps2_an385", "mps2_an521", "mps3_an547"])
 def test_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace, board: str) -> None:
     path = model_path("kws_int8")
-    compiled = api.load(path).compile(board, generators=[cmsis_nn], fallback=True)
+    compiled = api.compile([api.load(path)], board, generators=[cmsis_nn], fallback=True)
     with compiled.generate(platform="zephyr").build().run() as session:
         verdicts = api.verify(session, path, path.with_suffix(".npz"))
     assert len(verdicts) >= 8

@@ -16,6 +16,7 @@ from crtgen.build import Workspace
 from crtgen.cases import Case, read_cases
 from crtgen.cli.app import app
 from crtgen.errors import RemoteError
+from crtgen.frontends import load
 from crtgen.project import Options
 from crtgen.rpc.client import Client
 from crtgen.run import run_standalone, start_qemu
@@ -188,7 +189,7 @@ def write_application(directory: Path, call: str) -> None:
 
 
 def reference(name: str, *shape: int) -> list[int]:
-    graph = api.load(model_path(name)).graph
+    graph = load(model_path(name))
     values = graph.evaluate({graph.inputs[0]: np.zeros(shape, np.int8)})
     return [int(v) for v in values[graph.outputs[0]].ravel()]
 

@@ -42,7 +42,8 @@ def points(rescale: Rescale, seed: int = 0) -> Int64:
     thresholds = rescale.thresholds()
     random = np.random.default_rng(seed).integers(rescale.low, rescale.high + 1, (50, rescale.channels))
     both = np.concatenate([thresholds, thresholds - 1, random, [rescale.low], [rescale.high]])
-    return np.clip(both, rescale.low, rescale.high)
+    clipped: Int64 = np.clip(both, rescale.low, rescale.high)
+    return clipped
 
 
 def check(rescale: Rescale, form: Floor | HalfAway) -> None:
@@ -136,10 +137,8 @@ def test_accumulator_range_is_reached() -> None:
 
 
 def _weights(op: object, sig: Signature) -> Int64:
-    w = sig.inputs[1].array().astype(np.int64)
-    if isinstance(op, DepthwiseConv2d):
-        return w[0].reshape(-1, w.shape[3]).T
-    return w.reshape(w.shape[0], -1)
+    w: Int64 = sig.inputs[1].array().astype(np.int64)
+    return w[0].reshape(-1, w.shape[3]).T if isinstance(op, DepthwiseConv2d) else w.reshape(w.shape[0], -1)
 
 
 @pytest.mark.models

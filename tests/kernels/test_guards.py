@@ -10,16 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from crtgen.boards.core import find_core
-from crtgen.frontends import load
 from crtgen.kernels import Target
 from crtgen.plan import stream_rows
 from tests.kernels.program import (
     HERE,
-    Run,
     check_outputs,
     include_flags,
     one_unit,
@@ -28,7 +25,8 @@ from tests.kernels.program import (
     qemu_command,
     write_program,
 )
-from tests.support import model_path, models_dir, require_tool
+from tests.kernels.recorded import recorded_runs
+from tests.support import require_tool
 
 pytestmark = pytest.mark.qemu
 
@@ -129,13 +127,7 @@ def _link_and_run(directory: Path, objects: Sequence[Path], core: str, script: s
 @pytest.mark.parametrize("core", MEMORIES)
 @pytest.mark.parametrize("model", ["kws_int8", "ad01_int8", "ic01_int8", "vww_int8"])
 def test_models_stay_within_arena_and_weights(tmp_path: Path, core: str, model: str) -> None:
-    graph, memories = load(model_path(model)), MEMORIES[core]
-    with np.load(models_dir() / f"{model}.npz") as data:
-        inputs = {
-            n: data[f"case0_input{i}"].reshape(graph.values[n].shape) for i, n in enumerate(graph.inputs)
-        }
-        expected = {n: data[f"case0_output{i}"] for i, n in enumerate(graph.outputs)}
-    run = Run(model, graph, inputs)
+    ((run, expected),), memories = recorded_runs(model, 1), MEMORIES[core]
     target = Target(find_core(core), "speed")
     ((_, whole),) = plan_runs([run], target)
     plan, _ = stream_rows(whole, target, exact=False)

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from crtgen.rpc.client import Client, Timeouts
 from crtgen.run.streams import PipeStream
 from tests.runtime.build import SANITIZE, compile_program
+from tests.runtime.raw import Raw
 
 Serve = Callable[..., PipeStream]
+
+POOL = 16384
+"""Bytes of the pool of the toy image."""
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +51,17 @@ def serve(server_program: Path) -> Iterator[Serve]:
         yield lambda image="models", receive=2048: stack.enter_context(
             _running([str(server_program), image, str(receive)])
         )
+
+
+@pytest.fixture
+def client(serve: Serve) -> Client:
+    """A client that is connected to the server of the toy image."""
+    connection = Client(serve(), timeouts=Timeouts(5, 10, 10))
+    connection.connect()
+    return connection
+
+
+@pytest.fixture
+def raw(serve: Serve) -> Raw:
+    """The same server, for raw packets."""
+    return Raw(serve())

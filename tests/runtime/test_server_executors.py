@@ -1,0 +1,176 @@
+"""The executors of a server: models, also those that share an arena."""
+
+import numpy as np
+import pytest
+
+from crtgen.errors import RemoteError
+from crtgen.rpc.client import Client, Timeouts
+from crtgen.rpc.messages import (
+    CallFunc,
+    CopyToRemote,
+    Packet,
+    RemoteException,
+    Return,
+    encode,
+)
+from crtgen.rpc.values import Handle, Tensor, TypeCode
+from tests.runtime.conftest import Serve
+from tests.runtime.raw import Raw
+
+pytestmark = pytest.mark.cc
+
+
+def test_add(client: Client) -> None:
+    a, b = np.array([[1, 2, 3], [4, 5, 127]], np.int8), np.array([[1, 1, 1], [2, 2, 1]], np.int8)
+    with client.aot_executor("add") as executor:
+        assert (executor.num_inputs, executor.num_outputs) == (2, 1)
+        assert [executor.input_name(i) for i in range(2)] == ["a", "b"]
+        assert executor.input_index("b") == 1
+        assert executor.module.function("get_input_index")("c") == -1
+        assert executor.module.function("get_output_name")(0) == "c"
+        executor.set_input("a", a)
+        executor.module.function("set_input")("b", b)
+        executor.run()
+        assert executor.get_output(0).tolist() == [[2, 3, 4], [6, 7, -128]]
+
+
+def test_executors_refuse(client: Client) -> None:
+    with pytest.raises(RemoteError, match="no model of this image is called default"):
+        client.aot_executor()
+    with client.aot_executor("add") as executor:
+        for name, args, text in (
+            ("get_input", (2,), "add has 2 inputs"),
+            ("get_input", (-1,), "add has 2 inputs"),
+            ("get_input", ("c",), "add has no input c"),
+            ("get_output", (1,), "add has 1 outputs"),
+            ("get_output", (), "argument 0 of get_output is missing"),
+            ("get_input_name", ("a",), "argument 0 of get_input_name is missing or of a wrong type"),
+            ("set_input", (0, np.zeros(5, np.int8)), "input a has 6 bytes"),
+            ("set_input", (0, np.zeros(6, np.uint8)), "input a has 6 bytes, or another type"),
+            ("load_params", (b"",), "the parameters of add are linked"),
+            ("share_params", (), "the parameters of add are linked"),
+        ):
+            with pytest.raises(RemoteError, match=text):
+                executor.module.function(name)(*args)
+    failed = pytest.raises(RemoteError, match="run of broken failed with code -3")
+    with client.aot_executor("broken") as executor, failed:
+        executor.run()
+
+
+def test_used_up_inputs_have_to_be_set_again(client: Client) -> None:
+    x = np.array([1, 2, 3, 4], np.int16)
+    with client.aot_executor("once") as executor:
+        with pytest.raises(
+            RemoteError, match="the inputs of once are not set, or used up: set all 1 of them"
+        ):
+            executor.run()
+        executor.set_input(0, x)
+        executor.run()
+        assert executor.get_output(0).tolist() == [2, 4, 6, 8]
+        with pytest.raises(RemoteError, match="or used up"):
+            executor.run()
+        executor.module.function("set_input")("x", x)
+        executor.run()
+        assert executor.get_output(0).tolist() == [2, 4, 6, 8]
+
+
+@pytest.fixture
+def shared(serve: Serve) -> Client:
+    connection = Client(serve("shared"), timeouts=Timeouts(5, 10, 10))
+    connection.connect()
+    return connection
+
+
+def test_models_that_share_an_arena_never_see_each_others_data(shared: Client) -> None:
+    client = shared
+    x = np.array([2, 4, 6, 8], np.int8)
+    with client.aot_executor("next") as one, client.aot_executor("half") as other:
+        with pytest.raises(
+            RemoteError, match="the inputs of next are not set, or used up: set all 1 of them"
+        ):
+            one.run()
+        one.set_input(0, x)
+        one.run()
+        one.run()
+        assert one.get_output(0).tolist() == [3, 5, 7, 9]
+        other.set_input(0, x)
+        with pytest.raises(RemoteError, match="the outputs of next are void"):
+            one.get_output(0)
+        with pytest.raises(RemoteError, match="inputs of next are not set"):
+            one.run()
+        other.run()
+        assert other.get_output(0).tolist() == [1, 2, 3, 4]
+        one.set_input(0, x + 1)
+        with pytest.raises(RemoteError, match="the outputs of half are void"):
+            other.get_output(0)
+        with pytest.raises(RemoteError, match="or used up"):
+            other.run()
+        one.run()
+        assert one.get_output(0).tolist() == [4, 6, 8, 10]
+
+
+def test_timing_and_the_registry_take_a_shared_arena_too(shared: Client) -> None:
+    client = shared
+    x = np.array([2, 4, 6, 8], np.int8)
+    with client.aot_executor("next") as one, client.aot_executor("half") as other:
+        for disturb in (
+            lambda: client.measure(other, 1),
+            lambda: client.system_lib().function("half_run")(1),
+        ):
+            one.set_input(0, x)
+            one.run()
+            disturb()
+            with pytest.raises(RemoteError, match="the outputs of next are void"):
+                one.get_output(0)
+            with pytest.raises(RemoteError, match="inputs of next are not set"):
+                one.run()
+        other.set_input(0, x)
+        client.system_lib().function("half_run")(1)
+        with pytest.raises(RemoteError, match="or used up"):
+            other.run()
+
+
+def test_half_an_input_is_not_set(raw: Raw) -> None:
+    library = raw.ask(encode(CallFunc(raw.handle("runtime.SystemLib"))))
+    assert isinstance(library, Return)
+    assert library.args == (int(TypeCode.MODULE), Handle(0x8000))
+    executor = Handle(0x8002, TypeCode.MODULE)
+
+    def call(name: str, *args: object) -> Packet:
+        find = CallFunc(raw.handle("tvm.rpc.server.ModuleGetFunction"), (executor, name, 1))
+        found = raw.ask(encode(find))
+        assert isinstance(found, Return)
+        handle = found.args[1]
+        assert isinstance(handle, Handle)
+        return raw.ask(encode(CallFunc(handle.value, args)))  # type: ignore[arg-type]
+
+    place = call("get_input", 0)
+    assert isinstance(place, Return)
+    tensor = place.args[1]
+    assert isinstance(tensor, Tensor)
+    raw.ask(encode(CopyToRemote(tensor, bytes(4))))
+    assert isinstance(call("run"), RemoteException)
+    second = Tensor(tensor.data, tensor.shape, tensor.dtype, tensor.device, 4)
+    raw.ask(encode(CopyToRemote(second, bytes(4))))
+    assert call("run") == Return((4, None))
+    assert isinstance(call("run"), RemoteException)
+
+
+def test_timing_spoils_what_it_uses_up(client: Client) -> None:
+    x = np.array([1, 2, 3, 4], np.int16)
+    with client.aot_executor("once") as executor:
+        get_output = executor.module.function("get_output")
+        executor.set_input(0, x)
+        ticks = client.measure(executor, 3)
+        assert ticks is not None
+        assert ticks.tolist() == [50, 50, 50]
+        with pytest.raises(RemoteError, match="or used up"):
+            executor.run()
+        with pytest.raises(RemoteError, match="the outputs of once are void"):
+            get_output(0)
+        executor.set_input(0, x)
+        executor.run()
+        assert get_output(0).read().tolist() == [2, 4, 6, 8]
+        assert client.time_evaluator(executor.module, number=1, repeat=1) == (0.05,)
+        with pytest.raises(RemoteError, match="the outputs of once are void"):
+            get_output(0)

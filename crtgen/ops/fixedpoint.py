@@ -38,8 +38,12 @@ def quantize_multiplier(real: float, bound: int = 0) -> tuple[int, int]:
         shift += 1
     if shift < -31 or multiplier == 0:
         return 0, 0
-    if shift > 31 or bound << max(shift, 0) >= 2**31:
+    if shift > 31:
         raise ValueError(f"the ratio of its scales is {real:.3g}, more than 32 bits hold")
+    if bound << max(shift, 0) >= 2**31:
+        raise ValueError(
+            f"values up to {bound:,}, at a ratio of scales of {real:.3g}, are more than 32 bits hold"
+        )
     return multiplier, shift
 
 

@@ -48,8 +48,11 @@ def test_quantize_multiplier_refuses_what_32_bits_cannot_scale_by(real: float) -
 
 def test_quantize_multiplier_refuses_to_shift_a_value_out_of_32_bits() -> None:
     assert fp.quantize_multiplier(1.5, 2**30 - 1) == (3 << 29, 1)
-    with pytest.raises(ValueError, match="more than 32 bits hold"):
-        fp.quantize_multiplier(1.5, 2**30)
+    for real, bound in ((1.5, 2**30), (0.01, 2**31)):
+        with pytest.raises(
+            ValueError, match=f"^values up to {bound:,}, .* of {real}, are more than 32 bits hold"
+        ):
+            fp.quantize_multiplier(real, bound)
 
 
 @given(st.floats(2.0**-31, 2.0**30))

@@ -22,7 +22,7 @@ from crtgen.build import SizeReport, build_project, measure
 from crtgen.byoc import Generator, partition
 from crtgen.cases import Case, Difference, compare, largest_outputs, random_inputs, read_cases
 from crtgen.codegen import METADATA_FILE, CModule, Interface, generate_c, llvm
-from crtgen.errors import UsageError
+from crtgen.errors import BuildError, UsageError
 from crtgen.ir import Array, Graph
 from crtgen.kernels import Target, select
 from crtgen.library import (
@@ -240,7 +240,12 @@ class Generated:
         """Build it in a temporary directory that lives as long as the image."""
         temporary = tempfile.TemporaryDirectory(prefix="crtgen-")
         self.project.extract(Path(temporary.name))
-        return Extracted(Path(temporary.name), temporary).build(toolchain=toolchain, say=say)
+        try:
+            return Extracted(Path(temporary.name), temporary).build(toolchain=toolchain, say=say)
+        except BuildError as error:
+            if error.log:
+                error.hint = "generate the project, then build it: that keeps the whole output"
+            raise
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,6 +22,9 @@ Progress = Callable[[str], None]
 
 TIME_LIMIT = 900.0
 
+_NO_PATH = re.compile(r"[\"\\;|\n\r]|\$\(")
+"""What CMake and Ninja take for something else in the path of a project."""
+
 
 def build_project(
     directory: Path | str,
@@ -32,10 +35,15 @@ def build_project(
 ) -> Image:
     """Build the project in ``directory`` into its ``build/``; what is up to date is not built again.
 
-    Raises ``ToolMissingError``, ``DoesNotFitError`` where the linker runs out of a memory, ``BuildError``
-    with the compiler's first errors otherwise. Everything that was printed is in ``build/build.log``.
+    Raises ``UsageError`` for a path that CMake does not build in, ``ToolMissingError``, ``DoesNotFitError``
+    where the linker runs out of a memory, ``BuildError`` with the compiler's first errors otherwise. All that
+    was printed is in ``build/build.log``.
     """
     root = Path(directory).resolve()
+    if found := _NO_PATH.search(str(root)):
+        raise UsageError(
+            f"CMake builds in no path with {found[0]!r} in it", where=str(root), hint="move the project"
+        )
     manifest = read_manifest(root)
     if manifest.platform == "zephyr":
         return build_with_west(root, manifest, jobs, progress)

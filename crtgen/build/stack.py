@@ -80,7 +80,7 @@ def read_frames(directory: Path) -> dict[str, tuple[int, str]]:
     frames: dict[str, tuple[int, str]] = {}
     for path in sorted(directory.rglob("*.su")):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            place, size, kind = line.split("\t")
+            place, size, kind = line.rsplit("\t", 2)
             name = place.rpartition(":")[2]
             kind = "bounded" if kind == "dynamic,bounded" else kind
             frames[name] = max(frames.get(name, (0, "static")), (int(size), kind))

@@ -57,7 +57,10 @@ class Output:
 
 @contextmanager
 def guarded(as_json: bool, debug: bool) -> Iterator[Output]:
-    """Turn a ``CrtgenError`` into a message and its exit code; with ``debug`` let it through."""
+    """Turn a ``CrtgenError`` into a message and its exit code; with ``debug`` let it through.
+
+    A full disk or a file that may not be read can be met anywhere: an ``OSError`` is an ordinary failure.
+    """
     try:
         yield Output(as_json)
     except CrtgenError as error:
@@ -65,6 +68,12 @@ def guarded(as_json: bool, debug: bool) -> Iterator[Output]:
             raise
         report(error, as_json)
         raise typer.Exit(error.exit_code) from None
+    except OSError as error:
+        if debug or isinstance(error, BrokenPipeError):
+            raise
+        failure = CrtgenError(error.strerror or str(error), where=str(error.filename or ""))
+        report(failure, as_json)
+        raise typer.Exit(failure.exit_code) from None
     except KeyboardInterrupt:
         log.print("interrupted")
         raise typer.Exit(130) from None

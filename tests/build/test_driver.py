@@ -1,6 +1,7 @@
 """Builds: from nothing, incremental, and every way to fail."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,12 @@ def test_the_compilers_first_errors(tmp_path: Path) -> None:
     assert str(log) in caught.value.hint
     assert "undeclared" in caught.value.log
     assert caught.value.log in log.read_text()
+
+
+@pytest.mark.parametrize("part", ['"', ";", "|", "\\", "\n", "$("])
+def test_a_path_that_cmake_cannot_build_in(tmp_path: Path, part: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"CMake builds in no path with {part!r} in it")):
+        build_project(write_project(tmp_path / f"a{part}b", GOOD))
 
 
 @pytest.mark.qemu

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from crtgen.build import StackReport, analyse_stack
+from crtgen.build.stack import read_frames
 from crtgen.errors import UsageError
 from tests.build.projects import compile_image
 
@@ -53,6 +54,11 @@ def test_frames_are_the_same_without_the_compilers_figures(tmp_path: Path) -> No
     scanned = analyse(elf)
     assert [(f.name, f.own) for f in scanned.path] == [(f.name, f.own) for f in stated.path]
     assert {f.kind for f in scanned.frames} == {"code"}
+
+
+def test_a_place_may_have_a_tab_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a.su").write_text("x\ty/main.c:3:5:run\t24\tstatic\n")
+    assert read_frames(tmp_path) == {"run": (24, "static")}
 
 
 def test_the_deeper_branch_counts(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from crtgen import api
 from crtgen.cli.app import app
 from crtgen.cli.groups import flattened
+from crtgen.errors import BuildError
 from tests.support import ROOT, require_tool
 
 DIGITS = str(ROOT / "demo" / "digits.tflite")
@@ -191,6 +193,27 @@ def test_outputs_that_cannot_be_written(tmp_path: Path) -> None:
     result = crtgen("run", DIGITS, "--board", "host", "--input", DIGIT, "--output", lost, "--json")
     error = json.loads(result.stdout)
     assert (error["error"], error["where"], result.exit_code) == ("UsageError", lost, 2)
+
+
+def test_what_the_system_refuses_is_an_ordinary_failure(tmp_path: Path) -> None:
+    project = tmp_path / "digits"
+    as_json("generate", DIGITS, str(project), "--board", "host")
+    (project / "build").write_text("in the way")
+    result = crtgen("build", str(project), "--json")
+    assert result.exit_code == 1
+    error = json.loads(result.stdout)
+    assert (error["error"], error["message"]) == ("CrtgenError", "File exists")
+    assert error["where"] == str(project / "build")
+
+
+@pytest.mark.cc
+def test_a_failed_build_in_a_temporary_directory_names_no_file_of_it() -> None:
+    require_tool("gcc")
+    project = api.load(DIGITS).compile("host").generate().project
+    broken = replace(project, files={**project.files, "model/digits.c": b"int broken = nothing;\n"})
+    with pytest.raises(BuildError, match="'nothing' undeclared") as caught:
+        api.Generated(broken).build()
+    assert caught.value.hint == "generate the project, then build it: that keeps the whole output"
 
 
 def test_an_error_is_one_json_object() -> None:

@@ -1,0 +1,73 @@
+"""The documentation against the code: commands, options, links and figures."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import typer
+
+from crtgen.budget import read_budget
+from crtgen.cli.app import app
+from tests.support import ROOT
+
+PAGES = sorted(
+    [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("boards/*.md"), *ROOT.glob("crtgen/**/*.md")]
+)
+BUDGET = {e.key: e.figures for e in read_budget(ROOT / "benchmarks" / "budget.toml").entries}
+
+
+def commands() -> dict[str, set[str]]:
+    """The options of each command."""
+    group = typer.main.get_command(app)
+    found = getattr(group, "commands", {})
+    return {
+        name: {"--help", *(option for p in command.params for option in (*p.opts, *p.secondary_opts))}
+        for name, command in found.items()
+    }
+
+
+def blocks(text: str) -> str:
+    """What stands in blocks of code without a language."""
+    return "\n".join(re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+
+
+def rows(page: Path, first: str) -> dict[str, list[str]]:
+    """The cells of the table whose head begins with ``first``, without what is in brackets, by model."""
+    table = page.read_text().partition(first)[2]
+    lines = table.partition("\n\n")[0].splitlines()[2:]
+    cells = [re.sub(r" \(.*?\)", "", line).split("|")[1:-1] for line in lines]
+    return {name.strip(): [cell.strip() for cell in rest] for name, *rest in cells}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_commands_and_links_exist(page: Path) -> None:
+    known, text = commands(), page.read_text()
+    for name, arguments in re.findall(r"^(?:\$ )?crtgen ([a-z]+)(.*)", blocks(text), re.MULTILINE):
+        options = re.findall(r"(?<=[ \[])--?[a-z][a-z-]*", arguments.partition("#")[0])
+        assert set(options) <= known[name], f"crtgen {name}{arguments}"
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert link.startswith("http") or (page.parent / link).exists(), link
+
+
+def test_the_readme_lists_every_command() -> None:
+    listed = re.findall(r"^crtgen ([a-z]+)", blocks((ROOT / "README.md").read_text()), re.MULTILINE)
+    assert set(listed) == set(commands())
+
+
+@pytest.mark.parametrize("model", ["kws", "vww", "ic01", "ad01"])
+def test_figures_are_those_of_the_budget(model: str) -> None:
+    m4, m55 = (BUDGET[f"{model}_int8", board, "speed"] for board in ("mps2_an386", "mps3_an547"))
+    small = BUDGET[f"{model}_int8", "mps3_an547", "size"]
+    assert rows(ROOT / "README.md", "| | M4 instructions")[model] == [
+        *(_millions(m4), _millions(m55)),
+        *(f"{m4['arena_bytes']:,}", f"{m4['flash_bytes']:,}"),
+    ]
+    assert rows(ROOT / "docs" / "performance.md", "| Cortex-M55 | `speed`")[model] == [
+        *(_millions(m55), f"{m55['flash_bytes']:,}"),
+        *(_millions(small), f"{small['flash_bytes']:,}"),
+    ]
+
+
+def _millions(figures: Mapping[str, int]) -> str:
+    return f"{figures['instructions'] / 1e6:.3g} M"

@@ -115,7 +115,7 @@ def _printer(
         if layers:
             _print_layers(console, results)
         for excess in worse:
-            console.print(f"\nworse: {excess}", markup=False)
+            console.print(f"\nworse: {excess}")
 
     return render
 

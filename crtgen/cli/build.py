@@ -29,7 +29,7 @@ def command(
         data = {"artefact": str(image.path), **size.to_dict()}
 
         def render(console: Console) -> None:
-            console.print(str(image.path), markup=False)
+            console.print(str(image.path))
             rows = table("", "bytes", right=("bytes",))
             for label, value in size.rows():
                 rows.add_row(label, f"{value:,}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from crtgen.build import Toolchain, detect_toolchains, find_program, find_workspace
 from crtgen.cli.output import Debug, Json, guarded, table
@@ -47,7 +48,7 @@ def command(as_json: Json = False, debug: Debug = False) -> None:
         def render(console: Console) -> None:
             rows = table("", "tool", "for", "")
             for check in checks:
-                mark = "[green]ok[/]" if check.found else ("[red]--[/]" if check.needed else "--")
+                mark = Text("ok", "green") if check.found else Text("--", "red" if check.needed else "")
                 rows.add_row(mark, check.name, check.purpose, check.found or check.install)
             console.print(rows)
             console.print("ready" if ready else "not ready: install what is marked, and a cross compiler")

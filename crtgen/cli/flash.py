@@ -40,7 +40,7 @@ def command(
         data = {"board": board.name, "runner": done.runner, "seconds": done.seconds, "log": done.output}
 
         def render(console: Console) -> None:
-            console.print(done.output.rstrip(), markup=False)
+            console.print(done.output.rstrip())
             console.print(f"{image.path.name} is on {board.name}: {done.runner}, {done.seconds:.1f} s")
 
         out.result(data, render)

@@ -74,7 +74,7 @@ def command(
         def render(console: Console) -> None:
             if explain:
                 for hit in compiled.hits:
-                    console.print(str(hit), markup=False)
+                    console.print(str(hit))
             console.print(f"{directory}: {len(project.files)} files, {project.type} for {project.board}")
             for info in infos:
                 bound = "optimal" if info.optimal else f"lower bound {info.lower_bound:,}"
@@ -83,7 +83,7 @@ def command(
                 )
             is_part = (project.platform, project.type) == ("zephyr", "library")
             step = f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
-            console.print(f"next: {step}", markup=False)
+            console.print(f"next: {step}")
 
         out.result(data, render)
 

@@ -46,9 +46,9 @@ def command(
 
         def render(console: Console) -> None:
             if plan is not None and graph:
-                console.print(str(plan.graph), markup=False, end="")
+                console.print(str(plan.graph), end="")
             elif plan is not None and arena:
-                console.print(arena_map(plan), markup=False)
+                console.print(arena_map(plan))
             elif modules:
                 for tree in compiled.trees:
                     _print_module(console, tree)
@@ -92,20 +92,20 @@ def _print_module(console: Console, module: Module, depth: int = 0) -> None:
     text = f"{module.name}: {module.key} on {module.context}" + (
         f", {constants} constants" if constants else ""
     )
-    console.print(f"{indent}{text}", markup=False)
+    console.print(f"{indent}{text}")
     for name in module.get_func_names():
-        console.print(f"{indent}  function {name}", markup=False)
+        console.print(f"{indent}  function {name}")
     for imported in module.imports:
         _print_module(console, imported, depth + 1)
 
 
 def _print(console: Console, info: ModelInfo, plan: Plan | None) -> None:
     if plan is None:
-        console.print(info.name, markup=False)
+        console.print(info.name)
     for kind, interfaces in (("input", info.inputs), ("output", info.outputs)):
         for i in interfaces:
             quant = f", {i.quant}" if i.quant else ""
-            console.print(f"{kind:6} {i.name} {shape_text(i.shape)} {i.dtype.value}{quant}", markup=False)
+            console.print(f"{kind:6} {i.name} {shape_text(i.shape)} {i.dtype.value}{quant}")
     if plan is None:
         rows = table("layer", "function", "kernel")
         for layer in info.layers:

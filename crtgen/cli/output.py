@@ -19,14 +19,17 @@ __all__ = ["Debug", "Json", "Output", "guarded", "on_log", "report", "table"]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
-log = Console(stderr=True, highlight=False)
+_PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+"""Names and paths are printed as they are, whatever brackets and colons are in them."""
+
+log = Console(stderr=True, **_PLAIN)
 _LOG_LINES = 40
 _PLAIN_WIDTH = 200
 
 
 def on_log(line: str) -> None:
     """A line of the device's log."""
-    log.print(f"device: {line}", markup=False)
+    log.print(f"device: {line}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Output:
             sys.stdout.write(json.dumps(data, indent=2) + "\n")
         else:
             width = None if sys.stdout.isatty() else _PLAIN_WIDTH
-            render(Console(highlight=False, soft_wrap=True, width=width))
+            render(Console(soft_wrap=True, width=width, **_PLAIN))
 
     @contextmanager
     def stage(self) -> Iterator[Callable[[str], None]]:
@@ -49,7 +52,7 @@ class Output:
         if not log.is_terminal:
             yield lambda _: None
             return
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
         with Progress(*columns, console=log, transient=True) as progress:
             task = progress.add_task("starting")
             yield lambda what: progress.update(task, description=what)
@@ -95,12 +98,12 @@ def report(error: CrtgenError, as_json: bool) -> None:
     if error.log:
         lines = error.log.rstrip().splitlines()
         for line in lines[-_LOG_LINES:]:
-            log.print(f"  | {line}", markup=False)
-    log.print("[bold red]error:[/] ", end="")
-    log.print(str(error), markup=False, soft_wrap=True)
+            log.print(f"  | {line}")
+    log.print("error: ", style="bold red", end="")
+    log.print(str(error), soft_wrap=True)
     if error.hint:
-        log.print("[bold]hint:[/]  ", end="")
-        log.print(error.hint, markup=False, soft_wrap=True)
+        log.print("hint:  ", style="bold", end="")
+        log.print(error.hint, soft_wrap=True)
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:

@@ -40,6 +40,6 @@ def command(
                 if not good:
                     console.print(f"{result.optimize} is no better than another in anything")
             if all(r.instructions is not None for r in results):
-                console.print(f"\n{plot(results)}", markup=False)
+                console.print(f"\n{plot(results)}")
 
         out.result({"points": points}, render)

@@ -57,6 +57,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, str, str]:
+        """Model, board and level of optimisation."""
         return self.model, self.board, self.optimize
 
 

@@ -72,10 +72,12 @@ class Sizes:
 
     @property
     def flash(self) -> int:
+        """Bytes of code, constants, and the first values of variables."""
         return self.text + self.rodata + self.data
 
     @property
     def ram(self) -> int:
+        """Bytes of variables, the arena among them, without the stack."""
         return self.data + self.bss
 
     def to_dict(self) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class StackReport:
 
     @property
     def proven(self) -> bool:
+        """Whether ``worst`` is a bound."""
         return not (self.recursion or self.unresolved or self.unknown)
 
     def to_dict(self) -> dict[str, Any]:

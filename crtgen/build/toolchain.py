@@ -11,13 +11,7 @@ from pathlib import Path
 
 from crtgen.errors import ToolMissingError, UsageError
 
-__all__ = [
-    "TOOLCHAINS",
-    "Toolchain",
-    "detect_toolchains",
-    "find_program",
-    "find_toolchain",
-]
+__all__ = ["TOOLCHAINS", "Recipe", "Toolchain", "detect_toolchains", "find_program", "find_toolchain"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class Workspace:
 
     @property
     def release(self) -> str:
+        """Zephyr's release as it is written: 3.7.0."""
         return ".".join(map(str, self.version))
 
     def environment(self) -> dict[str, str]:

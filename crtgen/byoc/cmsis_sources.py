@@ -64,6 +64,7 @@ class CmsisSources:
         return {name: path for path, text in self._texts.items() for name in _DEFINITION.findall(text)}
 
     def has_header(self, name: str) -> bool:
+        """Whether the folder ``Include`` has this header."""
         return (self.root / "Include" / name).is_file()
 
     def called_in(self, code: str) -> list[str]:

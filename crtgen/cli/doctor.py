@@ -15,7 +15,7 @@ from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import ToolMissingError
 from crtgen.run import find_qemu
 
-__all__ = ["command"]
+__all__ = ["Check", "command"]
 
 
 @dataclass(frozen=True, slots=True)

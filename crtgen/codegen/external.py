@@ -43,6 +43,7 @@ class Externals:
         return f"{self.model}_{self.found[module].identifier}_device"
 
     def devices(self) -> tuple[str, ...]:
+        """The pointers to the devices of the modules that have one."""
         return tuple(filter(None, map(self.device, self.found)))
 
     def function(self, kernel: Kernel, view: KernelView) -> None:
@@ -77,6 +78,7 @@ class Externals:
             )
 
     def modules(self) -> tuple[ExternalModule, ...]:
+        """What is known of each module, after all layers."""
         return tuple(
             ExternalModule(
                 name=module.name,

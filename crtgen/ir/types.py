@@ -26,6 +26,7 @@ class DType(Enum):
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
+        """The same as numpy's type."""
         return np.dtype(self.value)
 
     @property
@@ -40,6 +41,7 @@ class DType(Enum):
 
     @property
     def is_integer(self) -> bool:
+        """Whether it is an integer type; ``bool`` is none."""
         return self not in (DType.FLOAT32, DType.BOOL)
 
 
@@ -112,6 +114,7 @@ class Value:
 
     @property
     def elements(self) -> int:
+        """How many elements it has; 1 for a scalar."""
         return prod(self.shape)
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from crtgen.codegen.render import render
 from crtgen.library.module import CSource, Module
 
-__all__ = ["bridged"]
+__all__ = ["Bridge", "bridged"]
 
 _DECLARATION = re.compile(r"^(?:TVM_DLL )?int32_t (\w+)\(((?:\w+\s*\*(?:, )?)+)\);", re.MULTILINE)
 

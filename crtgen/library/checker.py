@@ -19,6 +19,7 @@ class Checker:
         self.where = where
 
     def fail(self, reason: str) -> NoReturn:
+        """Raise ``CorruptModelError``."""
         raise CorruptModelError(reason, where=self.where)
 
     def keys(
@@ -40,6 +41,7 @@ class Checker:
         return value
 
     def naturals(self, value: Any, what: str) -> tuple[int, ...]:
+        """A list of integers, none of them negative."""
         numbers = self.items(value, what, int)
         if any(n < 0 for n in numbers):
             self.fail(f"{what} has a negative number")
@@ -55,6 +57,7 @@ class Checker:
         return value
 
     def natural(self, table: dict[str, Any], key: str, what: str) -> int:
+        """The value of a key that has to be there, an integer and not negative."""
         number = self.value(table, key, int, what)
         if number < 0:
             self.fail(f"{key!r} of {what} is negative")

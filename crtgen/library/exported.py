@@ -39,6 +39,7 @@ class ExportedLibrary:
 
     @property
     def functions(self) -> tuple[str, ...]:
+        """The functions of all members."""
         return tuple(f for member in self.members for f in member.get_func_names())
 
     @property

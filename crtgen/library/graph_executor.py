@@ -19,7 +19,18 @@ from crtgen.library.datatype import DataType
 from crtgen.library.graph_json import GraphEntry, GraphJson, GraphNode, Reference
 from crtgen.library.params import NDArray
 
-__all__ = ["ExecutorTables", "graph_module", "graph_tables", "render_graph"]
+__all__ = [
+    "Call",
+    "ExecutorTables",
+    "LinkedParam",
+    "Place",
+    "Port",
+    "Tensor",
+    "TensorType",
+    "graph_module",
+    "graph_tables",
+    "render_graph",
+]
 
 _ALIGNMENT = 16
 _NOP = "__nop"

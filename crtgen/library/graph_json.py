@@ -37,6 +37,7 @@ class GraphNode:
 
     @property
     def is_call(self) -> bool:
+        """Whether it calls a function."""
         return bool(self.function)
 
 
@@ -66,6 +67,7 @@ class GraphJson:
     entries: tuple[GraphEntry, ...]
 
     def entry_index(self, ref: Reference) -> int:
+        """The number of a tensor among ``entries``."""
         return self.row_ptr[ref.node] + ref.index
 
     def entry(self, ref: Reference) -> GraphEntry:

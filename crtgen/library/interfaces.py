@@ -39,6 +39,8 @@ class AotTensor:
 
 @dataclass(frozen=True, slots=True)
 class AotInterface:
+    """The inputs and outputs of a model, in the order of its run function."""
+
     inputs: tuple[AotTensor, ...]
     outputs: tuple[AotTensor, ...]
 

@@ -27,7 +27,7 @@ from crtgen.library.metadata import (
 )
 from crtgen.library.mlf import EXTERNAL, Code, MlfModel
 
-__all__ = ["Workspace", "restore_model", "store_model"]
+__all__ = ["Stored", "StoredLibrary", "Workspace", "restore_model", "store_model"]
 
 _FORMAT = 1
 _CPU = 1

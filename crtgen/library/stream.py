@@ -32,6 +32,7 @@ class Reader:
         return CorruptModelError(f"{reason} (byte {self._at} of {len(self._data)})", where=self._where)
 
     def take(self, count: int, what: str) -> bytes:
+        """The next ``count`` bytes."""
         if count > self.left:
             raise self.fail(f"{what} needs {count} bytes and {self.left} are left")
         piece = self._data[self._at : self._at + count]
@@ -50,6 +51,7 @@ class Reader:
         return self.take(self.u64(f"the length of {what}"), what)
 
     def text(self, what: str) -> str:
+        """A string in UTF-8."""
         data = self.raw(what)
         try:
             return data.decode()
@@ -64,6 +66,7 @@ class Reader:
         return count
 
     def vector(self, what: str, item_bytes: int, read: Callable[[], _T]) -> tuple[_T, ...]:
+        """A count, and as many items by ``read``, of at least ``item_bytes`` bytes each."""
         return tuple(read() for _ in range(self.count(what, item_bytes)))
 
     def texts(self, what: str) -> tuple[str, ...]:
@@ -95,11 +98,13 @@ class Writer:
         self._parts += struct.pack("<" + layout, *values)
 
     def string(self, value: str | bytes) -> None:
+        """The length in bytes, and the bytes."""
         data = value.encode() if isinstance(value, str) else value
         self.u64(len(data))
         self._parts += data
 
     def vector(self, items: Sequence[_T], write: Callable[[_T], None]) -> None:
+        """The count of the items, and each by ``write``."""
         self.u64(len(items))
         self.each(items, write)
 

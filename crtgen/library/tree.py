@@ -22,6 +22,7 @@ class ImportTree:
     child_indices: tuple[int, ...]
 
     def children(self, group: int) -> tuple[int, ...]:
+        """The numbers of the groups that a group imports."""
         return self.child_indices[self.row_ptr[group] : self.row_ptr[group + 1]]
 
 

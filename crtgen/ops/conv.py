@@ -23,7 +23,16 @@ from crtgen.ops.attrs import (
 from crtgen.ops.case import Case, floats, int8s, make, weights_and_bias
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
 
-__all__ = ["Conv2d", "ConvParams", "DepthwiseConv2d", "cases"]
+__all__ = [
+    "Conv2d",
+    "ConvParams",
+    "DepthwiseConv2d",
+    "cases",
+    "check_weights",
+    "pad_image",
+    "weight_scales",
+    "window_tap",
+]
 
 Real = npt.NDArray[np.float64]
 
@@ -139,6 +148,7 @@ class Conv2d(_Convolution):
         return (((x.shape[0], *size, w.shape[0]), x.dtype),)
 
     def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+        """The sums ``[N,oh,ow,O]``, without bias; ``x`` is less its zero point: padding is 0."""
         padded = pad_image(x, self.padding)
         taps = [
             window_tap(padded, (i, j), self.stride, self.dilation, sig)
@@ -179,6 +189,7 @@ class DepthwiseConv2d(_Convolution):
         return (((x.shape[0], *size, channels), x.dtype),)
 
     def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+        """The sums ``[N,oh,ow,C*multiplier]``, without bias; ``x`` is less its zero point: padding is 0."""
         padded = pad_image(x, self.padding)
         acc: Real = np.zeros(sig.y.shape)
         for i in range(w.shape[1]):

@@ -14,7 +14,7 @@ from typing import BinaryIO, Self
 from crtgen.errors import CrtgenError, LinkTimeoutError
 from crtgen.run.streams import PipeStream, SocketStream
 
-__all__ = ["Finished", "RunningDevice", "end_process", "run_to_end"]
+__all__ = ["Finished", "RunningDevice", "end_process", "image_name", "open_console", "run_to_end"]
 
 GRACE = 2.0
 """Seconds that a process has to end by itself before it is killed."""

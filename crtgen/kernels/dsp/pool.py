@@ -59,6 +59,7 @@ class PoolView:
 
     @property
     def groups(self) -> int:
+        """Groups of four channels; the last one may overlap the one before."""
         return -(-self.window.channels // _CHANNELS)
 
     @property
@@ -71,6 +72,7 @@ class PoolView:
 
     @property
     def row_bytes(self) -> int:
+        """Bytes from a row of the image to the next."""
         return self.window.width * self.window.channels
 
     @property

@@ -21,6 +21,7 @@ __all__ = [
     "MOST_LOOPS",
     "NARROW",
     "WORDS",
+    "Around",
     "Body",
     "ElementsView",
     "Walk",

@@ -11,7 +11,7 @@ from crtgen.kernels.mve.elements import BYTES, MOST_LOOPS, ElementsView, around,
 from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Pad, StridedSlice, Transpose
 
-__all__ = ["MoveView", "concat", "pad", "strided_slice", "transpose"]
+__all__ = ["MoveView", "Part", "concat", "pad", "strided_slice", "transpose"]
 
 _SHORTEST = 16  # bytes of a run; shorter ones are better copied by words
 _FARTHEST = 1 << 16  # beyond an offset in 16 bits

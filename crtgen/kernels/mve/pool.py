@@ -54,6 +54,7 @@ class PoolView:
 
     @property
     def row_bytes(self) -> int:
+        """Bytes from a row of the image to the next."""
         return self.window.width * self.window.channels
 
     @property

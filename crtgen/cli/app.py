@@ -54,14 +54,20 @@ def _root(
     """Static C runtimes for Cortex-M from trained networks."""
 
 
+def end_like_an_exit() -> None:
+    """A polite kill, or the end of the terminal, ends the processes that this one started, too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+
+
 def _end(number: int, frame: object) -> None:
-    """A polite kill ends the program like an exit, so that the processes it started are ended, too."""
     raise SystemExit(128 + number)
 
 
 def main() -> None:
     """Entry point of the program ``crtgen``."""
-    signal.signal(signal.SIGTERM, _end)
+    end_like_an_exit()
     if "--json" not in sys.argv:
         app()
     try:

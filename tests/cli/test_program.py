@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from crtgen.cli import app
 from tests.support import require_tool
 
 PROGRAM = """
@@ -19,7 +20,7 @@ import numpy as np
 import crtgen
 from crtgen.cli import app
 image = crtgen.load(sys.argv[1]).compile("mps2_an386").generate().build()
-app.signal.signal(app.signal.SIGTERM, app._end)
+app.end_like_an_exit()
 with image.run() as session:
     print(session.device.process.pid, flush=True)
     import time
@@ -28,21 +29,34 @@ with image.run() as session:
 
 
 @pytest.mark.qemu
-def test_sigterm_ends_qemu() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_qemu(number: signal.Signals) -> None:
     require_tool("qemu-system-arm")
     model = str(Path(__file__).resolve().parents[2] / "demo" / "digits.tflite")
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, model], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     qemu = int(process.stdout.readline())
     os.kill(qemu, 0)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 128 + signal.SIGTERM
+    process.send_signal(number)
+    assert process.wait(20) == 128 + number
     process.stdout.close()
     for _ in range(100):
         if not Path(f"/proc/{qemu}").exists():
             return
         time.sleep(0.05)
     pytest.fail(f"QEMU, process {qemu}, survived")
+
+
+def test_nohup_holds() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        app.end_like_an_exit()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is not before[signal.SIGTERM]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Drives CMake and Ninja over a generated project."""
 
+import fcntl
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from crtgen.build.process import follow
 from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
 from crtgen.build.west import build_with_west
 from crtgen.errors import BuildError, UsageError
-from crtgen.project.manifest import Manifest, read_manifest
+from crtgen.project.manifest import MANIFEST, Manifest, read_manifest
 
 __all__ = ["Progress", "build_project"]
 
@@ -35,9 +37,9 @@ def build_project(
 ) -> Image:
     """Build the project in ``directory`` into its ``build/``; what is up to date is not built again.
 
-    Raises ``UsageError`` for a path that CMake does not build in, ``ToolMissingError``, ``DoesNotFitError``
-    where the linker runs out of a memory, ``BuildError`` with the compiler's first errors otherwise. All that
-    was printed is in ``build/build.log``.
+    Two builds of one project take turns. Raises ``UsageError`` for a path that CMake does not build in,
+    ``ToolMissingError``, ``DoesNotFitError`` where the linker runs out of a memory, ``BuildError`` with the
+    compiler's first errors otherwise. All that was printed is in ``build/build.log``.
     """
     root = Path(directory).resolve()
     if found := _NO_PATH.search(str(root)):
@@ -45,19 +47,28 @@ def build_project(
             f"CMake builds in no path with {found[0]!r} in it", where=str(root), hint="move the project"
         )
     manifest = read_manifest(root)
-    if manifest.platform == "zephyr":
-        return build_with_west(root, manifest, jobs, progress)
-    run = _Run(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
-    run.build.mkdir(exist_ok=True)
-    run.log.unlink(missing_ok=True)
-    if not run.is_configured():
-        progress("configuring")
-        run.configure()
-    run.compile(jobs)
-    path = run.build / manifest.artefact
-    if not path.is_file():
-        raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
-    return Image(path, root, manifest, run.toolchain)
+    with _alone(root):
+        if manifest.platform == "zephyr":
+            return build_with_west(root, manifest, jobs, progress)
+        run = _Run(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
+        run.build.mkdir(exist_ok=True)
+        run.log.unlink(missing_ok=True)
+        if not run.is_configured():
+            progress("configuring")
+            run.configure()
+        run.compile(jobs)
+        path = run.build / manifest.artefact
+        if not path.is_file():
+            raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
+        return Image(path, root, manifest, run.toolchain)
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Others who build the same project wait: no longer than a build may take."""
+    with (root / MANIFEST).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True, slots=True, eq=False)

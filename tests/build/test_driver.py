@@ -1,13 +1,16 @@
 """Builds: from nothing, incremental, and every way to fail."""
 
+import fcntl
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
 from crtgen.build import TOOLCHAINS, Toolchain, build_project, detect_toolchains, find_program, find_toolchain
 from crtgen.errors import BuildError, DoesNotFitError, ToolMissingError, UsageError
+from crtgen.project.manifest import MANIFEST
 from tests.build.projects import write_project
 from tests.support import require_tool
 
@@ -51,6 +54,20 @@ def test_a_project_that_moved_is_configured_again(tmp_path: Path) -> None:
     image = build_project(tmp_path / "new", progress=said.append)
     assert said[0] == "configuring"
     assert image.path == tmp_path / "new" / "build" / "firmware.elf"
+
+
+@pytest.mark.qemu
+@pytest.mark.usefixtures("gcc")
+def test_builds_of_one_project_take_turns(tmp_path: Path) -> None:
+    root, said = write_project(tmp_path / "p", GOOD), list[str]()
+    with ThreadPoolExecutor() as pool, (root / MANIFEST).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        waiting = [pool.submit(build_project, root, progress=said.append) for _ in range(3)]
+        assert wait(waiting, timeout=2).done == set()
+        assert said == []
+        fcntl.flock(file, fcntl.LOCK_UN)
+        assert {build.result().path for build in waiting} == {root / "build" / "firmware.elf"}
+    assert said.count("configuring") == 1
 
 
 @pytest.mark.qemu

@@ -1,4 +1,4 @@
-"""Runs a program that builds: followed line by line, ended when it takes too long, its output kept."""
+"""Runs a program: followed line by line, ended when it takes too long, its output kept."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from threading import Event, Timer
 
 from crtgen.errors import BuildError
 
-__all__ = ["follow"]
+__all__ = ["follow", "run_to_end"]
 
 _STEP = re.compile(r"\[(\d+)/(\d+)\] ")
 
@@ -28,6 +28,28 @@ def follow(
     """Exit code and output; Ninja's steps are the progress.
 
     Raises ``BuildError`` when it runs for more than ``time_limit`` seconds.
+    """
+
+    def step(line: str) -> None:
+        if match := _STEP.match(line):
+            progress(f"building {match[1]}/{match[2]}")
+
+    status, output = run_to_end(command, environment=environment, time_limit=time_limit, each=step)
+    if status is None:
+        raise BuildError(f"{what} took more than {time_limit:.0f} s", where=str(where), log=output)
+    return status, output
+
+
+def run_to_end(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    environment: Mapping[str, str],
+    time_limit: float,
+    each: Callable[[str], None] = lambda line: None,
+) -> tuple[int | None, str]:
+    """Exit code and output of a program; ``each`` gets every line of it as it comes.
+
+    The exit code is None if the program, with all that it started, was ended after ``time_limit`` seconds.
     """
     process = subprocess.Popen(
         command,
@@ -47,18 +69,14 @@ def follow(
     try:
         for line in process.stdout or ():
             lines.append(line)
-            if match := _STEP.match(line):
-                progress(f"building {match[1]}/{match[2]}")
+            each(line)
         status = process.wait()
     except BaseException:
         _stop(process, late)
         raise
     finally:
         timer.cancel()
-    output = "".join(lines)
-    if late.is_set():
-        raise BuildError(f"{what} took more than {time_limit:.0f} s", where=str(where), log=output)
-    return status, output
+    return None if late.is_set() else status, "".join(lines)
 
 
 def _stop(process: "subprocess.Popen[str]", late: Event) -> None:

@@ -2,15 +2,13 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGKILL
 
 from crtgen.build import find_workspace
+from crtgen.build.process import run_to_end
 from crtgen.errors import FlashError, ToolMissingError
 from crtgen.flash.failure import explain
 from crtgen.flash.runners import INSTALL, Job, command
@@ -43,7 +41,12 @@ def flash(job: Job, runner: str | None = None, *, timeout: float = TIME_LIMIT) -
         raise FlashError("there is no such image", where=str(job.image), hint="build the project first")
     program = _find(words[0])
     start = time.monotonic()
-    status, output = _run([program, *words[1:]], name, job.board.name, timeout)
+    environment = find_workspace().environment() if name == "west" else {**os.environ, "LC_ALL": "C"}
+    status, output = run_to_end([program, *words[1:]], environment=environment, time_limit=timeout)
+    if status is None:
+        hint = "check that the board answers; reset it, or plug it in again"
+        message = f"{name} did not finish within {timeout:g} s"
+        raise FlashError(message, where=job.board.name, hint=hint, log=output)
     if name == "pyocd" and status == _PYOCD_MISSING:
         raise ToolMissingError("pyocd is not installed", where=job.board.name, hint=INSTALL["pyocd"])
     if status or (name == "gdb" and "MIS-MATCHED" in output):
@@ -57,29 +60,3 @@ def _find(program: str) -> str:
     if path is None:
         raise ToolMissingError(f"{program} is not installed", hint=INSTALL.get(program, "install it"))
     return path
-
-
-def _run(words: list[str], runner: str, board: str, timeout: float) -> tuple[int, str]:
-    process = subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        env=find_workspace().environment() if runner == "west" else {**os.environ, "LC_ALL": "C"},
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=timeout)
-    except BaseException as error:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, SIGKILL)
-        output, _ = process.communicate()
-        if isinstance(error, subprocess.TimeoutExpired):
-            hint = "check that the board answers; reset it, or plug it in again"
-            message = f"{runner} did not finish within {timeout:g} s"
-            raise FlashError(message, where=board, hint=hint, log=output) from error
-        raise
-    return process.returncode, output

@@ -172,15 +172,15 @@ class Compiled:
         options = options or Options()
         library = self._library(target, options, share_arena)
         firmware = Firmware(
-            library.modules,
-            library.files,
-            self.board,
-            type,
-            options,
-            samples or {},
-            platform or "",
-            library.objects,
-            library.shared_arena,
+            modules=library.modules,
+            metadata=library.files,
+            board=self.board,
+            type=type,
+            options=options,
+            samples=samples or {},
+            platform=platform or "",
+            objects=library.objects,
+            shared_arena=library.shared_arena,
         )
         return Generated(generate_project(firmware))
 

@@ -110,17 +110,17 @@ def measure_model(
     mix = [(layer.operator, layer.instructions) for layer in layers]
     cycles = estimate_cycles(compiled.board.core, measured.instructions or 0, mix) if mix else None
     return ModelFigures(
-        info.name,
-        board,
-        optimize,
-        measured.instructions,
-        cycles,
-        info.macs,
-        info.arena,
-        size.sizes.ram,
-        size.sizes.flash,
-        size.stack.worst if size.stack else None,
-        layers,
+        model=info.name,
+        board=board,
+        optimize=optimize,
+        instructions=measured.instructions,
+        cycles_estimated=cycles,
+        macs=info.macs,
+        arena_bytes=info.arena,
+        ram_bytes=size.sizes.ram,
+        flash_bytes=size.sizes.flash,
+        stack_bytes=size.stack.worst if size.stack else None,
+        layers=layers,
     )
 
 

@@ -35,13 +35,13 @@ def layer_sizes(
     users = Counter(layer.function for layer in layers)
     return tuple(
         LayerSize(
-            layer.name,
-            layer.operator,
-            layer.kernel,
-            sum(sizes.get(function, 0) for function in (layer.function, *layer.parts)),
-            users[layer.function] if layer.function else 0,
-            sum(sizes.get(const, 0) for const in layer.consts),
-            frames.get(layer.function, 0),
+            name=layer.name,
+            operator=layer.operator,
+            kernel=layer.kernel,
+            code=sum(sizes.get(function, 0) for function in (layer.function, *layer.parts)),
+            shared_by=users[layer.function] if layer.function else 0,
+            constants=sum(sizes.get(const, 0) for const in layer.consts),
+            stack=frames.get(layer.function, 0),
         )
         for layer in layers
     )

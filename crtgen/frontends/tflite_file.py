@@ -173,15 +173,15 @@ class _Reader:
             raise self._corrupt(f"{label} names buffer {tensor.Buffer()} of {len(buffers)}")
         dtype = _DTYPES.get(type_name)
         return FileTensor(
-            index,
-            name,
-            shape,
-            type_name,
-            dtype,
-            self._quant(tensor.Quantization(), shape, dtype, label),
-            self._constant(buffers[tensor.Buffer()], shape, dtype, label),
-            bool(tensor.IsVariable()),
-            tensor.Sparsity() is not None,
+            index=index,
+            name=name,
+            shape=shape,
+            type_name=type_name,
+            dtype=dtype,
+            quant=self._quant(tensor.Quantization(), shape, dtype, label),
+            data=self._constant(buffers[tensor.Buffer()], shape, dtype, label),
+            is_variable=bool(tensor.IsVariable()),
+            is_sparse=tensor.Sparsity() is not None,
         )
 
     def _shape(self, tensor: Any, label: str) -> tuple[int, ...]:

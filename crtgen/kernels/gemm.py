@@ -72,8 +72,18 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
     finish, consts = _constants(op, sig, blocks)
     fill = sig.x.quant.zero_point % 256 if sig.x.dtype is DType.INT8 and sig.x.quant else 0
     unroll = max(u for u in range(1, 12 // tile) if depth % u == 0) if tile < 4 else 1
-    fused = sig.x.dtype is DType.FLOAT32 and target.core.fast_fma
-    view = GemmView(finish, pixels, depth, outputs, tile, unroll, fused, blocks, window, fill)
+    view = GemmView(
+        finish=finish,
+        pixels=pixels,
+        depth=depth,
+        outputs=outputs,
+        tile=tile,
+        unroll=unroll,
+        fused=sig.x.dtype is DType.FLOAT32 and target.core.fast_fma,
+        blocks=blocks,
+        window=window,
+        fill=fill,
+    )
     size = sig.x.dtype.itemsize
     per_tile = depth * (tile + 4 + 4 * tile + 3 / unroll) / 4 + tile * 15
     gathered = pixels * depth if window else 0

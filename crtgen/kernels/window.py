@@ -67,6 +67,11 @@ class Window:
         """Each of ``pixels`` pixels in a row as a window of its own."""
         return cls(1, 1, pixels, channels, 1, pixels, 1, 1, 1, 1, 1, 1, 0, 0)
 
+    @classmethod
+    def whole(cls, images: int, pixels: int, channels: int) -> "Window":
+        """All pixels of an image as its only window, in a row; it does not move."""
+        return cls(images, 1, pixels, channels, 1, 1, 1, pixels, 0, 0, 1, 1, 0, 0)
+
     @property
     def rows(self) -> int:
         """Input rows that a row of outputs spans."""

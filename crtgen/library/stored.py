@@ -87,15 +87,15 @@ def store_model(
     names |= {n: f"{info.name}_lib{i}.{n.rpartition('.')[2]}" for i, n in enumerate(sources)}
     external = _external(module.libraries)
     stored = Stored(
-        _FORMAT,
-        core.name,
-        names,
-        info,
-        module.functions,
-        module.params,
-        part.workspace,
-        _libraries(module.libraries),
-        module.externals,
+        format=_FORMAT,
+        core=core.name,
+        files=names,
+        info=info,
+        functions=module.functions,
+        params=module.params,
+        workspace=part.workspace,
+        libraries=_libraries(module.libraries),
+        externals=module.externals,
     )
     return MlfModel(
         metadata=_metadata(part, core, time, operators),

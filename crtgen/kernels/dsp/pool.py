@@ -114,7 +114,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
         pixels, channels = pixels // _CHANNELS, _CHANNELS
     if channels < _CHANNELS:
         return None
-    window = Window(images, 1, pixels, channels, 1, 1, 1, pixels, 0, 0, 1, 1, 0, 0)
+    window = Window.whole(images, pixels, channels)
     view = PoolView(window, *_walk(window), mean_result(op, sig), across)
     return Kernel("dsp_mean", "dsp/pool.c.j2", view, cost=_cost(view))
 

@@ -42,9 +42,17 @@ def _kernel(
     pixels, depth = sig.y.elements // outputs, weights.size // outputs
     tile = _TILE if pixels >= _TILE else 1
     blocks = _blocks(outputs, 1 if tile > 1 else _ALONE)
-    unroll = min(_UNROLL, depth)
-    finish = finish_float(op.activation)
-    view = GemmView(finish, pixels, depth, outputs, tile, unroll, True, blocks, window)
+    view = GemmView(
+        finish=finish_float(op.activation),
+        pixels=pixels,
+        depth=depth,
+        outputs=outputs,
+        tile=tile,
+        unroll=min(_UNROLL, depth),
+        fused=True,
+        blocks=blocks,
+        window=window,
+    )
     rows = _padded(weights.reshape(outputs, depth))
     packed = order_weights(rows, tuple((b.channels, b.count) for b in blocks))
     consts = (

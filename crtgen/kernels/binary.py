@@ -4,19 +4,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Signature, Value
+from crtgen.ir import DType, Signature
 from crtgen.kernels.finish import finish_float, one_rounding, two_roundings
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
+from crtgen.kernels.sums import SumForm, every_sum
 from crtgen.ops import Add, Mul, MulParams, Sub
-from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["BinaryView", "operands", "product_scale"]
 
 _Binary = Add | Sub | Mul
+_DELTAS = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,12 @@ def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """``(a * A + b * B + C) >> s``, if there are A, B, C and s with which all 65,536 pairs come out right."""
     if sig.x.dtype is not DType.INT8:
         return None
-    found = _find_linear(op, sig)
-    if found is None:
+    form = _find_linear(op, sig)
+    if form is None:
         return None
     p = op.parameters(sig)
-    first, second, offset, shift = found
     lines = (
-        f"int32_t v = (a * {first} + b * {second} {plus(offset)}) >> {shift};",
+        f"int32_t v = (a * {form.factors[0]} + b * {form.factors[1]} {plus(form.constant)}) >> {form.shift};",
         f"crt_int8(v, {p.act_min}, {p.act_max})",
     )
     return _kernel(sig, "linear", lines, 9)
@@ -142,44 +142,16 @@ def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
     )
 
 
-def _find_linear(op: Add | Sub, sig: Signature) -> tuple[int, int, int, int] | None:
-    """A, B, C and s of the linear form, checked on every pair of inputs."""
-    every = np.arange(-128, 128)
-    target, params = _all_pairs(op, sig, every.astype(np.int8)), op.parameters(sig)
-    a, b, y = (v.quant.scale if v.quant else 1.0 for v in (*sig.inputs, sig.y))
-    sign = -1 if isinstance(op, Sub) else 1
+def _find_linear(op: Add | Sub, sig: Signature) -> SumForm | None:
+    """The linear form, checked on every pair of inputs."""
+    table = every_sum(op, sig)
     for shift in range(22, 11, -1):
-        first, second = a / y * 2**shift, sign * b / y * 2**shift
-        if (abs(first) + abs(second)) * 128 + 2.0 ** (shift + 9) >= 2**31:
+        if sum(map(abs, table.factors)) * 2**shift * 128 + 2.0 ** (shift + 9) >= 2**31:
             continue
-        for da, db in ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1)):
-            pair = round(first) + da, round(second) + db
-            offset = _offset(pair, shift, every, target, (params.act_min, params.act_max))
-            if offset is not None:
-                return *pair, offset, shift
+        for a, b in table.near(shift, _DELTAS):
+            total = table.x[0] * a + table.x[1] * b
+            constants = table.constants(total, shift)
+            constant = (max(constants.start, -(2**30)) + min(constants.stop - 1, 2**30)) // 2
+            if constants and abs(constant) + int(np.abs(total).max()) < 2**31:
+                return SumForm((a, b), constant, shift)
     return None
-
-
-def _all_pairs(op: Add | Sub, sig: Signature, every: Array) -> Int64:
-    """The reference's output for every pair of int8 inputs, ``[256, 256]``."""
-    shapes = ((256, 1), (256,), (256, 256))
-    first, second, output = (
-        Value(v.name, shape, v.dtype, v.quant) for v, shape in zip((*sig.inputs, sig.y), shapes, strict=True)
-    )
-    (result,) = op.reference(Signature((first, second), (output,)), [every.reshape(256, 1), every])
-    return result.astype(np.int64)
-
-
-def _offset(
-    pair: tuple[int, int], shift: int, every: Array, target: Int64, limits: tuple[int, int]
-) -> int | None:
-    """The C with which ``(a * A + b * B + C) >> shift``, clamped, is ``target`` everywhere, if any."""
-    total = pair[0] * every[:, None].astype(np.int64) + pair[1] * every.astype(np.int64)
-    above, below = target > limits[0], target < limits[1]
-    least = (target[above] << shift) - total[above]
-    most = ((target[below] + 1) << shift) - 1 - total[below]
-    lower, upper = int(least.max(initial=-(2**31))), int(most.min(initial=2**31))
-    if lower > upper:
-        return None
-    offset = (max(lower, -(2**30)) + min(upper, 2**30)) // 2
-    return offset if abs(offset) + int(np.abs(total).max()) < 2**31 else None

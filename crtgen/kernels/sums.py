@@ -1,5 +1,6 @@
 """What an int8 sum gives for every pair of inputs: what a cheaper form of it has to agree with."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +10,19 @@ from crtgen.ops.attrs import tensor_quant
 from crtgen.ops.binary import Add, Sub
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["EverySum", "every_sum"]
+__all__ = ["EverySum", "SumForm", "every_sum"]
+
+_STEPS = (0, 1, -1, 2, -2, 3, -3)
+_DELTAS = tuple((a, b) for a in _STEPS for b in _STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class SumForm:
+    """A sum with whole ``factors`` of its inputs and a ``constant``, shifted down by ``shift`` bits."""
+
+    factors: tuple[int, int]
+    constant: int
+    shift: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +37,18 @@ class EverySum:
     result: Int64
     factors: tuple[float, float]
     limits: tuple[int, int]
+
+    def near(self, bits: int, deltas: Iterable[tuple[int, int]] = _DELTAS) -> Iterator[tuple[int, int]]:
+        """Whole numbers near the factors times ``2**bits``, by their distances from the nearest ones."""
+        first, second = (round(factor * (1 << bits)) for factor in self.factors)
+        yield from ((first + a, second + b) for a, b in deltas)
+
+    def constants(self, total: Int64, shift: int) -> range:
+        """The constants with which ``(total + constant) >> shift``, clamped, is the result of every pair."""
+        floor, ceiling = self.result > self.limits[0], self.result < self.limits[1]
+        least = ((self.result << shift) - total)[floor].max(initial=-(1 << 31))
+        beyond = (((self.result + 1) << shift) - total)[ceiling].min(initial=1 << 31)
+        return range(int(least), int(beyond))
 
 
 def every_sum(op: Add | Sub, sig: Signature) -> EverySum:

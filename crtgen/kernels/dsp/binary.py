@@ -21,30 +21,13 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
-from crtgen.kernels.sums import EverySum, every_sum
+from crtgen.kernels.sums import SumForm, every_sum
 from crtgen.ops.binary import Add, Mul, Sub
-from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["PairsView", "Runs", "SumForm", "add", "multiply", "solve_sum"]
+__all__ = ["PairsView", "Runs", "add", "multiply", "solve_sum"]
 
-_DELTAS = (0, 1, -1, 2, -2, 3, -3)
 _SHIFTS = 4  # tried from the largest one down
 _LANES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class SumForm:
-    """Factors of ``sat8((x0 * a >> 8) + (x1 * b >> 8) + c >> shift)``; all fit into int32."""
-
-    a: int
-    b: int
-    c: int
-    shift: int
-
-    def apply(self, x0: Int64, x1: Int64) -> Int64:
-        """The saturated sum, before any narrower clamp."""
-        total: Int64 = (((x0 * self.a) >> 8) + ((x1 * self.b) >> 8) + self.c) >> self.shift
-        return np.clip(total, -128, 127)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +89,8 @@ def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     params = op.parameters(sig)
     low, high = clamp_limits(params.act_min, params.act_max)
     finish = Finish("floor", (form.shift,), low, high)
-    pair = _words(form.b, form.a) if runs.swapped else _words(form.a, form.b)
-    view = PairsView(runs, pair, form.c & 0xFFFFFFFF, None, finish)
+    a, b = reversed(form.factors) if runs.swapped else form.factors
+    view = PairsView(runs, _words(a, b), form.constant & 0xFFFFFFFF, None, finish)
     four, one = (7, 3) if runs.stays else (14, 6)
     return _kernel("dsp_sum", sig, view, four, one, 2 + 3 * finish.clamps)
 
@@ -134,28 +117,19 @@ def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
 
 
 def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:
-    """Factors that agree with the reference for every pair of int8 values; None if the search finds none."""
+    """``sat8(((x0 * factors[0] >> 8) + (x1 * factors[1] >> 8) + constant) >> shift)``, as the reference.
+
+    It agrees for every pair of int8 values; None if the search finds no such factors.
+    """
     table = every_sum(op, sig)
     largest = 22 - max(0, int(np.ceil(np.log2(max(map(abs, table.factors))))))
     for shift in range(largest, max(largest - _SHIFTS, 0), -1):
-        form = _solve_with(table, shift)
-        if form is not None:
-            return form
-    return None
-
-
-def _solve_with(table: EverySum, shift: int) -> SumForm | None:
-    x, result, limits = table.x, table.result, table.limits
-    ideal = [round(r * (1 << (shift + 8))) for r in table.factors]
-    floor, ceiling = result > limits[0], result < limits[1]
-    for da in _DELTAS:
-        for db in _DELTAS:
-            total = ((x[0] * (ideal[0] + da)) >> 8) + ((x[1] * (ideal[1] + db)) >> 8)
-            least = ((result << shift) - total)[floor].max(initial=-(1 << 31))
-            beyond = (((result + 1) << shift) - total)[ceiling].min(initial=1 << 31)
-            c = int(least + beyond) // 2
-            if least < beyond and abs(c) + int(np.abs(total).max()) < 1 << 31:
-                return SumForm(ideal[0] + da, ideal[1] + db, c, shift)
+        for a, b in table.near(shift + 8):
+            total = ((table.x[0] * a) >> 8) + ((table.x[1] * b) >> 8)
+            constants = table.constants(total, shift)
+            constant = (constants.start + constants.stop) // 2
+            if constants and abs(constant) + int(np.abs(total).max()) < 1 << 31:
+                return SumForm((a, b), constant, shift)
     return None
 
 

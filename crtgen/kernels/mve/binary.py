@@ -1,37 +1,18 @@
 """Sums, differences and products with Helium, of operands that may be repeated or constant."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.elements import NARROW, Body, elementwise, requantised, rescaled, walk, word
 from crtgen.kernels.registry import design
-from crtgen.kernels.sums import EverySum, every_sum
+from crtgen.kernels.sums import SumForm, every_sum
 from crtgen.ops import Add, Mul, Sub
-from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["SumForm", "exact_sums", "product", "solve_sum", "sums"]
+__all__ = ["exact_sums", "product", "solve_sum", "sums"]
 
-_DELTAS = (0, 1, -1, 2, -2, 3, -3)
 _NARROWEST, _WIDEST = 1, 23  # shifts of one or two narrowing instructions
 _TRIES = 4  # shifts tried from the largest one down
-
-
-@dataclass(frozen=True, slots=True)
-class SumForm:
-    """Factors of ``sat8((x0 * factors[0] + x1 * factors[1] + constant) >> shift)``."""
-
-    factors: tuple[int, int]
-    constant: int
-    shift: int
-
-    def apply(self, x0: Int64, x1: Int64) -> Int64:
-        """The saturated sum, before any narrower clamp."""
-        total = x0 * self.factors[0] + x1 * self.factors[1] + self.constant
-        result: Int64 = np.clip(total >> self.shift, -128, 127)
-        return result
 
 
 @design(Add, Sub, weights=None)
@@ -128,28 +109,18 @@ def _fits(sig: Signature, target: Target) -> bool:
 
 
 def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:
-    """Factors that agree with the reference for every pair of int8 values; None if the search finds none."""
+    """``sat8((x0 * factors[0] + x1 * factors[1] + constant) >> shift)``, as the reference for every pair.
+
+    None if the search finds no such factors.
+    """
     table = every_sum(op, sig)
     largest = min(_WIDEST, int(np.floor(23 - np.log2(sum(map(abs, table.factors))))))  # 128 times that fits
     for shift in range(largest, max(largest - _TRIES, _NARROWEST - 1), -1):
-        form = _solve_with(table, shift)
-        if form is not None:
-            return form
-    return None
-
-
-def _solve_with(table: EverySum, shift: int) -> SumForm | None:
-    x, result, limits = table.x, table.result, table.limits
-    ideal = [round(r * (1 << shift)) for r in table.factors]
-    floor, ceiling = result > limits[0], result < limits[1]
-    for da in _DELTAS:
-        for db in _DELTAS:
-            factors = (ideal[0] + da, ideal[1] + db)
-            total = x[0] * factors[0] + x[1] * factors[1]
-            least = ((result << shift) - total)[floor].max(initial=-(1 << 31))
-            beyond = (((result + 1) << shift) - total)[ceiling].min(initial=1 << 31)
-            constant = int(least + beyond) // 2
+        for a, b in table.near(shift):
+            total = table.x[0] * a + table.x[1] * b
+            constants = table.constants(total, shift)
+            constant = (constants.start + constants.stop) // 2
             fits = abs(constant) + int(np.abs(total).max()) + (1 << shift) < 1 << 31
-            if least < beyond and fits:
-                return SumForm(factors, constant, shift)
+            if constants and fits:
+                return SumForm((a, b), constant, shift)
     return None

@@ -7,12 +7,11 @@ from crtgen.api import (
     Image,
     Imported,
     Model,
-    Verdict,
     compile,
     load,
     open_project,
-    verify,
 )
+from crtgen.verification import Verdict, verify
 from crtgen.version import __version__
 
 __all__ = [

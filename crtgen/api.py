@@ -20,8 +20,7 @@ from crtgen import build, frontends
 from crtgen.boards import Board, Core, find_board
 from crtgen.build import SizeReport, build_project, measure
 from crtgen.byoc import Generator, partition
-from crtgen.cases import Case, Difference, compare, largest_outputs, random_inputs, read_cases
-from crtgen.codegen import METADATA_FILE, CModule, Interface, generate_c, llvm
+from crtgen.codegen import METADATA_FILE, CModule, generate_c, llvm
 from crtgen.errors import BuildError, UsageError
 from crtgen.ir import Array, Graph
 from crtgen.kernels import Target, select
@@ -57,11 +56,9 @@ __all__ = [
     "Image",
     "Imported",
     "Model",
-    "Verdict",
     "compile",
     "load",
     "open_project",
-    "verify",
 ]
 
 Say = Callable[[str], None]
@@ -353,53 +350,3 @@ def open_project(directory: str | Path) -> Extracted:
     """A project that was generated before. Raises ``UsageError`` if the directory holds none."""
     read_manifest(Path(directory))
     return Extracted(Path(directory))
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A case and where the device's output first differs from what is expected, if it does."""
-
-    case: str
-    difference: Difference | None
-    model: str = ""
-
-
-def verify(
-    session: Session,
-    source: Path,
-    expect: Path | None = None,
-    cases: int = 4,
-    say: Say = _silent,
-) -> tuple[Verdict, ...]:
-    """Run cases of every model of an image on a device and compare.
-
-    The cases come from the file ``expect``, where those of several models are called ``<model>.case0_...``,
-    or are ``cases`` random inputs whose outputs the numpy reference of the model ``source`` computes.
-    """
-    verdicts = []
-    for info in session.models:
-        prefix = f"{info.name}." if len(session.models) > 1 else ""
-        if expect is not None:
-            chosen = read_cases(expect, info.inputs, info.outputs, prefix)
-        else:
-            chosen = _reference_cases(source, info.inputs, cases)
-        largest = largest_outputs(chosen)
-        for case in chosen:
-            say(f"verifying {prefix}{case.name}")
-            outputs = session.infer(*case.inputs, model=info.name)
-            difference = compare(info.outputs, case.outputs, outputs, largest)
-            verdicts.append(Verdict(case.name, difference, info.name))
-    return tuple(verdicts)
-
-
-def _reference_cases(source: Path, interfaces: Sequence[Interface], count: int) -> tuple[Case, ...]:
-    model = None if source.is_dir() else load(source)
-    if not isinstance(model, Model):
-        raise UsageError("code has no reference to compare with", where=str(source), hint="give --expect")
-    return tuple(_reference_case(model, interfaces, seed) for seed in range(count))
-
-
-def _reference_case(model: Model, interfaces: Sequence[Interface], seed: int) -> Case:
-    inputs = random_inputs(interfaces, seed)
-    values = model.graph.evaluate(dict(zip(model.graph.inputs, inputs, strict=True)))
-    return Case(f"random{seed}", inputs, tuple(values[n] for n in model.graph.outputs))

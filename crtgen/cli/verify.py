@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log
 from crtgen.errors import MismatchError
+from crtgen.verification import Verdict, verify
 
 __all__ = ["command"]
 
@@ -38,7 +38,7 @@ def command(
             image = building.image(source, files, compiling, generating, say)
             say("starting")
             with image.run(on_log=on_log, site=connecting.site()) as session:
-                results = api.verify(session, source, expect, cases, say)
+                results = verify(session, source, expect, cases, say)
         failed = [r for r in results if r.difference]
         data = {
             "model": ", ".join(dict.fromkeys(r.model for r in results)),
@@ -59,7 +59,7 @@ def command(
             raise typer.Exit(MismatchError.exit_code)
 
 
-def _name(result: api.Verdict, results: Sequence[api.Verdict]) -> str:
+def _name(result: Verdict, results: Sequence[Verdict]) -> str:
     """The case, with its model if there are several."""
     several = len({r.model for r in results}) > 1
     return f"{result.model}.{result.case}" if several else result.case

@@ -16,6 +16,7 @@ from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import Array, DType, Graph, Node, Signature, Value
 from crtgen.library.archive import read_tar
 from crtgen.ops import Case, Sub, all_cases
+from crtgen.verification import verify
 from tests.support import model_path, models_dir, require_tool
 
 _KINDS = (
@@ -103,7 +104,7 @@ def test_a_model(cmsis_nn: CmsisNn, board: str, target: str) -> None:
     others = [s.node.op.name for s in plan.steps if not isinstance(s.node.op, External)]
     assert others == ["reshape"]
     with compiled.generate(target=target).build().run(counting=False) as session:
-        assert not any(v.difference for v in crtgen.verify(session, path, path.with_suffix(".npz")))
+        assert not any(v.difference for v in verify(session, path, path.with_suffix(".npz")))
 
 
 @pytest.mark.models
@@ -120,7 +121,7 @@ def test_an_archive_of_tvm(cmsis_nn: CmsisNn, board: str) -> None:
     assert not any("s16.c" in path and "ConvolutionFunctions/arm_conv" in path for path in paths)
     assert not any("LSTM" in path or "SVDF" in path for path in paths)
     with compiled.generate().build().run(counting=False) as session:
-        verdicts = api.verify(session, archive(), archive().with_suffix(".npz"))
+        verdicts = verify(session, archive(), archive().with_suffix(".npz"))
     assert [v.difference for v in verdicts] == [None]
 
 
@@ -167,7 +168,7 @@ def test_our_archive_carries_the_sources(cmsis_nn: CmsisNn, tmp_path: Path, exec
         }
     ]
     with again.generate().build().run(counting=False) as session:
-        assert not any(v.difference for v in api.verify(session, path, source.with_suffix(".npz")))
+        assert not any(v.difference for v in verify(session, path, source.with_suffix(".npz")))
 
 
 def test_functions_that_are_called_and_not_there(cmsis_nn: CmsisNn) -> None:

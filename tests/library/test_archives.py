@@ -15,6 +15,7 @@ from crtgen.library import Package, load_package, read_params
 from crtgen.library.archive import read_tar, write_tar
 from crtgen.library.exported import read_exported
 from crtgen.library.tree import check_crt_exportable, check_symbols, walk
+from crtgen.verification import verify
 from tests.support import models_dir, require_tool
 
 pytestmark = pytest.mark.models
@@ -59,7 +60,7 @@ def check(path: Path, board: str, expect: Path) -> api.Image:
     """All models of a file, in one session."""
     image = image_of(path, board)
     with image.run() as session:
-        verdicts = api.verify(session, path, expect)
+        verdicts = verify(session, path, expect)
         names = [info.name for info in session.models]
     assert [v.model for v in verdicts] == names
     assert [str(v.difference) for v in verdicts if v.difference] == []
@@ -116,10 +117,10 @@ def test_a_wrong_output_is_found(tmp_path: Path) -> None:
     np.savez(tmp_path / "wrong.npz", **cases)
     path = mlf("multi_kws_ad01_c_graph.tar")
     with image_of(path, "host").run() as session:
-        verdicts = api.verify(session, path, tmp_path / "wrong.npz")
+        verdicts = verify(session, path, tmp_path / "wrong.npz")
         for code in (path, tmp_path):
             with pytest.raises(UsageError, match=f"{code}: code has no reference"):
-                api.verify(session, code)
+                verify(session, code)
     assert [bool(v.difference) for v in verdicts] == [False, True]
     assert MismatchError.exit_code == 8
 

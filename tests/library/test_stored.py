@@ -12,6 +12,7 @@ from crtgen import api
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.library.archive import read_tar, write_tar
 from crtgen.library.mlf import read_archive, write_archive
+from crtgen.verification import verify
 from tests.support import ROOT, model_path, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -116,7 +117,7 @@ def test_two_models_in_one_firmware(two_models: tuple[Path, Path], board: str) -
     path, cases = two_models
     image = api.load(path).compile(board).generate().build()
     with image.run() as session:
-        verdicts = api.verify(session, path, cases)
+        verdicts = verify(session, path, cases)
     assert [(v.model, v.difference) for v in verdicts] == [(n, None) for n in sorted(NAMES) for _ in range(2)]
     models = json.loads(read_tar(path.read_bytes(), "x")["metadata.json"])["modules"]
     mains = {name: m["memory"]["functions"]["main"][0] for name, m in models.items()}
@@ -140,7 +141,7 @@ def test_each_model_has_its_own_arena_if_so_wished(two_models: tuple[Path, Path]
     arenas = {s.name: s.size for s in image.size.sizes.symbols if s.name.endswith("arena")}
     assert arenas == {f"{m.info.name}_arena": m.info.arena for m in compiled.modules}
     with image.run() as session:
-        assert not any(v.difference for v in api.verify(session, path, cases))
+        assert not any(v.difference for v in verify(session, path, cases))
         x = np.load(cases)
         with session.client.aot_executor(NAMES[0]) as one, session.client.aot_executor(NAMES[1]) as other:
             for executor, name in ((one, NAMES[0]), (other, NAMES[1])):

@@ -11,6 +11,7 @@ from crtgen.api import Model
 from crtgen.build import Workspace
 from crtgen.byoc import CmsisNn
 from crtgen.errors import UsageError
+from crtgen.verification import verify
 from tests.byoc.accelerator import accelerators
 from tests.byoc.graphs import inputs_of, numpy_result
 from tests.byoc.test_devices import network
@@ -41,7 +42,7 @@ def test_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace, board: str) -> None:
     path = model_path("kws_int8")
     compiled = api.compile([api.load(path)], board, generators=[cmsis_nn], fallback=True)
     with compiled.generate(platform="zephyr").build().run() as session:
-        verdicts = api.verify(session, path, path.with_suffix(".npz"))
+        verdicts = verify(session, path, path.with_suffix(".npz"))
     assert len(verdicts) >= 8
     assert not any(v.difference for v in verdicts)
 
@@ -50,7 +51,7 @@ def test_an_archive_that_calls_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace)
     path = models_dir().parent / "mlf" / "kws_cmsisnn_m4_aot_usmp.tar"
     image = api.load(path).compile("mps2_an521", generators=[cmsis_nn]).generate(platform="zephyr").build()
     with image.run() as session:
-        verdicts = api.verify(session, path, path.with_suffix(".npz"))
+        verdicts = verify(session, path, path.with_suffix(".npz"))
     assert [v.difference for v in verdicts] == [None]
 
 

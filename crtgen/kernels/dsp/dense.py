@@ -10,9 +10,10 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.dsp.conv import matrix_kernel
-from crtgen.kernels.dsp.finish import Finish, Lanes, Words, finish_lanes, words, words16
+from crtgen.kernels.dsp.finish import Finish, Lanes, finish_lanes
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.walk import Geometry
+from crtgen.kernels.dsp.words import Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
@@ -115,7 +116,7 @@ class _Stream:
 
 def _stream(weights: Int64, start: Int64, rescale: Rescale) -> _Stream | None:
     """The packed ``weights[O, steps, 2]``; None if inexact, or for a weight of -128 in the wrong place."""
-    channels = _channels(len(weights))
+    channels = fours(len(weights))
     shared = rescale.uniform
     gains = [(_GAIN, 1)[lane % 2] for lane in range(_LANES)]
     lanes = finish_lanes(
@@ -139,13 +140,6 @@ def _unrolling(steps: int, most: int) -> tuple[int, int]:
     counts = {u: -(-even // u) * u for u in range(2, most + 1, 2)}
     unroll = min(counts, key=lambda u: counts[u] * (7 + 2 / u))
     return counts[unroll], unroll
-
-
-def _channels(outputs: int) -> Int64:
-    """``[group, 4]``: the outputs of each group; the last group may repeat some."""
-    starts = np.arange(0, outputs, _LANES)
-    starts[-1] = outputs - _LANES
-    return starts[:, None] + np.arange(_LANES)
 
 
 def _pack(weights: Int64, start: Int64, lanes: Lanes, constants: bool) -> Words | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import Finish, Words, finish_lanes, words
-from crtgen.kernels.dsp.rows import FAR, Row, Rows
+from crtgen.kernels.dsp.finish import Finish, finish_lanes
+from crtgen.kernels.dsp.rows import Row, Rows
+from crtgen.kernels.dsp.words import FAR, Words, fours, words
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -135,16 +136,12 @@ def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     view = _view(op, sig, target, -params.input_offset, packed.shape[1], lanes.finish)
     if view is None:
         return None
-    channels = len(bias)
-    order = np.append(
-        np.arange(channels - channels % 4), np.arange(channels - 4, channels)[: 4 * view.overlaps]
-    )
     note = "per channel: weights, start, requantisation"
     return Kernel(
         design="dsp_depthwise",
         template="dsp/depthwise.c.j2",
         view=view,
-        consts=(Const("weights", packed[order].reshape(-1), 4, note),),
+        consts=(Const("weights", packed[fours(len(bias))].reshape(-1), 4, note),),
         scratch=_CHANNELS * 4 * view.channel_words,
         inplace=_inplace(view),
         cost=_cost(view),

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import Finish, Words, finish_lanes, words, words16
+from crtgen.kernels.dsp.finish import Finish, finish_lanes
 from crtgen.kernels.dsp.walk import Geometry, Walk, Window, least_lead
+from crtgen.kernels.dsp.words import FAR, Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -22,7 +23,6 @@ from crtgen.ops.fixedpoint import Int64
 __all__ = ["Expansion", "WindowedView", "depthwise_any"]
 
 _CHANNELS = 4
-_FAR = 4095  # LDR's largest offset
 _UNROLL = 8  # taps of several rows written out
 
 
@@ -74,7 +74,7 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     if not target.core.dsp or x.dtype is not DType.INT8 or sig.y.shape[3] < _CHANNELS:
         return None
     geometry, expansion = _geometry(op, sig)
-    if (geometry.window[1] - 1) * geometry.dilation[1] * geometry.channels > _FAR:
+    if (geometry.window[1] - 1) * geometry.dilation[1] * geometry.channels > FAR:
         return None
     params = op.parameters(sig)
     weights = w.array().astype(np.int64).reshape(-1, w.shape[3]).T  # [channel, tap]
@@ -83,7 +83,7 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     if lanes is None:
         return None
     start = words(bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0])
-    groups = _groups(len(bias))
+    groups = fours(len(bias))
     constants = lanes.constants[0][groups].reshape(len(groups), -1)
     packed = np.concatenate([start[groups], _pack_taps(weights[groups]), constants], axis=1)
     zero_point, image = -params.input_offset, x.elements // x.shape[0]
@@ -114,13 +114,6 @@ def _geometry(op: DepthwiseConv2d, sig: Signature) -> tuple[Geometry, Expansion 
     return geometry, Expansion(seen * inputs, op.multiplier)
 
 
-def _groups(channels: int) -> Int64:
-    """``[group, 4]``: the channels of each group; the last group may repeat some."""
-    starts = np.arange(0, channels, _CHANNELS)
-    starts[-1] = channels - _CHANNELS
-    return starts[:, None] + np.arange(_CHANNELS)
-
-
 def _pack_taps(weights: Int64) -> Words:
     """``[group, word]`` from ``weights[group, 4, tap]``."""
     pairs = [words16(weights[:, 0], weights[:, 2]), words16(weights[:, 1], weights[:, 3])]
@@ -143,7 +136,7 @@ def _view(
     row_step, step = geometry.dilation[0] * pitch, geometry.dilation[1] * geometry.channels
     rows, columns = geometry.window
     reach = (columns - 1) * step
-    fits = [n for n in range(1, rows + 1) if rows % n == 0 and (n - 1) * row_step + reach <= _FAR]
+    fits = [n for n in range(1, rows + 1) if rows % n == 0 and (n - 1) * row_step + reach <= FAR]
     unroll = max(n for n in fits if n == 1 or n * columns <= _UNROLL)
     return WindowedView(
         images=geometry.images,

@@ -4,24 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from crtgen.kernels.dsp.words import Words, words
 from crtgen.kernels.requant import Floor, HalfAway, Rescale, clamp_limits, solve_floor, solve_half_away
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Finish", "Lanes", "Words", "finish_lanes", "words", "words16"]
-
-Words = npt.NDArray[np.uint32]
-
-
-def words(values: Int64) -> Words:
-    """The low 32 bits of each value."""
-    return (values & 0xFFFFFFFF).astype(np.uint32)
-
-
-def words16(low: Int64, high: Int64) -> Words:
-    """Two int16 values as a word."""
-    return words((low & 0xFFFF) | (high << 16))
+__all__ = ["Finish", "Lanes", "finish_lanes"]
 
 
 @dataclass(frozen=True, slots=True)

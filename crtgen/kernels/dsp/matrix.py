@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.kernels.dsp.finish import Finish, Lanes, Words, finish_lanes, words, words16
+from crtgen.kernels.dsp.finish import Finish, Lanes, finish_lanes
+from crtgen.kernels.dsp.words import Words, words, words16
 from crtgen.kernels.requant import Rescale
 from crtgen.ops.fixedpoint import Int64
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crtgen.kernels.dsp.words import FAR
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["Packing", "order_weights"]
 
 _WRITTEN_OUT = 12  # words of a window up to which no loop packs them
-_FAR = 4095  # LDR's largest offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Packing:
     @property
     def written_out(self) -> bool:
         """Whether a few words of several runs are loaded without loops."""
-        return len(self._runs()) > 1 and 0 < len(self.whole) <= _WRITTEN_OUT and self.whole[-1] <= _FAR
+        return len(self._runs()) > 1 and 0 < len(self.whole) <= _WRITTEN_OUT and self.whole[-1] <= FAR
 
     @property
     def steps(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.average import MOST, reciprocal
+from crtgen.kernels.dsp.words import FAR
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.pool import least_pool_lead
 from crtgen.kernels.reduce import image_of, mean_result
@@ -24,7 +25,6 @@ from crtgen.ops.reduce import Mean
 __all__ = ["PoolView", "average", "greatest", "mean"]
 
 _CHANNELS = 4
-_FAR = 4095  # LDR's largest offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
 def _fits(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> bool:
     if not target.core.dsp or sig.x.dtype is not DType.INT8:
         return False
-    return _CHANNELS <= sig.x.shape[3] <= _FAR and (op.window[1] <= MOST or op.window[1] == sig.x.shape[2])
+    return _CHANNELS <= sig.x.shape[3] <= FAR and (op.window[1] <= MOST or op.window[1] == sig.x.shape[2])
 
 
 def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str) -> Kernel:
@@ -152,7 +152,7 @@ def _walk(window: Window) -> tuple[int, int, int]:
         pixels = rows * columns
         columns = max(n for n in range(1, min(pixels, MOST) + 1) if pixels % n == 0)
         rows = pixels // columns
-    unroll = max(u for u in range(1, 9) if columns % u == 0 and (u - 1) * window.channels <= _FAR)
+    unroll = max(u for u in range(1, 9) if columns % u == 0 and (u - 1) * window.channels <= FAR)
     return rows, columns // unroll, unroll
 
 

@@ -7,11 +7,9 @@ and lr, accumulators from r8 on.
 from dataclasses import dataclass, replace
 
 from crtgen.kernels.dsp.finish import Finish
+from crtgen.kernels.dsp.words import FAR
 
-__all__ = ["FAR", "Chunk", "Mac", "Row", "Rows", "Store"]
-
-FAR = 4095
-"""STRB's largest offset."""
+__all__ = ["Chunk", "Mac", "Row", "Rows", "Store"]
 
 _REACH = 1020  # LDRD's largest offset
 _NEAR = 255  # the most by which STRB moves its pointer on

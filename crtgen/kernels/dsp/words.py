@@ -1,0 +1,30 @@
+"""Words of constants as kernels with the DSP extension read them."""
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["FAR", "Words", "fours", "words", "words16"]
+
+FAR = 4095
+"""The largest offset of a load or a store, in bytes."""
+
+Words = npt.NDArray[np.uint32]
+
+
+def words(values: Int64) -> Words:
+    """The low 32 bits of each value."""
+    return (values & 0xFFFFFFFF).astype(np.uint32)
+
+
+def words16(low: Int64, high: Int64) -> Words:
+    """Two int16 values as a word."""
+    return words((low & 0xFFFF) | (high << 16))
+
+
+def fours(channels: int) -> Int64:
+    """``[group, 4]``: the channels of each group of four; the last group may repeat some."""
+    starts = np.arange(0, channels, 4)
+    starts[-1] = channels - 4
+    return starts[:, None] + np.arange(4)

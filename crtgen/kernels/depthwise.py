@@ -93,6 +93,6 @@ def _lead(view: DepthwiseView, size: int) -> int:
     steps = np.arange(g.batch * g.out_height)
     written = (steps + 1) * g.out_width * g.channels * view.multiplier
     rows = np.clip(steps % g.out_height * g.stride_y + g.rows - g.top, 0, g.height)
-    unread = (steps // g.out_height * g.height + rows) * g.width * g.channels
-    pending = unread < g.batch * g.height * g.width * g.channels
+    unread = (steps // g.out_height * g.height + rows) * g.pitch
+    pending = unread < g.batch * g.height * g.pitch
     return least_lead(written[pending] * size, unread[pending] * size)

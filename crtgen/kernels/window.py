@@ -73,6 +73,11 @@ class Window:
         return cls(images, 1, pixels, channels, 1, 1, 1, pixels, 0, 0, 1, 1, 0, 0)
 
     @property
+    def pitch(self) -> int:
+        """Elements from a row of the image to the next one."""
+        return self.width * self.channels
+
+    @property
     def rows(self) -> int:
         """Input rows that a row of outputs spans."""
         return (self.taps_y - 1) * self.dilation_y + 1

@@ -71,11 +71,6 @@ class PoolView:
         return self.unroll * self.window.channels
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes from a row of the image to the next."""
-        return self.window.width * self.window.channels
-
-    @property
     def row_gap(self) -> int:
         """Bytes from the end of a window's row to the next one."""
         return max(self.window.width - self.window.taps_x, 0) * self.window.channels

@@ -102,10 +102,6 @@ class ConvView:
     row_offsets: tuple[int, ...]
 
     @property
-    def row_bytes(self) -> int:
-        return self.window.width * self.window.channels
-
-    @property
     def step(self) -> int:
         return self.window.stride_x * self.window.channels
 
@@ -255,7 +251,7 @@ def _views(
     ring = Ring.of(window, fill) if window.padded or length % LANES else None
     rows = tuple(i * window.dilation_y for i in range(window.taps_y))
     step = window.stride_x * window.channels
-    aligned = step % 4 == 0 and (ring is not None or window.width * window.channels % 4 == 0)
+    aligned = step % 4 == 0 and (ring is not None or window.pitch % 4 == 0)
     runs = [Run(r, at, length) for r in range(window.taps_y) for at in offsets]
     direct = micro(runs, step, outputs, requant.finish, aligned, most, False)
     if direct is not None and direct.rounds == 0:

@@ -92,10 +92,6 @@ class DepthwiseView:
         return self.window.channels
 
     @property
-    def row_bytes(self) -> int:
-        return self.window.width * self.channels
-
-    @property
     def whole(self) -> int:
         """Blocks of 16 elements in a row."""
         return self.seen * self.channels // LANES
@@ -243,5 +239,5 @@ def _lead(view: DepthwiseView) -> int:
     rows = firsts + (2 if view.squares else 1)
     written = ((images * w.out_height + rows) * w.out_width * view.outputs).ravel()
     read = np.clip(firsts * w.stride_y - w.top + kept, 0, w.height)
-    unread = ((images * w.height + read) * view.row_bytes).ravel()
+    unread = ((images * w.height + read) * w.pitch).ravel()
     return least_lead(written[:-1], unread[1:])

@@ -53,11 +53,6 @@ class PoolView:
         return self.window.channels % LANES
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes from a row of the image to the next."""
-        return self.window.width * self.window.channels
-
-    @property
     def cost(self) -> float:
         g = self.window
         clamps = ((self.low is not None) + (self.high is not None)) * (4 if self.average else 1)

@@ -8,11 +8,16 @@ from crtgen.errors import UsageError
 __all__ = ["c_identifier", "c_string", "check_model_name", "comment", "unique_identifiers"]
 
 _KEYWORDS = re.compile(
-    "auto|bool|break|case|catch|char|class|const|continue|default|delete|do|double|else|enum|explicit|export|"
-    "extern|false|float|for|friend|goto|if|inline|int|long|mutable|namespace|new|operator|private|protected|"
-    "public|register|restrict|return|short|signed|sizeof|static|struct|switch|template|this|throw|true|try|"
-    "typedef|typename|union|unsigned|using|virtual|void|volatile|while"
+    "alignas|alignof|and|and_eq|asm|auto|bitand|bitor|bool|break|case|catch|char|char16_t|char32_t|char8_t|class|"
+    "compl|concept|const|const_cast|consteval|constexpr|constinit|continue|co_await|co_return|co_yield|decltype|"
+    "default|delete|do|double|dynamic_cast|else|enum|explicit|export|extern|false|float|for|friend|goto|if|inline|"
+    "int|long|mutable|namespace|new|noexcept|not|not_eq|nullptr|operator|or|or_eq|private|protected|public|register|"
+    "reinterpret_cast|requires|restrict|return|short|signed|sizeof|static|static_assert|static_cast|struct|switch|"
+    "template|this|thread_local|throw|true|try|typedef|typeid|typename|typeof|typeof_unqual|union|unsigned|using|"
+    "virtual|void|volatile|wchar_t|while|xor|xor_eq"
 )
+"""Of C and C++, and of GNU's C."""
+
 _LONGEST = 48
 
 _HEADERS = re.compile(

@@ -6,7 +6,9 @@ and keeps the best way to each. That is exact; where a level has more than ``BEA
 them go on, and the result is a heuristic one. A chain has one set per level.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crtgen.plan.places import Demand, Task
 
@@ -15,20 +17,34 @@ __all__ = ["BEAM", "best_order", "overlap"]
 BEAM = 256
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """A set of nodes that have run (a bit each) with the best way to it."""
+class _State(NamedTuple):
+    """A set of nodes that have run with the best way to it; sizes in units of the alignment.
+
+    ``done`` has a bit per node that has run, ``ready`` one per node that may run next. ``live`` is the size
+    of what lies in memory now, ``rank`` the peak and the sum over the steps.
+    """
 
     done: int
-    peak: int
-    total: int
-    live: frozenset[int]
+    ready: int
+    live: int
+    rank: tuple[int, int]
     last: int = -1
     before: "_State | None" = None
 
-    @property
-    def rank(self) -> tuple[int, int]:
-        return self.peak, self.total
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A node as the search sees it; sizes in units of the alignment.
+
+    ``ends`` are the places that may be free after it, each with a bit per node that reads it and its size.
+    ``waiting`` are the nodes that need this one, each with a bit per node that it needs.
+    """
+
+    node: int
+    written: int
+    scratch: int
+    ends: tuple[tuple[int, int, int], ...]
+    waiting: tuple[tuple[int, int], ...]
 
 
 def best_order(demand: Demand, align: int) -> tuple[int, ...]:
@@ -37,19 +53,59 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
     Of equal peaks the one with the smaller sum over the steps wins, then the model's own order.
     """
     sizes = tuple(-(-place.size // align) for place in demand.places)
-    live = frozenset(i for i, p in enumerate(demand.places) if p.writer is None and (p.kept or p.readers))
-    level = {0: _State(0, 0, 0, live)}
+    moves = [_move(demand, sizes, align, node) for node in range(len(demand.tasks))]
+    ready = sum(1 << node for node, task in enumerate(demand.tasks) if not task.after)
+    live = sum(sizes[i] for i, p in enumerate(demand.places) if p.writer is None and (p.kept or p.readers))
+    level = [_State(0, ready, live, (0, 0))]
     for _ in demand.tasks:
-        reached: dict[int, _State] = {}
-        for state in level.values():
-            for node, task in enumerate(demand.tasks):
-                if not state.done >> node & 1 and task.after & state.done == task.after:
-                    new = _run(demand, sizes, align, state, node)
-                    if new.done not in reached or new.rank < reached[new.done].rank:
-                        reached[new.done] = new
-        level = dict(sorted(reached.items(), key=lambda entry: entry[1].rank)[:BEAM])
-    (final,) = level.values()
+        reached: dict[int, tuple[tuple[int, int], _State, _Move]] = {}
+        for state in level:
+            for node in _bits(state.ready):
+                move, done = moves[node], state.done | 1 << node
+                need = state.live + move.written + move.scratch
+                if demand.tasks[node].leads:
+                    need -= overlap(demand.tasks[node], _dying(move, done), sizes, align)
+                rank = max(state.rank[0], need), state.rank[1] + need
+                if done not in reached or rank < reached[done][0]:
+                    reached[done] = rank, state, move
+        best = sorted(reached.values(), key=lambda way: way[0])[:BEAM]
+        level = [_after(*way) for way in best]
+    (final,) = level
     return _path(final)
+
+
+def _move(demand: Demand, sizes: tuple[int, ...], align: int, node: int) -> _Move:
+    task = demand.tasks[node]
+    ends = [i for i in (*task.reads, *task.writes) if not demand.places[i].kept]
+    return _Move(
+        node,
+        sum(sizes[i] for i in task.writes),
+        -(-task.scratch // align),
+        tuple((i, demand.places[i].readers, sizes[i]) for i in ends),
+        tuple((i, other.after) for i, other in enumerate(demand.tasks) if other.after >> node & 1),
+    )
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
+
+
+def _dying(move: _Move, done: int) -> frozenset[int]:
+    """The places that nothing needs once the nodes in ``done``, the last of them ``move``, have run."""
+    return frozenset(place for place, readers, _ in move.ends if not readers & ~done)
+
+
+def _after(rank: tuple[int, int], state: _State, move: _Move) -> _State:
+    """The state that a move leads to."""
+    done = state.done | 1 << move.node
+    freed = sum(size for _, readers, size in move.ends if not readers & ~done)
+    ready = state.ready ^ 1 << move.node
+    for node, after in move.waiting:
+        if not after & ~done:
+            ready |= 1 << node
+    return _State(done, ready, state.live + move.written - freed, rank, move.node, state)
 
 
 def _path(state: _State) -> tuple[int, ...]:
@@ -58,17 +114,6 @@ def _path(state: _State) -> tuple[int, ...]:
         path.append(state.last)
         state = state.before
     return tuple(reversed(path))
-
-
-def _run(demand: Demand, sizes: tuple[int, ...], align: int, state: _State, node: int) -> _State:
-    """The state after ``node`` ran in ``state``."""
-    task = demand.tasks[node]
-    done = state.done | 1 << node
-    during = state.live.union(task.writes)
-    live = frozenset(i for i in during if demand.places[i].kept or demand.places[i].readers & ~done)
-    need = sum(sizes[i] for i in during) + -(-task.scratch // align)
-    need -= overlap(task, during - live, sizes, align)
-    return _State(done, max(state.peak, need), state.total + need, live, node, state)
 
 
 def overlap(task: Task, dying: frozenset[int], sizes: tuple[int, ...], align: int) -> int:

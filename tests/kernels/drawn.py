@@ -20,7 +20,7 @@ from tests.kernels.harness import GUARDED, MACHINES, Job, batches, describe, run
 
 __all__ = ["Trial", "check", "draw", "name", "package"]
 
-_LEVEL = {"speed": "-O3", "balanced": "-O2", "size": "-Os"}
+_LEVEL = {"speed": "-O3", "size": "-Os"}
 _LAYERS = 50  # drawn before they run
 
 _log = logging.getLogger(__name__)

@@ -30,11 +30,6 @@ _PACKAGES = {
 }
 """Where the designs of a core are: all of these run, of the others what is chosen."""
 
-_M55 = {
-    "convolution": ["mve rows", "mve gathered", "mve pixels"],
-    "depthwise": ["mve patches", "mve gathered"],
-    "dense": ["mve row 4", "mve row 8", "mve pixels"],
-}
 _FORMS = {
     ("cortex-m3", "speed"): {
         "convolution": ["gemm 1x4", "gemm 2x4", "gemm 1x4 gathered", "gemm 2x4 gathered"],
@@ -43,8 +38,11 @@ _FORMS = {
     },
     ("cortex-m4", "speed"): {"convolution": ["dsp_matrix"], "dense": ["dsp_dense", "dsp_matrix"]},
     ("cortex-m33", "size"): {"convolution": ["dsp_matrix_shared"]},
-    ("cortex-m55", "speed"): _M55,
-    ("cortex-m55", "balanced"): _M55,
+    ("cortex-m55", "speed"): {
+        "convolution": ["mve rows", "mve gathered", "mve pixels"],
+        "depthwise": ["mve patches", "mve gathered"],
+        "dense": ["mve row 4", "mve row 8", "mve pixels"],
+    },
     ("cortex-m55", "size"): {
         "convolution": ["mve matrix shared"],
         "depthwise": ["mve patches", "mve patches shared"],
@@ -82,10 +80,9 @@ def test_every_operator_is_drawn() -> None:
         ("cortex-m3", "speed"),
         ("cortex-m0plus", "size"),
         ("cortex-m4", "speed"),
-        ("cortex-m7", "balanced"),
+        ("cortex-m7", "speed"),
         ("cortex-m33", "size"),
         ("cortex-m55", "speed"),
-        ("cortex-m55", "balanced"),
         ("cortex-m55", "size"),
     ],
 )
@@ -101,14 +98,12 @@ def test_some_layers(tmp_path: Path, kind: str, core: str, optimize: str) -> Non
     [
         ("cortex-m3", "speed", 2),
         ("cortex-m0plus", "size", 2),
-        ("cortex-m4", "speed", 3),
-        ("cortex-m4", "balanced", 3),
-        ("cortex-m4", "size", 3),
+        ("cortex-m4", "speed", 2),
+        ("cortex-m4", "size", 2),
         ("cortex-m7", "speed", 5),
         ("cortex-m33", "size", 5),
-        ("cortex-m55", "speed", 3),
-        ("cortex-m55", "balanced", 3),
-        ("cortex-m55", "size", 3),
+        ("cortex-m55", "speed", 2),
+        ("cortex-m55", "size", 2),
     ],
 )
 def test_many_layers(tmp_path: Path, kind: str, core: str, optimize: str, share: int) -> None:

@@ -1,13 +1,16 @@
 """Which design a layer gets, and what is said where there is none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from crtgen.boards.core import find_core
 from crtgen.errors import UnsupportedError
 from crtgen.ir import DType, Graph, Node, Quant, Value
-from crtgen.kernels import Target, applicable, select
-from crtgen.ops import Add, FullyConnected, Relu, all_cases
+from crtgen.kernels import Kernel, Target, applicable, select
+from crtgen.ops import Add, Conv2d, FullyConnected, Padding, Relu, all_cases
+from crtgen.ops.case import int8s, weights_and_bias
 
 
 def test_cheapest_first() -> None:
@@ -48,3 +51,34 @@ def test_parameters_out_of_range() -> None:
     graph = Graph.build("net", values, [Node("relu", Relu(), ("x",), ("y",))], ["x"], ["y"])
     with pytest.raises(UnsupportedError, match="relu: the ratio of its scales"):
         select(graph, Target())
+
+
+def _pointwise(strides: list[int], optimize: str, core: str) -> list[Kernel]:
+    """The kernels of pointwise layers of 32 channels with these strides, on an image of 24x24."""
+    values, nodes, side = [int8s("x0", (1, 24, 24, 32))], [], 24
+    for number, stride in enumerate(strides):
+        weights, bias = weights_and_bias("pointwise", values[0], (32, 1, 1, 32), 0, True)
+        constants = [replace(v, name=f"{v.name}{number}") for v in (weights, bias)]
+        side = -(-side // stride)
+        values += [*constants, int8s(f"x{number + 1}", (1, side, side, 32), 0.4)]
+        inputs = (f"x{number}", f"w{number}", f"b{number}")
+        nodes.append(Node(f"n{number}", Conv2d((stride, stride), Padding()), inputs, (f"x{number + 1}",)))
+    graph = Graph.build("net", values, nodes, ["x0"], [f"x{len(nodes)}"])
+    return list(select(graph, Target(find_core(core), optimize)).values())
+
+
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55"])
+def test_balanced_is_for_size_where_speed_saves_little(core: str) -> None:
+    """The first layer has 36 times the pixels of the last two: each of these is below 3 %."""
+    strides = [1, 6, 1]
+    fast, middle, small = (_pointwise(strides, level, core) for level in ("speed", "balanced", "size"))
+    assert [k.design for k in middle] == [fast[0].design, small[1].design, small[2].design]
+    assert {k.design for k in fast}.isdisjoint(k.design for k in small)
+
+
+@pytest.mark.parametrize(("same", "own"), [(1, False), (4, True)])
+def test_what_a_function_saves_counts_in_all_its_layers(same: int, own: bool) -> None:
+    strides = [1, 6, *[1] * same]
+    fast, middle = (_pointwise(strides, level, "cortex-m55") for level in ("speed", "balanced"))
+    assert len({k.view for k in fast[2:]}) == 1
+    assert all((k.design == f.design) is own for k, f in zip(middle[2:], fast[2:], strict=True))

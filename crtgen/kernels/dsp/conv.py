@@ -18,11 +18,7 @@ from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["ConvView", "conv2d", "matrix_kernel", "single_channel"]
 
-_STEPS_WRITTEN_OUT = {
-    "speed": Unrolling(36, 18),
-    "balanced": Unrolling(16, 16),
-    "size": Unrolling(UNROLL, UNROLL),
-}
+_STEPS_WRITTEN_OUT = {"speed": Unrolling(36, 18), "size": Unrolling(UNROLL, UNROLL)}
 _STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
 
 

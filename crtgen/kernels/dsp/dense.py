@@ -24,7 +24,7 @@ __all__ = ["DenseView", "fully_connected"]
 
 _GAIN = 256
 _LANES = 4
-_STEPS_WRITTEN_OUT = {"speed": 16, "balanced": 8, "size": 2}
+_STEPS_WRITTEN_OUT = {"speed": 16, "size": 2}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from crtgen.ops.fixedpoint import Int64
 __all__ = ["DepthwiseView", "depthwise_3x3"]
 
 _CHANNELS = 4
-_STRIP_BYTES = {"speed": 4096, "balanced": 2048, "size": 2048}
-_WRITTEN_OUT = {"speed": 6, "balanced": 6, "size": 0}  # columns up to which a row is written out
-_WIDENED = {"speed": (1, 2, 4), "balanced": (1, 2), "size": (1,)}  # columns widened per round, if they divide
-_REPEATED = {"speed": (1, 3, 2), "balanced": (1,), "size": (1,)}  # rounds written out, the last that divides
+_STRIP_BYTES = {"speed": 4096, "size": 2048}
+_WRITTEN_OUT = {"speed": 6, "size": 0}  # columns up to which a row is written out
+_WIDENED = {"speed": (1, 2, 4), "size": (1,)}  # columns widened per round, if they divide
+_REPEATED = {"speed": (1, 3, 2), "size": (1,)}  # rounds written out, the last that divides
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ __all__ = [
     "windows_kernel",
 ]
 
-_WRITTEN_OUT = {"speed": 40, "balanced": 36, "size": 8}
+_WRITTEN_OUT = {"speed": 40, "size": 8}
 _GATHERS = 16  # copies written out
 
 

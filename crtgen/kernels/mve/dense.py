@@ -20,7 +20,7 @@ from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["DenseView", "fully_connected"]
 
-_WRITTEN_OUT = {"speed": 16, "balanced": 8, "size": 2}
+_WRITTEN_OUT = {"speed": 16, "size": 2}
 _REGISTERS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "r14")
 _WEIGHTS = ("q1", "q2", "q3")
 

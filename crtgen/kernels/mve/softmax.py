@@ -1,6 +1,5 @@
 """Softmax of int8 with Helium: powers from a table, since a difference of two int8 values has 256 values."""
 
-import math
 from dataclasses import dataclass
 
 from crtgen.ir import DType, Signature
@@ -11,7 +10,7 @@ from crtgen.ops import Softmax
 
 __all__ = ["SoftmaxView", "softmax"]
 
-_ELEMENTS = {"speed": 8, "balanced": 64}  # from so many on; for size never
+_ELEMENTS = 8  # from so many on a table pays; for size never
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class SoftmaxView:
 @design(Softmax)
 def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
     """int8; None for others, and for so few elements that a table of up to 1 KB is not worth it."""
-    few = sig.x.elements < _ELEMENTS.get(target.optimize, math.inf)
+    few = target.optimize == "size" or sig.x.elements < _ELEMENTS
     if not target.core.mve or sig.x.dtype is not DType.INT8 or few:
         return None
     powers = powers_const(op, sig)

@@ -36,14 +36,6 @@ def archive() -> Path:
     return models_dir().parent / "mlf" / "kws_cmsisnn_m4_aot_usmp.tar"
 
 
-@pytest.fixture
-def cmsis_nn() -> CmsisNn:
-    try:
-        return CmsisNn()
-    except UsageError:
-        pytest.skip("CMSIS-NN was not tested: its sources are not there, set CMSIS_NN_PATH")
-
-
 def _require(board: str, generator: CmsisNn) -> None:
     """What builds and runs an image."""
     if board != "host":

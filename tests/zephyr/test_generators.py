@@ -10,7 +10,6 @@ from crtgen import api
 from crtgen.api import Model
 from crtgen.build import Workspace
 from crtgen.byoc import CmsisNn
-from crtgen.errors import UsageError
 from crtgen.verification import verify
 from tests.byoc.accelerator import accelerators
 from tests.byoc.graphs import inputs_of, numpy_result
@@ -22,14 +21,6 @@ from tests.zephyr.workspace import printed, require_workspace, west_build
 pytestmark = [pytest.mark.zephyr, pytest.mark.models, pytest.mark.timeout(300)]
 
 WORKSPACE = require_workspace(module=True)
-
-
-@pytest.fixture
-def cmsis_nn() -> CmsisNn:
-    try:
-        return CmsisNn()
-    except UsageError:
-        pytest.skip("CMSIS-NN under Zephyr was not tested: its sources are not there, set CMSIS_NN_PATH")
 
 
 @pytest.fixture

@@ -6,32 +6,14 @@
 
 #include <string.h>
 
+#include "print.h"
+
 #define GUARD 64u
 #define FILL 0xa5u
 #define MOST 16u /* buffers of a job */
 
 static uint8_t arena[ARENA] __attribute__((aligned(16)));
 static uint8_t *place[MOST];
-
-static void put(const char *text)
-{
-    register uint32_t op __asm__("r0") = 4; /* SYS_WRITE0 */
-    register const char *argument __asm__("r1") = text;
-    __asm__ volatile("bkpt 0xab" : "+r"(op) : "r"(argument) : "memory");
-}
-
-static void put_number(const char *before, uint32_t number)
-{
-    char text[12];
-    char *at = text + sizeof text - 1;
-    *at = 0;
-    do {
-        *--at = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    put(before);
-    put(at);
-}
 
 static volatile uint32_t *const systick = (volatile uint32_t *)0xe000e010;
 

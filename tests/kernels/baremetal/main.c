@@ -1,19 +1,13 @@
 /* Runs every model of the table and prints its outputs as `out <hex>`, and the ticks that it took as `ticks <n>`. */
 #include <string.h>
 
+#include "print.h"
 #include "runs.h"
 
 #if defined(__arm__)
 #define SYST_CSR (*(volatile uint32_t *)0xe000e010u)
 #define SYST_RVR (*(volatile uint32_t *)0xe000e014u)
 #define SYST_CVR (*(volatile uint32_t *)0xe000e018u)
-
-static void put(const char *text)
-{
-    register uint32_t op __asm__("r0") = 4; /* SYS_WRITE0 */
-    register const char *argument __asm__("r1") = text;
-    __asm__ volatile("bkpt 0xab" : "+r"(op) : "r"(argument) : "memory");
-}
 
 static volatile uint32_t wraps;
 void systick_handler(void);
@@ -35,13 +29,6 @@ static uint32_t ticks(void)
     return wraps * 0x1000000u + (0xffffffu - SYST_CVR);
 }
 #else
-#include <stdio.h>
-
-static void put(const char *text)
-{
-    fputs(text, stdout);
-}
-
 static void start_ticks(void)
 {
 }
@@ -78,18 +65,6 @@ static void put_hex(const uint8_t *bytes, uint32_t size)
     }
 }
 
-static void put_number(uint32_t number)
-{
-    char text[12];
-    char *at = text + sizeof text - 1;
-    *at = 0;
-    do {
-        *--at = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    put(at);
-}
-
 int main(void)
 {
     for (uint32_t r = 0; r < num_runs; r++) {
@@ -109,13 +84,11 @@ int main(void)
         for (uint32_t i = 0; i < model->num_outputs; i++) {
             put_hex(model->outputs[i].data, model->outputs[i].nbytes);
         }
-        put("\nticks ");
-        put_number(spent);
+        put_number("\nticks ", spent);
         put("\n");
 #ifdef CRT_PROFILE
         for (uint32_t i = 0; i < model->num_layers; i++) {
-            put("layer ");
-            put_number(marks[i] - (i > 0 ? marks[i - 1] : 0));
+            put_number("layer ", marks[i] - (i > 0 ? marks[i - 1] : 0));
             put("\n");
         }
 #endif

@@ -232,7 +232,7 @@ def _groups(sections: tuple[_Section, ...], pieces: tuple[Piece, ...]) -> dict[s
     """Bytes of the pieces by group; what is left of the sections is padding."""
     if not pieces:
         return {}
-    flash: dict[str, int] = {name: 0 for name in (*(n for n, _ in GROUPS), "platform", "padding")}
+    flash = dict.fromkeys((*(name for name, _ in GROUPS), "platform", "padding"), 0)
     ram = dict(flash)
     for section in sections:
         if section.kind == "stack":

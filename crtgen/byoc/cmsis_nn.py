@@ -123,7 +123,7 @@ class CmsisNn(Generator):
         constants = [v for v in subgraph.values.values() if v.is_constant]
         layer = _layer(subgraph, node, constants, target.core)
         code = _WRITERS[type(node.op)](layer, self.sources)
-        given = tuple(Const(_const_name(subgraph, node, v), v.array(), 4) for v in constants)
+        given = tuple(Const(_const_name(node, v), v.array(), 4) for v in constants)
         return Generated(
             body="\n".join(f"    {line}" for line in code.lines),
             consts=(*given, *code.consts),
@@ -135,12 +135,12 @@ class CmsisNn(Generator):
 
 def _layer(subgraph: Graph, node: Node, constants: Sequence[Value], core: Core) -> _Layer:
     names = {name: f"x{i}" for i, name in enumerate(subgraph.inputs)}
-    names |= {v.name: _const_name(subgraph, node, v) for v in constants}
+    names |= {v.name: _const_name(node, v) for v in constants}
     suffix = "_mve" if core.mve else "_dsp" if core.dsp else ""
     return _Layer(node.op, subgraph.signature(node), tuple(names[n] for n in node.inputs), suffix)
 
 
-def _const_name(subgraph: Graph, node: Node, value: Value) -> str:
+def _const_name(node: Node, value: Value) -> str:
     index = node.inputs.index(value.name)
     return ("input", "weights", "bias")[index] if isinstance(node.op, _WEIGHTED) else f"operand{index}"
 

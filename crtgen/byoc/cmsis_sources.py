@@ -86,7 +86,7 @@ class CmsisSources:
             if path is not None and path not in files:
                 files.add(path)
                 waiting += _NAME.findall(self._texts[path])
-        headers = [p for p in (self.root / "Include").rglob("*.h")]
+        headers = list((self.root / "Include").rglob("*.h"))
         headers += [p for f in files for p in f.parent.glob("*.h")]
         licence = [p for p in (self.root / "LICENSE", self.root / "LICENSE.txt") if p.is_file()]
         chosen = sorted({*files, *headers, *licence})

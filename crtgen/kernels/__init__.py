@@ -8,9 +8,10 @@ cover, a requantisation that cannot be re-encoded. Otherwise it returns a ``Kern
 
 - ``consts``: the layer's arrays, packed offline in whatever order and type the code reads them;
 - ``view`` and ``template``: code for this layer alone, in C or with assembly within C. The template is
-  rendered with ``k`` (the view), ``name`` (the symbol) and ``prototype`` (the C declaration without
-  semicolon, whose parameters are called ``x0 ..., y0 ...``, the consts' names, ``scratch``). Layers with
-  equal template, view and parameters share one function, also those of several models in one image;
+  rendered with ``k`` (the view), ``name`` (the symbol), ``prototype`` (the C declaration without semicolon,
+  whose parameters are called ``x0 ..., y0 ...``, the consts' names, ``scratch``) and ``parts`` (the symbols
+  of functions that it calls). Layers with equal template, view, parameters and parts share one function, also
+  those of several models in one image;
 - ``scratch``: bytes in the arena while the layer runs; every place in the arena is aligned as the plan says,
   16 bytes unless told otherwise, of which kernels in C rely on 4;
 - ``inplace``: what the planner may overlay, by ``window.least_lead``;

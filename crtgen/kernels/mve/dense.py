@@ -98,8 +98,8 @@ def _single_row(weights: Int64, header: Words, requant: Requantisation, target: 
     """One row of inputs times ``weights[O, K]``."""
     outputs, depth = weights.shape
     at_once = 8 if outputs > 4 else 4
-    vectors, most = -(-depth // LANES), _WRITTEN_OUT[target.optimize]
-    unroll = vectors if vectors <= most else most
+    vectors = -(-depth // LANES)
+    unroll = min(vectors, _WRITTEN_OUT[target.optimize])
     head = vectors % unroll or unroll
     rounds = (vectors - head) // unroll
     view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.finish)

@@ -14,6 +14,8 @@ __all__ = ["stream_rows"]
 
 _MOST_ROWS = 16
 _MOST_STAGES = 4
+_IMAGE = 4
+"""Axes of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +115,12 @@ def _rows(graph: Graph, chain: tuple[Node, ...]) -> Iterator[int]:
 
 def _chains(graph: Graph, node: Node) -> Iterator[tuple[Node, ...]]:
     """Nodes that follow each other, ``node`` among them, that make a stream of few stages."""
-    if not _stages(node):
+    if not _stages(graph, node):
         return
     for before in _before(graph, node, _MOST_STAGES - 1):
         for after in _after(graph, node, _MOST_STAGES - 1):
             chain = (*before, node, *after)
-            if 2 <= sum(len(_stages(n)) for n in chain) <= _MOST_STAGES:
+            if 2 <= sum(len(_stages(graph, n)) for n in chain) <= _MOST_STAGES:
                 yield chain
 
 
@@ -142,14 +144,23 @@ def _next(graph: Graph, node: Node) -> Node | None:
     """The node that reads the output of ``node`` as its image, if nothing else does."""
     (output, *more) = node.outputs
     uses = [after for after in graph.nodes for name in after.inputs if name == output]
-    if more or len(uses) != 1 or output in graph.outputs or not _stages(node) or not _stages(uses[0]):
+    if (
+        more
+        or len(uses) != 1
+        or output in graph.outputs
+        or not _stages(graph, node)
+        or not _stages(graph, uses[0])
+    ):
         return None
     images = uses[0].inputs if isinstance(uses[0].op, Add) else uses[0].inputs[:1]
     return uses[0] if output in images else None
 
 
-def _stages(node: Node) -> tuple[Stage, ...]:
-    """The stages that a node is, of a stream; none if it cannot be streamed."""
+def _stages(graph: Graph, node: Node) -> tuple[Stage, ...]:
+    """The stages that a node is, of a stream; none if it cannot be streamed, or is not on images."""
+    sig = graph.signature(node)
+    if not len(sig.x.shape) == len(sig.y.shape) == _IMAGE:
+        return ()
     match node.op:
         case RowStream():
             return node.op.stages
@@ -169,5 +180,5 @@ def _fused(graph: Graph, chain: tuple[Node, ...], rows: int) -> Node:
             inputs += [name for name in node.inputs if name != image]
         if isinstance(node.op, RowStream):
             between += node.op.between
-    op = RowStream(tuple(s for node in chain for s in _stages(node)), tuple(between), rows)
+    op = RowStream(tuple(s for node in chain for s in _stages(graph, node)), tuple(between), rows)
     return Node("+".join(node.name for node in chain), op, tuple(inputs), chain[-1].outputs)

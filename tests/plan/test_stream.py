@@ -141,6 +141,17 @@ def test_a_difference_is_not_streamed() -> None:
     assert isinstance(plan.steps[-1].node.op, Sub)
 
 
+@pytest.mark.parametrize("shape", [(64,), (4, 64), (4, 8, 8), (2, 2, 2, 2, 4)])
+@pytest.mark.parametrize("core", [None, "cortex-m4", "cortex-m55"])
+def test_sums_of_what_is_no_image_stay(core: str | None, shape: tuple[int, ...]) -> None:
+    net = Network()
+    x = net.input("x", *shape)
+    graph = net.graph(net.node("second", Add(), net.node("first", Add(), x, x), x))
+    whole, plan, hits = _stream(graph, Target(find_core(core)) if core else None)
+    assert plan is whole
+    assert hits == []
+
+
 def test_a_pool_takes_rows_as_they_come() -> None:
     net = Network()
     x = net.layer("conv", AROUND, net.input("x", 1, 32, 32, 4), (16, 3, 3, 4))

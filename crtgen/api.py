@@ -343,6 +343,10 @@ def compile(
     names = [part.module.info.name for part in parts]
     if len(set(names)) != len(names):
         raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")
+    files = [name for part in parts for name in part.module.files]
+    if len(set(files)) != len(files):
+        twice, hint = max(files, key=files.count), "give the models different names"
+        raise UsageError(f"two models make a file {twice}", hint=hint)
     return Compiled(target_board, tuple(models), tuple(plans), tuple(parts), tuple(hits))
 
 

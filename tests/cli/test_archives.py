@@ -109,6 +109,18 @@ def test_what_is_wrong_is_said(args: tuple[str, ...], message: str) -> None:
     assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "file"), [("weights", "digits_weights.c"), ("internal", "digits_internal.h")]
+)
+def test_models_whose_files_would_be_the_same_are_refused(tmp_path: Path, name: str, file: str) -> None:
+    other = tmp_path / f"digits_{name}.tflite"
+    other.write_bytes(DIGITS.read_bytes())
+    result = crtgen("compile", DIGITS, other, "-o", tmp_path / "two.tar", "--json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["message"] == f"two models make a file {file}"
+    assert not (tmp_path / "two.tar").exists()
+
+
 def test_an_archive_that_leads_out_is_refused(tmp_path: Path) -> None:
     bad = tmp_path / "bad.tar"
     bad.write_bytes(b"no archive")

@@ -73,7 +73,7 @@ def shared_kernel(layer: Layer) -> Kernel:
     groups = -(-layer.walk.pixels // PIXELS)
     group = _instructions(finish, layer.steps, stream.pairs) + 1.2 * layer.packing.instructions(PIXELS)
     group += 75 + 45 * len(layer.packing.rest)
-    slides = window.instructions(layer.walk.height) if window else 0.0
+    slides = 1.6 * window.instructions(layer.walk.height) if window else 0.0  # by single words
     return Kernel(
         design="dsp_matrix_shared",
         template="dsp/conv_shared.c.j2",

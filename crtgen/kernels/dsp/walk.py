@@ -39,10 +39,10 @@ class Window:
     def bytes(self) -> int:
         return self.rows * self.pitch
 
-    def instructions(self, steps: int) -> float:
-        """Of filling it and moving it ``steps`` times."""
+    def instructions(self, outputs: int) -> float:
+        """Of filling it and moving it on, for so many rows of outputs."""
         copied = self.kept * self.pitch + (self.rows - self.kept) * self.row_bytes
-        return (0.625 * copied + 40) * steps + 1.75 * self.bytes
+        return (0.625 * copied + 40) * (outputs - 1) + 1.25 * self.bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,12 +133,12 @@ static inline void crt_copy(void *to, const void *from, size_t n)
         y += 16;
     }
 #endif
-    for (; n >= 4; n -= 4) {
+    for (size_t words = n / 4; words > 0; words--) {
         crt_copy_word(y, x);
         x += 4;
         y += 4;
     }
-    for (; n > 0; n--) {
+    for (n %= 4; n > 0; n--) {
         *y++ = *x++;
     }
 }

@@ -161,7 +161,8 @@ class _Generator:
 
         Those of an external code generator are shared within its module.
         """
-        parts = tuple(self._function(layer, p.operator, p.sig, p.kernel).symbol for p in kernel.parts)
+        called = [self._function(layer, p.operator, p.sig, p.kernel) for p in kernel.parts]
+        parts = tuple(function.symbol for function in called)
         parameters = _parameters(sig, kernel)
         module = (self.name, kernel.module) if kernel.module is not None else ()
         key = (kernel.template, kernel.view, parameters, parts, module)
@@ -178,7 +179,8 @@ class _Generator:
             text = f"{operator}, {kernel.design}: first used by {comment(layer)}"
             self.functions.append((kernel, KernelView(text, source)))
             self.externals.function(*self.functions[-1])
-            self.known[key] = SharedFunction(symbol, prototype, parts)
+            below = dict.fromkeys(s for function in called for s in (function.symbol, *function.parts))
+            self.known[key] = SharedFunction(symbol, prototype, tuple(below))
         function = self.known[key]
         return self.used.setdefault(function.symbol, function)
 

@@ -18,7 +18,20 @@ cover, a requantisation that cannot be re-encoded. Otherwise it returns a ``Kern
 - ``cost``: estimated instructions. The cheapest applicable design wins, so a faster one simply takes over.
 """
 
-from crtgen.kernels import binary, depthwise, dsp, gemm, move, mve, pointwise, pool, reduce, softmax, stream
+from crtgen.kernels import (
+    binary,
+    depthwise,
+    dsp,
+    gemm,
+    move,
+    mve,
+    pointwise,
+    pool,
+    projection,
+    reduce,
+    softmax,
+    stream,
+)
 from crtgen.kernels.kernel import LEVELS, Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import Design, applicable, design, select
 
@@ -40,6 +53,7 @@ __all__ = [
     "mve",
     "pointwise",
     "pool",
+    "projection",
     "reduce",
     "select",
     "softmax",

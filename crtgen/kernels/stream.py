@@ -4,7 +4,8 @@ The functions are those of ordinary layers, for a few rows without padding above
 makes the rows of a block. Each stage before it makes a row at a time, as soon as the next one asks for it. A
 stripe is the window of the stage that reads it: rows that the next window needs too are moved up, padding is
 filled in. Where windows share no rows, one call fills the stripe. The first stage reads its image where it
-lies; its windows at an edge of the image are copied.
+lies; its windows at an edge of the image are copied. So does a layer that makes the other operand of an
+addition: what it makes is in scratch until it is added.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,16 +16,27 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.ir import DType, Signature, Value
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
-from crtgen.kernels.registry import applicable, design
+from crtgen.kernels.kernel import InPlace, Kernel, Part, Target
+from crtgen.kernels.parts import CALL, aligned, arguments, assemble, find_part
+from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import Add, AveragePool2d, Conv2d, DepthwiseConv2d, MaxPool2d, Padding, RowStream, Stage
+from crtgen.ops import (
+    Add,
+    AddProjection,
+    AveragePool2d,
+    Conv2d,
+    DepthwiseConv2d,
+    MaxPool2d,
+    Padding,
+    RowStream,
+    Stage,
+    Windowed,
+)
 
 __all__ = ["StageView", "StreamView"]
 
-_ALIGN = 16  # of the parts' scratch
 _WORD = 4  # what kernels rely on where they are given a row
-_CALL = 30  # instructions around a call of a part
+_MOVED = {"speed": 0.6, "size": 1.3}  # instructions for a byte that crt_copy moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +45,8 @@ class StageView:
 
     The window of output row y begins ``top`` rows above row ``y * stride``. Where it may leave the image of
     ``height`` rows it is ``padded``: bytes ``fill`` are there. ``own`` windows share no rows. The stripe is
-    at the offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are elements per row, ``other`` is where an
-    addition reads its other operand, ``arguments`` what the part is given behind its images.
+    at the offset ``stripe`` in scratch. ``x_row`` and ``y_row`` are elements per row, ``other`` is where the
+    other image of an addition is read, ``arguments`` what the part is given behind its images.
     """
 
     number: int
@@ -93,7 +105,7 @@ def row_stream(op: RowStream, sig: Signature, target: Target) -> Kernel | None:
     """One image per run whose rows are whole words, where all rows of each stripe are read."""
     sigs = op.signatures(sig)
     windows = [_window(stage, s) for stage, s in zip(op.stages, sigs, strict=True)]
-    if not all(map(_streams, op.stages, sigs, windows)):
+    if sig.x.is_constant or not all(map(_streams, op.stages, sigs, windows)):
         return None
     if any(later.rows < later.stride_y for later in windows[1:]):
         return None
@@ -104,16 +116,14 @@ def row_stream(op: RowStream, sig: Signature, target: Target) -> Kernel | None:
         return None
     view = _view(op, sigs, windows, rows, parts)
     made = _made(view.stages, view.height)
-    return Kernel(
-        design=f"{op.rows} rows of {', '.join(part.kernel.design for part in parts)}",
-        template="stream.c.j2",
-        view=view,
-        consts=tuple(c for stage, part in enumerate(parts) for c in _consts(stage, part)),
-        scratch=view.work + max(part.kernel.scratch for part in parts),
+    return assemble(
+        f"{op.rows} rows of {', '.join(part.kernel.design for part in parts)}",
+        "stream.c.j2",
+        view,
+        parts,
+        work=view.work,
         inplace=tuple(_leaves(op, sigs, view, parts, made)),
-        cost=_cost(view, parts, made, sig.x.dtype.itemsize),
-        libraries=tuple(dict.fromkeys(lib for part in parts for lib in part.kernel.libraries)),
-        parts=tuple(parts),
+        cost=_cost(view, parts, made, sig.x.dtype.itemsize * _MOVED[target.optimize]),
     )
 
 
@@ -129,12 +139,20 @@ def _window(stage: Stage, sig: Signature) -> Window:
 
 def _streams(stage: Stage, sig: Signature, window: Window) -> bool:
     """Whether a stage can compute a few rows on their own."""
-    images = (sig.x, sig.y)
-    whole = all(v.shape[0] == 1 and v.shape[2] * v.shape[3] * v.dtype.itemsize % _WORD == 0 for v in images)
-    if isinstance(stage, Add):
-        (other,) = sig.inputs[1:]
-        return whole and not other.is_constant and other.shape == sig.x.shape
+    whole = _whole(sig.x) and _whole(sig.y)
+    match stage:
+        case Add():
+            return whole and not sig.inputs[1].is_constant and sig.inputs[1].shape == sig.x.shape
+        case AddProjection():
+            of_layer, _ = stage.signatures(sig)
+            inside = not _window(stage.layer, of_layer).padded_rows
+            return whole and inside and _whole(of_layer.x) and stage.projected.shape == sig.x.shape
     return whole and not (window.padded_rows and _fill(stage, sig.x) is None)
+
+
+def _whole(image: Value) -> bool:
+    """Whether it is a single image with rows of whole words."""
+    return image.shape[0] == 1 and image.shape[2] * image.shape[3] * image.dtype.itemsize % _WORD == 0
 
 
 def _fill(stage: Stage, x: Value) -> int | None:
@@ -167,15 +185,24 @@ def _part(stage: Stage, sig: Signature, window: Window, rows: int, target: Targe
 
     A planner that tries chains asks for the same ones again and again.
     """
+    inside: Stage
     others = sig.inputs[1:]
-    if isinstance(stage, Add):
-        inside: Stage = stage
-        others = (_cut(others[0], rows),)
-    else:
-        inside = replace(stage, padding=replace(stage.padding, top=0, bottom=0))
+    match stage:
+        case Add():
+            inside, others = stage, (_cut(others[0], rows),)
+        case AddProjection():
+            beside = _window(stage.layer, stage.signatures(sig)[0])
+            inside = replace(stage, layer=_inside(stage.layer), projected=_cut(stage.projected, rows))
+            others = (_cut(others[0], _span(beside, rows)), *others[1:])
+        case _:
+            inside = _inside(stage)
     piece = Signature((_cut(sig.x, _span(window, rows)), *others), (_cut(sig.y, rows),))
-    found = applicable(inside, piece, target)
-    return Part(stage.name, piece, found[0]) if found else None
+    return find_part(inside, piece, target)
+
+
+def _inside(layer: Windowed) -> Windowed:
+    """The layer without padding above and below."""
+    return replace(layer, padding=replace(layer.padding, top=0, bottom=0))
 
 
 def _cut(image: Value, rows: int) -> Value:
@@ -190,9 +217,10 @@ def _view(
     parts: Sequence[Part],
 ) -> StreamView:
     stages: list[StageView] = []
+    given = arguments(parts)
     at = images = 0
     for number, (stage, sig, window, count) in enumerate(zip(op.stages, sigs, windows, rows, strict=True)):
-        images += isinstance(stage, Add)
+        images += isinstance(stage, Add | AddProjection)
         y_row = sig.y.shape[2] * sig.y.shape[3]
         view = StageView(
             number=number,
@@ -207,25 +235,25 @@ def _view(
             stripe=at,
             x_row=sig.x.shape[2] * sig.x.shape[3],
             y_row=y_row,
-            other=f"x{images} + row{number} * {y_row}" if isinstance(stage, Add) else "",
-            arguments=tuple(_arguments(number, parts[number])),
+            other=_other(stage, sig, images, number),
+            arguments=given[number],
         )
         stages.append(view)
         if view.has_stripe:
             at += view.window * view.x_row * sig.x.dtype.itemsize
-    work = -(-at // _ALIGN) * _ALIGN
-    return StreamView(sigs[0].x.dtype.c_name, sigs[-1].y.shape[1], tuple(stages), work)
+    return StreamView(sigs[0].x.dtype.c_name, sigs[-1].y.shape[1], tuple(stages), aligned(at))
 
 
-def _consts(stage: int, part: Part) -> tuple[Const, ...]:
-    return tuple(replace(const, name=f"stage{stage}_{const.name}") for const in part.kernel.consts)
+def _other(stage: Stage, sig: Signature, image: int, number: int) -> str:
+    if not isinstance(stage, Add | AddProjection):
+        return ""
+    _, _, width, channels = sig.inputs[1].shape
+    return f"x{image} + row{number} * {_step(stage) * width * channels}"
 
 
-def _arguments(stage: int, part: Part) -> Iterator[str]:
-    for const in _consts(stage, part):
-        yield const.name
-    if part.kernel.scratch:
-        yield "work"
+def _step(stage: Add | AddProjection) -> int:
+    """Rows of the other image from one row of outputs to the next."""
+    return stage.layer.stride[0] if isinstance(stage, AddProjection) else 1
 
 
 _Rows = npt.NDArray[np.int64]
@@ -253,9 +281,10 @@ def _leaves(
     unread = np.maximum(made[0] * first.stride - first.top, 0)
     yield InPlace(0, lead=_lead(written, unread, made[0], sigs[0].x))
     for number, stage in enumerate(op.stages):
-        if isinstance(stage, Add):
-            (index,) = op.inputs_of(number)
-            lead = _lead(written, made[number], made[number], sigs[number].inputs[1])
+        if isinstance(stage, Add | AddProjection):
+            index = op.inputs_of(number)[0]
+            unread = made[number] * _step(stage)
+            lead = _lead(written, unread, made[number], sigs[number].inputs[1])
             if number == len(parts) - 1:
                 lead = max(lead, _within(parts[number]))
             yield InPlace(index, lead=lead)
@@ -273,16 +302,16 @@ def _within(part: Part) -> int:
     return min(leads, default=part.sig.y.nbytes)
 
 
-def _cost(view: StreamView, parts: Sequence[Part], made: Sequence[_Rows], size: int) -> float:
-    """Of the parts and their calls, and of the rows that are filled or moved by words."""
+def _cost(view: StreamView, parts: Sequence[Part], made: Sequence[_Rows], element: float) -> float:
+    """Of the parts and their calls, and of rows filled or moved, which takes ``element`` for each element."""
     cost = 30.0
     for number, (stage, part) in enumerate(zip(view.stages, parts, strict=True)):
         calls = int(made[number][-1]) // stage.rows
-        cost += calls * (part.kernel.cost + _CALL)
+        cost += calls * (part.kernel.cost + CALL)
         if stage.keeps:
-            cost += (calls * stage.window - int(made[number - 1][-1])) * stage.x_row * size
+            cost += (calls * stage.window - int(made[number - 1][-1])) * stage.x_row * element
         elif stage.padded:
             tops = np.arange(calls) * stage.rows * stage.stride - stage.top
             edges = np.count_nonzero((tops < 0) | (tops > stage.last_top))
-            cost += int(edges) * stage.window * stage.x_row * size
+            cost += int(edges) * stage.window * stage.x_row * element
     return cost

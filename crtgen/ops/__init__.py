@@ -15,12 +15,13 @@ from crtgen.ops.quant import AffineParams, Dequantize, Quantize, RequantizeParam
 from crtgen.ops.reduce import Mean, MeanParams
 from crtgen.ops.resize import ResizeNearest
 from crtgen.ops.shape import Concat, Pad, Reshape, StridedSlice, Transpose
-from crtgen.ops.stream import RowStream, Stage
+from crtgen.ops.stream import AddProjection, RowStream, Stage, Windowed
 
 __all__ = [
     "Activation",
     "Add",
     "AddParams",
+    "AddProjection",
     "AffineParams",
     "AveragePool2d",
     "Case",
@@ -54,6 +55,7 @@ __all__ = [
     "Sub",
     "Tanh",
     "Transpose",
+    "Windowed",
     "all_cases",
     "count_macs",
 ]

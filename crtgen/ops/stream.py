@@ -11,16 +11,67 @@ from crtgen.ops.binary import Add
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
 
-__all__ = ["RowStream", "Stage"]
+__all__ = ["AddProjection", "RowStream", "Stage", "Windowed"]
 
-Stage: TypeAlias = Conv2d | DepthwiseConv2d | AveragePool2d | MaxPool2d | Add
+Windowed: TypeAlias = Conv2d | DepthwiseConv2d | AveragePool2d | MaxPool2d
+
+
+@dataclass(frozen=True, slots=True)
+class AddProjection(Op):
+    """``x0 + layer(x1)``: an addition whose other operand a layer makes, as in a residual block that halves.
+
+    The inputs are the two images, then what the layer takes beside its own. ``projected`` is what it makes,
+    with its quantisation.
+    """
+
+    name: ClassVar[str] = "add_projection"
+
+    layer: Windowed
+    projected: Value
+    add: Add
+
+    @property
+    def stages(self) -> tuple[Windowed, Add]:
+        """The operators that it consists of."""
+        return self.layer, self.add
+
+    def signatures(self, sig: Signature) -> tuple[Signature, Signature]:
+        """What the layer and the addition are applied to."""
+        return Signature(sig.inputs[1:], (self.projected,)), Signature((sig.x, self.projected), sig.outputs)
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        made = self.layer.infer(inputs[1:])
+        _require_made(self.layer, made, self.projected)
+        return self.add.infer((inputs[0], self.projected))
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        layer, add = self.signatures(sig)
+        return self.add.reference(add, (arrays[0], *self.layer.reference(layer, arrays[1:])))
+
+    def attributes(self) -> str:
+        """The attributes of both operators, and what lies between them."""
+        return f"{' '.join(map(_text, self.stages))} projected={self.projected}"
+
+
+Stage: TypeAlias = Windowed | Add | AddProjection
 
 
 def _others(stage: Stage) -> int:
-    """How many inputs a stage has beside the image: weights and bias, or the other operand of an addition."""
-    if isinstance(stage, Add):
-        return 1
+    """How many inputs a stage has beside the image: weights and bias, or what the other operand needs."""
+    match stage:
+        case Add():
+            return 1
+        case AddProjection():
+            return 1 + _others(stage.layer)
     return 2 if isinstance(stage, Conv2d | DepthwiseConv2d) else 0
+
+
+def _require_made(stage: Stage, made: tuple[tuple[tuple[int, ...], DType], ...], value: Value) -> None:
+    require(made == ((value.shape, value.dtype),), f"{value.name} is not what {stage.name} computes")
+
+
+def _text(stage: Stage) -> str:
+    return f"{stage.name}({stage.attributes()})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +93,14 @@ class RowStream(Op):
         first = 1 + sum(map(_others, self.stages[:stage]))
         return range(first, first + _others(self.stages[stage]))
 
+    @property
+    def inner(self) -> tuple[Value, ...]:
+        """Every image that never exists as a whole."""
+        return (
+            *self.between,
+            *(stage.projected for stage in self.stages if isinstance(stage, AddProjection)),
+        )
+
     def signatures(self, sig: Signature) -> tuple[Signature, ...]:
         """What each stage is applied to."""
         images = pairwise((sig.x, *self.between, sig.y))
@@ -56,11 +115,12 @@ class RowStream(Op):
         wanted = 1 + sum(map(_others, self.stages))
         require(len(inputs) == wanted, f"it has {len(inputs)} inputs instead of {wanted}")
         x = inputs[0]
+        require(len(x.shape) == 4, f"{x.name} has {len(x.shape)} dimensions instead of four")
         for number, stage in enumerate(self.stages):
             outputs = stage.infer((x, *(inputs[i] for i in self.inputs_of(number))))
             if number < len(self.between):
                 x = self.between[number]
-                require(outputs == ((x.shape, x.dtype),), f"{x.name} is not what {stage.name} computes")
+                _require_made(stage, outputs, x)
         height = outputs[0][0][1]
         require(self.rows >= 1 and height % self.rows == 0, f"{self.rows} rows at a time of {height}")
         return outputs
@@ -73,5 +133,5 @@ class RowStream(Op):
 
     def attributes(self) -> str:
         """The attributes of all stages, and the values between them."""
-        stages = " ".join(f"{op.name}({op.attributes()})" for op in self.stages)
-        return f"{stages} between={','.join(map(str, self.between))} rows={self.rows}"
+        between = ",".join(map(str, self.between))
+        return f"{' '.join(map(_text, self.stages))} between={between} rows={self.rows}"

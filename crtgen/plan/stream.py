@@ -1,11 +1,11 @@
 """Row streaming: chains of layers run by rows where that lowers the peak of the arena."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from crtgen.ir import Graph, Node, Value
 from crtgen.kernels import Kernel, Target, applicable
-from crtgen.ops import Add, AveragePool2d, Conv2d, DepthwiseConv2d, MaxPool2d, RowStream, Stage
+from crtgen.ops import Add, AddProjection, RowStream, Stage, Windowed
 from crtgen.passes import Change, Hit
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
@@ -70,8 +70,8 @@ def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
     for step in after.steps:
         op = step.node.op
         if isinstance(op, RowStream):
-            values = " and ".join(f"{value.name} of {value.nbytes:,} bytes" for value in op.between)
-            verb = "is" if len(op.between) == 1 else "are"
+            values = " and ".join(f"{value.name} of {value.nbytes:,} bytes" for value in op.inner)
+            verb = "is" if len(op.inner) == 1 else "are"
             text = f"{op.rows} rows at a time, {values} {verb} never whole; {saved}"
             yield Hit("stream rows", step.node.name, text)
 
@@ -83,18 +83,18 @@ def _trials(plan: Plan, target: Target) -> Iterator[Plan]:
     """
     needs = zip(plan.steps, plan.needs, strict=True)
     peak = [step.node for step, need in needs if need == plan.lower_bound]
-    for chain in dict.fromkeys(chain for node in peak for chain in _chains(plan.graph, node)):
-        for rows in _rows(plan.graph, chain):
-            trial = _trial(plan, target, chain, rows)
+    for graph, chain in _candidates(plan.graph, peak):
+        for rows in _rows(graph, chain):
+            trial = _trial(plan, target, graph, chain, rows)
             if trial is None or _peak(trial) >= _peak(plan):
                 break
             yield trial
 
 
-def _trial(plan: Plan, target: Target, chain: tuple[Node, ...], rows: int) -> Plan | None:
-    """The plan with the chain run by so many rows; None if no kernel does that."""
-    fused = _fused(plan.graph, chain, rows)
-    graph = Change("", {**{node.name: None for node in chain}, chain[-1].name: fused}).apply(plan.graph)
+def _trial(plan: Plan, target: Target, graph: Graph, chain: tuple[Node, ...], rows: int) -> Plan | None:
+    """The plan with a chain of ``graph`` run by so many rows; None if no kernel does that."""
+    fused = _fused(graph, chain, rows)
+    graph = Change("", {**{node.name: None for node in chain}, chain[-1].name: fused}).apply(graph)
     found = applicable(fused.op, graph.signature(fused), target)
     return _planned(plan, graph, {fused.name: found[0]}, exact=False) if found else None
 
@@ -113,6 +113,25 @@ def _rows(graph: Graph, chain: tuple[Node, ...]) -> Iterator[int]:
     return (rows for rows in range(1, min(most, height) + 1) if height % rows == 0)
 
 
+def _candidates(graph: Graph, peak: Sequence[Node]) -> Iterator[tuple[Graph, tuple[Node, ...]]]:
+    """Chains with a node at the peak, each with the graph that it is of.
+
+    That is ``graph``, or the same with an addition and the layer that makes one of its operands as one node.
+    """
+    for chain in dict.fromkeys(chain for node in peak for chain in _chains(graph, node)):
+        yield graph, chain
+    for layer in graph.nodes:
+        addition = _next(graph, layer)
+        if addition is not None and isinstance(layer.op, Windowed) and isinstance(addition.op, Add):
+            op = AddProjection(layer.op, graph.values[layer.outputs[0]], addition.op)
+            inputs = (*(name for name in addition.inputs if name not in layer.outputs), *layer.inputs)
+            both = Node(f"{layer.name}+{addition.name}", op, inputs, addition.outputs)
+            joined = Change("", {layer.name: None, addition.name: both}).apply(graph)
+            for chain in _chains(joined, both):
+                if any(node in peak for node in (layer, addition, *chain)):
+                    yield joined, chain
+
+
 def _chains(graph: Graph, node: Node) -> Iterator[tuple[Node, ...]]:
     """Nodes that follow each other, ``node`` among them, that make a stream of few stages."""
     if not _stages(graph, node):
@@ -128,7 +147,7 @@ def _before(graph: Graph, node: Node, most: int) -> Iterator[tuple[Node, ...]]:
     """Chains of up to ``most`` nodes that end before ``node``, the empty one first."""
     yield ()
     for producer in map(graph.producer, node.inputs if most else ()):
-        if producer is not None and _next(graph, producer) is node:
+        if producer is not None and _next(graph, producer) == node:
             yield from ((*chain, producer) for chain in _before(graph, producer, most - 1))
 
 
@@ -144,29 +163,22 @@ def _next(graph: Graph, node: Node) -> Node | None:
     """The node that reads the output of ``node`` as its image, if nothing else does."""
     (output, *more) = node.outputs
     uses = [after for after in graph.nodes for name in after.inputs if name == output]
-    if (
-        more
-        or len(uses) != 1
-        or output in graph.outputs
-        or not _stages(graph, node)
-        or not _stages(graph, uses[0])
-    ):
+    if more or len(uses) != 1 or output in graph.outputs:
         return None
-    images = uses[0].inputs if isinstance(uses[0].op, Add) else uses[0].inputs[:1]
-    return uses[0] if output in images else None
+    (use,) = uses
+    images = use.inputs if isinstance(use.op, Add) else use.inputs[:1]
+    streams = _stages(graph, node) and _stages(graph, use)
+    return use if streams and output in images else None
 
 
 def _stages(graph: Graph, node: Node) -> tuple[Stage, ...]:
     """The stages that a node is, of a stream; none if it cannot be streamed, or is not on images."""
-    sig = graph.signature(node)
-    if not len(sig.x.shape) == len(sig.y.shape) == _IMAGE:
+    if isinstance(node.op, RowStream):
+        return node.op.stages
+    if not isinstance(node.op, Stage):
         return ()
-    match node.op:
-        case RowStream():
-            return node.op.stages
-        case Conv2d() | DepthwiseConv2d() | AveragePool2d() | MaxPool2d() | Add():
-            return (node.op,)
-    return ()
+    sig = graph.signature(node)
+    return (node.op,) if len(sig.x.shape) == len(sig.y.shape) == _IMAGE else ()
 
 
 def _fused(graph: Graph, chain: tuple[Node, ...], rows: int) -> Node:

@@ -1,6 +1,7 @@
 """Chains of layers by rows: strides, paddings, odd sizes, one row, additions, pools."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from crtgen.ir import DType, Quant, Value
 from crtgen.ops import (
     Activation,
     Add,
+    AddProjection,
     AveragePool2d,
     Case,
     Conv2d,
@@ -16,44 +18,67 @@ from crtgen.ops import (
     Padding,
     RowStream,
     Stage,
+    Windowed,
 )
 from crtgen.ops.case import floats, int8s, make, weights_and_bias
 
-__all__ = ["SAME", "chain", "random_case", "stream_cases"]
+__all__ = ["SAME", "Beside", "Layer", "chain", "random_case", "stream_cases"]
 
 RELU = Activation.RELU
 SAME = Padding(1, 1, 1, 1)
 CLAMPED = Conv2d(activation=RELU)
 
-Layer = tuple[Stage, tuple[int, int, int]] | Stage
-"""A convolution with its taps and its output channels, or another stage."""
+Constants = tuple[Windowed, tuple[int, int, int]]
+"""A convolution with its taps and its output channels."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """An addition whose other operand ``layer`` makes of the image that the chain begins with."""
+
+    add: Add
+    layer: Constants | Windowed
+
+
+Layer = Constants | Stage | Beside
 
 
 def chain(name: str, x: Value, layers: Sequence[Layer], rows: int) -> Case:
     """The layers on ``x``; an addition's other operand is ``x`` where that has the shape, else an input."""
-    inputs, between, image = [x], [], x
-    stages = tuple(layer[0] if isinstance(layer, tuple) else layer for layer in layers)
+    inputs, between, stages, image = [x], [], [], x
     for number, layer in enumerate(layers):
-        others = _others(f"{name}{number}", layer, x, image)
+        stage, others = _stage(f"{name}{number}", layer, x, image)
+        stages.append(stage)
         inputs += others
-        ((shape, dtype),) = stages[number].infer([image, *others])
-        quant = (
-            image.quant if isinstance(stages[number], AveragePool2d | MaxPool2d) else Quant.tensor(0.06, -17)
-        )
-        image = Value(f"middle{number}", shape, dtype, None if dtype is DType.FLOAT32 else quant)
+        image = _made(f"middle{number}", stage, [image, *others], Quant.tensor(0.06, -17))
         between.append(image)
-    return make(name, RowStream(stages, tuple(between[:-1]), rows), inputs, image.quant)
+    return make(name, RowStream(tuple(stages), tuple(between[:-1]), rows), inputs, image.quant)
 
 
-def _others(name: str, layer: Layer, x: Value, image: Value) -> list[Value]:
-    """Constants of a convolution, or the other operand of an addition."""
-    if isinstance(layer, Add):
-        other = (
-            int8s(f"other_{name}", image.shape, 0.08, 5) if x.quant else floats(f"other_{name}", image.shape)
-        )
-        return [x if x.shape == image.shape else other]
-    if not isinstance(layer, tuple):
-        return []
+def _made(name: str, stage: Stage, inputs: Sequence[Value], quant: Quant) -> Value:
+    """What a stage makes; a pooling keeps the quantisation."""
+    ((shape, dtype),) = stage.infer(inputs)
+    kept = inputs[0].quant if isinstance(stage, AveragePool2d | MaxPool2d) else quant
+    return Value(name, shape, dtype, None if dtype is DType.FLOAT32 else kept)
+
+
+def _stage(name: str, layer: Layer, x: Value, image: Value) -> tuple[Stage, list[Value]]:
+    """A stage on ``image``, and what it takes beside that."""
+    if isinstance(layer, Beside):
+        beside, others = _stage(f"{name}_beside", layer.layer, x, x)
+        assert isinstance(beside, Windowed)
+        projected = _made(f"projected_{name}", beside, [x, *others], Quant.tensor(0.07, 11))
+        return AddProjection(beside, projected, layer.add), [x, *others]
+    if isinstance(layer, tuple):
+        return layer[0], _constants(name, layer, image)
+    if not isinstance(layer, Add):
+        return layer, []
+    other = int8s(f"other_{name}", image.shape, 0.08, 5) if x.quant else floats(f"other_{name}", image.shape)
+    return layer, [x if x.shape == image.shape else other]
+
+
+def _constants(name: str, layer: Constants, image: Value) -> list[Value]:
+    """Weights and bias of a convolution."""
     stage, (height, width, channels) = layer
     deep = isinstance(stage, DepthwiseConv2d)
     kernel = (1, height, width, channels) if deep else (channels, height, width, image.shape[3])
@@ -65,6 +90,7 @@ def stream_cases() -> Iterator[Case]:
     """int8 and float32."""
     yield from _pairs()
     yield from _chains()
+    yield from _projections()
 
 
 def _pairs() -> Iterator[Case]:
@@ -123,6 +149,36 @@ def _chains() -> Iterator[Case]:
     yield chain("float_pool", real, [(same, (3, 3, 5)), MaxPool2d((2, 2), (2, 2))], 1)
 
 
+def _projections() -> Iterator[Case]:
+    """Additions whose other operand is made on the way: strides, several rows, pools, anywhere in a chain."""
+    x, same = int8s("x", (1, 12, 9, 8), 0.05, -11), Conv2d((1, 1), SAME, activation=RELU)
+    three, wide = (3, 3, 8), (3, 3, 16)
+    half = Conv2d((2, 2), Padding.same((12, 9), (3, 3), (2, 2)), activation=RELU)
+    halving: list[Layer] = [(half, wide), (same, wide), Beside(Add(RELU), (Conv2d((2, 2)), (1, 1, 16)))]
+    for rows in (1, 2, 3, 6):
+        yield chain(f"halving_block_by_{rows}", x, halving, rows)
+    widening = Beside(Add(), (CLAMPED, (1, 1, 32)))
+    yield chain("widening_beside", x, [(same, three), (same, (3, 3, 32)), widening], 3)
+    valid = Beside(Add(), (Conv2d(), wide))
+    yield chain("valid_beside", x, [(Conv2d(), wide), (CLAMPED, (1, 1, 16)), valid], 5)
+    deep = Beside(Add(), (DepthwiseConv2d((3, 2), Padding(0, 0, 1, 0)), (2, 2, 8)))
+    yield chain("deep_beside", x, [(Conv2d((3, 2), Padding(0, 0, 1, 0)), (2, 2, 8)), deep], 2)
+    pooled = Beside(Add(RELU), MaxPool2d((2, 2), (2, 2)))
+    yield chain("pool_beside", x, [(Conv2d((2, 2)), (2, 2, 8)), pooled], 3)
+    sheared = Beside(Add(), (Conv2d((2, 1), dilation=(3, 1)), (2, 1, 8)))
+    yield chain("dilated_beside", x, [(Conv2d((2, 1), Padding(0, 0, 1, 1)), (4, 3, 8)), sheared], 1)
+    within = Beside(Add(RELU), (Conv2d(), (1, 1, 8)))
+    yield chain("beside_within", x, [(same, three), within, (half, wide)], 2)
+    yield chain("beside_first", x, [within, (same, three)], 4)
+    yield chain("beside_twice", x, [(same, three), within, (same, three), within], 3)
+    real = floats("x", (1, 6, 5, 3))
+    beside = Beside(Add(RELU), (Conv2d((2, 2)), (1, 1, 6)))
+    halved = Conv2d((2, 2), Padding.same((6, 5), (3, 3), (2, 2)), activation=RELU)
+    yield chain("float_halving_block", real, [(halved, (3, 3, 6)), (same, (3, 3, 6)), beside], 1)
+    mean = Beside(Add(), AveragePool2d((2, 2), (2, 1)))
+    yield chain("float_pool_beside", real, [(Conv2d((2, 1)), (2, 2, 3)), mean], 3)
+
+
 def random_case(number: int) -> Case:
     """A chain of two to four stages of any strides, paddings and dilations whose rows are whole words."""
     random = np.random.default_rng([7, number])
@@ -131,7 +187,7 @@ def random_case(number: int) -> Case:
     x = int8s("x", (1, *shape), 0.05, int(random.integers(-128, 128)))
     layers: list[Layer] = []
     for stage in range(random.integers(2, 5)):
-        layer, shape = _random_layer(random, shape, first=stage == 0)
+        layer, shape = _random_layer(random, shape, x.shape[1:], first=stage == 0)
         layers.append(layer)
     rows = [rows for rows in range(1, shape[0] + 1) if shape[0] % rows == 0]
     return chain(f"random{number}", x, layers, int(random.choice(rows)))
@@ -140,12 +196,18 @@ def random_case(number: int) -> Case:
 _Shape = tuple[int, int, int]
 
 
-def _random_layer(random: np.random.Generator, shape: _Shape, first: bool) -> tuple[Layer, _Shape]:
-    """A stage on an image of this height, width and channels, and the shape of what it makes."""
-    kind = random.integers(5)
+def _random_layer(
+    random: np.random.Generator, shape: _Shape, start: tuple[int, ...], first: bool
+) -> tuple[Layer, _Shape]:
+    """A stage on an image of this height, width and channels, and the shape of what it makes.
+
+    ``start`` is the shape of the image that the chain begins with.
+    """
+    kind = random.integers(6)
     activation = list(Activation)[random.integers(4)]
-    if kind == 0:
-        return Add(activation), shape
+    if kind in (0, 5):
+        beside = _random_beside(random, start, shape) if kind == 5 else None
+        return (Beside(Add(activation), beside) if beside else Add(activation)), shape
     taps, stride, spread = random.integers(1, 5, 2), random.integers(1, 4, 2), random.integers(1, 3, 2)
     if kind == 1:
         spread[:] = 1
@@ -167,3 +229,19 @@ def _random_layer(random: np.random.Generator, shape: _Shape, first: bool) -> tu
         )
     channels = 4 * int(random.integers(1, 6))
     return (Conv2d(steps, padding, dilation, activation), (*window, channels)), (*size, channels)
+
+
+def _random_beside(
+    random: np.random.Generator, start: tuple[int, ...], shape: _Shape
+) -> Constants | Windowed | None:
+    """A layer that makes an image of ``shape`` from one of ``start`` without padding, if there is one."""
+    fits = [
+        [(t, s) for t in range(1, 5) for s in range(1, 4) if t <= n and (n - t) // s + 1 == wanted]
+        for n, wanted in zip(start[:2], shape[:2], strict=True)
+    ]
+    if not all(fits):
+        return None
+    (tall, down), (broad, right) = (options[random.integers(len(options))] for options in fits)
+    if start[2] == shape[2] and random.integers(2):
+        return MaxPool2d((tall, broad), (down, right))
+    return Conv2d((down, right)), (tall, broad, shape[2])

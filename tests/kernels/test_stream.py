@@ -13,6 +13,7 @@ from crtgen.ir import Graph, Node, Signature, Value
 from crtgen.kernels import Kernel, Target, applicable, select
 from crtgen.ops import (
     Add,
+    AddProjection,
     AveragePool2d,
     Case,
     Conv2d,
@@ -27,7 +28,7 @@ from crtgen.ops.case import floats, int8s, make
 from crtgen.plan import Plan, make_plan, stream_rows
 from tests.kernels.overlays import guarded
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
-from tests.kernels.stream_cases import SAME, Layer, chain, random_case, stream_cases
+from tests.kernels.stream_cases import SAME, Beside, Constants, Layer, chain, random_case, stream_cases
 from tests.passes.networks import Network
 
 CASES = list(stream_cases())
@@ -43,11 +44,15 @@ def _composition(case: Case) -> Graph:
     """The stages as nodes."""
     op = _stream(case)
     images = ["x", *(value.name for value in op.between), "y"]
-    nodes = []
+    nodes: list[Node] = []
     for number, stage in enumerate(op.stages):
         others = [case.sig.inputs[i].name for i in op.inputs_of(number)]
+        if isinstance(stage, AddProjection):
+            projected = stage.projected.name
+            nodes.append(Node(f"beside{number}", stage.layer, tuple(others), (projected,)))
+            stage, others = stage.add, [projected]
         nodes.append(Node(f"n{number}", stage, (images[number], *others), (images[number + 1],)))
-    values = {v.name: v for v in (*case.sig.inputs, *op.between, case.sig.y)}
+    values = {v.name: v for v in (*case.sig.inputs, *op.inner, case.sig.y)}
     return Graph.build("chain", list(values.values()), nodes, case.graph().inputs, ["y"])
 
 
@@ -86,15 +91,16 @@ def test_reference_is_one_after_the_other(case: Case) -> None:
 
 
 def _rows_read(stage: Stage, sig: Signature, made: range) -> set[int]:
-    """Rows of its image that a stage reads for these rows of its output, by the definition of a window."""
-    if isinstance(stage, Add):
+    """Rows of its image that the windows of a stage span for these rows of its output."""
+    if isinstance(stage, Add | AddProjection):
         return set(made)
     taps, spread = (
-        (range(stage.window[0]), 1)
+        (stage.window[0], 1)
         if isinstance(stage, AveragePool2d | MaxPool2d)
-        else (range(sig.inputs[1].shape[1]), stage.dilation[0])
+        else (sig.inputs[1].shape[1], stage.dilation[0])
     )
-    rows = {y * stage.stride[0] + tap * spread - stage.padding.top for y in made for tap in taps}
+    span = range((taps - 1) * spread + 1)
+    rows = {y * stage.stride[0] + row - stage.padding.top for y in made for row in span}
     return {row for row in rows if 0 <= row < sig.x.shape[1]}
 
 
@@ -110,8 +116,11 @@ def _reads(case: Case) -> Iterator[tuple[int, dict[int, set[int]]]]:
             done[number] = made.stop
             image = _rows_read(op.stages[number], sig, made)
             wanted = max(image, default=-1) + 1
-            for other in op.inputs_of(number):
-                reads[other] = set(made)
+            stage, others = op.stages[number], op.inputs_of(number)
+            if isinstance(stage, AddProjection):
+                reads[others[0]] = _rows_read(stage.layer, stage.signatures(sig)[0], made)
+            elif isinstance(stage, Add):
+                reads[others[0]] = set(made)
         yield end, {**reads, 0: image}
 
 
@@ -217,6 +226,23 @@ def test_streams_of_one_shape_share_their_functions() -> None:
         assert module.files["net_kernels.c"].count(f"void {function}(") == 1
 
 
+def test_what_a_projection_calls_is_part_of_its_layer() -> None:
+    """The parts of a layer are all functions that run, those that parts call among them."""
+    net = Network()
+    x = net.input("x", 1, 32, 32, 16)
+    y = net.layer("halve", Conv2d((2, 2), Padding(0, 1, 0, 1)), x, (32, 3, 3, 16))
+    y = net.layer("same", Conv2d((1, 1), SAME), y, (32, 3, 3, 32))
+    graph = net.graph(net.node("add", Add(), y, net.layer("beside", Conv2d((2, 2)), x, (32, 1, 1, 16))))
+    target = Target()
+    plan, _ = stream_rows(make_plan(graph, select(graph, target), exact=False), target, exact=False)
+    module = generate_c(plan, "net")
+    (layer,) = module.info.layers
+    assert layer.function == "net_row_stream_5"
+    beside = ("net_add_projection_4", "net_conv2d_2", "net_add_3")
+    assert layer.parts == ("net_conv2d_0", "net_conv2d_1", *beside)
+    assert layer.macs == 32 * 16 * 16 * (9 * 16 + 9 * 32 + 16)
+
+
 POINTWISE: Layer = (Conv2d(), (1, 1, 8))
 AROUND: Layer = (DepthwiseConv2d((1, 1), SAME), (3, 3, 8))
 
@@ -250,6 +276,35 @@ def test_an_operand_that_is_no_image_is_not_streamed(constant: bool) -> None:
         Value.constant("c", np.ones(other.shape, np.int8), other.quant) if constant else int8s("c", (8,), 0.1)
     )
     changed = make("other", case.op, [x, w, b, operand], case.sig.y.quant)
+    assert applicable(changed.op, changed.sig, Target()) == []
+
+
+BESIDE: Constants = (Conv2d((2, 2)), (1, 1, 8))
+HALVED: Layer = (Conv2d((2, 2), Padding(0, 1, 0, 1)), (3, 3, 8))
+
+
+@pytest.mark.parametrize(
+    ("shape", "beside"),
+    [
+        ((1, 8, 8, 8), (Conv2d((2, 2), Padding(1, 0, 0, 1)), (3, 3, 8))),
+        ((1, 8, 8, 8), (Conv2d((2, 2), Padding(0, 1, 0, 1)), (3, 3, 8))),
+        ((1, 8, 8, 8), (Conv2d((2, 2)), (1, 1, 1))),
+    ],
+    ids=["padding above", "padding below", "one channel for all"],
+)
+def test_what_is_not_made_beside(shape: tuple[int, ...], beside: Constants) -> None:
+    case = chain("beside", int8s("x", shape), [HALVED, Beside(Add(), beside)], 2)
+    assert applicable(case.op, case.sig, Target()) == []
+    fits = chain("beside", int8s("x", shape), [HALVED, Beside(Add(), BESIDE)], 2)
+    assert len(applicable(fits.op, fits.sig, Target())) == 1
+
+
+@pytest.mark.parametrize("index", [0, 3])
+def test_a_constant_image_is_not_streamed(index: int) -> None:
+    case = chain("c", int8s("x", (1, 8, 8, 8)), [HALVED, Beside(Add(), BESIDE)], 2)
+    image = Value.constant("c", np.ones((1, 8, 8, 8), np.int8), case.sig.x.quant)
+    inputs = [image if i == index else value for i, value in enumerate(case.sig.inputs)]
+    changed = make("c", case.op, inputs, case.sig.y.quant)
     assert applicable(changed.op, changed.sig, Target()) == []
 
 

@@ -9,7 +9,18 @@ from crtgen.boards.core import find_core
 from crtgen.frontends import load
 from crtgen.ir import Graph
 from crtgen.kernels import Target, select
-from crtgen.ops import Activation, Add, Conv2d, DepthwiseConv2d, MaxPool2d, Padding, Relu, RowStream, Sub
+from crtgen.ops import (
+    Activation,
+    Add,
+    AddProjection,
+    Conv2d,
+    DepthwiseConv2d,
+    MaxPool2d,
+    Padding,
+    Relu,
+    RowStream,
+    Sub,
+)
 from crtgen.passes import DEFAULT_PASSES, Hit, run_passes
 from crtgen.plan import Plan, make_plan, stream, stream_rows
 from tests.passes.networks import Network, draw
@@ -133,6 +144,65 @@ def test_an_operand_may_come_first() -> None:
     _assert_same(graph, plan.graph)
 
 
+def _halving_block(net: Network, x: str, beside: Conv2d | None = None, taps: int = 1) -> str:
+    """A residual block that halves 32x32x16: two 3x3 layers, and the input through a layer of its own."""
+    y = net.layer("a", Conv2d((2, 2), Padding(0, 1, 0, 1)), x, (32, 3, 3, 16))
+    y = net.layer("b", AROUND, y, (32, 3, 3, 32))
+    shortcut = net.layer("c", beside or Conv2d((2, 2)), x, (32, taps, taps, 16))
+    return net.node("add", Add(Activation.RELU), shortcut, y)
+
+
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("core", [None, "cortex-m4", "cortex-m55"])
+def test_a_shortcut_through_a_layer_is_made_by_rows(core: str | None, real: bool) -> None:
+    """Of a block that halves, nothing is whole but its input, and its output over that."""
+    net = Network(real)
+    graph = net.graph(_halving_block(net, net.input("x", 1, 32, 32, 16)))
+    whole, plan, hits = _stream(graph, Target(find_core(core)) if core else None)
+    size = 4 if real else 1
+    assert whole.arena >= 1.5 * 32 * 32 * 16 * size > plan.arena
+    assert [step.node.name for step in plan.steps] == ["a+b+c+add"]
+    assert plan.slots["x"].offset == plan.slots["add_out"].offset
+    (op,) = _streams(plan)
+    assert [value.name for value in op.inner] == ["a_out", "b_out", "c_out"]
+    each = f"of {8192 * size:,} bytes"
+    (hit,) = hits
+    assert f"a_out {each} and b_out {each} and c_out {each} are never whole" in hit.text
+    _assert_same(graph, plan.graph)
+
+
+@pytest.mark.parametrize("at", ["a", "b", "c", "add"])
+def test_a_block_is_found_wherever_its_peak_is(at: str) -> None:
+    net = Network()
+    graph = net.graph(_halving_block(net, net.input("x", 1, 32, 32, 16)))
+    target = Target()
+    kernels = dict(select(graph, target))
+    kernels[at] = replace(kernels[at], scratch=50_000)
+    whole = make_plan(graph, kernels, exact=False)
+    (peak,) = [step.node.name for step in whole.steps if step.kernel.scratch == 50_000]
+    assert peak == at
+    plan, _ = stream_rows(whole, target, exact=False)
+    assert [step.node.name for step in plan.steps] == ["a+b+c+add"]
+
+
+def test_a_shortcut_with_padding_is_a_layer_of_its_own() -> None:
+    net = Network()
+    beside = Conv2d((2, 2), Padding(0, 1, 0, 1))
+    graph = net.graph(_halving_block(net, net.input("x", 1, 32, 32, 16), beside, taps=3))
+    _, plan, _ = _stream(graph)
+    assert all(not isinstance(stage, AddProjection) for op in _streams(plan) for stage in op.stages)
+    _assert_same(graph, plan.graph)
+
+
+def test_a_shortcut_that_something_else_reads_stays() -> None:
+    net = Network()
+    y = _halving_block(net, net.input("x", 1, 32, 32, 16))
+    graph = net.graph(y, "c_out")
+    _, plan, _ = _stream(graph)
+    assert "c_out" in plan.slots
+    _assert_same(graph, plan.graph)
+
+
 def test_a_difference_is_not_streamed() -> None:
     net = Network()
     x = net.input("x", 1, 32, 32, 16)
@@ -239,14 +309,16 @@ def test_for_speed_a_little_memory_is_no_reason(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("optimize", ["speed", "balanced", "size"])
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55", "cortex-m3"])
 def test_ic01(core: str, optimize: str) -> None:
-    """The first residual block is one stream; then conv2d_3 is the peak, which 24,576 bytes live at."""
+    """The first residual block is one stream, and the second one as well unless it costs too much."""
     graph, _ = run_passes(load(model_path("ic01_int8")), DEFAULT_PASSES)
     whole, plan, hits = _stream(graph, Target(find_core(core), optimize))
     assert whole.arena >= 2 * 16_384
-    assert 24_576 <= plan.arena <= 28_200
-    assert [hit.node for hit in hits] == ["conv2d_1+conv2d_2+add"]
+    blocks = ["conv2d_1+conv2d_2+add", "conv2d_3+conv2d_4+conv2d_5+add_1"]
+    dear = (core, optimize) == ("cortex-m55", "speed")
+    assert [hit.node for hit in hits] == (blocks[:1] if dear else blocks)
+    assert 16_384 < plan.arena <= (26_200 if dear else 25_200)
     cost = [sum(step.kernel.cost for step in p.steps) for p in (whole, plan)]
-    assert cost[1] <= 1.03 * cost[0]
+    assert cost[1] <= (1.03 if optimize == "speed" else 1.05) * cost[0]
 
 
 @pytest.mark.models

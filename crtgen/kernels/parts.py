@@ -1,0 +1,63 @@
+"""Kernels that call other kernels: what they pass on to these, and where the scratch of these is."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from crtgen.ir import Op, Signature
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
+from crtgen.kernels.registry import applicable
+
+__all__ = ["CALL", "aligned", "arguments", "assemble", "find_part"]
+
+CALL = 30
+"""Instructions around a call of a part."""
+
+_ALIGN = 16  # of the parts' scratch
+
+
+def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
+    """The cheapest kernel for an operator, if there is one."""
+    found = applicable(op, sig, target)
+    return Part(op.name, sig, found[0]) if found else None
+
+
+def arguments(parts: Sequence[Part]) -> tuple[tuple[str, ...], ...]:
+    """What each part is given behind its images: constants, and ``work`` if it has scratch."""
+    return tuple(
+        (*(const.name for const in _consts(number, part)), *(["work"] if part.kernel.scratch else []))
+        for number, part in enumerate(parts)
+    )
+
+
+def aligned(offset: int) -> int:
+    """The offset in scratch from which on parts have theirs."""
+    return -(-offset // _ALIGN) * _ALIGN
+
+
+def assemble(
+    design: str,
+    template: str,
+    view: Any,
+    parts: Sequence[Part],
+    *,
+    work: int,
+    inplace: tuple[InPlace, ...],
+    cost: float,
+) -> Kernel:
+    """The kernel of ``parts`` that share the scratch from offset ``work`` on."""
+    return Kernel(
+        design=design,
+        template=template,
+        view=view,
+        consts=tuple(const for number, part in enumerate(parts) for const in _consts(number, part)),
+        scratch=work + max(part.kernel.scratch for part in parts),
+        inplace=inplace,
+        cost=cost,
+        libraries=tuple(dict.fromkeys(library for part in parts for library in part.kernel.libraries)),
+        parts=tuple(parts),
+    )
+
+
+def _consts(number: int, part: Part) -> Iterator[Const]:
+    return (replace(const, name=f"stage{number}_{const.name}") for const in part.kernel.consts)

@@ -45,7 +45,7 @@ def command(
             loaded = [api.load(model) for model in models]
             compiled = compiling.compile(loaded, say, _board(compiling.board, core, type))
             infos = [module.info for module in compiled.modules]
-            samples = _samples(input, infos)
+            samples = _samples(input, type, infos)
             share = False if own_arenas else None
             generated = generating.generate(compiled, compiling.optimize, type, samples, share)
             generated.extract(directory)
@@ -98,9 +98,13 @@ def _board(name: str, core: str | None, type: str) -> Board:
         return board_of_core(core)
 
 
-def _samples(file: Path | None, models: Sequence[ModelInfo]) -> dict[str, tuple[Array, ...]] | None:
+def _samples(
+    file: Path | None, type: str, models: Sequence[ModelInfo]
+) -> dict[str, tuple[Array, ...]] | None:
     if file is None:
         return None
+    if type != "standalone":
+        raise UsageError(f"--input is for a standalone image, not for a {type}", hint="--type standalone")
     if len(models) > 1:
-        raise UsageError("--input is for one model", hint="leave it out: the inputs are then random")
+        raise UsageError("--input is for one model", hint="leave it out: the inputs are then a pattern")
     return {models[0].name: read_inputs(file, models[0].inputs)}

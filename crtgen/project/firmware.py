@@ -51,6 +51,11 @@ class Firmware:
                 f"a receive buffer of {self.options.receive_buffer} B is too small",
                 hint=f"it needs at least {_RECEIVE_MIN} B",
             )
+        if self.options.place and self.platform != "baremetal":
+            hint = "leave --place out: it is for bare metal"
+            raise UsageError(
+                f"nothing is placed on the platform {self.platform}", where=self.board.name, hint=hint
+            )
         if self.type == "server":
             self._check_server()
         if self.options.stack % 8 or self.options.pool % 16:

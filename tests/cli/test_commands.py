@@ -159,6 +159,11 @@ def test_doctor_says_what_is_there() -> None:
         (("bench", DIGITS, "--rpc", "--layers"), 2, "--rpc measures the RPC with one model"),
         (("build", "nowhere"), 2, "project.json"),
         (("generate", DIGITS, ".", "--type", "demon"), 2, "standalone"),
+        (
+            ("generate", DIGITS, ".", "--input", DIGIT),
+            2,
+            "--input is for a standalone image, not for a server",
+        ),
         (("generate", DIGITS, ".", "--board", "host"), 2, "not empty and holds no project"),
         (("generate", DIGITS, f"{DIGITS}/below"), 2, "Not a directory"),
         (("generate", DIGITS, DIGITS), 2, "it is a file"),

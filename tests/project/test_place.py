@@ -51,3 +51,11 @@ def test_parts_lie_where_they_were_placed_and_compute_the_same() -> None:
 def test_what_cannot_be_placed_is_refused(place: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         crtgen.load(DIGITS).compile("mps3_an547").generate(options=Options(place=place))
+
+
+@pytest.mark.parametrize(("board", "platform"), [("host", "host"), ("mps2_an385", "zephyr")])
+def test_nothing_is_placed_elsewhere(board: str, platform: str) -> None:
+    with pytest.raises(UsageError, match=f"{board}: nothing is placed on the platform {platform}"):
+        crtgen.load(DIGITS).compile(board).generate(
+            options=Options(place={"arena": "ram"}), platform=platform
+        )

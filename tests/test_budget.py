@@ -145,3 +145,18 @@ def test_a_budget_has_every_model_on_every_board(tmp_path: Path) -> None:
     assert missing(str(other), "--board", "host") == "the budget has no entry for other on host"
     elsewhere = ("--board", "host", "--board", "mps2_an386")
     assert missing(*elsewhere) == "the budget has no entry for my_digits on mps2_an386"
+
+
+@pytest.mark.parametrize("update", [[], ["--update"]])
+def test_two_models_of_one_name(tmp_path: Path, update: list[str]) -> None:
+    models = [tmp_path / folder / "digits.tflite" for folder in ("a", "b")]
+    for path in models:
+        path.parent.mkdir()
+        path.write_bytes((ROOT / "demo" / "digits.tflite").read_bytes())
+    budget = tmp_path / "budget.toml"
+    write_budget(budget, Budget(()))
+    done = CliRunner().invoke(app, ["bench", *map(str, models), "--json", "--budget", str(budget), *update])
+    assert done.exit_code == UsageError.exit_code
+    error = json.loads(done.stdout)
+    assert (error["message"], error["where"]) == ("a budget has one model digits", str(models[1]))
+    assert read_budget(budget) == Budget(())

@@ -1,6 +1,6 @@
 """``crtgen bench``: figures of the models on the boards, held to a budget, and of the RPC."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -55,8 +55,9 @@ def command(
                 out.result({"rpc": [r.to_dict() for r in lines]}, lambda console: _print_rpc(console, lines))
                 return
             jobs = [(model, b, optimize) for model in models for b in boards]
-            if budget and not update:
-                jobs = _budgeted(known, models, board)
+            if budget:
+                files = _by_name(models)
+                jobs = jobs if update else _budgeted(known, files, board)
             chosen = options.generators(codegen, cmsis_nn)
             results = [
                 measure_model(
@@ -83,14 +84,25 @@ def command(
             raise typer.Exit(MismatchError.exit_code)
 
 
+def _by_name(models: Sequence[Path]) -> dict[str, Path]:
+    """The files by the models' names, which a budget knows them by."""
+    names: dict[str, Path] = {}
+    for path in models:
+        name = api.load(path).name
+        if name in names:
+            hint = f"{names[name]} is called that, too"
+            raise UsageError(f"a budget has one model {name}", where=str(path), hint=hint)
+        names[name] = path
+    return names
+
+
 def _budgeted(
-    budget: Budget, models: Sequence[Path], boards: Sequence[str] | None
+    budget: Budget, models: Mapping[str, Path], boards: Sequence[str] | None
 ) -> list[tuple[Path, str, str]]:
     """What to measure: every entry of a named model, on the named boards if there are any."""
     wanted: Sequence[str | None] = boards or [None]
     jobs = []
-    for path in models:
-        name = api.load(path).name
+    for name, path in models.items():
         entries = [e for e in budget.entries if e.model == name]
         for board in wanted:
             chosen = [e for e in entries if board in (None, e.board)]

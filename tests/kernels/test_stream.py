@@ -32,7 +32,7 @@ from tests.kernels.stream_cases import SAME, Beside, Constants, Layer, chain, ra
 from tests.passes.networks import Network
 
 CASES = list(stream_cases())
-RANDOM = [random_case(number) for number in range(40)]
+RANDOM = [random_case(number) for number in range(20)]
 
 
 def _stream(case: Case) -> RowStream:

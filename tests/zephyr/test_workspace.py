@@ -55,7 +55,7 @@ def _combinations() -> Iterator[object]:
             yield pytest.param(model, target, board, marks=() if i % len(BOARDS) == j else pytest.mark.matrix)
 
 
-@pytest.mark.parametrize(("model", "target", "board"), _combinations())
+@pytest.mark.parametrize(("model", "target", "board"), list(_combinations()))
 def test_a_model_is_verified_over_the_rpc(workspace: Workspace, model: str, target: str, board: str) -> None:
     if target == "llvm":
         pytest.importorskip("llvmlite")

@@ -1,14 +1,14 @@
 """Operators that move elements without a look at them."""
 
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
 from crtgen.ir import Signature
+from crtgen.kernels.blocks import Block, Movement, blocks_of
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_number, plus
-from crtgen.kernels.loops import Loop, index_of, merge, strides_of
+from crtgen.kernels.loops import Loop, index_of, merge
 from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
 
@@ -74,48 +74,25 @@ def reshape(op: Reshape, sig: Signature, target: Target) -> Kernel:
 @design(Transpose)
 def transpose(op: Transpose, sig: Signature, target: Target) -> Kernel:
     """Runs of elements that stay together, in the order of the output."""
-    strides = strides_of(sig.x.shape)
-    return _move(sig, "transpose", [_walk(sig, [strides[p] for p in op.perm], sig.y.shape)])
+    return _move("transpose", op, sig)
 
 
 @design(StridedSlice)
 def strided_slice(op: StridedSlice, sig: Signature, target: Target) -> Kernel:
     """Runs of neighbours, in the order of the output."""
-    strides = strides_of(sig.x.shape)
-    counts = [len(range(*s)) for s in zip(op.begin, op.end, op.stride, strict=True)]
-    steps = [stride * step for stride, step in zip(strides, op.stride, strict=True)]
-    start = sum(b * s for b, s in zip(op.begin, strides, strict=True))
-    return _move(sig, "slice", [_walk(sig, steps, counts, start)])
+    return _move("slice", op, sig)
 
 
 @design(Concat, weights=None)
 def concat(op: Concat, sig: Signature, target: Target) -> Kernel:
     """One block of each input after another."""
-    outer = prod(sig.y.shape[: op.axis])
-    whole = sig.y.elements // outer
-    copies, consts, start, variables = [], [], 0, 0
-    for i, value in enumerate(sig.inputs):
-        run = value.elements // outer
-        name = f"operand{i}" if value.is_constant else f"x{variables}"
-        if value.is_constant:
-            consts.append(Const(name, value.array()))
-        variables += not value.is_constant
-        loops = (Loop(outer, (run, whole)),)
-        copies.append(Copy(name, loops, index_of(loops, 0), f"{start} + {index_of(loops, 1)}", run))
-        start += run
-    return _move(sig, "concat", copies, consts=tuple(consts))
+    return _move("concat", op, sig)
 
 
 @design(Pad)
 def pad(op: Pad, sig: Signature, target: Target) -> Kernel:
     """The output filled with the value, then the input's rows."""
-    to = strides_of(sig.y.shape)
-    start = sum(b * s for b, s in zip(op.before, to, strict=True))
-    walk = zip(sig.x.shape, strides_of(sig.x.shape), to, strict=True)
-    loops = merge([Loop(n, (a, b)) for n, a, b in walk], 2)
-    loops, run = _split_run(loops)
-    copy = Copy("x0", loops, index_of(loops, 0), f"{start} + {index_of(loops, 1)}", run)
-    return _move(sig, "pad", [copy], c_number(op.fill(sig), sig.y.dtype.c_name))
+    return _move("pad", op, sig, c_number(op.fill(sig), sig.y.dtype.c_name))
 
 
 @design(ResizeNearest)
@@ -131,12 +108,28 @@ def resize_nearest(op: ResizeNearest, sig: Signature, target: Target) -> Kernel:
     )
 
 
-def _walk(sig: Signature, steps: list[int], counts: list[int] | tuple[int, ...], start: int = 0) -> Copy:
-    """A copy that fills the output in order, from an input with these steps per axis."""
-    walk = zip(counts, steps, strides_of(counts), strict=True)
-    loops, run = _split_run(merge([Loop(n, (a, b)) for n, a, b in walk], 2))
-    first = index_of(loops, 0)
-    return Copy("x0", loops, f"{start} + {first}" if start else first, index_of(loops, 1), run)
+def _move(name: str, op: Movement, sig: Signature, fill: str = "") -> Kernel:
+    copies = tuple(map(_copy, blocks_of(op, sig)))
+    per_element = 2.0 if min(c.run for c in copies) >= 4 else 6.0
+    return Kernel(
+        design=name,
+        template="move.c.j2",
+        view=MoveView(copies, sig.y.elements, fill),
+        consts=tuple(Const(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant),
+        cost=sig.y.elements * per_element,
+    )
+
+
+def _copy(block: Block) -> Copy:
+    loops, run = _split_run(block.loops)
+    first, to = index_of(loops, 0), index_of(loops, 1)
+    return Copy(
+        source=block.source,
+        loops=loops,
+        from_index=f"{block.first} + {first}" if block.first else first,
+        to_index=f"{block.start} + {to}" if block.start else to,
+        run=run,
+    )
 
 
 def _split_run(loops: tuple[Loop, ...]) -> tuple[tuple[Loop, ...], int]:
@@ -144,16 +137,3 @@ def _split_run(loops: tuple[Loop, ...]) -> tuple[tuple[Loop, ...], int]:
     if loops[-1].strides == (1, 1):
         return merge(loops[:-1], 2), loops[-1].count
     return loops, 1
-
-
-def _move(
-    sig: Signature, name: str, copies: list[Copy], fill: str = "", consts: tuple[Const, ...] = ()
-) -> Kernel:
-    per_element = 2.0 if min(c.run for c in copies) >= 4 else 6.0
-    return Kernel(
-        design=name,
-        template="move.c.j2",
-        view=MoveView(tuple(copies), sig.y.elements, fill),
-        consts=consts,
-        cost=sig.y.elements * per_element,
-    )

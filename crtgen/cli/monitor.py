@@ -15,6 +15,7 @@ from crtgen.cli.output import Debug, guarded
 from crtgen.errors import LinkTimeoutError
 from crtgen.rpc.listener import Listener
 from crtgen.run import Device, start_device
+from crtgen.text import printable
 
 __all__ = ["command"]
 
@@ -33,7 +34,7 @@ def command(
             image = api.open_project(directory).build(say=say)
         with start_device(image.path, find_board(image.board), site=connecting.site()) as device:
             for line in _lines(device, Listener(), seconds):
-                typer.echo(json.dumps({"line": line}) if as_json else line)
+                typer.echo(json.dumps({"line": line}) if as_json else printable(line))
 
 
 def _lines(device: Device, listener: Listener, seconds: float | None) -> Iterator[str]:

@@ -11,8 +11,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from crtgen.errors import CrtgenError
+from crtgen.text import printable
 
 __all__ = ["Debug", "Json", "Output", "guarded", "on_log", "report", "table"]
 
@@ -22,7 +24,15 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 _PLAIN: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
 """Names and paths are printed as they are, whatever brackets and colons are in them."""
 
-log = Console(stderr=True, **_PLAIN)
+
+class _Terminal(Console):
+    """A console that shows texts and never obeys them, wherever they come from."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+
+log = _Terminal(stderr=True, **_PLAIN)
 _LOG_LINES = 40
 _PLAIN_WIDTH = 200
 
@@ -44,7 +54,7 @@ class Output:
             sys.stdout.write(json.dumps(data, indent=2) + "\n")
         else:
             width = None if sys.stdout.isatty() else _PLAIN_WIDTH
-            render(Console(soft_wrap=True, width=width, **_PLAIN))
+            render(_Terminal(soft_wrap=True, width=width, **_PLAIN))
 
     @contextmanager
     def stage(self) -> Iterator[Callable[[str], None]]:
@@ -55,7 +65,7 @@ class Output:
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
         with Progress(*columns, console=log, transient=True) as progress:
             task = progress.add_task("starting")
-            yield lambda what: progress.update(task, description=what)
+            yield lambda what: progress.update(task, description=printable(what))
 
 
 @contextmanager

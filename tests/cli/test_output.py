@@ -3,8 +3,9 @@
 import pytest
 from rich.console import Console
 
-from crtgen.cli.output import Output, report, table
+from crtgen.cli.output import Output, on_log, report, table
 from crtgen.errors import UsageError
+from crtgen.text import printable
 
 ODD = "a[/b] :x: [exact].npz"
 
@@ -29,3 +30,24 @@ def test_errors_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> N
         f"error: {ODD}: no such file",
         f"hint:  name {ODD}",
     ]
+
+
+def test_control_characters_are_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2Ja\rb\x9b31m\u202e\udc80\x00"
+    shown = r"\x1b]0;owned\x07\x1b[2Ja\rb\x9b31m\u202e\udc80\x00"
+
+    def render(console: Console) -> None:
+        console.print(evil)
+        rows = table(evil, "file")
+        rows.add_row(evil, "x")
+        console.print(rows)
+
+    Output(as_json=False).result({}, render)
+    report(UsageError(evil, where=evil, hint=evil, log=evil), as_json=False)
+    on_log(evil)
+    report(UsageError(evil), as_json=True)
+    printed = capsys.readouterr()
+    assert not [c for c in printed.out + printed.err if not c.isprintable() and c != "\n"]
+    assert printed.out.count(shown) == 3
+    assert printed.err.count(shown) == 4  # the log is split where its lines end
+    assert printable("Größe 3 µs\n\tλ") == "Größe 3 µs\n\tλ"

@@ -10,7 +10,6 @@
         y = session.infer(x)
 """
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -46,6 +45,7 @@ from crtgen.plan import Plan, make_plan, stream_rows
 from crtgen.project import Firmware, Options, Project, generate_project, read_manifest
 from crtgen.run import Site
 from crtgen.session import Session
+from crtgen.temporary import TemporaryFolder
 
 __all__ = [
     "EXECUTORS",
@@ -235,10 +235,10 @@ class Generated:
 
     def build(self, *, toolchain: str | None = None, say: Say = _silent) -> "Image":
         """Build it in a temporary directory that lives as long as the image."""
-        temporary = tempfile.TemporaryDirectory(prefix="crtgen-")
-        self.project.extract(Path(temporary.name))
+        temporary = TemporaryFolder()
+        self.project.extract(temporary.path)
         try:
-            return Extracted(Path(temporary.name), temporary).build(toolchain=toolchain, say=say)
+            return Extracted(temporary.path, temporary).build(toolchain=toolchain, say=say)
         except BuildError as error:
             if error.log:
                 error.hint = "generate the project, then build it: that keeps the whole output"
@@ -250,7 +250,7 @@ class Extracted:
     """A firmware project on disk."""
 
     directory: Path
-    _temporary: "tempfile.TemporaryDirectory[str] | None" = field(default=None, repr=False)
+    _temporary: TemporaryFolder | None = field(default=None, repr=False)
 
     def build(self, *, toolchain: str | None = None, say: Say = _silent) -> "Image":
         """Build it, or what has changed of it, and measure the image."""
@@ -264,7 +264,7 @@ class Image:
 
     built: build.Image
     size: SizeReport
-    _temporary: "tempfile.TemporaryDirectory[str] | None" = field(default=None, repr=False)
+    _temporary: TemporaryFolder | None = field(default=None, repr=False)
 
     @property
     def path(self) -> Path:

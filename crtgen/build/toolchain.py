@@ -2,13 +2,13 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from crtgen.child import run_to_end
 from crtgen.errors import ToolMissingError, UsageError
 
 __all__ = ["TOOLCHAINS", "Recipe", "Toolchain", "detect_toolchains", "find_program", "find_toolchain"]
@@ -137,11 +137,12 @@ _PACKAGES: Mapping[str, Callable[[], str | None]] = {
 
 def _version(program: Path, argument: str) -> str:
     try:
-        result = subprocess.run(
-            [program, argument], capture_output=True, text=True, errors="replace", timeout=30, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
+        code, output = run_to_end([program, argument], time_limit=30)
+    except OSError as error:
+        code, output = -1, str(error)
+    if code != 0:
         raise ToolMissingError(
-            f"{program} does not run: {error}", hint="reinstall it or remove it from the PATH"
-        ) from error
-    return (result.stdout or result.stderr).strip().partition("\n")[0]
+            f"{program} does not run: {output.strip() or f'code {code}'}",
+            hint="reinstall it or remove it from the PATH",
+        )
+    return output.strip().partition("\n")[0]

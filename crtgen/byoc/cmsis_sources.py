@@ -8,16 +8,16 @@ import ctypes
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from crtgen.child import run_to_end
 from crtgen.errors import BuildError, ToolMissingError, UsageError
 from crtgen.kernels.kernel import SourceLibrary
+from crtgen.temporary import TemporaryFolder
 
 __all__ = ["CmsisSources", "find_sources"]
 
@@ -52,7 +52,7 @@ class CmsisSources:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._temporary: TemporaryDirectory[str] | None = None
+        self._temporary: TemporaryFolder | None = None
 
     @cached_property
     def _texts(self) -> Mapping[Path, str]:
@@ -107,16 +107,14 @@ class CmsisSources:
     def _compiled(self) -> ctypes.CDLL:
         """The functions that tell sizes, for this computer."""
         sources = [str(p) for p in self._texts if p.name.endswith("_get_buffer_sizes_s8.c")]
-        self._temporary = TemporaryDirectory(prefix="crtgen-cmsis-nn-")
-        library = Path(self._temporary.name) / "sizes.so"
+        self._temporary = TemporaryFolder()
+        library = self._temporary.path / "sizes.so"
         flags = ["-shared", "-fPIC", "-O1", "-w", "-include", "stdint.h"]  # which 4.1 includes on Arm only
         command = [*_compiler(), *flags, f"-I{self.root / 'Include'}", *sources]
-        done = subprocess.run(
-            [*command, "-o", str(library)], capture_output=True, text=True, timeout=_TIME_LIMIT
-        )
-        if done.returncode != 0:
+        code, output = run_to_end([*command, "-o", str(library)], time_limit=_TIME_LIMIT)
+        if code != 0:
             raise BuildError(
-                "its sizes cannot be computed: the compiler refuses it", where=str(self.root), log=done.stderr
+                "its sizes cannot be computed: the compiler refuses it", where=str(self.root), log=output
             )
         return ctypes.CDLL(str(library))
 

@@ -5,18 +5,17 @@ with assembly in them are in files of their own: llvmlite has no assembler for A
 """
 
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from crtgen.boards.core import Core
+from crtgen.child import run_to_end
 from crtgen.codegen.llvm_emit import emit_object, optimise, parse
 from crtgen.codegen.llvm_metadata import metadata_module
 from crtgen.codegen.llvm_target import triple
@@ -24,6 +23,7 @@ from crtgen.codegen.metadata import Registry, describe
 from crtgen.codegen.module import ASSEMBLY_SUFFIX
 from crtgen.errors import BuildError, ToolMissingError
 from crtgen.resources import runtime_dir
+from crtgen.temporary import TemporaryFolder
 
 __all__ = ["LlvmRequest", "check_versions", "compile_objects"]
 
@@ -70,8 +70,7 @@ def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
     Raises ``BuildError`` with clang's first errors.
     """
     check_versions()
-    with TemporaryDirectory(prefix="crtgen-llvm-") as name:
-        directory = Path(name)
+    with TemporaryFolder() as directory:
         for path, text in request.sources.items():
             file = directory / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -155,13 +154,10 @@ def _own_sections(text: str) -> str:
 
 def _run(arguments: Sequence[str], directory: Path) -> str:
     """Run clang; what it printed."""
-    try:
-        done = subprocess.run(
-            [*_CLANG, *arguments], cwd=directory, capture_output=True, text=True, timeout=_TIME_LIMIT
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BuildError(f"clang took more than {_TIME_LIMIT:.0f} s") from error
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "error:" in line] or done.stderr.splitlines()
-        raise BuildError("\n".join(["clang refuses the generated C", *lines[:_SHOWN]]), log=done.stderr)
-    return done.stdout + done.stderr
+    code, output = run_to_end([*_CLANG, *arguments], directory=directory, time_limit=_TIME_LIMIT)
+    if code is None:
+        raise BuildError(f"clang took more than {_TIME_LIMIT:.0f} s", log=output)
+    if code != 0:
+        lines = [line for line in output.splitlines() if "error:" in line] or output.splitlines()
+        raise BuildError("\n".join(["clang refuses the generated C", *lines[:_SHOWN]]), log=output)
+    return output

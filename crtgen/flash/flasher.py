@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen.build import find_workspace
-from crtgen.build.process import run_to_end
+from crtgen.child import run_to_end
 from crtgen.errors import FlashError, ToolMissingError
 from crtgen.flash.failure import explain
 from crtgen.flash.runners import INSTALL, Job, command

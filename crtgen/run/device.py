@@ -2,22 +2,31 @@
 
 import atexit
 import os
-import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from crtgen.child import Child, Command, run_to_end
 from crtgen.errors import CrtgenError, LinkTimeoutError
 from crtgen.run.streams import PipeStream, SocketStream
 
-__all__ = ["Finished", "RunningDevice", "end_process", "image_name", "open_console", "run_to_end"]
+__all__ = [
+    "MOST_PRINTED",
+    "Finished",
+    "RunningDevice",
+    "console_text",
+    "image_name",
+    "open_console",
+    "run_program",
+]
 
-GRACE = 2.0
-"""Seconds that a process has to end by itself before it is killed."""
+MOST_PRINTED = 64 << 20
+"""Bytes that a device may print; one that prints more is ended."""
+
+_SHOWN = 64 << 10
+"""Bytes at the end of what a device printed that an error takes along."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +38,7 @@ class RunningDevice:
 
     name: str
     stream: PipeStream | SocketStream
-    process: "subprocess.Popen[bytes]"
+    process: Child
     console: BinaryIO
     _closed: bool = field(default=False)
 
@@ -45,8 +54,8 @@ class RunningDevice:
             error.log = self.output()
 
     def output(self) -> str:
-        """What the process has printed so far."""
-        return _text(self.console)
+        """The end of what the process has printed so far."""
+        return console_text(self.console)
 
     def wait(self, timeout: float) -> int:
         """The exit code, once the process ends by itself. Raises ``LinkTimeoutError``."""
@@ -62,7 +71,7 @@ class RunningDevice:
         self._closed = True
         atexit.unregister(self.close)
         self.stream.close()
-        end_process(self.process)
+        self.process.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,31 +87,12 @@ def open_console() -> BinaryIO:
     return tempfile.TemporaryFile()
 
 
-def run_to_end(command: Sequence[str | os.PathLike[str]], name: str, timeout: float) -> Finished:
+def run_program(command: Command, name: str, timeout: float) -> Finished:
     """Run a program that needs no input. Raises ``LinkTimeoutError`` after ``timeout`` seconds."""
-    with open_console() as console:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
-        )
-        try:
-            return Finished(code=process.wait(timeout), output=_text(console))
-        except subprocess.TimeoutExpired as error:
-            raise LinkTimeoutError(
-                f"it still runs after {timeout:g} s", where=name, log=_text(console)
-            ) from error
-        finally:
-            end_process(process, grace=0)
-
-
-def end_process(process: "subprocess.Popen[bytes]", grace: float = GRACE) -> None:
-    """End a process that leads its own group, with everything it started, and wait for it."""
-    for number, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, GRACE)):
-        if process.poll() is not None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(wait)
+    code, output = run_to_end(command, time_limit=timeout)
+    if code is None:
+        raise LinkTimeoutError(f"it still runs after {timeout:g} s", where=name, log=output)
+    return Finished(output, code)
 
 
 def image_name(image: Path, board: str) -> str:
@@ -110,6 +100,7 @@ def image_name(image: Path, board: str) -> str:
     return f"{image.name} on {board}"
 
 
-def _text(console: BinaryIO) -> str:
+def console_text(console: BinaryIO) -> str:
+    """The end of what was printed."""
     size = os.fstat(console.fileno()).st_size
-    return os.pread(console.fileno(), size, 0).decode(errors="replace")
+    return os.pread(console.fileno(), _SHOWN, max(0, size - _SHOWN)).decode(errors="replace")

@@ -4,13 +4,22 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from crtgen.boards import Board
+from crtgen.child import Child
 from crtgen.errors import LinkClosedError, LinkTimeoutError, ToolMissingError, UsageError
-from crtgen.run.device import Finished, RunningDevice, end_process, image_name, open_console, run_to_end
+from crtgen.run.device import (
+    MOST_PRINTED,
+    Finished,
+    RunningDevice,
+    console_text,
+    image_name,
+    open_console,
+    run_program,
+)
 from crtgen.run.streams import SocketStream
 
 __all__ = ["VARIABLE", "find_fvp", "run_in_fvp", "start_fvp"]
@@ -21,7 +30,7 @@ VARIABLE = "CRTGEN_FVP"
 START_TIMEOUT = 60.0
 """Seconds that the FVP has to begin listening: the first start of a large program is slow."""
 
-_LISTENS = re.compile(rb"telnetterminal0: Listening for serial connection on port (\d+)")
+_LISTENS = re.compile(r"telnetterminal0: Listening for serial connection on port (\d+)")
 _INTERVAL = 0.02
 # Without windows. In raw mode the terminal passes every byte as it is; the mode telnet would interpret 0xff.
 _OPTIONS = (
@@ -59,14 +68,12 @@ def start_fvp(image: Path, board: Board, program: Path | None = None) -> Running
     options = (*_OPTIONS, f"mps3_board.telnetterminal0.start_port={_free_port()}")
     command = _command(image, find_fvp(board, program), options)
     console = open_console()
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
-    )
+    process = Child(command, stdout=console, stderr=console, most_written=MOST_PRINTED)
     try:
-        port = _port(process, console.fileno(), name)
+        port = _port(process, console, name)
         stream = SocketStream.connect(f"127.0.0.1:{port}", timeout=START_TIMEOUT)
     except BaseException:
-        end_process(process)
+        process.end()
         console.close()
         raise
     stream.name = name
@@ -76,7 +83,7 @@ def start_fvp(image: Path, board: Board, program: Path | None = None) -> Running
 def run_in_fvp(image: Path, board: Board, program: Path | None = None, *, timeout: float = 60.0) -> Finished:
     """Run a standalone bare-metal image until it exits. Raises ``LinkTimeoutError``."""
     command = _command(image, find_fvp(board, program), _OPTIONS)
-    return run_to_end(command, image_name(image, board.name), timeout)
+    return run_program(command, image_name(image, board.name), timeout)
 
 
 def _command(image: Path, program: Path, options: tuple[str, ...]) -> list[str]:
@@ -92,14 +99,13 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _port(process: "subprocess.Popen[bytes]", console: int, name: str) -> int:
+def _port(process: Child, console: BinaryIO, name: str) -> int:
     """The port that the FVP says it listens at."""
     deadline = time.monotonic() + START_TIMEOUT
     while True:
-        printed = os.pread(console, os.fstat(console).st_size, 0)
-        if found := _LISTENS.search(printed):
+        log = console_text(console)
+        if found := _LISTENS.search(log):
             return int(found[1])
-        log = printed.decode(errors="replace")
         if process.poll() is not None:
             hint = "check that it runs on its own, and its licence"
             raise LinkClosedError(f"the FVP ended with code {process.poll()}", where=name, hint=hint, log=log)

@@ -3,8 +3,16 @@
 import subprocess
 from pathlib import Path
 
+from crtgen.child import Child
 from crtgen.errors import UsageError
-from crtgen.run.device import Finished, RunningDevice, image_name, open_console, run_to_end
+from crtgen.run.device import (
+    MOST_PRINTED,
+    Finished,
+    RunningDevice,
+    image_name,
+    open_console,
+    run_program,
+)
 from crtgen.run.streams import PipeStream
 
 __all__ = ["run_on_host", "start_host"]
@@ -16,15 +24,15 @@ def start_host(image: Path) -> RunningDevice:
     """Start a server image."""
     command, name = [str(_existing(image))], image_name(image, _BOARD)
     console = open_console()
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=console, start_new_session=True
+    process = Child(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=console, most_written=MOST_PRINTED
     )
     return RunningDevice(name, PipeStream.of_process(process, name=name), process, console)
 
 
 def run_on_host(image: Path, *, timeout: float = 60.0) -> Finished:
     """Run a standalone image until it exits. Raises ``LinkTimeoutError`` after ``timeout`` seconds."""
-    return run_to_end([_existing(image)], image_name(image, _BOARD), timeout)
+    return run_program([_existing(image)], image_name(image, _BOARD), timeout)
 
 
 def _existing(image: Path) -> Path:

@@ -2,12 +2,19 @@
 
 import shutil
 import socket
-import subprocess
 from pathlib import Path
 
 from crtgen.boards import Board, Qemu
+from crtgen.child import Child
 from crtgen.errors import ToolMissingError, UsageError
-from crtgen.run.device import Finished, RunningDevice, image_name, open_console, run_to_end
+from crtgen.run.device import (
+    MOST_PRINTED,
+    Finished,
+    RunningDevice,
+    image_name,
+    open_console,
+    run_program,
+)
 from crtgen.run.streams import SocketStream
 
 __all__ = ["find_qemu", "run_in_qemu", "start_qemu"]
@@ -36,13 +43,12 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
     ours, theirs = socket.socketpair()
     console = open_console()
     with theirs:
-        process = subprocess.Popen(
-            [*command, f"socket,id=serial,fd={theirs.fileno()}", "-serial", "chardev:serial"],
-            stdin=subprocess.DEVNULL,
+        process = Child(
+            [*command, "socket,id=serial,fd=0", "-serial", "chardev:serial"],
+            stdin=theirs.fileno(),
             stdout=console,
             stderr=console,
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
+            most_written=MOST_PRINTED,
         )
     name = image_name(image, board.name)
     return RunningDevice(name, SocketStream(ours, name=name), process, console)
@@ -51,7 +57,7 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
 def run_in_qemu(image: Path, board: Board, *, counting: bool = True, timeout: float = 60.0) -> Finished:
     """Run a standalone image until it exits. Raises ``LinkTimeoutError`` after ``timeout`` seconds."""
     command = [*_command(image, board, counting), "-serial", "none"]
-    return run_to_end(command, image_name(image, board.name), timeout)
+    return run_program(command, image_name(image, board.name), timeout)
 
 
 def _command(image: Path, board: Board, counting: bool) -> list[str]:

@@ -1,0 +1,178 @@
+"""Programs that crtgen starts. None outlives the process that started it, even if that is killed.
+
+On POSIX each program leads a process group. A shell in that group holds the reading end of a pipe that only
+this process can write to. When this process ends, however it does, the pipe closes and the shell kills the
+group.
+"""
+
+import codecs
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from typing import IO
+
+__all__ = ["GRACE", "Child", "Command", "run_to_end"]
+
+Command = Sequence[str | os.PathLike[str]]
+
+GRACE = 2.0
+"""Seconds that a program has to end by itself before it is killed."""
+
+_GUARD = '(read -r _ || kill -KILL 0) <"/dev/fd/$0" >/dev/null 2>&1 & exec "$@"'
+_GUARD_WITH_LIMIT = f'ulimit -f "$1"; shift; {_GUARD}'
+_BLOCK = 512
+"""Bytes of the unit of ``ulimit -f``."""
+
+_LONGEST_OUTPUT = 16 << 20
+"""Characters of a program's output that are kept; what comes after is read and dropped."""
+
+_CHUNK = 1 << 16
+_READ_AHEAD = 8
+"""Chunks that are read ahead of whoever takes them."""
+
+
+class Child(subprocess.Popen[bytes]):
+    """A program with a process group of its own; ``end`` ends everything in it.
+
+    With ``most_written`` the system ends a program that writes a file of more bytes.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        *,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
+        stdout: int | IO[bytes] = subprocess.PIPE,
+        stderr: int | IO[bytes] = subprocess.STDOUT,
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        most_written: int | None = None,
+    ) -> None:
+        self._lifeline = -1
+        if os.name != "posix":
+            super().__init__(
+                command, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=directory
+            )
+            return
+        theirs, self._lifeline = os.pipe()
+        script, limit = _GUARD, []
+        if most_written is not None:
+            script, limit = _GUARD_WITH_LIMIT, [str(most_written // _BLOCK)]
+        try:
+            super().__init__(
+                ["/bin/sh", "-c", script, str(theirs), *limit, *command],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                env=environment,
+                cwd=directory,
+                pass_fds=(theirs,),
+                start_new_session=True,
+            )
+        except BaseException:
+            self._drop_lifeline()
+            raise
+        finally:
+            os.close(theirs)
+
+    def end(self, grace: float = GRACE) -> None:
+        """End the program with everything that it started, and wait for it. More than once is fine."""
+        for number, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, GRACE)):
+            if self.poll() is not None:
+                break
+            self._signal_group(number)
+            with suppress(subprocess.TimeoutExpired):
+                self.wait(wait)
+        self._drop_lifeline()
+
+    def _signal_group(self, number: int) -> None:
+        if self._lifeline < 0:
+            self.send_signal(number)
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def _drop_lifeline(self) -> None:
+        """What is left of the group ends now."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+def run_to_end(
+    command: Command,
+    *,
+    time_limit: float,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+    each: Callable[[str], None] = lambda line: None,
+) -> tuple[int | None, str]:
+    """Exit code and output of a program without input; ``each`` gets every line of it as it comes.
+
+    The exit code is None if the program, with all that it started, was ended after ``time_limit`` seconds.
+    """
+    deadline = time.monotonic() + time_limit
+    child = Child(command, environment=environment, directory=directory)
+    chunks: Queue[bytes] = Queue(_READ_AHEAD)
+    Thread(target=_read, args=(child, chunks), daemon=True).start()
+    output = _Output(each)
+    try:
+        while chunk := chunks.get(timeout=_left(deadline)):
+            output.feed(chunk)
+            if not _left(deadline):
+                return None, output.text()
+        return child.wait(_left(deadline)), output.text()
+    except (Empty, subprocess.TimeoutExpired):
+        return None, output.text()
+    finally:
+        child.end(grace=0)
+        with suppress(Empty):  # room for the little that is left, so that the thread ends
+            while True:
+                chunks.get_nowait()
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
+
+
+def _read(child: Child, chunks: "Queue[bytes]") -> None:
+    """Put what comes, and at the end an empty chunk."""
+    assert child.stdout is not None  # it was started with stdout=PIPE
+    with child.stdout as pipe:
+        while chunk := os.read(pipe.fileno(), _CHUNK):
+            chunks.put(chunk)
+    chunks.put(b"")
+
+
+class _Output:
+    """Keeps the text, and gives its lines to ``each``; a very long one in pieces."""
+
+    def __init__(self, each: Callable[[str], None]) -> None:
+        self._each = each
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._kept: list[str] = []
+        self._length = 0
+        self._line = ""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take what came next."""
+        text = self._decoder.decode(chunk)
+        self._length += len(text)
+        if self._length <= _LONGEST_OUTPUT:
+            self._kept.append(text)
+        *complete, self._line = (self._line + text).split("\n")
+        for line in complete:
+            self._each(line)
+        if len(self._line) > _CHUNK:
+            self._each(self._line)
+            self._line = ""
+
+    def text(self) -> str:
+        """All of it, up to the limit."""
+        return "".join(self._kept)

@@ -1,0 +1,73 @@
+"""Temporary directories that do not stay: removed at the end, or by the next crtgen if this one is killed."""
+
+import os
+import shutil
+import stat
+import tempfile
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open directory cannot be locked
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["TemporaryFolder"]
+
+_PREFIX = "crtgen-work-"
+_YOUNG = 60.0
+"""Seconds for which a directory without a lock may just be being made."""
+
+
+class TemporaryFolder:
+    """A directory of this process alone, at ``path``, until ``close`` or the end of the object.
+
+    Its owner holds a lock on it, which ends with the owner: a directory that can be locked is abandoned.
+    As a context manager it gives its path.
+    """
+
+    def __init__(self) -> None:
+        _remove_abandoned(Path(tempfile.gettempdir()))
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+        self.close = weakref.finalize(self, _remove, self.path, _lock(self.path))
+        """Remove it. More than once is fine."""
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _remove(path: Path, lock: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    if lock >= 0:
+        os.close(lock)
+
+
+def _lock(path: Path) -> int:
+    """A descriptor that holds the lock, -1 if another process holds it or there are no such locks."""
+    if fcntl is None:
+        return -1
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return -1
+    return descriptor
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove what dead processes of this user left. What cannot be removed is left to the system."""
+    for path in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            state = path.lstat()
+            is_old = time.time() - state.st_mtime > _YOUNG
+            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or not is_old:
+                continue
+            lock = _lock(path)
+            if lock >= 0:
+                _remove(path, lock)

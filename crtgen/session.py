@@ -13,7 +13,9 @@ from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import ProtocolError, UnsupportedError, UsageError
 from crtgen.ir import Array, shape_text
 from crtgen.rpc import AotExecutor, Client
+from crtgen.rpc.connection import RemoteTensor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
+from crtgen.rpc.values import DataType
 from crtgen.run import Device, SerialDevice, Site, start_device
 
 __all__ = ["Measurement", "Session"]
@@ -113,10 +115,10 @@ class Session:
         info = self.model(model)
         _check(info.inputs, inputs)
         executor = self._executor(info.name)
-        for index, array in enumerate(inputs):
-            executor.set_input(index, array)
+        for index, (interface, array) in enumerate(zip(info.inputs, inputs, strict=True)):
+            _expected(interface, executor.input(index)).write(array)
         executor.run(timeout=RUN_TIMEOUT)
-        return tuple(executor.get_output(i) for i in range(len(info.outputs)))
+        return tuple(_expected(o, executor.output(i)).read() for i, o in enumerate(info.outputs))
 
     def measure(self, runs: int = 1, model: str | None = None) -> Measurement:
         """Run a model ``runs`` times, on whatever its inputs hold, and read the device's timer."""
@@ -131,9 +133,12 @@ class Session:
 
     def profile(self, model: str | None = None) -> tuple[int, ...]:
         """Ticks of each layer of one run. The image has to be built with ``profile``."""
-        ticks = self.client.profile(self._executor(self.model(model).name), timeout=RUN_TIMEOUT)
+        info = self.model(model)
+        ticks = self.client.profile(self._executor(info.name), timeout=RUN_TIMEOUT)
         if ticks is None:
             raise _cannot("profile")
+        if len(ticks) != len(info.layers):
+            raise _other_image(f"{info.name} has {len(ticks)} layers there, {len(info.layers)} in the image")
         return tuple(ticks.tolist())
 
     def instructions_per_tick(self) -> float:
@@ -166,6 +171,22 @@ def _cannot(what: str) -> UnsupportedError:
     return UnsupportedError(
         f"the firmware cannot {what}", hint="build it with this version of crtgen, with --profile for layers"
     )
+
+
+def _expected(interface: Interface, place: RemoteTensor) -> RemoteTensor:
+    """The tensor that the device names, if it is the one of the project: that decides what is copied."""
+    tensor = place.tensor
+    if tensor.shape != interface.shape or tensor.dtype != DataType.of(interface.dtype.numpy):
+        raise _other_image(
+            f"{interface.name} has the shape {shape_text(tensor.shape)} there,"
+            f" {shape_text(interface.shape)} {interface.dtype.value} in the image"
+        )
+    return place
+
+
+def _other_image(how: str) -> ProtocolError:
+    hint = "write the image to the device again"
+    return ProtocolError(f"the device does not run this image: {how}", hint=hint)
 
 
 def _check(interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:

@@ -69,6 +69,8 @@ class Client(Connection):
             ),
         )
         means = self._array(evaluator(timeout=timeout), "<f8")
+        if len(means) != repeat:
+            raise self._violated(f"{len(means)} times came back for {repeat} repeats")
         evaluator.close()
         return tuple(means.tolist())
 

@@ -1,8 +1,10 @@
 """Functions, modules and memory of a device, as Python objects."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -26,6 +28,15 @@ DEFAULT_MAX_PACKET = 2037
 _LARGEST_PACKET = frame.DEFAULT_MAX_PAYLOAD - session.HEADER_BYTES - messages.LENGTH_BYTES
 _WINDOW_PACKETS = 16
 _WINDOW_BYTES = 32768
+
+MOST_BYTES = 64 << 20
+"""Of a tensor on a device: more than any microcontroller has."""
+
+_LEAST_PART = 16
+"""Bytes of a tensor that a packet has to have room for."""
+
+_SLOWEST = 250
+"""Bytes a second that a copy takes at the longest."""
 
 
 class RemoteFunction:
@@ -110,6 +121,17 @@ class RemoteTensor:
             self._client.free(self.tensor)
         else:
             self._client.free_handle(self._handle)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Requests that have no reply yet: their sizes, who takes the replies, and until when."""
+
+    take: Callable[[messages.Packet], object]
+    timeout: float
+    deadline: float
+    sizes: "deque[int]" = field(default_factory=deque)
+    failures: list[str] = field(default_factory=list)
 
 
 class Connection:
@@ -227,18 +249,26 @@ class Connection:
                 f"an array of {source.dtype} {source.shape} for a tensor of {dtype} {tensor.shape}",
                 where="device",
             )
-        data = source.astype(dtype, copy=False).tobytes()
-        chunks = list(self._chunks(tensor))
-        for reply in self._pipeline(CopyToRemote(part, data[at : at + size]) for part, at, size in chunks):
-            self._expect(Return, reply)
+        data = memoryview(source.astype(dtype, copy=False).tobytes())
+        packets = (CopyToRemote(part, bytes(data[at : at + n])) for part, at, n in self._parts(tensor))
+        self._exchange(packets, lambda reply: self._expect(Return, reply), nbytes=tensor.nbytes)
 
     def copy_from(self, tensor: Tensor) -> Array:
-        """Copy a tensor from the device."""
-        chunks = list(self._chunks(tensor))
-        replies = self._pipeline(CopyFromRemote(part, size) for part, _, size in chunks)
-        parts = [self._copied(reply, size) for reply, (_, _, size) in zip(replies, chunks, strict=True)]
-        array: Array = np.frombuffer(b"".join(parts), tensor.dtype.numpy)
-        return array.reshape(tensor.shape).copy()
+        """Copy a tensor from the device. Memory is taken as the bytes come."""
+        dtype = tensor.dtype.numpy
+        data = bytearray()
+        sizes: deque[int] = deque()
+
+        def packets() -> Iterator[messages.Packet]:
+            for part, _, size in self._parts(tensor):
+                sizes.append(size)
+                yield CopyFromRemote(part, size)
+
+        def take(reply: messages.Packet) -> None:
+            data.extend(self._copied(reply, sizes.popleft()))
+
+        self._exchange(packets(), take, nbytes=tensor.nbytes)
+        return np.frombuffer(bytes(data), dtype).reshape(tensor.shape).copy()
 
     @property
     def max_packet(self) -> int:
@@ -246,13 +276,15 @@ class Connection:
         if self._max_packet is None:
             ask = self.get_function("tvm.rpc.server.GetCRTMaxPacketSize")
             published = self._expect(int, ask()) if ask else DEFAULT_MAX_PACKET
+            if published < 0:
+                raise self._violated(f"the device takes packets of {published} bytes")
             self._max_packet = min(published, _LARGEST_PACKET)
         return self._max_packet
 
-    def _chunks(self, tensor: Tensor) -> Iterator[tuple[Tensor, int, int]]:
+    def _parts(self, tensor: Tensor) -> Iterator[tuple[Tensor, int, int]]:
         """The tensor, offset and size of each part that fits into a packet."""
         room = self.max_packet - messages.copy_overhead(len(tensor.shape))
-        if room <= 0:
+        if room < _LEAST_PART:
             raise ProtocolError(f"the device's packets of {self.max_packet} bytes are too small for a copy")
         for at in range(0, tensor.nbytes, room):
             part = Tensor(tensor.data, tensor.shape, tensor.dtype, tensor.device, tensor.byte_offset + at)
@@ -294,6 +326,8 @@ class Connection:
             case (TypeCode.FUNCTION, Handle(handle)):
                 return RemoteFunction(self, handle)
             case (int(), Tensor() as tensor, Handle(handle)):
+                if max(tensor.nbytes, *tensor.shape, 0) > MOST_BYTES:
+                    raise self._violated(f"the device says that it has a tensor of shape {tensor.shape}")
                 return RemoteTensor(self, tensor, Handle(handle, TypeCode.NDARRAY))
             case (int(), value):
                 return value
@@ -314,55 +348,56 @@ class Connection:
     # --- requests
 
     def _returned(self, packet: messages.Packet, timeout: float | None = None) -> Return:
-        (reply,) = self._pipeline((packet,), timeout)
-        return self._expect(Return, reply)
+        replies: list[messages.Packet] = []
+        self._exchange((packet,), replies.append, timeout)
+        return self._expect(Return, replies[0])
 
-    def _pipeline(
-        self, packets: Iterable[messages.Packet], timeout: float | None = None
-    ) -> list[messages.Packet]:
-        """Send requests and return their replies, several requests under way where the transport waits.
+    def _exchange(
+        self,
+        packets: Iterable[messages.Packet],
+        take: Callable[[messages.Packet], object],
+        timeout: float | None = None,
+        nbytes: int = 0,
+    ) -> None:
+        """Send requests and give their replies to ``take``; several are under way where the transport waits.
 
+        Each reply has ``timeout`` seconds; all together have that, and what ``nbytes`` take on a slow line.
         The first ``RemoteError`` is raised once all replies are in, so the next request gets its own.
         """
         wait = self._link.timeouts.established if timeout is None else timeout
-        waiting: deque[int] = deque()
-        replies: list[messages.Packet] = []
-        failures: list[str] = []
+        waiting = _Waiting(take, wait, time.monotonic() + wait + nbytes / _SLOWEST)
         try:
             self._link.drop_unsolicited()
             for packet in packets:
                 payload = messages.encode(packet)
-                while waiting and not self._window_has_room(waiting, len(payload)):
-                    self._collect(waiting, replies, failures, wait)
-                if failures:
+                while waiting.sizes and not self._window_has_room(waiting.sizes, len(payload)):
+                    self._collect(waiting)
+                if waiting.failures:
                     break
-                waiting.append(len(payload))
+                waiting.sizes.append(len(payload))
                 self._link.send(payload)
-            while waiting:
-                self._collect(waiting, replies, failures, wait)
+            while waiting.sizes:
+                self._collect(waiting)
         except BaseException as error:
-            if waiting or isinstance(error, LinkError):
+            if waiting.sizes or isinstance(error, LinkError):
                 self._link.abandon(f"the session was given up: {str(error) or 'interrupted'}")
             raise
-        if failures:
-            raise RemoteError(failures[0], where="device")
-        return replies
+        if waiting.failures:
+            raise RemoteError(waiting.failures[0], where="device")
 
     def _window_has_room(self, waiting: "deque[int]", size: int) -> bool:
         if not self._link.flow_controlled:
             return False
         return len(waiting) < _WINDOW_PACKETS and sum(waiting) + size <= _WINDOW_BYTES
 
-    def _collect(
-        self, waiting: "deque[int]", replies: list[messages.Packet], failures: list[str], wait: float
-    ) -> None:
+    def _collect(self, waiting: "_Waiting") -> None:
         """Take the reply to the oldest request."""
-        reply = self._link.receive(wait)
-        waiting.popleft()
+        reply = self._link.receive(waiting.timeout, waiting.deadline)
+        waiting.sizes.popleft()
         if isinstance(reply, messages.RemoteException):
-            failures.append(reply.text)
+            waiting.failures.append(reply.text)
         else:
-            replies.append(reply)
+            waiting.take(reply)
 
     def _expect(self, kind: type[Remote], value: object) -> Remote:
         if not isinstance(value, kind):

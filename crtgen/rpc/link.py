@@ -1,5 +1,6 @@
 """A session over a stream: the part of the client that has a clock."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -28,6 +29,21 @@ HOST = Timeouts(1.0, 10.0, 60.0)
 """For a process on this machine. Other hosts wait for it without end; nothing here does."""
 
 
+@dataclass(slots=True)
+class _Damage:
+    """What was dropped since the last request: how many times, and why the last time."""
+
+    count: int = 0
+    last: str = ""
+
+    def add(self, why: str) -> None:
+        self.count += 1
+        self.last = why
+
+    def clear(self) -> None:
+        self.count, self.last = 0, ""
+
+
 class Link:
     """Sends and receives the packets of one session, connects, and gives log lines to ``on_log``."""
 
@@ -43,7 +59,7 @@ class Link:
         self._on_log = on_log
         self._session = protocol.Session(nonce=nonce)
         self._inbox: deque[bytes] = deque()
-        self._damage: list[str] = []
+        self._damage = _Damage()
         self._lost = ""
         self._used = False
 
@@ -59,12 +75,14 @@ class Link:
         """
         self._forget()
         deadline = time.monotonic() + self.timeouts.start
-        while self._session.state is not protocol.State.ESTABLISHED:
+        while not self._is_established():
+            if time.monotonic() >= deadline:
+                raise self._timed_out("the device did not accept a session", self.timeouts.start)
             self._session.start()
             self._flush()
             until = min(time.monotonic() + self.timeouts.retry, deadline)
-            if not self._wait_established(until) and time.monotonic() >= deadline:
-                raise self._timed_out("the device did not accept a session", self.timeouts.start)
+            while not self._is_established() and self._pump(until):
+                pass
         self._damage.clear()
 
     def send(self, payload: bytes) -> None:
@@ -74,29 +92,25 @@ class Link:
         self._session.send(payload)
         self._flush()
 
-    def receive(self, timeout: float) -> messages.Packet:
-        """The next packet of the device, at most ``timeout`` seconds from now."""
-        deadline = time.monotonic() + timeout
-        packet = None
-        while packet is None:
-            while not self._inbox:
-                self._check()
-                try:
-                    self._pump(deadline)
-                except LinkTimeoutError:
-                    raise self._timed_out("the device did not answer", timeout) from None
-            packet = messages.decode(self._inbox.popleft())
-        return packet
+    def receive(self, timeout: float, latest: float = math.inf) -> messages.Packet:
+        """The next packet of the device, at most ``timeout`` seconds from now, and not after ``latest``."""
+        deadline = min(time.monotonic() + timeout, latest)
+        is_late = False
+        while True:
+            while self._inbox:
+                packet = messages.decode(self._inbox.popleft())
+                if packet is not None:
+                    return packet
+            self._check()
+            if is_late:
+                raise self._timed_out("the device did not answer", timeout)
+            is_late = not self._pump(deadline)
 
     def drop_unsolicited(self) -> None:
         """Before a request: what has arrived until now answers nothing, a duplicate for example."""
-        try:
-            self._pump(time.monotonic())
-        except LinkTimeoutError:
-            pass
-        finally:
-            self._inbox.clear()
-            self._damage.clear()
+        self._pump(time.monotonic())
+        self._inbox.clear()
+        self._damage.clear()
 
     def abandon(self, why: str) -> None:
         """Refuse further messages until the next ``connect``: answers could no longer be told apart."""
@@ -124,21 +138,23 @@ class Link:
         if output:
             self._stream.write(output)
 
-    def _wait_established(self, deadline: float) -> bool:
-        while self._session.state is not protocol.State.ESTABLISHED:
-            try:
-                self._pump(deadline)
-            except LinkTimeoutError:
-                return False
-        return True
+    def _is_established(self) -> bool:
+        return self._session.state is protocol.State.ESTABLISHED
 
-    def _pump(self, deadline: float) -> None:
-        """Read once, act on what came, send what that asks for."""
-        data = self._stream.read(max(0.0, deadline - time.monotonic()))
+    def _pump(self, deadline: float) -> bool:
+        """Read once, act on what came, send what that asks for.
+
+        False once the deadline has passed, even if something came: a device that never pauses is late, too.
+        """
+        try:
+            data = self._stream.read(max(0.0, deadline - time.monotonic()))
+        except LinkTimeoutError:
+            return False
         events = self._session.receive(data)
         self._flush()
         for event in events:
             self._act(event)
+        return time.monotonic() < deadline
 
     def _act(self, event: protocol.Event) -> None:
         match event:
@@ -147,7 +163,7 @@ class Link:
             case protocol.Log(text):
                 self._on_log(text)
             case protocol.Damaged(why):
-                self._damage.append(why)
+                self._damage.add(why)
             case protocol.Lost():
                 self._lost = "the device ended the session, it may have restarted"
             case protocol.Established():
@@ -159,7 +175,8 @@ class Link:
                 )
 
     def _timed_out(self, what: str, timeout: float) -> LinkTimeoutError:
-        dropped = f"; dropped {len(self._damage)} damaged packets: {self._damage[-1]}" if self._damage else ""
+        seen = self._damage
+        dropped = f"; dropped {seen.count} damaged packets: {seen.last}" if seen.count else ""
         return LinkTimeoutError(
             f"{what} within {timeout:g} s{dropped}",
             hint="check that the firmware runs, the port and its baud rate; a slow device needs more time",

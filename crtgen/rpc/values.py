@@ -48,6 +48,9 @@ class TypeCode(IntEnum):
     NDARRAY = 13
 
 
+MOST_DIMENSIONS = 32
+"""Of a tensor that travels; numpy has no more either, in its older versions."""
+
 _WIDTHS = {"i": (8, 16, 32, 64), "u": (8, 16, 32, 64), "f": (16, 32, 64)}
 
 
@@ -226,7 +229,7 @@ class Reader:
     def tensor(self) -> Tensor:
         """See ``pack_tensor``."""
         data, device_type, device_id, ndim, *dtype = self.unpack(_TENSOR, "a tensor")
-        if not 0 <= ndim <= 1 + (len(self._data) - self.offset) // 8:
+        if not 0 <= ndim <= min(MOST_DIMENSIONS, 1 + (len(self._data) - self.offset) // 8):
             raise self.fail(f"a tensor cannot have {ndim} dimensions")
         *shape, byte_offset = self.unpack(struct.Struct(f"<{ndim}qQ"), "a tensor's shape")
         if any(extent < 0 for extent in shape):

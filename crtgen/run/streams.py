@@ -24,6 +24,9 @@ __all__ = ["PipeStream", "PtyStream", "SerialStream", "SocketStream"]
 WRITE_TIMEOUT = 10.0
 """Seconds for which a write waits for a peer that takes nothing."""
 
+_SLOWEST = 250
+"""Bytes a second that a write takes at the longest, besides."""
+
 _CHUNK = 65536
 _CONNECT_INTERVAL = 0.02
 _POLL_INTERVAL = 0.001
@@ -80,11 +83,13 @@ class _DescriptorStream:
         """Send everything."""
         self._check_open()
         rest = memoryview(data)
+        deadline = time.monotonic() + self._write_timeout + len(data) / _SLOWEST
         while rest:
             try:
                 rest = rest[os.write(self._write_fd, rest) :]
             except BlockingIOError:
-                if not self._writable.poll(self._write_timeout * 1000):
+                wait = min(self._write_timeout, deadline - time.monotonic())
+                if wait <= 0 or not self._writable.poll(wait * 1000):
                     raise _timed_out("the device took nothing", self._write_timeout, self.name) from None
             except OSError as error:
                 raise _closed(error.strerror or str(error), self.name) from error

@@ -1,18 +1,23 @@
 """crtgen: static C runtimes for Cortex-M from trained networks."""
 
-from crtgen.api import (
-    Compiled,
-    Extracted,
-    Generated,
-    Image,
-    Imported,
-    Model,
-    compile,
-    load,
-    open_project,
-)
-from crtgen.verification import Verdict, verify
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from crtgen.version import __version__
+
+if TYPE_CHECKING:
+    from crtgen.api import (
+        Compiled,
+        Extracted,
+        Generated,
+        Image,
+        Imported,
+        Model,
+        compile,
+        load,
+        open_project,
+    )
+    from crtgen.verification import Verdict, verify
 
 __all__ = [
     "Compiled",
@@ -28,3 +33,11 @@ __all__ = [
     "open_project",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The rest is loaded when it is used first: the program starts, and can be interrupted, at once."""
+    if name not in __all__:
+        raise AttributeError(f"module 'crtgen' has no attribute {name!r}")
+    module = "crtgen.verification" if name in ("Verdict", "verify") else "crtgen.api"
+    return getattr(import_module(module), name)

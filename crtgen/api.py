@@ -227,18 +227,20 @@ class Generated:
 
     project: Project
 
-    def extract(self, directory: str | Path) -> "Extracted":
-        """Write it to ``directory``, which has to be empty or an earlier project of crtgen's."""
+    def extract(self, directory: str | Path, *, force: bool = False) -> "Extracted":
+        """Write it to ``directory``, which has to be empty or an earlier project of crtgen's.
+
+        Files that were edited since are kept, see ``Extracted.kept``, unless with ``force``.
+        """
         path = Path(directory)
-        self.project.extract(path)
-        return Extracted(path)
+        return Extracted(path, self.project.extract(path, force=force))
 
     def build(self, *, toolchain: str | None = None, say: Say = _silent) -> "Image":
         """Build it in a temporary directory that lives as long as the image."""
         temporary = TemporaryFolder()
         self.project.extract(temporary.path)
         try:
-            return Extracted(temporary.path, temporary).build(toolchain=toolchain, say=say)
+            return Extracted(temporary.path, (), temporary).build(toolchain=toolchain, say=say)
         except BuildError as error:
             if error.log:
                 error.hint = "generate the project, then build it: that keeps the whole output"
@@ -250,6 +252,8 @@ class Extracted:
     """A firmware project on disk."""
 
     directory: Path
+    kept: tuple[str, ...] = ()
+    """Files that crtgen made earlier and somebody edited: they are as they were."""
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
 
     def build(self, *, toolchain: str | None = None, say: Say = _silent) -> "Image":

@@ -25,6 +25,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
+from crtgen import files
 from crtgen.benchmark import ModelFigures
 from crtgen.errors import UsageError
 
@@ -127,8 +128,8 @@ def _blame(allowed: Entry, actual: Entry) -> tuple[tuple[str, int, int], ...]:
 def read_budget(path: Path) -> Budget:
     """Read the file; ``UsageError`` says what is wrong with it."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        data = tomllib.loads(files.read_text(path, "the budget"))
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"the budget cannot be read: {error}", where=str(path)) from error
     tolerance = data.pop("tolerance", TOLERANCE)
     entries = data.pop("entry", [])
@@ -168,7 +169,4 @@ def write_budget(path: Path, budget: Budget) -> None:
         lines += [f"{key} = {value}" for key, value in entry.figures.items()]
         if entry.layers:
             lines += ["", "[entry.layers]", *(f"{dumps(key)} = {v}" for key, v in entry.layers.items())]
-    try:
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the budget cannot be written: {error.strerror}", where=str(path)) from error
+    files.write(path, ("\n".join(lines) + "\n").encode())

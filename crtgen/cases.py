@@ -3,11 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
+from math import prod
 from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
 
+from crtgen import files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.ir import Array, shape_text
@@ -27,6 +30,7 @@ FLOAT_TOLERANCE = 1e-5
 """Largest difference of a float32 output, relative to the largest absolute value that the cases expect."""
 
 _TINY = float(np.finfo(np.float32).tiny)
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _CASE_KEY = re.compile(r"case(\d+)_(input|output)(\d+)")
 
 
@@ -129,13 +133,12 @@ def _random(rng: np.random.Generator, interface: Interface) -> Array:
 
 def write_outputs(path: Path, interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
     """Write a ``.npz`` with one array per output, under the outputs' names, whatever those are."""
-    try:
-        with ZipFile(path, "w") as archive:
-            for interface, array in zip(interfaces, arrays, strict=True):
-                with archive.open(f"{interface.name}.npy", "w") as file:
-                    np.save(file, array)
-    except OSError as error:
-        raise UsageError(f"the outputs cannot be written: {error.strerror}", where=str(path)) from error
+    buffer = BytesIO()
+    with ZipFile(buffer, "w") as archive:
+        for interface, array in zip(interfaces, arrays, strict=True):
+            with archive.open(f"{interface.name}.npy", "w") as file:
+                np.save(file, array)
+    files.write(path, buffer.getvalue())
 
 
 def largest_outputs(cases: Sequence[Case]) -> tuple[float, ...]:
@@ -173,21 +176,47 @@ def compare(
 
 
 def _load(path: Path) -> dict[str, Array]:
+    if not path.exists():
+        raise UsageError("no such file", where=str(path))
+    data = files.read(path)
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            return {"": loaded}
-        with loaded:
-            arrays = dict(loaded)
-    except FileNotFoundError:
-        raise UsageError("no such file", where=str(path)) from None
-    except Exception as error:  # a damaged file makes NumPy raise what its parsers do, MemoryError even
+        if data[:2] != b"PK":
+            return {"": _array(data)}
+        with ZipFile(BytesIO(data)) as archive:
+            _check_size(archive)
+            return {name.removesuffix(".npy"): _array(_member(archive, name)) for name in archive.namelist()}
+    except UsageError as error:
+        raise UsageError(error.message, where=str(path)) from None
+    except Exception as error:  # a damaged file makes NumPy and zipfile raise what their parsers do
         why, hint = str(error) or type(error).__name__, "write it with numpy.save or numpy.savez"
         raise UsageError(f"not a .npy or .npz file: {why}", where=str(path), hint=hint) from None
-    for name, array in arrays.items():
-        if not isinstance(array, np.ndarray):
-            raise UsageError(f"{name} is not an array", where=str(path))
-    return arrays
+
+
+def _check_size(archive: ZipFile) -> None:
+    """Before anything is allocated; a member cannot be larger than it says."""
+    size = sum(member.file_size for member in archive.infolist())
+    if size > files.memory_limit(4):
+        raise UsageError(f"its arrays have {size:,} bytes; at most {files.memory_limit(4):,} are read")
+
+
+def _member(archive: ZipFile, name: str) -> bytes:
+    if not name.endswith(".npy"):
+        raise UsageError(f"{name} is not an array")
+    return archive.read(name)
+
+
+def _array(data: bytes) -> Array:
+    """The array of a ``.npy`` file; ``ValueError`` if it is none of plain numbers, or of another size."""
+    stream = BytesIO(data)
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} of the format")
+    shape, by_columns, dtype = _HEADERS[version](stream)
+    rest = len(data) - stream.tell()
+    if dtype.hasobject or prod(shape) * dtype.itemsize != rest:
+        raise ValueError(f"it is no array of numbers, or its shape does not fit its {rest} bytes")
+    array = np.frombuffer(data, dtype, offset=stream.tell())
+    return array.reshape(shape, order="F" if by_columns else "C")
 
 
 def _checked(array: Array, interface: Interface, where: str) -> Array:

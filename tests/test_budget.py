@@ -120,7 +120,7 @@ def test_the_command_holds_a_model_to_its_budget(tmp_path: Path) -> None:
 
 
 def test_a_budget_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"budget\.toml: the budget cannot be written: No such file"):
+    with pytest.raises(UsageError, match=r"budget\.toml: it cannot be written: No such file"):
         write_budget(tmp_path / "absent" / "budget.toml", Budget((entry(),)))
 
 

@@ -61,7 +61,7 @@ def test_an_archive_with_a_damaged_or_a_pickled_array_is_refused(tmp_path: Path)
         with pytest.raises(UsageError, match=r"not a \.npy|no array for input"):
             read_inputs(tmp_path / "x.npz", (A, A))
     np.savez(tmp_path / "x.npz", a=np.array([object()]))
-    with pytest.raises(UsageError, match=r"x\.npz: not a \.npy.*Object arrays"):
+    with pytest.raises(UsageError, match=r"x\.npz: not a \.npy.*no array of numbers"):
         read_inputs(tmp_path / "x.npz", (A,))
 
 
@@ -74,7 +74,7 @@ def _npy(header: str) -> bytes:
     [
         (
             "{'descr': '|i1', 'fortran_order': False, 'shape': (99999999999999,)}\n",
-            "Unable to allocate 90.9 TiB",
+            "its shape does not fit its 0 bytes",
         ),
         ("{'descr': '|i1', 'fortran_order': False, 'shape': ((((\n", "EOF in multi-line statement"),
         ("-" * 9000 + "1\n", "MemoryError"),

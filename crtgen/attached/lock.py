@@ -1,14 +1,12 @@
 """A lock per board, held by one process of this computer: others wait instead of fighting."""
 
-import fcntl
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from crtgen import files
 from crtgen.errors import LinkTimeoutError
 
 __all__ = ["board_lock"]
@@ -20,17 +18,15 @@ _INTERVAL = 0.05
 def board_lock(key: str, timeout: float = 600.0) -> Iterator[None]:
     """Hold the lock of the board that ``key`` names. It ends with the process, however that ends.
 
-    Raises ``LinkTimeoutError`` after ``timeout`` seconds, naming the process that has it.
+    Raises ``LinkTimeoutError`` after ``timeout`` seconds, naming the process that has it, and ``UsageError``
+    where the lock is not safe from other users.
     """
     name = re.sub(r"\W+", "-", key).strip("-")
-    directory = Path(tempfile.gettempdir()) / f"crtgen-{os.getuid()}"
-    directory.mkdir(mode=0o700, exist_ok=True)
-    with (directory / f"{name}.lock").open("a+", encoding="utf-8") as file:
+    with files.opened_lock(files.private_directory("crtgen") / f"{name}.lock") as file:
         deadline = time.monotonic() + timeout
-        while not _take(file.fileno()):
+        while not files.take(file.fileno(), wait=False):
             if time.monotonic() > deadline:
-                file.seek(0)
-                holder = file.read().strip() or "unknown"
+                holder = file.read(32).strip() or "unknown"
                 raise LinkTimeoutError(
                     f"process {holder} has used the board for {timeout:g} s",
                     where=key,
@@ -41,11 +37,3 @@ def board_lock(key: str, timeout: float = 600.0) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
-
-
-def _take(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

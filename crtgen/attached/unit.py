@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from serial.tools import list_ports
 
+from crtgen import files
 from crtgen.boards import Board, all_boards, find_board
 from crtgen.errors import LinkError, UsageError
 
@@ -70,8 +71,8 @@ def choose_unit(board: Board, units: tuple[Unit, ...], serial: str | None = None
 def read_hardware_map(file: Path) -> tuple[Unit, ...]:
     """The connected boards of a map. Raises ``UsageError`` naming file and entry."""
     try:
-        entries = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        entries = yaml.safe_load(files.read_text(file, "the hardware map"))
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"cannot be read: {error}", where=str(file)) from error
     if not isinstance(entries, list):
         raise UsageError("a hardware map is a list of boards", where=str(file))

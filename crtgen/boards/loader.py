@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from crtgen import files
 from crtgen.boards.board import Board, Flash, Fvp, Memory, Qemu, Serial, Timer, Uart, ZephyrName
 from crtgen.boards.checks import check_board
 from crtgen.boards.core import CORES, HOST, find_core
@@ -73,8 +74,8 @@ class _Table:
 def load_board(file: Path) -> Board:
     """The board of a file; its name is the file's. Raises ``UsageError`` naming file and key."""
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        content = tomllib.loads(files.read_text(file, "the board"))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"cannot be read: {error}", where=str(file)) from error
     board = _board(file.stem, _Table(file, "", content))
     check_board(board, str(file))

@@ -1,21 +1,21 @@
 """Drives CMake and Ninja over a generated project."""
 
-import fcntl
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from crtgen import files
 from crtgen.build.failure import explain_failure
 from crtgen.build.image import Image
 from crtgen.build.process import follow
 from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
 from crtgen.build.west import build_with_west
 from crtgen.errors import BuildError, UsageError
-from crtgen.project.manifest import MANIFEST, Manifest, read_manifest
+from crtgen.project.manifest import Manifest, read_manifest
 
 __all__ = ["Progress", "build_project"]
 
@@ -47,7 +47,10 @@ def build_project(
             f"CMake builds in no path with {found[0]!r} in it", where=str(root), hint="move the project"
         )
     manifest = read_manifest(root)
-    with _alone(root):
+    if manifest.unfinished is not None:
+        raise UsageError("it was not written to its end", where=str(root), hint="generate the project again")
+    with files.alone(root):
+        _bring_to_the_present(root, manifest)
         if manifest.platform == "zephyr":
             return build_with_west(root, manifest, jobs, progress)
         run = _Run(root, find_toolchain(toolchain or manifest.toolchain), manifest, progress)
@@ -63,12 +66,18 @@ def build_project(
         return Image(path, root, manifest, run.toolchain)
 
 
-@contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """Others who build the same project wait: no longer than a build may take."""
-    with (root / MANIFEST).open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _bring_to_the_present(root: Path, manifest: Manifest) -> None:
+    """Files dated in the future, by a clock that was wrong, would make Ninja configure again for ever.
+
+    What was built in the future may be older than its sources: it goes.
+    """
+    now = time.time()
+    for path in files.inside(root, manifest.files).values():
+        if path.is_file() and path.stat().st_mtime > now:
+            os.utime(path)
+    made = root / "build" / "build.ninja"
+    if made.is_file() and made.stat().st_mtime > now:
+        shutil.rmtree(root / "build")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

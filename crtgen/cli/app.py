@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from crtgen import files
 from crtgen.cli import (
     bench,
     boards,
@@ -47,9 +48,27 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _limit_memory(nbytes: int) -> int:
+    try:
+        files.limit_memory(nbytes)
+    except UsageError as error:
+        raise typer.BadParameter(error.message) from None
+    return nbytes
+
+
 @app.callback()
 def _root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    memory: Annotated[
+        int,
+        typer.Option(
+            "--limit-memory",
+            metavar="BYTES",
+            callback=_limit_memory,
+            is_eager=True,
+            help="What the contents of files may make crtgen allocate.",
+        ),
+    ] = files.DEFAULT_LIMIT,
 ) -> None:
     """Static C runtimes for Cortex-M from trained networks."""
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api
+from crtgen import api, files
 from crtgen.cli.groups import Compiling, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import UsageError
@@ -29,13 +29,11 @@ def command(
     with guarded(as_json, debug) as out:
         if output.suffix != ".tar":
             raise UsageError("an archive is called .tar", where=str(output))
+        files.check_writable(output)
         with out.stage() as say:
             compiled = compiling.compile([api.load(model) for model in models], say)
             data = compiled.archive()
-            try:
-                output.write_bytes(data)
-            except OSError as error:
-                raise UsageError(f"cannot be written: {error.strerror}", where=str(output)) from error
+            files.write(output, data)
         infos = [module.info for module in compiled.modules]
         result = {
             "archive": str(output),

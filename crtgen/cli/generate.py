@@ -35,6 +35,9 @@ def command(
     own_arenas: Annotated[
         bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite files that were edited since they were generated.")
+    ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Tell every rewrite of the graph.")] = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -48,7 +51,7 @@ def command(
             samples = _samples(input, type, infos)
             share = False if own_arenas else None
             generated = generating.generate(compiled, compiling.optimize, type, samples, share)
-            generated.extract(directory)
+            kept = generated.extract(directory, force=force).kept
         project = generated.project
         data = {
             "directory": str(directory),
@@ -56,6 +59,7 @@ def command(
             "type": project.type,
             "files": len(project.files),
             "digest": project.digest,
+            "kept": list(kept),
             "arena_bytes": sum(info.arena for info in infos),
             "models": [
                 {
@@ -81,6 +85,8 @@ def command(
                 console.print(
                     f"{info.name}: arena {info.arena:,} bytes ({bound}), weights {info.weights:,} bytes"
                 )
+            for path in kept:
+                console.print(f"kept: {path}, which was edited; --force overwrites it")
             is_part = (project.platform, project.type) == ("zephyr", "library")
             step = f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
             console.print(f"next: {step}")

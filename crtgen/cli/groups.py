@@ -10,6 +10,7 @@ from typing import Any
 from crtgen import api
 from crtgen.boards import Board
 from crtgen.cli import options
+from crtgen.cli.output import note
 from crtgen.ir import Array
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project import Options
@@ -100,7 +101,11 @@ class Building:
         compiled = compiling.compile([files.load(source)], say)
         generated = generating.generate(compiled, compiling.optimize)
         say("building")
-        project = generated.extract(self.directory) if self.directory else generated
+        if self.directory is None:
+            return generated.build(toolchain=self.toolchain, say=say)
+        project = generated.extract(self.directory)
+        for path in project.kept:
+            note(f"kept: {path}, which was edited; crtgen generate --force overwrites it")
         return project.build(toolchain=self.toolchain, say=say)
 
 

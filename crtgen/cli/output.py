@@ -16,7 +16,7 @@ from rich.text import Text
 from crtgen.errors import CrtgenError
 from crtgen.text import printable
 
-__all__ = ["Debug", "Json", "Output", "guarded", "on_log", "report", "table"]
+__all__ = ["Debug", "Json", "Output", "guarded", "note", "on_log", "report", "table"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -40,6 +40,11 @@ _PLAIN_WIDTH = 200
 def on_log(line: str) -> None:
     """A line of the device's log."""
     log.print(f"device: {line}")
+
+
+def note(line: str) -> None:
+    """Something to know that is no result."""
+    log.print(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,12 @@ def guarded(as_json: bool, debug: bool) -> Iterator[Output]:
         if debug or isinstance(error, BrokenPipeError):
             raise
         failure = CrtgenError(error.strerror or str(error), where=str(error.filename or ""))
+        report(failure, as_json)
+        raise typer.Exit(failure.exit_code) from None
+    except MemoryError:
+        if debug:
+            raise
+        failure = CrtgenError("there is not enough memory", hint="crtgen --limit-memory BYTES sets a limit")
         report(failure, as_json)
         raise typer.Exit(failure.exit_code) from None
     except KeyboardInterrupt:

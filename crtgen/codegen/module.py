@@ -1,10 +1,18 @@
-"""The product of code generation: a module of C and assembly sources with the functions it registers."""
+"""The product of code generation: a module of C and assembly sources with the functions it registers.
 
+What does not go into C or CMake as it is cannot be constructed: the checks hold for what crtgen made, for
+what was read from an archive, and for the manifest of a project.
+"""
+
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Literal, TypeAlias
 
-from crtgen.ir import DType, Quant
+from crtgen.codegen.checks import SIZE_LIMIT, check_c_names, check_file, check_sizes, check_word
+from crtgen.errors import CorruptModelError
+from crtgen.ir import DType, Quant, shape_text
 from crtgen.kernels.kernel import DeviceContext, SourceLibrary
 
 __all__ = [
@@ -25,6 +33,9 @@ Role: TypeAlias = Literal["run", "external", "own"]
 ASSEMBLY_SUFFIX = "_asm_kernels.c"
 """What the name of a file of C ends in whose functions have assembly in them."""
 
+_HANDLE = re.compile(r"[\w &*()>.-]{0,200}", re.ASCII)
+"""A constant expression of C without anything that could end it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interface:
@@ -36,6 +47,16 @@ class Interface:
     dtype: DType
     quant: Quant | None
     nbytes: int
+
+    def __post_init__(self) -> None:
+        check_c_names("the C name of an interface", (self.c_name,))
+        check_sizes(nbytes=self.nbytes)
+        if any(not 0 < d < SIZE_LIMIT for d in self.shape) or (
+            prod(self.shape) * self.dtype.itemsize != self.nbytes
+        ):
+            raise CorruptModelError(
+                f"{self.name!r} is {shape_text(self.shape)} {self.dtype.value} and has {self.nbytes} bytes"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +71,9 @@ class Function:
     symbol: str
     role: Role = "own"
 
+    def __post_init__(self) -> None:
+        check_c_names("a function", (self.symbol,))
+
 
 @dataclass(frozen=True, slots=True)
 class Param:
@@ -58,6 +82,10 @@ class Param:
     sid: int
     symbol: str
     nbytes: int
+
+    def __post_init__(self) -> None:
+        check_c_names("a parameter", (self.symbol,))
+        check_sizes(sid=self.sid, nbytes=self.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +108,13 @@ class LayerInfo:
     entry: str = ""
     device: str = ""
 
+    def __post_init__(self) -> None:
+        check_c_names(f"layer {self.name!r}", (*self.consts, *self.parts))
+        check_c_names(f"layer {self.name!r}", filter(None, (self.function, self.entry)))
+        check_sizes(1 << 63, macs=self.macs)
+        if _HANDLE.fullmatch(self.device) is None:
+            raise CorruptModelError(f"layer {self.name!r}: {self.device!r} is no pointer to a device")
+
 
 @dataclass(frozen=True, slots=True)
 class ExternalModule:
@@ -93,6 +128,11 @@ class ExternalModule:
     file: str
     functions: tuple[str, ...]
     consts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_word("a module", self.name)
+        check_file(self.file)
+        check_c_names("an external module", (*self.functions, *self.consts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +159,11 @@ class ModelInfo:
     macs: int
     layers: tuple[LayerInfo, ...]
 
+    def __post_init__(self) -> None:
+        check_c_names("a model", (self.name,))
+        check_sizes(arena=self.arena, lower_bound=self.lower_bound, weights=self.weights)
+        check_sizes(1 << 63, macs=self.macs)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CModule:
@@ -137,3 +182,11 @@ class CModule:
     libraries: tuple[SourceLibrary, ...] = ()
     kernels: Mapping[Hashable, SharedFunction] = field(default_factory=dict)
     externals: tuple[ExternalModule, ...] = ()
+
+    def __post_init__(self) -> None:
+        for file in self.files:
+            check_file(file)
+        for library in self.libraries:
+            check_word("a library", library.name)
+            for path in (*(path for path, _ in library.files), *library.include_dirs):
+                check_file(path)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.frontends.tflite import load_tflite
 from crtgen.ir import Graph
@@ -30,8 +31,4 @@ def load(path: str | Path, name: str | None = None) -> Graph:
 
 def _identifier(file: Path) -> bytes:
     """What a flatbuffer has at offset 4: the identifier of its format."""
-    try:
-        with file.open("rb") as stream:
-            return stream.read(8)[4:]
-    except OSError as error:
-        raise UsageError(f"cannot read the model: {error.strerror}", where=str(file)) from error
+    return files.read(file, "the model")[4:8]

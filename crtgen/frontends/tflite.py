@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
+from crtgen import files
+from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.frontends.naming import Names, identifier, layer_name
 from crtgen.frontends.tflite_convert import CONVERTERS, Converted, Converter, Layer, Refused
 from crtgen.frontends.tflite_file import FileModel, FileOperator, FileTensor, read
@@ -26,15 +27,8 @@ def load_tflite(source: str | Path | bytes, name: str | None = None) -> Graph:
         data, stem, where = source, "model", name or "model"
     else:
         path = Path(source)
-        data, stem, where = _bytes_of(path), path.stem, str(path)
+        data, stem, where = files.read(path, "the model"), path.stem, str(path)
     return _Builder(read(data, where), where).graph(identifier(name or stem, "model"))
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read the model: {error.strerror}", where=str(path)) from error
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ import numpy as np
 import tflite
 
 from crtgen.errors import CorruptModelError, UnsupportedError
+from crtgen.files import memory_limit
 from crtgen.ir import Array, DType, Quant, shape_text
 
 __all__ = ["FileModel", "FileOperator", "FileTensor", "read"]
@@ -191,9 +192,11 @@ class _Reader:
             shape = (1, *shape[1:])
         if any(d <= 0 for d in shape):
             raise self._corrupt(f"{label} has shape {shape_text(shape)}")
-        if math.prod(shape) > _MAX_ELEMENTS:
-            reason = f"{label} has shape {shape_text(shape)}; supported: at most {_MAX_ELEMENTS:,} elements"
-            raise UnsupportedError(reason, where=self.where)
+        most = min(_MAX_ELEMENTS, memory_limit(32))
+        if math.prod(shape) > most:
+            reason = f"{label} has shape {shape_text(shape)}; supported: at most {most:,} elements"
+            hint = "" if most == _MAX_ELEMENTS else "raise --limit-memory"
+            raise UnsupportedError(reason, where=self.where, hint=hint)
         return shape
 
     def _quant(self, quant: Any, shape: tuple[int, ...], dtype: DType | None, label: str) -> Quant | None:

@@ -1,33 +1,30 @@
 """Tar archives as mappings of path to bytes: read with suspicion, written reproducibly.
 
-Nothing is ever unpacked by ``tarfile``: an archive is checked and read in memory, and ``extract`` writes only
-the files that ``read_tar`` or a caller named by safe relative paths.
+Nothing is ever unpacked: an archive is checked and read in memory.
 """
 
 import io
 import tarfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from crtgen.errors import CorruptModelError
+from crtgen.files import memory_limit, relative_path
 
-__all__ = ["check_path", "extract", "read_tar", "write_tar"]
+__all__ = ["check_path", "read_tar", "write_tar"]
 
 _BLOCK = 512
 _GZIP_MAGIC = b"\x1f\x8b"
-_MOST = 1 << 30
-"""The most that a gzipped archive may hold, in bytes."""
+_MOST_FILES = 1 << 14
 
 
 def check_path(path: str, where: str) -> str:
     """The path without ``./``; refused if it could lead out of the directory that it is relative to."""
-    pure = PurePosixPath(path)
-    if not path or "\0" in path or "\\" in path or pure.is_absolute() or ":" in path.partition("/")[0]:
-        raise CorruptModelError(f"the path {path!r} is not a relative path", where=where)
-    if ".." in pure.parts:
-        raise CorruptModelError(f"the path {path!r} leads out of the archive", where=where)
-    return str(pure)
+    try:
+        return relative_path(path)
+    except ValueError as error:
+        raise CorruptModelError(str(error), where=where) from error
 
 
 def read_tar(data: bytes, where: str) -> dict[str, bytes]:
@@ -52,25 +49,30 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
 
 
 def _unzipped(data: bytes, where: str) -> bytes:
-    stream = zlib.decompressobj(wbits=31)
+    stream, most = zlib.decompressobj(wbits=31), memory_limit(8)
     try:
-        plain = stream.decompress(data, _MOST)
+        plain = stream.decompress(data, most)
     except zlib.error as error:
         raise CorruptModelError(f"it is damaged: {error}", where=where) from error
     if stream.unconsumed_tail:
-        raise CorruptModelError(f"it holds more than {_MOST >> 20} MiB", where=where)
+        hint = f"crtgen --limit-memory {2 * memory_limit()} allows twice as much"
+        raise CorruptModelError(f"it holds more than {most >> 20} MiB", where=where, hint=hint)
     if not stream.eof or stream.unused_data:
         raise CorruptModelError("the archive is truncated, or something follows its end", where=where)
     return plain
 
 
 def _add(files: dict[str, bytes], tar: tarfile.TarFile, member: tarfile.TarInfo, where: str) -> None:
+    if member.isdir() and member.name in (".", "./"):
+        return
     path = check_path(member.name, where)
     if member.isdir():
         return
+    if len(files) >= _MOST_FILES:
+        raise CorruptModelError(f"it has more than {_MOST_FILES} files", where=where)
     if not member.isreg() or member.issparse():
         raise CorruptModelError(f"{member.name} is a link or a special file", where=where)
-    if path == "." or path in files:
+    if path in files:
         raise CorruptModelError(f"{path} is in the archive twice", where=where)
     content = tar.extractfile(member)
     data = content.read() if content is not None else b""
@@ -89,15 +91,3 @@ def write_tar(files: Mapping[str, bytes], mtime: int) -> bytes:
             info.uname = info.gname = "root"
             tar.addfile(info, io.BytesIO(files[path]))
     return buffer.getvalue()
-
-
-def extract(files: Mapping[str, bytes], directory: Path) -> None:
-    """Write the files below a directory; all paths are checked before the first is written."""
-    targets = {directory / check_path(path, str(directory)): data for path, data in files.items()}
-    root = directory.resolve()
-    for target in targets:
-        if not target.resolve().is_relative_to(root):
-            raise CorruptModelError(f"{target} leads out of {directory} by a link", where=str(directory))
-    for target, data in targets.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from crtgen import files
 from crtgen.boards import Core, find_core
 from crtgen.byoc import Generator
 from crtgen.codegen.names import c_identifier
@@ -105,7 +106,7 @@ def load_package(path: Path, params: Path | None = None, graph: Path | None = No
     An exported library takes parameters and graph JSON from the files ``params`` and ``graph``, else from
     ``X.params`` and ``X.graph.json`` beside ``X.tar``, else from its own blob.
     """
-    data = _read(path)
+    data = files.read(path)
     name = path.name
     stem = next((name.removesuffix(s) for s in SUFFIXES if name.endswith(s)), path.stem)
     if path.suffix != ".so" and "metadata.json" in read_tar(data, str(path)):
@@ -119,25 +120,11 @@ def load_package(path: Path, params: Path | None = None, graph: Path | None = No
         name=c_identifier((library.factory.name if library.factory else "") or stem),
         where=str(path),
         content=library,
-        params=read_params(_read(params), str(params)) if params else {},
-        graph_json=_text(graph) if graph else "",
+        params=read_params(files.read(params), str(params)) if params else {},
+        graph_json=files.read_text(graph) if graph else "",
     )
 
 
 def _beside(path: Path, name: str) -> Path | None:
     found = path.with_name(name)
     return found if found.is_file() else None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
-
-
-def _text(path: Path) -> str:
-    try:
-        return _read(path).decode()
-    except UnicodeDecodeError as error:
-        raise UsageError("it is not UTF-8", where=str(path)) from error

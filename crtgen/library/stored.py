@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from crtgen.boards import Core, find_core
 from crtgen.codegen import CModule, ExternalModule, Function, ModelInfo, Param
+from crtgen.codegen.checks import check_sizes
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.kernels.kernel import SourceLibrary
 from crtgen.library.datatype import DataType
@@ -64,6 +65,9 @@ class Stored:
     workspace: int | None
     libraries: tuple[StoredLibrary, ...]
     externals: tuple[ExternalModule, ...]
+
+    def __post_init__(self) -> None:
+        check_sizes(workspace=self.workspace or 0)
 
 
 _ADAPTER = TypeAdapter(Stored)
@@ -133,13 +137,7 @@ def _libraries(libraries: Sequence[SourceLibrary]) -> tuple[StoredLibrary, ...]:
 def restore_model(model: MlfModel, core: Core, where: str) -> Linkable:
     """The model as it was stored; refused if its kernels need what the core does not have."""
     place = f"{where}: crtgen/{model.name}.json"
-    try:
-        stored = _ADAPTER.validate_json(model.own)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise CorruptModelError(
-            f"{first['msg']} ({'.'.join(map(str, first['loc']))})", where=place
-        ) from error
+    stored = _read(model.own, place)
     if stored.format != _FORMAT:
         raise CorruptModelError(f"its format is {stored.format}, this crtgen reads {_FORMAT}", where=place)
     _check_core(stored.core, core, where)
@@ -148,10 +146,24 @@ def restore_model(model: MlfModel, core: Core, where: str) -> Linkable:
         raise CorruptModelError("it does not fit the code in the archive", where=place)
     files = {name: texts[stored.files[name]] for name in sorted(stored.files)}
     libraries = tuple(_restored(library, model.external, place) for library in stored.libraries)
-    module = CModule(
-        stored.info, files, stored.functions, stored.params, libraries, externals=stored.externals
-    )
+    try:
+        module = CModule(
+            stored.info, files, stored.functions, stored.params, libraries, externals=stored.externals
+        )
+    except CorruptModelError as error:
+        raise CorruptModelError(error.message, where=place) from error
     return Linkable(module, workspace=stored.workspace, graph_json=model.graph_json)
+
+
+def _read(text: str, where: str) -> Stored:
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise CorruptModelError(f"{first['msg']} ({key})", where=where) from error
+    except CorruptModelError as error:
+        raise CorruptModelError(error.message, where=where) from error
 
 
 def _restored(library: StoredLibrary, external: Mapping[str, bytes], where: str) -> SourceLibrary:

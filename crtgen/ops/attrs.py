@@ -17,6 +17,7 @@ __all__ = [
     "clamp_float",
     "floating",
     "magnitude",
+    "padded_elements",
     "require",
     "require_inputs",
     "tensor_quant",
@@ -94,6 +95,21 @@ class Padding:
 
 
 NO_PADDING = Padding()
+
+_MOST_PADDED = 1 << 26
+"""Elements of an image with its padding: what a front end allows of a tensor, too."""
+
+
+def padded_elements(shape: Sequence[int], padding: Padding) -> int:
+    """Elements of ``[N,H,W,C]`` with the padding around it; ``ValueError`` if they are too many."""
+    batch, height, width, depth = shape
+    elements = (
+        batch * (height + padding.top + padding.bottom) * (width + padding.left + padding.right) * depth
+    )
+    if elements > _MOST_PADDED:
+        reason = f"with padding {padding} its input has {elements:,} elements; supported: {_MOST_PADDED:,}"
+        raise ValueError(reason)
+    return elements
 
 
 def _outputs(length: int, taps: int, step: int, spread: int) -> int:

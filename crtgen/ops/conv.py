@@ -16,6 +16,7 @@ from crtgen.ops.attrs import (
     clamp_float,
     floating,
     magnitude,
+    padded_elements,
     require,
     require_inputs,
     tensor_quant,
@@ -143,6 +144,7 @@ class Conv2d(_Convolution):
         require(len(x.shape) == 4 and len(w.shape) == 4, "input and weights must have four dimensions")
         require(w.shape[3] == x.shape[3], f"weights for {w.shape[3]} channels on {x.shape[3]}")
         check_weights(inputs, w.shape[0])
+        padded_elements(x.shape, self.padding)
         window = (w.shape[1], w.shape[2])
         size = self.padding.output_size((x.shape[1], x.shape[2]), window, self.stride, self.dilation)
         return (((x.shape[0], *size, w.shape[0]), x.dtype),)
@@ -184,6 +186,7 @@ class DepthwiseConv2d(_Convolution):
         channels = x.shape[3] * self.multiplier
         require(w.shape[3] == channels, f"weights for {w.shape[3]} output channels, not {channels}")
         check_weights(inputs, channels)
+        padded_elements(x.shape, self.padding)
         window = (w.shape[1], w.shape[2])
         size = self.padding.output_size((x.shape[1], x.shape[2]), window, self.stride, self.dilation)
         return (((x.shape[0], *size, channels), x.dtype),)

@@ -11,7 +11,7 @@ from crtgen.ir import Array, Graph, Node, Op, Quant, Value
 from crtgen.ops import DepthwiseConv2d, Reshape, StridedSlice, count_macs
 from crtgen.passes.channels import Selection, select_channels
 from crtgen.passes.core import Hit, Pass
-from crtgen.passes.ranges import Interval, Mask, intervals
+from crtgen.passes.ranges import Interval, Mask, intervals, is_affordable
 from crtgen.passes.wiring import channels
 
 __all__ = ["FoldChannels", "FoldedLayer", "RemovedChannel"]
@@ -55,6 +55,7 @@ class FoldChannels(Pass):
     Values keep as many more channels as make their number a multiple of ``multiple``; 2 is the fastest for
     vww on Cortex-M4, and within 0.3 % of the fastest on Cortex-M55. ``inputs`` narrows the range of int8
     inputs of the network by name. It is a promise: outside of it the results differ.
+    A network that is too large to look at is left as it is.
     """
 
     name: ClassVar[str] = "fold channels"
@@ -63,6 +64,8 @@ class FoldChannels(Pass):
     inputs: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
 
     def rewrite(self, graph: Graph) -> tuple[Graph, tuple[Hit, ...]]:
+        if not is_affordable(graph):
+            return graph, ()
         known = intervals(graph, self.inputs)
         selection = select_channels(graph, known, self.multiple)
         touched = {n.name for n in graph.nodes if any(map(selection.shrinks, (*n.inputs, *n.outputs)))}

@@ -15,13 +15,21 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.errors import UsageError
+from crtgen.files import memory_limit
 from crtgen.ir import Array, DType, Graph, Node, Op, Signature
-from crtgen.ops import Conv2d, DepthwiseConv2d, FullyConnected, Logistic, Mul, Sub, Tanh
+from crtgen.ops import Conv2d, DepthwiseConv2d, FullyConnected, Logistic, Mul, Sub, Tanh, count_macs
+from crtgen.ops.attrs import padded_elements
 
-__all__ = ["FULL", "Interval", "intervals"]
+__all__ = ["FULL", "Interval", "intervals", "is_affordable"]
 
 Mask = npt.NDArray[np.bool_]
 Real = npt.NDArray[np.float64]
+
+_KEPT = 18
+"""Bytes that stay of each element: its bounds, and those of the sums behind it."""
+
+_MOST_MACS = 1 << 33
+"""Four times as many are computed, in some seconds. No network for a microcontroller has so many."""
 
 FULL = (-128, 127)
 """What an int8 element can be at all."""
@@ -67,6 +75,24 @@ def intervals(
             if found is not None:
                 known[node.outputs[0]] = found
     return known
+
+
+def is_affordable(graph: Graph) -> bool:
+    """Whether the intervals of all values can be computed with the memory and in the time there is."""
+    elements = sum(value.elements for value in graph.values.values())
+    macs = sum(count_macs(node.op, graph.signature(node)) for node in graph.nodes)
+    working = max((_working(node, graph) for node in graph.nodes), default=0)
+    return elements * _KEPT + working <= memory_limit(2) and macs <= _MOST_MACS
+
+
+def _working(node: Node, graph: Graph) -> int:
+    """The bytes that the reference of a node allocates, about: copies in float64, windows side by side."""
+    sig = graph.signature(node)
+    elements = sum(value.elements for value in (*sig.inputs, *sig.outputs))
+    if isinstance(node.op, Conv2d):
+        elements += padded_elements(sig.x.shape, node.op.padding)
+        elements += 2 * (sig.y.elements // sig.y.shape[-1]) * (sig.inputs[1].elements // sig.y.shape[-1])
+    return 32 * elements
 
 
 def _check(graph: Graph, inputs: Mapping[str, tuple[int, int]]) -> None:

@@ -10,7 +10,7 @@ from crtgen.errors import UsageError
 from crtgen.ir import shape_text
 from crtgen.project import baremetal, host, zephyr
 from crtgen.project.firmware import Firmware
-from crtgen.project.manifest import FORMAT, MANIFEST, Manifest, manifest_text
+from crtgen.project.manifest import FORMAT, Manifest, digest_of
 from crtgen.project.project import Project
 from crtgen.project.sample import sample_files
 from crtgen.resources import runtime_dir
@@ -70,8 +70,7 @@ def generate_project(firmware: Firmware) -> Project:
     files = {f"model/{name}": data for name, data in _model_files(firmware).items()}
     rest = _zephyr_files if firmware.platform == "zephyr" else _cmake_files
     files |= rest(firmware, files)
-    files[MANIFEST] = manifest_text(_manifest(firmware, (*files, MANIFEST)))
-    return Project(firmware.name, firmware.platform, firmware.board.name, firmware.type, files)
+    return Project(_manifest(firmware, files), files)
 
 
 def _cmake_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -237,7 +236,7 @@ def _interfaces(interfaces: tuple[Interface, ...]) -> str:
     return ", ".join(f"{i.name} ({shape_text(i.shape)} {i.dtype.value})" for i in interfaces)
 
 
-def _manifest(firmware: Firmware, files: tuple[str, ...]) -> Manifest:
+def _manifest(firmware: Firmware, files: Mapping[str, bytes]) -> Manifest:
     return Manifest(
         format=FORMAT,
         version=__version__,
@@ -250,5 +249,5 @@ def _manifest(firmware: Firmware, files: tuple[str, ...]) -> Manifest:
         options=firmware.options,
         models=firmware.models,
         functions=tuple(f.symbol for f in Registry.of(firmware.modules).functions),
-        files=tuple(sorted(files)),
+        files={path: digest_of(content) for path, content in sorted(files.items())},
     )

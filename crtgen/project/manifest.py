@@ -1,19 +1,21 @@
 """``project.json``: what a generated project tells crtgen about itself."""
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Annotated
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from pydantic import AfterValidator, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from crtgen import files
+from crtgen.codegen.checks import check_c_names, check_file, check_sizes, check_word
 from crtgen.codegen.module import ModelInfo
-from crtgen.errors import UsageError
+from crtgen.errors import CorruptModelError, UsageError
 
-__all__ = ["FORMAT", "MANIFEST", "Manifest", "Options", "manifest_text", "read_manifest"]
+__all__ = ["FORMAT", "MANIFEST", "Manifest", "Options", "digest_of", "manifest_text", "read_manifest"]
 
 MANIFEST = "project.json"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +35,19 @@ class Options:
     optimize: str = "balanced"
     place: Mapping[str, str] = field(default_factory=dict)
 
-
-def _inside(path: str) -> str:
-    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-        raise ValueError("the path leaves the project")
-    return path
+    def __post_init__(self) -> None:
+        check_sizes(receive_buffer=self.receive_buffer, pool=self.pool, stack=self.stack)
+        for word in (*self.place, *self.place.values()):
+            check_word("a place", word)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of ``project.json``; ``files`` are the paths that crtgen wrote, itself included.
+    """The content of ``project.json``; ``files`` has the SHA-256 of every other file that crtgen wrote.
 
     ``artefact`` is what the build makes, below ``build/``; ``toolchain`` names ``cmake/<it>.cmake``;
-    ``functions`` are the symbols of the functions in the image's registry.
+    ``functions`` are the symbols of the functions in the image's registry. While the project is being
+    written, ``unfinished`` are the files that were there before, with all that may be in them.
     """
 
     format: int
@@ -59,10 +61,28 @@ class Manifest:
     options: Options
     models: tuple[ModelInfo, ...]
     functions: tuple[str, ...]
-    files: tuple[Annotated[str, AfterValidator(_inside)], ...]
+    files: Mapping[str, str]
+    unfinished: Mapping[str, tuple[str, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        words = {"name": self.name, "platform": self.platform, "board": self.board, "type": self.type}
+        for what, word in {**words, "toolchain": self.toolchain, "version": self.version}.items():
+            check_word(what, word)
+        for path in (self.artefact, *self.files, *(self.unfinished or ())):
+            check_file(path)
+        check_c_names("a function", self.functions)
+
+    def marked(self, unfinished: Mapping[str, tuple[str, ...]]) -> "Manifest":
+        """The same while the project is being written."""
+        return replace(self, unfinished=unfinished)
 
 
 _ADAPTER = TypeAdapter(Manifest)
+
+
+def digest_of(content: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def manifest_text(manifest: Manifest) -> bytes:
@@ -73,20 +93,20 @@ def manifest_text(manifest: Manifest) -> bytes:
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of the project in ``directory``; raises ``UsageError`` if there is no usable one."""
     file = directory / MANIFEST
-    try:
-        manifest = _ADAPTER.validate_json(file.read_bytes())
-    except OSError as error:
+    again = "generate the project again, into a new directory"
+    if not file.exists():
         hint = "name a directory that crtgen generated"
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(file), hint=hint) from error
+        raise UsageError("there is no project: the file cannot be read", where=str(file), hint=hint)
+    try:
+        manifest = _ADAPTER.validate_json(files.read(file))
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        hint = "generate the project again, into a new directory"
-        raise UsageError(f"{first['msg']} ({key})", where=str(file), hint=hint) from error
+        raise UsageError(f"{first['msg']} ({key})", where=str(file), hint=again) from error
+    except CorruptModelError as error:
+        raise UsageError(error.message, where=str(file), hint=again) from error
     if manifest.format != FORMAT:
         raise UsageError(
-            f"its format is {manifest.format}, this crtgen reads {FORMAT}",
-            where=str(file),
-            hint="generate the project again, into a new directory",
+            f"its format is {manifest.format}, this crtgen reads {FORMAT}", where=str(file), hint=again
         )
     return manifest

@@ -1,76 +1,178 @@
 """A project: every file of it in memory, with a digest; and how it gets onto a disk."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
+from crtgen import files
+from crtgen.codegen.checks import check_file, check_word
 from crtgen.errors import UsageError
-from crtgen.project.manifest import MANIFEST, read_manifest
+from crtgen.project.manifest import MANIFEST, Manifest, digest_of, manifest_text, read_manifest
 
 __all__ = ["Project"]
+
+_RENEWED = ("model/", "runtime/", "crtgen.cmake")
+"""What generating again renews whatever was done to it; all else is the user's once it is edited."""
+
+_Digests: TypeAlias = Mapping[str, frozenset[str]]
+"""What may be in files that crtgen wrote, by path."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Project:
     """Firmware sources that build on their own. The same input gives the same files, byte by byte.
 
-    ``platform`` is ``baremetal`` or ``host``, ``type`` is ``server``, ``standalone`` or ``library``;
-    ``files`` maps a path (with ``/``, below the project) to its content.
+    ``files`` maps a path (with ``/``, below the project) to its content, ``manifest`` describes them.
     """
 
-    name: str
-    platform: str
-    board: str
-    type: str
-    files: Mapping[str, bytes]
+    manifest: Manifest
+    sources: Mapping[str, bytes]
+
+    def __post_init__(self) -> None:
+        check_word("a project", self.name)
+        for path in self.sources:
+            check_file(path)
+
+    @property
+    def name(self) -> str:
+        return self.manifest.name
+
+    @property
+    def platform(self) -> str:
+        """``baremetal``, ``host`` or ``zephyr``."""
+        return self.manifest.platform
+
+    @property
+    def board(self) -> str:
+        return self.manifest.board
+
+    @property
+    def type(self) -> str:
+        """``server``, ``standalone`` or ``library``."""
+        return self.manifest.type
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """Every file, the manifest among them."""
+        return {**self.sources, MANIFEST: manifest_text(self.manifest)}
 
     @property
     def digest(self) -> str:
         """SHA-256 over paths and contents, in hexadecimal."""
         sha = hashlib.sha256()
-        for path in sorted(self.files):
-            content = self.files[path]
+        for path, content in sorted(self.files.items()):
             sha.update(f"{path}\0{len(content)}\0".encode())
             sha.update(content)
         return sha.hexdigest()
 
-    def extract(self, directory: Path) -> None:
-        """Make ``directory`` hold this project.
+    def extract(self, directory: Path, *, force: bool = False) -> tuple[str, ...]:
+        """Make ``directory`` hold this project; the paths of edited files that were kept.
 
         A new or empty directory is filled. An earlier project is brought up to date: files that are equal
         are left alone, so that a build stays incremental, and files that the earlier one had and this one
-        has not are removed. Anything else is refused with ``UsageError``.
+        has not are removed. Files outside of ``model/`` and ``runtime/`` that somebody edited stay as they
+        are, unless with ``force``. Anything else is refused with ``UsageError``.
+
+        A power cut, a full disk or a kill at any point leaves a directory into which the project can be
+        generated again, with the same result.
         """
-        earlier = _earlier_files(directory)
-        for path in sorted(earlier - self.files.keys()):
-            (directory / path).unlink(missing_ok=True)
-        for path, content in sorted(self.files.items()):
-            _write(directory / path, content)
+        if not directory.is_dir():
+            return self._extract(directory, force)
+        with files.alone(directory):
+            return self._extract(directory, force)
+
+    def _extract(self, directory: Path, force: bool) -> tuple[str, ...]:
+        earlier = _earlier(directory)
+        update = _Update(directory, self.sources, earlier, force)
+        if not update.changes and manifest_text(self.manifest) == update.manifest:
+            return update.kept
+        files.make_directory(directory)
+        _mark(directory, self.manifest, earlier)
+        update.run()
+        files.write(directory / MANIFEST, manifest_text(self.manifest))
+        return update.kept
 
 
-def _earlier_files(directory: Path) -> frozenset[str]:
-    """What crtgen wrote into the directory before. Raises ``UsageError`` if it may not write there."""
+class _Update:
+    """What has to be written and removed to make a directory hold a project, and what is kept."""
+
+    def __init__(
+        self,
+        directory: Path,
+        sources: Mapping[str, bytes],
+        earlier: _Digests,
+        force: bool,
+    ) -> None:
+        self.sources = sources
+        self.earlier = earlier
+        self.force = force
+        self.places = files.inside(directory, {*sources, *earlier, MANIFEST})
+        self.manifest = _content(self.places[MANIFEST])
+        found = {path: _content(self.places[path]) for path in {*sources, *earlier}}
+        self.changes = sorted(path for path, content in found.items() if content != sources.get(path))
+        self.kept = tuple(sorted(self._kept(found)))
+        self.changes = [path for path in self.changes if path not in self.kept]
+
+    def _kept(self, found: Mapping[str, bytes | None]) -> Iterator[str]:
+        for path in self.changes:
+            content = found[path]
+            if content is None or self.force or digest_of(content) in self.earlier.get(path, ()):
+                continue
+            if not path.startswith(_RENEWED):
+                yield path
+            elif path not in self.earlier:
+                place = str(self.places[path])
+                hint = "move it away, or overwrite it with --force"
+                raise UsageError("the file is not crtgen's, and in the way", where=place, hint=hint)
+
+    def run(self) -> None:
+        """Removed first, so that a file can take the place of a directory's."""
+        for path in self.changes:
+            if path not in self.sources:
+                files.remove(self.places[path])
+        for path in self.changes:
+            if path in self.sources:
+                files.make_directory(self.places[path].parent)
+                files.write(self.places[path], self.sources[path], durable=not path.startswith(_RENEWED))
+
+
+def _content(path: Path) -> bytes | None:
+    """The content of a file; None if there is none."""
+    return files.read(path) if path.exists() else None
+
+
+def _earlier(directory: Path) -> _Digests:
+    """What crtgen wrote into the directory before, with the digests that it may have.
+
+    Raises ``UsageError`` if crtgen may not write there.
+    """
     if not directory.exists():
-        return frozenset()
+        return {}
     if not directory.is_dir():
         raise UsageError("it is a file", where=str(directory), hint="name a directory for the project")
     if (directory / MANIFEST).is_file():
-        return frozenset(read_manifest(directory).files)
-    if any(directory.iterdir()):
+        manifest = read_manifest(directory)
+        return _digests(manifest.files, manifest.unfinished or {})
+    if any(not entry.name.endswith(files.LEFTOVER) for entry in directory.iterdir()):
         raise UsageError(
             "the directory is not empty and holds no project of crtgen",
             where=str(directory),
             hint="name a new directory",
         )
-    return frozenset()
+    return {}
 
 
-def _write(file: Path, content: bytes) -> None:
-    try:
-        if file.is_file() and file.read_bytes() == content:
-            return
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=str(file)) from error
+def _digests(*tables: Mapping[str, Iterable[str] | str]) -> _Digests:
+    found: dict[str, set[str]] = {}
+    for table in tables:
+        for path, digests in table.items():
+            found.setdefault(path, set()).update([digests] if isinstance(digests, str) else digests)
+    return {path: frozenset(digests) for path, digests in found.items()}
+
+
+def _mark(directory: Path, manifest: Manifest, earlier: _Digests) -> None:
+    """Say in the manifest that the project is being written, and what its files may be meanwhile."""
+    unfinished = {path: tuple(sorted(digests)) for path, digests in earlier.items()}
+    files.write(directory / MANIFEST, manifest_text(manifest.marked(unfinished)))

@@ -94,7 +94,7 @@ def write_project(directory: Path, source: str, *, board: str = "mps2_an386", ho
         options=Options(),
         models=(),
         functions=(),
-        files=(),
+        files={},
     )
     (directory / "project.json").write_bytes(manifest_text(manifest))
     return directory

@@ -100,7 +100,7 @@ def test_inspect_and_generate(two: Path, tmp_path: Path) -> None:
     ("args", "message"),
     [
         (("-o", "x.zip"), "an archive is called .tar"),
-        (("-o", "nowhere/x.tar"), "cannot be written"),
+        (("-o", "nowhere/x.tar"), "its directory does not exist"),
         (("-o", "x.tar", "--executor", "vm"), "unknown executor vm"),
     ],
 )

@@ -215,7 +215,7 @@ def test_what_the_system_refuses_is_an_ordinary_failure(tmp_path: Path) -> None:
 def test_a_failed_build_in_a_temporary_directory_names_no_file_of_it() -> None:
     require_tool("gcc")
     project = api.load(DIGITS).compile("host").generate().project
-    broken = replace(project, files={**project.files, "model/digits.c": b"int broken = nothing;\n"})
+    broken = replace(project, sources={**project.sources, "model/digits.c": b"int broken = nothing;\n"})
     with pytest.raises(BuildError, match="'nothing' undeclared") as caught:
         api.Generated(broken).build()
     assert caught.value.hint == "generate the project, then build it: that keeps the whole output"

@@ -306,11 +306,11 @@ def test_load_names_the_graph_after_the_file(tmp_path: Path) -> None:
 
 
 def test_load_refuses_what_is_no_model_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read the model: No such file"):
+    with pytest.raises(UsageError, match="the model cannot be read: No such file"):
         load(tmp_path / "absent.tflite")
-    with pytest.raises(UsageError, match="cannot read the model: No such file"):
+    with pytest.raises(UsageError, match="the model cannot be read: No such file"):
         load(tmp_path / "absent")
-    with pytest.raises(UsageError, match="cannot read the model"):
+    with pytest.raises(UsageError, match="the model is no regular file"):
         load_tflite(tmp_path)
     other = tmp_path / "model.h5"
     other.write_bytes(b"HDF")

@@ -3,14 +3,13 @@
 import gzip
 import io
 import tarfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crtgen.errors import CorruptModelError
-from crtgen.library.archive import extract, read_tar, write_tar
+from crtgen.library.archive import read_tar, write_tar
 
 FILES = {"metadata.json": b"{}", "codegen/host/src/a.c": b"int a;\n", "empty": b""}
 PLAIN = write_tar(FILES, 1_700_000_000)
@@ -53,7 +52,7 @@ def test_round_trip(files: dict[str, bytes]) -> None:
         back = read_tar(write_tar(files, 0), "x")
     except CorruptModelError:
         parts = [path.split("/") for path in files]
-        doubtful = any(".." in p or "." in p for p in parts)
+        doubtful = any(part.endswith(".") for p in parts for part in p)
         nested = any(a != b and a == b[: len(a)] for a in parts for b in parts)
         assert doubtful or nested
         return
@@ -88,8 +87,8 @@ def test_truncated_gzip(cut: int) -> None:
         ("a/../../evil", "leads out"),
         ("a/..", "leads out"),
         ("/etc/passwd", "not a relative path"),
-        ("C:/evil", "not a relative path"),
-        ("a\\..\\evil", "not a relative path"),
+        ("C:/evil", "has characters that no path may have"),
+        ("a\\..\\evil", "has characters that no path may have"),
     ],
 )
 def test_paths_that_lead_out(name: str, reason: str) -> None:
@@ -134,30 +133,6 @@ def test_damage_in_the_middle_does_not_hide_files() -> None:
 def test_any_bytes(data: bytes) -> None:
     with pytest.raises(CorruptModelError):
         read_tar(data, "x")
-
-
-def test_extract_writes_below_the_directory(tmp_path: Path) -> None:
-    extract(FILES, tmp_path / "out")
-    written = {str(p.relative_to(tmp_path)): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    assert written == {f"out/{path}": data for path, data in FILES.items()}
-
-
-@pytest.mark.parametrize("bad", ["../evil", "/evil", "a/../../evil"])
-def test_extract_writes_nothing_if_a_path_is_bad(tmp_path: Path, bad: str) -> None:
-    with pytest.raises(CorruptModelError):
-        extract({"good": b"1", bad: b"2"}, tmp_path / "out")
-    assert list(tmp_path.rglob("*")) == []
-
-
-def test_extract_does_not_follow_a_link(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "link").symlink_to(outside)
-    with pytest.raises(CorruptModelError, match="leads out"):
-        extract({"good": b"1", "link/evil": b"2"}, tmp_path / "out")
-    assert not (tmp_path / "out" / "good").exists()
-    assert list(outside.iterdir()) == []
 
 
 def test_reads_what_other_tools_write() -> None:

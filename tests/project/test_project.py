@@ -29,8 +29,9 @@ def test_the_same_input_gives_the_same_project() -> None:
 
 
 def test_the_digest_tells_where_a_file_ends() -> None:
-    a = Project("p", "host", "host", "server", {"a": b"bc", "d": b""})
-    b = Project("p", "host", "host", "server", {"a": b"b", "d": b"c"})
+    manifest = toy_project("host", "server").manifest
+    a = Project(manifest, {"a": b"bc", "d": b""})
+    b = Project(manifest, {"a": b"b", "d": b"c"})
     assert a.digest != b.digest
 
 
@@ -87,11 +88,11 @@ def test_a_manifest_cannot_make_extraction_delete_other_files(tmp_path: Path) ->
     project = toy_project("host", "server")
     for path in ("../victim", str(victim)):
         manifest = json.loads(project.files["project.json"])
-        manifest["files"] = [path]
+        manifest["files"] = {path: "0"}
         directory = tmp_path / "p"
         directory.mkdir(exist_ok=True)
         (directory / "project.json").write_text(json.dumps(manifest))
-        with pytest.raises(UsageError, match="leaves the project"):
+        with pytest.raises(UsageError, match=r"leads out of|not a relative path"):
             project.extract(directory)
     assert victim.read_text() == "mine"
 
@@ -106,7 +107,8 @@ def test_the_manifest_can_be_read_back(tmp_path: Path) -> None:
     assert manifest.options == options
     assert (manifest.name, manifest.platform, manifest.board) == ("toy", "baremetal", "mps2_an386")
     assert (manifest.type, manifest.toolchain, manifest.artefact) == ("server", "gcc", "firmware.elf")
-    assert set(manifest.files) == set(project.files)
+    assert {*manifest.files, "project.json"} == set(project.files)
+    assert manifest.unfinished is None
 
 
 @pytest.mark.parametrize(
@@ -122,8 +124,8 @@ def test_a_broken_manifest_is_refused(tmp_path: Path, content: bytes | None, rea
 
 def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
     manifest = json.loads(toy_project("host", "server").files["project.json"])
-    (tmp_path / "project.json").write_text(json.dumps({**manifest, "format": 2}))
-    with pytest.raises(UsageError, match="its format is 2"):
+    (tmp_path / "project.json").write_text(json.dumps({**manifest, "format": 3}))
+    with pytest.raises(UsageError, match="its format is 3"):
         read_manifest(tmp_path)
 
 
@@ -176,3 +178,44 @@ def test_a_sample_has_to_fit_the_input() -> None:
 def test_two_modules_cannot_have_the_same_files() -> None:
     with pytest.raises(UsageError, match=r"two models make a file toy\.c"):
         generate_project(Firmware([toy(), toy()], METADATA, find_board("host")))
+
+
+def edited(directory: Path) -> Path:
+    """A project with changes of a user's, and one that is somebody's who edits generated files."""
+    toy_project("mps2_an386", "server").extract(directory)
+    for path in ("platform/main.c", "CMakeLists.txt", "model/toy.c"):
+        (directory / path).write_text("/* mine */\n")
+    return directory
+
+
+def test_generating_again_keeps_edits_and_renews_the_model(tmp_path: Path) -> None:
+    directory = edited(tmp_path)
+    again = toy_project("mps2_an386", "server", options=Options(pool=1024))
+    assert again.extract(directory) == ("CMakeLists.txt", "platform/main.c")
+    found = digests(directory)
+    assert found["platform/main.c"] == found["CMakeLists.txt"] == b"/* mine */\n"
+    assert found["model/toy.c"] == again.files["model/toy.c"]
+    assert again.extract(directory) == ("CMakeLists.txt", "platform/main.c")
+    assert again.extract(directory, force=True) == ()
+    assert digests(directory) == dict(again.files)
+
+
+def test_an_edited_file_that_the_new_project_has_not_stays(tmp_path: Path) -> None:
+    directory = edited(tmp_path)
+    library = toy_project("mps2_an386", "library")
+    assert library.extract(directory) == ("CMakeLists.txt", "platform/main.c")
+    assert (directory / "platform" / "main.c").read_text() == "/* mine */\n"
+    assert not (directory / "platform" / "startup.c").exists()
+
+
+def test_a_foreign_file_among_the_generated_ones_is_not_overwritten(tmp_path: Path) -> None:
+    toy_project("mps2_an386", "library").extract(tmp_path)
+    mine = tmp_path / "runtime" / "src" / "crt_mem.c"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    server = toy_project("mps2_an386", "server")
+    before = digests(tmp_path)
+    with pytest.raises(UsageError, match="not crtgen's, and in the way"):
+        server.extract(tmp_path)
+    assert digests(tmp_path) == before
+    assert server.extract(tmp_path, force=True) == ()

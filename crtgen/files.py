@@ -1,0 +1,287 @@
+"""Every file operation that has to survive: reading with bounds, writing beside and renaming, locks.
+
+Reading takes regular files only, so that nothing waits for ever, and no more of them than the memory allows.
+Writing never shows half a file: the content goes into a new file beside, which then takes the name. Each call
+of the system goes through ``step``, which a test can break at the n-th of them.
+"""
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+from typing import IO
+
+from crtgen.errors import UsageError
+
+__all__ = [
+    "DEFAULT_LIMIT",
+    "LEFTOVER",
+    "alone",
+    "check_writable",
+    "inside",
+    "limit_memory",
+    "make_directory",
+    "memory_limit",
+    "opened_lock",
+    "private_directory",
+    "read",
+    "read_text",
+    "relative_path",
+    "remove",
+    "step",
+    "take",
+    "write",
+]
+
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
+
+LEFTOVER = ".crtgen-new"
+"""How the name of a file ends that is being written; what a power cut leaves of it is written over."""
+
+DEFAULT_LIMIT = 2 << 30
+_BINARY = getattr(os, "O_BINARY", 0)
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_RESERVED = frozenset(
+    ("con", "prn", "aux", "nul", *(f"{device}{n}" for device in ("com", "lpt") for n in range(1, 10)))
+)
+"""Names that are devices on Windows, whatever follows a dot."""
+
+_limit = DEFAULT_LIMIT
+
+
+def limit_memory(nbytes: int = DEFAULT_LIMIT) -> None:
+    """How much memory the content of files may take, in bytes; ``UsageError`` below 16 MiB."""
+    global _limit
+    if nbytes < 16 << 20:
+        raise UsageError(f"{nbytes} bytes of memory are too few", hint="at least 16 MiB, 16777216")
+    _limit = nbytes
+
+
+def memory_limit(divisor: int = 1) -> int:
+    """The share of the memory that one of ``divisor`` things may take, in bytes."""
+    return _limit // divisor
+
+
+def step(operation: str, path: Path) -> None:
+    """Called before each call of the system: ``write``, ``sync``, ``rename``, ``remove``, ``mkdir``."""
+
+
+def read(path: Path, what: str = "the file") -> bytes:
+    """The content of a regular file. Raises ``UsageError`` if it is none, or larger than a quarter of the
+    memory limit."""
+    limit = memory_limit(4)
+    try:
+        with open(_regular(path, os.O_RDONLY, what), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limit:
+                raise _too_large(path, what, size)
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise UsageError(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+    if len(data) > limit:
+        raise _too_large(path, what, len(data))
+    return data
+
+
+def _regular(path: Path, flags: int, what: str) -> int:
+    """A descriptor of a regular file; nothing else is waited for."""
+    descriptor = os.open(path, flags | _NONBLOCK | _BINARY, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UsageError(f"{what} is no regular file", where=str(path), hint="name a file")
+    return descriptor
+
+
+def _too_large(path: Path, what: str, nbytes: int) -> UsageError:
+    return UsageError(
+        f"{what} has {nbytes:,} bytes; at most {memory_limit(4):,} are read",
+        where=str(path),
+        hint=f"crtgen --limit-memory {4 * nbytes} allows it",
+    )
+
+
+def read_text(path: Path, what: str = "the file") -> str:
+    """The same as UTF-8, with line ends as they are."""
+    try:
+        return read(path, what).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} is not UTF-8", where=str(path)) from error
+
+
+def write(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Make ``path`` a file with this content: either all of it, or what was there before.
+
+    ``durable`` brings it to the disk before the call returns: it survives a power cut. Raises ``UsageError``
+    if it cannot be written.
+    """
+    beside = path.with_name(f".{path.name}{LEFTOVER}")
+    try:
+        _remove(beside)
+        step("write", beside)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
+        with open(os.open(beside, flags, 0o666), "wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                step("sync", beside)
+                os.fsync(file.fileno())
+        step("rename", path)
+        beside.replace(path)
+        if durable:
+            _sync_directory(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise UsageError(f"it cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that could not be written after long work: its directory is missing, or it is none."""
+    if path.is_dir():
+        raise UsageError("it is a directory", where=str(path), hint="name a file")
+    if not path.parent.is_dir():
+        raise UsageError("its directory does not exist", where=str(path), hint=f"mkdir -p {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError("its directory cannot be written to", where=str(path), hint="name another place")
+
+
+def remove(path: Path) -> None:
+    """Remove a file if it is there."""
+    try:
+        _remove(path)
+    except OSError as error:
+        raise UsageError(f"it cannot be removed: {error.strerror}", where=str(path)) from error
+
+
+def _remove(path: Path) -> None:
+    if os.path.lexists(path):
+        step("remove", path)
+        path.unlink(missing_ok=True)
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it, where they are missing."""
+    for directory in reversed((path, *path.parents)):
+        if directory.is_dir():
+            continue
+        if directory.exists():
+            raise UsageError("Not a directory", where=str(directory), hint="name another place")
+        step("mkdir", directory)
+        try:
+            directory.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"it cannot be made: {error.strerror}", where=str(directory)) from error
+
+
+def private_directory(name: str) -> Path:
+    """A directory of this user's alone, for locks: in ``XDG_RUNTIME_DIR``, else where temporary files are.
+
+    Raises ``UsageError`` if somebody else made it, or could change what is in it.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    directory = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"{name}-{user}"
+    try:
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+        status = directory.lstat()
+    except OSError as error:
+        raise UsageError(f"it cannot be made: {error.strerror}", where=str(directory)) from error
+    mine = not hasattr(os, "getuid") or (status.st_uid == user and not status.st_mode & 0o077)
+    if not stat.S_ISDIR(status.st_mode) or not mine:
+        hint = "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
+        raise UsageError("it is not a directory of yours alone", where=str(directory), hint=hint)
+    return directory
+
+
+@contextmanager
+def opened_lock(path: Path) -> Iterator[IO[str]]:
+    """The file of a lock, to be read and written; it is made if it is missing. A link is refused."""
+    step("lock", path)
+    try:
+        descriptor = _regular(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW, "the lock")
+    except OSError as error:
+        raise UsageError(f"the lock cannot be opened: {error.strerror}", where=str(path)) from error
+    with open(descriptor, "r+", encoding="utf-8") as file:
+        yield file
+
+
+def take(descriptor: int, *, wait: bool = True) -> bool:
+    """Take the lock of an open file or directory; whether that worked. It ends when the file is closed."""
+    if fcntl is None:  # no such locks on Windows: two at once are the user's business there
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Others who want the same directory for themselves wait."""
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        take(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    """Bring the names in a directory to the disk, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def relative_path(path: str) -> str:
+    """The path of a file below some directory, normalised; ``ValueError`` with the reason if it is none.
+
+    It is relative, has ``/`` between its parts, no ``..``, no control characters and no name that is a device
+    anywhere: it means the same on every system, and leads nowhere else.
+    """
+    if not path.isprintable() or "\\" in path or ":" in path:
+        raise ValueError(f"{path!r} has characters that no path may have")
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or not pure.parts:
+        raise ValueError(f"{path!r} is not a relative path")
+    for part in pure.parts:
+        if part == "..":
+            raise ValueError(f"{path!r} leads out of its directory")
+        if part.partition(".")[0].lower().rstrip() in _RESERVED or part[-1] in ". " or len(part) > 200:
+            raise ValueError(f"{path!r} has a name that is no file's on every system")
+    return str(pure)
+
+
+def inside(directory: Path, paths: Iterable[str]) -> dict[str, Path]:
+    """Where relative paths are below ``directory``. Raises ``UsageError`` if a link is on the way."""
+    found = {}
+    clear: set[Path] = set()
+    for path in paths:
+        target = directory / path
+        for place in (target, *target.parents):
+            if place == directory or place in clear:
+                break
+            if place.is_symlink():
+                raise UsageError(
+                    "it is a link, which could lead out of the directory",
+                    where=str(place),
+                    hint="remove it, or name a new directory",
+                )
+            clear.add(place)
+        found[path] = target
+    return found

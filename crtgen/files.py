@@ -226,8 +226,8 @@ def take(descriptor: int, *, wait: bool = True) -> bool:
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Others who want the same directory for themselves wait."""
-    if fcntl is None:
+    """Others who want the same directory for themselves wait; one that is not there is nobody's."""
+    if fcntl is None or not directory.is_dir():
         yield
         return
     descriptor = os.open(directory, os.O_RDONLY)

@@ -15,7 +15,7 @@ from crtgen.build.process import follow
 from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
 from crtgen.build.west import build_with_west
 from crtgen.errors import BuildError, UsageError
-from crtgen.project.manifest import Manifest, read_manifest
+from crtgen.project.manifest import LOCKED, Manifest, read_manifest
 
 __all__ = ["Progress", "build_project"]
 
@@ -49,7 +49,7 @@ def build_project(
     manifest = read_manifest(root)
     if manifest.unfinished is not None:
         raise UsageError("it was not written to its end", where=str(root), hint="generate the project again")
-    with files.alone(root):
+    with files.alone(root / LOCKED):
         _bring_to_the_present(root, manifest)
         if manifest.platform == "zephyr":
             return build_with_west(root, manifest, jobs, progress)

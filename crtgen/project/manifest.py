@@ -12,10 +12,21 @@ from crtgen.codegen.checks import check_c_names, check_file, check_sizes, check_
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import CorruptModelError, UsageError
 
-__all__ = ["FORMAT", "MANIFEST", "Manifest", "Options", "digest_of", "manifest_text", "read_manifest"]
+__all__ = [
+    "FORMAT",
+    "LOCKED",
+    "MANIFEST",
+    "Manifest",
+    "Options",
+    "digest_of",
+    "manifest_text",
+    "read_manifest",
+]
 
 MANIFEST = "project.json"
 FORMAT = 2
+LOCKED = "model"
+"""The directory of a project that is locked by who writes or builds it; every project has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from crtgen import files
 from crtgen.codegen.checks import check_file, check_word
 from crtgen.errors import UsageError
-from crtgen.project.manifest import MANIFEST, Manifest, digest_of, manifest_text, read_manifest
+from crtgen.project.manifest import LOCKED, MANIFEST, Manifest, digest_of, manifest_text, read_manifest
 
 __all__ = ["Project"]
 
@@ -78,9 +78,7 @@ class Project:
         A power cut, a full disk or a kill at any point leaves a directory into which the project can be
         generated again, with the same result.
         """
-        if not directory.is_dir():
-            return self._extract(directory, force)
-        with files.alone(directory):
+        with files.alone(directory / LOCKED):
             return self._extract(directory, force)
 
     def _extract(self, directory: Path, force: bool) -> tuple[str, ...]:

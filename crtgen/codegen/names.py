@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from crtgen.errors import UsageError
 
-__all__ = ["c_identifier", "c_string", "check_model_name", "comment", "unique_identifiers"]
+__all__ = ["c_identifier", "c_string", "check_model_name", "comment", "symbol_stem", "unique_identifiers"]
 
 _KEYWORDS = re.compile(
     "alignas|alignof|and|and_eq|asm|auto|bitand|bitor|bool|break|case|catch|char|char16_t|char32_t|char8_t|class|"
@@ -49,6 +49,14 @@ def c_identifier(text: str) -> str:
     if not name or name[0].isdigit() or _KEYWORDS.fullmatch(name):
         name = f"x_{name}"
     return name
+
+
+def symbol_stem(name: str) -> str:
+    """What the symbols of an imported model begin with: its name as it is, if a symbol can begin so.
+
+    Unlike an identifier it may be a keyword, since something always follows: ``default_model``.
+    """
+    return name if name.isidentifier() and name.isascii() else c_identifier(name)
 
 
 def unique_identifiers(texts: Iterable[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo, Param
-from crtgen.codegen.names import c_identifier, c_string, comment, unique_identifiers
+from crtgen.codegen.names import c_string, comment, symbol_stem, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.ir import shape_text
@@ -182,6 +182,7 @@ def graph_module(
     output_names: Sequence[str] = (),
 ) -> CModule:
     """The executor as a module: its source, and what the metadata module has to know of it."""
+    name = symbol_stem(name)
     tables = graph_tables(name, graph, params, functions, output_names)
     nodes = {node.name: node for node in graph.nodes}
     info = ModelInfo(
@@ -272,9 +273,7 @@ class _Builder:
                     )
         for sid, size in self.graph.storage_sizes().items():
             if sid in linked:
-                self.storage[sid] = Place(
-                    0, f"__tvm_param__{c_identifier(self.name)}_{self.names[linked[sid].name]}"
-                )
+                self.storage[sid] = Place(0, f"__tvm_param__{self.name}_{self.names[linked[sid].name]}")
             else:
                 self.storage[sid] = Place(self.pool)
                 self.pool += -(-size // _ALIGNMENT) * _ALIGNMENT
@@ -315,7 +314,7 @@ class _Builder:
         )
         params = tuple(self.param(i, node) for i, node in self.arguments() if node.name in self.params)
         return ExecutorTables(
-            name=c_identifier(self.name),
+            name=self.name,
             calls=calls,
             functions=tuple(dict.fromkeys(call.function for call in calls)),
             places=tuple(self.places),

@@ -15,10 +15,11 @@ __all__ = ["resolve_includes"]
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
 _C_HEADERS = frozenset(
     (
-        *("assert.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h", "stdalign.h", "stdarg.h"),
-        *("stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"),
+        *("arm_acle.h", "assert.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h", "stdalign.h"),
+        *("stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"),
     )
 )
+"""Of C, and the one that compilers for Arm bring."""
 _OWN_TARGETS = ("c", "llvm")
 
 

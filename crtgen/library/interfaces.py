@@ -22,7 +22,7 @@ _INFO = re.compile(
 )
 _SHAPE = re.compile(r"static const int64_t (\w+)\[\d+\] = \{([^}]*)\};")
 _MEMBER = re.compile(r"void\s*\*\s*(\w+);")
-_RELAY_INPUT = re.compile(r"%(\w+): Tensor\[\(([\d, ]*)\), (\w+)\]")
+_RELAY_INPUT = re.compile(r"%([^\s,()]+): Tensor\[\(([\d, ]*)\), (\w+)\]")
 _RELAY_RESULT = re.compile(r"-> ([^{]*)\{")
 _RELAY_TENSOR = re.compile(r"Tensor\[\(([\d, ]*)\), \w+\]")
 
@@ -72,7 +72,8 @@ def c_interface(model: MlfModel, header: str) -> AotInterface:
     if not model.metadata.main:
         raise CorruptModelError("metadata.json has no main function", where=model.name)
     main: MainFunction = model.metadata.main[0]
-    relay_inputs = {m[1]: _numbers(m[2]) for m in _RELAY_INPUT.finditer(model.relay.partition("\n")[0])}
+    relay = _RELAY_INPUT.finditer(model.relay.partition("\n")[0])
+    relay_inputs = {_member(m[1]): _numbers(m[2]) for m in relay}
     inputs = [_tensor(m, main.inputs, model.name) for m in _members(header, f"{prefix}inputs")]
     outputs = [_tensor(m, main.outputs, model.name) for m in _members(header, f"{prefix}outputs")]
     results = _relay_results(model.relay)
@@ -90,10 +91,15 @@ def _members(header: str, struct: str) -> list[str]:
     return _MEMBER.findall(header[start : header.find("}", start)]) if start >= 0 else []
 
 
+def _member(name: str) -> str:
+    """How the header writes the name of a tensor."""
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
+
+
 def _tensor(member: str, sizes: Sequence[TensorSize], where: str) -> AotTensor:
-    """A vector of the right size; the header writes the name as an identifier."""
+    """A vector of the right size."""
     for size in sizes:
-        if re.sub(r"\W", "_", size.name, flags=re.ASCII) == member:
+        if _member(size.name) == member:
             dtype = DataType.parse(size.dtype, where)
             return AotTensor(size.name, (size.size // dtype.itemsize,), dtype, member)
     raise CorruptModelError(f"the C interface has {member}, which metadata.json does not", where=where)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from crtgen.codegen.names import c_identifier
+from crtgen.codegen.names import symbol_stem
 from crtgen.library.checker import Checker
 from crtgen.library.metadata import (
     Dependency,
@@ -74,9 +74,9 @@ class _Parser(Checker):
         for name in names:
             if _NAME.fullmatch(name) is None:
                 self.fail(f"{name!r} is no name of a model")
-            if c_identifier(name) in seen:
-                self.fail(f"the models {seen[c_identifier(name)]} and {name} have the same name in C")
-            seen[c_identifier(name)] = name
+            if symbol_stem(name) in seen:
+                self.fail(f"the models {seen[symbol_stem(name)]} and {name} have the same name in C")
+            seen[symbol_stem(name)] = name
 
     def style(self, table: dict[str, Any], what: str) -> str:
         return self.value(table, "style", str, what) if self.version >= 4 else "full-model"

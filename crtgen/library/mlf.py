@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from crtgen.codegen.names import c_identifier
+from crtgen.codegen.names import symbol_stem
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.library.archive import read_tar, write_tar
 from crtgen.library.metadata import ModelMetadata, OperatorMetadata
@@ -209,7 +209,7 @@ def write_archive(archive: Archive) -> bytes:
         files["metadata.json"] = write_operator_metadata(library.metadata).encode()
         return write_tar(files, int(library.metadata.export_datetime.timestamp()))
     models = sorted(archive.models, key=lambda m: m.name)
-    names = [c_identifier(model.name) for model in models]
+    names = [symbol_stem(model.name) for model in models]
     if not names or len(set(names)) != len(names):
         raise UsageError(f"an archive needs models with different names; these are {names}")
     files = {path: data for model in models for path, data in _model_files(model).items()}

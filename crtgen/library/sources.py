@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from crtgen.boards import Core
-from crtgen.codegen.names import c_identifier
+from crtgen.codegen.names import symbol_stem
 from crtgen.codegen.render import render
 from crtgen.errors import ModelError, UnsupportedError
 from crtgen.library.elf import read_elf
@@ -59,7 +59,7 @@ def source_module(name: str, suffix: str, code: str, prefix: str = "") -> CSourc
         if _TYPE_CODES.search(match[2]) and not match[1].startswith("__")
     )
     shared = [word for word in (_ENTRY, _MAIN) if re.search(rf"\b{word}\(", code)]
-    renames = [(word, f"{c_identifier(prefix)}_{word.strip('_')}") for word in shared] if prefix else []
+    renames = [(word, f"{symbol_stem(prefix)}_{word.strip('_')}") for word in shared] if prefix else []
     heap = [(word, f"crt_imported_{word}") for word in _HEAP if re.search(rf"\b{word}\(", code)]
     defines = (*renames, *heap)
     return CSource(name=name, functions=functions, code=code, suffix=suffix, defines=defines)

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from crtgen.errors import RemoteError
 from crtgen.rpc.connection import Connection, RemoteFunction, RemoteModule
 from crtgen.rpc.executor import AotExecutor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
@@ -58,21 +59,22 @@ class Client(Connection):
         timeout: float | None = None,
     ) -> tuple[float, ...]:
         """Mean seconds of ``number`` calls without arguments, ``repeat`` times, after a warm-up."""
-        evaluator = self._expect(
-            RemoteFunction,
-            self.function("runtime.RPCTimeEvaluator")(
-                module,
-                name,
-                *(1, 0, number, repeat, min_repeat_ms),
-                *(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown),
-                "",
-            ),
-        )
+        asked = (number, repeat, min_repeat_ms)
+        limits = (limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        evaluator = self._evaluator(module, name, 1, 0, *asked, *limits)
         means = self._array(evaluator(timeout=timeout), "<f8")
         if len(means) != repeat:
             raise self._violated(f"{len(means)} times came back for {repeat} repeats")
         evaluator.close()
         return tuple(means.tolist())
+
+    def _evaluator(self, *args: Any) -> RemoteFunction:
+        """Firmware of TVM 0.14 and later also wants the size of a cache to flush, and no other takes it."""
+        make = self.function("runtime.RPCTimeEvaluator")
+        try:
+            return self._expect(RemoteFunction, make(*args, 0, ""))
+        except RemoteError:
+            return self._expect(RemoteFunction, make(*args, ""))
 
     def info(self) -> Info | None:
         """What the image is."""

@@ -317,9 +317,12 @@ class Connection:
                 return value  # type: ignore[no-any-return]
 
     def _result(self, args: tuple[Value, ...]) -> Any:
-        """The Python value of a Return: its type code, its value, and the handle of a tensor."""
+        """The Python value of a Return: its type code, its value, and the handle of a tensor.
+
+        Some devices give the handle 0 for what they do not have, instead of null.
+        """
         match args:
-            case (_, None):
+            case (_, None) | (_, Handle(0)):
                 return None
             case (TypeCode.MODULE, Handle(handle)):
                 return RemoteModule(self, handle)
@@ -338,7 +341,7 @@ class Connection:
         """A system call: it returns nothing or one handle."""
         returned = self._returned(SystemCall(code, args))
         match returned.args:
-            case () | (None,):
+            case () | (None,) | (Handle(0),):
                 return None
             case (Handle() as handle,):
                 return handle

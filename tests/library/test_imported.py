@@ -1,5 +1,6 @@
 """What TVM wrote, as models of an image: it builds, runs on the host, and gives the outputs beside it."""
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crtgen.codegen import metadata_files
 from crtgen.errors import ModelError, UnsupportedError
 from crtgen.ir import Array
+from crtgen.library.archive import read_tar, write_tar
 from crtgen.library.exported import read_exported, static_modules
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import read_graph_json
@@ -25,9 +28,6 @@ HARNESS = """
 #include <crt/model.h>
 #include <tvm/runtime/crt/module.h>
 extern const struct crt_model MODEL;
-static const TVMFuncRegistry registry = {"\\0\\0", NULL};
-static const TVMModule module = {&registry};
-const TVMModule *TVMSystemLibEntryPoint(void) { return &module; }
 int main(void) {
     for (int i = 0; i < MODEL.num_inputs; i++)
         if (fread(MODEL.inputs[i].data, MODEL.inputs[i].nbytes, 1, stdin) != 1) return 2;
@@ -40,9 +40,10 @@ int main(void) {
 
 
 def run_on_host(directory: Path, imported: Linkable, stdin: bytes) -> bytes:
-    """Compile an imported model with the runtime, give it its inputs, and return its outputs."""
+    """Compile an imported model with metadata and runtime, give it its inputs, and return its outputs."""
     include, src = runtime_dir() / "include", runtime_dir() / "src"
     files = {**imported.module.files, "main.c": HARNESS, "backend.c": backend_file(imported.workspace or 0)}
+    files |= metadata_files([imported.module])
     for name, text in files.items():
         (directory / name).write_text(text)
     for name, data in imported.objects.items():
@@ -168,3 +169,53 @@ def test_exported_libraries_run_on_the_host(tmp_path: Path, name: str) -> None:
     inputs, (expected,) = case(folder / "plain.npz")
     stdout = run_on_host(tmp_path, Linkable(module, objects, 0), inputs[0].tobytes())
     assert np.frombuffer(stdout, np.float32).tolist() == expected.ravel().tolist()
+
+
+def renamed(archive: str, old: str, new: str) -> MlfModel:
+    """A model as TVM would have written it under another name: in its files, paths and symbols."""
+    files = read_tar((models_dir().parent / "mlf" / f"{archive}.tar").read_bytes(), archive)
+
+    def rename(text: str) -> str:
+        text = re.sub(rf"\btvmgen_{old}(?=\b|_)", f"tvmgen_{new}", text)
+        text = re.sub(rf'"{old}"', f'"{new}"', text)
+        return re.sub(rf"(/){old}(?=[._])", rf"\1{new}", text)
+
+    changed = {rename(path): rename(data.decode("latin-1")).encode("latin-1") for path, data in files.items()}
+    return read_archive(write_tar(changed, 0), archive).models[0]
+
+
+@pytest.mark.cc
+@pytest.mark.models
+@pytest.mark.parametrize("kind", ["aot_packed", "aot_unpacked", "graph_link"])
+@pytest.mark.parametrize("name", ["default", "my__net", "a" * 63])
+def test_a_module_may_have_any_name_that_tvm_gives(tmp_path: Path, kind: str, name: str) -> None:
+    """``default`` is what TVM calls a module that nobody named."""
+    archive = f"synth_add_c_{kind}"
+    imported = import_model(renamed(archive, "add", name), archive)
+    inputs, outputs = case(models_dir().parent / "mlf" / f"{archive}.npz")
+    stdout = run_on_host(tmp_path, imported, b"".join(array.tobytes() for array in inputs))
+    assert stdout == b"".join(array.tobytes() for array in outputs)
+    assert imported.module.info.name == name
+
+
+@pytest.mark.models
+def test_the_shape_of_an_input_whose_name_is_no_identifier() -> None:
+    """Every model that TensorFlow 2 exports has inputs like ``serving_default_x:0``."""
+    model = archived("synth_add_c_aot_unpacked")
+    main = model.metadata.main[0]
+    name = "serving_default_x:0"
+    metadata = replace(model.metadata, main=(replace(main, inputs=(replace(main.inputs[0], name=name),)),))
+    relay = model.relay.replace("%x", f"%{name}")
+    headers = {k: re.sub(r"\bx;", "serving_default_x_0;", text) for k, text in model.headers.items()}
+    imported = import_model(replace(model, metadata=metadata, relay=relay, headers=headers), "add")
+    (interface,) = imported.module.info.inputs
+    assert (interface.name, interface.shape) == (name, (2, 3))
+
+
+@pytest.mark.models
+def test_headers_that_come_with_a_compiler_are_there() -> None:
+    """``arm_acle.h`` is in the code of TVM's schedules for Arm."""
+    model = archived("synth_add_c_graph")
+    name, text = next(iter(model.code.sources.items()))
+    code = replace(model.code, sources={**model.code.sources, name: f"#include <arm_acle.h>\n{text}"})
+    assert import_model(replace(model, code=code), "add").module.libraries == ()

@@ -6,14 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from crtgen.errors import (
-    RemoteError,
-    UsageError,
-)
+from crtgen.errors import ProtocolError, RemoteError, UsageError
 from crtgen.rpc import messages
 from crtgen.rpc.client import Client, Info, Memory
 from crtgen.rpc.server import Server, ServerStream
-from crtgen.rpc.values import DataType, Device, Handle, Tensor
+from crtgen.rpc.values import DataType, Device, Handle, Tensor, TypeCode
 from tests.rpc import capture
 from tests.rpc.devices import ARGS_MODEL, device
 
@@ -210,10 +207,13 @@ def test_what_our_own_firmware_has() -> None:
             assert layers.tolist() == [1 << 40, 7]
 
 
-def test_the_time_evaluator() -> None:
+@pytest.mark.parametrize(("wanted", "rest"), [(12, [0, ""]), (11, [""])], ids=["0.14 and later", "before"])
+def test_the_time_evaluator(wanted: int, rest: list[object]) -> None:
     asked: list[object] = []
 
     def evaluator(*args: object) -> Callable[[], bytes]:
+        if len(args) != wanted:
+            raise ValueError("wrong number of arguments")
         asked.extend(args)
         return lambda: struct.pack("<3d", 0.5, 0.25, 1.0)
 
@@ -221,7 +221,28 @@ def test_the_time_evaluator() -> None:
         library = client.system_lib()
         times = client.time_evaluator(library, "run", number=10, repeat=3, min_repeat_ms=7)
     assert times == (0.5, 0.25, 1.0)
-    assert asked == [Handle(0x8000, library.handle.type), "run", 1, 0, 10, 3, 7, 100, 0, 1, ""]
+    assert asked == [Handle(0x8000, library.handle.type), "run", 1, 0, 10, 3, 7, 100, 0, 1, *rest]
+
+
+def test_as_many_times_come_back_as_were_asked_for() -> None:
+    server = Server({"runtime.RPCTimeEvaluator": lambda *args: lambda: bytes(16)})
+    with (
+        Client(ServerStream(server)) as client,
+        pytest.raises(ProtocolError, match="2 times came back for 3"),
+    ):
+        client.time_evaluator(client.system_lib(), repeat=3)
+
+
+def test_the_handle_0_is_nothing() -> None:
+    """TVM's firmware answers so when it does not know a function."""
+
+    class Nothing(Server):
+        def _find(self, module: int, name: str, kind: TypeCode = TypeCode.HANDLE) -> Handle | None:
+            return Handle(0, kind) if name == "absent" else super()._find(module, name, kind)
+
+    with Client(ServerStream(Nothing(models=[ARGS_MODEL]))) as client:
+        assert client.get_function("absent") is None
+        assert client.system_lib().get_function("absent") is None
 
 
 def test_requests_are_those_of_tvm_byte_by_byte() -> None:

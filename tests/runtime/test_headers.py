@@ -19,6 +19,7 @@ NEEDED = {"TVMBackendAllocWorkspace", "TVMBackendFreeWorkspace"}
 
 LAYOUT = """
 #include <stddef.h>
+#include <tvm/runtime/crt/error_codes.h>
 #include <tvm/runtime/crt/packed_func.h>
 #include <tvm/runtime/metadata.h>
 _Static_assert(sizeof(DLDevice) == 8, "");
@@ -38,6 +39,13 @@ _Static_assert(offsetof(struct TVMMetadata, inputs) == 8, "");
 _Static_assert(offsetof(struct TVMMetadata, num_inputs) == 16, "");
 _Static_assert(kTVMOpaqueHandle == 3 && kTVMNullptr == 4 && kTVMDataType == 5 && kDLDevice == 6, "");
 _Static_assert(kTVMDLTensorHandle == 7 && kTVMModuleHandle == 9 && kTVMPackedFuncHandle == 10, "");
+_Static_assert(kTvmErrorBufferTooSmall == 0x104 && kTvmErrorFramingPayloadIncomplete == 0x204, "");
+_Static_assert(kTvmErrorWriteStreamLongWrite == 0x301, "");
+_Static_assert(kTvmErrorSessionReceiveBufferShortWrite == 0x402, "");
+_Static_assert(kTvmErrorPlatformStackAllocBadFree == 0x505, "");
+_Static_assert(kTvmErrorGeneratedInvalidStorageId == 0x600, "");
+_Static_assert(kTvmErrorExecutorModuleNoSuchInput == 0x702 && kTvmErrorFunctionCallInvalidArg == 0x803, "");
+_Static_assert(kTvmErrorTimeEvaluatorBadHandle == 0x900 && kTvmErrorCategoryTimeEvaluator == 9, "");
 _Static_assert(kTVMStr == 11 && kTVMBytes == 12 && kTVMNDArrayHandle == 13, "");
 """
 

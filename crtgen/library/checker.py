@@ -64,11 +64,14 @@ class Checker:
         return number
 
     def document(self, text: str) -> Any:
-        """Parsed JSON; a key that occurs twice in an object is an error."""
+        """Parsed JSON; a key that occurs twice in an object is an error, and so is half of a character."""
         try:
-            return json.loads(text, object_pairs_hook=self._object)
+            document = json.loads(text, object_pairs_hook=self._object)
+            if "\\ud" in text.lower():
+                json.dumps(document, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise CorruptModelError(f"it is not JSON: {error}", where=self.where) from error
+        return document
 
     def _object(self, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         twice = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]

@@ -14,6 +14,7 @@ from crtgen.ops.attrs import (
     Padding,
     clamp_float,
     floating,
+    padded_elements,
     require,
     require_inputs,
     tensor_quant,
@@ -54,6 +55,7 @@ class _Pool(Op):
         inside = vertical < self.window[0] and horizontal < self.window[1]
         require(inside, f"padding {pad} leaves windows outside of the image")
         size = pad.output_size((x.shape[1], x.shape[2]), self.window, self.stride)
+        padded_elements(x.shape, pad)
         return (((x.shape[0], *size, x.shape[3]), x.dtype),)
 
     def parameters(self, sig: Signature) -> PoolParams:

@@ -142,7 +142,8 @@ class Concat(Op):
         require(0 <= self.axis < len(first.shape), f"there is no axis {self.axis}")
         for x in inputs:
             require(x.dtype is first.dtype, f"{x.name} is {x.dtype.value}, not {first.dtype.value}")
-            require(self._cut(x) == self._cut(first), f"{x.name} is {shape_text(x.shape)}")
+            alike = len(x.shape) == len(first.shape) and self._cut(x) == self._cut(first)
+            require(alike, f"{x.name} is {shape_text(x.shape)}")
         total = sum(x.shape[self.axis] for x in inputs)
         return (((*first.shape[: self.axis], total, *first.shape[self.axis + 1 :]), first.dtype),)
 

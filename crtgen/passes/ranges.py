@@ -8,6 +8,7 @@ at the border has the interval of the window that it sees.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,18 @@ import numpy.typing as npt
 from crtgen.errors import UsageError
 from crtgen.files import memory_limit
 from crtgen.ir import Array, DType, Graph, Node, Op, Signature
-from crtgen.ops import Conv2d, DepthwiseConv2d, FullyConnected, Logistic, Mul, Sub, Tanh, count_macs
+from crtgen.ops import (
+    AveragePool2d,
+    Conv2d,
+    DepthwiseConv2d,
+    FullyConnected,
+    Logistic,
+    MaxPool2d,
+    Mul,
+    Sub,
+    Tanh,
+    count_macs,
+)
 from crtgen.ops.attrs import padded_elements
 
 __all__ = ["FULL", "Interval", "intervals", "is_affordable"]
@@ -25,6 +37,7 @@ __all__ = ["FULL", "Interval", "intervals", "is_affordable"]
 Mask = npt.NDArray[np.bool_]
 Real = npt.NDArray[np.float64]
 
+_PER_TAP = 20_000
 _KEPT = 18
 """Bytes that stay of each element: its bounds, and those of the sums behind it."""
 
@@ -80,17 +93,26 @@ def intervals(
 def is_affordable(graph: Graph) -> bool:
     """Whether the intervals of all values can be computed with the memory and in the time there is."""
     elements = sum(value.elements for value in graph.values.values())
-    macs = sum(count_macs(node.op, graph.signature(node)) for node in graph.nodes)
+    macs = sum(_work(node, graph) for node in graph.nodes)
     working = max((_working(node, graph) for node in graph.nodes), default=0)
     return elements * _KEPT + working <= memory_limit(2) and macs <= _MOST_MACS
+
+
+def _work(node: Node, graph: Graph) -> int:
+    """Multiplications, or what takes as long: a pooling goes through the taps of its window one by one."""
+    sig = graph.signature(node)
+    if isinstance(node.op, AveragePool2d | MaxPool2d):
+        return prod(node.op.window) * (sig.y.elements + _PER_TAP)
+    return count_macs(node.op, sig)
 
 
 def _working(node: Node, graph: Graph) -> int:
     """The bytes that the reference of a node allocates, about: copies in float64, windows side by side."""
     sig = graph.signature(node)
     elements = sum(value.elements for value in (*sig.inputs, *sig.outputs))
-    if isinstance(node.op, Conv2d):
+    if isinstance(node.op, Conv2d | DepthwiseConv2d | AveragePool2d | MaxPool2d):
         elements += padded_elements(sig.x.shape, node.op.padding)
+    if isinstance(node.op, Conv2d):
         elements += 2 * (sig.y.elements // sig.y.shape[-1]) * (sig.inputs[1].elements // sig.y.shape[-1])
     return 32 * elements
 

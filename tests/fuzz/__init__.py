@@ -1,0 +1,1 @@
+"""Fuzzers of everything that crtgen reads from files; ``python -m tests.fuzz --help``."""

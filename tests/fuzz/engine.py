@@ -1,0 +1,160 @@
+"""The loop of a fuzzer: mutate, run, and see that nothing but our own errors comes out and nothing gets out.
+
+While an input runs, the interpreter itself reports what is opened, made, removed, started or connected to: a
+file that is written outside of the folder of the run, or a process, is a finding like any other exception.
+"""
+
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from crtgen import files
+from crtgen.errors import CrtgenError
+
+__all__ = ["Outcome", "Target", "fuzz", "run_one"]
+
+SECONDS = 20
+MEMORY = 256 << 20
+ROOM = 3 << 30
+"""Address space that an input may take beyond what the process has before."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader: ``seeds`` are good inputs, ``mutate`` makes others, ``run`` says whether one was accepted."""
+
+    name: str
+    seeds: Callable[[], Sequence[bytes]]
+    mutate: Callable[[Random, Sequence[bytes]], bytes]
+    run: Callable[[bytes, Path], bool]
+
+
+@dataclass
+class Outcome:
+    """How many inputs ran, how many of them were accepted, and what was found: input and traceback."""
+
+    inputs: int = 0
+    accepted: int = 0
+    found: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+
+
+class EscapedError(BaseException):
+    """Something reached beyond the folder."""
+
+
+class SlowError(BaseException):
+    """An input took too long."""
+
+
+_allowed: Path | None = None
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_STARTS = (
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.fork",
+    "os.forkpty",
+    "socket.connect",
+)
+_CHANGES = (
+    "os.mkdir",
+    "os.remove",
+    "os.rename",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "os.chmod",
+)
+
+
+def _watch(event: str, args: tuple[Any, ...]) -> None:
+    if _allowed is None:
+        return
+    if event in _STARTS:
+        raise EscapedError(f"{event} {args!r}")
+    if (event == "open" and isinstance(args[2], int) and args[2] & _WRITING) or event in _CHANGES:
+        _inside(event, args[0])
+
+
+def _inside(event: str, path: Any) -> None:
+    if isinstance(path, int) or "__pycache__" in str(path):
+        return
+    place = Path(os.path.realpath(os.fsdecode(path)))
+    if _allowed is not None and not place.is_relative_to(_allowed):
+        raise EscapedError(f"{event} {place}")
+
+
+sys.addaudithook(_watch)
+
+
+@contextmanager
+def _limited(folder: Path) -> Iterator[None]:
+    global _allowed
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    old = signal.signal(signal.SIGALRM, _late)
+    resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, before[1]))
+    files.limit_memory(MEMORY)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    _allowed = folder.resolve()
+    try:
+        yield
+    finally:
+        _allowed = None
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+        files.limit_memory()
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _late(number: int, frame: object) -> None:
+    raise SlowError(f"more than {SECONDS} s")
+
+
+def run_one(target: Target, data: bytes, folder: Path) -> tuple[bool, str]:
+    """Whether an input is accepted, and the traceback of what must not have happened."""
+    try:
+        with _limited(folder):
+            return target.run(data, folder), ""
+    except CrtgenError as error:
+        # Every error has to be one that can be shown.
+        return False, "" if str(error) else f"an error without a message: {error!r}"
+    except (Exception, EscapedError, SlowError):
+        return False, traceback.format_exc()
+
+
+def fuzz(target: Target, *, seed: int, inputs: int = 0, seconds: float = 0.0) -> Outcome:
+    """So many inputs, or for so long; equal seeds make equal inputs."""
+    outcome = Outcome()
+    random = Random(f"{target.name} {seed}")
+    seeds = target.seeds()
+    end = time.monotonic() + seconds
+    with TemporaryDirectory(prefix="fuzz-") as folder:
+        while outcome.inputs < inputs or (not inputs and time.monotonic() < end):
+            data = target.mutate(random, seeds)
+            accepted, wrong = run_one(target, data, Path(folder))
+            outcome.inputs += 1
+            outcome.accepted += accepted
+            if wrong:
+                outcome.found.setdefault(_kind(wrong), (data, wrong))
+    return outcome
+
+
+def _kind(wrong: str) -> str:
+    """The same for the same fault: the place in the code, and the kind of exception."""
+    places = [line.strip() for line in wrong.splitlines() if line.strip().startswith("File ")]
+    last = wrong.strip().splitlines()[-1].partition(":")[0]
+    return f"{sha256((''.join(places[-3:]) + last).encode()).hexdigest()[:12]} {last}"

@@ -111,9 +111,13 @@ class Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Imported:
-    """Models that are code already: those of an archive, or of a library that TVM exported."""
+    """Models that are code already: those of an archive, or of a library that TVM exported.
+
+    ``trust`` says that the code may be compiled and run.
+    """
 
     package: Package
+    trust: bool = False
 
     @property
     def name(self) -> str:
@@ -142,6 +146,12 @@ class Compiled:
     @property
     def modules(self) -> tuple[CModule, ...]:
         return tuple(part.module for part in self.parts)
+
+    @property
+    def untrusted(self) -> str:
+        """A file whose code may not be compiled or run; empty if there is none."""
+        unknown = (m.package.where for m in self.models if isinstance(m, Imported) and not m.trust)
+        return next(unknown, "")
 
     @property
     def trees(self) -> tuple[Module, ...]:
@@ -179,7 +189,7 @@ class Compiled:
             objects=library.objects,
             shared_arena=library.shared_arena,
         )
-        return Generated(generate_project(firmware))
+        return Generated(generate_project(firmware), self.untrusted)
 
     def archive(self) -> bytes:
         """The models as an archive in Model Library Format, version 7; equal models give equal bytes.
@@ -201,6 +211,7 @@ class Compiled:
 
     def _by_llvm(self, library: Library, options: Options) -> Library:
         """Objects for the models' C, with names of kernels, so that they are placed as those are."""
+        _require_trust(self.untrusted)
         definitions = ["CRT_PROFILE"] if options.profile else []
         definitions += [f"CRT_SHARED_ARENA={library.shared_arena}"] if library.shared_arena else []
         modules, objects = llvm.compile_modules(
@@ -223,9 +234,10 @@ def _stored(part: Linkable, plan: Plan, core: Core, time: datetime) -> MlfModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Generated:
-    """A firmware project in memory."""
+    """A firmware project in memory; ``untrusted`` names a file whose code in it may not be compiled."""
 
     project: Project
+    untrusted: str = ""
 
     def extract(self, directory: str | Path, *, force: bool = False) -> "Extracted":
         """Write it to ``directory``, which has to be empty or an earlier project of crtgen's.
@@ -233,14 +245,15 @@ class Generated:
         Files that were edited since are kept, see ``Extracted.kept``, unless with ``force``.
         """
         path = Path(directory)
-        return Extracted(path, self.project.extract(path, force=force))
+        return Extracted(path, self.project.extract(path, force=force), self.untrusted)
 
     def build(self, *, toolchain: str | None = None, say: Say = _silent) -> "Image":
         """Build it in a temporary directory that lives as long as the image."""
+        _require_trust(self.untrusted)
         temporary = TemporaryFolder()
         self.project.extract(temporary.path)
         try:
-            return Extracted(temporary.path, (), temporary).build(toolchain=toolchain, say=say)
+            return Extracted(temporary.path, (), "", temporary).build(toolchain=toolchain, say=say)
         except BuildError as error:
             if error.log:
                 error.hint = "generate the project, then build it: that keeps the whole output"
@@ -254,10 +267,13 @@ class Extracted:
     directory: Path
     kept: tuple[str, ...] = ()
     """Files that crtgen made earlier and somebody edited: they are as they were."""
+    untrusted: str = ""
+    """A file whose code in it may not be compiled."""
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
 
     def build(self, *, toolchain: str | None = None, say: Say = _silent) -> "Image":
         """Build it, or what has changed of it, and measure the image."""
+        _require_trust(self.untrusted)
         built = build_project(self.directory, toolchain=toolchain, progress=say)
         return Image(built, measure(built), self._temporary)
 
@@ -285,17 +301,35 @@ class Image:
         return Session.start(self.built, counting=counting, on_log=on_log, site=site, owner=self)
 
 
+def _require_trust(where: str) -> None:
+    """Refuse to compile or run the code of an archive unless somebody said that it may be."""
+    if where:
+        raise UsageError(
+            "the file holds code, which would be compiled and run",
+            where=where,
+            hint="if you trust whoever made it, say --trust, in Python load(..., trust=True)",
+        )
+
+
 def load(
-    path: str | Path, *, params: str | Path | None = None, graph: str | Path | None = None
+    path: str | Path,
+    *,
+    params: str | Path | None = None,
+    graph: str | Path | None = None,
+    trust: bool = False,
 ) -> Model | Imported:
     """Read a model file, an archive of models, or an exported library.
+
+    Reading, compiling to C and generating run nothing that is in the file. An archive and a library hold
+    code: ``trust`` says that it may be compiled and run.
 
     ``params`` and ``graph`` are the parameters and the graph JSON of an exported library, if they are not
     beside it by name. Raises ``ModelError`` with the place of whatever is wrong with the file.
     """
     file = Path(path)
     if file.name.endswith(SUFFIXES):
-        return Imported(load_package(file, Path(params) if params else None, Path(graph) if graph else None))
+        package = load_package(file, Path(params) if params else None, Path(graph) if graph else None)
+        return Imported(package, trust)
     if params or graph:
         raise UsageError("parameters and a graph belong to an exported library", where=str(path))
     return Model(frontends.load(file))

@@ -81,17 +81,18 @@ def measure_model(
     generators: Sequence[Generator] = (),
     fallback: bool = False,
     toolchain: str | None = None,
+    trust: bool = False,
     say: Callable[[str], None],
 ) -> ModelFigures:
     """Build a standalone image for its sizes and servers for its instructions, on random input.
 
     Without ``fold`` channels that cannot vary stay, for comparison. ``generators`` and ``fallback`` are as in
-    ``api.compile``.
+    ``api.compile``, ``trust`` as in ``api.load``.
     """
     say(f"{path.name} on {board}")
     passes = DEFAULT_PASSES if fold else WITHOUT_FOLDING
     compiled = api.compile(
-        [api.load(path)],
+        [api.load(path, trust=trust)],
         board,
         optimize=optimize,
         passes=passes,
@@ -142,12 +143,14 @@ def measure_rpc(
     board: str,
     *,
     toolchain: str | None = None,
+    trust: bool = False,
     say: Callable[[str], None],
 ) -> RpcFigures:
     """Trivial calls, and a block of random bytes copied to the device, back, and compared."""
     say(f"RPC to {board}")
     options = Options(pool=2 * BLOCK)
-    image = api.load(path).compile(board).generate("server", options).build(toolchain=toolchain)
+    compiled = api.load(path, trust=trust).compile(board)
+    image = compiled.generate("server", options).build(toolchain=toolchain)
     block = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)
     with image.run(counting=False) as session:
         client = session.client

@@ -34,6 +34,7 @@ def command(
     ] = None,
     update: Annotated[bool, typer.Option("--update", help="Write what is measured to the budget.")] = False,
     toolchain: options.Toolchain = None,
+    trust: options.Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -51,7 +52,7 @@ def command(
         boards = board or ["mps2_an386"]
         with out.stage() as say:
             if rpc:
-                lines = [measure_rpc(models[0], b, toolchain=toolchain, say=say) for b in boards]
+                lines = [measure_rpc(models[0], b, toolchain=toolchain, trust=trust, say=say) for b in boards]
                 out.result({"rpc": [r.to_dict() for r in lines]}, lambda console: _print_rpc(console, lines))
                 return
             jobs = [(model, b, optimize) for model in models for b in boards]
@@ -68,6 +69,7 @@ def command(
                     generators=chosen,
                     fallback=fallback,
                     toolchain=toolchain,
+                    trust=trust,
                     say=say,
                 )
                 for path, b, level in jobs

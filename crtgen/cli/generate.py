@@ -35,6 +35,7 @@ def command(
     own_arenas: Annotated[
         bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
     ] = False,
+    trust: options.Trust = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite files that were edited since they were generated.")
     ] = False,
@@ -45,7 +46,7 @@ def command(
     """Write a project: model, runtime, start-up, linker script, CMake files."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            loaded = [api.load(model) for model in models]
+            loaded = [api.load(model, trust=trust) for model in models]
             compiled = compiling.compile(loaded, say, _board(compiling.board, core, type))
             infos = [module.info for module in compiled.modules]
             samples = _samples(input, type, infos)
@@ -89,6 +90,8 @@ def command(
                 console.print(f"kept: {path}, which was edited; --force overwrites it")
             is_part = (project.platform, project.type) == ("zephyr", "library")
             step = f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
+            if compiled.untrusted:
+                console.print(f"it holds the code of {compiled.untrusted}: build it if you trust that")
             console.print(f"next: {step}")
 
         out.result(data, render)

@@ -56,9 +56,9 @@ class Files:
     params: options.ParamsFile = None
     graph_json: options.GraphFile = None
 
-    def load(self, path: Path) -> api.Model | api.Imported:
+    def load(self, path: Path, trust: bool = False) -> api.Model | api.Imported:
         """Read a model, an archive or a library."""
-        return api.load(path, params=self.params, graph=self.graph_json)
+        return api.load(path, params=self.params, graph=self.graph_json, trust=trust)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class Building:
 
     toolchain: options.Toolchain = None
     directory: options.Directory = None
+    trust: options.Trust = False
 
     def image(
         self, source: Path, files: Files, compiling: Compiling, generating: Generating, say: api.Say
@@ -98,7 +99,7 @@ class Building:
             say("building")
             return api.open_project(source).build(toolchain=self.toolchain, say=say)
         say(f"reading {source.name}")
-        compiled = compiling.compile([files.load(source)], say)
+        compiled = compiling.compile([files.load(source, self.trust)], say)
         generated = generating.generate(compiled, compiling.optimize)
         say("building")
         if self.directory is None:

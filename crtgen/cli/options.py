@@ -33,6 +33,7 @@ __all__ = [
     "Source",
     "Target",
     "Toolchain",
+    "Trust",
     "generators",
     "places",
 ]
@@ -92,6 +93,9 @@ CmsisNn = Annotated[
 ]
 Fallback = Annotated[
     bool, typer.Option("--fallback", help="What no code generator does is done by crtgen's own kernels.")
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="The code in an archive or exported library may be compiled and run.")
 ]
 Directory = Annotated[
     Path | None,

@@ -21,6 +21,7 @@ def command(
     board: options.Board = "mps2_an386",
     fold: options.Fold = True,
     toolchain: options.Toolchain = None,
+    trust: options.Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -28,7 +29,9 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             results = [
-                measure_model(model, board, optimize=level, fold=fold, toolchain=toolchain, say=say)
+                measure_model(
+                    model, board, optimize=level, fold=fold, toolchain=toolchain, trust=trust, say=say
+                )
                 for level in LEVELS
             ]
         best = front(results)

@@ -106,7 +106,7 @@ def test_a_model(cmsis_nn: CmsisNn, board: str, target: str) -> None:
 def test_an_archive_of_tvm(cmsis_nn: CmsisNn, board: str) -> None:
     """TFLite's outputs, by C that TVM wrote and only those sources of CMSIS-NN that it calls."""
     _require(board, cmsis_nn)
-    compiled = api.load(archive()).compile(board, generators=[cmsis_nn])
+    compiled = api.load(archive(), trust=True).compile(board, generators=[cmsis_nn])
     (library,) = compiled.modules[0].libraries
     paths = [path for path, _ in library.files]
     assert "Source/ConvolutionFunctions/arm_depthwise_conv_wrapper_s8.c" in paths
@@ -122,19 +122,21 @@ def test_an_archive_finds_the_sources_by_itself(
     cmsis_nn: CmsisNn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CMSIS_NN_PATH", str(cmsis_nn.sources.root))
-    assert [lib.name for lib in api.load(archive()).compile().modules[0].libraries] == ["cmsis-nn"]
+    assert [lib.name for lib in api.load(archive(), trust=True).compile().modules[0].libraries] == [
+        "cmsis-nn"
+    ]
     monkeypatch.setenv("CMSIS_NN_PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"it has no Include/arm_nnfunctions.h"):
-        api.load(archive()).compile()
+        api.load(archive(), trust=True).compile()
 
 
 @pytest.mark.models
 def test_an_archive_with_buffers_for_another_core_is_refused(cmsis_nn: CmsisNn) -> None:
-    assert api.load(archive()).compile("mps2_an385", generators=[cmsis_nn]).modules[0].libraries
+    assert api.load(archive(), trust=True).compile("mps2_an385", generators=[cmsis_nn]).modules[0].libraries
     with pytest.raises(
         UnsupportedError, match="compiled for cortex-m4: its buffers are not those of cortex-m55"
     ):
-        api.load(archive()).compile("mps3_an547", generators=[cmsis_nn])
+        api.load(archive(), trust=True).compile("mps3_an547", generators=[cmsis_nn])
 
 
 @pytest.mark.models
@@ -144,10 +146,10 @@ def test_our_archive_carries_the_sources(cmsis_nn: CmsisNn, tmp_path: Path, exec
     require_tool("qemu-system-arm")
     path, source = tmp_path / "kws.tar", model_path("kws_int8")
     compiled = api.compile(
-        [api.load(source)], "mps2_an386", generators=[cmsis_nn], fallback=True, executor=executor
+        [api.load(source, trust=True)], "mps2_an386", generators=[cmsis_nn], fallback=True, executor=executor
     )
     path.write_bytes(compiled.archive())
-    again = api.load(path).compile("mps2_an386")
+    again = api.load(path, trust=True).compile("mps2_an386")
     assert again.generate().project.digest == compiled.generate().project.digest
     assert json.loads(read_tar(path.read_bytes(), "x")["metadata.json"])["modules"]["kws_int8"][
         "external_dependencies"

@@ -81,7 +81,7 @@ def test_the_tree_and_the_library_of_an_archive(tmp_path: Path) -> None:
     compiled = api.compile([Model(network())], generators=accelerators("mul", "add", "sub"))
     path = tmp_path / "net.tar"
     path.write_bytes(compiled.archive())
-    again = api.compile([api.load(path)])
+    again = api.compile([api.load(path, trust=True)])
     assert again.modules[0].libraries == compiled.modules[0].libraries
     assert again.generate().project.digest == compiled.generate().project.digest
     one, two = (compiled.trees[0], again.trees[0])

@@ -57,7 +57,7 @@ def test_verify_names_the_model_of_each_case(two: Path, tmp_path: Path) -> None:
     cases = np.load(CASES)
     arrays = {f"{m}.{k}": cases[k] for m in ("again", "digits") for k in ("case0_input0", "case0_output0")}
     np.savez(tmp_path / "right.npz", **arrays)
-    result = crtgen("verify", two, "--board", "host", "--expect", tmp_path / "right.npz")
+    result = crtgen("verify", two, "--trust", "--board", "host", "--expect", tmp_path / "right.npz")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
         "again.case0: equal",
@@ -66,7 +66,7 @@ def test_verify_names_the_model_of_each_case(two: Path, tmp_path: Path) -> None:
     ]
     wrong = arrays["digits.case0_output0"] + np.int8(1)
     np.savez(tmp_path / "wrong.npz", **(arrays | {"digits.case0_output0": wrong}))
-    result = crtgen("verify", two, "--board", "host", "--expect", tmp_path / "wrong.npz", "--json")
+    result = crtgen("verify", two, "--trust", "--board", "host", "--expect", tmp_path / "wrong.npz", "--json")
     assert result.exit_code == 8
     assert list(json.loads(result.stdout)["differences"]) == ["digits.case0"]
 
@@ -74,11 +74,38 @@ def test_verify_names_the_model_of_each_case(two: Path, tmp_path: Path) -> None:
 @pytest.mark.cc
 def test_run_asks_which_model(two: Path) -> None:
     require_tool("gcc")
-    result = crtgen("run", two, "--board", "host")
+    result = crtgen("run", two, "--board", "host", "--trust")
     assert result.exit_code == 2
     assert "the image has again, digits" in result.stderr
-    data = as_json("run", two, "--board", "host", "--model", "again", "--input", ROOT / "demo" / "digit.npz")
+    options = ("--trust", "--board", "host", "--model", "again", "--input", ROOT / "demo" / "digit.npz")
+    data = as_json("run", two, *options)
     assert np.array(data["outputs"]["probabilities"]).argmax() == 7
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("run", "two.tar"),
+        ("run", "two.tar", "--dir", "project"),
+        ("verify", "two.tar", "--expect", str(CASES)),
+        ("bench", "two.tar"),
+        ("bench", "two.tar", "--rpc"),
+        ("pareto", "two.tar"),
+        ("generate", "two.tar", "project", "--target", "llvm"),
+    ],
+)
+def test_code_is_not_run_without_trust(
+    two: Path, args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*args: object, **kwargs: object) -> None:
+        raise AssertionError(f"a process: {args}")
+
+    monkeypatch.setattr("subprocess.Popen", start)
+    monkeypatch.chdir(two.parent)
+    result = crtgen(*args, "--board", "host")
+    assert result.exit_code == 2
+    assert "two.tar: the file holds code, which would be compiled and run" in " ".join(result.stderr.split())
+    assert "--trust" in result.stderr
 
 
 def test_inspect_and_generate(two: Path, tmp_path: Path) -> None:

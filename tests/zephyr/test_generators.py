@@ -31,7 +31,7 @@ def workspace() -> Workspace:
 @pytest.mark.parametrize("board", ["mps2_an385", "mps2_an521", "mps3_an547"])
 def test_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace, board: str) -> None:
     path = model_path("kws_int8")
-    compiled = api.compile([api.load(path)], board, generators=[cmsis_nn], fallback=True)
+    compiled = api.compile([api.load(path, trust=True)], board, generators=[cmsis_nn], fallback=True)
     with compiled.generate(platform="zephyr").build().run() as session:
         verdicts = verify(session, path, path.with_suffix(".npz"))
     assert len(verdicts) >= 8
@@ -40,7 +40,12 @@ def test_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace, board: str) -> None:
 
 def test_an_archive_that_calls_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace) -> None:
     path = models_dir().parent / "mlf" / "kws_cmsisnn_m4_aot_usmp.tar"
-    image = api.load(path).compile("mps2_an521", generators=[cmsis_nn]).generate(platform="zephyr").build()
+    image = (
+        api.load(path, trust=True)
+        .compile("mps2_an521", generators=[cmsis_nn])
+        .generate(platform="zephyr")
+        .build()
+    )
     with image.run() as session:
         verdicts = verify(session, path, path.with_suffix(".npz"))
     assert [v.difference for v in verdicts] == [None]

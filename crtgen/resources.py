@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-__all__ = ["boards_dir", "runtime_dir", "templates_dir", "zephyr_app_dir"]
+__all__ = ["boards_dir", "license_file", "runtime_dir", "templates_dir", "zephyr_app_dir"]
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -25,6 +25,12 @@ def boards_dir() -> Path:
 def runtime_dir() -> Path:
     """Directory of the C runtime: ``include/``, ``src/``, ``port/``."""
     return _PACKAGE / "runtime"
+
+
+def license_file() -> Path:
+    """The license of crtgen, which is that of the runtime."""
+    installed = _PACKAGE / "_data" / "LICENSE"
+    return installed if installed.is_file() else _PACKAGE.parent / "LICENSE"
 
 
 def zephyr_app_dir() -> Path:

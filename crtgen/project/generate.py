@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from crtgen.boards import Core
 from crtgen.codegen.metadata import Registry
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
@@ -10,10 +11,11 @@ from crtgen.errors import UsageError
 from crtgen.ir import shape_text
 from crtgen.project import baremetal, host, zephyr
 from crtgen.project.firmware import Firmware
+from crtgen.project.library import example_files
 from crtgen.project.manifest import FORMAT, Manifest, digest_of
 from crtgen.project.project import Project
 from crtgen.project.sample import sample_files
-from crtgen.resources import runtime_dir
+from crtgen.resources import license_file, runtime_dir
 from crtgen.version import __version__
 
 __all__ = ["generate_project"]
@@ -31,7 +33,8 @@ class _BuildView:
     toolchain: str
     profile: str
     is_host: bool
-    is_library: bool
+    has_example: bool
+    core_flags: str
     shared_arena: int
     model_sources: tuple[str, ...]
     include_dirs: tuple[str, ...]
@@ -58,7 +61,10 @@ class _ReadmeView:
     artefact: str
     toolchain: str
     toolchains: str
+    name: str
     is_library: bool
+    has_example: bool
+    abi: str
     run: str
     run_note: str
     runtime_note: str
@@ -78,9 +84,10 @@ def _cmake_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, by
     files = {f"platform/{name}": text.encode() for name, text in _platform_files(firmware).items()}
     files |= {f"cmake/{name}": text.encode() for name, text in _toolchain_files(firmware).items()}
     files |= _runtime_files(with_sources=firmware.type != "library")
-    files["CMakeLists.txt"] = render(
-        "project/common/CMakeLists.txt.j2", v=_build_view(firmware, tuple(sorted({*model, *files})))
-    ).encode()
+    files |= example_files(firmware)
+    template = "library.cmake.j2" if firmware.type == "library" else "CMakeLists.txt.j2"
+    view = _build_view(firmware, tuple(sorted({*model, *files})))
+    files["CMakeLists.txt"] = render(f"project/common/{template}", v=view).encode()
     files["README.md"] = render("project/common/README.md.j2", v=_readme_view(firmware)).encode()
     return files
 
@@ -149,11 +156,12 @@ def _runtime_files(with_sources: bool) -> dict[str, bytes]:
     root = runtime_dir()
     folders = ("include", "src") if with_sources else ("include",)
     found = (file for folder in folders for file in (root / folder).rglob("*"))
-    return {
+    sources = {
         f"runtime/{file.relative_to(root).as_posix()}": file.read_bytes()
         for file in sorted(found)
         if file.suffix in (".c", ".h")
     }
+    return {**sources, "runtime/LICENSE": license_file().read_bytes()}
 
 
 def _sources(files: tuple[str, ...], folder: str) -> tuple[str, ...]:
@@ -174,7 +182,8 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         toolchain=_toolchains(firmware)[0],
         profile="ON" if firmware.options.profile else "OFF",
         is_host=firmware.board.is_host,
-        is_library=firmware.type == "library",
+        has_example="example/main.c" in files,
+        core_flags=" ".join(firmware.board.core.gcc_flags),
         shared_arena=firmware.shared_arena,
         model_sources=_sources(files, "model/"),
         include_dirs=_include_dirs(firmware),
@@ -196,12 +205,23 @@ def _readme_view(firmware: Firmware) -> _ReadmeView:
         artefact=firmware.artefact,
         toolchain=toolchains[0],
         toolchains=", ".join(f"`{t}`" for t in toolchains),
+        name=firmware.name,
         is_library=firmware.type == "library",
+        has_example=bool(example_files(firmware)),
+        abi=_abi(firmware.board.core),
         run=run,
         run_note=run_note,
         runtime_note="headers that the model's files include." if not run else "the C runtime.",
         platform_note="start-up, clock, serial port and `main`. Yours to edit.",
     )
+
+
+def _abi(core: Core) -> str:
+    """How an application has to be compiled that calls the models."""
+    if core.arch == "host":
+        return "the compiler's own"
+    floats = "soft (`-mfloat-abi=soft`)" if core.fpu == "none" else "hard (`-mfloat-abi=hard`)"
+    return f"`{' '.join(core.gcc_flags)}`; floating point is {floats}, in your application as well"
 
 
 def _run(firmware: Firmware) -> tuple[str, str]:

@@ -1,0 +1,137 @@
+"""A library in somebody's CMake project: as a directory of it and installed, for the host and Cortex-M."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import crtgen
+from tests.support import ROOT, require_tool
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+
+SUBDIRECTORY = "add_subdirectory(digits)\n"
+PACKAGE = "find_package(digits REQUIRED)\n"
+
+# A toolchain file as people have it: flags for everything, nothing of crtgen's.
+CROSS = """
+set(CMAKE_SYSTEM_NAME Generic)
+set(CMAKE_SYSTEM_PROCESSOR arm)
+set(CMAKE_C_COMPILER arm-none-eabi-gcc)
+set(CMAKE_ASM_COMPILER arm-none-eabi-gcc)
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+set(CMAKE_C_FLAGS_INIT "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "--specs=rdimon.specs -Wl,--gc-sections")
+"""
+
+LISTS = """
+cmake_minimum_required(VERSION 3.20)
+project(app LANGUAGES C ASM)
+{use}add_executable(app main.c)
+target_link_libraries(app PRIVATE crtgen::digits)
+"""
+
+MAIN = """
+#include <digits.h>
+#include <stdio.h>
+
+static const int8_t image[] = {{ {image} }};
+
+int main(void)
+{{
+    int8_t scores[DIGITS_OUTPUT_PROBABILITIES_ELEMENTS];
+    const struct digits_inputs inputs = {{.image = image}};
+    const struct digits_outputs outputs = {{.probabilities = scores}};
+    if (digits_run(&inputs, &outputs) != 0) {{
+        return 1;
+    }}
+    for (unsigned i = 0; i < sizeof scores; i++) {{
+        printf("%d ", scores[i]);
+    }}
+    return 0;
+}}
+"""
+
+
+def cmake(*arguments: object) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    result = subprocess.run(
+        ["cmake", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PATH": path},
+        check=False,
+    )
+    assert result.returncode == 0, f"{result.stdout}\n{result.stderr}"
+
+
+def library(board: str, directory: Path) -> Path:
+    crtgen.load(DIGITS).compile(board).generate("library").extract(directory)
+    return directory
+
+
+def app(directory: Path, use: str, *options: str) -> Path:
+    """The program of somebody who knows nothing of crtgen's build."""
+    directory.mkdir(exist_ok=True)
+    image = np.load(DIGITS.with_suffix(".npz"))["case0_input0"]
+    (directory / "main.c").write_text(MAIN.format(image=", ".join(map(str, image.ravel()))))
+    (directory / "CMakeLists.txt").write_text(LISTS.format(use=use))
+    cmake("-S", directory, "-B", directory / "build", "-G", "Ninja", *options)
+    cmake("--build", directory / "build")
+    return directory / "build" / "app"
+
+
+def scores(*command: str) -> list[int]:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return [int(word) for word in done.stdout.split()]
+
+
+def expected() -> list[int]:
+    values: list[int] = np.load(DIGITS.with_suffix(".npz"))["case0_output0"].ravel().tolist()
+    return values
+
+
+@pytest.mark.cc
+def test_a_directory_of_somebodys_project(tmp_path: Path) -> None:
+    require_tool("gcc")
+    library("host", tmp_path / "app" / "digits")
+    assert scores(str(app(tmp_path / "app", SUBDIRECTORY))) == expected()
+
+
+@pytest.mark.cc
+def test_an_installed_package_and_the_example(tmp_path: Path) -> None:
+    require_tool("gcc")
+    source, build = library("host", tmp_path / "digits"), tmp_path / "build"
+    strict = "-DCMAKE_C_FLAGS=-Werror -Wconversion"
+    cmake("-S", source, "-B", build, "-G", "Ninja", "-DCRT_EXAMPLE=ON", strict)
+    cmake("--build", build)
+    subprocess.run([build / "example"], check=True, timeout=60)
+    cmake("--install", build, "--prefix", tmp_path / "place")
+    built = app(tmp_path / "app", PACKAGE, f"-DCMAKE_PREFIX_PATH={tmp_path / 'place'}")
+    assert scores(str(built)) == expected()
+
+
+@pytest.mark.qemu
+def test_cortex_m_with_a_toolchain_file_of_ones_own(tmp_path: Path) -> None:
+    require_tool("arm-none-eabi-gcc")
+    library("mps2_an386", tmp_path / "app" / "digits")
+    (tmp_path / "cross.cmake").write_text(CROSS)
+    built = app(tmp_path / "app", SUBDIRECTORY, f"-DCMAKE_TOOLCHAIN_FILE={tmp_path / 'cross.cmake'}")
+    header = subprocess.run(
+        ["arm-none-eabi-readelf", "-hA", built], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert "hard-float ABI" in header
+
+
+def test_the_readme_says_how() -> None:
+    text = crtgen.load(DIGITS).compile("mps2_an386").generate("library").project.files["README.md"].decode()
+    words = ("add_subdirectory", "crtgen::digits", "find_package", "#include", "-mfloat-abi=hard", "Threads")
+    assert not [word for word in words if word not in text]
+    for kind in ("library", "server"):
+        files = crtgen.load(DIGITS).compile("host").generate(kind).project.files
+        assert b"Apache License" in files["runtime/LICENSE"]
+        assert b"is yours" in files["README.md"]

@@ -177,7 +177,7 @@ class Compiled:
         ``share_arena`` the models of C share their working memory; the default if there are several.
         """
         options = options or Options()
-        library = self._library(target, options, share_arena)
+        library = self._library(target, options, share_arena, with_guard=type == "server")
         firmware = Firmware(
             modules=library.modules,
             metadata=library.files,
@@ -203,16 +203,17 @@ class Compiled:
         models = [_stored(part, plan, self.board.core, time) for part, plan in pairs]
         return write_archive(Archive(tuple(models)))
 
-    def _library(self, target: str, options: Options, share_arena: bool | None) -> Library:
+    def _library(self, target: str, options: Options, share_arena: bool | None, with_guard: bool) -> Library:
         if target not in TARGETS:
             raise UsageError(f"unknown target {target}", hint=f"known: {', '.join(TARGETS)}")
         library = link(self.parts, self.board.core, share_arena)
-        return library if target == "c" else self._by_llvm(library, options)
+        return library if target == "c" else self._by_llvm(library, options, with_guard)
 
-    def _by_llvm(self, library: Library, options: Options) -> Library:
+    def _by_llvm(self, library: Library, options: Options, with_guard: bool) -> Library:
         """Objects for the models' C, with names of kernels, so that they are placed as those are."""
         _require_trust(self.untrusted)
         definitions = ["CRT_PROFILE"] if options.profile else []
+        definitions += ["CRT_ARENA_GUARD"] if with_guard else []
         definitions += [f"CRT_SHARED_ARENA={library.shared_arena}"] if library.shared_arena else []
         modules, objects = llvm.compile_modules(
             library.modules, self.board.core, optimize=options.optimize, definitions=definitions

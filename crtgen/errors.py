@@ -16,18 +16,21 @@
     │   ├── LinkClosedError         the line died
     │   ├── SessionLostError        the device restarted or ended the session
     │   ├── ProtocolError           it answered what the protocol does not allow
-    │   └── RemoteError             it answered with an exception of its own
+    │   ├── RemoteError             it answered with an exception of its own
+    │   └── DeviceFault             its processor stopped at a fault
     └── MismatchError           8   the device computed something else than expected
 
 The number is the exit code of the command line.
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 __all__ = [
     "BuildError",
     "CorruptModelError",
     "CrtgenError",
+    "DeviceFault",
     "DoesNotFitError",
     "FlashError",
     "LinkClosedError",
@@ -130,6 +133,67 @@ class ProtocolError(LinkError):
 
 class RemoteError(LinkError):
     """The device answered with an exception of its own; the message is the device's."""
+
+
+class DeviceFault(LinkError):
+    """The device's processor stopped at a fault, and the device says so; it starts again by itself.
+
+    ``kind`` says what happened, ``status`` has the bits of the fault status registers in words, ``registers``
+    is r0 to r12, sp, lr, pc and xpsr by name (lr, pc and xpsr are 0 where a stack overflow kept the core from
+    storing them), ``fault_registers`` CFSR, HFSR, MMFAR and BFAR. ``address`` is the one whose access failed,
+    if the core knows it. ``function``, ``layer`` and ``callers`` (innermost first, read off the stack) are
+    names of the image, empty if it is not at hand. Stack in bytes, ``uptime`` in seconds; ``memory`` is what
+    the device sent of its memory, by address.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str,
+        status: tuple[str, ...],
+        registers: Mapping[str, int],
+        fault_registers: Mapping[str, int],
+        address: int | None,
+        function: str,
+        layer: str,
+        callers: tuple[str, ...],
+        stack_used: int,
+        stack_size: int,
+        uptime: float,
+        memory: Mapping[int, bytes],
+        where: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.kind = kind
+        self.status = status
+        self.registers = registers
+        self.fault_registers = fault_registers
+        self.address = address
+        self.function = function
+        self.layer = layer
+        self.callers = callers
+        self.stack_used = stack_used
+        self.stack_size = stack_size
+        self.uptime = uptime
+        self.memory = memory
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON; numbers of the core in hexadecimal, without the memory."""
+        return {
+            "kind": self.kind,
+            "status": list(self.status),
+            "function": self.function,
+            "layer": self.layer,
+            "callers": list(self.callers),
+            "address": None if self.address is None else f"{self.address:#010x}",
+            "registers": {name: f"{value:#010x}" for name, value in self.registers.items()},
+            **{name: f"{value:#010x}" for name, value in self.fault_registers.items()},
+            "stack_used": self.stack_used,
+            "stack_size": self.stack_size,
+            "uptime_seconds": self.uptime,
+        }
 
 
 class MismatchError(CrtgenError):

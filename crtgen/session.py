@@ -11,6 +11,7 @@ from crtgen.boards import Board, find_board
 from crtgen.build import Image
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import ProtocolError, UnsupportedError, UsageError
+from crtgen.fault import Symbols, describe
 from crtgen.ir import Array, shape_text
 from crtgen.rpc import AotExecutor, Client
 from crtgen.rpc.connection import RemoteTensor
@@ -43,7 +44,8 @@ class Measurement:
 class Session:
     """An image that runs on its device; a context manager that stops it.
 
-    After a ``RemoteError`` the session goes on; after any other ``LinkError`` it has to be left.
+    After a ``RemoteError`` the session goes on; after any other ``LinkError`` it has to be left. A fault of
+    the device is a ``DeviceFault``, with names of the image.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Session:
         self._stack = ExitStack()
         self._executors: dict[str, AotExecutor] = {}
         self._per_tick: float | None = None
+        self._on_log: Callable[[str], None] = lambda line: None
 
     @classmethod
     def start(
@@ -78,13 +81,18 @@ class Session:
             )
         board = find_board(image.board)
         device = start_device(image.path, board, counting=counting, site=site)
-        client = Client(device.stream, timeouts=_timeouts(board, device), on_log=on_log)
-        return cls(image, device, client, counting=counting and board.qemu is not None, owner=owner)
+        symbols = _symbols(image)
+        client = Client(device.stream, timeouts=_timeouts(board, device), on_log=on_log, symbols=symbols)
+        session = cls(image, device, client, counting=counting and board.qemu is not None, owner=owner)
+        session._on_log = on_log
+        return session
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.device)
             stack.enter_context(self.client)
+            if isinstance(self.device, SerialDevice) and (fault := self.client.last_fault()):
+                self._on_log(f"before this session: {describe(fault, _symbols(self.image)).message}")
             self._stack = stack.pop_all()
         return self
 
@@ -159,6 +167,11 @@ class Session:
         if name not in self._executors:
             self._executors[name] = self.client.aot_executor(name)
         return self._executors[name]
+
+
+def _symbols(image: Image) -> Symbols:
+    layers = [layer for model in image.manifest.models for layer in model.layers]
+    return Symbols(image.path, [(layer.name, (layer.function, *layer.parts)) for layer in layers])
 
 
 def _timeouts(board: Board, device: Device) -> Timeouts:

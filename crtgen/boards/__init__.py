@@ -1,6 +1,18 @@
 """Boards and cores: what firmware is generated for."""
 
-from crtgen.boards.board import PLATFORMS, Board, Flash, Fvp, Memory, Qemu, Serial, Timer, Uart, ZephyrName
+from crtgen.boards.board import (
+    PLATFORMS,
+    Board,
+    Flash,
+    Fvp,
+    Memory,
+    Qemu,
+    Serial,
+    Timer,
+    Uart,
+    Watchdog,
+    ZephyrName,
+)
 from crtgen.boards.core import CORES, HOST, Core, find_core
 from crtgen.boards.loader import all_boards, board_of_core, boards_that_fit, find_board, load_board
 from crtgen.boards.units import parse_size, size_text
@@ -18,6 +30,7 @@ __all__ = [
     "Serial",
     "Timer",
     "Uart",
+    "Watchdog",
     "ZephyrName",
     "all_boards",
     "board_of_core",

@@ -5,7 +5,19 @@ from dataclasses import dataclass
 from crtgen.boards.core import Core
 from crtgen.errors import UsageError
 
-__all__ = ["PLATFORMS", "Board", "Flash", "Fvp", "Memory", "Qemu", "Serial", "Timer", "Uart", "ZephyrName"]
+__all__ = [
+    "PLATFORMS",
+    "Board",
+    "Flash",
+    "Fvp",
+    "Memory",
+    "Qemu",
+    "Serial",
+    "Timer",
+    "Uart",
+    "Watchdog",
+    "ZephyrName",
+]
 
 PLATFORMS = ("host", "baremetal", "zephyr")
 
@@ -42,6 +54,16 @@ class Timer:
 
     kind: str
     clock: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watchdog:
+    """What reports firmware that hangs: the driver (``cmsdk``), register base, clock in Hz, and its patience."""
+
+    kind: str
+    base: int
+    clock: int
+    seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +130,7 @@ class Board:
     data: str = ""
     uart: Uart | None = None
     timer: Timer | None = None
+    watchdog: Watchdog | None = None
     qemu: Qemu | None = None
     fvp: Fvp | None = None
     zephyr: tuple[ZephyrName, ...] = ()

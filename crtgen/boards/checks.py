@@ -82,6 +82,13 @@ def _devices_outside_memories(board: Board) -> Iterator[Finding]:
             yield "uart.base", f"it lies inside memory.{memory.name}"
 
 
+def _watchdog_can_wait(board: Board) -> Iterator[Finding]:
+    if board.watchdog is not None:
+        most = ((1 << 32) - 1) // board.watchdog.clock
+        if not 1 <= board.watchdog.seconds <= most:
+            yield "watchdog.seconds", f"1 to {most} s can be counted at this clock"
+
+
 def _can_talk_and_count(board: Board) -> Iterator[Finding]:
     bare = board.uart is not None or board.timer is not None
     for key, device in (("uart", board.uart), ("timer", board.timer)):
@@ -147,6 +154,7 @@ CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
     "the vector table is aligned": _vector_table_aligned,
     "devices lie outside the memories": _devices_outside_memories,
     "the baud rate can be reached": _baud_reachable,
+    "the watchdog can count its seconds": _watchdog_can_wait,
     "Zephyr runs on boards, not on the host": _zephyr_is_for_boards,
     "a board has one simulator": _one_simulator,
     "a board that nothing simulates can be flashed and talked to": _real_board_can_be_reached,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crtgen import files
-from crtgen.boards.board import Board, Flash, Fvp, Memory, Qemu, Serial, Timer, Uart, ZephyrName
+from crtgen.boards.board import Board, Flash, Fvp, Memory, Qemu, Serial, Timer, Uart, Watchdog, ZephyrName
 from crtgen.boards.checks import check_board
 from crtgen.boards.core import CORES, HOST, find_core
 from crtgen.boards.units import parse_frequency, parse_size
@@ -124,6 +124,7 @@ def _board(name: str, table: _Table) -> Board:
         **places,
         uart=_optional(table.section("uart"), _uart),
         timer=_optional(table.section("timer"), _timer),
+        watchdog=_optional(table.section("watchdog"), _watchdog),
         qemu=_optional(table.section("qemu"), _qemu),
         fvp=_optional(table.section("fvp"), _fvp),
         zephyr=table.get("zephyr", _zephyr, ()),
@@ -169,6 +170,15 @@ def _timer(table: _Table) -> Timer:
     return Timer(
         kind=table.get("kind", _one_of("timer", "systick")),
         clock=table.get("clock", _units(parse_frequency)),
+    )
+
+
+def _watchdog(table: _Table) -> Watchdog:
+    return Watchdog(
+        kind=table.get("kind", _one_of("watchdog", "cmsdk")),
+        base=table.get("base", _address),
+        clock=table.get("clock", _units(parse_frequency)),
+        seconds=table.get("seconds", _address, 60),
     )
 
 

@@ -30,6 +30,7 @@ _RUNTIME: dict[str, tuple[str, ...]] = {
     "crt_time_measure": _MODEL,
     "crt_profile*": _MODEL,
     "main": _MODEL,
+    "crt_fault_*": ("crt_server_line", "print_line"),
 }
 _REGISTERED = (
     "crt_call_packed",

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from crtgen.boards import Board, Core, Memory, Timer, Uart
+from crtgen.boards import Board, Core, Memory, Timer, Uart, Watchdog
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
 from crtgen.project.firmware import Firmware
+from crtgen.project.protection import Region, protection, regions
 
 __all__ = ["TOOLCHAINS", "platform_files", "toolchain_files"]
 
@@ -13,6 +14,8 @@ TOOLCHAINS = ("gcc", "zig")
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
+_FAULT_STACK = {"server": 768, "standalone": 512}
+"""Bytes of the stack that the report of a fault runs on."""
 
 _PARTS = {
     "arena": "*(.bss.*_arena)",
@@ -65,6 +68,10 @@ class _PlatformView:
     code: str
     data: str
     stack: int
+    fault_stack: int
+    mpu: str
+    regions: tuple[Region, ...]
+    watchdog: Watchdog | None
     placed: tuple[_PlaceView, ...]
     copied: tuple[str, ...]
 
@@ -85,11 +92,12 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         "main.c": f"common/{main}",
         "startup.c": "baremetal/startup.c",
         "linker.ld": "baremetal/linker.ld",
-        "semihosting.c": "baremetal/semihosting.c",
+        "fault.c": "baremetal/fault.c",
         f"clock_{timer.kind}.c": f"baremetal/clock_{timer.kind}.c",
+        f"serial_{uart.kind}.c": f"baremetal/serial_{uart.kind}.c",
     }
-    if view.is_server:
-        templates[f"serial_{uart.kind}.c"] = f"baremetal/serial_{uart.kind}.c"
+    if view.watchdog is not None:
+        templates[f"watchdog_{view.watchdog.kind}.c"] = f"baremetal/watchdog_{view.watchdog.kind}.c"
     return {name: render(f"project/{template}.j2", v=view) for name, template in templates.items()}
 
 
@@ -127,6 +135,10 @@ def _view(firmware: Firmware) -> _PlatformView:
         code=board.code,
         data=board.data,
         stack=options.stack,
+        fault_stack=_FAULT_STACK[firmware.type],
+        mpu=protection(board.core),
+        regions=regions(board, [place.memory for place in placed if place.load and place.name == "kernels"]),
+        watchdog=board.watchdog if is_server else None,
         placed=placed,
         copied=tuple(place.name for place in placed if place.load),
     )

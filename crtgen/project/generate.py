@@ -32,6 +32,7 @@ class _BuildView:
     name: str
     toolchain: str
     profile: str
+    guard: str
     is_host: bool
     has_example: bool
     core_flags: str
@@ -181,6 +182,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         name=firmware.name,
         toolchain=_toolchains(firmware)[0],
         profile="ON" if firmware.options.profile else "OFF",
+        guard="ON" if firmware.type == "server" else "OFF",
         is_host=firmware.board.is_host,
         has_example="example/main.c" in files,
         core_flags=" ".join(firmware.board.core.gcc_flags),
@@ -236,14 +238,15 @@ def _run(firmware: Firmware) -> tuple[str, str]:
     if board.qemu is None:
         note = "Write it to the board with your programmer."
         return f"arm-none-eabi-objcopy -O binary build/{firmware.artefact} build/firmware.bin", note
-    serial = "unix:/tmp/serial.sock,server=on,wait=off" if is_server else "none"
+    serial = "unix:/tmp/serial.sock,server=on,wait=off" if is_server else "stdio"
     note = (
-        "In QEMU, with the RPC's serial port on a socket:" if is_server else "It prints the outputs in QEMU:"
+        "In QEMU, with the RPC's serial port on a socket:"
+        if is_server
+        else "It prints the outputs in QEMU, which Ctrl-C ends:"
     )
     lines = (
         " ".join(("qemu-system-arm -machine", board.qemu.machine, *board.qemu.args)),
-        f"-nographic -monitor none -serial {serial}",
-        f"-semihosting-config enable=on,target=native -kernel build/{firmware.artefact}",
+        f"-nographic -monitor none -serial {serial} -kernel build/{firmware.artefact}",
     )
     return " \\\n    ".join(lines), note
 

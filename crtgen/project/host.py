@@ -23,6 +23,7 @@ class _PlatformView:
     receive_buffer: int
     pool: int
     chunk: int
+    watchdog: None = None
 
 
 def platform_files(firmware: Firmware) -> dict[str, str]:

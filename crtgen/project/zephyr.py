@@ -73,6 +73,7 @@ def library_file(
     definitions = {
         "CRT_PROFILE": firmware.options.profile,
         "CRT_TVM_CODE": firmware.has_backend,
+        "CRT_ARENA_GUARD": firmware.type == "server",
         f"CRT_SHARED_ARENA={firmware.shared_arena}": bool(firmware.shared_arena),
     }
     chosen = tuple(name for name, wanted in definitions.items() if wanted)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from crtgen.errors import RemoteError
+from crtgen.fault import Fault
 from crtgen.rpc.connection import Connection, RemoteFunction, RemoteModule
 from crtgen.rpc.executor import AotExecutor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
@@ -94,6 +95,11 @@ class Client(Connection):
         if len(data) != 8:
             raise self._violated(f"crtgen.memory returned {len(data)} bytes")
         return Memory(int.from_bytes(data[:4], "little"), int.from_bytes(data[4:], "little"))
+
+    def last_fault(self) -> Fault | None:
+        """The fault after which the device started again, unless a host was told of it then; once."""
+        data = self._ask("crtgen.fault", bytes)
+        return None if data is None else Fault.of_bytes(data)
 
     def ticks_per_second(self) -> int | None:
         """Frequency of the timer that ``calibrate``, ``measure`` and ``profile`` read."""

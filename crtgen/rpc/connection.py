@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.errors import LinkError, ProtocolError, RemoteError, SessionLostError, UsageError
+from crtgen.fault import Symbols
 from crtgen.rpc import frame, messages, session
 from crtgen.rpc.link import HOST, Link, Timeouts
 from crtgen.rpc.messages import Code, CopyAck, CopyFromRemote, CopyToRemote, Return, SystemCall
@@ -152,8 +153,9 @@ class Connection:
         timeouts: Timeouts = HOST,
         on_log: Callable[[str], None] = lambda line: None,
         nonce: Callable[[], int] = session.random_nonce,
+        symbols: Symbols | None = None,
     ) -> None:
-        self._link = Link(stream, timeouts, on_log, nonce)
+        self._link = Link(stream, timeouts, on_log, nonce, symbols)
         self._functions: dict[str, RemoteFunction | None] = {}
         self._max_packet: int | None = None
 

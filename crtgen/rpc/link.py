@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crtgen.errors import LinkTimeoutError, ProtocolError, SessionLostError
+from crtgen.errors import DeviceFault, LinkTimeoutError, ProtocolError, SessionLostError
+from crtgen.fault import Fault, FaultReader, Symbols, describe
 from crtgen.rpc import messages
 from crtgen.rpc import session as protocol
 from crtgen.rpc.stream import Stream
@@ -53,8 +54,12 @@ class Link:
         timeouts: Timeouts,
         on_log: Callable[[str], None],
         nonce: Callable[[], int] = protocol.random_nonce,
+        symbols: Symbols | None = None,
     ) -> None:
         self.timeouts = timeouts
+        self._symbols = symbols
+        self._faults = FaultReader()
+        self._fault: DeviceFault | None = None
         self._stream = stream
         self._on_log = on_log
         self._session = protocol.Session(nonce=nonce)
@@ -127,9 +132,14 @@ class Link:
         self._inbox.clear()
         self._damage.clear()
         self._lost = ""
+        self._fault = None
         self._used = False
 
     def _check(self) -> None:
+        if self._fault is not None:
+            fault, self._fault = self._fault, None
+            self.abandon("the device stopped at a fault and started again")
+            raise fault
         if self._lost:
             raise SessionLostError(self._lost, hint="connect again")
 
@@ -159,20 +169,32 @@ class Link:
     def _act(self, event: protocol.Event) -> None:
         match event:
             case protocol.Message(payload):
-                self._inbox.append(payload)
+                if self._fault is None:
+                    self._inbox.append(payload)
             case protocol.Log(text):
-                self._on_log(text)
+                self._log(text)
             case protocol.Damaged(why):
                 self._damage.add(why)
             case protocol.Lost():
                 self._lost = "the device ended the session, it may have restarted"
             case protocol.Established():
                 self._inbox.clear()
+                if self._fault is not None:
+                    self._on_log(f"before this session: {self._fault.message}")
+                    self._fault = None
                 self._lost = "the device began a new session" if self._used else ""
             case protocol.Refused(version):
                 raise ProtocolError(
                     f"the device speaks version {version} of the session protocol, not {protocol.VERSION}"
                 )
+
+    def _log(self, text: str) -> None:
+        """A line for the user, unless it is part of the report of a fault."""
+        fault = self._faults.take(text)
+        if isinstance(fault, Fault):
+            self._fault = describe(fault, self._symbols)
+        elif not fault:
+            self._on_log(text)
 
     def _timed_out(self, what: str, timeout: float) -> LinkTimeoutError:
         seen = self._damage

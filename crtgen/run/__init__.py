@@ -2,10 +2,10 @@
 
 from crtgen.run.board import SerialDevice
 from crtgen.run.device import Finished, RunningDevice
-from crtgen.run.fvp import find_fvp, run_in_fvp, start_fvp
+from crtgen.run.fvp import find_fvp, start_fvp
 from crtgen.run.host import run_on_host, start_host
 from crtgen.run.printed import read_to_end
-from crtgen.run.qemu import find_qemu, run_in_qemu, start_qemu
+from crtgen.run.qemu import find_qemu, start_qemu
 from crtgen.run.start import Device, Site, run_standalone, start_device
 
 __all__ = [
@@ -17,8 +17,6 @@ __all__ = [
     "find_fvp",
     "find_qemu",
     "read_to_end",
-    "run_in_fvp",
-    "run_in_qemu",
     "run_on_host",
     "run_standalone",
     "start_device",

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import time
 from pathlib import Path
 from typing import BinaryIO
@@ -11,18 +12,10 @@ from typing import BinaryIO
 from crtgen.boards import Board
 from crtgen.child import Child
 from crtgen.errors import LinkClosedError, LinkTimeoutError, ToolMissingError, UsageError
-from crtgen.run.device import (
-    MOST_PRINTED,
-    Finished,
-    RunningDevice,
-    console_text,
-    image_name,
-    open_console,
-    run_program,
-)
-from crtgen.run.streams import SocketStream
+from crtgen.run.device import MOST_PRINTED, RunningDevice, console_text, image_name, open_console
+from crtgen.run.streams import PipeStream, SocketStream
 
-__all__ = ["VARIABLE", "find_fvp", "run_in_fvp", "start_fvp"]
+__all__ = ["VARIABLE", "find_fvp", "start_fvp", "start_printing_fvp"]
 
 VARIABLE = "CRTGEN_FVP"
 """Names the program where it is not in the PATH."""
@@ -40,8 +33,8 @@ _OPTIONS = (
     "mps3_board.telnetterminal1.start_telnet=0",
     "mps3_board.telnetterminal2.start_telnet=0",
     "mps3_board.telnetterminal5.start_telnet=0",
-    "cpu0.semihosting-enable=1",
 )
+_PRINTING = ("mps3_board.uart0.out_file=-", "mps3_board.uart0.unbuffered_output=1")
 
 
 def find_fvp(board: Board, program: Path | None = None) -> Path:
@@ -63,7 +56,7 @@ def find_fvp(board: Board, program: Path | None = None) -> Path:
 
 
 def start_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
-    """Start a server image, and connect to its serial port."""
+    """Start an image, and connect to its serial port."""
     name = image_name(image, board.name)
     options = (*_OPTIONS, f"mps3_board.telnetterminal0.start_port={_free_port()}")
     command = _command(image, find_fvp(board, program), options)
@@ -80,10 +73,15 @@ def start_fvp(image: Path, board: Board, program: Path | None = None) -> Running
     return RunningDevice(name, stream, process, console)
 
 
-def run_in_fvp(image: Path, board: Board, program: Path | None = None, *, timeout: float = 60.0) -> Finished:
-    """Run a standalone bare-metal image until it exits. Raises ``LinkTimeoutError``."""
-    command = _command(image, find_fvp(board, program), _OPTIONS)
-    return run_program(command, image_name(image, board.name), timeout)
+def start_printing_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
+    """Start a standalone image. What it prints goes to the FVP's output: a port would lose the first of it."""
+    name = image_name(image, board.name)
+    command = _command(image, find_fvp(board, program), (*_OPTIONS, *_PRINTING))
+    console = open_console()
+    process = Child(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=console, most_written=MOST_PRINTED
+    )
+    return RunningDevice(name, PipeStream.of_process(process, name=name), process, console)
 
 
 def _command(image: Path, program: Path, options: tuple[str, ...]) -> list[str]:

@@ -1,17 +1,16 @@
-"""Reads what a standalone Zephyr image prints: it never ends, but its last line says that it is done."""
+"""Reads what a standalone image prints: it never ends, but its last line says that it is done."""
 
 import re
 import time
 
 from crtgen.errors import LinkTimeoutError
+from crtgen.fault import Fault, FaultReader, Symbols, describe
 from crtgen.run.board import SerialDevice
 from crtgen.run.device import Finished, RunningDevice
 
 __all__ = ["read_to_end"]
 
-_LAST = re.compile(rb"^finished: (\d{1,9}) failed\r?$", re.MULTILINE)
-_LONGEST_LAST = 64
-"""Bytes within which the last line fits."""
+_LAST = re.compile(r"finished: (\d{1,9}) failed")
 
 _MOST = 16 << 20
 """Bytes that an image may print."""
@@ -20,25 +19,33 @@ _SHOWN = 64 << 10
 """Bytes at the end of it that an error takes along."""
 
 
-def read_to_end(device: RunningDevice | SerialDevice, timeout: float) -> Finished:
+def read_to_end(device: RunningDevice | SerialDevice, symbols: Symbols, timeout: float) -> Finished:
     """What the image prints; the code is the number of models that failed.
 
-    Raises ``LinkTimeoutError`` if the last line does not come within ``timeout`` seconds.
+    Raises ``DeviceFault`` if it reports one, ``LinkTimeoutError`` if the last line does not come within
+    ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
+    reader = FaultReader()
     printed = bytearray()
-    searched = 0
-    while not (last := _LAST.search(printed, searched)):
-        searched = max(0, len(printed) - _LONGEST_LAST)
+    start = 0
+    while True:
         try:
             printed += device.stream.read(max(0.0, deadline - time.monotonic()))
         except LinkTimeoutError as error:
             raise _unfinished(f"within {timeout:g} s", device.name, printed) from error
+        while (end := printed.find(b"\n", start)) >= 0:
+            line = printed[start:end].decode(errors="replace").removesuffix("\r")
+            start = end + 1
+            fault = reader.take(line)
+            if isinstance(fault, Fault):
+                raise describe(fault, symbols)
+            if last := _LAST.fullmatch(line):
+                return Finished(_text(printed[:start]), int(last[1]))
         if time.monotonic() > deadline:
             raise _unfinished(f"within {timeout:g} s", device.name, printed)
         if len(printed) > _MOST:
             raise _unfinished(f"in {_MOST >> 20} MiB of text", device.name, printed)
-    return Finished(_text(printed[: last.end()]) + "\n", int(last[1]))
 
 
 def _unfinished(when: str, name: str, printed: bytearray) -> LinkTimeoutError:

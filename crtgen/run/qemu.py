@@ -1,4 +1,4 @@
-"""Runs firmware in QEMU. The RPC's UART is one end of a socket pair, semihosting prints on the console."""
+"""Runs firmware in QEMU. The UART of the RPC is one end of a socket pair."""
 
 import shutil
 import socket
@@ -7,22 +7,15 @@ from pathlib import Path
 from crtgen.boards import Board, Qemu
 from crtgen.child import Child
 from crtgen.errors import ToolMissingError, UsageError
-from crtgen.run.device import (
-    MOST_PRINTED,
-    Finished,
-    RunningDevice,
-    image_name,
-    open_console,
-    run_program,
-)
+from crtgen.run.device import MOST_PRINTED, RunningDevice, image_name, open_console
 from crtgen.run.streams import SocketStream
 
-__all__ = ["find_qemu", "run_in_qemu", "start_qemu"]
+__all__ = ["find_qemu", "start_qemu"]
 
 _PROGRAM = "qemu-system-arm"
 # One instruction takes one nanosecond of the simulated clock, whatever this computer is busy with.
 _COUNTING = ("-icount", "shift=0,align=off,sleep=off")
-_QUIET = ("-nographic", "-monitor", "none", "-semihosting-config", "enable=on,target=native")
+_QUIET = ("-nographic", "-monitor", "none")
 
 
 def find_qemu() -> Path:
@@ -34,7 +27,7 @@ def find_qemu() -> Path:
 
 
 def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDevice:
-    """Start a server image.
+    """Start an image.
 
     With ``counting`` the device's clock counts executed instructions; without it the clock is this
     computer's, and an idle device sleeps.
@@ -52,12 +45,6 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
         )
     name = image_name(image, board.name)
     return RunningDevice(name, SocketStream(ours, name=name), process, console)
-
-
-def run_in_qemu(image: Path, board: Board, *, counting: bool = True, timeout: float = 60.0) -> Finished:
-    """Run a standalone image until it exits. Raises ``LinkTimeoutError`` after ``timeout`` seconds."""
-    command = [*_command(image, board, counting), "-serial", "none"]
-    return run_program(command, image_name(image, board.name), timeout)
 
 
 def _command(image: Path, board: Board, counting: bool) -> list[str]:

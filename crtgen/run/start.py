@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen.boards import Board
+from crtgen.fault import Symbols
 from crtgen.run.board import SerialDevice, connect_board, start_board
 from crtgen.run.device import Finished, RunningDevice
-from crtgen.run.fvp import run_in_fvp, start_fvp
+from crtgen.run.fvp import start_fvp, start_printing_fvp
 from crtgen.run.host import run_on_host, start_host
 from crtgen.run.printed import read_to_end
-from crtgen.run.qemu import run_in_qemu, start_qemu
+from crtgen.run.qemu import start_qemu
 
 __all__ = ["Device", "Site", "run_standalone", "start_device"]
 
@@ -35,7 +36,7 @@ class Site:
 
 
 def start_device(image: Path, board: Board, *, counting: bool = True, site: Site | None = None) -> Device:
-    """Start a server image, or connect to the board that runs it; a real board is written first."""
+    """Start an image, or connect to the board that runs it; a real board is written first."""
     where = site or Site()
     if where.port is not None:
         return connect_board(board, where.port, where.baud, where.hardware_map)
@@ -59,20 +60,21 @@ def run_standalone(
     image: Path,
     board: Board,
     *,
-    platform: str = "",
     counting: bool = True,
     timeout: float = 60.0,
     site: Site | None = None,
 ) -> Finished:
-    """Run a standalone image to its end.
+    """Run a standalone image to its end, which on a board is a line on the serial port.
 
-    One of the platform ``zephyr`` prints on the serial port, and its last line says how it went.
+    Raises ``DeviceFault`` for a fault, ``LinkTimeoutError`` after ``timeout`` seconds.
     """
-    if platform == "zephyr":
-        with start_device(image, board, counting=counting, site=site) as device:
-            return read_to_end(device, timeout)
     if board.is_host:
         return run_on_host(image, timeout=timeout)
+    with _start_printing(image, board, counting, site) as device:
+        return read_to_end(device, Symbols(image), timeout)
+
+
+def _start_printing(image: Path, board: Board, counting: bool, site: Site | None) -> Device:
     if board.fvp is not None:
-        return run_in_fvp(image, board, site.fvp if site else None, timeout=timeout)
-    return run_in_qemu(image, board, counting=counting, timeout=timeout)
+        return start_printing_fvp(image, board, site.fvp if site else None)
+    return start_device(image, board, counting=counting, site=site)

@@ -37,6 +37,7 @@ def test_a_board_file_is_read() -> None:
         5,
         115200,
     )
+    assert board.watchdog == Watchdog("cmsdk", 0x40008000, 16_000_000, 30)
     assert board.qemu is None
     assert not board.is_host
     assert board.zephyr == (ZephyrName((3, 0), "test_board"), ZephyrName((3, 7), "test_board/soc"))

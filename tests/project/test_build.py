@@ -103,10 +103,11 @@ def test_a_build_is_incremental(tmp_path: Path) -> None:
 
 @pytest.mark.qemu
 @pytest.mark.usefixtures("_gcc")
-def test_a_build_without_semihosting_has_no_breakpoint(tmp_path: Path) -> None:
-    build(toy_project("mps2_an386", "server"), tmp_path, "-DCRT_SEMIHOSTING=OFF")
+@pytest.mark.parametrize("kind", ["server", "standalone"])
+def test_no_image_calls_a_debugger(tmp_path: Path, kind: str) -> None:
+    build(toy_project("mps2_an386", kind), tmp_path)
     listing = output_of("arm-none-eabi-objdump", "-d", str(tmp_path / "build" / "firmware.elf"))
-    assert "<crt_exit>" in listing
+    assert "<crt_fault>" in listing
     assert "bkpt" not in listing
 
 

@@ -9,11 +9,12 @@ from argparse import ArgumentParser
 from contextlib import suppress
 
 KNOWN = (
-    "cpu0.semihosting-enable",
     "mps3_board.visualisation.disable-visualisation",
     *(f"mps3_board.telnetterminal{n}.start_telnet" for n in (0, 1, 2, 5)),
     "mps3_board.telnetterminal0.start_port",
     "mps3_board.telnetterminal0.mode",
+    "mps3_board.uart0.out_file",
+    "mps3_board.uart0.unbuffered_output",
 )
 
 
@@ -32,12 +33,11 @@ def main() -> None:
     raw = parameters.get("mps3_board.telnetterminal0.mode", "telnet") == "raw"
     print(f"telnetterminal0: Listening for serial connection on port {port}", flush=True)
     qemu = shutil.which("qemu-system-arm") or sys.exit("Error: there is no qemu-system-arm")
+    line = f"{'tcp' if raw else 'telnet'}:127.0.0.1:{port},server=on,wait=off"
     options = [
         *("-machine", "mps3-an547", "-nographic", "-monitor", "none", "-kernel", arguments.application),
-        *("-serial", f"{'tcp' if raw else 'telnet'}:127.0.0.1:{port},server=on,wait=off"),
+        *("-serial", "stdio" if parameters.get("mps3_board.uart0.out_file") == "-" else line),
     ]
-    if parameters.get("cpu0.semihosting-enable") == "1":
-        options += ["-semihosting-config", "enable=on,target=native"]
     os.execv(qemu, [qemu, *options])
 
 

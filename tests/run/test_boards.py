@@ -1,7 +1,6 @@
 """Every board, as QEMU simulates it: firmware starts, computes, answers, counts, and reports its faults."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from crtgen.boards import find_board
-from crtgen.errors import LinkError
 from crtgen.project import Options
 from crtgen.rpc.client import SIMULATOR, Client
 from crtgen.run import RunningDevice, run_standalone, start_device
@@ -48,7 +46,7 @@ def test_a_standalone_image_prints_its_outputs(tmp_path: Path, board: str) -> No
     image = build_toy(board, "standalone", tmp_path, samples={"toy": [X]})
     result = run_standalone(image, find_board(board), timeout=20)
     assert result.code == 0
-    assert re.fullmatch(r"toy: ran \d+ ticks\ny -1 2 127 -5\n", result.output)
+    assert re.fullmatch(r"toy: ran \d+ ticks\ny -1 2 127 -5\nfinished: 0 failed\n", result.output)
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -90,47 +88,12 @@ def test_bytes_arrive_as_they_were_sent(device: RunningDevice) -> None:
         assert np.array_equal(tensor.read(), data)
 
 
-def test_a_shutdown_ends_the_simulator(device: RunningDevice) -> None:
+def test_after_a_shutdown_the_board_serves_again(device: RunningDevice) -> None:
     with Client(device.stream, timeouts=SIMULATOR) as client:
         client.shutdown()
-        assert device.wait(5) == 0
+        client.connect()
+        assert client.info() is not None
     assert device.output() == ""
-
-
-def function_range(image: Path, name: str) -> range:
-    command = ["arm-none-eabi-nm", "-S", str(image)]
-    listing = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    found = re.search(rf"^(\w+) (\w+) \w {name}$", listing, re.MULTILINE)
-    assert found is not None, listing
-    return range(int(found[1], 16), int(found[1], 16) + int(found[2], 16))
-
-
-UNDEFINED = '__asm volatile("udf #0");'
-BAD_ADDRESS = "(void)*(volatile int32_t *)0xDFFFFF00u;"
-DEEP_STACK = "volatile char frame[65536]; for (int i = 65535; i >= 0; i--) frame[i] = 0; (void)frame[0];"
-
-
-@pytest.mark.parametrize(
-    ("board", "body", "cfsr"),
-    [
-        *((board, UNDEFINED, 1 << 16) for board in BOARDS),  # UNDEFINSTR
-        ("mps2_an386", BAD_ADDRESS, 1 << 15 | 1 << 9),  # BFARVALID, PRECISERR
-        ("mps2_an505", BAD_ADDRESS, 1 << 15 | 1 << 9),
-        ("mps2_an505", DEEP_STACK, 1 << 20),  # STKOF
-        ("mps3_an547", DEEP_STACK, 1 << 20),
-    ],
-)
-def test_a_fault_is_reported(tmp_path: Path, board: str, body: str, cfsr: int) -> None:
-    image = build_toy(board, "standalone", tmp_path, body=body)
-    result = run_standalone(image, find_board(board), timeout=20)
-    assert result.code == 70
-    found = re.fullmatch(r"fault: pc 0x(\w{8}), lr 0x(\w{8}), cfsr 0x(\w{8})\n", result.output)
-    assert found is not None, result.output
-    pc, lr, actual = (int(digits, 16) for digits in found.groups())
-    assert actual == cfsr
-    assert pc in function_range(image, "run")
-    if body != DEEP_STACK:
-        assert lr - 1 in function_range(image, "main")
 
 
 TAIL_PREDICATED = """\
@@ -164,18 +127,3 @@ def test_a_profiled_image_gives_the_ticks_of_each_layer(tmp_path: Path) -> None:
         (layer,), (run,) = layers.tolist(), runs.tolist()
         assert layer > 100_000 / 40
         assert run == pytest.approx(layer, rel=0.01)
-
-
-def test_a_fault_in_a_call_reaches_the_host(tmp_path: Path) -> None:
-    board = find_board("mps2_an386")
-    image = build_toy(board.name, "server", tmp_path, body=BAD_ADDRESS)
-    log: list[str] = []
-    with (
-        pytest.raises(LinkError) as caught,
-        start_device(image, board) as device,
-        Client(device.stream, timeouts=SIMULATOR, on_log=log.append) as client,
-    ):
-        client.aot_executor("toy").run()
-    assert "cfsr" in str(caught.value).lower()
-    assert "cfsr" in "".join(log).lower()
-    assert "fault: pc 0x" in caught.value.log

@@ -179,7 +179,12 @@ def test_counting_is_asked_of_the_simulator(tmp_path: Path, monkeypatch: pytest.
     failing_qemu(tmp_path, monkeypatch, 'echo "$@"')
     image = script(tmp_path, "")
     board = find_board("mps2_an386")
-    counted = run_standalone(image, board).output
-    assert "-machine mps2-an386 " in counted
-    assert "-icount shift=0,align=off,sleep=off" in counted
-    assert "-icount" not in run_standalone(image, board, counting=False).output
+    said = {}
+    for counting in (True, False):
+        with start_qemu(image, board, counting=counting) as device:
+            device.wait(20)
+            said[counting] = device.output()
+    assert "-machine mps2-an386 " in said[True]
+    assert "-icount shift=0,align=off,sleep=off" in said[True]
+    assert "-icount" not in said[False]
+    assert "semihosting" not in said[True] + said[False]

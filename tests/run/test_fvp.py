@@ -13,7 +13,7 @@ from crtgen import api
 from crtgen.boards import find_board
 from crtgen.cases import read_cases
 from crtgen.errors import LinkClosedError, LinkTimeoutError, ToolMissingError, UsageError
-from crtgen.run import Site, find_fvp, fvp, run_standalone, start_device
+from crtgen.run import Site, find_fvp, fvp, run_standalone, start_device, start_fvp
 from tests.run.test_device import is_gone
 from tests.support import model_path, require_tool
 
@@ -98,16 +98,17 @@ def test_a_zephyr_image_runs_on_the_fvp(program: Path) -> None:
 def test_the_stand_in_says_that_it_is_one(tmp_path: Path) -> None:
     require_tool("qemu-system-arm", "apt install qemu-system-arm")
     (tmp_path / "empty.elf").write_bytes(b"")
-    finished = fvp.run_in_fvp(tmp_path / "empty.elf", BOARD, STAND_IN, timeout=20)
-    assert "This is not Arm's FVP" in finished.output
-    assert finished.code != 0
+    with start_fvp(tmp_path / "empty.elf", BOARD, STAND_IN) as device:
+        assert device.wait(20) != 0
+        assert "This is not Arm's FVP" in device.output()
 
 
 def test_the_options(tmp_path: Path) -> None:
     image = tmp_path / "image.elf"
     image.write_bytes(b"")
-    finished = fvp.run_in_fvp(image, BOARD, script(tmp_path, 'printf "%s\\n" "$@"'), timeout=20)
-    words = finished.output.split("\n")
+    with pytest.raises(LinkClosedError) as caught:
+        start_fvp(image, BOARD, script(tmp_path, 'printf "%s\\n" "$@"'))
+    words = caught.value.log.split("\n")
     assert words[:2] == ["-a", str(image)]
     assert words[2::2][:-1] == ["-C"] * 7
     assert "mps3_board.telnetterminal0.start_telnet=0" in words

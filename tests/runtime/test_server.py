@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from crtgen import __version__
-from crtgen.errors import RemoteError
+from crtgen.errors import DeviceFault, RemoteError, SessionLostError
+from crtgen.fault.record import REGISTERS
 from crtgen.rpc.client import Client
 from tests.runtime.conftest import POOL, Serve
 
@@ -66,12 +67,17 @@ def test_a_tensor_that_is_no_executors_cannot_be_returned(client: Client) -> Non
 
 def test_a_fault_is_reported(serve: Serve) -> None:
     log: list[str] = []
-    text = "hard fault in toy_fault: pc 0x1234abcd, lr 0x00000080, cfsr 0x00008200"
     with Client(serve(), on_log=log.append) as client:
-        with pytest.raises(RemoteError) as caught:
+        with pytest.raises(DeviceFault) as caught:
             client.system_lib().function("toy_fault")()
-        assert caught.value.message == text
-        assert log == [text]
+        fault = caught.value
+        assert fault.message == "bus error at 0x00000040, pc 0x1234abcd"
+        assert fault.registers == {**dict.fromkeys(REGISTERS, 0), "r3": 7, "lr": 0x80, "pc": 0x1234ABCD}
+        assert (fault.kind, fault.address, fault.uptime) == ("bus error", 0x40, 2.5)
+        assert fault.status == ("PRECISERR: bus error",)
+        with pytest.raises(SessionLostError, match="stopped at a fault"):
+            client.info()
+    assert log == ["fault in toy_fault: pc 0x1234abcd, lr 0x00000080, cfsr 0x00008200"]
 
 
 def test_random_fill(client: Client) -> None:
@@ -91,7 +97,7 @@ def test_random_fill(client: Client) -> None:
 def test_calibration(client: Client) -> None:
     assert client.ticks_per_second() == 1000
     assert client.calibrate(12345) == 24690
-    with pytest.raises(RemoteError, match="1 to 2147483647 loops"):
+    with pytest.raises(RemoteError, match="1 to 400000000 loops"):
         client.calibrate(0)
 
 

@@ -85,7 +85,7 @@ def test_a_standalone_image_prints_its_result(workspace: Workspace) -> None:
     model = compiled("mps2_an385", "kws_int8")
     case = cases(model)[0]
     image = model.generate("standalone", samples={"kws_int8": case.inputs}, platform="zephyr").build()
-    finished = run_standalone(image.path, find_board("mps2_an385"), platform="zephyr", timeout=30)
+    finished = run_standalone(image.path, find_board("mps2_an385"), timeout=30)
     assert finished.code == 0
     ran, outputs, last, _ = finished.output.split("\n")
     assert re.fullmatch(r"kws_int8: ran [1-9]\d* ticks", ran)

@@ -33,6 +33,14 @@ uint32_t crt_clock_rate(void);
 /* Executes a loop of exactly 2 * loops instructions (loops > 0): it tells what a tick is worth. */
 void crt_clock_spin(uint32_t loops);
 
+struct crt_fault;
+
+/* The last fault, in memory that a reset leaves alone. */
+extern struct crt_fault crt_last_fault;
+
+/* The application's report of a fault. The board starts again behind it. */
+void crt_report(struct crt_fault *fault);
+
 /* The serial port of the RPC. 0, or a negative errno. */
 int crt_serial_start(void);
 

@@ -5,12 +5,6 @@
 
 #include "platform.h"
 
-#if defined(__has_include) && __has_include(<zephyr/version.h>)
-#include <zephyr/version.h>
-#else
-#include <version.h>
-#endif
-
 static uint8_t receive[CONFIG_CRTGEN_RECEIVE_SIZE];
 static _Alignas(16) uint8_t pool[CONFIG_CRTGEN_POOL_SIZE];
 static struct crt_server server;
@@ -54,6 +48,7 @@ static int serve(void)
 #ifdef CRT_TVM_CODE
         .backend = &crt_backend,
 #endif
+        .fault = &crt_last_fault,
     };
     uint8_t bytes[64];
     size_t count = 0;
@@ -82,22 +77,7 @@ int main(void)
     return status;
 }
 
-#if KERNEL_VERSION_NUMBER >= 0x30700
-typedef struct arch_esf crt_frame;
-#else
-typedef z_arch_esf_t crt_frame;
-#endif
-
-/* Zephyr has decoded and cleared the fault status by now; `reason` is what it made of it. */
-void k_sys_fatal_error_handler(unsigned int reason, const crt_frame *frame)
+void crt_report(struct crt_fault *fault)
 {
-    static const char *const reasons[] = {
-        "Zephyr: CPU exception", "Zephyr: spurious interrupt", "Zephyr: stack overflow",
-        "Zephyr: kernel oops",   "Zephyr: kernel panic",
-    };
-    (void)irq_lock();
-    /* Newer releases have reasons of the processor's own behind these. */
-    crt_server_log(&server, reasons[reason < ARRAY_SIZE(reasons) ? reason : 0]);
-    crt_server_fault(&server, frame ? frame->basic.pc : 0, frame ? frame->basic.lr : 0, 0, NULL);
-    sys_reboot(SYS_REBOOT_COLD);
+    crt_server_fault(&server, fault);
 }

@@ -7,6 +7,7 @@
 #ifdef CRT_TVM_CODE
 #include <crt/backend.h>
 #endif
+#include <crt/fault.h>
 #include <crt/model.h>
 
 #include "platform.h"
@@ -54,4 +55,16 @@ int main(void)
     }
     printk("finished: %d failed\n", failures);
     return 0;
+}
+
+static void print_line(void *context, const char *text)
+{
+    (void)context;
+    printk("%s\n", text);
+}
+
+void crt_report(struct crt_fault *fault)
+{
+    crt_fault_report(fault, print_line, NULL);
+    fault->magic = 0;
 }

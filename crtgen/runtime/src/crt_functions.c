@@ -1,5 +1,6 @@
 #include "crt_internal.h"
 
+#include <crt/fault.h>
 #include <crt/registry.h>
 #include <crt/version.h>
 
@@ -133,11 +134,28 @@ static int crt_global_ticks_per_second(struct crt_call *call)
     return CRT_OK;
 }
 
+/* The last fault before this start; null if there was none, or a host knows of it already. */
+static int crt_global_fault(struct crt_call *call)
+{
+    struct crt_fault *fault = call->server->config.fault;
+    uint64_t *result;
+    if (fault == NULL || !crt_fault_is_valid(fault)) {
+        return CRT_OK;
+    }
+    const int error = crt_call_results(call, sizeof *fault / 8, &result);
+    if (error == CRT_OK) {
+        memcpy(result, fault, sizeof *fault);
+        fault->magic = 0;
+        crt_call_return_bytes(call, result, sizeof *fault);
+    }
+    return error;
+}
+
 #ifdef CRT_PROFILE
-#define CRT_GLOBAL_COUNT "\014"
+#define CRT_GLOBAL_COUNT "\015"
 #define CRT_GLOBAL_PROFILE "crtgen.profile\0"
 #else
-#define CRT_GLOBAL_COUNT "\013"
+#define CRT_GLOBAL_COUNT "\014"
 #define CRT_GLOBAL_PROFILE
 #endif
 
@@ -153,7 +171,8 @@ static const char crt_global_names[] = CRT_GLOBAL_COUNT "\0"
                                                         "crtgen.memory\0"
                                                         "crtgen.ticks_per_second\0"
                                                         "crtgen.calibrate\0"
-                                                        "crtgen.measure\0" CRT_GLOBAL_PROFILE;
+                                                        "crtgen.measure\0"
+                                                        "crtgen.fault\0" CRT_GLOBAL_PROFILE;
 
 static const struct crt_builtin crt_global_functions[] = {
     {"", crt_global_system_lib},
@@ -167,6 +186,7 @@ static const struct crt_builtin crt_global_functions[] = {
     {"", crt_global_ticks_per_second},
     {"i", crt_time_calibrate},
     {"mi", crt_time_measure},
+    {"", crt_global_fault},
 #ifdef CRT_PROFILE
     {"m", crt_profile},
 #endif

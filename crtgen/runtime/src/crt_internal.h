@@ -135,6 +135,8 @@ int crt_time_measure(struct crt_call *call);
 /* num / den as the bits of a float64; den and num are less than 2^62, den is not 0. */
 uint64_t crt_time_ratio(uint64_t num, uint64_t den);
 uint64_t crt_time_now(const struct crt_server *server);
+/* Feed the watchdog; an error with its text once the request has held the device for CRT_SERVER_SECONDS. */
+int crt_time_check(struct crt_server *server);
 
 /* crt_profile.c */
 int crt_profile(struct crt_call *call);

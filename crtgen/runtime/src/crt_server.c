@@ -1,5 +1,7 @@
 #include "crt_internal.h"
 
+#include <crt/guard.h>
+
 #include <string.h>
 
 /* Bytes before the code: the number of bytes that follow. */
@@ -23,6 +25,9 @@ int crt_server_init(struct crt_server *server, const struct crt_server_config *c
     server->config = *config;
     crt_frame_reader_init(&server->reader, config->receive, config->receive_size);
     crt_session_init(&server->session, port, (uint8_t)seed);
+    for (uint32_t i = 0; i < config->num_models; i++) {
+        crt_guard_set(config->models[i]);
+    }
     crt_pool_init(&server->pool, config->pool, config->pool_size);
     return CRT_OK;
 }
@@ -65,6 +70,20 @@ static int crt_serve_check(struct crt_server *server, int index)
     }
 }
 
+/* Whether a call left the guards of all arenas alone; they are set again. */
+static int crt_serve_guards(struct crt_server *server)
+{
+    for (uint32_t i = 0; i < server->config.num_models; i++) {
+        const struct crt_model *model = server->config.models[i];
+        if (!crt_guard_is_intact(model)) {
+            crt_guard_set(model);
+            return crt_fail(server, CRT_ERR_CALL, "%s wrote outside of the arena of %s: results cannot be trusted",
+                            server->running, model->name);
+        }
+    }
+    return CRT_OK;
+}
+
 /* CallFunc: u64 function handle, arguments. */
 static int crt_serve_call(struct crt_server *server, struct crt_cursor *cursor)
 {
@@ -80,7 +99,10 @@ static int crt_serve_call(struct crt_server *server, struct crt_cursor *cursor)
         }
     }
     struct crt_call call = {.server = server, .values = server->values, .codes = server->codes, .count = count};
-    const int error = crt_function_call(&call, handle);
+    int error = crt_function_call(&call, handle);
+    if (error == CRT_OK) {
+        error = crt_serve_guards(server);
+    }
     if (error == CRT_OK) {
         crt_reply_value(server, &call);
     }
@@ -321,6 +343,8 @@ static void crt_serve(struct crt_server *server, uint8_t *packet, uint32_t lengt
     }
     server->pending = 1;
     server->running = NULL;
+    server->start = crt_time_now(server);
+    (void)crt_time_check(server);
     crt_serve_scratch(server, cursor.end);
     const uint32_t code = (uint32_t)crt_take(&cursor, 4);
     int error;
@@ -370,16 +394,23 @@ int crt_server_feed(struct crt_server *server, const uint8_t *bytes, size_t size
     return CRT_SERVER_SHUTDOWN;
 }
 
-void crt_server_fault(struct crt_server *server, uint32_t pc, uint32_t lr, uint32_t cfsr, const char *function)
+static void crt_server_line(void *context, const char *text)
 {
-    if (function == NULL) {
-        function = server->running != NULL ? server->running : "the server";
-    }
+    crt_server_log(context, text);
+}
+
+void crt_server_fault(struct crt_server *server, struct crt_fault *fault)
+{
+    const char *function = server->running != NULL ? server->running : "the server";
     crt_frame_resync(&server->session.writer);
-    (void)crt_fail(server, CRT_ERR_CALL, "hard fault in %s: pc 0x%08x, lr 0x%08x, cfsr 0x%08x", function,
-                   (unsigned)pc, (unsigned)lr, (unsigned)cfsr);
+    (void)crt_fail(server, CRT_ERR_CALL, "fault in %s: pc 0x%08x, lr 0x%08x, cfsr 0x%08x", function,
+                   (unsigned)fault->pc, (unsigned)fault->lr, (unsigned)fault->cfsr);
     crt_server_log(server, server->text);
+    crt_fault_report(fault, crt_server_line, server);
     if (server->pending) {
         crt_reply_error(server);
+    }
+    if (server->session.established) {
+        fault->magic = 0;
     }
 }

@@ -5,10 +5,26 @@
 /* The most runs in a repeat. */
 #define CRT_TIME_RUNS 1000000000u
 
+/* The most loops of a calibration: at two instructions each, 32 s at 25 MHz. */
+#define CRT_TIME_LOOPS 400000000
+
 uint64_t crt_time_now(const struct crt_server *server)
 {
     const struct crt_port *port = server->config.port;
     return port->ticks(port->context);
+}
+
+int crt_time_check(struct crt_server *server)
+{
+    const struct crt_port *port = server->config.port;
+    if (port->feed != NULL) {
+        port->feed(port->context);
+    }
+    if (crt_time_now(server) - server->start > (uint64_t)CRT_SERVER_SECONDS * port->ticks_per_second) {
+        return crt_fail(server, CRT_ERR_STATE, "a request may take %d s; ask for fewer runs, or shorter waits",
+                        CRT_SERVER_SECONDS);
+    }
+    return CRT_OK;
 }
 
 /* num / den without the library's 64-bit division; once, not in each place that it is called from. */
@@ -103,7 +119,10 @@ static int crt_time_runs(struct crt_call *call, uint32_t function, uint32_t numb
     for (uint32_t i = 0; i < number; i++) {
         struct crt_call run = *call;
         run.timing = 1;
-        const int error = crt_function_invoke(&run, function);
+        int error = crt_time_check(call->server);
+        if (error == CRT_OK) {
+            error = crt_function_invoke(&run, function);
+        }
         if (error != CRT_OK) {
             return error;
         }
@@ -141,12 +160,15 @@ static int crt_time_repeat(struct crt_call *call, const struct crt_evaluator *ev
     }
 }
 
-static void crt_time_wait(const struct crt_server *server, uint32_t ms)
+static int crt_time_wait(struct crt_server *server, uint32_t ms)
 {
     const uint64_t ticks = (uint64_t)ms * server->config.port->ticks_per_second;
     const uint64_t start = crt_time_now(server);
-    while ((crt_time_now(server) - start) * 1000 < ticks) {
+    int error = CRT_OK;
+    while (error == CRT_OK && (crt_time_now(server) - start) * 1000 < ticks) {
+        error = crt_time_check(server);
     }
+    return error;
 }
 
 /* Call of a time evaluator: bytes, a float64 of mean seconds for each repeat. */
@@ -167,8 +189,8 @@ int crt_time_evaluate(struct crt_call *call)
     for (uint32_t i = 0; error == CRT_OK && i < evaluator->repeat; i++) {
         error = crt_time_repeat(call, evaluator, &number, &ticks);
         results[i] = crt_time_ratio(ticks, (uint64_t)number * server->config.port->ticks_per_second);
-        if (evaluator->cooldown_every != 0 && (i + 1) % evaluator->cooldown_every == 0) {
-            crt_time_wait(server, evaluator->cooldown_ms);
+        if (error == CRT_OK && evaluator->cooldown_every != 0 && (i + 1) % evaluator->cooldown_every == 0) {
+            error = crt_time_wait(server, evaluator->cooldown_ms);
         }
     }
     crt_call_return_bytes(call, results, evaluator->repeat * 8);
@@ -180,8 +202,8 @@ int crt_time_calibrate(struct crt_call *call)
 {
     const struct crt_port *port = call->server->config.port;
     const int64_t loops = call->values[0].v_int64;
-    if (loops < 1 || loops > INT32_MAX) {
-        return crt_fail(call->server, CRT_ERR_ARGUMENT, "a calibration takes 1 to 2147483647 loops");
+    if (loops < 1 || loops > CRT_TIME_LOOPS) {
+        return crt_fail(call->server, CRT_ERR_ARGUMENT, "a calibration takes 1 to %d loops", CRT_TIME_LOOPS);
     }
     const uint64_t start = crt_time_now(call->server);
     port->spin(port->context, (uint32_t)loops);
@@ -204,8 +226,9 @@ int crt_time_measure(struct crt_call *call)
     }
     struct crt_call run = {.server = call->server, .index = (uint32_t)model, .timing = 1};
     for (int64_t i = 0; error == CRT_OK && i < runs; i++) {
+        error = crt_time_check(call->server);
         const uint64_t start = crt_time_now(call->server);
-        error = crt_executor_run(&run);
+        error = error == CRT_OK ? crt_executor_run(&run) : error;
         results[i] = crt_time_now(call->server) - start;
     }
     crt_call_return_bytes(call, results, (uint32_t)runs * 8);

@@ -33,7 +33,7 @@ static int32_t add_run(void)
     return 0;
 }
 
-static const struct crt_model add = {"add", add_run, add_inputs, add_outputs, 2, 1, 2, 0, NULL};
+static const struct crt_model add = {"add", add_run, add_inputs, add_outputs, 2, 1, 2, 0, NULL, 0};
 
 /* once: y = x * 2 in place, int16[4]; a second run would double again. */
 static int16_t once_x[4];
@@ -51,14 +51,14 @@ static int32_t once_run(void)
 }
 
 static const struct crt_model once = {"once", once_run, once_inputs, once_outputs, 1, 1, 1,
-                                      CRT_MODEL_CONSUMES_INPUTS, NULL};
+                                      CRT_MODEL_CONSUMES_INPUTS, NULL, 0};
 
 static int32_t broken_run(void)
 {
     return -3;
 }
 
-static const struct crt_model broken = {"broken", broken_run, add_inputs, add_outputs, 2, 1, 1, 0, NULL};
+static const struct crt_model broken = {"broken", broken_run, add_inputs, add_outputs, 2, 1, 1, 0, NULL, 0};
 
 /* Two models with one arena, inputs at the same place: next adds 1 and keeps its input, half uses it up. */
 static int8_t common_arena[8];
@@ -84,9 +84,9 @@ static int32_t half_run(void)
     return 0;
 }
 
-static const struct crt_model next = {"next", next_run, next_inputs, next_outputs, 1, 1, 1, 0, common_arena};
+static const struct crt_model next = {"next", next_run, next_inputs, next_outputs, 1, 1, 1, 0, common_arena, 0};
 static const struct crt_model half = {"half", half_run, next_inputs, half_outputs, 1, 1, 1,
-                                      CRT_MODEL_CONSUMES_INPUTS, common_arena};
+                                      CRT_MODEL_CONSUMES_INPUTS, common_arena, 0};
 
 /* The captured model: it gives the captured answer. */
 static int8_t captured_x[490], captured_y[12];
@@ -106,7 +106,7 @@ static int32_t captured_run(void)
 }
 
 static const struct crt_model captured = {"kws", captured_run, captured_inputs, captured_outputs, 1, 1, 1, 0,
-                                          NULL};
+                                          NULL, 0};
 
 static const struct crt_model *const models[] = {&add, &once, &broken};
 static const struct crt_model *const shared_models[] = {&next, &half};
@@ -167,7 +167,12 @@ static int32_t toy_echo(TVMValue *args, int *codes, int count, TVMValue *ret, in
 /* A fault in the middle of a call, as a handler would report it. */
 static int32_t toy_fault(TVMValue *args, int *codes, int count, TVMValue *ret, int *code, void *resource)
 {
-    crt_server_fault(&toy_server, 0x1234abcd, 0x80, 0x8200, NULL);
+    static struct crt_fault fault = {.pc = 0x1234abcd, .lr = 0x80, .cfsr = 0x8200, .bfar = 0x40, .exception = 5};
+    fault.registers[3] = 7;
+    fault.ticks_per_second = 1000;
+    fault.ticks_low = 2500;
+    crt_fault_seal(&fault);
+    crt_server_fault(&toy_server, &fault);
     return toy_fail(args, codes, count, ret, code, resource);
 }
 

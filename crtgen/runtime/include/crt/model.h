@@ -20,6 +20,20 @@ struct crt_tensor {
 
 /* A run may overwrite the inputs: they have to be set again before the next one. */
 #define CRT_MODEL_CONSUMES_INPUTS 1u
+/* The arena lies between guards; crt/guard.h. */
+#define CRT_MODEL_HAS_GUARD 2u
+
+/* Bytes of a guard. */
+#define CRT_GUARD_SIZE 16
+
+/* For the code of a model: what it leaves on either side of its arena, and the flag. */
+#ifdef CRT_ARENA_GUARD
+#define CRT_ARENA_MARGIN CRT_GUARD_SIZE
+#define CRT_MODEL_GUARD CRT_MODEL_HAS_GUARD
+#else
+#define CRT_ARENA_MARGIN 0
+#define CRT_MODEL_GUARD 0u
+#endif
 
 struct crt_model {
     const char *name;
@@ -32,7 +46,8 @@ struct crt_model {
     uint16_t num_layers;
     uint16_t flags;
     /* Where inputs and outputs lie: models with the same arena spoil each other's. NULL: nobody else's. */
-    const void *arena;
+    void *arena;
+    uint32_t arena_size; /* without its guards */
 };
 
 /* The models of this image, in the generated metadata module. */

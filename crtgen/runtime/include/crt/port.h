@@ -25,6 +25,10 @@ struct crt_port {
     /* Execute a loop of exactly 2 * loops instructions, so that a host can tell what a tick is worth. */
     void (*spin)(void *context, uint32_t loops);
 
+    /* Feed the watchdog: called for each request, and before each run and in the waits of one that times. The
+     * platform feeds it while it waits for bytes. NULL if there is none. */
+    void (*feed)(void *context);
+
     /* A different value at each start, or NULL: the session's nonce then starts from the clock. */
     uint32_t (*random)(void *context);
 };

@@ -7,6 +7,7 @@
 
 #include <crt/backend.h>
 #include <crt/error.h>
+#include <crt/fault.h>
 #include <crt/model.h>
 #include <crt/pool.h>
 #include <crt/port.h>
@@ -24,6 +25,10 @@
 #endif
 #ifndef CRT_SERVER_TEXT
 #define CRT_SERVER_TEXT 160
+#endif
+/* No request holds the device for longer than this, and one run of a model or function. */
+#ifndef CRT_SERVER_SECONDS
+#define CRT_SERVER_SECONDS 600
 #endif
 
 /* The smallest receive buffer. A host may send packets of (size - CRT_SERVER_OVERHEAD) bytes. */
@@ -52,6 +57,9 @@ struct crt_server_config {
 
     /* For images with C that TVM generated, else NULL. */
     struct crt_backend *backend;
+
+    /* Where faults are kept, so that a host can ask for the last one after the restart; or NULL. */
+    struct crt_fault *fault;
 };
 
 /* An argument that is more than a value. */
@@ -79,6 +87,7 @@ struct crt_server {
 
     /* The request in work. */
     int pending;
+    uint64_t start; /* when it came, in ticks */
     const char *running; /* name of the function that runs, or NULL */
     TVMValue values[CRT_SERVER_ARGS];
     int codes[CRT_SERVER_ARGS];
@@ -111,9 +120,9 @@ int crt_server_feed(struct crt_server *server, const uint8_t *bytes, size_t size
 void crt_server_log(struct crt_server *server, const char *text);
 
 /*
- * For a fault handler: a log message, and an exception for the request in work, if there is one. `function`
- * is the name of what was running; NULL means the function that the host called.
+ * For a fault handler: the report as log messages, and an exception for the request in work, if there is one. A
+ * fault that a host was told about is forgotten; another one waits for the next host.
  */
-void crt_server_fault(struct crt_server *server, uint32_t pc, uint32_t lr, uint32_t cfsr, const char *function);
+void crt_server_fault(struct crt_server *server, struct crt_fault *fault);
 
 #endif

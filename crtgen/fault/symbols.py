@@ -1,0 +1,130 @@
+"""Addresses of an image as names: which function, who called it, which layer of a model that was."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
+__all__ = ["Function", "Symbols"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Function:
+    """A function of the image: its bytes from ``start`` to ``end``."""
+
+    start: int
+    end: int
+    name: str
+
+
+class Symbols:
+    """The functions of an ELF file. One that cannot be read has none: a fault is reported all the same.
+
+    ``layers`` are the layers of the models in their order, each with the names of its functions.
+    """
+
+    def __init__(self, image: Path, layers: Sequence[tuple[str, Sequence[str]]] = ()) -> None:
+        self.image = image
+        self._layers = tuple(layers)
+
+    def function_at(self, address: int) -> str:
+        """The function that an address lies in; empty if there is none."""
+        found = self._function(address)
+        return found.name if found else ""
+
+    def is_return(self, value: int) -> bool:
+        """Whether a word is an address behind a call."""
+        address = value & ~1
+        if not value & 1 or self._function(address) is None:
+            return False
+        long, short = self._halfwords(address - 4, 2), self._halfwords(address - 2, 1)
+        if len(long) == 2 and long[0] & 0xF800 == 0xF000 and long[1] & 0xD000 == 0xD000:
+            return True
+        return len(short) == 1 and short[0] & 0xFF87 == 0x4780
+
+    def layer_of(self, function: str, returns: Sequence[int]) -> str:
+        """The layer that ``function`` computes, called from the addresses ``returns``.
+
+        Layers that share a function are told apart by which of the calls in their model's code it is; those
+        that are not are all named.
+        """
+        users = [name for name, functions in self._layers if functions and functions[0] == function]
+        if len(users) > 1:
+            for address in returns:
+                caller = self._function(address & ~1)
+                places = self._calls(caller, function) if caller else []
+                if len(places) == len(users) and address & ~1 in places:
+                    return users[places.index(address & ~1)]
+        return ", ".join(users)
+
+    def _calls(self, caller: Function, function: str) -> list[int]:
+        """The return addresses of the calls of a function within another one, in order."""
+        return [at for at, target in self._branches(caller) if self.function_at(target) == function]
+
+    def _branches(self, caller: Function) -> Iterator[tuple[int, int]]:
+        """Return address and target of each BL (encoding T1, Armv8-M ARM C2.4.16)."""
+        code = self._halfwords(caller.start, (caller.end - caller.start) // 2)
+        for i, (high, low) in enumerate(pairwise(code)):
+            if high & 0xF800 == 0xF000 and low & 0xD000 == 0xD000:
+                sign = high >> 10 & 1
+                bits = (1 ^ (low >> 13 & 1) ^ sign, 1 ^ (low >> 11 & 1) ^ sign)
+                offset = -(sign << 24) + (bits[0] << 23) + (bits[1] << 22)
+                offset += ((high & 0x3FF) << 12) + ((low & 0x7FF) << 1)
+                address = caller.start + 2 * i + 4
+                yield address, address + offset
+
+    def _function(self, address: int) -> Function | None:
+        index = bisect_right(self._starts, address) - 1
+        if index < 0 or address >= self._functions[index].end:
+            return None
+        return self._functions[index]
+
+    def _halfwords(self, start: int, count: int) -> list[int]:
+        for base, data in self._code:
+            if base <= start and start + 2 * count <= base + len(data):
+                part = data[start - base : start - base + 2 * count]
+                return [int.from_bytes(part[i : i + 2], "little") for i in range(0, len(part), 2)]
+        return []
+
+    @cached_property
+    def _functions(self) -> tuple[Function, ...]:
+        return self._content[0]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [function.start for function in self._functions]
+
+    @cached_property
+    def _code(self) -> tuple[tuple[int, bytes], ...]:
+        return self._content[1]
+
+    @cached_property
+    def _content(self) -> tuple[tuple[Function, ...], tuple[tuple[int, bytes], ...]]:
+        try:
+            with self.image.open("rb") as file:
+                elf = ELFFile(file)
+                return tuple(sorted(_functions(elf))), tuple(_code(elf))
+        except (OSError, ELFError, ValueError):
+            return (), ()
+
+
+def _functions(elf: ELFFile) -> Iterator[Function]:
+    table = elf.get_section_by_name(".symtab")
+    if isinstance(table, SymbolTableSection):
+        for symbol in table.iter_symbols():
+            if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"] > 0:
+                start = symbol["st_value"] & ~1
+                yield Function(start, start + symbol["st_size"], symbol.name)
+
+
+def _code(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
+    for section in elf.iter_sections():
+        if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and section["sh_type"] == "SHT_PROGBITS":
+            yield section["sh_addr"], section.data()

@@ -1,0 +1,42 @@
+/*
+ * The guards of an arena: bytes on either side of it that only a fault of the model's code changes. Models have
+ * them if they are compiled with CRT_ARENA_GUARD, as those of server images are.
+ */
+#ifndef CRT_GUARD_H
+#define CRT_GUARD_H
+
+#include <crt/model.h>
+
+/* A byte of a guard. */
+#define CRT_GUARD_BYTE(i) ((uint8_t)(0xa5 ^ (i)))
+
+/* Set the guards of a model, before its first run. */
+static inline void crt_guard_set(const struct crt_model *model)
+{
+    uint8_t *arena = model->arena;
+    uint8_t *end = arena + model->arena_size;
+    if ((model->flags & CRT_MODEL_HAS_GUARD) != 0) {
+        for (int i = 0; i < CRT_GUARD_SIZE; i++) {
+            arena[i - CRT_GUARD_SIZE] = CRT_GUARD_BYTE(i);
+            end[i] = CRT_GUARD_BYTE(i);
+        }
+    }
+}
+
+/* Whether the model's guards are as they were set; 1 for a model without guards. */
+static inline int crt_guard_is_intact(const struct crt_model *model)
+{
+    const uint8_t *arena = model->arena;
+    const uint8_t *end = arena + model->arena_size;
+    if ((model->flags & CRT_MODEL_HAS_GUARD) != 0) {
+        for (int i = 0; i < CRT_GUARD_SIZE; i++) {
+            if (arena[i - CRT_GUARD_SIZE] != CRT_GUARD_BYTE(i) ||
+                end[i] != CRT_GUARD_BYTE(i)) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+#endif

@@ -1,0 +1,137 @@
+"""Each kind of fault on each board that QEMU simulates: reported once, with its cause, and the board starts again."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from crtgen.boards import find_board
+from crtgen.errors import DeviceFault
+from crtgen.fault import Symbols, core_dump
+from crtgen.project import Options
+from crtgen.rpc.client import SIMULATOR, Client
+from crtgen.run import run_standalone, start_device
+from tests.project.building import BOARDS, build, build_toy, toy_project
+from tests.support import require_tool
+
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(120)]
+
+UNDEFINED = '__asm volatile("udf #0");'
+NOTHING_THERE = "(void)*(volatile int32_t *)0xDFFFFF00u;"
+BELOW_THE_STACK = """\
+extern uint32_t crt_stack_bottom[];
+*((volatile uint32_t *)crt_stack_bottom - 1) = 0;"""
+WRITE_TO_CODE = "volatile uint32_t *code = (volatile uint32_t *)(uintptr_t)shape; *code = 1;"
+RUN_DATA = "((void (*)(void))(uintptr_t)&arena[1])();"
+DIVISION = "volatile int zero = 0; zero = 5 / zero;"
+RECURSION = """\
+static int32_t (*volatile again)(void);
+volatile int32_t pad = 1;
+again = toy_model.run;
+(void)again();
+(void)pad;"""
+LARGE_FRAME = """\
+volatile char frame[65536];
+for (int i = 65535; i >= 0; i--)
+    frame[i] = 0;
+(void)frame[0];"""
+
+KINDS = {
+    "undefined": (UNDEFINED, "undefined instruction", "run"),
+    "nothing there": (NOTHING_THERE, "access to protected memory", "run"),
+    "below the stack": (BELOW_THE_STACK, "access to protected memory", "run"),
+    "write to code": (WRITE_TO_CODE, "access to protected memory", "run"),
+    "run data": (RUN_DATA, "code where there is none", ""),
+    "division": (DIVISION, "division by zero", "run"),
+    "recursion": (RECURSION, "stack overflow", ""),
+    "large frame": (LARGE_FRAME, "stack overflow", None),
+}
+IN_CI = (
+    *(("mps2_an386", kind) for kind in ("recursion", "large frame", "write to code")),
+    *(("mps3_an547", kind) for kind in ("recursion", "division")),
+)
+REST = [(board, kind) for board in BOARDS for kind in KINDS if (board, kind) not in IN_CI]
+
+
+@pytest.fixture(autouse=True)
+def _tools() -> None:
+    require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi")
+    require_tool("qemu-system-arm", "apt install qemu-system-arm")
+
+
+@pytest.mark.parametrize(
+    ("board", "kind"), [*IN_CI, *(pytest.param(*case, marks=pytest.mark.nightly) for case in REST)]
+)
+def test_a_fault_is_reported(tmp_path: Path, board: str, kind: str) -> None:
+    body, expected, function = KINDS[kind]
+    image = build_toy(board, "standalone", tmp_path, body=body)
+    with pytest.raises(DeviceFault) as caught:
+        run_standalone(image, find_board(board), timeout=20)
+    fault = caught.value
+    assert fault.kind == expected, fault
+    assert fault.callers[-1] == "crt_reset"
+    assert fault.stack_size == Options().stack
+    if function is not None:
+        assert fault.function == function
+    if expected == "stack overflow" and kind == "recursion":
+        assert fault.stack_used >= fault.stack_size
+        assert fault.callers[0] == "run"
+
+
+def test_a_server_reports_a_fault_and_serves_again(tmp_path: Path) -> None:
+    board = find_board("mps2_an386")
+    image = build_toy(board.name, "server", tmp_path, body=RECURSION)
+    log: list[str] = []
+    with (
+        start_device(image, board) as device,
+        Client(device.stream, timeouts=SIMULATOR, on_log=log.append, symbols=Symbols(image)) as client,
+    ):
+        with pytest.raises(DeviceFault, match="stack overflow, called from run"):
+            client.aot_executor("toy").run()
+        client.connect()
+        assert client.last_fault() is None
+        assert client.info() is not None
+    assert [line.partition(":")[0] for line in log] == ["fault in toy"]
+
+
+def test_a_core_dump_opens_in_gdb(tmp_path: Path) -> None:
+    gdb = require_tool("gdb-multiarch", "apt install gdb-multiarch")
+    image = build_toy("mps2_an386", "standalone", tmp_path, body=UNDEFINED)
+    with pytest.raises(DeviceFault) as caught:
+        run_standalone(image, find_board("mps2_an386"), timeout=20)
+    core = tmp_path / "core"
+    core.write_bytes(core_dump(caught.value))
+    command = [gdb, "-nx", "-batch", "-ex", "info registers", "-ex", "bt", str(image), str(core)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    registers = {line.split()[0]: line.split()[1] for line in said.splitlines() if "0x" in line}
+    assert int(registers["pc"], 16) == caught.value.registers["pc"]
+    assert int(registers["sp"], 16) == caught.value.registers["sp"]
+    frames = [line for line in said.splitlines() if line.startswith("#")]
+    assert " run " in frames[0], said
+    assert " main " in frames[-1], said
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("board", [name for name in BOARDS if find_board(name).watchdog])
+def test_a_watchdog_ends_a_run_without_end(tmp_path: Path, board: str) -> None:
+    image = build_toy(board, "server", tmp_path, body="for (;;) {}")
+    with (
+        start_device(image, find_board(board)) as device,
+        Client(device.stream, timeouts=SIMULATOR, symbols=Symbols(image)) as client,
+    ):
+        with pytest.raises(DeviceFault, match="watchdog: no progress in run") as caught:
+            client.aot_executor("toy").run(timeout=300)
+        assert caught.value.uptime > 60
+        client.connect()
+        assert client.info() is not None
+
+
+def test_a_fault_can_wait_for_a_debugger(tmp_path: Path) -> None:
+    image = build(toy_project("mps2_an386", "server", body=UNDEFINED), tmp_path, "-DCRT_KEEP_FAULT=ON")
+    with (
+        start_device(image / "firmware.elf", find_board("mps2_an386")) as device,
+        Client(device.stream, timeouts=SIMULATOR) as client,
+    ):
+        with pytest.raises(DeviceFault):
+            client.aot_executor("toy").run()
+        assert device.process.poll() is None  # type: ignore[union-attr]

@@ -1,0 +1,76 @@
+/*
+ * What happens at a fault: the state of the core is kept in memory that a reset leaves alone and is reported; then
+ * the board starts again.
+ *
+ * Zephyr clears the fault status before it calls k_sys_fatal_error_handler, so it is read before Zephyr's own
+ * handler runs: the linker puts __wrap_z_arm_fault in front of it.
+ */
+#include <crt/fault.h>
+
+#include "platform.h"
+
+#if defined(__has_include) && __has_include(<zephyr/version.h>)
+#include <zephyr/version.h>
+#else
+#include <version.h>
+#endif
+
+#if KERNEL_VERSION_NUMBER >= 0x30700
+typedef struct arch_esf crt_frame;
+#else
+typedef z_arch_esf_t crt_frame;
+#endif
+
+__attribute__((section(".noinit.crt_last_fault"))) struct crt_fault crt_last_fault;
+
+static volatile int is_read;
+
+static void start_record(struct crt_fault *fault)
+{
+    const uint64_t ticks = crt_clock_ticks();
+    const struct k_thread *thread = k_current_get();
+    *fault = (struct crt_fault){
+#ifdef CONFIG_THREAD_STACK_INFO
+        .stack_bottom = (uint32_t)thread->stack_info.start,
+        .stack_top = (uint32_t)(thread->stack_info.start + thread->stack_info.size),
+#endif
+        .ticks_per_second = crt_clock_rate(),
+        .ticks_low = (uint32_t)ticks,
+        .ticks_high = (uint32_t)(ticks >> 32),
+    };
+    (void)thread;
+}
+
+void __real_z_arm_fault(uint32_t msp, uint32_t psp, uint32_t exc_return, const uint32_t *callee);
+void __wrap_z_arm_fault(uint32_t msp, uint32_t psp, uint32_t exc_return, const uint32_t *callee);
+
+/* `callee` are r4 to r11, if Zephyr was told to store them. */
+void __wrap_z_arm_fault(uint32_t msp, uint32_t psp, uint32_t exc_return, const uint32_t *callee)
+{
+    static const uint32_t unknown[8];
+    start_record(&crt_last_fault);
+    crt_fault_read(&crt_last_fault, IS_ENABLED(CONFIG_EXTRA_EXCEPTION_INFO) ? callee : unknown,
+                   (exc_return & 4u) != 0 ? psp : msp, exc_return);
+    is_read = 1;
+    __real_z_arm_fault(msp, psp, exc_return, callee);
+}
+
+/* An error that software found has no fault behind it: the frame is all there is. */
+void k_sys_fatal_error_handler(unsigned int reason, const crt_frame *frame)
+{
+    struct crt_fault *fault = &crt_last_fault;
+    (void)irq_lock();
+    if (!is_read) {
+        start_record(fault);
+        if (frame != NULL) {
+            fault->pc = frame->basic.pc;
+            fault->lr = frame->basic.lr;
+            fault->xpsr = frame->basic.xpsr;
+            fault->sp = (uint32_t)frame + sizeof frame->basic;
+        }
+    }
+    (void)reason;
+    crt_fault_seal(fault);
+    crt_report(fault);
+    sys_reboot(SYS_REBOOT_COLD);
+}

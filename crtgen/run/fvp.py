@@ -74,7 +74,7 @@ def start_fvp(image: Path, board: Board, program: Path | None = None) -> Running
 
 
 def start_printing_fvp(image: Path, board: Board, program: Path | None = None) -> RunningDevice:
-    """Start a standalone image. What it prints goes to the FVP's output: a port would lose the first of it."""
+    """Start a standalone image. The FVP prints what it prints: a port would lose the first of it."""
     name = image_name(image, board.name)
     command = _command(image, find_fvp(board, program), (*_OPTIONS, *_PRINTING))
     console = open_console()

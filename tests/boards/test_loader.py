@@ -7,6 +7,7 @@ import pytest
 from crtgen.boards import (
     Flash,
     Serial,
+    Watchdog,
     ZephyrName,
     all_boards,
     board_of_core,

@@ -77,6 +77,8 @@ def test_a_fault_is_reported(serve: Serve) -> None:
         assert fault.status == ("PRECISERR: bus error",)
         with pytest.raises(SessionLostError, match="stopped at a fault"):
             client.info()
+        client.connect()
+        assert client.info() is not None
     assert log == ["fault in toy_fault: pc 0x1234abcd, lr 0x00000080, cfsr 0x00008200"]
 
 

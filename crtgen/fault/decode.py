@@ -1,4 +1,4 @@
-"""The fault status registers in words. Bits: CFSR and HFSR in the Armv8-M Architecture Reference Manual, D1.2."""
+"""The fault status registers in words. Bits: CFSR and HFSR in the Armv8-M Reference Manual, D1.2."""
 
 from crtgen.fault.record import Fault
 

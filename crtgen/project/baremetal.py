@@ -14,7 +14,7 @@ TOOLCHAINS = ("gcc", "zig")
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
-_FAULT_STACK = {"server": 768, "standalone": 512}
+_FAULT_STACK = {"server": 448, "standalone": 320}
 """Bytes of the stack that the report of a fault runs on."""
 
 _PARTS = {

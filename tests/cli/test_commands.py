@@ -99,7 +99,7 @@ def test_generate_then_build_then_run(tmp_path: Path) -> None:
     assert generated["files"] == sum(1 for p in project.rglob("*") if p.is_file())
     built = as_json("build", str(project))
     assert Path(built["artefact"]) == project / "build" / "firmware"
-    assert built["arena"] == generated["arena_bytes"]
+    assert built["arena"] == generated["arena_bytes"] + 2 * 16  # the guards on either side
     data = as_json("run", str(project), "--input", DIGIT)
     assert np.array(data["outputs"]["probabilities"]).argmax() == 7
 

@@ -52,7 +52,7 @@ def test_a_standalone_image_has_no_heap_no_printf_no_floats_and_is_small(tmp_pat
     assert not [s for s in symbols if banned.search(s)]
     text, data, bss = map(int, output_of("arm-none-eabi-size", str(image)).splitlines()[1].split()[:3])
     assert text < 2816
-    assert data + bss - 1024 < 64
+    assert data + bss - 1024 < 576  # 480 of them for the report of a fault
 
 
 @pytest.mark.qemu

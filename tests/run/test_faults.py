@@ -1,4 +1,4 @@
-"""Each kind of fault on each board that QEMU simulates: reported with its cause; then the board starts again."""
+"""Each kind of fault on each board of QEMU: reported with its cause; then the board starts again."""
 
 import subprocess
 from pathlib import Path

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #define CRT_FAULT_CRC_START 0xffffu
-#define CRT_FAULT_LINE 64u /* bytes of memory in a line */
+#define CRT_FAULT_LINE 32u /* bytes of memory in a line */
 
 static uint32_t crt_fault_crc(const struct crt_fault *fault)
 {

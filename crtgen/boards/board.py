@@ -58,7 +58,7 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """What reports firmware that hangs ``seconds`` long: the driver (``cmsdk``), register base, clock in Hz."""
+    """What reports firmware that hangs: the driver (``cmsdk``), register base, clock in Hz, seconds."""
 
     kind: str
     base: int

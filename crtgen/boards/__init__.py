@@ -14,7 +14,14 @@ from crtgen.boards.board import (
     ZephyrName,
 )
 from crtgen.boards.core import CORES, HOST, Core, find_core
-from crtgen.boards.loader import all_boards, board_of_core, boards_that_fit, find_board, load_board
+from crtgen.boards.loader import (
+    all_boards,
+    board_of_core,
+    boards_that_fit,
+    find_board,
+    load_board,
+    wrong_boards,
+)
 from crtgen.boards.units import parse_size, size_text
 
 __all__ = [
@@ -40,4 +47,5 @@ __all__ = [
     "load_board",
     "parse_size",
     "size_text",
+    "wrong_boards",
 ]

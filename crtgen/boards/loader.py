@@ -16,7 +16,15 @@ from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.errors import UsageError
 from crtgen.resources import boards_dir
 
-__all__ = ["RUNNERS", "all_boards", "board_of_core", "boards_that_fit", "find_board", "load_board"]
+__all__ = [
+    "RUNNERS",
+    "all_boards",
+    "board_of_core",
+    "boards_that_fit",
+    "find_board",
+    "load_board",
+    "wrong_boards",
+]
 
 RUNNERS = ("west", "pyocd", "openocd", "jlink", "nrfjprog", "gdb")
 """Ways to write an image to a board."""
@@ -82,16 +90,33 @@ def load_board(file: Path) -> Board:
     return board
 
 
-@cache
 def all_boards() -> tuple[Board, ...]:
-    """Every board that crtgen knows, by name."""
-    return tuple(load_board(file) for file in sorted(boards_dir().glob("*.toml")))
+    """Every board that crtgen knows, by name; without those whose file is wrong, see ``wrong_boards``."""
+    return tuple(board for board in _loaded().values() if isinstance(board, Board))
+
+
+def wrong_boards() -> Mapping[str, UsageError]:
+    """What is wrong with the files of the other boards, by the board's name."""
+    return {name: error for name, error in _loaded().items() if isinstance(error, UsageError)}
+
+
+@cache
+def _loaded() -> Mapping[str, Board | UsageError]:
+    found: dict[str, Board | UsageError] = {}
+    for file in sorted(boards_dir().glob("*.toml")):
+        try:
+            found[file.stem] = load_board(file)
+        except UsageError as error:
+            found[file.stem] = error
+    return found
 
 
 def find_board(name: str) -> Board:
     """The board of that name, or of that name in Zephyr. Raises ``UsageError`` for an unknown one."""
     boards = {entry.name: board for board in all_boards() for entry in board.zephyr}
     boards |= {board.name: board for board in all_boards()}
+    if name in wrong_boards():
+        raise wrong_boards()[name]
     if name not in boards:
         close = get_close_matches(name, boards, n=1)
         known = ", ".join(board.name for board in all_boards())

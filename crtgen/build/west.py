@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -51,6 +52,13 @@ class Workspace:
             variables["ZEPHYR_TOOLCHAIN_VARIANT"] = "gnuarmemb"
             variables["GNUARMEMB_TOOLCHAIN_PATH"] = str(Path(gcc).parent.parent)
         return variables
+
+    def exports(self) -> tuple[str, ...]:
+        """Lines for a shell that set what a plain ``west build`` needs and the environment lacks."""
+        chosen = self.environment()
+        names = ("ZEPHYR_BASE", "ZEPHYR_TOOLCHAIN_VARIANT", "GNUARMEMB_TOOLCHAIN_PATH")
+        missing = (name for name in names if name in chosen and name not in os.environ)
+        return tuple(f"export {name}={shlex.quote(chosen[name])}" for name in missing)
 
 
 def find_workspace() -> Workspace:

@@ -7,9 +7,9 @@ import typer
 from rich.console import Console
 
 from crtgen.attached import Unit, connected_units
-from crtgen.boards import Board, all_boards, size_text
+from crtgen.boards import Board, all_boards, size_text, wrong_boards
 from crtgen.cli import options
-from crtgen.cli.output import Debug, Json, Output, guarded, table
+from crtgen.cli.output import Debug, Json, Output, guarded, note, table
 
 __all__ = ["command"]
 
@@ -26,6 +26,8 @@ def command(
             _connected(out, connected_units(hardware_map))
             return
         boards = all_boards()
+        for error in wrong_boards().values():
+            note(f"left out: {error}")
         data = {
             "boards": [
                 {

@@ -8,13 +8,14 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.boards import Board, board_of_core, find_board
+from crtgen.boards import Board, board_of_core, find_board, find_core
+from crtgen.build import find_workspace
 from crtgen.cases import read_inputs
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.codegen.module import ModelInfo
-from crtgen.errors import UsageError
+from crtgen.errors import ToolMissingError, UsageError
 from crtgen.ir import Array
 from crtgen.passes import FoldedLayer
 
@@ -93,6 +94,8 @@ def command(
             if compiled.untrusted:
                 console.print(f"it holds the code of {compiled.untrusted}: build it if you trust that")
             console.print(f"next: {step}")
+            if project.platform == "zephyr":
+                _print_exports(console)
 
         out.result(data, render)
 
@@ -100,11 +103,26 @@ def command(
 def _board(name: str, core: str | None, type: str) -> Board:
     """The board; any board with the core, if crtgen does not know it and a library is wanted."""
     try:
-        return find_board(name)
+        board = find_board(name)
     except UsageError:
         if core is None or type != "library":
             raise
         return board_of_core(core)
+    if core is not None and find_core(core).arch != board.core.arch:
+        raise UsageError(f"the board has a {board.core.name}, no {core}", where=name, hint="leave --core out")
+    return board
+
+
+def _print_exports(console: Console) -> None:
+    """What a plain ``west build`` needs that ``crtgen build`` sets by itself."""
+    try:
+        lines = find_workspace().exports()
+    except ToolMissingError:
+        return
+    if lines:
+        console.print("before a plain west build:")
+    for line in lines:
+        console.print(f"  {line}")
 
 
 def _samples(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from crtgen.boards import (
     Flash,
@@ -14,11 +15,14 @@ from crtgen.boards import (
     boards_that_fit,
     find_board,
     load_board,
+    loader,
     parse_size,
     size_text,
 )
 from crtgen.boards.checks import CHECKS
+from crtgen.cli.app import app
 from crtgen.errors import UsageError
+from crtgen.resources import boards_dir
 from tests.support import ROOT
 
 HERE = Path(__file__).parent
@@ -224,3 +228,33 @@ def test_the_documentation_lists_every_board() -> None:
         for board in all_boards()
         if not board.is_host
     }
+
+
+def test_one_wrong_file_leaves_the_other_boards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in (boards_dir() / "mps2_an386.toml", boards_dir() / "host.toml"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "mine.toml").write_text("core = 'cortex-m5'\nsummary = 'x'\n")
+    monkeypatch.setattr(loader, "boards_dir", lambda: tmp_path)
+    loader._loaded.cache_clear()
+    try:
+        assert [board.name for board in all_boards()] == ["host", "mps2_an386"]
+        assert find_board("mps2_an386").name == "mps2_an386"
+        with pytest.raises(UsageError, match=r"mine\.toml: core: unknown core cortex-m5"):
+            find_board("mine")
+        assert list(loader.wrong_boards()) == ["mine"]
+        result = CliRunner().invoke(app, ["boards"])
+        assert result.exit_code == 0
+        assert "mps2_an386" in result.stdout
+        assert "left out" in result.stderr
+        assert "unknown core cortex-m5" in result.stderr
+    finally:
+        loader._loaded.cache_clear()
+
+
+def test_a_core_that_the_board_has_not_is_refused(tmp_path: Path) -> None:
+    arguments = ["generate", str(ROOT / "demo" / "digits.tflite"), str(tmp_path / "p"), "--type", "library"]
+    arguments += ["--platform", "zephyr", "--board", "mps2_an386"]
+    result = CliRunner().invoke(app, [*arguments, "--core", "cortex-m55"])
+    assert result.exit_code == 2
+    assert "the board has a cortex-m4, no cortex-m55" in result.stderr
+    assert CliRunner().invoke(app, [*arguments, "--core", "cortex-m4"]).exit_code == 0

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from crtgen.project.manifest import FORMAT, Manifest, Options, manifest_text
+from crtgen.project.manifest import FORMAT, LOCKED, Manifest, Options, manifest_text
 from tests.support import require_tool
 
 __all__ = ["LINKER", "compile_image", "write_project"]
@@ -96,5 +96,6 @@ def write_project(directory: Path, source: str, *, board: str = "mps2_an386", ho
         functions=(),
         files={},
     )
+    (directory / LOCKED).mkdir(exist_ok=True)
     (directory / "project.json").write_bytes(manifest_text(manifest))
     return directory

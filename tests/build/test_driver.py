@@ -3,16 +3,18 @@
 import fcntl
 import os
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
+from crtgen import api
 from crtgen.build import TOOLCHAINS, Toolchain, build_project, detect_toolchains, find_program, find_toolchain
 from crtgen.errors import BuildError, DoesNotFitError, ToolMissingError, UsageError
-from crtgen.project.manifest import MANIFEST
+from crtgen.project.manifest import LOCKED
 from tests.build.projects import write_project
-from tests.support import require_tool
+from tests.support import ROOT, require_tool
 
 GOOD = "volatile char b[32]; void crt_reset(void) { for (;;) b[0]++; }\n"
 
@@ -60,12 +62,13 @@ def test_a_project_that_moved_is_configured_again(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("gcc")
 def test_builds_of_one_project_take_turns(tmp_path: Path) -> None:
     root, said = write_project(tmp_path / "p", GOOD), list[str]()
-    with ThreadPoolExecutor() as pool, (root / MANIFEST).open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    descriptor = os.open(root / LOCKED, os.O_RDONLY)
+    with ThreadPoolExecutor() as pool:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         waiting = [pool.submit(build_project, root, progress=said.append) for _ in range(3)]
         assert wait(waiting, timeout=2).done == set()
         assert said == []
-        fcntl.flock(file, fcntl.LOCK_UN)
+        os.close(descriptor)
         assert {build.result().path for build in waiting} == {root / "build" / "firmware.elf"}
     assert said.count("configuring") == 1
 
@@ -180,3 +183,21 @@ def test_a_build_tool_that_is_not_there() -> None:
 
 def test_every_toolchain_says_how_to_install_it() -> None:
     assert all(recipe.install for recipe in TOOLCHAINS.values())
+
+
+@pytest.mark.cc
+def test_files_from_the_future_are_built(tmp_path: Path) -> None:
+    """After a clock that was wrong: Ninja would otherwise configure again for ever."""
+    require_tool("gcc")
+    project = (
+        api.load(ROOT / "demo" / "digits.tflite").compile("host").generate("library").extract(tmp_path / "p")
+    )
+    future = time.time() + 1e6
+    for file in project.directory.rglob("*"):
+        os.utime(file, (future, future))
+    assert project.build().path.is_file()
+    os.utime(project.directory / "build" / "build.ninja", (future, future))
+    (project.directory / "model" / "digits.c").write_text("int broken = nothing;\n")
+    os.utime(project.directory / "model" / "digits.c", (future, future))
+    with pytest.raises(BuildError, match="'nothing' undeclared"):
+        project.build()

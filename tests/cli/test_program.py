@@ -71,3 +71,39 @@ def test_wrong_usage_as_json(arguments: list[str], message: str) -> None:
     assert answer["error"] == "UsageError"
     assert answer["exit_code"] == 2
     assert message in answer["message"]
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
+def test_a_closed_stream_is_no_traceback(closed: str) -> None:
+    redirection = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-"}[closed]
+    command = f"{sys.executable} -m crtgen boards {redirection}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    assert ("mps2_an386" in done.stdout) == (closed != "stdout")
+    assert done.stderr == ""
+
+
+_START = """
+import sys, signal
+from crtgen.__main__ import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv[1:] = ["boards"]
+print("up", flush=True)
+try:
+    main()
+except SystemExit as end:
+    sys.exit(end.code)
+"""
+
+
+@pytest.mark.parametrize("wait", [0.05, 0.2, 0.4])
+def test_an_interrupt_while_it_starts_is_no_traceback(wait: float) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _START], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    time.sleep(wait)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert "Traceback" not in errors
+    assert process.returncode in (-signal.SIGINT, 130, 0)

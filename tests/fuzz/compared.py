@@ -7,24 +7,29 @@ from math import prod
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import TypeAlias
 
 import numpy as np
 
 from crtgen.errors import CrtgenError
 from crtgen.frontends import load_tflite
 from crtgen.ir import Array, DType, Graph, Value
+from crtgen.kernels import Target
 from crtgen.ops import count_macs
 from crtgen.passes import DEFAULT_PASSES, run_passes
+from crtgen.plan import Plan
 from tests.fuzz.engine import Outcome
 from tests.fuzz.mutate import mutate_bytes
 from tests.fuzz.targets import model_seeds
-from tests.kernels.program import Run, run_on_host
+from tests.kernels.program import Run, plan_runs, run_plans_on_host
 
 __all__ = ["compare_mutants"]
 
-_BATCH = 40
+Planned: TypeAlias = tuple[Run, Plan]
+
+_BATCH = 80
 _MOST_BYTES, _MOST_MACS, _LARGEST = 20_000, 300_000, 1e4
-_FLAGS = ("-Wno-error", "-w", "-g0")
+_FLAGS = ("-Wno-error", "-w", "-O0")
 
 
 def compare_mutants(*, seed: int, inputs: int = 0, seconds: float = 0.0, batch: int = _BATCH) -> Outcome:
@@ -34,7 +39,7 @@ def compare_mutants(*, seed: int, inputs: int = 0, seconds: float = 0.0, batch: 
     seen: set[bytes] = set()
     end = time.monotonic() + seconds
     while outcome.accepted < inputs or (not inputs and time.monotonic() < end):
-        runs: list[tuple[bytes, Run]] = []
+        runs: list[tuple[bytes, Planned]] = []
         while len(runs) < batch:
             outcome.inputs += 1
             data = mutate_bytes(random, random.choice(model_seeds()[:-1]), random.choice(model_seeds()[:-1]))
@@ -46,7 +51,7 @@ def compare_mutants(*, seed: int, inputs: int = 0, seconds: float = 0.0, batch: 
     return outcome
 
 
-def _run(data: bytes, number: int, random: Random, seen: set[bytes]) -> Run | None:
+def _run(data: bytes, number: int, random: Random, seen: set[bytes]) -> Planned | None:
     """An inference of the mutant; None if it is refused, too large to be quick, or was there before."""
     try:
         graph = load_tflite(data, f"n{number}")
@@ -61,7 +66,11 @@ def _run(data: bytes, number: int, random: Random, seen: set[bytes]) -> Run | No
         return None
     seen.add(digest.digest())
     folded, _ = run_passes(graph, DEFAULT_PASSES)
-    return Run(f"n{number}", folded, {n: _random(random, graph.values[n]) for n in graph.inputs})
+    run = Run(f"n{number}", folded, {n: _random(random, graph.values[n]) for n in graph.inputs})
+    try:
+        return plan_runs([run], Target())[0]
+    except CrtgenError:
+        return None
 
 
 def _is_small(graph: Graph) -> bool:
@@ -84,21 +93,21 @@ def _random(random: Random, value: Value) -> Array:
     return rng.integers(info.min, info.max, value.shape, dtype=value.dtype.value, endpoint=True)
 
 
-def _compare(runs: list[tuple[bytes, Run]], outcome: Outcome) -> None:
+def _compare(runs: list[tuple[bytes, Planned]], outcome: Outcome) -> None:
     """All in one program; where that fails, its halves."""
     try:
         with TemporaryDirectory(prefix="fuzz-") as folder:
-            printed = run_on_host(Path(folder), [run for _, run in runs], _FLAGS)
+            printed = run_plans_on_host(Path(folder), [run for _, run in runs], _FLAGS)
     except (subprocess.SubprocessError, CrtgenError, AssertionError) as error:
         if len(runs) > 1:
             half = len(runs) // 2
             _compare(runs[:half], outcome)
             _compare(runs[half:], outcome)
         else:
-            wrong = f"{error}\n{getattr(error, 'stderr', '') or ''}\n{runs[0][1].graph}"
+            wrong = f"{error}\n{getattr(error, 'stderr', '') or ''}\n{runs[0][1][0].graph}"
             outcome.found.setdefault(f"{sha256(runs[0][0]).hexdigest()[:12]} stopped", (runs[0][0], wrong))
         return
-    for (data, run), out in zip(runs, printed, strict=True):
+    for (data, (run, _)), out in zip(runs, printed, strict=True):
         wrong = _difference(run, out)
         if wrong:
             outcome.found.setdefault(

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 
+from crtgen.version import __version__
+
 __all__ = ["main"]
 
 
@@ -12,6 +14,9 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_standard_streams()
+    if sys.argv[1:] == ["--version"]:  # an answer that needs nothing of the rest
+        print(f"crtgen {__version__}")
+        return
     from crtgen.cli import main as command_line
 
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:

@@ -18,6 +18,7 @@ from crtgen.ir import Array, shape_text
 __all__ = [
     "Case",
     "Difference",
+    "Inputs",
     "compare",
     "largest_outputs",
     "random_inputs",
@@ -62,15 +63,30 @@ class Difference:
         )
 
 
-def read_inputs(path: Path, interfaces: Sequence[Interface]) -> tuple[Array, ...]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """An array per input, and where they come from, for people: the file, and which case of several."""
+
+    arrays: tuple[Array, ...]
+    source: str
+
+
+def read_inputs(path: Path, interfaces: Sequence[Interface], quantize: bool = False) -> Inputs:
     """The inputs in a ``.npy`` or ``.npz`` file.
 
     An archive names them by the model's input names, as ``input0, input1 ...`` or as the first case of a
-    file of cases (``case0_input0 ...``). A single array is the single input.
+    file of cases (``case0_input0 ...``). A single array is the single input. With ``quantize``, floats for an
+    integer input are real values: they become round(x / scale) + zero_point, saturated.
     """
     arrays = _load(path)
+    count = len({m[1] for m in map(_CASE_KEY.fullmatch, arrays) if m})
+    source = f"{path}, case0 of {count}" if count > 1 else str(path)
+
+    def taken(array: Array, interface: Interface, where: str) -> Array:
+        return _checked(_quantized(array, interface) if quantize else array, interface, where)
+
     if len(interfaces) == 1 and len(arrays) == 1:
-        return (_checked(next(iter(arrays.values())), interfaces[0], str(path)),)
+        return Inputs((taken(next(iter(arrays.values())), interfaces[0], str(path)),), source)
     found = []
     for i, interface in enumerate(interfaces):
         keys = (interface.name, interface.c_name, f"input{i}", f"case0_input{i}")
@@ -81,8 +97,8 @@ def read_inputs(path: Path, interfaces: Sequence[Interface]) -> tuple[Array, ...
                 where=str(path),
                 hint=f"name it {keys[0]} or input{i}; the file has {', '.join(arrays)}",
             )
-        found.append(_checked(arrays[key], interface, f"{path}: {key}"))
-    return tuple(found)
+        found.append(taken(arrays[key], interface, f"{path}: {key}"))
+    return Inputs(tuple(found), source)
 
 
 def read_cases(
@@ -219,12 +235,24 @@ def _array(data: bytes) -> Array:
     return array.reshape(shape, order="F" if by_columns else "C")
 
 
+def _quantized(array: Array, interface: Interface) -> Array:
+    """Floats for an integer input as the operator QUANTIZE makes them: halves away from zero, saturated."""
+    quant = interface.quant
+    if array.dtype.kind != "f" or quant is None or quant.axis is not None or np.isnan(array).any():
+        return array
+    scaled = array.astype(np.float32) / np.float32(quant.scale)
+    rounded = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)) + quant.zero_point
+    limits = np.iinfo(interface.dtype.value)
+    stored: Array = np.clip(rounded, limits.min, limits.max).astype(interface.dtype.numpy)
+    return stored
+
+
 def _checked(array: Array, interface: Interface, where: str) -> Array:
     if tuple(array.shape) != interface.shape:
         wanted = shape_text(interface.shape)
         raise UsageError(f"shape {shape_text(array.shape)}, but {interface.name} has {wanted}", where=where)
     if array.dtype.newbyteorder("=") != interface.dtype.numpy:
-        hint = "quantise it: q = round(x / scale) + zero_point; `crtgen inspect` shows both"
+        hint = "--quantize-input makes it round(x / scale) + zero_point; `crtgen inspect` shows both"
         raise UsageError(
             f"type {array.dtype}, but {interface.name} has {interface.dtype.value}",
             where=where,

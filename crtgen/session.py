@@ -19,7 +19,7 @@ from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
 from crtgen.rpc.values import DataType
 from crtgen.run import Device, SerialDevice, Site, start_device
 
-__all__ = ["Measurement", "Session"]
+__all__ = ["Measurement", "Session", "choose_model"]
 
 CALIBRATION_LOOPS = 500_000
 """Loops of two instructions each that the timer is calibrated against."""
@@ -107,13 +107,7 @@ class Session:
 
     def model(self, name: str | None = None) -> ModelInfo:
         """What is known of a model; of the only one if ``name`` is None."""
-        if name is None and len(self.models) == 1:
-            return self.models[0]
-        found = next((m for m in self.models if m.name == name), None)
-        if found is None:
-            names = ", ".join(m.name for m in self.models)
-            raise UsageError(f"no model {name or 'is named'}", hint=f"the image has {names}")
-        return found
+        return choose_model(self.models, name)
 
     def infer(self, *inputs: Array, model: str | None = None) -> tuple[Array, ...]:
         """One inference: an array per input, in order; the outputs, in order.
@@ -174,6 +168,18 @@ def _symbols(image: Image) -> Symbols:
     return Symbols(image.path, [(layer.name, (layer.function, *layer.parts)) for layer in layers])
 
 
+def choose_model(models: Sequence[ModelInfo], name: str | None) -> ModelInfo:
+    """The model of that name; the only one if ``name`` is None. Raises ``UsageError``."""
+    if name is None and len(models) == 1:
+        return models[0]
+    found = next((m for m in models if m.name == name), None)
+    if found is None:
+        names = ", ".join(m.name for m in models)
+        what = f"there is no model {name}" if name else "there are several models"
+        raise UsageError(what, hint=f"name one with --model: {names}")
+    return found
+
+
 def _timeouts(board: Board, device: Device) -> Timeouts:
     if isinstance(device, SerialDevice):
         return SERIAL
@@ -211,4 +217,10 @@ def _check(interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
             raise UsageError(
                 f"the input {interface.name} is {shape_text(interface.shape)} {interface.dtype.value},"
                 f" not {shape_text(given.shape)} {given.dtype}"
+            )
+        if given.dtype.kind == "f" and np.isnan(given).any():
+            place = ", ".join(map(str, np.argwhere(np.isnan(given))[0]))
+            raise UsageError(
+                f"the input {interface.name} is not a number at [{place}]",
+                hint="kernels do not say what comes of NaN: replace it",
             )

@@ -10,7 +10,7 @@ import pytest
 from crtgen.cases import Case, compare, largest_outputs, random_inputs, read_cases, read_inputs, write_outputs
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
-from crtgen.ir import DType
+from crtgen.ir import DType, Quant
 
 A = Interface("serving/a:0", "serving_a_0", (2, 2), DType.INT8, None, 4)
 B = Interface("b", "b", (3,), DType.FLOAT32, None, 12)
@@ -22,14 +22,36 @@ ONES, REALS = np.ones((2, 2), np.int8), np.array([1.0, 2.0, 100.0], np.float32)
 )
 def test_inputs_by_name_by_number_or_of_the_first_case(tmp_path: Path, keys: tuple[str, str]) -> None:
     np.savez(tmp_path / "x.npz", **{keys[0]: ONES, keys[1]: REALS})  # type: ignore[arg-type]
-    a, b = read_inputs(tmp_path / "x.npz", (A, B))
+    a, b = read_inputs(tmp_path / "x.npz", (A, B)).arrays
     np.testing.assert_array_equal(a, ONES)
     np.testing.assert_array_equal(b, REALS)
 
 
+def test_which_of_several_cases_is_taken_is_said(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", case0_input0=ONES, case1_input0=2 * ONES, case1_output0=ONES)
+    given = read_inputs(tmp_path / "x.npz", (A,))
+    assert given.source == f"{tmp_path / 'x.npz'}, case0 of 2"
+    assert given.arrays[0].tolist() == ONES.tolist()
+
+
+def test_real_values_are_quantised_when_that_is_asked_for(tmp_path: Path) -> None:
+    """As the operator QUANTIZE does it: halves away from zero, saturated."""
+    quantised = replace(A, quant=Quant((0.5,), (3,)))
+    np.save(tmp_path / "x.npy", np.array([[0.25, -0.25], [1e9, -1.0]], np.float32))
+    given = read_inputs(tmp_path / "x.npy", (quantised,), quantize=True)
+    assert given.arrays[0].tolist() == [[4, 2], [127, 1]]
+    assert given.arrays[0].dtype == np.int8
+    with pytest.raises(UsageError, match="type float32, but serving/a:0 has int8") as caught:
+        read_inputs(tmp_path / "x.npy", (quantised,))
+    assert "--quantize-input" in caught.value.hint
+    np.save(tmp_path / "x.npy", np.full((2, 2), np.nan, np.float32))
+    with pytest.raises(UsageError, match="type float32"):
+        read_inputs(tmp_path / "x.npy", (quantised,), quantize=True)
+
+
 def test_a_single_array_needs_no_name(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", ONES)
-    np.testing.assert_array_equal(read_inputs(tmp_path / "x.npy", (A,))[0], ONES)
+    np.testing.assert_array_equal(read_inputs(tmp_path / "x.npy", (A,)).arrays[0], ONES)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +133,7 @@ def test_an_archive_of_something_else_than_arrays_is_refused(tmp_path: Path) -> 
 
 def test_arrays_in_another_byte_order_are_inputs(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", REALS.astype(">f4"))
-    (x,) = read_inputs(tmp_path / "x.npy", (B,))
+    (x,) = read_inputs(tmp_path / "x.npy", (B,)).arrays
     assert x.dtype == np.dtype("<f4")
     np.testing.assert_array_equal(x, REALS)
 

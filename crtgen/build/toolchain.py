@@ -10,6 +10,7 @@ from pathlib import Path
 
 from crtgen.child import run_to_end
 from crtgen.errors import ToolMissingError, UsageError
+from crtgen.installing import how_to_install
 
 __all__ = ["TOOLCHAINS", "Recipe", "Toolchain", "detect_toolchains", "find_program", "find_toolchain"]
 
@@ -50,11 +51,11 @@ TOOLCHAINS: Mapping[str, Recipe] = {
     "gcc": Recipe(
         ("arm-none-eabi-gcc",),
         "--version",
-        "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi, or use --toolchain zig",
+        f"{how_to_install('arm-none-eabi-gcc')}, or use --toolchain zig",
         ("ARM_GCC_PREFIX",),
     ),
     "zig": Recipe(("zig",), "version", "pip install ziglang", ("ZIG",), "ziglang"),
-    "cc": Recipe(("cc", "gcc", "clang"), "--version", "apt install gcc", ("CC",)),
+    "cc": Recipe(("cc", "gcc", "clang"), "--version", how_to_install("cc"), ("CC",)),
 }
 """By name: ``gcc`` (arm-none-eabi) and ``zig`` compile for Cortex-M, ``cc`` for this computer."""
 

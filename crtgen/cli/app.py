@@ -31,15 +31,18 @@ app = typer.Typer(
     name="crtgen",
     help="Static C runtimes for Cortex-M from trained networks.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
-_FROM_MODEL_TO_BOARD = (run, verify, compile, generate, build, flash, monitor)
-_FIGURES = (inspect, bench, pareto, boards, doctor)
+_PANELS = {
+    "From a model to a board": (run, verify, compile, generate, build, flash, monitor),
+    "Figures and facts": (inspect, bench, pareto, boards, doctor),
+}
 
-for command in (*_FROM_MODEL_TO_BOARD, *_FIGURES):
-    app.command(name=command.__name__.rpartition(".")[2])(command.command)
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(name=command.__name__.rpartition(".")[2], rich_help_panel=panel)(command.command)
 
 
 def _version(wanted: bool) -> None:

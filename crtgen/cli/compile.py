@@ -53,6 +53,7 @@ def command(
                 rows.add_row(i.name, f"{i.arena:,}", f"{i.weights:,}", f"{i.macs:,}")
             console.print(rows)
             console.print(f"{output}: {len(data):,} bytes, SHA-256 {result['sha256']}")
-            console.print(f"next: crtgen run {output} --board {compiled.board.name} --trust")
+            which = f" --model {infos[0].name}" if len(infos) > 1 else ""
+            console.print(f"next: crtgen run {output} --board {compiled.board.name} --trust{which}")
 
         out.result(result, render)

@@ -46,16 +46,23 @@ def command(as_json: Json = False, debug: Debug = False) -> None:
         data = {"ready": ready, "checks": [asdict(c) for c in checks]}
 
         def render(console: Console) -> None:
-            rows = table("", "tool", "for", "")
+            rows = table("tool", "", "for", "")
             for check in checks:
-                mark = Text("ok", "green") if check.found else Text("--", "red" if check.needed else "")
-                rows.add_row(mark, check.name, check.purpose, check.found or check.install)
+                rows.add_row(check.name, _mark(check), check.purpose, check.found or check.install)
             console.print(rows)
-            console.print("ready" if ready else "not ready: install what is marked, and a cross compiler")
+            console.print(
+                "ready" if ready else "not ready: install what is missing, and a compiler for Cortex-M"
+            )
 
         out.result(data, render)
         if not ready:
             raise typer.Exit(1)
+
+
+def _mark(check: Check) -> Text:
+    if check.found:
+        return Text("ok", "green")
+    return Text("missing", "red") if check.needed else Text("optional", "dim")
 
 
 def _compilers() -> Iterator[Check]:
@@ -82,10 +89,13 @@ def _program(name: str, purpose: str, find: Callable[[], Path]) -> Check:
 
 
 def _zephyr() -> Check:
+    """A workspace is of use only with west."""
     try:
-        return Check("Zephyr", "--platform zephyr", find_workspace().release, "")
+        release = find_workspace().release
+        find_program("west", _EXTRAS["west"][1])
     except ToolMissingError as error:
         return Check("Zephyr", "--platform zephyr", "", error.hint)
+    return Check("Zephyr", "--platform zephyr", release, "")
 
 
 def _packages() -> Iterator[Check]:

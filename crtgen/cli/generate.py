@@ -83,7 +83,7 @@ def command(
                     console.print(str(hit))
             console.print(f"{directory}: {len(project.files)} files, {project.type} for {project.board}")
             for info in infos:
-                bound = "optimal" if info.optimal else f"lower bound {info.lower_bound:,}"
+                bound = "the least possible" if info.optimal else f"at least {info.lower_bound:,} are needed"
                 console.print(
                     f"{info.name}: arena {info.arena:,} bytes ({bound}), weights {info.weights:,} bytes"
                 )
@@ -134,4 +134,4 @@ def _samples(
         raise UsageError(f"--input is for a standalone image, not for a {type}", hint="--type standalone")
     if len(models) > 1:
         raise UsageError("--input is for one model", hint="leave it out: the inputs are then a pattern")
-    return {models[0].name: read_inputs(file, models[0].inputs)}
+    return {models[0].name: read_inputs(file, models[0].inputs).arrays}

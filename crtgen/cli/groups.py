@@ -11,9 +11,10 @@ from crtgen import api
 from crtgen.boards import Board
 from crtgen.cli import options
 from crtgen.cli.output import note
+from crtgen.codegen.module import ModelInfo
 from crtgen.ir import Array
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
-from crtgen.project import Options
+from crtgen.project import Options, read_manifest
 from crtgen.run import Site
 
 __all__ = ["Building", "Compiling", "Connecting", "Files", "Generating", "flattened"]
@@ -92,14 +93,25 @@ class Building:
     trust: options.Trust = False
 
     def image(
-        self, source: Path, files: Files, compiling: Compiling, generating: Generating, say: api.Say
+        self,
+        source: Path,
+        files: Files,
+        compiling: Compiling,
+        generating: Generating,
+        say: api.Say,
+        check: Callable[[Sequence[ModelInfo]], object] = lambda models: None,
     ) -> api.Image:
-        """The server image of a file with models, or of a project that was generated before."""
+        """The server image of a file with models, or of a project that was generated before.
+
+        ``check`` sees the models, and may refuse them, before anything is built.
+        """
         if source.is_dir():
+            check(read_manifest(source).models)
             say("building")
             return api.open_project(source).build(toolchain=self.toolchain, say=say)
         say(f"reading {source.name}")
         compiled = compiling.compile([files.load(source, self.trust)], say)
+        check([module.info for module in compiled.modules])
         generated = generating.generate(compiled, compiling.optimize)
         say("building")
         if self.directory is None:

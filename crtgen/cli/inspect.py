@@ -13,7 +13,7 @@ from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import shape_text
 from crtgen.library import Module
-from crtgen.plan import Plan, arena_map
+from crtgen.plan import Plan, Slot, Step, arena_map
 
 __all__ = ["command"]
 
@@ -38,7 +38,7 @@ def command(
         plan = compiled.plans[0] if compiled.plans else None
         infos = [module.info for module in compiled.modules]
         models = [
-            {**_model(info), "modules": _module(tree)}
+            {**_model(info), **(_plan(plan, info) if plan else {}), "modules": _module(tree)}
             for info, tree in zip(infos, compiled.trees, strict=True)
         ]
         if plan is None and (graph or arena):
@@ -47,14 +47,12 @@ def command(
         def render(console: Console) -> None:
             if plan is not None and graph:
                 console.print(str(plan.graph), end="")
-            elif plan is not None and arena:
-                console.print(arena_map(plan))
-            elif modules:
-                for tree in compiled.trees:
-                    _print_module(console, tree)
-            else:
-                for info in infos:
-                    _print(console, info, plan)
+            if plan is not None and arena:
+                console.print(arena_map(plan), end="")
+            for tree in compiled.trees if modules else ():
+                _print_module(console, tree)
+            for info in infos if not (graph or arena or modules) else ():
+                _print(console, info, plan)
 
         out.result(models[0] if len(models) == 1 else {"models": models}, render)
 
@@ -71,6 +69,45 @@ def _model(info: ModelInfo) -> dict[str, Any]:
         "arena_optimal": info.optimal,
         "layers": [asdict(layer) for layer in info.layers],
     }
+
+
+def _plan(plan: Plan, info: ModelInfo) -> dict[str, Any]:
+    """What only a model of our own has: its graph, and where each value lies."""
+    values = plan.graph.values
+    return {
+        "graph": str(plan.graph),
+        "layers": [
+            {
+                "name": step.node.name,
+                "operator": step.node.op.name,
+                "kernel": step.kernel.design,
+                "inputs": list(step.node.inputs),
+                "outputs": list(step.node.outputs),
+                "macs": layer.macs,
+                "weights_bytes": _weights(plan, step),
+                "scratch": _slot(step.scratch),
+            }
+            for step, layer in zip(plan.steps, info.layers, strict=True)
+        ],
+        "arena": {
+            name: {
+                "shape": list(values[name].shape),
+                "dtype": values[name].dtype.value,
+                **(_slot(slot) or {}),
+            }
+            for name, slot in plan.slots.items()
+        },
+    }
+
+
+def _slot(slot: Slot | None) -> dict[str, int] | None:
+    return None if slot is None else {"offset": slot.offset, "bytes": slot.size}
+
+
+def _weights(plan: Plan, step: Step) -> int:
+    """Bytes of a layer's constants as the model has them."""
+    values = (plan.graph.values[name] for name in step.node.inputs)
+    return sum(value.data.nbytes for value in values if value.data is not None)
 
 
 def _module(module: Module) -> dict[str, Any]:
@@ -111,13 +148,15 @@ def _print(console: Console, info: ModelInfo, plan: Plan | None) -> None:
         for layer in info.layers:
             rows.add_row(layer.name, layer.operator, layer.kernel)
     else:
-        rows = table("layer", "operator", "output", "kernel", "scratch", right=("scratch",))
-        for step in plan.steps:
+        numbers = ("MACs", "weights", "scratch")
+        rows = table("layer", "operator", "output", "kernel", *numbers, right=numbers)
+        for step, layer in zip(plan.steps, info.layers, strict=True):
             node = step.node
             shape = shape_text(plan.graph.values[node.outputs[0]].shape)
-            rows.add_row(node.name, node.op.name, shape, step.kernel.design, f"{step.kernel.scratch:,}")
+            counts = (layer.macs, _weights(plan, step), step.kernel.scratch)
+            rows.add_row(node.name, node.op.name, shape, step.kernel.design, *(f"{n:,}" for n in counts))
     console.print(rows)
-    bound = "optimal" if info.optimal else f"lower bound {info.lower_bound:,}"
+    bound = "the least possible" if info.optimal else f"at least {info.lower_bound:,} are needed"
     console.print(f"{info.macs:,} MACs, weights {info.weights:,} bytes, arena {info.arena:,} bytes ({bound})")
 
 

@@ -1,5 +1,6 @@
 """Options that several commands share, and how they turn into an image."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ __all__ = [
     "Platform",
     "Port",
     "Profile",
+    "QuantizeInput",
     "Runner",
     "Serial",
     "Source",
@@ -38,6 +40,10 @@ __all__ = [
     "places",
 ]
 
+_code = partial(typer.Option, rich_help_panel="From a model to code")
+_project = partial(typer.Option, rich_help_panel="From code to an image")
+_board = partial(typer.Option, rich_help_panel="The board")
+
 Models = Annotated[
     list[Path],
     typer.Argument(help="Model files (.tflite), archives or exported libraries.", show_default=False),
@@ -47,59 +53,86 @@ Source = Annotated[
     typer.Argument(help="A model file, an archive, a library, or a generated project.", show_default=False),
 ]
 ParamsFile = Annotated[
-    Path | None, typer.Option("--params", help="Parameters of an exported library, if not beside it.")
+    Path | None,
+    _code("--params", help="Parameters of an exported library, if not beside it."),
 ]
 GraphFile = Annotated[
-    Path | None, typer.Option("--graph-json", help="Graph JSON of an exported library, if not beside it.")
+    Path | None,
+    _code("--graph-json", help="Graph JSON of an exported library, if not beside it."),
 ]
-Board = Annotated[str, typer.Option("--board", "-b", help="The board; `crtgen boards` lists them.")]
+Board = Annotated[str, _board("--board", "-b", help="The board; `crtgen boards` lists them.")]
 Platform = Annotated[
-    str | None, typer.Option(help="host, baremetal or zephyr; the board's first if not given.")
+    str | None,
+    _project(help="host, baremetal or zephyr; the board's first if not given."),
 ]
-FvpPath = Annotated[Path | None, typer.Option(help="The program of the FVP; else CRTGEN_FVP, else the PATH.")]
-Port = Annotated[str | None, typer.Option(help="The serial port of a board that runs the image already.")]
-Baud = Annotated[int | None, typer.Option(help="The rate of the serial port; the board's if not given.")]
-Serial = Annotated[str | None, typer.Option(help="The first characters of the number of the board's probe.")]
+FvpPath = Annotated[
+    Path | None,
+    _board(help="The program of the FVP; else CRTGEN_FVP, else the PATH."),
+]
+Port = Annotated[
+    str | None,
+    _board(help="The serial port of a board that runs the image already."),
+]
+Baud = Annotated[
+    int | None,
+    _board(help="The rate of the serial port; the board's if not given."),
+]
+Serial = Annotated[
+    str | None,
+    _board(help="The first characters of the number of the board's probe."),
+]
 Runner = Annotated[
-    str | None, typer.Option(help="west, pyocd, openocd, jlink, nrfjprog, gdb; else the board's first.")
+    str | None,
+    _board(help="west, pyocd, openocd, jlink, nrfjprog, gdb; else the board's first."),
 ]
 HardwareMap = Annotated[
     Path | None,
-    typer.Option(envvar="CRTGEN_HARDWARE_MAP", help="What is connected, in the format of Zephyr's twister."),
+    _board(envvar="CRTGEN_HARDWARE_MAP", help="What is connected, in the format of Zephyr's twister."),
 ]
-Optimize = Annotated[str, typer.Option(help="speed, size or balanced.")]
-Target = Annotated[str, typer.Option(help="c, or llvm: the models as object files, made by LLVM.")]
-Executor = Annotated[str, typer.Option(help="aot: calls in C; graph: tables of calls, for own models.")]
-Fold = Annotated[bool, typer.Option("--fold/--no-fold", help="Remove channels that cannot vary; exact.")]
-Profile = Annotated[bool, typer.Option("--profile", help="Measure each layer; adds a call per layer.")]
-KeepInputs = Annotated[bool, typer.Option("--keep-inputs", help="A run leaves its inputs intact.")]
+Optimize = Annotated[str, _code(help="speed, size or balanced.")]
+Target = Annotated[str, _project(help="c, or llvm: the models as object files, made by LLVM.")]
+Executor = Annotated[str, _code(help="aot: calls in C; graph: tables of calls, for own models.")]
+Fold = Annotated[
+    bool,
+    _code("--fold/--no-fold", help="Remove channels that cannot vary; exact."),
+]
+Profile = Annotated[
+    bool,
+    _project("--profile", help="Measure each layer; adds a call per layer."),
+]
+KeepInputs = Annotated[bool, _code("--keep-inputs", help="A run leaves its inputs intact.")]
 Place = Annotated[
     list[str] | None,
-    typer.Option(metavar="PART=MEMORY", help="Put arena, weights or kernels into a memory of the board."),
+    _project(metavar="PART=MEMORY", help="Put arena, weights or kernels into a memory of the board."),
+]
+QuantizeInput = Annotated[
+    bool, typer.Option("--quantize-input", help="Inputs are real values: quantise them as the model says.")
 ]
 Toolchain = Annotated[
     str | None,
-    typer.Option(help="gcc (arm-none-eabi), zig, or cc for the host; the first found if not given."),
+    _project(help="gcc (arm-none-eabi), zig, or cc for the host; the first found if not given."),
 ]
 Codegen = Annotated[
     list[str] | None,
-    typer.Option(
+    _code(
         metavar="NAME[:OPTION=VALUE,...]",
         help="Let an external code generator do what it can; see docs/byoc.md.",
     ),
 ]
 CmsisNn = Annotated[
-    Path | None, typer.Option("--cmsis-nn", help="Use CMSIS-NN; its sources are here, or in CMSIS_NN_PATH.")
+    Path | None,
+    _code("--cmsis-nn", help="Use CMSIS-NN; its sources are here, or in CMSIS_NN_PATH."),
 ]
 Fallback = Annotated[
-    bool, typer.Option("--fallback", help="What no code generator does is done by crtgen's own kernels.")
+    bool,
+    _code("--fallback", help="What no code generator does is done by crtgen's own kernels."),
 ]
 Trust = Annotated[
     bool, typer.Option("--trust", help="The code in an archive or exported library may be compiled and run.")
 ]
 Directory = Annotated[
     Path | None,
-    typer.Option("--dir", "-d", help="Keep the project here, instead of in a temporary directory."),
+    _project("--dir", "-d", help="Keep the project here, instead of in a temporary directory."),
 ]
 
 

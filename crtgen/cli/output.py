@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +17,7 @@ from rich.text import Text
 from crtgen.errors import CrtgenError
 from crtgen.text import printable
 
-__all__ = ["Debug", "Json", "Output", "guarded", "note", "on_log", "report", "table"]
+__all__ = ["Debug", "Json", "Output", "Rows", "guarded", "note", "on_log", "report", "table"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -35,6 +36,7 @@ class _Terminal(Console):
 log = _Terminal(stderr=True, **_PLAIN)
 _LOG_LINES = 40
 _PLAIN_WIDTH = 200
+_WIDEST = 10_000
 
 
 def on_log(line: str) -> None:
@@ -127,9 +129,55 @@ def report(error: CrtgenError, as_json: bool) -> None:
         log.print(error.hint, soft_wrap=True)
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """An unboxed table; the columns named in ``right`` are aligned to the right."""
-    made = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", no_wrap=True)
-    return made
+class Rows:
+    """A table without lines. Where it is wider than the terminal, each row is some lines: nothing is cut.
+
+    The columns named in ``right`` are aligned to the right.
+    """
+
+    def __init__(self, columns: Sequence[str], right: Sequence[str]) -> None:
+        self._columns = columns
+        self._right = right
+        self._rows: list[tuple[Text, ...]] = []
+
+    def add_row(self, *cells: str | Text) -> None:
+        """A row; cells from the end on may be left out."""
+        self._rows.append(tuple(Text(printable(c)) if isinstance(c, str) else c for c in cells))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        made = Table(box=None, pad_edge=False, header_style="bold", show_header=any(self._columns))
+        for column in self._columns:
+            made.add_column(column, justify="right" if column in self._right else "left", no_wrap=True)
+        for cells in self._rows:
+            made.add_row(*cells)
+        wide = options.update(max_width=_WIDEST)
+        if Measurement.get(console, wide, made).maximum <= options.max_width:
+            yield made
+        else:
+            yield from self._lines(options.max_width)
+
+    def _lines(self, width: int) -> Iterator[Text]:
+        """Each row: its first cell, then what the others say, with the names of their columns."""
+        for first, *cells in self._rows:
+            yield _uncut(first)
+            line = Text()
+            for column, cell in zip(self._columns[1:], cells, strict=False):
+                if not cell.plain:
+                    continue
+                part = Text.assemble((f"{column} ", "dim"), cell) if column else cell
+                if line and 2 + line.cell_len + 2 + part.cell_len > width:
+                    yield _uncut(Text("  ") + line)
+                    line = Text()
+                line = line + Text("  ") + part if line else part
+            if line:
+                yield _uncut(Text("  ") + line)
+
+
+def _uncut(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ignore"
+    return text
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Rows:
+    """An empty table with these columns."""
+    return Rows(columns, right)

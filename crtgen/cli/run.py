@@ -1,5 +1,7 @@
 """``crtgen run``: from a model to an inference on its board."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,12 +9,15 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from crtgen.cases import random_inputs, read_inputs, write_outputs
+from crtgen.build import SizeReport
+from crtgen.cases import Inputs, random_inputs, read_inputs, write_outputs
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
-from crtgen.cli.output import Debug, Json, guarded, on_log, table
-from crtgen.codegen.module import Interface, LayerInfo
+from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
+from crtgen.codegen.module import Interface, LayerInfo, ModelInfo
+from crtgen.files import check_writable
 from crtgen.ir import Array, shape_text
+from crtgen.session import Measurement, choose_model
 
 __all__ = ["command"]
 
@@ -29,25 +34,29 @@ def command(
     connecting: Connecting,
     model: Annotated[str | None, typer.Option(help="Which model, if the image has several.")] = None,
     input: Annotated[Path | None, typer.Option(help="Inputs, .npy or .npz; random if not given.")] = None,
+    quantize_input: options.QuantizeInput = False,
     output: Annotated[Path | None, typer.Option(help="Write the outputs here, .npz.")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Generate, build, start and infer: prints outputs, instructions, flash and RAM."""
     with guarded(as_json, debug) as out:
+        if output is not None:
+            check_writable(output)
         with out.stage() as say:
-            image = building.image(source, files, compiling, generating, say)
+            image = building.image(
+                source, files, compiling, generating, say, partial(choose_model, name=model)
+            )
             say("starting")
             with image.run(on_log=on_log, site=connecting.site()) as session:
                 info = session.model(model)
-                inputs = read_inputs(input, info.inputs) if input else random_inputs(info.inputs, seed=0)
+                given = _given(input, info.inputs, quantize_input)
                 say("running")
-                outputs = session.infer(*inputs, model=info.name)
+                outputs = session.infer(*given.arrays, model=info.name)
                 measured = session.measure(model=info.name)
                 layers = session.profile(info.name) if generating.profile else None
         if output:
             write_outputs(output, info.outputs, outputs)
-        size = image.size
         data: dict[str, Any] = {
             "model": info.name,
             "board": image.board,
@@ -56,32 +65,45 @@ def command(
             "seconds": measured.seconds,
             "macs": info.macs,
             "arena_bytes": info.arena,
-            **size.to_dict(),
+            **image.size.to_dict(),
         }
         if layers is not None:
             data["layer_ticks"] = dict(zip((layer.name for layer in info.layers), layers, strict=True))
 
         def render(console: Console) -> None:
-            source_text = str(input) if input else "random input"
-            console.print(f"{info.name} on {image.board}, {source_text}")
-            for interface, array in zip(info.outputs, outputs, strict=True):
-                console.print(f"  {interface.name} {shape_text(interface.shape)} {interface.dtype.value}")
-                for line in _values(interface, array):
-                    console.print(f"    {line}")
-            rows = table("", "", right=("",))
-            if measured.instructions is not None:
-                rows.add_row("instructions", f"{measured.instructions:,}")
-                if info.macs:
-                    rows.add_row("  per MAC", f"{measured.instructions / info.macs:.2f}")
-            else:
-                rows.add_row("microseconds", f"{measured.seconds * 1e6:,.1f}")
-            for label, value in size.rows():
-                rows.add_row(label, f"{value:,}")
-            console.print(rows)
+            console.print(f"{info.name} on {image.board}, {given.source}")
+            _print_outputs(console, info.outputs, outputs)
+            console.print(_figures(info, measured, image.size))
             if layers is not None:
                 console.print(_profile(info.layers, layers))
 
         out.result(data, render)
+
+
+def _given(file: Path | None, interfaces: Sequence[Interface], quantize: bool) -> Inputs:
+    if file is None:
+        return Inputs(random_inputs(interfaces, seed=0), "random input")
+    return read_inputs(file, interfaces, quantize)
+
+
+def _print_outputs(console: Console, interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
+    for interface, array in zip(interfaces, arrays, strict=True):
+        console.print(f"  {interface.name} {shape_text(interface.shape)} {interface.dtype.value}")
+        for line in _values(interface, array):
+            console.print(f"    {line}")
+
+
+def _figures(info: ModelInfo, measured: Measurement, size: SizeReport) -> Rows:
+    rows = table("", "", right=("",))
+    if measured.instructions is not None:
+        rows.add_row("instructions", f"{measured.instructions:,}")
+        if info.macs:
+            rows.add_row("  per MAC", f"{measured.instructions / info.macs:.2f}")
+    else:
+        rows.add_row("microseconds", f"{measured.seconds * 1e6:,.1f}")
+    for label, value in size.rows():
+        rows.add_row(label, f"{value:,}")
+    return rows
 
 
 def _values(interface: Interface, array: Array) -> list[str]:
@@ -99,7 +121,7 @@ def _values(interface: Interface, array: Array) -> list[str]:
     return [*lines, f"... {rest} smaller"] if rest else lines
 
 
-def _profile(layers: tuple[LayerInfo, ...], ticks: tuple[int, ...]) -> Any:
+def _profile(layers: tuple[LayerInfo, ...], ticks: tuple[int, ...]) -> Rows:
     rows = table("layer", "operator", "design", "ticks", "%", right=("ticks", "%"))
     total = max(sum(ticks), 1)
     for layer, count in zip(layers, ticks, strict=True):

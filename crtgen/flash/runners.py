@@ -9,6 +9,7 @@ from crtgen.boards import Board, Flash
 from crtgen.build import find_workspace
 from crtgen.errors import FlashError, UsageError
 from crtgen.flash.vectors import read_vectors
+from crtgen.installing import how_to_install
 
 __all__ = ["GDB_SERVER", "INSTALL", "Job", "command"]
 
@@ -18,10 +19,10 @@ GDB_SERVER = "localhost:3333"
 INSTALL = {
     "west": "pip install west",
     "pyocd": "pip install pyocd",
-    "openocd": "apt install openocd",
+    "openocd": how_to_install("openocd"),
     "JLinkExe": "install SEGGER's J-Link Software",
     "nrfjprog": "install Nordic's nRF Command Line Tools",
-    "gdb-multiarch": "apt install gdb-multiarch",
+    "gdb-multiarch": how_to_install("gdb-multiarch"),
 }
 """By program."""
 

@@ -21,7 +21,7 @@ def arena_map(plan: Plan) -> str:
     moments = len(plan.steps) + 2
     column = -(-moments // _CHART)
     lines = [
-        f"arena {plan.arena:,} bytes, {state} ({plan.method})",
+        f"arena {plan.arena:,} bytes, {state}",
         f"{'offset':>10} {'bytes':>10}  {'alive':<9} {'value':<{width}}  {column} step(s) per column",
     ]
     for name, slot, (first, last) in rows:

@@ -7,6 +7,7 @@ from pathlib import Path
 from crtgen.boards import Board, Qemu
 from crtgen.child import Child
 from crtgen.errors import ToolMissingError, UsageError
+from crtgen.installing import how_to_install
 from crtgen.run.device import MOST_PRINTED, RunningDevice, image_name, open_console
 from crtgen.run.streams import SocketStream
 
@@ -22,7 +23,7 @@ def find_qemu() -> Path:
     """The simulator. Raises ``ToolMissingError`` if it is not installed."""
     path = shutil.which(_PROGRAM)
     if path is None:
-        raise ToolMissingError(f"{_PROGRAM} is not installed", hint="apt install qemu-system-arm")
+        raise ToolMissingError(f"{_PROGRAM} is not installed", hint=how_to_install(_PROGRAM))
     return Path(path)
 
 

@@ -9,9 +9,7 @@ import os
 import select
 import socket
 import subprocess
-import termios
 import time
-import tty
 from contextlib import suppress
 from typing import Self
 
@@ -132,7 +130,7 @@ class PipeStream(_DescriptorStream):
 
 
 class PtyStream(_DescriptorStream):
-    """A terminal without line editing: the path of one, or our end of a new pair."""
+    """A terminal without line editing, on POSIX: the path of one, or our end of a new pair."""
 
     def __init__(
         self,
@@ -153,6 +151,9 @@ class PtyStream(_DescriptorStream):
             fd = os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         except OSError as error:
             raise _closed(error.strerror or str(error), name) from error
+        import termios  # Windows has no terminals of this kind, and imports this file as well
+        import tty
+
         try:
             tty.setraw(fd)
         except termios.error as error:
@@ -166,6 +167,8 @@ class PtyStream(_DescriptorStream):
 
         Reading raises ``LinkClosedError`` while nobody has the other end open.
         """
+        import tty
+
         ours, theirs = os.openpty()
         tty.setraw(theirs)
         path = os.ttyname(theirs)

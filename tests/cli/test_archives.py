@@ -76,7 +76,7 @@ def test_run_asks_which_model(two: Path) -> None:
     require_tool("gcc")
     result = crtgen("run", two, "--board", "host", "--trust")
     assert result.exit_code == 2
-    assert "the image has again, digits" in result.stderr
+    assert "name one with --model: again, digits" in " ".join(result.stderr.split())
     options = ("--trust", "--board", "host", "--model", "again", "--input", ROOT / "demo" / "digit.npz")
     data = as_json("run", two, *options)
     assert np.array(data["outputs"]["probabilities"]).argmax() == 7
@@ -85,8 +85,8 @@ def test_run_asks_which_model(two: Path) -> None:
 @pytest.mark.parametrize(
     "args",
     [
-        ("run", "two.tar"),
-        ("run", "two.tar", "--dir", "project"),
+        ("run", "two.tar", "--model", "digits"),
+        ("run", "two.tar", "--model", "digits", "--dir", "project"),
         ("verify", "two.tar", "--expect", str(CASES)),
         ("bench", "two.tar"),
         ("bench", "two.tar", "--rpc"),
@@ -100,7 +100,7 @@ def test_code_is_not_run_without_trust(
     def start(*args: object, **kwargs: object) -> None:
         raise AssertionError(f"a process: {args}")
 
-    monkeypatch.setattr("subprocess.Popen", start)
+    monkeypatch.setattr("subprocess.Popen.__init__", start)
     monkeypatch.chdir(two.parent)
     result = crtgen(*args, "--board", "host")
     assert result.exit_code == 2

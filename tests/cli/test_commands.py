@@ -12,9 +12,11 @@ import typer
 from typer.testing import CliRunner, Result
 
 from crtgen import api
+from crtgen.build.west import Workspace
 from crtgen.cli.app import app
 from crtgen.cli.groups import flattened
-from crtgen.errors import BuildError
+from crtgen.errors import BuildError, ToolMissingError
+from crtgen.installing import how_to_install
 from tests.support import ROOT, require_tool
 
 DIGITS = str(ROOT / "demo" / "digits.tflite")
@@ -141,6 +143,83 @@ def test_boards_lists_every_board() -> None:
     } <= names
 
 
+@pytest.mark.parametrize("command", [(), ("run",), ("bench",)])
+def test_help_has_a_short_option(command: tuple[str, ...]) -> None:
+    short, long = (crtgen(*command, option) for option in ("-h", "--help"))
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+    assert "From a model to" in short.stdout or command == ("bench",)
+
+
+def test_inspect_shows_all_that_is_asked_for() -> None:
+    text = crtgen("inspect", DIGITS, "--graph", "--arena", "--modules").stdout
+    assert text.index("graph digits") < text.index("arena 880 bytes, the least possible")
+    assert text.index("arena 880 bytes") < text.index("function digits_run")
+    plain = crtgen("inspect", DIGITS).stdout
+    assert "arena 880 bytes (the least possible)" in plain
+    row = next(line.split() for line in plain.splitlines() if line.startswith("conv2d_1"))
+    assert row == ["conv2d_1", "conv2d", "1x4x4x16", "dsp_matrix", "18,432", "1,216", "624"]
+
+
+def test_inspect_tells_programs_the_graph_and_where_values_lie() -> None:
+    data = as_json("inspect", DIGITS)
+    assert data["graph"].startswith("graph digits")
+    assert data["arena"]["image"] == {"shape": [1, 8, 8, 1], "dtype": "int8", "offset": 288, "bytes": 64}
+    layer = next(layer for layer in data["layers"] if layer["name"] == "conv2d_1")
+    assert (layer["macs"], layer["weights_bytes"]) == (18432, 1216)
+    assert layer["scratch"] == {"offset": 0, "bytes": 624}
+
+
+def test_the_command_after_compile_names_a_model_of_several(tmp_path: Path) -> None:
+    other = tmp_path / "other.tflite"
+    other.write_bytes(Path(DIGITS).read_bytes())
+    archive = str(tmp_path / "both.tar")
+    result = crtgen("compile", DIGITS, str(other), "-o", archive)
+    assert f"next: crtgen run {archive} --board mps2_an386 --trust --model digits\n" in result.stdout
+
+
+def test_a_model_of_several_is_asked_for_before_the_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("crtgen.api.Generated.build", lambda *args, **options: pytest.fail("it was built"))
+    other = tmp_path / "other.tflite"
+    other.write_bytes(Path(DIGITS).read_bytes())
+    archive = str(tmp_path / "both.tar")
+    assert crtgen("compile", DIGITS, str(other), "-o", archive).exit_code == 0
+    result = crtgen("run", archive, "--trust")
+    assert result.exit_code == 2
+    assert "name one with --model: digits, other" in " ".join(result.stderr.split())
+
+
+def test_doctor_marks_what_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zephyr is of use with west only; neither is needed."""
+
+    def absent(name: str, install: str) -> Path:
+        raise ToolMissingError(f"{name} is not installed", hint=install)
+
+    monkeypatch.setattr("crtgen.cli.doctor.find_program", absent)
+    monkeypatch.setattr("crtgen.cli.doctor.find_workspace", lambda: Workspace(Path("/z"), (3, 7, 0)))
+    result = crtgen("doctor")
+    marks = {line.split()[0]: line.split()[1] for line in result.stdout.splitlines() if len(line.split()) > 2}
+    assert (marks["Zephyr"], marks["cmake"], result.exit_code) == ("optional", "missing", 1)
+
+
+@pytest.mark.parametrize(
+    ("system", "there", "command"),
+    [
+        ("linux", {"apt-get"}, "apt install qemu-system-arm"),
+        ("linux", {"dnf"}, "dnf install qemu-system-arm-core"),
+        ("darwin", {"apt-get"}, "brew install qemu"),
+        ("win32", set(), "winget install SoftwareFreedomConservancy.QEMU"),
+    ],
+)
+def test_what_installs_a_program_is_the_systems_own(
+    monkeypatch: pytest.MonkeyPatch, system: str, there: set[str], command: str
+) -> None:
+    monkeypatch.setattr("crtgen.installing.sys.platform", system)
+    monkeypatch.setattr("crtgen.installing.shutil.which", lambda name: name if name in there else None)
+    assert how_to_install("qemu-system-arm") == command
+
+
 def test_doctor_says_what_is_there() -> None:
     require_tool("qemu-system-arm")
     checks = {check["name"]: check for check in as_json("doctor")["checks"]}
@@ -193,7 +272,8 @@ def test_a_wrong_input_is_refused(tmp_path: Path, array: Any, message: str) -> N
 
 
 @pytest.mark.cc
-def test_outputs_that_cannot_be_written(tmp_path: Path) -> None:
+def test_outputs_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crtgen.api.Generated.build", lambda *args, **options: pytest.fail("it was built"))
     lost = str(tmp_path / "absent" / "y.npz")
     result = crtgen("run", DIGITS, "--board", "host", "--input", DIGIT, "--output", lost, "--json")
     error = json.loads(result.stdout)

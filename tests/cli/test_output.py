@@ -1,9 +1,11 @@
 """What is printed: names and paths as they are."""
 
+from io import StringIO
+
 import pytest
 from rich.console import Console
 
-from crtgen.cli.output import Output, on_log, report, table
+from crtgen.cli.output import Output, Rows, on_log, report, table
 from crtgen.errors import UsageError
 from crtgen.text import printable
 
@@ -51,3 +53,28 @@ def test_control_characters_are_shown_and_not_obeyed(capsys: pytest.CaptureFixtu
     assert printed.out.count(shown) == 3
     assert printed.err.count(shown) == 4  # the log is split where its lines end
     assert printable("Größe 3 µs\n\tλ") == "Größe 3 µs\n\tλ"
+
+
+def printed(rows: Rows, width: int) -> list[str]:
+    console = Console(width=width, soft_wrap=True, record=True, file=StringIO())
+    console.print(rows)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_a_table_that_is_too_wide_becomes_lines_and_nothing_is_cut() -> None:
+    rows = table("board", "core", "instructions", "", right=("instructions",))
+    rows.add_row("mps2_an386", "cortex-m4", "2,375,960", "a Cortex-M4 with FPU")
+    rows.add_row("a_board_with_a_very_long_name", "", "7", "x" * 50)
+    assert printed(rows, 110) == [
+        "board                          core       instructions",
+        "mps2_an386                     cortex-m4     2,375,960  a Cortex-M4 with FPU",
+        f"a_board_with_a_very_long_name                        7  {'x' * 50}",
+    ]
+    assert printed(rows, 40) == [
+        "mps2_an386",
+        "  core cortex-m4  instructions 2,375,960",
+        "  a Cortex-M4 with FPU",
+        "a_board_with_a_very_long_name",
+        "  instructions 7",
+        f"  {'x' * 50}",
+    ]

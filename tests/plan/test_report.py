@@ -14,7 +14,7 @@ def test_the_map() -> None:
         node("relu", "flat", {"z": 64}, kernel(InPlace())),
     )
     assert arena_map(make_plan(net.graph, net.kernels)) == (
-        "arena 112 bytes, the least possible (heuristic)\n"
+        "arena 112 bytes, the least possible\n"
         "    offset      bytes  alive     value           1 step(s) per column\n"
         "         0         64  1-3       y               .###.\n"
         "         0         64  3-out     z               ...##\n"

@@ -110,6 +110,8 @@ def _data(elf: ELFFile, symbol: ElfSymbol) -> bytes:
     section = elf.get_section(index)
     if section["sh_type"] == "SHT_NOBITS":
         return b""
+    if section.compressed:
+        raise CorruptModelError("a section with data is compressed")
     start = symbol["st_value"] - section["sh_addr"]
     data: bytes = section.data()[start : start + symbol["st_size"]]
     if start < 0 or len(data) != symbol["st_size"]:

@@ -108,6 +108,19 @@ def test_code_is_not_run_without_trust(
     assert "--trust" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["run", "compile"])
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*args: object, **kwargs: object) -> None:
+        raise AssertionError("it worked in vain")
+
+    monkeypatch.setattr("crtgen.api.load", work)
+    result = crtgen(command, DIGITS, "--output", tmp_path / "nowhere" / "x.tar", "--board", "host")
+    assert result.exit_code == 2
+    assert "its directory does not exist" in " ".join(result.stderr.split())
+
+
 def test_inspect_and_generate(two: Path, tmp_path: Path) -> None:
     data = as_json("inspect", two, "--board", "host")
     assert [m["model"] for m in data["models"]] == ["again", "digits"]

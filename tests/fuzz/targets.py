@@ -2,12 +2,14 @@
 
 import io
 import json
+import subprocess
 import zipfile
 import zlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from crtgen.library import (
     write_params,
 )
 from crtgen.library.archive import read_tar, write_tar
+from crtgen.library.elf import read_elf
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.module import ConstLoader, ExecutorFactory
@@ -42,7 +45,7 @@ from tests.library.test_exported import exported, lib
 from tests.ops import oracle
 from tests.project.building import toy_project
 from tests.project.toy import toy
-from tests.support import ROOT
+from tests.support import ROOT, require_tool
 
 __all__ = ["TARGETS", "compiled_graph", "model_seeds"]
 
@@ -177,6 +180,24 @@ def _exported(data: bytes, folder: Path) -> bool:
     return _package(data, folder, "x.tar")
 
 
+@cache
+def _object_seeds() -> tuple[bytes, ...]:
+    """An object and a shared library with a function, as the host's compiler makes them."""
+    code = "int f(void *a, int *type_codes, int n, void *r, int *t, void *h) { return n; }\n"
+    with TemporaryDirectory(prefix="fuzz-") as folder:
+        source = Path(folder) / "f.c"
+        source.write_text(code)
+        command = [require_tool("gcc"), "-O1", str(source), "-o"]
+        subprocess.run([*command, f"{folder}/f.o", "-c"], check=True, timeout=60)
+        subprocess.run([*command, f"{folder}/f.so", "-shared"], check=True, timeout=60)
+        return (Path(folder) / "f.o").read_bytes(), (Path(folder) / "f.so").read_bytes()
+
+
+def _object(data: bytes, folder: Path) -> bool:
+    elf = read_elf(data, "f.o")
+    return "f" in elf.functions and elf.data("nothing") is None and not elf.context
+
+
 def _graph(data: bytes, folder: Path) -> bool:
     graph = read_graph_json(data.decode(errors="replace"))
     functions = [node.function for node in graph.nodes]
@@ -262,6 +283,7 @@ TARGETS = {
         Target("models", model_seeds, _any, _model),
         Target("archives", _archive_seeds, _mutated_archive, _archive),
         Target("exported", _exported_seeds, _mutated_exported, _exported),
+        Target("objects", _object_seeds, _any, _object),
         Target("graphs", lambda: (text(foo()).encode(),), _by_json, _graph),
         Target("params", lambda: (write_params({"p": NDArray(np.ones((2, 3), np.int8))}),), _any, _params),
         Target("boards", _board_seeds, _mutated_board, _board),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crtgen import files
 from crtgen.errors import CorruptModelError
 from crtgen.library.archive import read_tar, write_tar
 
@@ -120,6 +121,17 @@ def test_one_path_twice() -> None:
 def test_a_file_below_a_file() -> None:
     with pytest.raises(CorruptModelError, match="a/b lies within another file"):
         read_tar(tar_of((tarfile.TarInfo("a"), b"1"), (tarfile.TarInfo("a/b"), b"2")), "x")
+
+
+def test_a_gzip_bomb_is_not_unpacked() -> None:
+    bomb = gzip.compress(bytes(16 << 20))
+    files.limit_memory(16 << 20)
+    try:
+        with pytest.raises(CorruptModelError, match="it holds more than 2 MiB") as caught:
+            read_tar(bomb, "x")
+    finally:
+        files.limit_memory()
+    assert caught.value.hint == f"crtgen --limit-memory {32 << 20} allows twice as much"
 
 
 def test_damage_in_the_middle_does_not_hide_files() -> None:

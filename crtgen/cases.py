@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from math import prod
 from pathlib import Path
+from warnings import catch_warnings
 from zipfile import ZipFile
 
 import numpy as np
@@ -227,7 +228,8 @@ def _array(data: bytes) -> Array:
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
         raise ValueError(f"version {version} of the format")
-    shape, by_columns, dtype = _HEADERS[version](stream)
+    with catch_warnings(action="ignore"):  # of Python, which evaluates the header
+        shape, by_columns, dtype = _HEADERS[version](stream)
     rest = len(data) - stream.tell()
     if dtype.hasobject or prod(shape) * dtype.itemsize != rest:
         raise ValueError(f"it is no array of numbers, or its shape does not fit its {rest} bytes")

@@ -134,4 +134,10 @@ def test_the_readme_says_how() -> None:
     for kind in ("library", "server"):
         files = crtgen.load(DIGITS).compile("host").generate(kind).project.files
         assert b"Apache License" in files["runtime/LICENSE"]
+        ours = [
+            text
+            for path, text in files.items()
+            if path.startswith("runtime/") and path.endswith((".c", ".h"))
+        ]
+        assert all(text.startswith(b"/* SPDX-License-Identifier: Apache-2.0 */") for text in ours)
         assert b"is yours" in files["README.md"]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What C that TVM generated calls. Linked only where there is such code; crt/backend.h.
  */

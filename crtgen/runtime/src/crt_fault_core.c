@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a Cortex-M says of a fault. Armv8-M Architecture Reference Manual, B3.19 (frames) and D1.2 (registers).
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The memory and string functions that compilers and the runtime call, for toolchains without a C library. The
  * header of include/freestanding tells; with another string.h there is nothing here, unless CRT_SMALL_STRING_H

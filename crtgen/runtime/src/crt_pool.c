@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <crt/error.h>
 #include <crt/pool.h>
 

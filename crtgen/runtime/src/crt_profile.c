@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ticks of each layer. Only in builds with CRT_PROFILE, whose generated code reports the end of each layer to
  * crt_layer_done. That call has no context, so that here, and only here, the runtime has a variable of its own.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What C that TVM generated calls: temporary memory, the text of an error, functions by name.
  *

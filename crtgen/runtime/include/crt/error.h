@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What functions of the runtime return: 0 or more is success, a negative value is one of these.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What is known of a fault: the state of the core when it stopped, as words. SPEC.md, section 5.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Packets on a stream of bytes: start mark, escapes, length and CRC. No I/O and no clock: bytes in, events
  * out. SPEC.md, section 1.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The guards of an arena: bytes on either side of it that only a fault of the model's code changes. Models have
  * them if they are compiled with CRT_ARENA_GUARD, as those of server images are.

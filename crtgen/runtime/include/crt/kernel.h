@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What generated kernels share: integer scaling, clamping, copying, and the float functions of our own.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a generated model tells the runtime about itself. Everything here is const: it costs no RAM.
  */

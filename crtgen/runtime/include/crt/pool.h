@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A bounded pool of memory: first fit, with its bookkeeping outside of the memory it hands out.
  */

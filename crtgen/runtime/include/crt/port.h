@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the runtime asks of a platform. The platform owns all the memory and calls the runtime; the runtime
  * calls these.

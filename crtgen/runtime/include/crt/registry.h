@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names and what they stand for: a table of names that is constant and searched in order. SPEC.md, section 4.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The RPC server of a device. The platform gives it memory and the bytes that arrive; it answers through the
  * port. No heap, no I/O of its own, no state outside of `struct crt_server`.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The session: nonces, start, end, log, and messages that belong to the session. This side only responds.
  * SPEC.md, section 2.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The version of the runtime. Generated code names the interface that it was generated for:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tensor structure that machine-learning runtimes share (ABI of DLPack 0.x, as TVM v0.8 to v0.18 uses it).
  */

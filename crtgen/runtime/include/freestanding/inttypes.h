@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For toolchains without a C library: the integer types. C that TVM generated includes this for them.
  */

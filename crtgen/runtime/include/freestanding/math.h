@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For toolchains without a C library. Generated code brings its own functions; what it uses of this header has
  * an instruction, or is in the compiler's own library.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stdlib.h without a C library: the two functions that C that TVM generated may call. The image defines them, under
  * the names that macros in such C give them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For toolchains without a C library: add this folder to the include path, and src/crt_mem.c defines these.
  */

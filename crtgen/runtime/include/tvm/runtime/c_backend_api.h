@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What C that TVM generated calls while it runs. crt_backend.c has the definitions; crt/backend.h tells what
  * the platform provides for them.

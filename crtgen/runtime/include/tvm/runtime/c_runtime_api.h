@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The values that packed functions take and return, as C that TVM generated names them.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What `<model>_get_c_metadata` of C that TVM generated returns a pointer to.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Errors as functions of TVM's runtime return them: category << 8 | code. Negative ones are the system's.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A function registry: a name table and, in the same order, the functions. SPEC.md, section 4.
  */

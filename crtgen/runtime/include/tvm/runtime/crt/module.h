@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The module of functions of an image, and the entry that every image has exactly one of.
  */

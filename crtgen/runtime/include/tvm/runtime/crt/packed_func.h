@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The name under which code generators include the packed calls. */
 #ifndef CRT_TVM_PACKED_FUNC_H
 #define CRT_TVM_PACKED_FUNC_H

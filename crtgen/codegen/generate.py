@@ -27,6 +27,7 @@ from crtgen.codegen.views import (
     ModelView,
     TensorView,
     rows_of,
+    tensor_argument,
 )
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.kernel import Const, Kernel
@@ -63,8 +64,10 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
     params = tuple(Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True)))
     libraries = tuple(dict.fromkeys(lib for step in plan.steps for lib in step.kernel.libraries))
     externals = generator.externals.modules()
-    entries = (Function(f, f, "external") for module in externals for f in module.functions)
-    functions = (Function(f"{name}_run", f"{name}_run_packed", "run"), *entries)
+    signatures = {entry.symbol: entry.signature for entry in generator.externals.entries}
+    entries = (Function(f, f, "external", signatures[f]) for module in externals for f in module.functions)
+    tensors = tuple(tensor_argument(t.nbytes, t.dtype) for t in (*info.inputs, *info.outputs))
+    functions = (Function(f"{name}_run", f"{name}_run_packed", "run", tensors), *entries)
     return CModule(info, files, functions, params, libraries, generator.known, externals)
 
 

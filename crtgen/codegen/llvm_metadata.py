@@ -26,6 +26,7 @@ _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _PTR = ir.PointerType()
 _PACKED = ir.FunctionType(_I32, [_PTR, _PTR, _I32, _PTR, _PTR, _PTR])
 _DTYPE = ir.LiteralStructType([_I8, _I8, _I16])
+_ARGUMENT = ir.LiteralStructType([_I32, _DTYPE])
 _TENSOR = ir.LiteralStructType([_PTR, _PTR, _I64, _DTYPE])
 _METADATA = ir.LiteralStructType([_I64, *[_PTR, _I64] * 4, _PTR])
 _PARAM = ir.LiteralStructType([_I64, _PTR])
@@ -48,6 +49,7 @@ def metadata_module(view: MetadataView, core: Core) -> ir.Module:
     for model in view.models:
         builder.model(model)
     builder.registry(view)
+    builder.signatures(view)
     builder.models(view.models)
     return module
 
@@ -93,6 +95,18 @@ class _Builder:
         entry = ir.Function(self.module, ir.FunctionType(_PTR, []), "TVMSystemLibEntryPoint")
         entry.attributes.add("nounwind")
         ir.IRBuilder(entry.append_basic_block()).ret(module)
+
+    def signatures(self, view: MetadataView) -> None:
+        """What the functions take."""
+        rows = [
+            ir.Constant(
+                _ARGUMENT, [_I32(a.nbytes), ir.Constant(_DTYPE, [_I8(a.code), _I8(a.bits), _I16(a.lanes)])]
+            )
+            for a in view.arguments
+        ] or [ir.Constant(_ARGUMENT, None)]
+        arguments = self.array("arguments", _ARGUMENT, rows)
+        calls = self.array("signatures", _I16, [_I16(n) for n in view.signatures or (0,)])
+        self.constant("crt_signatures", ir.Constant.literal_struct([arguments, calls]), internal=False)
 
     def models(self, models: Sequence[ModelView]) -> None:
         """``crt_models`` and their number."""

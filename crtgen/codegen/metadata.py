@@ -6,8 +6,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from crtgen.codegen.module import CModule, Function, Interface, ModelInfo, Param
+from crtgen.codegen.module import Argument, CModule, Function, Interface, ModelInfo, Param
 from crtgen.codegen.names import c_string, comment
 from crtgen.codegen.render import render
 from crtgen.codegen.views import dl_type
@@ -38,6 +39,9 @@ ROLES = ("run", "external", "own")
 """Functions in the registry: those that run models, those of external code generators, the rest."""
 
 _MOST_FUNCTIONS = 0xFFFF
+_INTEGER = Argument(0, 0, 0, 0)
+_UNKNOWN = 0xFFFF
+"""In place of the number of arguments: ``CRT_SIGNATURE_UNKNOWN`` of ``crt/registry.h``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +67,10 @@ class Registry:
         functions = sorted((f for m in modules for f in m.functions), key=lambda f: ROLES.index(f.role))
         params = tuple(_number_on(modules))
         if params:
-            functions.append(Function("_lookup_linked_param", LOOKUP_SYMBOL))
+            functions.append(Function("_lookup_linked_param", LOOKUP_SYMBOL, arguments=(_INTEGER,)))
         for model in models:
             name = "get_c_metadata" if len(models) == 1 else f"{model.name}_get_c_metadata"
-            functions.append(Function(name, f"{model.name}_get_c_metadata"))
+            functions.append(Function(name, f"{model.name}_get_c_metadata", arguments=()))
         return cls(tuple(functions), params, models)
 
     def __post_init__(self) -> None:
@@ -122,10 +126,15 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True)
 class MetadataView:
-    """The module, in no language: ``table`` are the names of ``functions``, ``external`` what it declares."""
+    """The module, in no language: ``table`` are the names of ``functions``, ``external`` what it declares.
+
+    ``signatures`` has for each function the number of its arguments, then an index into ``arguments`` for each.
+    """
 
     table: bytes
     functions: tuple[Function, ...]
+    arguments: tuple[Argument, ...]
+    signatures: tuple[int, ...]
     external: tuple[Function, ...]
     params: tuple[Param, ...]
     models: tuple[ModelView, ...]
@@ -133,14 +142,23 @@ class MetadataView:
 
 def describe(registry: Registry) -> MetadataView:
     """What the metadata module of ``registry`` holds."""
+    arguments = tuple(dict.fromkeys(a for f in registry.functions for a in f.arguments or ()))
     own = {LOOKUP_SYMBOL, *(f"{m.name}_get_c_metadata" for m in registry.models)}
     return MetadataView(
         table=name_table([f.name for f in registry.functions]),
         functions=registry.functions,
+        arguments=arguments,
+        signatures=tuple(chain.from_iterable(_signature(f, arguments) for f in registry.functions)),
         external=tuple(f for f in registry.functions if f.symbol not in own),
         params=registry.params,
         models=tuple(_model_view(m) for m in registry.models),
     )
+
+
+def _signature(function: Function, arguments: Sequence[Argument]) -> tuple[int, ...]:
+    if function.arguments is None:
+        return (_UNKNOWN,)
+    return (len(function.arguments), *map(arguments.index, function.arguments))
 
 
 def _model_view(info: ModelInfo) -> ModelView:

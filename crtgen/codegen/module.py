@@ -17,6 +17,7 @@ from crtgen.kernels.kernel import DeviceContext, SourceLibrary
 
 __all__ = [
     "ASSEMBLY_SUFFIX",
+    "Argument",
     "CModule",
     "ExternalModule",
     "Function",
@@ -60,16 +61,36 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a registered function: a tensor of ``nbytes`` bytes, or an integer, if ``bits`` is 0.
+
+    ``code``, ``bits`` and ``lanes`` are the fields of the elements' ``DLDataType``.
+    """
+
+    nbytes: int
+    code: int
+    bits: int
+    lanes: int
+
+    def __post_init__(self) -> None:
+        check_sizes(nbytes=self.nbytes)
+        check_sizes(256, code=self.code, bits=self.bits)
+        check_sizes(65536, lanes=self.lanes)
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
     """An entry of the function registry: the name that hosts ask for and the C symbol behind it.
 
     ``role`` decides its place: what runs a model (``run``), then what external code generators made
-    (``external``), then the rest (``own``).
+    (``external``), then the rest (``own``). A function whose ``arguments`` are not known (None) can be called
+    within the image, but not over the RPC.
     """
 
     name: str
     symbol: str
     role: Role = "own"
+    arguments: tuple[Argument, ...] | None = None
 
     def __post_init__(self) -> None:
         check_c_names("a function", (self.symbol,))

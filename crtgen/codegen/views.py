@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.codegen.module import Interface, LayerInfo
+from crtgen.codegen.module import Argument, Interface, LayerInfo
 from crtgen.codegen.names import c_string, comment
 from crtgen.errors import UnsupportedError
 from crtgen.ir import Array, DType, Value, shape_text
@@ -23,6 +23,7 @@ __all__ = [
     "dl_numbers",
     "dl_type",
     "rows_of",
+    "tensor_argument",
 ]
 
 _PER_ROW = {
@@ -89,6 +90,7 @@ class PackedView:
     nbytes: tuple[int, ...]
     scratch: str
     scratch_size: int
+    signature: tuple[Argument, ...]
 
     @classmethod
     def of(
@@ -105,6 +107,7 @@ class PackedView:
             nbytes=tuple(value.nbytes for value in values),
             scratch=scratch,
             scratch_size=step.scratch.size if step.scratch is not None else 0,
+            signature=tuple(tensor_argument(value.nbytes, value.dtype) for value in values),
         )
 
 
@@ -197,6 +200,11 @@ def dl_numbers(dtype: DType) -> tuple[int, int, int]:
     """The fields of a ``DLDataType``: code, bits and lanes."""
     kind, bits = _dl_kind(dtype)
     return _DL_KINDS[kind][1], bits, 1
+
+
+def tensor_argument(nbytes: int, dtype: DType) -> Argument:
+    """What a registered function takes for a tensor."""
+    return Argument(nbytes, *dl_numbers(dtype))
 
 
 def _dl_kind(dtype: DType) -> tuple[str, int]:

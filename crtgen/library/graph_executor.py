@@ -9,7 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from crtgen.codegen.module import CModule, Function, Interface, LayerInfo, ModelInfo, Param
+from crtgen.codegen.module import (
+    Argument,
+    CModule,
+    Function,
+    Interface,
+    LayerInfo,
+    ModelInfo,
+    Param,
+)
 from crtgen.codegen.names import c_string, comment, symbol_stem, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.errors import CorruptModelError, UnsupportedError
@@ -200,9 +208,24 @@ def graph_module(
     return CModule(
         info=info,
         files={f"{tables.name}_graph.c": render_graph(tables)},
-        functions=tuple(Function(function, function) for function in tables.functions),
+        functions=tuple(Function(f, f, arguments=_arguments(tables, f)) for f in tables.functions),
         params=tuple(Param(param.sid, param.symbol, param.nbytes) for param in tables.params),
     )
+
+
+def _arguments(tables: ExecutorTables, function: str) -> tuple[Argument, ...] | None:
+    """What the calls of a function give to it; None unless they all give the same."""
+    found = {
+        tuple(_argument(tables.types[tables.tensors[tensor].type]) for tensor in call.args)
+        for call in tables.calls
+        if call.function == function
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _argument(kind: TensorType) -> Argument:
+    dtype = kind.dtype
+    return Argument(prod(kind.shape) * dtype.itemsize, dtype.code, dtype.bits, dtype.lanes)
 
 
 def _layer(node: GraphNode) -> LayerInfo:

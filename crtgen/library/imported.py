@@ -97,11 +97,12 @@ def registered(model: str, executor: CModule, modules: Sequence[Module]) -> Iter
     sources = [m for m in modules if isinstance(m, CSource)]
     original = {new: name for m in sources for name, new in m.defines}
     original[f"tvmgen_{model}_run_packed"] = f"tvmgen_{model}_run"
+    known = {f.symbol: f.arguments for f in executor.functions}
     symbols = [*(f.symbol for f in executor.functions), *(f for m in sources for f in m.functions)]
     for symbol in dict.fromkeys(symbols):
         name = original.get(symbol, symbol)
         if name != f"tvmgen_{model}_get_c_metadata":  # the image has its own
-            yield Function(name, symbol, _role(name, model))
+            yield Function(name, symbol, _role(name, model), known.get(symbol))
 
 
 def _role(name: str, model: str) -> Role:

@@ -40,7 +40,14 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
         module,
         info=replace(module.info, layers=tuple(layer for _, layer in layers)),
         files={**files, f"{name}_graph.c": render_graph(tables)},
-        functions=(*external, *(Function(f, f) for f in tables.functions if f not in entries)),
+        functions=(
+            *external,
+            *(
+                Function(f.symbol, f.symbol, arguments=f.signature)
+                for f in builder.functions.values()
+                if f.symbol not in entries
+            ),
+        ),
     )
     return Linkable(made, workspace=0, graph_json=_graph_json(plan, {c.name: c.function for c in calls}))
 

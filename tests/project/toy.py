@@ -33,6 +33,7 @@ extern const struct crt_model {name}_model;
 """
 
 _METADATA = """\
+#include <crt/registry.h>
 #include <tvm/runtime/crt/module.h>
 
 #include "toy.h"
@@ -48,6 +49,9 @@ const TVMModule *TVMSystemLibEntryPoint(void)
 
 const struct crt_model *const crt_models[] = {{&toy_model}};
 const uint16_t crt_num_models = 1;
+
+static const uint16_t signatures[1];
+const struct crt_signatures crt_signatures = {{NULL, signatures}};
 """
 METADATA: Mapping[str, str] = {"metadata.c": _METADATA.replace("{{", "{").replace("}}", "}")}
 

@@ -45,6 +45,7 @@ static int serve(void)
         .models = crt_models,
         .num_models = crt_num_models,
         .system_lib = TVMSystemLibEntryPoint(),
+        .signatures = &crt_signatures,
 #ifdef CRT_TVM_CODE
         .backend = &crt_backend,
 #endif

@@ -267,6 +267,55 @@ const char *crt_call_reason(const struct crt_server *server)
     return backend != NULL && backend->last_error != NULL ? backend->last_error : "";
 }
 
+/* Whether an argument is what a function takes. */
+static int crt_argument_check(struct crt_call *call, int index, const struct crt_argument *wanted)
+{
+    const DLTensor *tensor = call->values[index].v_handle;
+    const char *name = call->server->running;
+    const uint32_t align = wanted->dtype.bits / 8u;
+    uint32_t size = 0;
+    if (wanted->dtype.bits == 0) {
+        return call->codes[index] == kTVMArgInt
+                   ? CRT_OK
+                   : crt_fail(call->server, CRT_ERR_ARGUMENT, "argument %d of %s has to be an integer", index, name);
+    }
+    if (call->codes[index] != kTVMDLTensorHandle || crt_tensor_size(call->server, tensor, &size) != CRT_OK ||
+        size != wanted->nbytes || memcmp(&tensor->dtype, &wanted->dtype, sizeof tensor->dtype) != 0) {
+        return crt_fail(call->server, CRT_ERR_ARGUMENT,
+                        "argument %d of %s has to be a tensor of %u bytes, type code %u, %u bits", index, name,
+                        (unsigned)wanted->nbytes, (unsigned)wanted->dtype.code, (unsigned)wanted->dtype.bits);
+    }
+    if (align > 1 && (uintptr_t)tensor->data % align != 0) {
+        return crt_fail(call->server, CRT_ERR_ADDRESS, "argument %d of %s has to lie at a multiple of %u bytes",
+                        index, name, (unsigned)align);
+    }
+    return CRT_OK;
+}
+
+/* Whether the arguments are what a function of the registry takes: its code does not look. */
+static int crt_signature_check(struct crt_call *call, uint32_t index)
+{
+    struct crt_server *server = call->server;
+    const struct crt_signatures *signatures = server->config.signatures;
+    if (signatures == NULL) {
+        return CRT_OK;
+    }
+    const uint16_t *at = crt_signature_at(signatures, index);
+    if (*at == CRT_SIGNATURE_UNKNOWN) {
+        return crt_fail(server, CRT_ERR_ARGUMENT, "%s cannot be called from here: its arguments are not known",
+                        server->running);
+    }
+    if (call->count != *at) {
+        return crt_fail(server, CRT_ERR_ARGUMENT, "%s takes %u arguments, not %d", server->running,
+                        (unsigned)*at, call->count);
+    }
+    int error = CRT_OK;
+    for (int i = 0; error == CRT_OK && i < call->count; i++) {
+        error = crt_argument_check(call, i, &signatures->arguments[at[1 + i]]);
+    }
+    return error;
+}
+
 /* A function of the image's registry. */
 static int crt_call_packed(struct crt_call *call, uint32_t index)
 {
@@ -277,7 +326,11 @@ static int crt_call_packed(struct crt_call *call, uint32_t index)
     if (backend != NULL) {
         backend->last_error = NULL;
     }
-    const int error = function(call->values, call->codes, call->count, &call->value, &call->code,
+    int error = crt_signature_check(call, index);
+    if (error != CRT_OK) {
+        return error;
+    }
+    error = function(call->values, call->codes, call->count, &call->value, &call->code,
                                (void *)(uintptr_t)module->registry);
     crt_executor_called(server, crt_names_at(module->registry->names, index));
     for (int i = 0; i < call->count; i++) {

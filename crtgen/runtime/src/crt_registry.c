@@ -41,3 +41,12 @@ TVMBackendPackedCFunc crt_registry_at(const TVMModule *module, uint32_t index)
     const TVMFuncRegistry *registry = module->registry;
     return index < crt_names_count(registry->names) ? registry->funcs[index] : NULL;
 }
+
+const uint16_t *crt_signature_at(const struct crt_signatures *signatures, uint32_t index)
+{
+    const uint16_t *at = signatures->calls;
+    for (; index > 0; index--) {
+        at += *at == CRT_SIGNATURE_UNKNOWN ? 1 : 1 + *at;
+    }
+    return at;
+}

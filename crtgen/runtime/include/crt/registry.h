@@ -8,7 +8,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <dlpack/dlpack.h>
 #include <tvm/runtime/crt/module.h>
+
+/* An argument of a function: a tensor of so many bytes with such elements; an integer, if dtype.bits is 0. */
+struct crt_argument {
+    uint32_t nbytes;
+    DLDataType dtype;
+};
+
+/* Instead of the number of arguments: they are not known. */
+#define CRT_SIGNATURE_UNKNOWN 0xffffu
+
+/* For each function in its order: the number of its arguments, then an index for each. */
+struct crt_signatures {
+    const struct crt_argument *arguments;
+    const uint16_t *calls;
+};
+
+/* Those of the image, in the generated metadata module. */
+extern const struct crt_signatures crt_signatures;
+
+/* The signature of the function at an index: the number of arguments, then the indices. */
+const uint16_t *crt_signature_at(const struct crt_signatures *signatures, uint32_t index);
 
 /* How many names the table says it has. */
 uint32_t crt_names_count(const char *names);

@@ -12,6 +12,7 @@
 #include <crt/model.h>
 #include <crt/pool.h>
 #include <crt/port.h>
+#include <crt/registry.h>
 #include <crt/session.h>
 
 /* Limits; a build may set others. */
@@ -55,6 +56,9 @@ struct crt_server_config {
     const struct crt_model *const *models;
     uint16_t num_models;
     const TVMModule *system_lib;
+
+    /* What the functions of the registry take: crt_signatures. NULL if all of them check that themselves. */
+    const struct crt_signatures *signatures;
 
     /* For images with C that TVM generated, else NULL. */
     struct crt_backend *backend;

@@ -14,6 +14,7 @@ __all__ = [
     "Board",
     "CmsisNn",
     "Codegen",
+    "CoreDump",
     "Directory",
     "Executor",
     "Fallback",
@@ -80,6 +81,10 @@ Baud = Annotated[
 Serial = Annotated[
     str | None,
     _board(help="The first characters of the number of the board's probe."),
+]
+CoreDump = Annotated[
+    Path | None,
+    _board(help="If the device faults, write registers and stack here, for gdb-multiarch."),
 ]
 Runner = Annotated[
     str | None,

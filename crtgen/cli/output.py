@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from crtgen.errors import CrtgenError
+from crtgen import files
+from crtgen.errors import CrtgenError, DeviceFault
+from crtgen.fault import core_dump
 from crtgen.text import printable
 
 __all__ = ["Debug", "Json", "Output", "Rows", "guarded", "note", "on_log", "report", "table"]
@@ -76,14 +79,19 @@ class Output:
 
 
 @contextmanager
-def guarded(as_json: bool, debug: bool) -> Iterator[Output]:
+def guarded(as_json: bool, debug: bool, dump: Path | None = None) -> Iterator[Output]:
     """Turn a ``CrtgenError`` into a message and its exit code; with ``debug`` let it through.
+
+    A fault of the device goes into the file ``dump`` as a core dump, if one is named.
 
     A full disk or a file that may not be read can be met anywhere: an ``OSError`` is an ordinary failure.
     """
     try:
         yield Output(as_json)
     except CrtgenError as error:
+        if isinstance(error, DeviceFault) and dump is not None:
+            files.write(dump, core_dump(error))
+            error.hint = f"gdb-multiarch <image> {dump}"
         if debug:
             raise
         report(error, as_json)
@@ -108,7 +116,7 @@ def guarded(as_json: bool, debug: bool) -> Iterator[Output]:
 def report(error: CrtgenError, as_json: bool) -> None:
     """Print an error: as JSON on stdout, or as lines on stderr."""
     if as_json:
-        body = {
+        body: dict[str, Any] = {
             "error": type(error).__name__,
             "message": error.message,
             "where": error.where,
@@ -116,6 +124,8 @@ def report(error: CrtgenError, as_json: bool) -> None:
             "log": error.log,
             "exit_code": error.exit_code,
         }
+        if isinstance(error, DeviceFault):
+            body["fault"] = error.to_dict()
         sys.stdout.write(json.dumps(body, indent=2) + "\n")
         return
     if error.log:

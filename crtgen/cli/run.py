@@ -36,11 +36,12 @@ def command(
     input: Annotated[Path | None, typer.Option(help="Inputs, .npy or .npz; random if not given.")] = None,
     quantize_input: options.QuantizeInput = False,
     output: Annotated[Path | None, typer.Option(help="Write the outputs here, .npz.")] = None,
+    core_dump: options.CoreDump = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Generate, build, start and infer: prints outputs, instructions, flash and RAM."""
-    with guarded(as_json, debug) as out:
+    with guarded(as_json, debug, core_dump) as out:
         if output is not None:
             check_writable(output)
         with out.stage() as say:

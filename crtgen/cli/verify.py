@@ -29,11 +29,12 @@ def command(
         typer.Option(help="Cases, .npz with case0_input0, case0_output0 ...; else the numpy reference."),
     ] = None,
     cases: Annotated[int, typer.Option(min=1, help="Random cases, when there is no file.")] = 4,
+    core_dump: options.CoreDump = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Run every case on the board: integers have to be equal, floats within 1e-5 of the largest."""
-    with guarded(as_json, debug) as out:
+    with guarded(as_json, debug, core_dump) as out:
         with out.stage() as say:
             image = building.image(source, files, compiling, generating, say)
             say("starting")

@@ -128,7 +128,7 @@ class ModelView:
 class MetadataView:
     """The module, in no language: ``table`` are the names of ``functions``, ``external`` what it declares.
 
-    ``signatures`` has for each function the number of its arguments, then an index into ``arguments`` for each.
+    ``signatures`` has for each function the number of its arguments, then an index into ``arguments`` each.
     """
 
     table: bytes

@@ -62,4 +62,4 @@ def _folded(names: list[str]) -> tuple[str, ...]:
 def _hint(kind: str) -> str:
     if kind == "stack overflow":
         return "generate with a larger --stack; `crtgen build` prints the worst case"
-    return "--core-dump FILE keeps registers and stack for gdb-multiarch"
+    return "crtgen run --core-dump FILE keeps registers and stack for gdb-multiarch"

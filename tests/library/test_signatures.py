@@ -26,7 +26,7 @@ def right(argument: Argument) -> Array | int:
 
 def wrong(arguments: tuple[Argument, ...]) -> list[list[object]]:
     """Lists of arguments that it does not take."""
-    fine = [right(a) for a in arguments]
+    fine: list[object] = [right(a) for a in arguments]
     byte, forged = np.zeros(1, np.int8), 0x2000_0000
     lists: list[list[object]] = [fine[:-1], [*fine, forged]] if fine else [[forged]]
     for i, argument in enumerate(arguments):

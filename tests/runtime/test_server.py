@@ -131,6 +131,12 @@ def test_time_evaluator(client: Client) -> None:
         assert client.time_evaluator(executor.module, number=7, repeat=3) == (0.123,) * 3
         # A run has 123 ticks of 1 ms; 1 run, then 1000 / 123 + 1 = 9 of them.
         assert client.time_evaluator(executor.module, min_repeat_ms=1000) == (0.123,)
+        # 4,879 of them are more than the 600 s that a request may take.
+        with pytest.raises(RemoteError, match="a request may take 600 s"):
+            client.time_evaluator(executor.module, number=10_000)
+        with pytest.raises(RemoteError, match="a request may take 600 s"):
+            client.time_evaluator(executor.module, min_repeat_ms=1_000_000)
+        assert client.time_evaluator(executor.module, number=4_000) == (0.123,)
     evaluate = client.function("runtime.RPCTimeEvaluator")
     library = client.system_lib()
     with pytest.raises(RemoteError, match="has no function nothing"):

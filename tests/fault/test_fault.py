@@ -1,0 +1,150 @@
+"""Reports of faults: read from lines, put into words, written as a core dump."""
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crtgen.fault import Fault, FaultReader, Symbols, core_dump, describe
+from crtgen.fault.decode import kind_of, status_words
+from crtgen.fault.record import REGISTERS
+
+BOTTOM, TOP, RECORD = 0x20000000, 0x20000100, 0x20001000
+
+
+def crc(data: bytes) -> int:
+    """CRC-16, polynomial 0x1021, from 0xFFFF, bit by bit."""
+    value = 0xFFFF
+    for bit in (byte >> k & 1 for byte in data for k in range(7, -1, -1)):
+        value = (value << 1 ^ (0x1021 if (value >> 15 ^ bit) & 1 else 0)) & 0xFFFF
+    return value
+
+
+def record(**values: int) -> bytes:
+    """A record as the device makes it; what is not named is 0."""
+    names = (
+        *REGISTERS,
+        *("exception", "exc_return", "cfsr", "hfsr", "mmfar", "bfar", "bottom", "top", "rate", "low", "high"),
+    )
+    assert set(values) <= set(names)
+    values = {"bottom": BOTTOM, "top": TOP, "sp": TOP - 0x40, **values}
+    body = struct.pack("<29I", 0x31544C46, *(values.get(name, 0) for name in names))
+    return body + struct.pack("<I", crc(body))
+
+
+def fault(memory: Mapping[int, bytes] | None = None, **values: int) -> Fault:
+    found = Fault.of_bytes(record(**values), memory)
+    assert found is not None
+    return found
+
+
+def lines(data: bytes, stack: bytes = b"") -> list[str]:
+    pieces = [(TOP - len(stack), stack), *((RECORD + i, data[i : i + 32]) for i in range(0, len(data), 32))]
+    dumps = [f"crtgen.dump {address:08x} {part.hex()}" for address, part in pieces if part]
+    return [*dumps, f"crtgen.fault {RECORD:08x}"]
+
+
+def test_a_report_is_read_from_its_lines() -> None:
+    reader = FaultReader()
+    *before, last = lines(
+        record(r0=1, r12=12, lr=13, pc=14, xpsr=15, rate=1000, low=500, high=1), b"\1\2\3\4" * 16
+    )
+    assert [reader.take(line) for line in before] == [True] * len(before)
+    found = reader.take(last)
+    assert isinstance(found, Fault)
+    assert (found.registers["r0"], found.registers["r12"]) == (1, 12)
+    assert [found.registers[name] for name in ("sp", "lr", "pc", "xpsr")] == [TOP - 0x40, 13, 14, 15]
+    assert found.uptime == ((1 << 32) + 500) / 1000
+    assert (found.stack_size, found.stack_used) == (256, 64)
+    assert found.words(TOP - 8, TOP) == [(TOP - 8, 0x04030201), (TOP - 4, 0x04030201)]
+
+
+def test_other_lines_are_left_to_the_log() -> None:
+    reader = FaultReader()
+    for line in (
+        "",
+        "hello",
+        "crtgen.dump",
+        "crtgen.dump 20000000 0",
+        "crtgen.fault 2000",
+        "xcrtgen.fault 20000000",
+    ):
+        assert reader.take(line) is False
+
+
+@pytest.mark.parametrize("at", [0, 4, 60, 118])
+def test_a_damaged_record_is_no_fault(at: int) -> None:
+    data = bytearray(record(pc=4))
+    data[at] ^= 1
+    reader = FaultReader()
+    assert [reader.take(line) for line in lines(bytes(data))][-1] is True
+    assert Fault.of_bytes(record()[:-1]) is None
+
+
+def test_the_memory_of_a_report_is_bounded() -> None:
+    reader = FaultReader()
+    for i in range(20_000):
+        reader.take(f"crtgen.dump {i * 32:08x} {'00' * 32}")
+    assert sum(map(len, reader._memory.values())) <= 1 << 18
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(min_size=120, max_size=120), st.binary(max_size=64))
+def test_no_record_breaks_the_description(data: bytes, stack: bytes) -> None:
+    body = struct.pack("<I", 0x31544C46) + data[4:-4]
+    found = Fault.of_bytes(body + struct.pack("<I", crc(body)), {0x20000000: stack})
+    assert found is not None
+    error = describe(found, Symbols(Path("/nonexistent")))
+    assert error.to_dict()["kind"] == error.kind
+    assert core_dump(error).startswith(b"\x7fELF")
+
+
+KINDS = [
+    ({"exception": 2}, "watchdog: no progress"),
+    ({"cfsr": 1 << 20}, "stack overflow"),
+    ({"cfsr": 1 << 4 | 1 << 1}, "stack overflow"),
+    ({"cfsr": 1 << 1, "sp": BOTTOM - 8}, "stack overflow"),
+    ({"cfsr": 1 << 7 | 1 << 1}, "access to protected memory"),
+    ({"cfsr": 1 << 16, "hfsr": 1 << 30}, "undefined instruction"),
+    ({"cfsr": 1 << 25}, "division by zero"),
+    ({"hfsr": 1 << 31}, "a breakpoint without a debugger"),
+    ({"exception": 3}, "fault (exception 3)"),
+]
+
+
+@pytest.mark.parametrize(("values", "kind"), KINDS)
+def test_the_kinds(values: dict[str, Any], kind: str) -> None:
+    assert kind_of(fault(**values)) == kind
+
+
+def test_the_status_in_words() -> None:
+    found = fault(cfsr=1 << 25 | 1 << 15 | 1 << 9, hfsr=1 << 30)
+    assert [word.partition(":")[0] for word in status_words(found)] == ["PRECISERR", "DIVBYZERO", "FORCED"]
+
+
+def test_the_message_says_what_and_where() -> None:
+    error = describe(fault(cfsr=1 << 15 | 1 << 9, bfar=0x60000000, pc=0x120))
+    assert str(error) == ("device: bus error at 0x60000000, pc 0x00000120, 64 of 256 B of stack used")
+    assert error.exit_code == 7
+    assert error.to_dict()["registers"]["pc"] == "0x00000120"
+    assert error.to_dict()["bfar"] == "0x60000000"
+
+
+def test_a_core_dump_has_registers_and_memory() -> None:
+    found = fault({TOP - 0x40: b"a" * 32, TOP - 0x20: b"b" * 32, RECORD: b"c" * 4}, pc=0x120, r3=7)
+    data = core_dump(describe(found))
+    assert struct.unpack_from("<HH", data, 16) == (4, 40)
+    assert struct.unpack_from("<H", data, 44) == (3,)  # a note and two blocks of memory
+    segments = [struct.unpack_from("<8I", data, 52 + 32 * i) for i in range(3)]
+    note = data[segments[0][1] :]
+    assert struct.unpack_from("<3I", note) == (5, 148, 1)
+    registers = struct.unpack_from("<17I", note, 20 + 72)
+    assert dict(zip(REGISTERS, registers, strict=True)) == dict(found.registers)
+    assert [(s[2], data[s[1] : s[1] + s[4]]) for s in segments[1:]] == [
+        (TOP - 0x40, b"a" * 32 + b"b" * 32),
+        (RECORD, b"cccc"),
+    ]

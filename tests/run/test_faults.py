@@ -24,7 +24,8 @@ UNDEFINED = '__asm volatile("udf #0");'
 NOTHING_THERE = "(void)*(volatile int32_t *)0xDFFFFF00u;"
 BELOW_THE_STACK = """\
 extern uint32_t crt_stack_bottom[];
-*((volatile uint32_t *)crt_stack_bottom - 1) = 0;"""
+volatile uintptr_t below = (uintptr_t)crt_stack_bottom - 4;
+*(volatile uint32_t *)below = 0;"""
 WRITE_TO_CODE = "volatile uint32_t *code = (volatile uint32_t *)(uintptr_t)shape; *code = 1;"
 RUN_DATA = "((void (*)(void))(uintptr_t)&arena[1])();"
 DIVISION = "volatile int zero = 0; zero = 5 / zero;"

@@ -1,9 +1,24 @@
-"""Fixtures that every test may use."""
+"""Fixtures that every test may use, and the compiler cache that the builds of all tests share."""
+
+import os
+import shutil
+import tempfile
 
 import pytest
 
 from crtgen.byoc import CmsisNn
 from crtgen.errors import UsageError
+
+if shutil.which("ccache"):
+    os.environ.setdefault("CMAKE_C_COMPILER_LAUNCHER", "ccache")
+    os.environ.setdefault("CCACHE_BASEDIR", tempfile.gettempdir())
+    os.environ.setdefault("CCACHE_NOHASHDIR", "1")
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that compare what a compiler makes twice."""
+    monkeypatch.setenv("CCACHE_DISABLE", "1")
 
 
 @pytest.fixture

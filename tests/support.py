@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -28,6 +29,11 @@ def require_tool(program: str, hint: str = "see the README") -> str:
     if path is None:
         absent(program, hint)
     return str(path)
+
+
+def nightly(*values: object) -> Any:
+    """A row of parameters that the nightly run has, and CI has not."""
+    return pytest.param(*values, marks=pytest.mark.nightly)
 
 
 def models_dir() -> Path:

@@ -63,7 +63,7 @@ def run(graphs: Sequence[Graph], board: str, generators: Sequence[Generator]) ->
 
 BOARDS = [
     pytest.param("host", marks=pytest.mark.cc),
-    pytest.param("mps2_an386", marks=pytest.mark.qemu),
+    pytest.param("mps2_an386", marks=[pytest.mark.qemu, pytest.mark.nightly]),
 ]
 GENERATORS: dict[str, tuple[Generator, ...]] = {
     "ccompiler": (CCompiler(),),

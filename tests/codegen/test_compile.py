@@ -10,7 +10,7 @@ from crtgen.boards.core import CORES, HOST, Core
 from crtgen.kernels import Target
 from crtgen.ops import all_cases
 from tests.kernels.program import WARNINGS, Run, include_flags, one_unit, plan_runs, write_program
-from tests.support import require_tool
+from tests.support import nightly, require_tool
 
 
 def _sources(directory: Path, core: Core) -> list[Path]:
@@ -25,7 +25,7 @@ def _compile(command: list[str], directory: Path, sources: list[Path]) -> None:
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m7", "cortex-m33"])
+@pytest.mark.parametrize("core", [nightly("cortex-m0plus"), nightly("cortex-m7"), "cortex-m33"])
 def test_arm_gcc(tmp_path: Path, core: str) -> None:
     gcc = require_tool("arm-none-eabi-gcc")
     _compile([gcc, *CORES[core].gcc_flags, "-Os"], tmp_path, _sources(tmp_path, CORES[core]))

@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ from tests.kernels.program import (
     write_program,
 )
 from tests.kernels.recorded import recorded_runs
-from tests.support import require_tool
+from tests.support import nightly, require_tool
 
 pytestmark = pytest.mark.qemu
 
@@ -124,10 +125,22 @@ def _link_and_run(directory: Path, objects: Sequence[Path], core: str, script: s
     return done.returncode, done.stdout + done.stderr
 
 
+_IN_CI = {
+    ("kws_int8", "cortex-m4", "speed"),
+    ("vww_int8", "cortex-m4", "size"),
+    ("ic01_int8", "cortex-m55", "speed"),
+    ("ad01_int8", "cortex-m55", "size"),
+}
+
+
 @pytest.mark.models
-@pytest.mark.parametrize("optimize", ["speed", "size"])
-@pytest.mark.parametrize("core", MEMORIES)
-@pytest.mark.parametrize("model", ["kws_int8", "ad01_int8", "ic01_int8", "vww_int8"])
+@pytest.mark.parametrize(
+    ("model", "core", "optimize"),
+    [
+        (names if names in _IN_CI else nightly(*names))
+        for names in product(("kws_int8", "ad01_int8", "ic01_int8", "vww_int8"), MEMORIES, ("speed", "size"))
+    ],
+)
 def test_models_stay_within_arena_and_weights(tmp_path: Path, core: str, model: str, optimize: str) -> None:
     ((run, expected),), memories = recorded_runs(model, 1), MEMORIES[core]
     target = Target(find_core(core), optimize)

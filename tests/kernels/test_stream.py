@@ -30,6 +30,7 @@ from tests.kernels.overlays import guarded
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
 from tests.kernels.stream_cases import SAME, Beside, Constants, Layer, chain, random_case, stream_cases
 from tests.passes.networks import Network
+from tests.support import nightly
 
 CASES = list(stream_cases())
 RANDOM = [random_case(number) for number in range(20)]
@@ -156,8 +157,8 @@ def test_a_residual_block_lies_over_its_input() -> None:
 
 
 @pytest.mark.cc
-def test_host_in_place(tmp_path: Path) -> None:
-    cases = [*CASES, *RANDOM]
+@pytest.mark.parametrize("cases", [CASES, nightly(RANDOM)], ids=["cases", "random"])
+def test_host_in_place(tmp_path: Path, cases: list[Case]) -> None:
     runs = list(_in_place(cases, Target()))
     assert not _wrong(cases, runs, run_plans_on_host(tmp_path, runs))
 
@@ -166,12 +167,12 @@ def test_host_in_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("machine", "core", "optimize"),
     [
-        ("mps2-an385", "cortex-m3", "balanced"),
+        nightly("mps2-an385", "cortex-m3", "balanced"),
         ("mps2-an386", "cortex-m4", "speed"),
-        ("mps2-an386", "cortex-m4", "size"),
-        ("mps2-an505", "cortex-m33", "balanced"),
+        nightly("mps2-an386", "cortex-m4", "size"),
+        nightly("mps2-an505", "cortex-m33", "balanced"),
         ("mps3-an547", "cortex-m55", "balanced"),
-        ("mps3-an547", "cortex-m55", "size"),
+        nightly("mps3-an547", "cortex-m55", "size"),
     ],
 )
 def test_qemu_in_place(tmp_path: Path, machine: str, core: str, optimize: str) -> None:

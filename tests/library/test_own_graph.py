@@ -19,7 +19,7 @@ from crtgen.plan import Plan, make_plan
 from crtgen.resources import runtime_dir
 from crtgen.verification import verify
 from tests.codegen.models import two_layers
-from tests.support import INT8_MODELS, ROOT, model_path, require_tool
+from tests.support import INT8_MODELS, ROOT, model_path, nightly, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 CASES = np.load(ROOT / "demo" / "digits.npz")
@@ -73,7 +73,7 @@ def test_layers_are_functions_of_the_registry_that_check_their_tensors() -> None
 
 @pytest.mark.models
 @pytest.mark.qemu
-@pytest.mark.parametrize("name", INT8_MODELS)
+@pytest.mark.parametrize("name", [n if n in ("kws_int8", "ad01_int8") else nightly(n) for n in INT8_MODELS])
 def test_the_reference_models_on_cortex_m4(name: str) -> None:
     require_tool("qemu-system-arm")
     path = model_path(name)

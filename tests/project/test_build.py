@@ -10,7 +10,7 @@ import pytest
 import crtgen
 from crtgen.project import Options
 from tests.project.building import build, build_toy, toy_project
-from tests.support import ROOT, absent, require_tool
+from tests.support import ROOT, absent, nightly, require_tool
 
 GCC_HINT = "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi"
 
@@ -33,7 +33,7 @@ def _gcc() -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.usefixtures("_gcc")
+@pytest.mark.usefixtures("_gcc", "compiled_anew")
 @pytest.mark.parametrize("kind", ["server", "standalone"])
 def test_two_places_give_the_same_image(tmp_path: Path, kind: str) -> None:
     first = build_toy("mps2_an386", kind, tmp_path / "a")
@@ -118,6 +118,7 @@ def test_a_host_project_builds_with_the_computers_compiler(tmp_path: Path) -> No
 
 
 @pytest.mark.cc
+@pytest.mark.usefixtures("compiled_anew")
 def test_two_places_give_the_same_host_program(tmp_path: Path) -> None:
     require_tool("cc", "apt install gcc")
     first, second = (build_toy("host", "standalone", tmp_path / name) for name in "ab")
@@ -125,7 +126,8 @@ def test_two_places_give_the_same_host_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("board", ["mps2_an385", "mps3_an547"])
+@pytest.mark.usefixtures("compiled_anew")
+@pytest.mark.parametrize("board", [nightly("mps2_an385"), "mps3_an547"])
 def test_zig_builds_for_boards(tmp_path: Path, board: str) -> None:
     first = (zig(tmp_path / "a", board) / "firmware.elf").read_bytes()
     second = (zig(tmp_path / "b", board) / "firmware.elf").read_bytes()
@@ -133,5 +135,6 @@ def test_zig_builds_for_boards(tmp_path: Path, board: str) -> None:
 
 
 @pytest.mark.cc
+@pytest.mark.nightly
 def test_zig_builds_for_this_computer(tmp_path: Path) -> None:
     assert (zig(tmp_path, "host") / "firmware").is_file()

@@ -1,7 +1,8 @@
 /*
  * Feeds the server with conversations that have gone wrong: valid requests, with live addresses, of which bytes are
- * changed before or after framing. Arguments: seconds and seed. The sanitizers are the oracle, and two rules: a
- * request that reaches the server whole gets exactly one reply, and after each mess the next session works.
+ * changed before or after framing. Arguments: seconds and seed. The sanitizers are the oracle, and three rules: a
+ * request that reaches the server whole gets exactly one reply, after each mess the next session works, and no byte
+ * of the pool changes that is in no block.
  */
 #include "toy.h"
 
@@ -282,14 +283,38 @@ static unsigned replies(void)
     return count;
 }
 
+/* The pool as it was, with the bytes of the blocks zeroed. */
+static void outside(const struct crt_pool *pool, uint8_t *bytes)
+{
+    for (uint32_t i = 0; i < pool->count; i++) {
+        memset(bytes + pool->blocks[i].offset, 0, pool->blocks[i].size);
+    }
+}
+
+static unsigned long packets;
+
 static void feed(const uint8_t *wire, uint32_t size)
 {
+    static uint8_t before[TOY_POOL];
+    static uint8_t after[TOY_POOL];
+    const struct crt_pool pool = toy_server.pool;
+    memcpy(before, toy_pool, TOY_POOL);
+    packets++;
     sent_size = 0;
     while (size > 0) {
         const uint32_t part = below(3) == 0 ? 1 + below(size) : size;
         (void)crt_server_feed(&toy_server, wire, part);
         wire += part;
         size -= part;
+    }
+    memcpy(after, toy_pool, TOY_POOL);
+    outside(&pool, before);
+    outside(&toy_server.pool, before);
+    outside(&pool, after);
+    outside(&toy_server.pool, after);
+    if (memcmp(before, after, TOY_POOL) != 0) {
+        printf("a byte of the pool changed that is in no block\n");
+        exit(1);
     }
 }
 
@@ -360,6 +385,6 @@ int main(int argc, char **argv)
         conversation();
         count++;
     }
-    printf("%lu conversations\n", count);
+    printf("%lu conversations, %lu packets\n", count, packets);
     return 0;
 }

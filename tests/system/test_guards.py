@@ -1,13 +1,14 @@
-"""The guards of an arena: a model that writes outside of its own is found out, by name."""
+"""What is said of a model that goes wrong: its name if it leaves its arena, the layer of a fault."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from crtgen import api
-from crtgen.errors import RemoteError
-from tests.support import ROOT, require_tool
+from crtgen.errors import DeviceFault, RemoteError
+from tests.support import ROOT, model_path, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
@@ -28,3 +29,27 @@ def test_a_write_outside_of_the_arena_is_an_exception(at: str, executor: str) ->
         for _ in range(2):
             with pytest.raises(RemoteError, match="wrote outside of the arena of digits"):
                 session.infer(np.zeros(session.model().inputs[0].shape, np.int8))
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+def test_a_fault_names_the_layer_even_if_others_share_its_function() -> None:
+    require_tool("arm-none-eabi-gcc")
+    generated = api.load(model_path("kws_int8")).compile("mps2_an386").generate()
+    info = generated.project.manifest.models[0]
+    function = next(layer.function for layer in info.layers if layer.name == "depthwise_conv2d_2")
+    sharing = [layer.name for layer in info.layers if layer.function == function]
+    assert len(sharing) == 4
+    sources = dict(generated.project.sources)
+    for name, content in sources.items():
+        text = content.decode(errors="replace")
+        if name.endswith(".c") and (start := re.search(rf"void {function}\([^)]*\)\n{{\n", text)):
+            broken = 'static int runs;\n    if (runs++ == 2)\n        __asm volatile("udf #0");\n'
+            sources[name] = f"{text[: start.end()]}    {broken}{text[start.end() :]}".encode()
+    project = replace(generated.project, sources=sources)
+    with replace(generated, project=project).build().run() as session:
+        with pytest.raises(DeviceFault) as caught:
+            session.infer(np.zeros(info.inputs[0].shape, np.int8))
+        assert caught.value.function == function
+        assert caught.value.layer == sharing[2]
+        assert caught.value.callers[0] == "kws_int8_compute"

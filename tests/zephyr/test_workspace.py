@@ -16,11 +16,13 @@ from crtgen.boards import find_board
 from crtgen.build import Workspace
 from crtgen.cases import Case, read_cases
 from crtgen.cli.app import app
-from crtgen.errors import RemoteError
+from crtgen.errors import DeviceFault, RemoteError
 from crtgen.frontends import load
-from crtgen.project import Options
+from crtgen.project import Firmware, Options, generate_project
 from crtgen.rpc.client import Client
 from crtgen.run import run_standalone, start_qemu
+from tests.project.toy import METADATA, toy
+from tests.run.test_faults import RECURSION
 from tests.support import ROOT, model_path
 from tests.zephyr.workspace import printed, require_workspace, west_build
 
@@ -264,3 +266,17 @@ def test_west_crtgen_hands_its_arguments_on(workspace: Workspace, tmp_path: Path
         ["west", "crtgen", "generate", "nothing.tflite", "x"], cwd=tmp_path, env=environment, timeout=60
     )
     assert refused.returncode != 0
+
+
+@pytest.mark.parametrize("board", ["mps2_an385", pytest.param("mps3_an547", marks=pytest.mark.matrix)])
+def test_a_stack_overflow_is_reported_with_its_cause(workspace: Workspace, board: str) -> None:
+    firmware = Firmware([toy(RECURSION)], METADATA, find_board(board), "server", Options(), platform="zephyr")
+    with api.Generated(generate_project(firmware)).build().run() as session:
+        with pytest.raises(DeviceFault, match="stack overflow, called from run") as caught:
+            session.infer(np.zeros((1, 4), np.int8))
+        fault = caught.value
+        assert fault.fault_registers["cfsr"] != 0
+        assert fault.registers["r4"] != 0
+        assert fault.stack_used >= fault.stack_size == Options().stack
+        session.client.connect()
+        assert session.client.info() is not None

@@ -1,4 +1,4 @@
-"""What is fuzzed: every kind of file that crtgen reads."""
+"""What is fuzzed: every kind of file that crtgen reads, and the devices that it talks to."""
 
 import io
 import json
@@ -38,6 +38,7 @@ from crtgen.library.params import NDArray
 from crtgen.ops import all_cases
 from crtgen.project import Firmware, generate_project, read_manifest
 from crtgen.resources import boards_dir
+from tests.fuzz.device import device_inputs, meet_device
 from tests.fuzz.engine import Target
 from tests.fuzz.mutate import mutate_bytes, mutate_json
 from tests.library.graphs import foo, text
@@ -287,6 +288,7 @@ TARGETS = {
         Target("graphs", lambda: (text(foo()).encode(),), _by_json, _graph),
         Target("params", lambda: (write_params({"p": NDArray(np.ones((2, 3), np.int8))}),), _any, _params),
         Target("boards", _board_seeds, _mutated_board, _board),
+        Target("devices", device_inputs, _any, meet_device),
         Target("npz", _npz_seeds, _mutated_npz, _npz),
         Target("manifests", _manifest_seeds, _by_json, _manifest),
     )

@@ -25,7 +25,8 @@ class Timeouts:
 
 
 SERIAL = Timeouts(2.0, 5.0, 5.0)
-SIMULATOR = Timeouts(2.0, 10.0, 10.0)
+SIMULATOR = Timeouts(2.0, 60.0, 60.0)
+"""For a simulator on this machine, which may be busy; the end of its process is noticed at once."""
 HOST = Timeouts(1.0, 10.0, 60.0)
 """For a process on this machine. Other hosts wait for it without end; nothing here does."""
 

@@ -44,7 +44,7 @@ def compile_image(directory: Path, cpu: str = "cortex-m4", **sources: str) -> Pa
 
 
 def run(command: list[str], directory: Path) -> None:
-    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
 
 

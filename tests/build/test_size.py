@@ -51,7 +51,7 @@ def test_sections_symbols_and_groups(tmp_path: Path) -> None:
 def test_the_total_is_what_size_says(tmp_path: Path) -> None:
     size = require_tool("arm-none-eabi-size")
     elf = compile_image(tmp_path, main_c=MAIN, weights_c=WEIGHTS, model_c=MODEL)
-    line = subprocess.run([size, elf], capture_output=True, text=True, check=True, timeout=30).stdout
+    line = subprocess.run([size, elf], capture_output=True, text=True, check=True, timeout=120).stdout
     text, data, bss = map(int, line.splitlines()[1].split()[:3])
     sizes = read_sizes(elf)
     assert (sizes.text + sizes.rodata, sizes.data, sizes.bss + sizes.stack) == (text, data, bss)
@@ -76,7 +76,7 @@ def test_an_archive_is_the_sum_of_its_members(tmp_path: Path) -> None:
     compile_image(tmp_path, main_c=MAIN, weights_c=WEIGHTS, model_c=MODEL)
     ar = require_tool("arm-none-eabi-ar")
     library = tmp_path / "libnet.a"
-    subprocess.run([ar, "qc", library, "weights.o", "model.o"], cwd=tmp_path, check=True, timeout=30)
+    subprocess.run([ar, "qc", library, "weights.o", "model.o"], cwd=tmp_path, check=True, timeout=120)
     sizes = read_sizes(library)
     assert (sizes.flash, sizes.rodata, sizes.ram, sizes.arena) == (1000, 1000, 2048, 2048)
     assert [(s.name, s.group, s.file) for s in sizes.symbols] == [

@@ -143,4 +143,4 @@ def test_no_warnings(tmp_path: Path, dtype: DType) -> None:
             (tmp_path / file).write_text(text)
         sources = [file for file in module.files if file.endswith(".c")]
         command = [require_tool("gcc"), "-O2", *WARNINGS, f"-I{runtime_dir() / 'include'}", "-fsyntax-only"]
-        subprocess.run([*command, *sources], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run([*command, *sources], cwd=tmp_path, check=True, timeout=120)

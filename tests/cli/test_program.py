@@ -66,7 +66,7 @@ def test_nohup_holds() -> None:
 )
 def test_wrong_usage_as_json(arguments: list[str], message: str) -> None:
     command = [sys.executable, "-c", "from crtgen.cli import main; main()", *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     answer = json.loads(done.stdout)
     assert answer["error"] == "UsageError"
@@ -78,7 +78,7 @@ def test_wrong_usage_as_json(arguments: list[str], message: str) -> None:
 def test_a_closed_stream_is_no_traceback(closed: str) -> None:
     redirection = {"stdin": "<&-", "stdout": ">&-", "stderr": "2>&-"}[closed]
     command = f"{sys.executable} -m crtgen boards {redirection}"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120, check=True)
     assert ("mps2_an386" in done.stdout) == (closed != "stdout")
     assert done.stderr == ""
 
@@ -105,7 +105,7 @@ def test_an_interrupt_while_it_starts_is_no_traceback(wait: float) -> None:
     assert process.stdout.readline() == "up\n"
     time.sleep(wait)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
     assert "Traceback" not in errors
     assert process.returncode in (-signal.SIGINT, 130, 0)
 

@@ -43,7 +43,7 @@ def test_header_is_cxx(tmp_path: Path) -> None:
     source = tmp_path / "use.cc"
     source.write_text('#include "m0.h"\nint size() { return M0_ARENA_SIZE; }\n')
     command = [require_tool("g++"), "-Wall", "-Wextra", "-Werror", *include_flags(tmp_path)]
-    subprocess.run([*command, "-c", str(source), "-o", str(tmp_path / "use.o")], check=True, timeout=60)
+    subprocess.run([*command, "-c", str(source), "-o", str(tmp_path / "use.o")], check=True, timeout=120)
 
 
 @pytest.mark.cc
@@ -53,6 +53,6 @@ def test_version_is_checked(tmp_path: Path) -> None:
     lines = ["#include <crt/version.h>", "#undef CRT_VERSION", "#define CRT_VERSION 0", '#include "m0.h"']
     source.write_text("\n".join(lines) + "\n")
     command = [require_tool("gcc"), *include_flags(tmp_path), "-fsyntax-only", str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode != 0
     assert "m0 was generated for crt 1" in done.stderr

@@ -40,7 +40,10 @@ def by_gcc(directory: Path, text: str, command: list[str]) -> bytes:
     (directory / "m.c").write_text(text)
     include = f"-I{runtime_dir() / 'include'}"
     subprocess.run(
-        [*command, "-O2", *WARNINGS, include, "-c", "m.c", "-o", "m.o"], cwd=directory, check=True, timeout=60
+        [*command, "-O2", *WARNINGS, include, "-c", "m.c", "-o", "m.o"],
+        cwd=directory,
+        check=True,
+        timeout=120,
     )
     return (directory / "m.o").read_bytes()
 
@@ -168,8 +171,8 @@ def test_every_name_is_found_and_called(tmp_path: Path, count: int, emitter: str
     root = runtime_dir()
     sources = ["m.o", "functions.c", str(HERE / "names.c"), str(root / "src" / "crt_registry.c")]
     command = [gcc, "-w", f"-I{root / 'include'}", *sources, "-o", "program"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
-    done = subprocess.run([tmp_path / "program"], check=True, timeout=60, capture_output=True, text=True)
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    done = subprocess.run([tmp_path / "program"], check=True, timeout=120, capture_output=True, text=True)
     assert done.stdout == f"{count} found and called\n"
 
 
@@ -189,8 +192,8 @@ def test_the_same_answers_as_c(tmp_path: Path) -> None:
             (tmp_path / "m.o").write_bytes(llvm.metadata_object(Registry.of([net]), HOST))
         sources = ["m.o", *c_sources, str(HERE / "image.c"), str(root / "src" / "crt_registry.c")]
         command = [require_tool("gcc"), "-w", f"-I{root / 'include'}", "-I.", *sources, "-o", "program"]
-        subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
-        done = subprocess.run([tmp_path / "program"], check=True, timeout=60, capture_output=True, text=True)
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+        done = subprocess.run([tmp_path / "program"], check=True, timeout=120, capture_output=True, text=True)
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1]
     assert "param 0 3" in outputs[0]
@@ -222,4 +225,4 @@ def test_without_llvmlite(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_else_imports_llvmlite() -> None:
     """The package, its command line and its code generation work without it."""
     code = "import sys; sys.modules['llvmlite'] = None; import crtgen, crtgen.cli, crtgen.codegen.llvm"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

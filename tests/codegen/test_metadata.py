@@ -70,7 +70,7 @@ def test_no_ram(tmp_path: Path, names: list[str]) -> None:
     ((file, text),) = metadata_files([_module(n) for n in names]).items()
     (tmp_path / file).write_text(text)
     command = [gcc, "-mcpu=cortex-m4", "-mthumb", "-O2", *WARNINGS, f"-I{runtime_dir() / 'include'}"]
-    subprocess.run([*command, "-c", file, "-o", "out.o"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([*command, "-c", file, "-o", "out.o"], cwd=tmp_path, check=True, timeout=120)
     elf = ELFFile(io.BytesIO((tmp_path / "out.o").read_bytes()))
     written = {s.name: s["sh_size"] for s in elf.iter_sections() if s["sh_flags"] & 1 and s["sh_flags"] & 2}
     assert sum(written.values()) == 0, written

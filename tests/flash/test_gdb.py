@@ -49,7 +49,7 @@ def empty_board(board: str) -> Iterator[tuple[str, str]]:
 
 
 def wait_for(port: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

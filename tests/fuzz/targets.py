@@ -189,8 +189,8 @@ def _object_seeds() -> tuple[bytes, ...]:
         source = Path(folder) / "f.c"
         source.write_text(code)
         command = [require_tool("gcc"), "-O1", str(source), "-o"]
-        subprocess.run([*command, f"{folder}/f.o", "-c"], check=True, timeout=60)
-        subprocess.run([*command, f"{folder}/f.so", "-shared"], check=True, timeout=60)
+        subprocess.run([*command, f"{folder}/f.o", "-c"], check=True, timeout=120)
+        subprocess.run([*command, f"{folder}/f.so", "-shared"], check=True, timeout=120)
         return (Path(folder) / "f.o").read_bytes(), (Path(folder) / "f.so").read_bytes()
 
 

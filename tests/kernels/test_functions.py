@@ -48,8 +48,8 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Words, Words]:
     source = Path(__file__).parent / "functions.c"
     command = [require_tool("gcc"), "-std=c11", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
     command += [f"-I{directory}", f"-I{runtime_dir() / 'include'}", str(source)]
-    subprocess.run([*command, "-o", str(directory / "program")], check=True, timeout=60)
-    done = subprocess.run([directory / "program"], check=True, capture_output=True, text=True, timeout=60)
+    subprocess.run([*command, "-o", str(directory / "program")], check=True, timeout=120)
+    done = subprocess.run([directory / "program"], check=True, capture_output=True, text=True, timeout=120)
     first, second = (
         np.array([int(word, 16) for word in line.split()], np.uint32) for line in done.stdout.splitlines()
     )

@@ -119,7 +119,7 @@ def _link_and_run(directory: Path, objects: Sequence[Path], core: str, script: s
     image = directory / "image.elf"
     command = [require_tool("arm-none-eabi-gcc"), *find_core(core).gcc_flags, "-nostartfiles"]
     command += ["-specs=nano.specs", "-Wl,--gc-sections", f"-T{directory / 'link.ld'}"]
-    subprocess.run([*command, *map(str, objects), "-o", str(image)], check=True, timeout=60)
+    subprocess.run([*command, *map(str, objects), "-o", str(image)], check=True, timeout=120)
     command = qemu_command(MEMORIES[core].machine, image)
     done = subprocess.run(command, timeout=120, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
@@ -162,7 +162,7 @@ def test_models_stay_within_arena_and_weights(tmp_path: Path, core: str, model: 
 def _arrays(path: Path) -> dict[str, int]:
     """The arrays of constants that kernels get, and their bytes."""
     command = ["arm-none-eabi-nm", "-S", str(path)]
-    text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
     found = re.findall(r"^\w+ (\w+) R (__tvm_param__\w+)$", text, re.MULTILINE)
     return {name: int(size, 16) for size, name in found}
 

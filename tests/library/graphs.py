@@ -104,4 +104,4 @@ int main(void) {{
         check=True,
         timeout=120,
     )
-    return subprocess.run([program], check=True, timeout=20, capture_output=True, text=True).stdout
+    return subprocess.run([program], check=True, timeout=120, capture_output=True, text=True).stdout

@@ -251,7 +251,7 @@ def test_tables_of_a_chain_of_60_on_m4(tmp_path: Path) -> None:
     command = [gcc, *FLAGS, "-mcpu=cortex-m4", "-mthumb", include, "-c", str(source), "-o", str(obj)]
     subprocess.run(command, check=True, timeout=120)
     sections = subprocess.run(
-        ["arm-none-eabi-size", "-A", str(obj)], check=True, timeout=20, capture_output=True, text=True
+        ["arm-none-eabi-size", "-A", str(obj)], check=True, timeout=120, capture_output=True, text=True
     ).stdout
     sizes = {f[0]: int(f[1]) for f in map(str.split, sections.splitlines()) if len(f) == 3 and f[1].isdigit()}
     constants = sum(size for name, size in sizes.items() if name.startswith(".rodata"))
@@ -259,6 +259,6 @@ def test_tables_of_a_chain_of_60_on_m4(tmp_path: Path) -> None:
     assert sizes[".data"] == 0
     assert sum(size for name, size in sizes.items() if name.startswith(".bss")) == 48
     symbols = subprocess.run(
-        ["arm-none-eabi-nm", "-u", str(obj)], check=True, timeout=20, capture_output=True, text=True
+        ["arm-none-eabi-nm", "-u", str(obj)], check=True, timeout=120, capture_output=True, text=True
     ).stdout
     assert not {"malloc", "free", "calloc", "TVMBackendAllocWorkspace"} & set(symbols.split())

@@ -54,7 +54,7 @@ def run_on_host(directory: Path, imported: Linkable, stdin: bytes) -> bytes:
     flags = ["-O1", "-w", f"-I{include}", f"-I{directory}", f"-DMODEL={imported.module.info.name}_model"]
     link = [f"-Wl,-rpath,{directory}", "-lm", "-o", program]
     subprocess.run([require_tool("gcc"), *flags, *sources, *runtime, *link], check=True, timeout=240)
-    return subprocess.run([program], input=stdin, check=True, timeout=60, capture_output=True).stdout
+    return subprocess.run([program], input=stdin, check=True, timeout=120, capture_output=True).stdout
 
 
 def case(path: Path, prefix: str = "") -> tuple[list[Array], list[Array]]:

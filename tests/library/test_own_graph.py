@@ -103,7 +103,7 @@ def test_sixty_operators_need_less_than_a_kilobyte(tmp_path: Path) -> None:
     command = [gcc, *flags, *include, "-c", str(tmp_path / "chain_graph.c"), "-o", str(obj)]
     subprocess.run(command, check=True, timeout=120)
     text = subprocess.run(
-        ["arm-none-eabi-size", "-A", str(obj)], check=True, timeout=20, capture_output=True, text=True
+        ["arm-none-eabi-size", "-A", str(obj)], check=True, timeout=120, capture_output=True, text=True
     ).stdout
     sizes = {f[0]: int(f[1]) for f in map(str.split, text.splitlines()) if len(f) == 3 and f[1].isdigit()}
     constants = sum(size for name, size in sizes.items() if name.startswith(".rodata"))
@@ -111,7 +111,7 @@ def test_sixty_operators_need_less_than_a_kilobyte(tmp_path: Path) -> None:
     assert sizes[".data"] == 0
     assert sum(size for name, size in sizes.items() if name.startswith(".bss")) == plan.arena
     symbols = subprocess.run(
-        ["arm-none-eabi-nm", "-u", str(obj)], check=True, timeout=20, capture_output=True, text=True
+        ["arm-none-eabi-nm", "-u", str(obj)], check=True, timeout=120, capture_output=True, text=True
     ).stdout
     assert "malloc" not in symbols
 

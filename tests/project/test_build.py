@@ -16,7 +16,7 @@ GCC_HINT = "apt install gcc-arm-none-eabi libnewlib-arm-none-eabi"
 
 
 def output_of(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def zig(directory: Path, board: str) -> Path:

@@ -86,7 +86,7 @@ def app(directory: Path, use: str, *options: str) -> Path:
 
 
 def scores(*command: str) -> list[int]:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     return [int(word) for word in done.stdout.split()]
 
 
@@ -109,7 +109,7 @@ def test_an_installed_package_and_the_example(tmp_path: Path) -> None:
     strict = "-DCMAKE_C_FLAGS=-Werror -Wconversion"
     cmake("-S", source, "-B", build, "-G", "Ninja", "-DCRT_EXAMPLE=ON", strict)
     cmake("--build", build)
-    subprocess.run([build / "example"], check=True, timeout=60)
+    subprocess.run([build / "example"], check=True, timeout=120)
     cmake("--install", build, "--prefix", tmp_path / "place")
     built = app(tmp_path / "app", PACKAGE, f"-DCMAKE_PREFIX_PATH={tmp_path / 'place'}")
     assert scores(str(built)) == expected()
@@ -122,7 +122,7 @@ def test_cortex_m_with_a_toolchain_file_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "cross.cmake").write_text(CROSS)
     built = app(tmp_path / "app", SUBDIRECTORY, f"-DCMAKE_TOOLCHAIN_FILE={tmp_path / 'cross.cmake'}")
     header = subprocess.run(
-        ["arm-none-eabi-readelf", "-hA", built], capture_output=True, text=True, timeout=60, check=True
+        ["arm-none-eabi-readelf", "-hA", built], capture_output=True, text=True, timeout=120, check=True
     ).stdout
     assert "hard-float ABI" in header
 

@@ -85,7 +85,7 @@ def test_it_belongs_to_one_at_a_time(
         start = time.monotonic()
         with pytest.raises(LinkTimeoutError, match="has used the board"):
             start_device(image, BOARD, site=site)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 60
         with pytest.raises(LinkTimeoutError, match="has used the board"):  # though it is named by its port
             start_device(image, BOARD, site=Site(port=port, hardware_map=site.hardware_map))
     start_device(image, BOARD, site=site).close()

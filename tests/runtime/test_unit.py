@@ -19,5 +19,5 @@ def test_units(tmp_path: Path, compiler: str) -> None:
     else:
         flags = ("-O1", "-fsanitize=undefined", "-fsanitize-trap=undefined")
         program = compile_program(tmp_path / "unit", "unit.c", compiler=zig(), flags=flags)
-    done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,6 +1,5 @@
 """The main job on the reference models: compiled, built, run and compared on host and simulated boards."""
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -104,21 +103,6 @@ def test_the_same_model_gives_the_same_elf(tmp_path: Path) -> None:
         generated = crtgen.load(model_path("kws_int8")).compile("mps2_an386").generate()
         images.append(generated.extract(tmp_path / name).build().path.read_bytes())
     assert images[0] == images[1]
-
-
-@pytest.mark.models
-@pytest.mark.qemu
-def test_vww_is_quick(tmp_path: Path) -> None:
-    require_tool("qemu-system-arm")
-    path = model_path("vww_int8")
-    start = time.process_time()
-    project = crtgen.load(path).compile("mps2_an386").generate().extract(tmp_path / "vww")
-    assert time.process_time() - start < 3.0
-    start = time.monotonic()
-    with project.build().run(counting=False) as session:
-        verdicts = crtgen.verify(session, path, path.with_suffix(".npz"))
-    assert time.monotonic() - start < 30.0
-    assert not any(v.difference for v in verdicts)
 
 
 @pytest.mark.models

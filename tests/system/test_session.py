@@ -102,7 +102,7 @@ def test_an_inference_that_never_ends(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(LinkTimeoutError, match=r"within 0\.5 s"):
             running.infer(np.zeros((1, 4), np.int8))
         process = process_of(running)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60
     assert process.poll() is not None
 
 

@@ -87,7 +87,7 @@ def test_a_standalone_image_prints_its_result(workspace: Workspace) -> None:
     model = compiled("mps2_an385", "kws_int8")
     case = cases(model)[0]
     image = model.generate("standalone", samples={"kws_int8": case.inputs}, platform="zephyr").build()
-    finished = run_standalone(image.path, find_board("mps2_an385"), timeout=30)
+    finished = run_standalone(image.path, find_board("mps2_an385"), timeout=120)
     assert finished.code == 0
     ran, outputs, last, _ = finished.output.split("\n")
     assert re.fullmatch(r"kws_int8: ran [1-9]\d* ticks", ran)
@@ -257,10 +257,10 @@ def test_west_crtgen_hands_its_arguments_on(workspace: Workspace, tmp_path: Path
     shutil.copytree(ROOT / "zephyr", manifest / "zephyr")
     (manifest / "west.yml").write_text("manifest:\n  self:\n    west-commands: zephyr/west-commands.yml\n")
     environment = {k: v for k, v in workspace.environment().items() if k != "ZEPHYR_BASE"}
-    subprocess.run(["west", "init", "-l", str(manifest)], env=environment, check=True, timeout=60)
+    subprocess.run(["west", "init", "-l", str(manifest)], env=environment, check=True, timeout=120)
     target = tmp_path / "project"
     command = ["west", "crtgen", "generate", str(model_path("hello_world_int8")), str(target)]
-    subprocess.run([*command, "-b", "mps2_an385"], cwd=tmp_path, env=environment, check=True, timeout=60)
+    subprocess.run([*command, "-b", "mps2_an385"], cwd=tmp_path, env=environment, check=True, timeout=120)
     assert json.loads((target / "project.json").read_text())["platform"] == "zephyr"
     refused = subprocess.run(
         ["west", "crtgen", "generate", "nothing.tflite", "x"], cwd=tmp_path, env=environment, timeout=60

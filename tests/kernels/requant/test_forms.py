@@ -87,7 +87,7 @@ def test_reference_is_tflites(rescale: Rescale) -> None:
     assert rescale.apply(acc)[:, 0].tolist() == want
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(many(), st.sampled_from([1, 256]))
 def test_floor_is_exact(rescale: Rescale, gain: int) -> None:
     form = solve_floor(rescale, gain)
@@ -100,7 +100,7 @@ def test_floor_is_exact(rescale: Rescale, gain: int) -> None:
         assert max(form.multiplier.max(), np.abs(form.constant).max()) < 1 << 31
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(many())
 def test_half_away_is_exact_and_always_there_below_a_half(rescale: Rescale) -> None:
     form = solve_half_away(rescale)

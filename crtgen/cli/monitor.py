@@ -14,10 +14,14 @@ from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, guarded
 from crtgen.errors import LinkTimeoutError
 from crtgen.rpc.listener import Listener
-from crtgen.run import Device, start_device
+from crtgen.run import Device, run_standalone, start_device
 from crtgen.text import printable
 
 __all__ = ["command"]
+
+_DAY = 86_400.0
+_LARGEST = 255
+"""The largest exit code of a program."""
 
 
 @flattened
@@ -28,13 +32,29 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as one JSON object.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Start the project's image, or connect to --port, and show its log until it is interrupted."""
+    """Start the project's image, or connect to --port, and show its log until it is interrupted.
+
+    A standalone image ends by itself; the exit code is the number of models that failed.
+    """
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             image = api.open_project(directory).build(say=say)
-        with start_device(image.path, find_board(image.board), site=connecting.site()) as device:
+        board, site = find_board(image.board), connecting.site()
+        show = _show_json if as_json else _show
+        if image.built.manifest.type == "standalone":
+            finished = run_standalone(image.path, board, site=site, timeout=seconds or _DAY, on_line=show)
+            raise typer.Exit(min(finished.code, _LARGEST))
+        with start_device(image.path, board, site=site) as device:
             for line in _lines(device, Listener(), seconds):
-                typer.echo(json.dumps({"line": line}) if as_json else printable(line))
+                show(line)
+
+
+def _show(line: str) -> None:
+    typer.echo(printable(line))
+
+
+def _show_json(line: str) -> None:
+    typer.echo(json.dumps({"line": line}))
 
 
 def _lines(device: Device, listener: Listener, seconds: float | None) -> Iterator[str]:

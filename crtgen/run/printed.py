@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Callable
 
 from crtgen.errors import LinkTimeoutError
 from crtgen.fault import Fault, FaultReader, Symbols, describe
@@ -19,8 +20,10 @@ _SHOWN = 64 << 10
 """Bytes at the end of it that an error takes along."""
 
 
-def read_to_end(device: RunningDevice | SerialDevice, symbols: Symbols, timeout: float) -> Finished:
-    """What the image prints; the code is the number of models that failed.
+def read_to_end(
+    device: RunningDevice | SerialDevice, symbols: Symbols, timeout: float, on_line: Callable[[str], None]
+) -> Finished:
+    """What the image prints, each line also at once; the code is the number of models that failed.
 
     Raises ``DeviceFault`` if it reports one, ``LinkTimeoutError`` if the last line does not come within
     ``timeout`` seconds.
@@ -37,6 +40,7 @@ def read_to_end(device: RunningDevice | SerialDevice, symbols: Symbols, timeout:
         while (end := printed.find(b"\n", start)) >= 0:
             line = printed[start:end].decode(errors="replace").removesuffix("\r")
             start = end + 1
+            on_line(line)
             fault = reader.take(line)
             if isinstance(fault, Fault):
                 raise describe(fault, symbols)

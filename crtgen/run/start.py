@@ -1,5 +1,6 @@
 """Starts an image where its board says: as a process, in a simulator, or on a real board."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,15 +64,21 @@ def run_standalone(
     counting: bool = True,
     timeout: float = 60.0,
     site: Site | None = None,
+    on_line: Callable[[str], None] = lambda line: None,
 ) -> Finished:
     """Run a standalone image to its end, which on a board is a line on the serial port.
+
+    ``on_line`` is called with each line that it prints.
 
     Raises ``DeviceFault`` for a fault, ``LinkTimeoutError`` after ``timeout`` seconds.
     """
     if board.is_host:
-        return run_on_host(image, timeout=timeout)
+        finished = run_on_host(image, timeout=timeout)
+        for line in finished.output.splitlines():
+            on_line(line)
+        return finished
     with _start_printing(image, board, counting, site) as device:
-        return read_to_end(device, Symbols(image), timeout)
+        return read_to_end(device, Symbols(image), timeout, on_line)
 
 
 def _start_printing(image: Path, board: Board, counting: bool, site: Site | None) -> Device:

@@ -1,6 +1,8 @@
 """Commands about connected boards: what is there, and what it prints."""
 
 import json
+import re
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -51,6 +53,42 @@ def test_monitor_shows_that_a_server_has_started(tmp_path: Path) -> None:
     assert crtgen("monitor", project, "--seconds", "1.5") == "(the device has started)\n"
     shown = crtgen("monitor", project, "--seconds", "1.5", "--json")
     assert [json.loads(line) for line in shown.splitlines()] == [{"line": "(the device has started)"}]
+
+
+@pytest.mark.qemu
+def test_a_standalone_project_runs_as_its_readme_says_and_in_monitor(tmp_path: Path) -> None:
+    require_tool("qemu-system-arm")
+    project = tmp_path / "p"
+    crtgen("generate", DIGITS, str(project), "--type", "standalone")
+    lines = crtgen("monitor", str(project)).splitlines()
+    assert re.fullmatch(r"digits: ran \d+ ticks", lines[0])
+    assert lines[1].startswith("probabilities ")
+    assert lines[2:] == ["finished: 0 failed"]
+
+    command = re.search(r"^qemu-system-arm .*?[^\\]$", (project / "README.md").read_text(), re.M | re.S)
+    assert command is not None
+    pipe = subprocess.PIPE
+    shell = ["timeout", "60", "sh", "-c", f"exec {command[0]}"]
+    with subprocess.Popen(shell, cwd=project, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        first, *rest = (process.stdout.readline().strip() for _ in lines)
+        process.terminate()
+    assert rest == lines[1:]
+    ticks = re.fullmatch(r"digits: ran (\d+) ticks", first)
+    assert ticks is not None
+    assert int(ticks[1]) < 2_000_000_000  # 80 s; it ran for less than none
+
+
+@pytest.mark.cc
+def test_monitor_of_a_standalone_project_ends_with_its_exit_code(tmp_path: Path) -> None:
+    require_tool("cc", "apt install gcc")
+    project = tmp_path / "p"
+    crtgen("generate", DIGITS, str(project), "--type", "standalone", "--board", "host")
+    shown = [json.loads(line)["line"] for line in crtgen("monitor", str(project), "--json").splitlines()]
+    assert [line.split()[0] for line in shown] == ["digits:", "probabilities"]
+    main = project / "platform" / "main.c"
+    main.write_text(main.read_text().replace("return failures;", "return failures + 3;"))
+    assert CliRunner().invoke(app, ["monitor", str(project)]).exit_code == 3
 
 
 def test_flash_of_something_else(tmp_path: Path) -> None:

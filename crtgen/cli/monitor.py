@@ -13,6 +13,7 @@ from crtgen.boards import find_board
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, guarded
 from crtgen.errors import LinkTimeoutError
+from crtgen.fault import Fault, FaultReader, Symbols, describe
 from crtgen.rpc.listener import Listener
 from crtgen.run import Device, run_standalone, start_device
 from crtgen.text import printable
@@ -45,7 +46,7 @@ def command(
             finished = run_standalone(image.path, board, site=site, timeout=seconds or _DAY, on_line=show)
             raise typer.Exit(min(finished.code, _LARGEST))
         with start_device(image.path, board, site=site) as device:
-            for line in _lines(device, Listener(), seconds):
+            for line in _explained(_lines(device, Listener(), seconds), Symbols(image.path)):
                 show(line)
 
 
@@ -55,6 +56,17 @@ def _show(line: str) -> None:
 
 def _show_json(line: str) -> None:
     typer.echo(json.dumps({"line": line}))
+
+
+def _explained(lines: Iterator[str], symbols: Symbols) -> Iterator[str]:
+    """The lines, with what a report of a fault says instead of its memory."""
+    reader = FaultReader()
+    for line in lines:
+        fault = reader.take(line)
+        if isinstance(fault, Fault):
+            yield f"fault: {describe(fault, symbols).message}"
+        elif not fault:
+            yield line
 
 
 def _lines(device: Device, listener: Listener, seconds: float | None) -> Iterator[str]:

@@ -64,6 +64,7 @@ class _ReadmeView:
     toolchains: str
     name: str
     is_library: bool
+    is_host: bool
     has_example: bool
     abi: str
     run: str
@@ -209,6 +210,7 @@ def _readme_view(firmware: Firmware) -> _ReadmeView:
         toolchains=", ".join(f"`{t}`" for t in toolchains),
         name=firmware.name,
         is_library=firmware.type == "library",
+        is_host=firmware.board.is_host,
         has_example=bool(example_files(firmware)),
         abi=_abi(firmware.board.core),
         run=run,

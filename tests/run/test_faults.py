@@ -166,3 +166,11 @@ def test_the_command_line_tells_of_a_fault(tmp_path: Path) -> None:
     assert (told["fault"]["kind"], told["fault"]["function"]) == ("undefined instruction", "run")
     assert told["fault"]["callers"][0] in ("crt_executor_run", "crt_call_builtin")
     assert core.read_bytes().startswith(b"\x7fELF")
+
+
+def test_the_monitor_explains_a_fault(tmp_path: Path) -> None:
+    toy_project("mps2_an386", "standalone", body=UNDEFINED).extract(tmp_path)
+    result = CliRunner().invoke(app, ["monitor", str(tmp_path), "--seconds", "20"])
+    assert result.exit_code == 7, result.output
+    assert "undefined instruction in run, pc 0x" in result.stderr
+    assert "crtgen.dump" not in result.stdout

@@ -40,10 +40,11 @@ def read_to_end(
         while (end := printed.find(b"\n", start)) >= 0:
             line = printed[start:end].decode(errors="replace").removesuffix("\r")
             start = end + 1
-            on_line(line)
             fault = reader.take(line)
             if isinstance(fault, Fault):
                 raise describe(fault, symbols)
+            if not fault:
+                on_line(line)
             if last := _LAST.fullmatch(line):
                 return Finished(_text(printed[:start]), int(last[1]))
         if time.monotonic() > deadline:

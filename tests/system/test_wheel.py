@@ -1,12 +1,17 @@
 """The wheel: built, installed into an empty environment away from the checkout, and run."""
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
+from ci.sbom import bill_of_materials
 from tests.support import ROOT, require_tool
 
 
@@ -30,5 +35,16 @@ def test_the_wheel_runs_the_main_job(tmp_path: Path) -> None:
     assert str(tmp_path) in where
     program = tmp_path / "venv" / "bin" / "crtgen"
     digits, digit = ROOT / "demo" / "digits.tflite", ROOT / "demo" / "digit.npz"
+    _check_bill(bill_of_materials(wheel), wheel)
     shown = _run(program, "run", digits, "--board", "mps2_an386", "--input", digit, cwd=tmp_path)
     assert "[7] 0.996094" in shown
+
+
+def _check_bill(text: str, wheel: Path) -> None:
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bill = json.loads(text)
+    about = bill["metadata"]["component"]
+    assert about["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(wheel.read_bytes()).hexdigest()}]
+    names = {component["name"] for component in bill["components"]}
+    assert {"numpy", "jinja2", "pydantic", "pydantic-core", "typer"} <= names
+    assert "pytest" not in names

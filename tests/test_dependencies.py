@@ -1,0 +1,29 @@
+"""What crtgen depends on: bounded above, and locked for CI within the bounds."""
+
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.support import ROOT
+
+_PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+_EXTRAS = [line for lines in _PROJECT["optional-dependencies"].values() for line in lines]
+_REQUIREMENTS = [Requirement(line) for line in [*_PROJECT["dependencies"], *_EXTRAS]]
+_UNBOUNDED = {"crtgen", "tflite-micro"}
+"""Itself, and what has dates for versions."""
+
+_LOCK = {
+    requirement.name.lower().replace("_", "-"): next(iter(requirement.specifier)).version
+    for line in (ROOT / "ci" / "requirements.lock").read_text().splitlines()
+    if not line.startswith("#")
+    for requirement in [Requirement(line)]
+}
+
+
+@pytest.mark.parametrize("requirement", _REQUIREMENTS, ids=str)
+def test_dependencies_have_upper_bounds_and_are_locked_within_them(requirement: Requirement) -> None:
+    if requirement.name not in _UNBOUNDED:
+        assert any(bound.operator == "<" for bound in requirement.specifier)
+    if requirement.name != "crtgen":
+        assert requirement.specifier.contains(_LOCK[requirement.name], prereleases=True)

@@ -21,7 +21,7 @@ from crtgen.build import SizeReport, build_project, measure
 from crtgen.byoc import Generator, partition
 from crtgen.codegen import METADATA_FILE, CModule, generate_c, llvm
 from crtgen.errors import BuildError, UsageError
-from crtgen.ir import Array, Graph
+from crtgen.ir import Array, Graph, Value, shape_text
 from crtgen.kernels import Target, select
 from crtgen.library import (
     SUFFIXES,
@@ -75,15 +75,39 @@ def _silent(_: str) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Model:
     """A network as its file has it."""
 
     graph: Graph
 
+    def __repr__(self) -> str:
+        return f"<Model {self.name}: {len(self.graph.nodes)} layers>"
+
     @property
     def name(self) -> str:
         return self.graph.name
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The inputs: name, shape, element type and quantisation."""
+        return tuple(self.graph.values[name] for name in self.graph.inputs)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The outputs, as the inputs."""
+        return tuple(self.graph.values[name] for name in self.graph.outputs)
+
+    def summary(self) -> str:
+        """Inputs, layers with the shapes of their outputs, and outputs: a line each."""
+        rows = [("input", v.name, shape_text(v.shape), v.dtype.value) for v in self.inputs]
+        for node in self.graph.nodes:
+            made = self.graph.values[node.outputs[0]]
+            rows.append((node.op.name, node.name, shape_text(made.shape), made.dtype.value))
+        rows += [("output", v.name, shape_text(v.shape), v.dtype.value) for v in self.outputs]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return "\n".join([repr(self), *lines])
 
     def compile(
         self,
@@ -109,7 +133,7 @@ class Model:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Imported:
     """Models that are code already: those of an archive, or of a library that TVM exported.
 
@@ -118,6 +142,9 @@ class Imported:
 
     package: Package
     trust: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Imported {self.name} from {self.package.where}>"
 
     @property
     def name(self) -> str:
@@ -133,7 +160,7 @@ class Imported:
         return compile([self], board, generators=generators)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compiled:
     """Models compiled for a board: a module of C for each, in ``parts``, and a plan for each ``Model``."""
 
@@ -142,6 +169,11 @@ class Compiled:
     plans: tuple[Plan, ...]
     parts: tuple[Linkable, ...]
     hits: tuple[Hit, ...] = ()
+
+    def __repr__(self) -> str:
+        infos = (module.info for module in self.modules)
+        models = ", ".join(f"{info.name} (arena {info.arena:,} bytes)" for info in infos)
+        return f"<Compiled {models} for {self.board.name}>"
 
     @property
     def modules(self) -> tuple[CModule, ...]:
@@ -233,12 +265,16 @@ def _stored(part: Linkable, plan: Plan, core: Core, time: datetime) -> MlfModel:
     return store_model(part, core, time, operators, str(plan.graph))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Generated:
     """A firmware project in memory; ``untrusted`` names a file whose code in it may not be compiled."""
 
     project: Project
     untrusted: str = ""
+
+    def __repr__(self) -> str:
+        made = self.project
+        return f"<Generated {made.name}, {made.type} for {made.board}: {len(made.files)} files>"
 
     def extract(self, directory: str | Path, *, force: bool = False) -> "Extracted":
         """Write it to ``directory``, which has to be empty or an earlier project of crtgen's.
@@ -279,13 +315,18 @@ class Extracted:
         return Image(built, measure(built), self._temporary)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Image:
     """A built image: an ELF with its sizes and the manifest of its project."""
 
     built: build.Image
     size: SizeReport
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        sizes = self.size.sizes
+        name = self.built.manifest.name
+        return f"<Image {name} for {self.board}: flash {sizes.flash:,} bytes, RAM {sizes.ram:,} bytes>"
 
     @property
     def path(self) -> Path:

@@ -17,7 +17,7 @@ from crtgen.rpc import AotExecutor, Client
 from crtgen.rpc.connection import RemoteTensor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
 from crtgen.rpc.values import DataType
-from crtgen.run import Device, SerialDevice, Site, start_device
+from crtgen.run import Device, RunningDevice, SerialDevice, Site, start_device
 
 __all__ = ["Measurement", "Session", "choose_model"]
 
@@ -42,7 +42,7 @@ class Measurement:
 
 
 class Session:
-    """An image that runs on its device; a context manager that stops it.
+    """An image that runs on its device; a context manager that connects to it, and stops it at the end.
 
     After a ``RemoteError`` the session goes on; after any other ``LinkError`` it has to be left. A fault of
     the device is a ``DeviceFault``, with names of the image.
@@ -57,6 +57,7 @@ class Session:
         self.client = client
         self.counting = counting
         self._stack = ExitStack()
+        self._is_open = False
         self._executors: dict[str, AotExecutor] = {}
         self._per_tick: float | None = None
         self._on_log: Callable[[str], None] = lambda line: None
@@ -83,22 +84,34 @@ class Session:
         device = start_device(image.path, board, counting=counting, site=site)
         symbols = _symbols(image)
         client = Client(device.stream, timeouts=_timeouts(board, device), on_log=on_log, symbols=symbols)
-        session = cls(image, device, client, counting=counting and board.qemu is not None, owner=owner)
+        counts = counting and board.qemu is not None and isinstance(device, RunningDevice)
+        session = cls(image, device, client, counting=counts, owner=owner)
         session._on_log = on_log
         return session
 
     def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._executors.clear()
+        self._is_open = False
+        self._stack.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+
+    def open(self) -> Self:
+        """Connect to the device, as entering the session does; ``close`` ends what this began."""
         with ExitStack() as stack:
             stack.enter_context(self.device)
             stack.enter_context(self.client)
             if isinstance(self.device, SerialDevice) and (fault := self.client.last_fault()):
                 self._on_log(f"before this session: {describe(fault, _symbols(self.image)).message}")
             self._stack = stack.pop_all()
+        self._is_open = True
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._executors.clear()
-        self._stack.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+    def close(self) -> None:
+        """End the session and stop the device, open or not. More than once is fine."""
+        self.__exit__(None, None, None)
+        self.device.close()
 
     @property
     def models(self) -> tuple[ModelInfo, ...]:
@@ -158,6 +171,9 @@ class Session:
         return self._per_tick
 
     def _executor(self, name: str) -> AotExecutor:
+        if not self._is_open:
+            hint = "with image.run() as session: ..., or session.open() and session.close()"
+            raise UsageError("the session is not open", where=self.device.name, hint=hint)
         if name not in self._executors:
             self._executors[name] = self.client.aot_executor(name)
         return self._executors[name]

@@ -72,7 +72,7 @@ FvpPath = Annotated[
 ]
 Port = Annotated[
     str | None,
-    _board(help="The serial port of a board that runs the image already."),
+    _board(help="The serial port, or Unix socket, of a board that runs the image already."),
 ]
 Baud = Annotated[
     int | None,

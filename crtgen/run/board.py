@@ -9,7 +9,7 @@ from crtgen.attached import Unit, board_lock, choose_unit, connected_units
 from crtgen.boards import Board
 from crtgen.errors import UsageError
 from crtgen.flash import Job, flash
-from crtgen.run.streams import SerialStream
+from crtgen.run.streams import SerialStream, SocketStream
 
 __all__ = ["SerialDevice", "connect_board", "start_board"]
 
@@ -21,7 +21,7 @@ class SerialDevice:
     """A board that serves the RPC on a serial port; a context manager that closes port and lock."""
 
     name: str
-    stream: SerialStream
+    stream: SerialStream | SocketStream
     _held: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
@@ -67,10 +67,15 @@ def start_board(
         return _open(board, unit, baud, held)
 
 
+def _line(port: str, baud: int) -> SerialStream | SocketStream:
+    """The line at a port; the path of a Unix socket is one, too, as a simulator may have made it."""
+    return SocketStream.connect(port) if Path(port).is_socket() else SerialStream(port, baudrate=baud)
+
+
 def _open(board: Board, unit: Unit, baud: int | None, held: ExitStack) -> SerialDevice:
     if not unit.port:
         hint = "name it with --port, or in the hardware map"
         raise UsageError("the serial port of the board is not known", where=board.name, hint=hint)
     rate = baud or unit.baud or (board.serial.baud if board.serial else _BAUD)
-    stream = SerialStream(unit.port, baudrate=rate)
+    stream = _line(unit.port, rate)
     return SerialDevice(f"{board.name} at {unit.port}", stream, held.pop_all())

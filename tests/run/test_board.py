@@ -1,5 +1,6 @@
 """A real board, played by QEMU: written by a runner, locked, talked to over its serial port."""
 
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from crtgen.rpc.client import Client
 from crtgen.rpc.link import SIMULATOR
 from crtgen.run import SerialDevice, Site, start_device
 from crtgen.run import board as board_module
+from crtgen.run.board import connect_board
 from tests.flash.test_gdb import free_port, wait_for
 from tests.project.building import build_toy
 from tests.support import require_tool
@@ -120,3 +122,16 @@ def test_a_port_is_enough_where_the_image_runs_already(port: str, image: Path) -
         Client(device.stream, timeouts=SIMULATOR) as client,
     ):
         assert client.aot_executor("toy")
+
+
+def test_a_port_may_be_a_unix_socket(tmp_path: Path) -> None:
+    """As a simulator that somebody started by hand has made it."""
+    path = str(tmp_path / "serial.sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        with connect_board(find_board("mps2_an386"), path) as device:
+            peer, _ = listener.accept()
+            with peer:
+                peer.sendall(b"up")
+                assert device.stream.read(60) == b"up"

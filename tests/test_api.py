@@ -1,0 +1,58 @@
+"""The Python face: what objects show of themselves, and a session without ``with``."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import crtgen
+from crtgen.errors import UsageError
+from tests.support import ROOT, require_tool
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+DIGIT = np.load(ROOT / "demo" / "digit.npz")["image"]
+
+
+def test_objects_are_short_in_a_notebook() -> None:
+    model = crtgen.load(DIGITS)
+    compiled = model.compile("host")
+    assert repr(model) == "<Model digits: 7 layers>"
+    assert repr(compiled) == "<Compiled digits (arena 432 bytes) for host>"
+    generated = compiled.generate()
+    count = len(generated.project.files)
+    assert repr(generated) == f"<Generated digits, server for host: {count} files>"
+
+
+def test_a_model_tells_its_interface_and_its_layers() -> None:
+    model = crtgen.load(DIGITS)
+    assert isinstance(model, crtgen.Model)
+    assert [(v.name, v.shape, v.dtype.value) for v in model.inputs] == [("image", (1, 8, 8, 1), "int8")]
+    assert [(v.name, v.shape) for v in model.outputs] == [("probabilities", (1, 10))]
+    assert model.summary().splitlines()[:3] == [
+        "<Model digits: 7 layers>",
+        "input            image            1x8x8x1   int8",
+        "conv2d           conv2d           1x8x8x8   int8",
+    ]
+
+
+@pytest.mark.cc
+def test_a_session_is_opened_and_closed_by_hand() -> None:
+    require_tool("cc")
+    image = crtgen.load(DIGITS).compile("host").generate().build()
+    assert repr(image).startswith("<Image digits for host: flash ")
+    session = image.run()
+    with pytest.raises(UsageError, match="the session is not open") as caught:
+        session.infer(DIGIT)
+    assert "session.open()" in caught.value.hint
+    session.open()
+    (y,) = session.infer(DIGIT)
+    assert y.argmax() == 7
+    session.close()
+    session.close()
+    assert session.device.process.poll() is not None  # type: ignore[union-attr]
+    with pytest.raises(UsageError, match="the session is not open"):
+        session.infer(DIGIT)
+
+
+def test_types_are_there_for_checkers() -> None:
+    assert (Path(crtgen.__file__).parent / "py.typed").is_file()

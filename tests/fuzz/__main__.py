@@ -3,16 +3,20 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz.compared import compare_mutants
-from tests.fuzz.engine import fuzz
+from tests.fuzz.engine import Outcome, fuzz
+from tests.fuzz.kills import kill_commands
 from tests.fuzz.targets import TARGETS
+
+_OTHERS: dict[str, Callable[..., Outcome]] = {"compared": compare_mutants, "kills": kill_commands}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("target", choices=[*TARGETS, "compared"])
+    parser.add_argument("target", choices=[*TARGETS, *_OTHERS])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--inputs", type=int, default=0, help="so many, instead of so long")
     parser.add_argument("--seed", type=int, default=1)
@@ -20,9 +24,8 @@ def main() -> int:
     options = parser.parse_args()
     start = time.monotonic()
     limits = {"seed": options.seed, "inputs": options.inputs, "seconds": options.seconds}
-    outcome = (
-        compare_mutants(**limits) if options.target == "compared" else fuzz(TARGETS[options.target], **limits)
-    )
+    other = _OTHERS.get(options.target)
+    outcome = other(**limits) if other else fuzz(TARGETS[options.target], **limits)
     for kind, (data, wrong) in outcome.found.items():
         options.keep.mkdir(parents=True, exist_ok=True)
         file = options.keep / f"{options.target}-{kind.partition(' ')[0]}"

@@ -10,6 +10,7 @@ import pytest
 
 from tests.fuzz.compared import compare_mutants
 from tests.fuzz.engine import Target, fuzz, run_one
+from tests.fuzz.kills import kill_commands
 from tests.fuzz.targets import TARGETS
 
 _INPUTS = {"params": 2000, "graphs": 500, "models": 800, "exported": 300}
@@ -78,3 +79,10 @@ def test_a_fuzzer_sees(tmp_path: Path, action: Callable[[bytes, Path], bool], sa
     assert not accepted
     assert said in wrong
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.cc
+def test_killed_commands_leave_nothing() -> None:
+    outcome = kill_commands(seed=0, inputs=6)
+    assert outcome.inputs == 6
+    assert not outcome.found, "\n".join(wrong for _, wrong in outcome.found.values())

@@ -14,8 +14,9 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 import crtgen
+from crtgen import api
 from crtgen.cases import read_cases
-from crtgen.codegen import Interface, ModelInfo, llvm
+from crtgen.codegen import Interface, ModelInfo, Registry, llvm
 from crtgen.errors import BuildError, CrtgenError, ToolMissingError, UsageError
 from crtgen.project import Options
 from tests.support import model_path, require_tool, symbol_table
@@ -35,7 +36,7 @@ MODELS = (
 )
 
 
-def _compiled(model: str, board: str) -> crtgen.api.Compiled:
+def _compiled(model: str, board: str) -> api.Compiled:
     return crtgen.load(model_path(model)).compile(board)
 
 
@@ -183,7 +184,7 @@ def test_words_may_be_read_from_anywhere() -> None:
 
     source = "#include <string.h>\nint f(const char *x);\n"
     source += "int f(const char *x) { int y; memcpy(&y, x, 4); return y; }\n"
-    registry = crtgen.codegen.Registry((), (), ())
+    registry = Registry((), (), ())
     for name, word_load in (("cortex-m4", True), ("cortex-m55", True), ("cortex-m0plus", False)):
         data, _ = compile_objects(LlvmRequest({"f.c": source}, registry, CORES[name]))
         section = ELFFile(io.BytesIO(data)).get_section_by_name(".text.f")
@@ -208,7 +209,7 @@ def test_sections() -> None:
         int g(void) { return table[0]; }
     """
     data, _ = compile_objects(
-        LlvmRequest({"f.c": source}, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"])
+        LlvmRequest({"f.c": source}, Registry((), (), ()), CORES["cortex-m4"])
     )
     elf = ELFFile(io.BytesIO(data))
     places = {
@@ -230,7 +231,7 @@ def test_a_flaw_of_the_c_is_told() -> None:
     from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
     request = LlvmRequest(
-        {"f.c": "int f(void) { return x; }\n"}, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"]
+        {"f.c": "int f(void) { return x; }\n"}, Registry((), (), ()), CORES["cortex-m4"]
     )
     with pytest.raises(BuildError, match="undeclared identifier 'x'"):
         compile_objects(request)
@@ -245,7 +246,7 @@ def test_a_symbol_twice_is_refused() -> None:
         "b.c": "int f(void);\nint f(void) { return 2; }\n",
     }
     with pytest.raises(BuildError, match="symbol multiply defined"):
-        compile_objects(LlvmRequest(files, crtgen.codegen.Registry((), (), ()), CORES["cortex-m4"]))
+        compile_objects(LlvmRequest(files, Registry((), (), ()), CORES["cortex-m4"]))
 
 
 def test_versions_of_llvm_have_to_be_equal(monkeypatch: pytest.MonkeyPatch) -> None:

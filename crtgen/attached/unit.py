@@ -1,6 +1,7 @@
 """A connected board: found by its USB ids, or named by a hardware map in the format of Zephyr's twister."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ class Unit:
     """A board on the bench.
 
     ``boards`` are the names that it may have: several kinds of board share one USB id. ``serial`` is the
-    number of its probe and ``port`` its serial port, each empty if unknown. ``runner`` and ``baud`` are what
-    a hardware map says, else empty and 0.
+    number of its probe and ``port`` its serial port, each empty if unknown. ``ports`` are all of a probe with
+    several, of which nobody knows the right one. ``runner`` and ``baud`` are what a hardware map says, else
+    empty and 0.
     """
 
     boards: tuple[str, ...]
@@ -30,6 +32,7 @@ class Unit:
     description: str = ""
     runner: str = ""
     baud: int = 0
+    ports: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -52,9 +55,9 @@ def choose_unit(board: Board, units: tuple[Unit, ...], serial: str | None = None
     """
     fitting = [unit for unit in units if board.name in unit.boards]
     chosen = [unit for unit in fitting if unit.serial.startswith(serial or "")]
-    ports = {unit.key: unit for unit in chosen}
-    if len(ports) == 1:
-        return chosen[0]
+    if len({unit.key for unit in chosen}) == 1:
+        ports = tuple(dict.fromkeys(unit.port for unit in chosen))
+        return chosen[0] if len(ports) == 1 else replace(chosen[0], port="", ports=ports)
     if chosen:
         numbers = ", ".join(unit.serial or unit.port for unit in chosen)
         hint = "choose one with --serial and the first characters of its number"
@@ -102,9 +105,14 @@ def _unit(entry: Any, where: str) -> Unit | None:
     )
 
 
+def _natural(text: str) -> list[tuple[int, str]]:
+    """For sorting: ttyACM2 before ttyACM10."""
+    return [(int(part) if part.isdecimal() else 0, part) for part in re.split(r"(\d+)", text)]
+
+
 def _on_usb() -> list[Unit]:
     units = []
-    for port in sorted(list_ports.comports(), key=lambda port: str(port.device)):
+    for port in sorted(list_ports.comports(), key=lambda port: _natural(str(port.device))):
         if port.vid is None:
             continue
         usb = f"{port.vid:04x}:{port.pid:04x}"

@@ -94,7 +94,8 @@ class Flash:
     """How an image gets onto the board: the runners that can, the preferred one first.
 
     ``openocd`` are the configuration files, ``pyocd`` the target, ``jlink`` the device, ``nrfjprog`` the
-    family: each as its runner calls it, empty for a runner that is not listed.
+    family, ``uf2`` the Board-ID of the drive that its boot loader shows: each as its runner calls it, empty
+    for a runner that is not listed.
     """
 
     runners: tuple[str, ...]
@@ -102,6 +103,7 @@ class Flash:
     pyocd: str = ""
     jlink: str = ""
     nrfjprog: str = ""
+    uf2: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def _runners_have_targets(board: Board) -> Iterator[Finding]:
         return
     if not board.flash_with.runners:
         yield "flash.runners", "there is none"
-    for tool in ("openocd", "pyocd", "jlink", "nrfjprog"):
+    for tool in ("openocd", "pyocd", "jlink", "nrfjprog", "uf2"):
         named = bool(getattr(board.flash_with, tool))
         if tool in board.flash_with.runners and not named:
             yield f"flash.{tool}", "the runner is listed, but not what it calls the board"

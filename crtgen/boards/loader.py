@@ -26,7 +26,7 @@ __all__ = [
     "wrong_boards",
 ]
 
-RUNNERS = ("west", "pyocd", "openocd", "jlink", "nrfjprog", "gdb")
+RUNNERS = ("west", "pyocd", "openocd", "jlink", "nrfjprog", "uf2", "gdb")
 """Ways to write an image to a board."""
 
 T = TypeVar("T")
@@ -231,7 +231,7 @@ def _flash(table: _Table) -> Flash:
     return Flash(
         runners=table.get("runners", _each(_one_of("runner", *RUNNERS))),
         openocd=table.get("openocd", _each(_text), ()),
-        **{tool: table.get(tool, _text, "") for tool in ("pyocd", "jlink", "nrfjprog")},
+        **{tool: table.get(tool, _text, "") for tool in ("pyocd", "jlink", "nrfjprog", "uf2")},
     )
 
 

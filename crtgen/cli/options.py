@@ -88,7 +88,7 @@ CoreDump = Annotated[
 ]
 Runner = Annotated[
     str | None,
-    _board(help="west, pyocd, openocd, jlink, nrfjprog, gdb; else the board's first."),
+    _board(help="west, pyocd, openocd, jlink, nrfjprog, uf2, gdb; else the board's first."),
 ]
 HardwareMap = Annotated[
     Path | None,

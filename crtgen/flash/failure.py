@@ -2,9 +2,10 @@
 
 import re
 
+from crtgen.boards import Board
 from crtgen.errors import FlashError
 
-__all__ = ["explain"]
+__all__ = ["explain", "says_failed"]
 
 _UDEV = (
     "you may not use the probe: install the udev rules of its maker (or of openocd: "
@@ -12,6 +13,21 @@ _UDEV = (
 )
 
 _CAUSES: tuple[tuple[str, str, str], ...] = (
+    (
+        r"[Tt]arget type \S+ not recognized|is not a recognized target|[Uu]nknown target type",
+        "pyOCD does not know the chip yet",
+        "pyOCD needs the chip's pack: `pyocd pack update`, then `pyocd pack install {pyocd}`",
+    ),
+    (
+        r"Can't find target/rp2350\.cfg",
+        "this OpenOCD does not know the chip",
+        "it needs OpenOCD of Raspberry Pi (or one later than 0.12); or use --runner uf2",
+    ),
+    (
+        r"drives \S+ are mounted",
+        "the board shows no drive, or several do",
+        "hold BOOTSEL while you plug the board in, mount its drive, and connect one board only",
+    ),
     (
         r"LIBUSB_ERROR_ACCESS|[Pp]ermission denied|[Aa]ccess denied|[Ii]nsufficient permissions|\[Errno 13\]",
         "the probe cannot be opened: permission denied",
@@ -43,11 +59,25 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
 _SHOWN = 3
 
 
-def explain(runner: str, board: str, output: str, status: int) -> FlashError:
+_FAILED = re.compile(
+    r"\*\* (?:Programming|Verify) Failed \*\*|MIS-MATCHED|^Error: .*(?:failed|verif)|Flash download failed"
+    r"|Programming failed|Verification failed",
+    re.MULTILINE,
+)
+
+
+def says_failed(output: str) -> bool:
+    """Whether a runner says that it failed: some do, and yet end with code 0."""
+    return _FAILED.search(output) is not None
+
+
+def explain(runner: str, board: Board, output: str, status: int) -> FlashError:
     """The cause as the output tells it, else its last lines."""
+    pack = board.flash_with.pyocd if board.flash_with else ""
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, output):
-            return FlashError(f"{runner}: {message}", where=board, hint=hint, log=output)
+            advice = hint.format(pyocd=pack)
+            return FlashError(f"{runner}: {message}", where=board.name, hint=advice, log=output)
     last = "\n".join(line for line in output.splitlines() if line.strip()).splitlines()[-_SHOWN:]
     told = "\n".join([f"{runner} ended with code {status}", *last])
-    return FlashError(told, where=board, hint="the runner's whole output is above", log=output)
+    return FlashError(told, where=board.name, hint="the runner's whole output is above", log=output)

@@ -10,7 +10,7 @@ from pathlib import Path
 from crtgen.build import find_workspace
 from crtgen.child import run_to_end
 from crtgen.errors import FlashError, ToolMissingError
-from crtgen.flash.failure import explain
+from crtgen.flash.failure import explain, says_failed
 from crtgen.flash.runners import INSTALL, Job, command
 
 __all__ = ["Flashed", "flash"]
@@ -49,8 +49,8 @@ def flash(job: Job, runner: str | None = None, *, timeout: float = TIME_LIMIT) -
         raise FlashError(message, where=job.board.name, hint=hint, log=output)
     if name == "pyocd" and status == _PYOCD_MISSING:
         raise ToolMissingError("pyocd is not installed", where=job.board.name, hint=INSTALL["pyocd"])
-    if status or (name == "gdb" and "MIS-MATCHED" in output):
-        raise explain(name, job.board.name, output, status)
+    if status or says_failed(output):
+        raise explain(name, job.board, output, status)
     return Flashed(name, output, time.monotonic() - start)
 
 

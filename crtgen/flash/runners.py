@@ -1,10 +1,12 @@
 """The command line of each runner."""
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from crtgen import files
 from crtgen.boards import Board, Flash
 from crtgen.build import find_workspace
 from crtgen.errors import FlashError, UsageError
@@ -25,6 +27,17 @@ INSTALL = {
     "gdb-multiarch": how_to_install("gdb-multiarch"),
 }
 """By program."""
+
+_WEST_PROBES: Mapping[str, tuple[str, ...]] = {
+    "jlink": ("--dev-id", "{}"),
+    "nrfjprog": ("--dev-id", "{}"),
+    "nrfutil": ("--dev-id", "{}"),
+    "pyocd": ("--dev-id", "{}"),
+    "openocd": ("--cmd-pre-init", "adapter serial {}"),
+    "stm32cubeprogrammer": ("--tool-opt=sn={}",),
+    "linkserver": ("--probe={}",),
+}
+"""How west's runners are told the number of the probe, as Zephyr's twister does it; the others take none."""
 
 _SCRIPT = "r\nh\nloadfile {image}\nr\ng\nq\n"
 _THUMB = 0x01000000
@@ -47,11 +60,17 @@ class Job:
     @property
     def hex(self) -> Path:
         """The image as Intel hex, which Zephyr makes beside the ELF. Raises ``FlashError``."""
-        file = self.image.with_suffix(".hex")
+        return self._beside(".hex", "Intel hex")
+
+    @property
+    def uf2(self) -> Path:
+        """The image as UF2, which Zephyr makes beside the ELF. Raises ``FlashError``."""
+        return self._beside(".uf2", "UF2")
+
+    def _beside(self, suffix: str, kind: str) -> Path:
+        file = self.image.with_suffix(suffix)
         if not file.is_file():
-            raise FlashError(
-                "there is no Intel hex file of the image", where=str(file), hint="build it again"
-            )
+            raise FlashError(f"there is no {kind} file of the image", where=str(file), hint="build it again")
         return file
 
 
@@ -71,9 +90,19 @@ def command(runner: str, job: Job) -> list[str]:
 
 
 def _west(job: Job, how: Flash) -> list[str]:
-    probe = ["--dev-id", job.serial] if job.serial else []
+    probe = _WEST_PROBES.get(_west_runner(job.build), ()) if job.serial else ()
     zephyr = str(find_workspace().zephyr)
-    return ["west", "-z", zephyr, "flash", "--skip-rebuild", "-d", str(job.build), *probe]
+    chosen = [word.format(job.serial) for word in probe]
+    return ["west", "-z", zephyr, "flash", "--skip-rebuild", "-d", str(job.build), *chosen]
+
+
+def _west_runner(build: Path) -> str:
+    """The runner that west takes by default, as the build says; empty if it does not."""
+    file = build / "zephyr" / "runners.yaml"
+    if not file.is_file():
+        return ""
+    found = re.search(r"^flash-runner: *(\S+)", files.read_text(file, "the runners"), re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _pyocd(job: Job, how: Flash) -> list[str]:
@@ -95,6 +124,11 @@ def _jlink(job: Job, how: Flash) -> list[str]:
     probe = ["-SelectEmuBySN", job.serial] if job.serial else []
     options = ["-nogui", "1", "-if", "swd", "-speed", "4000", "-device", how.jlink, "-autoconnect", "1"]
     return ["JLinkExe", *options, *probe, "-ExitOnError", "1", "-CommandFile", str(script)]
+
+
+def _uf2(job: Job, how: Flash) -> list[str]:
+    """In a process of its own that can be ended: the drive may go while the file is copied."""
+    return [sys.executable, "-m", "crtgen.flash.with_uf2", "--board-id", how.uf2, str(job.uf2)]
 
 
 def _nrfjprog(job: Job, how: Flash) -> list[str]:
@@ -128,5 +162,6 @@ _COMMANDS: Mapping[str, Callable[[Job, Flash], list[str]]] = {
     "openocd": _openocd,
     "jlink": _jlink,
     "nrfjprog": _nrfjprog,
+    "uf2": _uf2,
     "gdb": lambda job, _: _gdb(job),
 }

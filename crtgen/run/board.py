@@ -74,8 +74,9 @@ def _line(port: str, baud: int) -> SerialStream | SocketStream:
 
 def _open(board: Board, unit: Unit, baud: int | None, held: ExitStack) -> SerialDevice:
     if not unit.port:
-        hint = "name it with --port, or in the hardware map"
-        raise UsageError("the serial port of the board is not known", where=board.name, hint=hint)
+        several = f": the probe has {', '.join(unit.ports)}" if unit.ports else ""
+        hint = "name it in a hardware map, or with --port once the image runs"
+        raise UsageError(f"the serial port of the board is not known{several}", where=board.name, hint=hint)
     rate = baud or unit.baud or (board.serial.baud if board.serial else _BAUD)
     stream = _line(unit.port, rate)
     return SerialDevice(f"{board.name} at {unit.port}", stream, held.pop_all())

@@ -62,6 +62,19 @@ def test_the_beginning_of_a_number_is_enough(usb: None) -> None:
     assert choose_unit(NUCLEO, units, "066").port == "/dev/ttyACM2"
 
 
+def test_ports_are_in_the_order_of_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = [port(f"/dev/ttyACM{n}", 0x0483, 0x374B, str(n)) for n in (10, 2, 1)]
+    monkeypatch.setattr("serial.tools.list_ports.comports", lambda: ports)
+    assert [u.port for u in connected_units()] == ["/dev/ttyACM1", "/dev/ttyACM2", "/dev/ttyACM10"]
+
+
+def test_a_probe_with_two_ports_has_none_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = [port(f"/dev/ttyACM{n}", 0x0483, 0x374B, "066A") for n in (0, 1)]
+    monkeypatch.setattr("serial.tools.list_ports.comports", lambda: ports)
+    unit = choose_unit(NUCLEO, connected_units())
+    assert (unit.serial, unit.port, unit.ports) == ("066A", "", ("/dev/ttyACM0", "/dev/ttyACM1"))
+
+
 def test_several_boards_or_none(usb: None) -> None:
     units = connected_units()
     for prefix in (None, "06"):

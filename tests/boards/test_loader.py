@@ -128,7 +128,7 @@ def test_real_boards_can_be_flashed_and_say_where_their_figures_come_from() -> N
         assert board.platforms == ("zephyr",)
         assert board.flash_with is not None
         assert board.serial is not None
-        assert board.serial.usb
+        assert board.serial.usb or board.name == "arduino_nano_33_ble"  # on pins, not on USB
         assert board.source
 
 
@@ -137,7 +137,7 @@ def test_the_memories_of_some_chips() -> None:
     assert sizes["nucleo_l4r5zi"] == (2048, 640)
     assert sizes["nrf52840dk"] == (1024, 256)
     assert sizes["rpi_pico2"] == (4096, 520)
-    assert sizes["arduino_nano_33_ble"] == (960, 256)
+    assert sizes["arduino_nano_33_ble"] == (928, 256)
 
 
 def test_names_in_zephyr_are_chosen_by_release_as_numbers() -> None:

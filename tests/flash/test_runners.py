@@ -37,7 +37,70 @@ def test_west(image: Path, board: str) -> None:
     words = command("west", job(image, board))
     zephyr, build = image.parents[2] / "zephyr", image.parents[1]
     assert words == ["west", "-z", str(zephyr), "flash", "--skip-rebuild", "-d", str(build)]
-    assert command("west", job(image, board, "42"))[-2:] == ["--dev-id", "42"]
+
+
+@pytest.mark.parametrize(
+    ("runner", "probe"),
+    [
+        ("jlink", ["--dev-id", "42"]),
+        ("nrfjprog", ["--dev-id", "42"]),
+        ("pyocd", ["--dev-id", "42"]),
+        ("openocd", ["--cmd-pre-init", "adapter serial 42"]),
+        ("stm32cubeprogrammer", ["--tool-opt=sn=42"]),
+        ("linkserver", ["--probe=42"]),
+        ("bossac", []),
+    ],
+)
+def test_west_is_told_the_probe_as_its_runner_wants_it(image: Path, runner: str, probe: list[str]) -> None:
+    """Only some of west's runners know --dev-id; the others end with an error when they see it."""
+    plain = command("west", job(image, NUCLEO))
+    (image.parent / "runners.yaml").write_text(f"runners:\n- a\nflash-runner: {runner}\ndebug-runner: b\n")
+    assert command("west", job(image, NUCLEO, "42")) == [*plain, *probe]
+
+
+def test_west_is_told_nothing_where_the_runner_is_not_known(image: Path) -> None:
+    assert command("west", job(image, NUCLEO, "42")) == command("west", job(image, NUCLEO))
+
+
+@pytest.mark.parametrize("mounted", [["pi/RPI-RP2"], [], ["pi/RPI-RP2", "RPI-RP2"]])
+def test_uf2_is_copied_to_the_drive_of_the_boot_loader(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: list[str]
+) -> None:
+    image.with_suffix(".uf2").write_bytes(b"the image")
+    monkeypatch.setenv("CRTGEN_MEDIA", str(tmp_path / "media"))
+    for name, board in [*((name, "RPI-RP2") for name in mounted), ("other", "RP2350")]:
+        drive = tmp_path / "media" / name
+        drive.mkdir(parents=True)
+        (drive / "INFO_UF2.TXT").write_text(f"UF2 Bootloader v3.0\r\nBoard-ID: {board}\r\n")
+    if len(mounted) != 1:
+        with pytest.raises(FlashError, match="no drive, or several") as caught:
+            flash(job(image, PICO), "uf2")
+        assert "BOOTSEL" in caught.value.hint
+        return
+    flash(job(image, PICO), "uf2")
+    copied = {path for path in (tmp_path / "media").rglob("*.uf2")}
+    assert copied == {tmp_path / "media" / mounted[0] / "zephyr.uf2"}
+    assert copied.pop().read_bytes() == b"the image"
+
+
+def test_pyocd_without_the_pack_of_the_chip() -> None:
+    error = explain("pyocd", find_board(NUCLEO), "Target type stm32l4r5zitx not recognized.", 1)
+    assert error.hint.endswith("`pyocd pack install stm32l4r5zitx`")
+
+
+def test_openocd_without_the_pico_2() -> None:
+    error = explain("openocd", find_board("rpi_pico2"), "Can't find target/rp2350.cfg", 1)
+    assert "Raspberry Pi" in error.hint
+
+
+@pytest.mark.parametrize("said", ["** Programming Failed **", "Error: verify failed", "MIS-MATCHED!"])
+def test_a_runner_that_says_it_failed_has_failed_whatever_its_code(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    program(tmp_path, "openocd", f"echo '{said}'; exit 0", monkeypatch)
+    with pytest.raises(FlashError) as caught:
+        flash(job(image, NUCLEO), "openocd")
+    assert said in caught.value.log
 
 
 @pytest.mark.parametrize(
@@ -122,7 +185,7 @@ OUTPUTS = [
 
 @pytest.mark.parametrize(("runner", "output", "cause"), OUTPUTS)
 def test_the_cause_is_read_from_the_output(runner: str, output: str, cause: str) -> None:
-    error = explain(runner, NUCLEO, output, 1)
+    error = explain(runner, find_board(NUCLEO), output, 1)
     assert cause in error.message
     assert error.message.startswith(f"{runner}: ")
     assert error.where == NUCLEO
@@ -131,11 +194,11 @@ def test_the_cause_is_read_from_the_output(runner: str, output: str, cause: str)
 
 
 def test_permission_is_answered_with_the_udev_rules() -> None:
-    assert "udev" in explain("openocd", NUCLEO, "LIBUSB_ERROR_ACCESS", 1).hint
+    assert "udev" in explain("openocd", find_board(NUCLEO), "LIBUSB_ERROR_ACCESS", 1).hint
 
 
 def test_an_unknown_failure_shows_the_last_lines() -> None:
-    error = explain("openocd", NUCLEO, "a\n\nb\nc\nd\n", 3)
+    error = explain("openocd", find_board(NUCLEO), "a\n\nb\nc\nd\n", 3)
     assert error.message == "openocd ended with code 3\nb\nc\nd"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crtgen import build, frontends
 from crtgen.boards import Board, Core, find_board
-from crtgen.build import SizeReport, build_project, measure
+from crtgen.build import SizeReport, build_project, built_image, measure
 from crtgen.byoc import Generator, partition
 from crtgen.codegen import METADATA_FILE, CModule, generate_c, llvm
 from crtgen.errors import BuildError, UsageError
@@ -313,6 +313,11 @@ class Extracted:
         _require_trust(self.untrusted)
         built = build_project(self.directory, toolchain=toolchain, progress=say)
         return Image(built, measure(built), self._temporary)
+
+    def built(self) -> "Image | None":
+        """What was built of it last, as it is; None if nothing was."""
+        found = built_image(self.directory)
+        return Image(found, measure(found), self._temporary) if found else None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

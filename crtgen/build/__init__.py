@@ -1,6 +1,6 @@
 """Building a generated project, and what the image needs: sizes and stack."""
 
-from crtgen.build.driver import Progress, build_project
+from crtgen.build.driver import Progress, build_project, built_image
 from crtgen.build.image import Image
 from crtgen.build.layers import LayerSize, layer_sizes
 from crtgen.build.report import SizeReport, measure
@@ -24,6 +24,7 @@ __all__ = [
     "Workspace",
     "analyse_stack",
     "build_project",
+    "built_image",
     "detect_toolchains",
     "find_program",
     "find_toolchain",

@@ -17,7 +17,7 @@ from crtgen.build.west import build_with_west
 from crtgen.errors import BuildError, UsageError
 from crtgen.project.manifest import LOCKED, Manifest, read_manifest
 
-__all__ = ["Progress", "build_project"]
+__all__ = ["Progress", "build_project", "built_image"]
 
 Progress = Callable[[str], None]
 """Called with what is being done: ``building 3/45``."""
@@ -64,6 +64,14 @@ def build_project(
         if not path.is_file():
             raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
         return Image(path, root, manifest, run.toolchain)
+
+
+def built_image(directory: Path | str) -> Image | None:
+    """What was built of the project last, as it is; None if nothing was."""
+    root = Path(directory).resolve()
+    manifest = read_manifest(root)
+    path = root / "build" / manifest.artefact
+    return Image(path, root, manifest, None) if path.is_file() else None
 
 
 def _bring_to_the_present(root: Path, manifest: Manifest) -> None:

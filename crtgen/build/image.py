@@ -11,12 +11,15 @@ __all__ = ["Image"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """What was built: ``path`` is the ELF (the archive of a library project), ``project`` its directory."""
+    """What was built: ``path`` is the ELF (the archive of a library project), ``project`` its directory.
+
+    ``toolchain`` is None if it was built before.
+    """
 
     path: Path
     project: Path
     manifest: Manifest
-    toolchain: Toolchain
+    toolchain: Toolchain | None
 
     @property
     def board(self) -> str:

@@ -100,15 +100,20 @@ class Building:
         generating: Generating,
         say: api.Say,
         check: Callable[[Sequence[ModelInfo]], object] = lambda models: None,
+        runs: bool = False,
     ) -> api.Image:
         """The server image of a file with models, or of a project that was generated before.
 
-        ``check`` sees the models, and may refuse them, before anything is built.
+        ``check`` sees the models, and may refuse them, before anything is built. A project's image that
+        ``runs`` already is taken as it was built.
         """
         if source.is_dir():
             check(read_manifest(source).models)
+            project = api.open_project(source)
+            if runs and (built := project.built()):
+                return built
             say("building")
-            return api.open_project(source).build(toolchain=self.toolchain, say=say)
+            return project.build(toolchain=self.toolchain, say=say)
         say(f"reading {source.name}")
         compiled = compiling.compile([files.load(source, self.trust)], say)
         check([module.info for module in compiled.modules])

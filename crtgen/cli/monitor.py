@@ -39,7 +39,8 @@ def command(
     """
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            image = api.open_project(directory).build(say=say)
+            project = api.open_project(directory)
+            image = (project.built() if connecting.port else None) or project.build(say=say)
         board, site = find_board(image.board), connecting.site()
         show = _show_json if as_json else _show
         if image.built.manifest.type == "standalone":

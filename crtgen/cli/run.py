@@ -45,9 +45,9 @@ def command(
         if output is not None:
             check_writable(output)
         with out.stage() as say:
-            image = building.image(
-                source, files, compiling, generating, say, partial(choose_model, name=model)
-            )
+            check = partial(choose_model, name=model)
+            runs = bool(connecting.port)
+            image = building.image(source, files, compiling, generating, say, check, runs)
             say("starting")
             with image.run(on_log=on_log, site=connecting.site()) as session:
                 info = session.model(model)

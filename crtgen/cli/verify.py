@@ -36,7 +36,7 @@ def command(
     """Run every case on the board: integers have to be equal, floats within 1e-5 of the largest."""
     with guarded(as_json, debug, core_dump) as out:
         with out.stage() as say:
-            image = building.image(source, files, compiling, generating, say)
+            image = building.image(source, files, compiling, generating, say, runs=bool(connecting.port))
             say("starting")
             with image.run(on_log=on_log, site=connecting.site()) as session:
                 results = verify(session, source, expect, cases, say)

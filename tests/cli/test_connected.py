@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crtgen.cli.app import app
+from crtgen.cli.groups import Building, Compiling, Files, Generating
 from tests.support import ROOT, require_tool
 
 DIGITS = str(ROOT / "demo" / "digits.tflite")
@@ -50,9 +51,23 @@ def test_monitor_shows_that_a_server_has_started(tmp_path: Path) -> None:
     require_tool("cc", "apt install gcc")
     project = str(tmp_path / "p")
     crtgen("generate", DIGITS, project, "--board", "host")
-    assert crtgen("monitor", project, "--seconds", "1.5") == "(the device has started)\n"
-    shown = crtgen("monitor", project, "--seconds", "1.5", "--json")
+    assert crtgen("monitor", project, "--seconds", "4") == "(the device has started)\n"
+    shown = crtgen("monitor", project, "--seconds", "4", "--json")
     assert [json.loads(line) for line in shown.splitlines()] == [{"line": "(the device has started)"}]
+
+
+@pytest.mark.cc
+def test_an_image_that_runs_already_is_not_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``--port``, verify, run and monitor take what was built."""
+    require_tool("cc")
+    project = tmp_path / "p"
+    crtgen("generate", DIGITS, str(project), "--board", "host")
+    groups = (Files(), Compiling(), Generating(), lambda text: None)
+    first = Building().image(project, *groups, runs=True)
+    monkeypatch.setattr("crtgen.api.build_project", lambda *args, **options: pytest.fail("it was built"))
+    assert Building().image(project, *groups, runs=True).path == first.path
 
 
 @pytest.mark.qemu

@@ -208,9 +208,7 @@ def test_sections() -> None:
         int g(void);
         int g(void) { return table[0]; }
     """
-    data, _ = compile_objects(
-        LlvmRequest({"f.c": source}, Registry((), (), ()), CORES["cortex-m4"])
-    )
+    data, _ = compile_objects(LlvmRequest({"f.c": source}, Registry((), (), ()), CORES["cortex-m4"]))
     elf = ELFFile(io.BytesIO(data))
     places = {
         s.name: elf.get_section(s["st_shndx"]).name
@@ -230,9 +228,7 @@ def test_a_flaw_of_the_c_is_told() -> None:
     from crtgen.boards.core import CORES
     from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
-    request = LlvmRequest(
-        {"f.c": "int f(void) { return x; }\n"}, Registry((), (), ()), CORES["cortex-m4"]
-    )
+    request = LlvmRequest({"f.c": "int f(void) { return x; }\n"}, Registry((), (), ()), CORES["cortex-m4"])
     with pytest.raises(BuildError, match="undeclared identifier 'x'"):
         compile_objects(request)
 

@@ -26,6 +26,7 @@ from crtgen.codegen.views import (
     LayerView,
     ModelView,
     TensorView,
+    place,
     rows_of,
     tensor_argument,
 )
@@ -138,8 +139,8 @@ class _Generator:
         function = self._function(step.node.name, step.node.op.name, sig, step.kernel)
         about = replace(about, function=function.symbol, consts=tuple(symbols), parts=function.parts)
         values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
-        places = [f"(void *)({self.name}_arena + {self.plan.slots[v.name].offset})" for v in values]
-        scratch = [f"{self.name}_arena + {step.scratch.offset}"] if step.scratch is not None else []
+        places = [f"(void *)({place(self.name, self.plan.slots[v.name].offset)})" for v in values]
+        scratch = [place(self.name, step.scratch.offset)] if step.scratch is not None else []
         about = self.externals.layer(about, step, values)
         self.infos.append(about)
         arguments = [*places, *symbols, *scratch, *([about.device] if about.device else [])]

@@ -22,6 +22,7 @@ __all__ = [
     "TensorView",
     "dl_numbers",
     "dl_type",
+    "place",
     "rows_of",
     "tensor_argument",
 ]
@@ -97,7 +98,7 @@ class PackedView:
         cls, model: str, symbol: str, layer: LayerInfo, step: Step, values: Sequence[Value]
     ) -> "PackedView":
         """The layer of a model with the constants, the scratch and the device of a run; ``values`` vary."""
-        scratch = f"{model}_arena + {step.scratch.offset}" if step.scratch is not None else ""
+        scratch = place(model, step.scratch.offset) if step.scratch is not None else ""
         tensors = (f"data[{i}]" for i in range(len(values)))
         return cls(
             symbol=symbol,
@@ -153,7 +154,7 @@ class TensorView:
             c_name=value.c_name,
             macro=f"{model}_{role}_{value.c_name}".upper(),
             c_type=value.dtype.c_name,
-            place=f"{model}_arena + {offset}",
+            place=place(model, offset),
             nbytes=value.nbytes,
             elements=value.nbytes // value.dtype.itemsize,
             rank=len(value.shape),
@@ -188,6 +189,11 @@ class ModelView:
 
 
 _DL_KINDS = {"i": ("kDLInt", 0), "u": ("kDLUInt", 1), "f": ("kDLFloat", 2)}
+
+
+def place(model: str, offset: int) -> str:
+    """The address of a byte of the arena, in C."""
+    return f"{model}_arena + {offset}" if offset else f"{model}_arena"
 
 
 def dl_type(dtype: DType) -> str:

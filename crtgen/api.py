@@ -17,9 +17,9 @@ from pathlib import Path
 
 from crtgen import build, frontends
 from crtgen.boards import Board, Core, find_board
-from crtgen.build import SizeReport, build_project, built_image, measure
+from crtgen.build import SizeReport, build_project, built_image, check_stack, measure
 from crtgen.byoc import Generator, partition
-from crtgen.codegen import METADATA_FILE, CModule, generate_c, llvm
+from crtgen.codegen import METADATA_FILE, CModule, generate_c, llvm, metadata_files
 from crtgen.errors import BuildError, UsageError
 from crtgen.ir import Array, Graph, Value, shape_text
 from crtgen.kernels import Target, select
@@ -37,6 +37,7 @@ from crtgen.library import (
     load_package,
     module_tree,
     own_graph,
+    registry_source,
     store_model,
     write_archive,
 )
@@ -220,6 +221,7 @@ class Compiled:
             platform=platform or "",
             objects=library.objects,
             shared_arena=library.shared_arena,
+            storages=library.storages,
         )
         return Generated(generate_project(firmware), self.untrusted)
 
@@ -232,7 +234,11 @@ class Compiled:
             raise UsageError("models that are code already cannot be archived again")
         time = export_time()
         pairs = zip(self.parts, self.plans, strict=True)
-        models = [_stored(part, plan, self.board.core, time) for part, plan in pairs]
+        image = (metadata_files(self.modules)[METADATA_FILE], registry_source())
+        models = [
+            _stored(part, plan, self.board.core, time, () if i else image)
+            for i, (part, plan) in enumerate(pairs)
+        ]
         return write_archive(Archive(tuple(models)))
 
     def _library(self, target: str, options: Options, share_arena: bool | None, with_guard: bool) -> Library:
@@ -251,10 +257,10 @@ class Compiled:
             library.modules, self.board.core, optimize=options.optimize, definitions=definitions
         )
         files = {name: text for name, text in library.files.items() if name != METADATA_FILE}
-        return Library(modules, files, {**library.objects, **objects}, library.shared_arena)
+        return Library(modules, files, {**library.objects, **objects}, library.shared_arena, library.storages)
 
 
-def _stored(part: Linkable, plan: Plan, core: Core, time: datetime) -> MlfModel:
+def _stored(part: Linkable, plan: Plan, core: Core, time: datetime, image: Sequence[str]) -> MlfModel:
     layers = {layer.name: layer.function for layer in part.module.info.layers}
     scratch: dict[str, int] = {}
     for step in plan.steps:
@@ -262,7 +268,7 @@ def _stored(part: Linkable, plan: Plan, core: Core, time: datetime) -> MlfModel:
         if function:
             scratch[function] = max(scratch.get(function, 0), step.kernel.scratch)
     operators = [Workspace(function, nbytes) for function, nbytes in scratch.items()]
-    return store_model(part, core, time, operators, str(plan.graph))
+    return store_model(part, core, time, operators, str(plan.graph), image)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -312,7 +318,9 @@ class Extracted:
         """Build it, or what has changed of it, and measure the image."""
         _require_trust(self.untrusted)
         built = build_project(self.directory, toolchain=toolchain, progress=say)
-        return Image(built, measure(built), self._temporary)
+        size = measure(built)
+        check_stack(size, built.board)
+        return Image(built, size, self._temporary)
 
     def built(self) -> "Image | None":
         """What was built of it last, as it is; None if nothing was."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from crtgen.errors import MismatchError
 from crtgen.estimate import estimate_cycles
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project import Options
+from crtgen.project.manifest import STACK
 
 __all__ = ["Layer", "ModelFigures", "RpcFigures", "measure_model", "measure_rpc"]
 
@@ -80,6 +81,7 @@ def measure_model(
     fold: bool = True,
     generators: Sequence[Generator] = (),
     fallback: bool = False,
+    stack: int = STACK,
     toolchain: str | None = None,
     trust: bool = False,
     say: Callable[[str], None],
@@ -87,7 +89,7 @@ def measure_model(
     """Build a standalone image for its sizes and servers for its instructions, on random input.
 
     Without ``fold`` channels that cannot vary stay, for comparison. ``generators`` and ``fallback`` are as in
-    ``api.compile``, ``trust`` as in ``api.load``.
+    ``api.compile``, ``stack`` as in ``Options``, ``trust`` as in ``api.load``.
     """
     say(f"{path.name} on {board}")
     passes = DEFAULT_PASSES if fold else WITHOUT_FOLDING
@@ -99,7 +101,7 @@ def measure_model(
         generators=generators,
         fallback=fallback,
     )
-    options = Options(optimize=optimize)
+    options = Options(optimize=optimize, stack=stack)
     alone = compiled.generate("standalone", options).build(toolchain=toolchain)
     server = compiled.generate("server", options).build(toolchain=toolchain)
     with server.run() as session:
@@ -126,7 +128,7 @@ def measure_model(
 
 
 def _layers(compiled: api.Compiled, options: Options, toolchain: str | None) -> tuple[Layer, ...]:
-    profiled = Options(optimize=options.optimize, profile=True)
+    profiled = replace(options, profile=True)
     with compiled.generate("server", profiled).build(toolchain=toolchain).run() as session:
         info = session.model()
         session.infer(*random_inputs(info.inputs, seed=0))

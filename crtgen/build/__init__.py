@@ -3,7 +3,7 @@
 from crtgen.build.driver import Progress, build_project, built_image
 from crtgen.build.image import Image
 from crtgen.build.layers import LayerSize, layer_sizes
-from crtgen.build.report import SizeReport, measure
+from crtgen.build.report import SizeReport, check_stack, measure
 from crtgen.build.size import Group, Sizes, Symbol, read_sizes
 from crtgen.build.stack import Frame, StackReport, analyse_stack
 from crtgen.build.toolchain import TOOLCHAINS, Toolchain, detect_toolchains, find_program, find_toolchain
@@ -25,6 +25,7 @@ __all__ = [
     "analyse_stack",
     "build_project",
     "built_image",
+    "check_stack",
     "detect_toolchains",
     "find_program",
     "find_toolchain",

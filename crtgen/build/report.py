@@ -11,8 +11,9 @@ from crtgen.build.image import Image
 from crtgen.build.layers import LayerSize, layer_sizes
 from crtgen.build.size import Sizes, Symbol, read_sizes
 from crtgen.build.stack import StackReport, analyse_stack
+from crtgen.errors import DoesNotFitError
 
-__all__ = ["SizeReport", "measure"]
+__all__ = ["SizeReport", "check_stack", "measure"]
 
 _EXCEPTION_FRAME = {"none": 36, "sp": 108, "dp": 108}
 """Bytes that the core stores for an interrupt, by FPU, with the word that aligns the stack to 8."""
@@ -72,6 +73,20 @@ def measure(image: Image) -> SizeReport:
         once=ONCE,
     )
     return SizeReport(sizes, stack, _layers(image, sizes, stack))
+
+
+def check_stack(report: SizeReport, board: str) -> None:
+    """Raises ``DoesNotFitError`` if less stack is reserved than the image may need."""
+    stack, reserved = report.stack, report.sizes.stack
+    if stack is None or not reserved or stack.worst <= reserved:
+        return
+    needed = -(-stack.worst // 8) * 8
+    raise DoesNotFitError(
+        f"the stack may need {stack.worst:,} bytes{'' if stack.proven else ' or more'}, and {reserved:,} are "
+        f"reserved: {' -> '.join(frame.name for frame in stack.path)}",
+        where=board,
+        hint=f"generate it again with --stack {needed}, in Python Options(stack={needed})",
+    )
 
 
 def _layers(image: Image, sizes: Sizes, stack: StackReport | None) -> dict[str, tuple[LayerSize, ...]]:

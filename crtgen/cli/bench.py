@@ -13,6 +13,7 @@ from crtgen.budget import Budget, Entry, Excess, compare, read_budget, write_bud
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import MismatchError, UsageError
+from crtgen.project.manifest import STACK
 
 __all__ = ["command", "print_figures"]
 
@@ -33,6 +34,7 @@ def command(
         Path | None, typer.Option(help="Measure what this file has a budget for, and fail where it is worse.")
     ] = None,
     update: Annotated[bool, typer.Option("--update", help="Write what is measured to the budget.")] = False,
+    stack: options.Stack = STACK,
     toolchain: options.Toolchain = None,
     trust: options.Trust = False,
     as_json: Json = False,
@@ -68,6 +70,7 @@ def command(
                     fold=fold,
                     generators=chosen,
                     fallback=fallback,
+                    stack=stack,
                     toolchain=toolchain,
                     trust=trust,
                     say=say,

@@ -15,6 +15,7 @@ from crtgen.codegen.module import ModelInfo
 from crtgen.ir import Array
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project import Options, read_manifest
+from crtgen.project.manifest import RECEIVE_BUFFER, STACK
 from crtgen.run import Site
 
 __all__ = ["Building", "Compiling", "Connecting", "Files", "Generating", "flattened"]
@@ -70,6 +71,9 @@ class Generating:
     target: options.Target = "c"
     place: options.Place = None
     profile: options.Profile = False
+    stack: options.Stack = STACK
+    pool: options.Pool = None
+    receive: options.Receive = RECEIVE_BUFFER
 
     def generate(
         self,
@@ -80,7 +84,16 @@ class Generating:
         share_arena: bool | None = None,
     ) -> api.Generated:
         """The project; see ``Compiled.generate``."""
-        settings = Options(profile=self.profile, optimize=optimize, place=options.places(self.place or []))
+        pool, blocks = options.pool_size(self.pool)
+        settings = Options(
+            receive_buffer=self.receive,
+            pool=pool,
+            blocks=blocks,
+            stack=self.stack,
+            profile=self.profile,
+            optimize=optimize,
+            place=options.places(self.place or []),
+        )
         return compiled.generate(type, settings, samples, self.platform, self.target, share_arena)
 
 

@@ -28,17 +28,21 @@ __all__ = [
     "ParamsFile",
     "Place",
     "Platform",
+    "Pool",
     "Port",
     "Profile",
     "QuantizeInput",
+    "Receive",
     "Runner",
     "Serial",
     "Source",
+    "Stack",
     "Target",
     "Toolchain",
     "Trust",
     "generators",
     "places",
+    "pool_size",
 ]
 
 _code = partial(typer.Option, rich_help_panel="From a model to code")
@@ -110,6 +114,17 @@ Place = Annotated[
     list[str] | None,
     _project(metavar="PART=MEMORY", help="Put arena, weights or kernels into a memory of the board."),
 ]
+Stack = Annotated[int, _project(metavar="BYTES", help="What bare metal and Zephyr reserve for the stack.")]
+Pool = Annotated[
+    str | None,
+    _project(
+        metavar="BYTES[:BLOCKS]",
+        help="What a host can allocate on the device; what the models need if not given.",
+    ),
+]
+Receive = Annotated[
+    int, _project(metavar="BYTES", help="The longest packet that a host can send; TVM's own host takes 2048.")
+]
 QuantizeInput = Annotated[
     bool, typer.Option("--quantize-input", help="Inputs are real values: quantise them as the model says.")
 ]
@@ -150,6 +165,18 @@ def places(pairs: list[str]) -> dict[str, str]:
             raise UsageError(f"--place {pair} names no memory", hint="for example --place arena=dtcm")
         table[part] = memory
     return table
+
+
+def pool_size(text: str | None) -> tuple[int | None, int | None]:
+    """``BYTES[:BLOCKS]`` as two numbers, None for what it leaves open."""
+    if text is None:
+        return None, None
+    size, colon, blocks = text.partition(":")
+    if not all(part.isascii() and part.isdigit() for part in (size, blocks or "0")) or (colon and not blocks):
+        raise UsageError(
+            f"--pool {text} is no number of bytes", hint="for example --pool 4096, --pool 65536:100"
+        )
+    return int(size), int(blocks) if blocks else None
 
 
 def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generator, ...]:

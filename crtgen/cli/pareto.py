@@ -12,6 +12,7 @@ from crtgen.cli.bench import print_figures
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.kernels import LEVELS
 from crtgen.pareto import front, plot
+from crtgen.project.manifest import STACK
 
 __all__ = ["command"]
 
@@ -20,6 +21,7 @@ def command(
     model: Annotated[Path, typer.Argument(help="A model file (.tflite).", show_default=False)],
     board: options.Board = "mps2_an386",
     fold: options.Fold = True,
+    stack: options.Stack = STACK,
     toolchain: options.Toolchain = None,
     trust: options.Trust = False,
     as_json: Json = False,
@@ -30,7 +32,14 @@ def command(
         with out.stage() as say:
             results = [
                 measure_model(
-                    model, board, optimize=level, fold=fold, toolchain=toolchain, trust=trust, say=say
+                    model,
+                    board,
+                    optimize=level,
+                    fold=fold,
+                    stack=stack,
+                    toolchain=toolchain,
+                    trust=trust,
+                    say=say,
                 )
                 for level in LEVELS
             ]

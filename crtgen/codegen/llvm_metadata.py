@@ -12,8 +12,8 @@ from llvmlite import ir
 from crtgen.boards.core import Core
 from crtgen.codegen.llvm_target import machine, triple
 from crtgen.codegen.metadata import (
-    LOOKUP_SYMBOL,
     METADATA_VERSION,
+    Lookup,
     MetadataView,
     ModelView,
     TensorInfo,
@@ -29,7 +29,7 @@ _DTYPE = ir.LiteralStructType([_I8, _I8, _I16])
 _ARGUMENT = ir.LiteralStructType([_I32, _DTYPE])
 _TENSOR = ir.LiteralStructType([_PTR, _PTR, _I64, _DTYPE])
 _METADATA = ir.LiteralStructType([_I64, *[_PTR, _I64] * 4, _PTR])
-_PARAM = ir.LiteralStructType([_I64, _PTR])
+_PARAM = ir.LiteralStructType([_I64, _PTR, _I32])
 _NULL = ir.Constant(_PTR, None)
 
 _INT, _HANDLE, _NULLPTR = 0, 3, 4
@@ -44,8 +44,9 @@ def metadata_module(view: MetadataView, core: Core) -> ir.Module:
     builder = _Builder(module)
     for function in view.external:
         ir.Function(module, _PACKED, function.symbol)
-    if view.params:
-        builder.lookup(view)
+    table = builder.params(view)
+    for lookup in view.lookups:
+        builder.lookup(lookup, table)
     for model in view.models:
         builder.model(model)
     builder.registry(view)
@@ -120,12 +121,12 @@ class _Builder:
     def model(self, model: ModelView) -> None:
         """A model's ``TVMMetadata`` and the function that returns it."""
         fields: list[Any] = [ir.Constant(_I64, METADATA_VERSION)]
-        for role, tensors in (("inputs", model.inputs), ("outputs", model.outputs), ("pools", model.pools)):
+        for role, tensors in (("inputs", model.inputs), ("outputs", model.outputs)):
             infos = [self.tensor(f"{model.name}_{role}_{i}", t) for i, t in enumerate(tensors)]
             array = self.array(f"{model.name}_{role}", _TENSOR, infos)
             fields += [array, ir.Constant(_I64, len(tensors))]
-        fields += [_NULL, ir.Constant(_I64, 0)]
-        fields.append(self.text(f"{model.name}_name", model.name.encode() + b"\0"))
+        fields += [_NULL, ir.Constant(_I64, 0)] * 2
+        fields.append(self.text(f"{model.name}_name", model.module.encode() + b"\0"))
         metadata = self.constant(f"{model.name}_metadata", ir.Constant(_METADATA, fields))
         function = self.function(f"{model.name}_get_c_metadata")
         builder = ir.IRBuilder(function.append_basic_block())
@@ -141,15 +142,20 @@ class _Builder:
         text = self.text(f"{name}_name", tensor.name.encode() + b"\0")
         return ir.Constant(_TENSOR, [text, shape, _I64(len(tensor.shape)), dtype])
 
-    def lookup(self, view: MetadataView) -> None:
-        """The address of the constant with the storage id in argument 0, or null, by a linear search."""
+    def params(self, view: MetadataView) -> Any:
+        """The table of constants."""
         rows = []
         for param in view.params:
             data = ir.GlobalVariable(self.module, ir.ArrayType(_I8, param.nbytes), param.symbol)
             data.global_constant = True
-            rows.append(ir.Constant(_PARAM, [_I64(param.sid), data]))
+            rows.append(ir.Constant(_PARAM, [_I64(param.sid), data, _I32(param.nbytes)]))
         table = self.array("linked_params", _PARAM, rows)
-        function = self.function(LOOKUP_SYMBOL)
+        self.constant("crt_params", ir.Constant.literal_struct([table, _I32(len(rows))]), internal=False)
+        return table
+
+    def lookup(self, lookup: Lookup, table: Any) -> None:
+        """The address of the constant with the storage id in argument 0, or null, by a linear search."""
+        function = self.function(lookup.symbol)
         args, codes, count, ret, ret_code, _ = function.args
         start, typed, loop, step, hit, miss = (function.append_basic_block() for _ in range(6))
 
@@ -160,13 +166,13 @@ class _Builder:
         at.cbranch(at.icmp_signed("==", at.load(codes, typ=_I32), _I32(_INT)), loop, miss)
         at = ir.IRBuilder(loop)
         index = at.phi(_I32)
-        index.add_incoming(_I32(0), typed)
+        index.add_incoming(_I32(lookup.start), typed)
         sid = at.load(at.gep(table, [index, _I32(0)], source_etype=_PARAM), typ=_I64)
         at.cbranch(at.icmp_signed("==", sid, wanted), hit, step)
         at = ir.IRBuilder(step)
         following = at.add(index, _I32(1))
         index.add_incoming(following, step)
-        at.cbranch(at.icmp_unsigned("<", following, _I32(len(rows))), loop, miss)
+        at.cbranch(at.icmp_unsigned("<", following, _I32(lookup.start + lookup.count)), loop, miss)
         at = ir.IRBuilder(hit)
         at.store(at.load(at.gep(table, [index, _I32(1)], source_etype=_PARAM), typ=_PTR), ret)
         _leave(at, ret_code, _HANDLE)

@@ -4,8 +4,8 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from crtgen.codegen.module import Argument, CModule, Function, Interface, ModelInfo, Param
@@ -16,9 +16,9 @@ from crtgen.errors import UsageError
 from crtgen.ir import DType
 
 __all__ = [
-    "LOOKUP_SYMBOL",
     "METADATA_FILE",
     "METADATA_VERSION",
+    "Lookup",
     "MetadataView",
     "ModelView",
     "Registry",
@@ -33,7 +33,7 @@ METADATA_FILE = "crt_metadata.c"
 
 METADATA_VERSION = 1
 """``TVMMetadata.version``."""
-LOOKUP_SYMBOL = "crt_lookup_linked_param"
+_LOOKUP = "_lookup_linked_param"
 
 ROLES = ("run", "external", "own")
 """Functions in the registry: those that run models, those of external code generators, the rest."""
@@ -42,36 +42,61 @@ _MOST_FUNCTIONS = 0xFFFF
 _INTEGER = Argument(0, 0, 0, 0)
 _UNKNOWN = 0xFFFF
 """In place of the number of arguments: ``CRT_SIGNATURE_UNKNOWN`` of ``crt/registry.h``."""
+_READS = 0x8000
+"""Added to the index of an argument that is only read: ``CRT_SIGNATURE_READS``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The function ``symbol`` finds a model's parameters by id: ``count`` of all from ``start`` on."""
+
+    symbol: str
+    start: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
     """What an image registers: functions in the order of the name table, parameters, models.
 
-    Parameters are looked up by storage id; those of a later model are numbered on from the earlier ones'.
+    Parameters are looked up by the storage ids of their model, which has a function for that.
     Raises ``UsageError`` unless every name can be told apart and stored.
     """
 
     functions: tuple[Function, ...]
     params: tuple[Param, ...]
     models: tuple[ModelInfo, ...]
+    lookups: tuple[Lookup, ...] = ()
 
     @classmethod
     def of(cls, modules: Sequence[CModule]) -> "Registry":
         """The modules' functions in the order of their roles, ``_lookup_linked_param``, ``get_c_metadata``.
 
-        The latter is ``<model>_get_c_metadata``, once per model, where there are several. Raises
-        ``UsageError`` for a name that the table cannot hold, and for what occurs twice.
+        The former is the first model's; where there are several, each has ``<model>_lookup_linked_param``.
+        The latter is ``tvmgen_<model>_get_c_metadata`` for each model, which TVM v0.14 looks for; older
+        versions look for the bare name, which is the one model's. Raises ``UsageError`` for a name that the
+        table cannot hold, and for what occurs twice.
         """
         models = tuple(m.info for m in modules)
         functions = sorted((f for m in modules for f in m.functions), key=lambda f: ROLES.index(f.role))
-        params = tuple(_number_on(modules))
-        if params:
-            functions.append(Function("_lookup_linked_param", LOOKUP_SYMBOL, arguments=(_INTEGER,)))
+        lookups = tuple(_lookups(modules))
+        if lookups and modules[0].params:
+            functions.append(Function(_LOOKUP, lookups[0].symbol, arguments=(_INTEGER,)))
+        for lookup in lookups if len(models) > 1 else ():
+            functions.append(Function(lookup.symbol, lookup.symbol, arguments=(_INTEGER,)))
         for model in models:
-            name = "get_c_metadata" if len(models) == 1 else f"{model.name}_get_c_metadata"
-            functions.append(Function(name, f"{model.name}_get_c_metadata", arguments=()))
-        return cls(tuple(functions), params, models)
+            symbol = f"{model.name}_get_c_metadata"
+            functions.append(Function(f"tvmgen_{symbol}", symbol, arguments=()))
+        if len(models) == 1:
+            functions.append(Function("get_c_metadata", functions[-1].symbol, arguments=()))
+        params = tuple(param for module in modules for param in module.params)
+        return cls(tuple(functions), params, models, lookups)
+
+    @property
+    def own_symbols(self) -> frozenset[str]:
+        """Functions that the metadata module itself defines."""
+        described = (f"{m.name}_get_c_metadata" for m in self.models)
+        return frozenset({*described, *(lookup.symbol for lookup in self.lookups)})
 
     def __post_init__(self) -> None:
         for function in self.functions:
@@ -79,19 +104,20 @@ class Registry:
                 what = "contains NUL" if function.name else "is empty"
                 raise UsageError(f"the function name {function.name!r} {what}", where=function.symbol)
         _refuse_twice("function", (f.name for f in self.functions))
-        symbols = [f.symbol for f in self.functions] + [p.symbol for p in self.params]
+        symbols = [f.symbol for f in self.functions if f.symbol not in self.own_symbols]
+        symbols += [*self.own_symbols, *(p.symbol for p in self.params)]
         _refuse_twice("symbol", symbols)
         _refuse_twice("model", (m.name for m in self.models))
         if len(self.functions) > _MOST_FUNCTIONS:
             raise UsageError(f"{len(self.functions)} functions are more than {_MOST_FUNCTIONS}")
 
 
-def _number_on(modules: Sequence[CModule]) -> Iterable[Param]:
+def _lookups(modules: Sequence[CModule]) -> Iterable[Lookup]:
     start = 0
     for module in modules:
-        for param in module.params:
-            yield Param(start + param.sid, param.symbol, param.nbytes)
-        start += max((p.sid + 1 for p in module.params), default=0)
+        if module.params:
+            yield Lookup(f"{module.info.name}{_LOOKUP}", start, len(module.params))
+        start += len(module.params)
 
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:
@@ -116,12 +142,15 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """A ``TVMMetadata`` and what it points to; the one workspace pool is the arena."""
+    """A ``TVMMetadata`` and what it points to; ``<module>_run`` runs the model.
+
+    It has no workspace pools: whoever runs the model would have to hand them over, and the arena is static.
+    """
 
     name: str
+    module: str
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
-    pools: tuple[TensorInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,36 +166,42 @@ class MetadataView:
     signatures: tuple[int, ...]
     external: tuple[Function, ...]
     params: tuple[Param, ...]
+    lookups: tuple[Lookup, ...]
     models: tuple[ModelView, ...]
 
 
 def describe(registry: Registry) -> MetadataView:
     """What the metadata module of ``registry`` holds."""
-    arguments = tuple(dict.fromkeys(a for f in registry.functions for a in f.arguments or ()))
-    own = {LOOKUP_SYMBOL, *(f"{m.name}_get_c_metadata" for m in registry.models)}
+    found = (replace(a, written=True) for f in registry.functions for a in f.arguments or ())
+    arguments = tuple(dict.fromkeys(found))
+    names = {f.name for f in registry.functions}
     return MetadataView(
         table=name_table([f.name for f in registry.functions]),
         functions=registry.functions,
         arguments=arguments,
         signatures=tuple(chain.from_iterable(_signature(f, arguments) for f in registry.functions)),
-        external=tuple(f for f in registry.functions if f.symbol not in own),
+        external=tuple(f for f in registry.functions if f.symbol not in registry.own_symbols),
         params=registry.params,
-        models=tuple(_model_view(m) for m in registry.models),
+        lookups=registry.lookups,
+        models=tuple(_model_view(m, names) for m in registry.models),
     )
 
 
 def _signature(function: Function, arguments: Sequence[Argument]) -> tuple[int, ...]:
     if function.arguments is None:
         return (_UNKNOWN,)
-    return (len(function.arguments), *map(arguments.index, function.arguments))
+    places = (arguments.index(replace(a, written=True)) for a in function.arguments)
+    pairs = zip(places, function.arguments, strict=True)
+    return (len(function.arguments), *(i if a.written else i | _READS for i, a in pairs))
 
 
-def _model_view(info: ModelInfo) -> ModelView:
+def _model_view(info: ModelInfo, functions: Collection[str]) -> ModelView:
+    prefixed = f"tvmgen_{info.name}"
     return ModelView(
         name=info.name,
+        module=prefixed if f"{prefixed}_run" in functions else info.name,
         inputs=tuple(map(_tensor_info, info.inputs)),
         outputs=tuple(map(_tensor_info, info.outputs)),
-        pools=(TensorInfo("arena", (info.arena,), DType.UINT8),),
     )
 
 

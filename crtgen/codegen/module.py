@@ -64,13 +64,15 @@ class Interface:
 class Argument:
     """An argument of a registered function: a tensor of ``nbytes`` bytes, or an integer, if ``bits`` is 0.
 
-    ``code``, ``bits`` and ``lanes`` are the fields of the elements' ``DLDataType``.
+    ``code``, ``bits`` and ``lanes`` are the fields of the elements' ``DLDataType``. What is not
+    ``written`` may be a constant.
     """
 
     nbytes: int
     code: int
     bits: int
     lanes: int
+    written: bool = True
 
     def __post_init__(self) -> None:
         check_sizes(nbytes=self.nbytes)

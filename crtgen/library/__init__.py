@@ -17,7 +17,7 @@ from crtgen.library.module import Module
 from crtgen.library.own_graph import own_graph
 from crtgen.library.package import SUFFIXES, Package, load_package
 from crtgen.library.params import NDArray, read_params, write_params
-from crtgen.library.stored import Workspace, store_model
+from crtgen.library.stored import Workspace, registry_source, store_model
 
 __all__ = [
     "BACKEND_FILE",
@@ -43,6 +43,7 @@ __all__ = [
     "read_archive",
     "read_exported",
     "read_params",
+    "registry_source",
     "static_modules",
     "store_model",
     "write_archive",

@@ -6,7 +6,7 @@ element type); equal tensors, types and shapes are stored once.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from crtgen.codegen.module import (
@@ -214,13 +214,20 @@ def graph_module(
 
 
 def _arguments(tables: ExecutorTables, function: str) -> tuple[Argument, ...] | None:
-    """What the calls of a function give to it; None unless they all give the same."""
-    found = {
-        tuple(_argument(tables.types[tables.tensors[tensor].type]) for tensor in call.args)
+    """What the calls of a function give to it; None unless they all give the same.
+
+    Where one gives a constant, the function writes nothing.
+    """
+    calls = [
+        tuple(tables.tensors[tensor] for tensor in call.args)
         for call in tables.calls
         if call.function == function
-    }
-    return found.pop() if len(found) == 1 else None
+    ]
+    found = {tuple(_argument(tables.types[tensor.type]) for tensor in call) for call in calls}
+    if len(found) != 1:
+        return None
+    read = {i for call in calls for i, tensor in enumerate(call) if tables.places[tensor.place].symbol}
+    return tuple(replace(argument, written=i not in read) for i, argument in enumerate(found.pop()))
 
 
 def _argument(kind: TensorType) -> Argument:

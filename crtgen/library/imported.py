@@ -34,6 +34,7 @@ __all__ = [
     "import_operators",
     "registered",
     "source_text",
+    "storages_of",
 ]
 
 _MALLOC = re.compile(r"\bmalloc\((\d+) \* (\d+)\)")
@@ -48,7 +49,8 @@ class Linkable:
 
     ``workspace`` is how many bytes its code may allocate; None if it needs nothing of the platform.
     ``graph_json`` describes one of our own models to others, if the graph executor runs it. ``imports`` are
-    the modules that an imported model is made of.
+    the modules that an imported model is made of. ``storages`` are the bytes of each storage of a graph that
+    a host may run itself.
     """
 
     module: CModule
@@ -56,6 +58,13 @@ class Linkable:
     workspace: int | None = None
     graph_json: str = ""
     imports: tuple[Module, ...] = ()
+    storages: tuple[int, ...] = ()
+
+
+def storages_of(graph: GraphJson, module: CModule) -> tuple[int, ...]:
+    """The bytes of the storages that are no parameters of the module."""
+    linked = {param.sid for param in module.params}
+    return tuple(size for sid, size in graph.storage_sizes().items() if sid not in linked)
 
 
 def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = ()) -> Linkable:
@@ -72,8 +81,10 @@ def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = 
     if model.metadata.executor == "graph":
         graph = read_graph_json(model.graph_json, f"{where}: graph of {model.name}")
         executor = graph_module(model.name, graph, model.params, functions, model.output_names)
+        storages = storages_of(graph, executor)
     else:
         executor, adapter = _aot(model, functions)
+        storages = ()
         files |= adapter
     context = context_source(modules, where)
     files |= {f"{model.name}_context.c": context} if context else {}
@@ -86,7 +97,7 @@ def import_model(model: MlfModel, where: str, generators: Sequence[Generator] = 
         functions=tuple(registered(model.name, executor, modules)),
         libraries=libraries,
     )
-    return Linkable(module, objects, _workspace(model, modules), imports=modules)
+    return Linkable(module, objects, _workspace(model, modules), imports=modules, storages=storages)
 
 
 def registered(model: str, executor: CModule, modules: Sequence[Module]) -> Iterator[Function]:

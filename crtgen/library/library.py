@@ -20,13 +20,14 @@ class Library:
     """Models in the order of the registry; ``files`` are those that the image has once.
 
     ``objects`` are linked as they are. ``shared_arena`` is the size in bytes of the working memory that all
-    models share; 0 if each has its own.
+    models share; 0 if each has its own. ``storages`` are those of each graph that a host may run itself.
     """
 
     modules: tuple[CModule, ...]
     files: Mapping[str, str]
     objects: Mapping[str, bytes] = field(default_factory=dict)
     shared_arena: int = 0
+    storages: tuple[tuple[int, ...], ...] = ()
 
 
 def link(parts: Sequence[Linkable], core: Core, share_arena: bool | None = None) -> Library:
@@ -51,4 +52,5 @@ def link(parts: Sequence[Linkable], core: Core, share_arena: bool | None = None)
     shared = arena if (len(parts) > 1 if share_arena is None else share_arena) else 0
     if shared:
         files[_ARENA_FILE] = render("shared_arena.c.j2", size=shared)
-    return Library(modules, files, objects, shared)
+    storages = tuple(part.storages for part in parts if part.storages)
+    return Library(modules, files, objects, shared, storages)

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _SRC, _LIB, _INCLUDE = "codegen/host/src/", "codegen/host/lib/", "codegen/host/include/"
+_RUNTIME = "crt/"
 EXTERNAL = f"{_SRC}external/"
 """Where the sources lie that a model's code is built with, in a folder for each library."""
 _CODE = re.compile(r"(?:(?P<model>.+)_)?lib\d+\.(?:c|cc|cpp|S|o)", re.ASCII)
@@ -44,7 +45,8 @@ class MlfModel:
 
     Names in ``code`` are ``<model>_libN.c`` (or ``.cc``, ``.cpp``, ``.S``, ``.o``), those in ``headers``
     begin with ``tvmgen_<model>`` or ``<model>``. ``graph_json`` is empty unless the executor is ``graph``.
-    ``own`` is what crtgen alone reads: see ``stored``. ``external`` are the files of the libraries that the
+    ``runtime`` are headers of crtgen's runtime, ``crt/...``, which the code of all models shares. ``own`` is
+    what crtgen alone reads: see ``stored``. ``external`` are the files of the libraries that the
     metadata names as dependencies in the archive's folder ``EXTERNAL``, by library and path.
     """
 
@@ -54,6 +56,7 @@ class MlfModel:
     params: Mapping[str, NDArray] = field(default_factory=dict)
     relay: str = ""
     graph_json: str = ""
+    runtime: Mapping[str, str] = field(default_factory=dict)
     own: str = ""
     external: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -158,14 +161,11 @@ class _Reader:
         return MlfModel(
             metadata=metadata,
             code=self.code(name),
-            headers={
-                p.removeprefix(_INCLUDE): self.text(p)
-                for p in sorted(self.files)
-                if p.startswith(_INCLUDE) and _header_owner(p.removeprefix(_INCLUDE), names) == name
-            },
+            headers=self.headers(name, names),
             params=read_params(self.files[params], f"{self.where}: {params}") if params in self.files else {},
             relay=self.first(f"src/{name}.relay", "src/relay.txt", "relay.txt"),
             graph_json=graph if metadata.executor == "graph" else "",
+            runtime=self.headers("", names),
             own=self.first(f"crtgen/{name}.json"),
             external={
                 p.removeprefix(EXTERNAL): data
@@ -173,6 +173,10 @@ class _Reader:
                 if p.startswith(_folders(metadata))
             },
         )
+
+    def headers(self, name: str, models: set[str]) -> dict[str, str]:
+        paths = (p.removeprefix(_INCLUDE) for p in sorted(self.files) if p.startswith(_INCLUDE))
+        return {p: self.text(_INCLUDE + p) for p in paths if _header_owner(p, models) == name}
 
     def operators(self, metadata: OperatorMetadata) -> OperatorLibrary:
         tir = {p.removeprefix("src/"): self.text(p) for p in sorted(self.files) if p.startswith("src/tir-")}
@@ -196,6 +200,9 @@ def _owner(path: str) -> str | None:
 
 
 def _header_owner(name: str, models: set[str]) -> str | None:
+    """The model that a header belongs to; "" for those of the runtime."""
+    if name.startswith(_RUNTIME):
+        return ""
     bare = name.removeprefix("tvmgen_")
     return max((m for m in models if bare.startswith(m)), key=len, default=None)
 
@@ -226,7 +233,8 @@ def _code_files(code: Code) -> dict[str, bytes]:
 
 def _model_files(model: MlfModel) -> dict[str, bytes]:
     files = _code_files(model.code)
-    files |= {_INCLUDE + name: text.encode() for name, text in model.headers.items()}
+    headers = {**model.headers, **model.runtime}
+    files |= {_INCLUDE + name: text.encode() for name, text in headers.items()}
     files[f"parameters/{model.name}.params"] = write_params(model.params)
     files[f"src/{model.name}.relay"] = model.relay.encode()
     if model.graph_json:

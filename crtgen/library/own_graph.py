@@ -1,7 +1,7 @@
 """Our own models for the graph executor: the tables come from the plan, each layer is a packed function."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from crtgen.library.graph_executor import (
     TensorType,
     render_graph,
 )
+from crtgen.library.graph_json import read_graph_json
 from crtgen.library.imported import Linkable
 from crtgen.plan import Plan, Step
 
@@ -27,7 +28,10 @@ __all__ = ["own_graph"]
 
 
 def own_graph(plan: Plan, module: CModule) -> Linkable:
-    """The module that ``generate_c`` made of the plan, with the graph executor in place of its own calls."""
+    """The module that ``generate_c`` made of the plan, with the graph executor in place of its own calls.
+
+    Constants belong to the functions, not to the graph: their storage ids follow those of the graph.
+    """
     builder = _Builder(plan, module)
     pairs = zip(plan.steps, module.info.layers, strict=True)
     layers = [(step, layer) for step, layer in pairs if layer.function]
@@ -36,6 +40,8 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
     name, external = module.info.name, [f for f in module.functions if f.role == "external"]
     entries = {f.symbol for f in external}
     files = {n: text for n, text in module.files.items() if n not in (f"{name}.c", f"{name}.h")}
+    graph_json = _graph_json(plan, {c.name: c.function for c in calls})
+    storages = tuple(read_graph_json(graph_json).storage_sizes().values())
     made = replace(
         module,
         info=replace(module.info, layers=tuple(layer for _, layer in layers)),
@@ -48,8 +54,9 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
                 if f.symbol not in entries
             ),
         ),
+        params=tuple(replace(param, sid=len(storages) + param.sid) for param in module.params),
     )
-    return Linkable(made, workspace=0, graph_json=_graph_json(plan, {c.name: c.function for c in calls}))
+    return Linkable(made, workspace=0, graph_json=graph_json, storages=storages)
 
 
 class _Builder:
@@ -122,14 +129,33 @@ def _arguments(plan: Plan, node: Node) -> list[Value]:
     return [v for v in (*signature.inputs, *signature.outputs) if not v.is_constant]
 
 
-def _graph_json(plan: Plan, functions: dict[str, str]) -> str:
-    """The network as TVM's graph executor describes it: one storage for each value that is computed.
+def _storages(plan: Plan, functions: Collection[str]) -> dict[str, int]:
+    """The storage of each value: one whose values are read no more, or a new one. Inputs keep theirs.
 
-    A layer without a function is one whose output lies where its input does.
+    A layer that is not in ``functions`` is one whose output lies where its input does.
     """
+    graph, end = plan.graph, len(plan.steps)
+    last = {v.name: i for i, step in enumerate(plan.steps) for v in graph.signature(step.node).inputs}
+    last |= dict.fromkeys((*graph.inputs, *graph.outputs), end)
+    storage = {name: i for i, name in enumerate(graph.inputs)}
+    until = [end] * len(storage)
+    for i, step in enumerate(plan.steps):
+        for name in step.node.outputs:
+            if step.node.name in functions:
+                place = next((s for s, read in enumerate(until) if read < i), len(until))
+            else:
+                sources = graph.signature(step.node).inputs
+                place = storage[next(v.name for v in sources if not v.is_constant)]
+            storage[name] = place
+            until[place : place + 1] = [max(last.get(name, i), *until[place : place + 1], i)]
+    return storage
+
+
+def _graph_json(plan: Plan, functions: dict[str, str]) -> str:
+    """The network as TVM's graph executor describes it."""
     graph = plan.graph
     entries: dict[str, tuple[int, int]] = {name: (i, 0) for i, name in enumerate(graph.inputs)}
-    storage = {name: i for i, name in enumerate(graph.inputs)}
+    storage = _storages(plan, functions)
     nodes: list[dict[str, Any]] = [{"op": "null", "name": name, "inputs": []} for name in graph.inputs]
     order = list(graph.inputs)
     for step in plan.steps:
@@ -145,7 +171,6 @@ def _graph_json(plan: Plan, functions: dict[str, str]) -> str:
         inputs = [[*entries[name], 0] for name in sources]
         for k, name in enumerate(node.outputs):
             entries[name] = (len(nodes), k)
-            storage[name] = storage[sources[0]] if node.name not in functions else len(set(storage.values()))
             order.append(name)
         nodes.append({"op": "tvm_op", "name": node.name, "attrs": attributes, "inputs": inputs})
     rows = [0]

@@ -13,7 +13,15 @@ from crtgen.library.archive import read_tar
 from crtgen.library.exported import ExportedLibrary, read_exported, static_modules
 from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import read_graph_json
-from crtgen.library.imported import Linkable, heap_of, import_model, import_operators, registered, source_text
+from crtgen.library.imported import (
+    Linkable,
+    heap_of,
+    import_model,
+    import_operators,
+    registered,
+    source_text,
+    storages_of,
+)
 from crtgen.library.includes import resolve_includes
 from crtgen.library.mlf import Archive, MlfModel, read_archive
 from crtgen.library.module import CSource, ObjectFile
@@ -83,7 +91,8 @@ class Package:
         )
         allocates = "TVMBackendAllocWorkspace" in context
         workspace = sum(map(heap_of, modules)) + (_WORKSPACES * executor.info.arena if allocates else 0)
-        return Linkable(module, objects, workspace, imports=modules)
+        storages = storages_of(graph, executor)
+        return Linkable(module, objects, workspace, imports=modules, storages=storages)
 
 
 def _check_buffers(model: MlfModel, core: Core, where: str) -> None:

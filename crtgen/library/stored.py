@@ -3,7 +3,8 @@
 It is in ``crtgen/<model>.json``, a path that the format does not use.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +17,7 @@ from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.kernels.kernel import SourceLibrary
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_json import read_graph_json
-from crtgen.library.imported import Linkable
+from crtgen.library.imported import Linkable, storages_of
 from crtgen.library.metadata import (
     Dependency,
     MainFunction,
@@ -27,12 +28,14 @@ from crtgen.library.metadata import (
     TensorSize,
 )
 from crtgen.library.mlf import EXTERNAL, Code, MlfModel
+from crtgen.resources import runtime_dir
 
-__all__ = ["Stored", "StoredLibrary", "Workspace", "restore_model", "store_model"]
+__all__ = ["Stored", "StoredLibrary", "Workspace", "registry_source", "restore_model", "store_model"]
 
 _FORMAT = 1
 _CPU = 1
 _FEATURES = ("dsp", "mve", "unaligned")
+_RUNTIME_HEADER = re.compile(r"^#include <(crt/\w+\.h)>", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,10 @@ class StoredLibrary:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """``files`` maps the name of a file to its name in the archive."""
+    """``files`` maps the name of a file to its name in the archive.
+
+    ``image`` are names there of sources that an image has once, which its generator makes.
+    """
 
     format: int
     core: str
@@ -65,6 +71,7 @@ class Stored:
     workspace: int | None
     libraries: tuple[StoredLibrary, ...]
     externals: tuple[ExternalModule, ...]
+    image: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_sizes(workspace=self.workspace or 0)
@@ -79,17 +86,23 @@ def store_model(
     time: datetime,
     operators: Sequence[Workspace] = (),
     text: str = "",
+    image: Sequence[str] = (),
 ) -> MlfModel:
     """One of our own models for an archive; ``text`` describes its network to people.
 
-    The workspace in the metadata is the arena, in which inputs and outputs lie as well; the constants are
-    the linked parameters. Both are what the image has.
+    ``image`` are sources that an image has once, for the first model of an archive. Headers of the runtime
+    that the code includes go with it. The workspace in the metadata is the arena, in which inputs and outputs
+    lie as well; the constants are the linked parameters. Both are what the image has.
     """
     module, info = part.module, part.module.info
     names = {n: n for n in module.files if n.endswith(".h")}
     sources = sorted(set(module.files) - set(names))
     names |= {n: f"{info.name}_lib{i}.{n.rpartition('.')[2]}" for i, n in enumerate(sources)}
     external = _external(module.libraries)
+    headers = {n: module.files[n] for n in names if n.endswith(".h")}
+    code = {names[n]: module.files[n] for n in sources}
+    once = {f"{info.name}_lib{i}.c": source for i, source in enumerate(image, len(sources))}
+    code |= once
     stored = Stored(
         format=_FORMAT,
         core=core.name,
@@ -100,16 +113,34 @@ def store_model(
         workspace=part.workspace,
         libraries=_libraries(module.libraries),
         externals=module.externals,
+        image=tuple(once),
     )
     return MlfModel(
         metadata=_metadata(part, core, time, operators),
-        code=Code({names[n]: module.files[n] for n in sources}),
-        headers={n: module.files[n] for n in names if n.endswith(".h")},
+        code=Code(code),
+        headers=headers,
+        runtime=_runtime_headers((*code.values(), *headers.values())),
         relay=text,
         graph_json=part.graph_json,
         own=_ADAPTER.dump_json(stored, indent=1).decode() + "\n",
         external=external,
     )
+
+
+def registry_source() -> str:
+    """The runtime's search in name tables, which tables of graphs call when an operator fails."""
+    return (runtime_dir() / "src" / "crt_registry.c").read_text(encoding="utf-8")
+
+
+def _runtime_headers(texts: Iterable[str]) -> dict[str, str]:
+    """The headers ``crt/...`` that texts include, with those that they include in turn."""
+    found: dict[str, str] = {}
+    wanted = {name for text in texts for name in _RUNTIME_HEADER.findall(text)}
+    while wanted:
+        name = wanted.pop()
+        found[name] = (runtime_dir() / "include" / name).read_text(encoding="utf-8")
+        wanted |= set(_RUNTIME_HEADER.findall(found[name])) - set(found)
+    return dict(sorted(found.items()))
 
 
 def _external(libraries: Sequence[SourceLibrary]) -> dict[str, bytes]:
@@ -142,7 +173,7 @@ def restore_model(model: MlfModel, core: Core, where: str) -> Linkable:
         raise CorruptModelError(f"its format is {stored.format}, this crtgen reads {_FORMAT}", where=place)
     _check_core(stored.core, core, where)
     texts = {**model.code.sources, **model.headers}
-    if set(stored.files.values()) != set(texts) or stored.info.name != model.name:
+    if {*stored.files.values(), *stored.image} != set(texts) or stored.info.name != model.name:
         raise CorruptModelError("it does not fit the code in the archive", where=place)
     files = {name: texts[stored.files[name]] for name in sorted(stored.files)}
     libraries = tuple(_restored(library, model.external, place) for library in stored.libraries)
@@ -152,7 +183,9 @@ def restore_model(model: MlfModel, core: Core, where: str) -> Linkable:
         )
     except CorruptModelError as error:
         raise CorruptModelError(error.message, where=place) from error
-    return Linkable(module, workspace=stored.workspace, graph_json=model.graph_json)
+    graph = read_graph_json(model.graph_json, f"{where}: graph of {model.name}") if model.graph_json else None
+    storages = storages_of(graph, module) if graph else ()
+    return Linkable(module, workspace=stored.workspace, graph_json=model.graph_json, storages=storages)
 
 
 def _read(text: str, where: str) -> Stored:

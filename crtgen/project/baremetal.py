@@ -119,7 +119,7 @@ def _view(firmware: Firmware) -> _PlatformView:
         has_backend=firmware.has_backend,
         clock=timer.clock,
         receive_buffer=options.receive_buffer,
-        pool=options.pool,
+        pool=firmware.pool,
         chunk=_READ_CHUNK,
         handlers=_CORE_HANDLERS + (uart.irq + 1 if is_server else 0),
         uart_base=f"{uart.base:#010x}",

@@ -1,7 +1,7 @@
 """The request for a project: what firmware is to be generated."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crtgen.boards import Board
 from crtgen.codegen.module import CModule, ModelInfo
@@ -17,6 +17,14 @@ TYPES = ("server", "standalone", "library")
 _RECEIVE_MIN = 256  # CRT_SERVER_RECEIVE_MIN of crt/server.h
 _SERVER_MODELS = 8  # CRT_SERVER_MODELS of crt/server.h
 _SERVER_INPUTS = 32  # the bits of inputs_set in crt/server.h
+_BLOCKS = 32  # CRT_POOL_BLOCKS of crt/pool.h
+_ALIGN = 16  # CRT_POOL_ALIGN of crt/pool.h
+
+_SLACK = 1024
+"""Bytes of the pool for what a host allocates beside tensors of the models."""
+
+_LARGEST = 64 * 1024
+"""Bytes of the largest pool that nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +35,8 @@ class Firmware:
     order. ``samples`` has, for a standalone program, one array per input for each model's name: a model
     that it does not name runs on zeros. ``platform`` is one of the board's; empty means its first.
     ``objects`` are code of the models that is compiled already, by file name. ``shared_arena`` is the size
-    of the arena that all models share; 0 if each has its own.
+    of the arena that all models share; 0 if each has its own. ``storages`` are the bytes of the blocks that a
+    host allocates which runs a model's graph itself, for each model that has one.
     """
 
     modules: Sequence[CModule]
@@ -39,8 +48,10 @@ class Firmware:
     platform: str = ""
     objects: Mapping[str, bytes] = field(default_factory=dict)
     shared_arena: int = 0
+    storages: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "options", self._sized(self.options))
         object.__setattr__(self, "platform", self.board.platform(self.platform or None))
         if self.type not in TYPES:
             raise UsageError(f"unknown project type {self.type}", hint=f"known: {', '.join(TYPES)}")
@@ -58,8 +69,32 @@ class Firmware:
             )
         if self.type == "server":
             self._check_server()
-        if self.options.stack % 8 or self.options.pool % 16:
-            raise UsageError("the stack must be a multiple of 8 B, the pool one of 16 B")
+        if self.options.stack % 8 or self.pool % _ALIGN or not self.pool or not self.blocks:
+            raise UsageError(
+                "the stack must be a multiple of 8 B, the pool one of 16 B, with a block or more"
+            )
+
+    @property
+    def pool(self) -> int:
+        """Bytes that a host can allocate."""
+        return self.options.pool or 0
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks a host can allocate."""
+        return self.options.blocks or 0
+
+    def _sized(self, options: Options) -> Options:
+        """With a pool that holds all inputs and outputs of any model, or all storages of any graph."""
+        tensors = [[i.nbytes for i in (*info.inputs, *info.outputs)] for info in self.models]
+        needs = [*tensors, *self.storages]
+        most = max((sum(-(-size // _ALIGN) * _ALIGN for size in need) for need in needs), default=0)
+        blocks = _BLOCKS + max(map(len, self.storages), default=0)
+        return replace(
+            options,
+            pool=min(most + _SLACK, _LARGEST) if options.pool is None else options.pool,
+            blocks=blocks if options.blocks is None else options.blocks,
+        )
 
     def _check_server(self) -> None:
         """Whether the RPC server of the C runtime has room for the models."""

@@ -37,6 +37,7 @@ class _BuildView:
     has_example: bool
     core_flags: str
     shared_arena: int
+    blocks: int
     model_sources: tuple[str, ...]
     include_dirs: tuple[str, ...]
     model_libraries: tuple[str, ...]
@@ -188,6 +189,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         has_example="example/main.c" in files,
         core_flags=" ".join(firmware.board.core.gcc_flags),
         shared_arena=firmware.shared_arena,
+        blocks=firmware.blocks if firmware.type == "server" else 0,
         model_sources=_sources(files, "model/"),
         include_dirs=_include_dirs(firmware),
         model_libraries=tuple(n for n in firmware.objects if n.endswith(".so")),

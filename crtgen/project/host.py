@@ -36,7 +36,7 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         has_backend=firmware.has_backend,
         clock=_NANOSECONDS,
         receive_buffer=options.receive_buffer,
-        pool=options.pool,
+        pool=firmware.pool,
         chunk=_READ_CHUNK,
     )
     templates = {

@@ -16,6 +16,8 @@ __all__ = [
     "FORMAT",
     "LOCKED",
     "MANIFEST",
+    "RECEIVE_BUFFER",
+    "STACK",
     "Manifest",
     "Options",
     "digest_of",
@@ -28,26 +30,35 @@ FORMAT = 2
 LOCKED = "model"
 """The directory of a project that is locked by who writes or builds it; every project has it."""
 
+_MOST_BLOCKS = 1 << 16
+
+RECEIVE_BUFFER = 2048
+STACK = 8 * 1024
+"""Bytes, where nobody says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Choices of a project; sizes in bytes.
 
-    ``receive_buffer`` limits the packets of the RPC, ``pool`` is what a host may allocate on the device,
-    ``stack`` is reserved for the stack, ``profile`` reports each layer, ``optimize`` is ``size``,
-    ``balanced`` or ``speed``. ``place`` names a memory of the board for ``arena``, ``weights`` or
-    ``kernels``; what it does not name lies with the other data or code.
+    ``receive_buffer`` limits the packets of the RPC, ``pool`` is what a host may allocate on the device, in
+    at most ``blocks`` blocks; None is what the models need, see ``Firmware``. ``stack`` is reserved for the
+    stack, ``profile`` reports each layer, ``optimize`` is ``size``, ``balanced`` or ``speed``. ``place``
+    names a memory of the board for ``arena``, ``weights`` or ``kernels``; what it does not name lies with
+    the other data or code.
     """
 
-    receive_buffer: int = 2048
-    pool: int = 64 * 1024
-    stack: int = 8 * 1024
+    receive_buffer: int = RECEIVE_BUFFER
+    pool: int | None = None
+    blocks: int | None = None
+    stack: int = STACK
     profile: bool = False
     optimize: str = "balanced"
     place: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_sizes(receive_buffer=self.receive_buffer, pool=self.pool, stack=self.stack)
+        check_sizes(receive_buffer=self.receive_buffer, pool=self.pool or 0, stack=self.stack)
+        check_sizes(_MOST_BLOCKS, blocks=self.blocks or 0)
         for word in (*self.place, *self.place.values()):
             check_word("a place", word)
 

@@ -14,7 +14,7 @@ __all__ = ["TOOLCHAINS", "library_file", "platform_files", "read_me"]
 TOOLCHAINS = ("zephyr",)
 
 _CONF = {
-    "server": ("CONFIG_CRTGEN_RECEIVE_SIZE={receive_buffer}", "CONFIG_CRTGEN_POOL_SIZE={pool}"),
+    "server": ("CONFIG_CRTGEN_RECEIVE_SIZE={receive_buffer}",),
     "standalone": ("CONFIG_CRTGEN_STANDALONE=y", "CONFIG_PRINTK=y"),
 }
 _REPLACED = {
@@ -75,6 +75,8 @@ def library_file(
         "CRT_TVM_CODE": firmware.has_backend,
         "CRT_ARENA_GUARD": firmware.type == "server",
         f"CRT_SHARED_ARENA={firmware.shared_arena}": bool(firmware.shared_arena),
+        f"CRT_POOL_BLOCKS={firmware.blocks}": True,
+        f"CRT_POOL_SIZE={firmware.pool}": True,
     }
     chosen = tuple(name for name, wanted in definitions.items() if wanted)
     core = firmware.board.core.name
@@ -112,7 +114,5 @@ def _configuration(text: str, firmware: Firmware) -> str:
     """``prj.conf`` with the options of the project instead of the application's own."""
     options = firmware.options
     kept = [line for line in text.splitlines() if not line.startswith(_REPLACED[firmware.type])]
-    added = [
-        line.format(receive_buffer=options.receive_buffer, pool=options.pool) for line in _CONF[firmware.type]
-    ]
+    added = [line.format(receive_buffer=options.receive_buffer) for line in _CONF[firmware.type]]
     return "\n".join([*kept, f"CONFIG_MAIN_STACK_SIZE={options.stack}", *added]) + "\n"

@@ -1,5 +1,6 @@
 """What generated projects need of their board, by the real runtime and the demonstration model."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,23 @@ def test_the_host_has_no_bound_of_the_stack(tmp_path: Path) -> None:
     assert found.stack is None
     assert found.to_dict()["stack"] is None
     assert found.sizes.arena == arena
+
+
+@pytest.mark.qemu
+def test_a_stack_that_is_too_small_is_refused_with_what_it_takes(tmp_path: Path) -> None:
+    require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
+    compiled = api.load(ROOT / "demo" / "digits.tflite").compile("mps2_an386")
+    project = compiled.generate("server", options=Options(stack=256)).extract(tmp_path / "p")
+    with pytest.raises(
+        DoesNotFitError, match=r"may need (\d,)?\d+ bytes, and 256 are reserved: crt_reset ->"
+    ) as caught:
+        project.build()
+    wanted = re.search(r"--stack (\d+),", caught.value.hint)
+    assert wanted is not None
+    fits = compiled.generate("server", options=Options(stack=int(wanted[1]))).extract(tmp_path / "p")
+    image = fits.build()
+    assert image.size.stack is not None
+    assert int(wanted[1]) - 8 < image.size.stack.worst <= int(wanted[1]) == image.size.sizes.stack
 
 
 @pytest.mark.qemu

@@ -238,6 +238,11 @@ def test_doctor_says_what_is_there() -> None:
         (("bench", DIGITS, "--rpc", "--layers"), 2, "--rpc measures the RPC with one model"),
         (("build", "nowhere"), 2, "project.json"),
         (("generate", DIGITS, ".", "--type", "demon"), 2, "standalone"),
+        (("generate", DIGITS, ".", "--pool", "4k"), 2, "--pool 4k is no number of bytes"),
+        (("generate", DIGITS, ".", "--pool", "4096:"), 2, "--pool 4096: is no number of bytes"),
+        (("generate", DIGITS, ".", "--pool", "1000"), 2, "the pool one of 16 B"),
+        (("generate", DIGITS, ".", "--receive", "100"), 2, "a receive buffer of 100 B is too small"),
+        (("generate", DIGITS, ".", "--stack", "1001"), 2, "the stack must be a multiple of 8 B"),
         (
             ("generate", DIGITS, ".", "--input", DIGIT),
             2,

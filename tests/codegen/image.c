@@ -66,6 +66,9 @@ int main(void)
     printf("miss %d %d %d\n", status, code, ret.v_handle == NULL);
 
     call("get_c_metadata", args, codes, 0, &ret, &code);
+    const void *same = ret.v_handle;
+    call("tvmgen_net_get_c_metadata", args, codes, 0, &ret, &code);
+    printf("same %d\n", ret.v_handle == same);
     const struct TVMMetadata *metadata = ret.v_handle;
     printf("%s %s %d %s\n", metadata->mod_name, metadata->inputs[0].name, (int)metadata->inputs[0].shape[2],
         metadata->outputs[0].name);

@@ -122,6 +122,7 @@ def test_every_way_to_call(tmp_path: Path, layer: str) -> None:
         "no tensor 0x801",
         f"param 0 3 {first}",
         "miss 0 4 1",
+        "same 1",
         "net x 3 y",
     ]
     assert len(set(y.tolist())) > 1

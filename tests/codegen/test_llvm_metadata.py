@@ -113,9 +113,9 @@ def test_same_tables_of_models(tmp_path: Path) -> None:
     two = Registry.of([module("a"), module("b")])
     c = symbols(by_gcc(tmp_path, metadata_source(two), arm(core)))
     made = symbols(llvm.metadata_object(two, core))
-    compared = ["linked_params", "names", "functions", "crt_models", "crt_num_models"]
+    compared = ["linked_params", "crt_params", "names", "functions", "crt_models", "crt_num_models"]
     assert {n: c[n] for n in compared} == {n: made[n] for n in compared}
-    for name in ("a_metadata", "a_inputs", "a_outputs", "a_pools"):
+    for name in ("a_metadata", "a_inputs", "a_outputs"):
         assert c[name][0] == made[name][0], name
         assert [at for at, _ in c[name][1]] == [at for at, _ in made[name][1]], name
 

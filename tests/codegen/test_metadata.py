@@ -9,6 +9,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from crtgen.codegen import CModule, Function, Param, Registry, generate_c, metadata_files, name_table
+from crtgen.codegen.metadata import describe, metadata_source
 from crtgen.errors import UsageError
 from crtgen.resources import runtime_dir
 from tests.codegen.models import two_layers
@@ -28,16 +29,27 @@ def test_name_table() -> None:
 
 def test_order_of_functions() -> None:
     names = [f.name for f in Registry.of([_module()]).functions]
-    assert names == ["net_run", "_lookup_linked_param", "get_c_metadata"]
+    assert names == ["net_run", "_lookup_linked_param", "tvmgen_net_get_c_metadata", "get_c_metadata"]
+
+
+def test_hosts_find_what_runs_a_model_by_its_metadata() -> None:
+    """They ask for <mod_name>_run and give it inputs, outputs and each workspace pool: there is none."""
+    imported = replace(_module("b"), functions=(Function("tvmgen_b_run", "b_run_packed", "run"),))
+    registry = Registry.of([_module("a"), imported])
+    runs = {f"{model.module}_run" for model in describe(registry).models}
+    assert runs == {"a_run", "tvmgen_b_run"} <= {f.name for f in registry.functions}
+    assert metadata_source(registry).count(".num_workspace_pools = 0,") == 2
 
 
 def test_two_models() -> None:
     registry = Registry.of([_module("a"), _module("b")])
     names = [f.name for f in registry.functions]
-    expected = ["a_run", "b_run", "_lookup_linked_param", "a_get_c_metadata", "b_get_c_metadata"]
+    expected = ["a_run", "b_run", "_lookup_linked_param", "a_lookup_linked_param", "b_lookup_linked_param"]
+    expected += ["tvmgen_a_get_c_metadata", "tvmgen_b_get_c_metadata"]
     assert names == expected
     count = len(_module().params)
-    assert [p.sid for p in registry.params] == list(range(2 * count))
+    assert [p.sid for p in registry.params] == 2 * list(range(count))
+    assert [(look.start, look.count) for look in registry.lookups] == [(0, count), (count, count)]
 
 
 @pytest.mark.parametrize(

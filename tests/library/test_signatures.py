@@ -84,4 +84,4 @@ def test_what_is_not_known_is_said_in_the_table() -> None:
         Argument(y.nbytes, 0, 8, 1),
         Argument(0, 0, 0, 0),
     )
-    assert view.signatures == (2, 0, 1, 0xFFFF, 1, 2, 0)
+    assert view.signatures == (2, 0, 1, 0xFFFF, 1, 2, 0, 0)

@@ -2,16 +2,19 @@
 
 import hashlib
 import json
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from crtgen import api
+from crtgen import api, frontends
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.library.archive import read_tar, write_tar
 from crtgen.library.mlf import read_archive, write_archive
+from crtgen.resources import runtime_dir
 from crtgen.verification import verify
 from tests.support import ROOT, model_path, require_tool
 
@@ -52,6 +55,40 @@ def test_an_archive_gives_the_modules_that_went_in(tmp_path: Path, executor: str
     data = path.read_bytes()
     assert write_archive(read_archive(data, "x")) == data
     assert json.loads(read_tar(data, "x")["metadata.json"])["modules"]["digits"]["executors"] == [executor]
+
+
+MAIN = """
+#include <tvm/runtime/c_runtime_api.h>
+#include <tvm/runtime/crt/module.h>
+void TVMAPISetLastError(const char *text) { (void)text; }
+const TVMModule *TVMSystemLibEntryPoint(void);
+int main(void) { return TVMSystemLibEntryPoint()->registry->names[0] == 0; }
+"""
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("executor", ["aot", "graph"])
+def test_every_source_compiles_with_the_archive_and_headers_of_tvm_alone(
+    tmp_path: Path, executor: str
+) -> None:
+    """Linked, they need one function of TVM's API for C; the metadata module of both models is among them."""
+    gcc = require_tool("gcc")
+    graph = frontends.load(DIGITS)
+    models = [api.Model(replace(graph, name=name)) for name in ("digits", "other")]
+    archive = api.compile(models, "host", executor=executor).archive()
+    for path, data in read_tar(archive, "x").items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(data)
+    theirs, host = tmp_path / "theirs", tmp_path / "codegen" / "host"
+    for folder in ("tvm", "dlpack"):
+        shutil.copytree(runtime_dir() / "include" / folder, theirs / folder)
+    (tmp_path / "main.c").write_text(MAIN)
+    sources = [*map(str, sorted((host / "src").glob("*.c"))), str(tmp_path / "main.c")]
+    strict = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{host / 'include'}", f"-I{theirs}"]
+    output = str(tmp_path / "program")
+    done = subprocess.run([gcc, *strict, *sources, "-o", output, "-lm"], timeout=120, check=False)
+    assert done.returncode == 0
+    assert subprocess.run([output], timeout=20, check=False).returncode == 0
 
 
 def test_a_core_that_lacks_something_is_refused(tmp_path: Path) -> None:
@@ -158,5 +195,5 @@ def test_names_that_clash_are_refused() -> None:
     with pytest.raises(UsageError, match="two models are called digits"):
         api.compile([api.load(DIGITS), api.load(DIGITS)], "mps2_an386")
     compiled = digits()
-    with pytest.raises(UsageError, match="models"):
+    with pytest.raises(UsageError, match="occurs 2 times"):
         replace(compiled, parts=compiled.parts * 2, plans=compiled.plans * 2).archive()

@@ -1,6 +1,7 @@
 """Projects as files: the same input gives the same bytes, and extraction harms nothing."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def test_a_manifest_cannot_make_extraction_delete_other_files(tmp_path: Path) ->
 
 
 def test_the_manifest_can_be_read_back(tmp_path: Path) -> None:
-    options = Options(receive_buffer=4096, pool=32, stack=1024, profile=True, optimize="size")
+    options = Options(receive_buffer=4096, pool=32, blocks=3, stack=1024, profile=True, optimize="size")
     project = toy_project("mps2_an386", "server", options=options)
     project.extract(tmp_path)
     manifest = read_manifest(tmp_path)
@@ -129,12 +130,33 @@ def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
+def test_the_pool_has_room_for_what_hosts_allocate() -> None:
+    """All inputs and outputs of a model, or the storages of a graph, in multiples of 16 B; at most 64 KiB."""
+    board = find_board("mps2_an386")
+
+    def sizes(
+        storages: Sequence[Sequence[int]] = (), pool: int | None = None, blocks: int | None = None
+    ) -> tuple[int | None, int | None]:
+        options = Options(pool=pool, blocks=blocks)
+        made = Firmware([toy()], METADATA, board, options=options, storages=storages).options
+        return made.pool, made.blocks
+
+    assert sizes() == (16 + 16 + 1024, 32)
+    assert sizes([[4] * 40, [1000]]) == (1008 + 1024, 32 + 40)
+    assert sizes([[4] * 200]) == (200 * 16 + 1024, 32 + 200)
+    assert sizes([[1 << 20]]) == (1 << 16, 32 + 1)
+    assert sizes([[4] * 40], pool=256) == (256, 72)
+    assert sizes([[4] * 40], blocks=5) == (40 * 16 + 1024, 5)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         (Options(receive_buffer=100), "receive buffer"),
         (Options(stack=1001), "stack"),
         (Options(pool=100), "pool"),
+        (Options(pool=0), "pool"),
+        (Options(pool=32, blocks=0), "with a block or more"),
         (Options(optimize="fast"), "optimisation fast"),
     ],
 )

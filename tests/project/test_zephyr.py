@@ -41,10 +41,11 @@ def test_the_files_of_a_server() -> None:
 
 
 def test_options_become_a_configuration() -> None:
-    text = project(options=Options(receive_buffer=512, pool=1024, stack=4096)).files["prj.conf"].decode()
+    files = project(options=Options(receive_buffer=512, pool=1024, blocks=7, stack=4096)).files
+    text = files["prj.conf"].decode()
     settings = dict(line.split("=") for line in text.splitlines() if line.startswith("CONFIG"))
     assert settings["CONFIG_CRTGEN_RECEIVE_SIZE"] == "512"
-    assert settings["CONFIG_CRTGEN_POOL_SIZE"] == "1024"
+    assert b"CRT_POOL_BLOCKS=7 CRT_POOL_SIZE=1024" in files["crtgen.cmake"]
     assert settings["CONFIG_MAIN_STACK_SIZE"] == "4096"
     assert settings["CONFIG_UART_CONSOLE"] == "n"
     assert text.count("CONFIG_MAIN_STACK_SIZE") == 1

@@ -52,6 +52,7 @@ const uint16_t crt_num_models = 1;
 
 static const uint16_t signatures[1];
 const struct crt_signatures crt_signatures = {{NULL, signatures}};
+const struct crt_params crt_params;
 """
 METADATA: Mapping[str, str] = {"metadata.c": _METADATA.replace("{{", "{").replace("}}", "}")}
 

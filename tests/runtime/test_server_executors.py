@@ -5,6 +5,7 @@ import pytest
 
 from crtgen.errors import RemoteError
 from crtgen.rpc.client import Client, Timeouts
+from crtgen.rpc.connection import RemoteModule
 from crtgen.rpc.messages import (
     CallFunc,
     CopyToRemote,
@@ -67,11 +68,24 @@ def test_used_up_inputs_have_to_be_set_again(client: Client) -> None:
         executor.set_input(0, x)
         executor.run()
         assert executor.get_output(0).tolist() == [2, 4, 6, 8]
-        with pytest.raises(RemoteError, match="or used up"):
+        with pytest.raises(RemoteError, match="used up: set all 1 of them; --keep-inputs keeps them"):
             executor.run()
         executor.module.function("set_input")("x", x)
         executor.run()
         assert executor.get_output(0).tolist() == [2, 4, 6, 8]
+
+
+def test_graph_executors_are_that_of_the_only_model(serve: Serve, client: Client) -> None:
+    """Hosts send the graph, which is in the image already."""
+    with Client(serve("captured"), timeouts=Timeouts(5, 10, 10)) as one:
+        create = one.function("tvm.graph_executor.create")
+        module = create('{"nodes": []}', one.system_lib(), 1, 0)
+        assert isinstance(module, RemoteModule)
+        assert module.function("get_num_inputs")() == 1
+        with pytest.raises(RemoteError, match="are linked: they cannot be loaded or shared"):
+            module.function("load_params")(b"")
+    with pytest.raises(RemoteError, match=r"the image has 3 models: tvm.aot_executor.create takes a name"):
+        client.function("tvm.graph_executor.create")("{}", client.system_lib(), 1, 0)
 
 
 @pytest.fixture

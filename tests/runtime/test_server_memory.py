@@ -1,5 +1,7 @@
 """The memory of a server: copies, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ from crtgen.rpc.messages import (
     SystemCall,
     encode,
 )
-from crtgen.rpc.values import DataType, Device, Handle
+from crtgen.rpc.values import DataType, Device, Handle, Tensor
 from tests.runtime.conftest import POOL, Serve
 from tests.runtime.raw import Raw, byte_tensor
 
@@ -69,6 +71,27 @@ def test_wild_addresses_are_refused(raw: Raw) -> None:
         assert "neither allocated nor" in raw.refused(encode(CallFunc(fill, (Handle(address),))))
     assert raw.ask(encode(SystemCall(Code.FREE_DATA, (Device(), Handle(block))))) == Return((None,))
     assert "neither allocated nor" in raw.refused(encode(CopyFromRemote(byte_tensor(block, 1), 1)))
+
+
+def test_constants_that_were_handed_out_are_read_and_never_written(client: Client) -> None:
+    library = client.system_lib()
+    address = library.function("toy_constant")()
+    constant = Tensor(address.value, (8,), DataType.of(np.int8))
+    assert client.copy_from(constant).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    with pytest.raises(RemoteError, match="neither allocated nor"):
+        client.copy_from(replace(constant, byte_offset=1))
+    refused = "8 bytes at 0x.* are of a constant, which is only read"
+    with pytest.raises(RemoteError, match=refused):
+        client.copy_to(constant, np.zeros(8, np.int8))
+    with pytest.raises(RemoteError, match=refused):
+        client.function("tvm.contrib.random.random_fill")(constant)
+    x = np.zeros(8, np.int8)
+    for arguments in ((x, x, constant), (constant, x, x)):  # nobody says what it only reads
+        with pytest.raises(RemoteError, match=refused):
+            library.function("toy_add")(*arguments)
+    with pytest.raises(RemoteError, match="no block of memory"):
+        client.free(constant)
+    assert client.copy_from(constant).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_sizes_that_overflow_are_refused(raw: Raw) -> None:

@@ -5,8 +5,14 @@
 
 #include "platform.h"
 
+#if CONFIG_CRTGEN_POOL_SIZE > 0
+#define POOL_SIZE CONFIG_CRTGEN_POOL_SIZE
+#else
+#define POOL_SIZE CRT_POOL_SIZE /* what crtgen found the models to need */
+#endif
+
 static uint8_t receive[CONFIG_CRTGEN_RECEIVE_SIZE];
-static _Alignas(16) uint8_t pool[CONFIG_CRTGEN_POOL_SIZE];
+static _Alignas(16) uint8_t pool[POOL_SIZE];
 static struct crt_server server;
 
 static void port_write(void *context, const uint8_t *bytes, size_t size)
@@ -46,6 +52,7 @@ static int serve(void)
         .num_models = crt_num_models,
         .system_lib = TVMSystemLibEntryPoint(),
         .signatures = &crt_signatures,
+        .params = &crt_params,
 #ifdef CRT_TVM_CODE
         .backend = &crt_backend,
 #endif

@@ -68,6 +68,17 @@ int crt_executor_create(struct crt_call *call)
     return crt_fail(server, CRT_ERR_NAME, "no model of this image is called %s", name);
 }
 
+/* Arguments: graph JSON, system library, device type, device id. The graph is known: the image is made of it. */
+int crt_executor_create_graph(struct crt_call *call)
+{
+    if (call->server->config.num_models != 1) {
+        return crt_fail(call->server, CRT_ERR_NAME, "the image has %u models: tvm.aot_executor.create takes a name",
+                        call->server->config.num_models);
+    }
+    crt_call_return_handle(call, crt_module_handle(1), kTVMModuleHandle);
+    return CRT_OK;
+}
+
 static int crt_executor_find(const struct crt_model *model, const char *name)
 {
     for (int i = 0; i < model->num_inputs; i++) {
@@ -211,8 +222,8 @@ int crt_executor_run(struct crt_call *call)
     const uint32_t bit = 1u << call->index;
     const int is_set = (!consumes && model->arena == NULL) || (server->inputs_set[call->index] & all) == all;
     if (!is_set && !call->timing) {
-        return crt_fail(server, CRT_ERR_STATE, "the inputs of %s are not set, or used up: set all %u of them",
-                        model->name, model->num_inputs);
+        return crt_fail(server, CRT_ERR_STATE, "the inputs of %s are not set, or used up: set all %u of them%s",
+                        model->name, model->num_inputs, consumes ? "; --keep-inputs keeps them" : "");
     }
     crt_executor_hold(server, call->index);
     server->spoiled = is_set ? server->spoiled & ~bit : server->spoiled | bit;

@@ -75,7 +75,7 @@ static int crt_global_random_fill(struct crt_call *call)
     const uint32_t top = tensor->dtype.code == kDLFloat ? tensor->dtype.bits / 8u - 1u : UINT32_MAX;
     uint32_t state = port->random != NULL ? port->random(port->context) | 1u : 0x9e3779b9u;
     uint32_t size;
-    const int error = crt_tensor_size(server, tensor, &size);
+    const int error = crt_memory_tensor(server, CRT_WRITE, tensor, &size);
     if (error != CRT_OK) {
         return error;
     }
@@ -153,10 +153,10 @@ static int crt_global_fault(struct crt_call *call)
 }
 
 #ifdef CRT_PROFILE
-#define CRT_GLOBAL_COUNT "\015"
+#define CRT_GLOBAL_COUNT "\016"
 #define CRT_GLOBAL_PROFILE "crtgen.profile\0"
 #else
-#define CRT_GLOBAL_COUNT "\014"
+#define CRT_GLOBAL_COUNT "\015"
 #define CRT_GLOBAL_PROFILE
 #endif
 
@@ -168,6 +168,7 @@ static const char crt_global_names[] = CRT_GLOBAL_COUNT "\0"
                                                         "tvm.rpc.server.GetCRTMaxPacketSize\0"
                                                         "tvm.contrib.random.random_fill\0"
                                                         "tvm.aot_executor.create\0"
+                                                        "tvm.graph_executor.create\0"
                                                         "crtgen.info\0"
                                                         "crtgen.memory\0"
                                                         "crtgen.ticks_per_second\0"
@@ -182,6 +183,7 @@ static const struct crt_builtin crt_global_functions[] = {
     {"", crt_global_max_packet},
     {"t", crt_global_random_fill},
     {"mds", crt_executor_create},
+    {"smii", crt_executor_create_graph},
     {"", crt_global_info},
     {"", crt_global_memory},
     {"", crt_global_ticks_per_second},
@@ -267,6 +269,15 @@ const char *crt_call_reason(const struct crt_server *server)
     return backend != NULL && backend->last_error != NULL ? backend->last_error : "";
 }
 
+/* Whether an argument may be written, if it is a tensor. */
+static int crt_argument_writable(struct crt_call *call, int index)
+{
+    uint32_t size;
+    return call->codes[index] == kTVMDLTensorHandle
+               ? crt_memory_tensor(call->server, CRT_WRITE, call->values[index].v_handle, &size)
+               : CRT_OK;
+}
+
 /* Whether an argument is what a function takes. */
 static int crt_argument_check(struct crt_call *call, int index, const struct crt_argument *wanted)
 {
@@ -297,8 +308,12 @@ static int crt_signature_check(struct crt_call *call, uint32_t index)
 {
     struct crt_server *server = call->server;
     const struct crt_signatures *signatures = server->config.signatures;
+    int error = CRT_OK;
     if (signatures == NULL) {
-        return CRT_OK;
+        for (int i = 0; error == CRT_OK && i < call->count; i++) {
+            error = crt_argument_writable(call, i);
+        }
+        return error;
     }
     const uint16_t *at = crt_signature_at(signatures, index);
     if (*at == CRT_SIGNATURE_UNKNOWN) {
@@ -309,9 +324,12 @@ static int crt_signature_check(struct crt_call *call, uint32_t index)
         return crt_fail(server, CRT_ERR_ARGUMENT, "%s takes %u arguments, not %d", server->running,
                         (unsigned)*at, call->count);
     }
-    int error = CRT_OK;
     for (int i = 0; error == CRT_OK && i < call->count; i++) {
-        error = crt_argument_check(call, i, &signatures->arguments[at[1 + i]]);
+        const uint16_t wanted = at[1 + i];
+        error = crt_argument_check(call, i, &signatures->arguments[wanted & ~CRT_SIGNATURE_READS]);
+        if (error == CRT_OK && (wanted & CRT_SIGNATURE_READS) == 0) {
+            error = crt_argument_writable(call, i);
+        }
     }
     return error;
 }

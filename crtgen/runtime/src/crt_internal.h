@@ -86,9 +86,11 @@ static inline unsigned crt_clamp(uint64_t value)
 }
 
 /* crt_memory.c: what a host may read and write. */
-int crt_memory_check(struct crt_server *server, uint64_t address, uint64_t offset, uint64_t size);
+enum crt_access { CRT_READ, CRT_WRITE };
+int crt_memory_check(struct crt_server *server, enum crt_access access, uint64_t address, uint64_t offset,
+                     uint64_t size);
 /* The check for all the bytes of a tensor, whose size it gives. */
-int crt_memory_tensor(struct crt_server *server, const DLTensor *tensor, uint32_t *size);
+int crt_memory_tensor(struct crt_server *server, enum crt_access access, const DLTensor *tensor, uint32_t *size);
 /* Bytes were written: they may have been an input of a model. */
 void crt_memory_written(struct crt_server *server, const void *address, uint32_t size);
 const struct crt_tensor *crt_memory_published(const struct crt_server *server, uint64_t handle);
@@ -124,6 +126,7 @@ int crt_call_results(struct crt_call *call, uint32_t count, uint64_t **results);
 extern const char crt_executor_names[];
 extern const struct crt_builtin crt_executor_functions[];
 int crt_executor_create(struct crt_call *call);
+int crt_executor_create_graph(struct crt_call *call);
 /* A function of the registry was called. After <model>_run and tvmgen_<model>_... the model's tensors are void. */
 void crt_executor_called(struct crt_server *server, const char *name);
 int crt_executor_run(struct crt_call *call);

@@ -25,24 +25,45 @@ static int crt_memory_owns(const struct crt_server *server, uintptr_t address, u
     return crt_pool_owns(&server->pool, address, size);
 }
 
-int crt_memory_check(struct crt_server *server, uint64_t address, uint64_t offset, uint64_t size)
+/* Whether the bytes are within a constant of a model. */
+static int crt_memory_constant(const struct crt_server *server, uintptr_t address, uint64_t size)
+{
+    const struct crt_params *params = server->config.params;
+    for (uint32_t i = 0; params != NULL && i < params->count; i++) {
+        const uintptr_t offset = address - (uintptr_t)params->items[i].data;
+        if (offset <= params->items[i].nbytes && size <= params->items[i].nbytes - offset) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int crt_memory_check(struct crt_server *server, enum crt_access access, uint64_t address, uint64_t offset,
+                     uint64_t size)
 {
     const uint64_t at = address + offset;
-    if (at >= address && at == (uintptr_t)at && crt_memory_owns(server, (uintptr_t)at, size)) {
+    const int exists = at >= address && at == (uintptr_t)at;
+    if (exists && crt_memory_owns(server, (uintptr_t)at, size)) {
         return CRT_OK;
+    }
+    if (exists && crt_memory_constant(server, (uintptr_t)at, size)) {
+        return access == CRT_READ ? CRT_OK
+                                  : crt_fail(server, CRT_ERR_ADDRESS,
+                                             "%u bytes at 0x%08x are of a constant, which is only read",
+                                             crt_clamp(size), (unsigned)at);
     }
     return crt_fail(server, CRT_ERR_ADDRESS,
                     "%u bytes at 0x%08x%08x are neither allocated nor a tensor of a model",
                     crt_clamp(size), (unsigned)(at >> 32), (unsigned)at);
 }
 
-int crt_memory_tensor(struct crt_server *server, const DLTensor *tensor, uint32_t *size)
+int crt_memory_tensor(struct crt_server *server, enum crt_access access, const DLTensor *tensor, uint32_t *size)
 {
     const int error = crt_tensor_size(server, tensor, size);
     if (error != CRT_OK) {
         return error;
     }
-    return crt_memory_check(server, (uintptr_t)tensor->data, tensor->byte_offset, *size);
+    return crt_memory_check(server, access, (uintptr_t)tensor->data, tensor->byte_offset, *size);
 }
 
 void crt_memory_written(struct crt_server *server, const void *address, uint32_t size)

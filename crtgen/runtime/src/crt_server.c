@@ -53,7 +53,7 @@ static int crt_serve_check(struct crt_server *server, int index)
     int error;
     switch (server->codes[index]) {
     case kTVMDLTensorHandle:
-        error = crt_memory_tensor(server, tensor, &size);
+        error = crt_memory_tensor(server, CRT_READ, tensor, &size);
         if (error == CRT_OK) {
             /* Generated code reads no offset. */
             tensor->data = (uint8_t *)tensor->data + tensor->byte_offset;
@@ -61,7 +61,7 @@ static int crt_serve_check(struct crt_server *server, int index)
         }
         return error;
     case kTVMOpaqueHandle:
-        return handle == 0 ? CRT_OK : crt_memory_check(server, handle, 0, 1);
+        return handle == 0 ? CRT_OK : crt_memory_check(server, CRT_WRITE, handle, 0, 1);
     case kTVMModuleHandle:
         return crt_module_index(server, handle);
     case kTVMPackedFuncHandle:
@@ -123,7 +123,8 @@ static int crt_serve_copy(struct crt_server *server, struct crt_cursor *cursor, 
         return crt_fail(server, CRT_ERR_FORMAT, "a copy says %u bytes and brings %u",
                         crt_clamp(size), (unsigned)(cursor->end - cursor->at));
     }
-    error = crt_memory_check(server, (uintptr_t)tensor.data, tensor.byte_offset, size);
+    error = crt_memory_check(server, to_device ? CRT_WRITE : CRT_READ, (uintptr_t)tensor.data, tensor.byte_offset,
+                             size);
     if (error != CRT_OK) {
         return error;
     }
@@ -145,9 +146,9 @@ static int crt_serve_copy_among(struct crt_server *server)
     const DLTensor *to = server->values[1].v_handle;
     uint32_t size;
     uint32_t room;
-    int error = crt_memory_tensor(server, from, &size);
+    int error = crt_memory_tensor(server, CRT_READ, from, &size);
     if (error == CRT_OK) {
-        error = crt_memory_tensor(server, to, &room);
+        error = crt_memory_tensor(server, CRT_WRITE, to, &room);
     }
     if (error != CRT_OK) {
         return error;

@@ -183,9 +183,25 @@ static int32_t toy_half(TVMValue *args, int *codes, int count, TVMValue *ret, in
     return half_run();
 }
 
-static const TVMBackendPackedCFunc functions[] = {toy_add, toy_fail, toy_echo, toy_fault, toy_half};
+/* The address of a constant. */
+static const uint8_t toy_weights[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+static const struct crt_param toy_param = {7, toy_weights, sizeof toy_weights};
+static const struct crt_params toy_params = {&toy_param, 1};
+
+static int32_t toy_constant(TVMValue *args, int *codes, int count, TVMValue *ret, int *code, void *resource)
+{
+    (void)args;
+    (void)codes;
+    (void)count;
+    (void)resource;
+    ret->v_handle = (void *)(uintptr_t)toy_weights;
+    *code = kTVMOpaqueHandle;
+    return 0;
+}
+
+static const TVMBackendPackedCFunc functions[] = {toy_add, toy_fail, toy_echo, toy_fault, toy_half, toy_constant};
 static const TVMFuncRegistry registry = {
-    "\005\000toy_add\000toy_fail\000toy_echo\000toy_fault\000half_run\000", functions};
+    "\006\000toy_add\000toy_fail\000toy_echo\000toy_fault\000half_run\000toy_constant\000", functions};
 static const TVMModule system_lib = {&registry};
 
 const TVMModule *TVMSystemLibEntryPoint(void)
@@ -241,6 +257,7 @@ int toy_start(enum toy_image image, uint32_t receive_size, void (*write)(void *,
         .models = images[image],
         .num_models = counts[image],
         .system_lib = TVMSystemLibEntryPoint(),
+        .params = &toy_params,
         .backend = &crt_backend,
     };
     crt_pool_init(&crt_backend.workspace, workspace, sizeof workspace);

@@ -20,6 +20,9 @@ struct crt_argument {
 /* Instead of the number of arguments: they are not known. */
 #define CRT_SIGNATURE_UNKNOWN 0xffffu
 
+/* Set in the index of an argument: the function only reads it. */
+#define CRT_SIGNATURE_READS 0x8000u
+
 /* For each function in its order: the number of its arguments, then an index for each. */
 struct crt_signatures {
     const struct crt_argument *arguments;
@@ -28,6 +31,21 @@ struct crt_signatures {
 
 /* Those of the image, in the generated metadata module. */
 extern const struct crt_signatures crt_signatures;
+
+/* A constant of a model that hosts may read. */
+struct crt_param {
+    int64_t sid; /* its storage id */
+    const void *data;
+    uint32_t nbytes;
+};
+
+struct crt_params {
+    const struct crt_param *items;
+    uint32_t count;
+};
+
+/* Those of the image, in the generated metadata module. */
+extern const struct crt_params crt_params;
 
 /* The signature of the function at an index: the number of arguments, then the indices. */
 const uint16_t *crt_signature_at(const struct crt_signatures *signatures, uint32_t index);

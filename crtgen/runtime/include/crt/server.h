@@ -60,6 +60,9 @@ struct crt_server_config {
     /* What the functions of the registry take: crt_signatures. NULL if all of them check that themselves. */
     const struct crt_signatures *signatures;
 
+    /* Constants whose addresses the registry hands out: crt_params; or NULL. */
+    const struct crt_params *params;
+
     /* For images with C that TVM generated, else NULL. */
     struct crt_backend *backend;
 

@@ -144,6 +144,9 @@ class DeviceFault(LinkError):
     if the core knows it. ``function``, ``layer`` and ``callers`` (innermost first, read off the stack) are
     names of the image, empty if it is not at hand. Stack in bytes, ``uptime`` in seconds; ``memory`` is what
     the device sent of its memory, by address.
+
+    The kind ``guard`` is found by software after a call: ``model`` is the one whose arena was left,
+    ``function`` what was called, ``address`` a byte that it wrote; the registers are 0.
     """
 
     def __init__(
@@ -162,6 +165,7 @@ class DeviceFault(LinkError):
         stack_size: int,
         uptime: float,
         memory: Mapping[int, bytes],
+        model: str = "",
         where: str = "",
         hint: str = "",
     ) -> None:
@@ -178,12 +182,14 @@ class DeviceFault(LinkError):
         self.stack_size = stack_size
         self.uptime = uptime
         self.memory = memory
+        self.model = model
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON; numbers of the core in hexadecimal, without the memory."""
         return {
             "kind": self.kind,
             "status": list(self.status),
+            "model": self.model,
             "function": self.function,
             "layer": self.layer,
             "callers": list(self.callers),

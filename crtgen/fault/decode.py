@@ -2,12 +2,14 @@
 
 from crtgen.fault.record import Fault
 
-__all__ = ["address_of", "kind_of", "status_words"]
+__all__ = ["GUARD", "address_of", "kind_of", "status_words"]
 
 _MMFAR_VALID, _BFAR_VALID = 1 << 7, 1 << 15
 _STACKING = 1 << 4 | 1 << 12
 _STACK_LIMIT = 1 << 20
 _NMI = 2
+GUARD = 512
+"""The number of an exception that no core has: the server found a guard of an arena overwritten."""
 
 _CFSR = {
     0: ("IACCVIOL", "code where there is none"),
@@ -45,6 +47,8 @@ def status_words(fault: Fault) -> tuple[str, ...]:
 
 def address_of(fault: Fault) -> int | None:
     """The address whose access failed, where the core knows it."""
+    if fault.exception == GUARD:
+        return fault.bfar
     if fault.cfsr & _MMFAR_VALID:
         return fault.mmfar
     return fault.bfar if fault.cfsr & _BFAR_VALID else None
@@ -54,6 +58,8 @@ def kind_of(fault: Fault) -> str:
     """What happened, in a few words."""
     if fault.exception == _NMI:
         return "watchdog: no progress"
+    if fault.exception == GUARD:
+        return "guard"
     below = bool(fault.stack_size) and fault.registers["sp"] < fault.stack_bottom
     if fault.cfsr & (_STACKING | _STACK_LIMIT) or below:
         return "stack overflow"

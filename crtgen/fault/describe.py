@@ -1,8 +1,8 @@
 """From the report of a fault to the error that Python raises."""
 
 from crtgen.errors import DeviceFault
-from crtgen.fault.decode import address_of, kind_of, status_words
-from crtgen.fault.record import Fault
+from crtgen.fault.decode import GUARD, address_of, kind_of, status_words
+from crtgen.fault.record import REGISTERS, Fault
 from crtgen.fault.symbols import Symbols
 
 __all__ = ["describe"]
@@ -15,6 +15,8 @@ def describe(fault: Fault, symbols: Symbols | None = None) -> DeviceFault:
 
     The callers are the words of the stack that are addresses behind a call: old ones may be among them.
     """
+    if fault.exception == GUARD:
+        return _guard(fault, symbols)
     pc, lr = fault.registers["pc"], fault.registers["lr"]
     stack = fault.words(fault.registers["sp"], fault.stack_top)
     behind = [value for _, value in stack if symbols and symbols.is_return(value)]
@@ -43,6 +45,35 @@ def describe(fault: Fault, symbols: Symbols | None = None) -> DeviceFault:
         callers=_folded(callers)[:_MOST_CALLS],
         stack_used=fault.stack_used,
         stack_size=fault.stack_size,
+        uptime=fault.uptime,
+        memory=dict(fault.memory),
+    )
+
+
+def _guard(fault: Fault, symbols: Symbols | None) -> DeviceFault:
+    """The error for an arena whose guard was overwritten.
+
+    The record has in r0 to r3 the addresses of two names, of the model and of what was called, and the arena.
+    """
+    named, ran, arena, size = (fault.registers[f"r{i}"] for i in range(4))
+    model, function = (symbols.text_at(address) if symbols else "" for address in (named, ran))
+    side = "below" if fault.bfar < arena else "above"
+    what = f"{function or 'a call'} wrote {side} the arena of {model or 'a model'}"
+    return DeviceFault(
+        f"guard: {what} at {fault.bfar:#010x}, the arena is {size} B from {arena:#010x} on",
+        where="device",
+        hint="C that writes outside of its tensors: verify the model on the host, built with sanitizers",
+        kind=kind_of(fault),
+        status=(),
+        registers=dict.fromkeys(REGISTERS, 0),
+        fault_registers=dict.fromkeys(("cfsr", "hfsr", "mmfar", "bfar"), 0),
+        address=fault.bfar,
+        model=model,
+        function=function,
+        layer="",
+        callers=(),
+        stack_used=0,
+        stack_size=0,
         uptime=fault.uptime,
         memory=dict(fault.memory),
     )

@@ -14,6 +14,8 @@ from elftools.elf.sections import SymbolTableSection
 
 __all__ = ["Function", "Symbols"]
 
+_LONGEST_TEXT = 256
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Function:
@@ -38,6 +40,14 @@ class Symbols:
         """The function that an address lies in; empty if there is none."""
         found = self._function(address)
         return found.name if found else ""
+
+    def text_at(self, address: int) -> str:
+        """The string at an address of the image; empty if there is none."""
+        for base, data in self._memory:
+            if base <= address < base + len(data):
+                text = data[address - base :].partition(b"\0")[0][:_LONGEST_TEXT]
+                return text.decode("ascii", "replace") if text.isascii() else ""
+        return ""
 
     def is_return(self, value: int) -> bool:
         """Whether a word is an address behind a call."""
@@ -87,7 +97,7 @@ class Symbols:
         return self._functions[index]
 
     def _halfwords(self, start: int, count: int) -> list[int]:
-        for base, data in self._code:
+        for base, data in self._memory:
             if base <= start and start + 2 * count <= base + len(data):
                 part = data[start - base : start - base + 2 * count]
                 return [int.from_bytes(part[i : i + 2], "little") for i in range(0, len(part), 2)]
@@ -102,7 +112,7 @@ class Symbols:
         return [function.start for function in self._functions]
 
     @cached_property
-    def _code(self) -> tuple[tuple[int, bytes], ...]:
+    def _memory(self) -> tuple[tuple[int, bytes], ...]:
         return self._content[1]
 
     @cached_property
@@ -110,7 +120,7 @@ class Symbols:
         try:
             with self.image.open("rb") as file:
                 elf = ELFFile(file)
-                return tuple(sorted(_functions(elf))), tuple(_code(elf))
+                return tuple(sorted(_functions(elf))), tuple(_memory(elf))
         except (OSError, ELFError, ValueError):
             return (), ()
 
@@ -124,7 +134,7 @@ def _functions(elf: ELFFile) -> Iterator[Function]:
                 yield Function(start, start + symbol["st_size"], symbol.name)
 
 
-def _code(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
+def _memory(elf: ELFFile) -> Iterator[tuple[int, bytes]]:
     for section in elf.iter_sections():
-        if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and section["sh_type"] == "SHT_PROGBITS":
+        if section["sh_flags"] & SH_FLAGS.SHF_ALLOC and section["sh_type"] == "SHT_PROGBITS":
             yield section["sh_addr"], section.data()

@@ -113,6 +113,7 @@ KINDS = [
     ({"cfsr": 1 << 25}, "division by zero"),
     ({"hfsr": 1 << 31}, "a breakpoint without a debugger"),
     ({"exception": 3}, "fault (exception 3)"),
+    ({"exception": 512}, "guard"),
 ]
 
 
@@ -132,6 +133,16 @@ def test_the_message_says_what_and_where() -> None:
     assert error.exit_code == 7
     assert error.to_dict()["registers"]["pc"] == "0x00000120"
     assert error.to_dict()["bfar"] == "0x60000000"
+
+
+@pytest.mark.parametrize(("at", "side"), [(0x20000FFF, "below"), (0x20001040, "above")])
+def test_a_guard_without_an_image(at: int, side: str) -> None:
+    error = describe(fault(exception=512, r0=0x100, r1=0x200, r2=0x20001000, r3=64, bfar=at, rate=10, low=5))
+    assert error.message == (
+        f"guard: a call wrote {side} the arena of a model at {at:#010x}, the arena is 64 B from 0x20001000 on"
+    )
+    assert (error.kind, error.address, error.uptime, set(error.registers.values())) == ("guard", at, 0.5, {0})
+    assert core_dump(error).startswith(b"\x7fELF")
 
 
 def test_a_core_dump_has_registers_and_memory() -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.errors import DeviceFault
-from crtgen.fault import Symbols, core_dump
+from crtgen.fault import Symbols, core_dump, describe
 from crtgen.project import Options
 from crtgen.rpc.client import SIMULATOR, Client
 from crtgen.run import run_standalone, start_device
@@ -97,6 +97,33 @@ def test_a_server_reports_a_fault_and_serves_again(tmp_path: Path) -> None:
         assert client.last_fault() is None
         assert client.info() is not None
     assert [line.partition(":")[0] for line in log] == ["fault in toy"]
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [("    int status = 0;\n", False), ("    crt_server_boot(&server);\n", True)]
+)
+def test_a_fault_before_any_session_waits_for_the_next(tmp_path: Path, place: str, told: bool) -> None:
+    """It lies in memory that the reset leaves alone; the log has it once the server can send one."""
+    project = toy_project("mps2_an386", "server")
+    name = "platform/main.c"
+    text = project.sources[name].decode()
+    assert text.count(place) == 1
+    broken = f"{place}    if (!crt_fault_is_valid(&crt_last_fault))\n        {UNDEFINED}\n"
+    sources = {**project.sources, name: text.replace(place, broken).encode()}
+    image = build(replace(project, sources=sources), tmp_path) / "firmware.elf"
+    log: list[str] = []
+    with (
+        start_device(image, find_board("mps2_an386")) as device,
+        Client(device.stream, timeouts=SIMULATOR, on_log=log.append, symbols=Symbols(image)) as client,
+    ):
+        fault = client.last_fault()
+        assert fault is not None
+        assert describe(fault, Symbols(image)).message.startswith("undefined instruction in main, pc 0x")
+        assert client.last_fault() is None
+        client.connect()
+        assert client.last_fault() is None
+    words = ["fault in the server", "before this session"] if told else []
+    assert [line.partition(":")[0] for line in log] == words
 
 
 def test_a_core_dump_opens_in_gdb(tmp_path: Path) -> None:

@@ -13,22 +13,47 @@ from tests.support import ROOT, model_path, require_tool
 DIGITS = ROOT / "demo" / "digits.tflite"
 
 
-@pytest.mark.cc
-@pytest.mark.parametrize("at", ["-1", "digits_arena_bytes"])
-@pytest.mark.parametrize("executor", ["aot", "graph"])
-def test_a_write_outside_of_the_arena_is_an_exception(at: str, executor: str) -> None:
-    require_tool("gcc")
-    generated = api.compile([api.load(DIGITS)], "host", executor=executor).generate()
+def leaving_its_arena(board: str, at: str, executor: str = "aot") -> api.Generated:
+    """A server whose model writes a byte at an index of its arena that is none."""
+    generated = api.compile([api.load(DIGITS)], board, executor=executor).generate()
     name = "model/digits.c" if executor == "aot" else "model/digits_graph.c"
     text = generated.project.files[name].decode()
     good = "digits_compute(void)\n{\n"
     assert good in text
     bad = text.replace(good, f"{good}    ((volatile uint8_t *)digits_arena)[{at}] ^= 1;\n")
     project = replace(generated.project, sources={**generated.project.sources, name: bad.encode()})
-    with replace(generated, project=project).build().run() as session:
+    return replace(generated, project=project)
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("at", ["-1", "digits_arena_bytes"])
+@pytest.mark.parametrize("executor", ["aot", "graph"])
+def test_a_write_outside_of_the_arena_is_an_exception(at: str, executor: str) -> None:
+    require_tool("gcc")
+    with leaving_its_arena("host", at, executor).build().run() as session:
         for _ in range(2):
             with pytest.raises(RemoteError, match="wrote outside of the arena of digits"):
                 session.infer(np.zeros(session.model().inputs[0].shape, np.int8))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("at", "side"), [("-1", "below"), ("digits_arena_bytes", "above")])
+def test_a_device_reports_it_as_a_fault_and_starts_again(at: str, side: str) -> None:
+    require_tool("arm-none-eabi-gcc")
+    require_tool("qemu-system-arm")
+    log: list[str] = []
+    with leaving_its_arena("mps2_an386", at).build().run(on_log=log.append) as session:
+        with pytest.raises(DeviceFault, match=f"wrote {side} the arena of digits") as caught:
+            session.infer(np.zeros(session.model().inputs[0].shape, np.int8))
+        fault = caught.value
+        assert (fault.kind, fault.model, fault.status) == ("guard", "digits", ())
+        assert fault.to_dict()["model"] == "digits"
+        assert f"{fault.function} wrote" in fault.message
+        assert fault.uptime > 0
+        session.client.connect()
+        assert session.client.last_fault() is None
+        assert session.client.info() is not None
+    assert [line for line in log if "wrote outside of the arena of digits" in line] == log
 
 
 @pytest.mark.qemu

@@ -33,10 +33,17 @@ static void port_spin(void *context, uint32_t loops)
     crt_clock_spin(loops);
 }
 
+static void port_restart(void *context)
+{
+    (void)context;
+    sys_reboot(SYS_REBOOT_COLD);
+}
+
 static struct crt_port port = {
     .write = port_write,
     .ticks = port_ticks,
     .spin = port_spin,
+    .restart = port_restart,
 };
 
 /* Returns when the host asks for it. */

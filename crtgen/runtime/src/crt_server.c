@@ -71,15 +71,61 @@ static int crt_serve_check(struct crt_server *server, int index)
     }
 }
 
-/* Whether a call left the guards of all arenas alone; they are set again. */
+static void crt_server_line(void *context, const char *text)
+{
+    crt_server_log(context, text);
+}
+
+/* Report a fault; server->text says what it is. */
+static void crt_server_report(struct crt_server *server, struct crt_fault *fault)
+{
+    crt_server_log(server, server->text);
+    crt_fault_report(fault, crt_server_line, server);
+    if (server->pending) {
+        crt_reply_error(server);
+    }
+    if (server->session.established) {
+        fault->magic = 0;
+    }
+}
+
+/* A byte beside the arena of a model was overwritten: an exception, and a fault where faults are kept. */
+static int crt_serve_damage(struct crt_server *server, const struct crt_model *model, const uint8_t *at)
+{
+    const struct crt_port *port = server->config.port;
+    struct crt_fault *fault = server->config.fault;
+    const int error = crt_fail(server, CRT_ERR_CALL, "%s wrote outside of the arena of %s: results cannot be trusted",
+                               server->running, model->name);
+    crt_guard_set(model);
+    if (fault != NULL) {
+        const uint64_t ticks = port->ticks(port->context);
+        memset(fault, 0, sizeof *fault);
+        fault->exception = CRT_FAULT_GUARD;
+        fault->registers[0] = (uint32_t)(uintptr_t)model->name;
+        fault->registers[1] = (uint32_t)(uintptr_t)server->running;
+        fault->registers[2] = (uint32_t)(uintptr_t)model->arena;
+        fault->registers[3] = model->arena_size;
+        fault->bfar = (uint32_t)(uintptr_t)at;
+        fault->ticks_per_second = port->ticks_per_second;
+        fault->ticks_low = (uint32_t)ticks;
+        fault->ticks_high = (uint32_t)(ticks >> 32);
+        crt_fault_seal(fault);
+        crt_server_report(server, fault);
+        if (port->restart != NULL) {
+            port->restart(port->context);
+        }
+    }
+    return error;
+}
+
+/* Whether a call left the guards of all arenas alone. */
 static int crt_serve_guards(struct crt_server *server)
 {
     for (uint32_t i = 0; i < server->config.num_models; i++) {
         const struct crt_model *model = server->config.models[i];
-        if (!crt_guard_is_intact(model)) {
-            crt_guard_set(model);
-            return crt_fail(server, CRT_ERR_CALL, "%s wrote outside of the arena of %s: results cannot be trusted",
-                            server->running, model->name);
+        const uint8_t *damaged = crt_guard_damage(model);
+        if (damaged != NULL) {
+            return crt_serve_damage(server, model, damaged);
         }
     }
     return CRT_OK;
@@ -396,23 +442,14 @@ int crt_server_feed(struct crt_server *server, const uint8_t *bytes, size_t size
     return CRT_SERVER_SHUTDOWN;
 }
 
-static void crt_server_line(void *context, const char *text)
-{
-    crt_server_log(context, text);
-}
-
 void crt_server_fault(struct crt_server *server, struct crt_fault *fault)
 {
     const char *function = server->running != NULL ? server->running : "the server";
+    if (server->config.port == NULL) {
+        return; /* a fault before crt_server_init waits for a host */
+    }
     crt_frame_resync(&server->session.writer);
     (void)crt_fail(server, CRT_ERR_CALL, "fault in %s: pc 0x%08x, lr 0x%08x, cfsr 0x%08x", function,
                    (unsigned)fault->pc, (unsigned)fault->lr, (unsigned)fault->cfsr);
-    crt_server_log(server, server->text);
-    crt_fault_report(fault, crt_server_line, server);
-    if (server->pending) {
-        crt_reply_error(server);
-    }
-    if (server->session.established) {
-        fault->magic = 0;
-    }
+    crt_server_report(server, fault);
 }

@@ -9,6 +9,9 @@
 
 #define CRT_FAULT_MAGIC 0x31544c46u /* "FLT1" */
 
+/* In `exception`, which has 9 bits on a core: a fault that software found. */
+#define CRT_FAULT_GUARD 512u /* a guard of an arena was overwritten */
+
 /* It lies in memory that a reset leaves alone. */
 struct crt_fault {
     uint32_t magic;
@@ -18,7 +21,7 @@ struct crt_fault {
     uint32_t lr;
     uint32_t pc;
     uint32_t xpsr;
-    uint32_t exception; /* its number; 2 is NMI: the watchdog */
+    uint32_t exception; /* its number; 2 is NMI: the watchdog; CRT_FAULT_GUARD */
     uint32_t exc_return;
     uint32_t cfsr;
     uint32_t hfsr;

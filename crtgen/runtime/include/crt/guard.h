@@ -24,20 +24,22 @@ static inline void crt_guard_set(const struct crt_model *model)
     }
 }
 
-/* Whether the model's guards are as they were set; 1 for a model without guards. */
-static inline int crt_guard_is_intact(const struct crt_model *model)
+/* A byte of the model's guards that is not as it was set; NULL if there is none, as in a model without guards. */
+static inline const uint8_t *crt_guard_damage(const struct crt_model *model)
 {
     const uint8_t *arena = model->arena;
     const uint8_t *end = arena + model->arena_size;
     if ((model->flags & CRT_MODEL_HAS_GUARD) != 0) {
         for (int i = 0; i < CRT_GUARD_SIZE; i++) {
-            if (arena[i - CRT_GUARD_SIZE] != CRT_GUARD_BYTE(i) ||
-                end[i] != CRT_GUARD_BYTE(i)) {
-                return 0;
+            if (arena[i - CRT_GUARD_SIZE] != CRT_GUARD_BYTE(i)) {
+                return &arena[i - CRT_GUARD_SIZE];
+            }
+            if (end[i] != CRT_GUARD_BYTE(i)) {
+                return &end[i];
             }
         }
     }
-    return 1;
+    return NULL;
 }
 
 #endif

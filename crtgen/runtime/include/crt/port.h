@@ -30,6 +30,9 @@ struct crt_port {
      * platform feeds it while it waits for bytes. NULL if there is none. */
     void (*feed)(void *context);
 
+    /* Start the device again: a fault that the server found has been reported. NULL: the server goes on. */
+    void (*restart)(void *context);
+
     /* A different value at each start, or NULL: the session's nonce then starts from the clock. */
     uint32_t (*random)(void *context);
 };

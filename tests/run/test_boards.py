@@ -31,7 +31,8 @@ def _tools() -> None:
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """Name of a board, and a server image for it."""
     require_tool("arm-none-eabi-gcc")
-    return request.param, build_toy(request.param, "server", tmp_path_factory.mktemp(request.param))
+    folder = tmp_path_factory.mktemp(request.param)
+    return request.param, build_toy(request.param, "server", folder, options=Options(pool=65536))
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ static TVMByteArray crt_take_bytes(struct crt_cursor *cursor)
         return bytes;
     }
     char *text = (char *)cursor->at - 1;
-    memmove(text, cursor->at, (size_t)size);
+    (void)memmove(text, cursor->at, (size_t)size);
     text[size] = '\0';
     cursor->at += size;
     bytes.data = text;
@@ -72,7 +72,7 @@ int crt_tensor_take(struct crt_server *server, struct crt_cursor *cursor, DLTens
     }
     tensor->ndim = (int32_t)ndim;
     uint8_t *shape = cursor->at - ((uintptr_t)cursor->at & 7u);
-    memmove(shape, cursor->at, (size_t)ndim * 8);
+    (void)memmove(shape, cursor->at, (size_t)ndim * 8);
     tensor->shape = (int64_t *)(void *)shape;
     cursor->at += ndim * 8;
     tensor->byte_offset = crt_take(cursor, 8);
@@ -84,7 +84,7 @@ int crt_tensor_size(struct crt_server *server, const DLTensor *tensor, uint32_t 
     uint64_t bytes = ((uint64_t)tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
     for (int32_t i = 0; i < tensor->ndim; i++) {
         const uint64_t extent = (uint64_t)tensor->shape[i];
-        bytes = extent > UINT32_MAX ? UINT64_MAX : bytes * extent;
+        bytes = (extent > UINT32_MAX) ? UINT64_MAX : (bytes * extent);
         if (bytes > UINT32_MAX) {
             return crt_fail(server, CRT_ERR_ARGUMENT, "a tensor has a negative extent, or 4 GiB or more");
         }
@@ -150,7 +150,7 @@ int crt_args_take(struct crt_server *server, struct crt_cursor *cursor)
             return error;
         }
     }
-    if (cursor->bad) {
+    if (cursor->bad != 0) {
         return crt_fail(server, CRT_ERR_FORMAT, "the arguments of the request are cut short");
     }
     return (int)count;

@@ -14,7 +14,7 @@ void TVMAPISetLastError(const char *text)
 
 const char *TVMGetLastError(void)
 {
-    return crt_backend.last_error != NULL ? crt_backend.last_error : "";
+    return (crt_backend.last_error != NULL) ? crt_backend.last_error : "";
 }
 
 void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, int dtype_code, int dtype_bits)
@@ -45,7 +45,7 @@ int TVMBackendGetFuncFromEnv(void *module, const char *name, TVMFunctionHandle *
 {
     (void)module;
     const TVMModule *library = crt_backend.system_lib;
-    const int32_t index = library == NULL ? -1 : crt_names_find(library->registry->names, name, strlen(name));
+    const int32_t index = (library == NULL) ? -1 : crt_names_find(library->registry->names, name, strlen(name));
     if (index < 0) {
         crt_backend.last_error = "a function of the image is missing";
         return -1;

@@ -15,7 +15,7 @@ static void crt_executor_hold(struct crt_server *server, uint32_t index)
 {
     const struct crt_model *const *models = server->config.models;
     for (uint32_t i = 0; i < server->config.num_models; i++) {
-        if (i != index && models[i]->arena == models[index]->arena && models[i]->arena != NULL) {
+        if ((i != index) && (models[i]->arena == models[index]->arena) && (models[i]->arena != NULL)) {
             server->holders &= ~(1u << i);
             server->inputs_set[i] = 0;
             server->spoiled |= 1u << i;
@@ -39,7 +39,7 @@ void crt_executor_called(struct crt_server *server, const char *name)
 {
     const char *operator_name = crt_executor_after(name, "tvmgen_");
     for (uint32_t i = 0; i < server->config.num_models; i++) {
-        const char *rest = crt_executor_after(operator_name != NULL ? operator_name : name,
+        const char *rest = crt_executor_after((operator_name != NULL) ? operator_name : name,
                                               server->config.models[i]->name);
         if (rest != NULL && (operator_name != NULL ? *rest == '_' : strcmp(rest, "_run") == 0)) {
             crt_executor_hold(server, i);
@@ -124,7 +124,7 @@ static int crt_executor_return(struct crt_call *call, const struct crt_tensor *t
 {
     call->value.v_handle = (void *)(uintptr_t)tensor;
     call->code = kTVMNDArrayHandle;
-    return tensor == NULL ? CRT_ERR_NAME : CRT_OK;
+    return (tensor == NULL) ? CRT_ERR_NAME : CRT_OK;
 }
 
 static int crt_executor_get_input(struct crt_call *call)
@@ -147,7 +147,7 @@ static int crt_executor_get_output(struct crt_call *call)
 static int crt_executor_get_input_index(struct crt_call *call)
 {
     const int index = crt_executor_find(crt_executor_model(call), call->values[0].v_str);
-    crt_call_return_int(call, index < 0 ? -1 : index);
+    crt_call_return_int(call, (index < 0) ? -1 : index);
     return CRT_OK;
 }
 
@@ -203,12 +203,12 @@ static int crt_executor_set_input(struct crt_call *call)
     if (error != CRT_OK) {
         return error;
     }
-    if (size != input->nbytes || memcmp(&from->dtype, &input->dtype, sizeof from->dtype) != 0) {
+    if ((size != input->nbytes) || (memcmp(&from->dtype, &input->dtype, sizeof from->dtype) != 0)) {
         return crt_fail(server, CRT_ERR_ARGUMENT, "input %s has %u bytes, or another type than what was given",
                         input->name, (unsigned)input->nbytes);
     }
     crt_executor_hold(server, call->index);
-    memmove(input->data, (const uint8_t *)from->data + from->byte_offset, size);
+    (void)memmove(input->data, (const uint8_t *)from->data + from->byte_offset, size);
     crt_memory_written(server, input->data, size);
     return CRT_OK;
 }
@@ -226,8 +226,8 @@ int crt_executor_run(struct crt_call *call)
                         model->name, model->num_inputs, consumes ? "; --keep-inputs keeps them" : "");
     }
     crt_executor_hold(server, call->index);
-    server->spoiled = is_set ? server->spoiled & ~bit : server->spoiled | bit;
-    if (consumes) {
+    server->spoiled = is_set ? (server->spoiled & ~bit) : (server->spoiled | bit);
+    if (consumes != 0) {
         server->inputs_set[call->index] = 0;
     }
     if (server->config.backend != NULL) {
@@ -239,7 +239,7 @@ int crt_executor_run(struct crt_call *call)
         server->spoiled |= bit;
         const char *why = crt_call_reason(server);
         return crt_fail(server, CRT_ERR_CALL, "run of %s failed with code %d%s%s", model->name, (int)error,
-                        why[0] != '\0' ? ": " : "", why);
+                        (why[0] != '\0') ? ": " : "", why);
     }
     return CRT_OK;
 }

@@ -25,12 +25,12 @@ void crt_fault_seal(struct crt_fault *fault)
 
 int crt_fault_is_valid(const struct crt_fault *fault)
 {
-    return fault->magic == CRT_FAULT_MAGIC && fault->crc == crt_fault_crc(fault);
+    return (fault->magic == CRT_FAULT_MAGIC) && (fault->crc == crt_fault_crc(fault));
 }
 
 static char *crt_fault_hex(char *to, uint32_t value, int digits)
 {
-    for (int shift = 4 * digits - 4; shift >= 0; shift -= 4) {
+    for (int shift = (4 * digits) - 4; shift >= 0; shift -= 4) {
         *to++ = "0123456789abcdef"[value >> shift & 15u];
     }
     return to;
@@ -60,7 +60,7 @@ static void crt_fault_dump(uintptr_t start, uintptr_t end, void (*line)(void *co
                            void *context)
 {
     while (start < end) {
-        const uint32_t size = end - start < CRT_FAULT_LINE ? (uint32_t)(end - start) : CRT_FAULT_LINE;
+        const uint32_t size = ((end - start) < CRT_FAULT_LINE) ? (uint32_t)(end - start) : CRT_FAULT_LINE;
         crt_fault_line("crtgen.dump ", (const uint8_t *)start, size, line, context);
         start += size;
     }
@@ -68,7 +68,7 @@ static void crt_fault_dump(uintptr_t start, uintptr_t end, void (*line)(void *co
 
 void crt_fault_report(const struct crt_fault *fault, void (*line)(void *context, const char *text), void *context)
 {
-    const uint32_t sp = fault->sp > fault->stack_bottom ? fault->sp : fault->stack_bottom;
+    const uint32_t sp = (fault->sp > fault->stack_bottom) ? fault->sp : fault->stack_bottom;
     const uintptr_t record = (uintptr_t)fault;
     crt_fault_dump(sp, fault->stack_top, line, context);
     crt_fault_dump(record, record + sizeof *fault, line, context);

@@ -23,7 +23,7 @@ uint16_t crt_crc16(uint16_t crc, uint8_t byte)
 
 void crt_frame_reader_init(struct crt_frame_reader *reader, uint8_t *buffer, uint32_t capacity)
 {
-    memset(reader, 0, sizeof *reader);
+    (void)memset(reader, 0, sizeof *reader);
     reader->buffer = buffer;
     reader->capacity = capacity;
 }
@@ -65,7 +65,9 @@ static enum crt_frame_event crt_frame_byte(struct crt_frame_reader *reader, uint
         crt_frame_discard(reader);
     } else if (at == 1) {
         reader->state = CRT_SEEK;
-        return reader->length <= reader->capacity ? CRT_FRAME_PACKET : CRT_FRAME_LARGE;
+        return (reader->length <= reader->capacity) ? CRT_FRAME_PACKET : CRT_FRAME_LARGE;
+    } else {
+        /* The second byte is to come. */
     }
     return CRT_FRAME_NONE;
 }
@@ -82,6 +84,8 @@ static int crt_frame_escaped(struct crt_frame_reader *reader, uint8_t byte)
         return 1;
     } else if (byte != CRT_FRAME_NOP) {
         crt_frame_discard(reader);
+    } else {
+        /* A no-op. */
     }
     return 0;
 }
@@ -91,16 +95,16 @@ enum crt_frame_event crt_frame_read(struct crt_frame_reader *reader, const uint8
     while (*size > 0) {
         const uint8_t byte = *(*bytes)++;
         (*size)--;
-        if (reader->state == CRT_LENGTH || reader->state == CRT_PAYLOAD) {
+        if ((reader->state == CRT_LENGTH) || (reader->state == CRT_PAYLOAD)) {
             reader->crc = crt_crc16(reader->crc, byte);
         }
         int plain = byte != CRT_FRAME_ESCAPE;
-        if (reader->escape) {
+        if (reader->escape != 0) {
             plain = crt_frame_escaped(reader, byte);
         } else {
             reader->escape = !plain;
         }
-        if (!plain || reader->state == CRT_SEEK) {
+        if (!plain || (reader->state == CRT_SEEK)) {
             continue;
         }
         const enum crt_frame_event event = crt_frame_byte(reader, byte);

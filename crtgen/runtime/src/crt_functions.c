@@ -23,7 +23,7 @@ uint32_t crt_module_handle(uint32_t module)
 
 static uint32_t crt_function_handle(uint32_t module, uint32_t index)
 {
-    return crt_module_handle(module) << 16 | index | CRT_HANDLE_BIT;
+    return (crt_module_handle(module) << 16) | index | CRT_HANDLE_BIT;
 }
 
 uint32_t crt_function_evaluator(const struct crt_server *server, uint32_t index)
@@ -73,7 +73,7 @@ static int crt_global_random_fill(struct crt_call *call)
     const DLTensor *tensor = call->values[0].v_handle;
     uint8_t *data = (uint8_t *)tensor->data + tensor->byte_offset;
     const uint32_t top = tensor->dtype.code == kDLFloat ? tensor->dtype.bits / 8u - 1u : UINT32_MAX;
-    uint32_t state = port->random != NULL ? port->random(port->context) | 1u : 0x9e3779b9u;
+    uint32_t state = (port->random != NULL) ? (port->random(port->context) | 1u) : 0x9e3779b9u;
     uint32_t size;
     const int error = crt_memory_tensor(server, CRT_WRITE, tensor, &size);
     if (error != CRT_OK) {
@@ -101,7 +101,7 @@ static int crt_global_info(struct crt_call *call)
         if (left < size + 1) {
             return crt_fail(server, CRT_ERR_MEMORY, "the names of the models do not fit into the receive buffer");
         }
-        memcpy(at, word, size);
+        (void)memcpy(at, word, size);
         at += size;
         left -= size + 1;
         if (i == server->config.num_models) {
@@ -119,12 +119,11 @@ static int crt_global_memory(struct crt_call *call)
 {
     struct crt_server *server = call->server;
     const uint32_t sizes[2] = {server->pool.size, crt_pool_available(&server->pool)};
-    uint64_t *result;
-    const int error = crt_call_results(call, 1, &result);
-    if (error != CRT_OK) {
-        return error;
+    uint64_t *result = crt_call_results(call, 1);
+    if (result == NULL) {
+        return CRT_ERR_MEMORY;
     }
-    memcpy(result, sizes, sizeof sizes);
+    (void)memcpy(result, sizes, sizeof sizes);
     crt_call_return_bytes(call, result, sizeof sizes);
     return CRT_OK;
 }
@@ -139,17 +138,17 @@ static int crt_global_ticks_per_second(struct crt_call *call)
 static int crt_global_fault(struct crt_call *call)
 {
     struct crt_fault *fault = call->server->config.fault;
-    uint64_t *result;
-    if (fault == NULL || !crt_fault_is_valid(fault)) {
+    if ((fault == NULL) || !crt_fault_is_valid(fault)) {
         return CRT_OK;
     }
-    const int error = crt_call_results(call, sizeof *fault / 8, &result);
-    if (error == CRT_OK) {
-        memcpy(result, fault, sizeof *fault);
-        fault->magic = 0;
-        crt_call_return_bytes(call, result, sizeof *fault);
+    uint64_t *result = crt_call_results(call, sizeof *fault / 8);
+    if (result == NULL) {
+        return CRT_ERR_MEMORY;
     }
-    return error;
+    (void)memcpy(result, fault, sizeof *fault);
+    fault->magic = 0;
+    crt_call_return_bytes(call, result, sizeof *fault);
+    return CRT_OK;
 }
 
 #ifdef CRT_PROFILE
@@ -199,7 +198,7 @@ static const struct crt_builtin crt_global_functions[] = {
 static const char *crt_module_names(const struct crt_server *server, uint32_t module)
 {
     if (module == 0) {
-        return server->config.system_lib != NULL ? server->config.system_lib->registry->names : NULL;
+        return (server->config.system_lib != NULL) ? server->config.system_lib->registry->names : NULL;
     }
     if (module < crt_module_globals(server)) {
         return crt_executor_names;
@@ -266,14 +265,14 @@ int crt_function_free(struct crt_server *server, uint64_t handle)
 const char *crt_call_reason(const struct crt_server *server)
 {
     const struct crt_backend *backend = server->config.backend;
-    return backend != NULL && backend->last_error != NULL ? backend->last_error : "";
+    return ((backend != NULL) && (backend->last_error != NULL)) ? backend->last_error : "";
 }
 
 /* Whether an argument may be written, if it is a tensor. */
 static int crt_argument_writable(struct crt_call *call, int index)
 {
     uint32_t size;
-    return call->codes[index] == kTVMDLTensorHandle
+    return (call->codes[index] == kTVMDLTensorHandle)
                ? crt_memory_tensor(call->server, CRT_WRITE, call->values[index].v_handle, &size)
                : CRT_OK;
 }
@@ -286,7 +285,7 @@ static int crt_argument_check(struct crt_call *call, int index, const struct crt
     const uint32_t align = wanted->dtype.bits / 8u;
     uint32_t size = 0;
     if (wanted->dtype.bits == 0) {
-        return call->codes[index] == kTVMArgInt
+        return (call->codes[index] == kTVMArgInt)
                    ? CRT_OK
                    : crt_fail(call->server, CRT_ERR_ARGUMENT, "argument %d of %s has to be an integer", index, name);
     }
@@ -363,7 +362,7 @@ static int crt_call_packed(struct crt_call *call, uint32_t index)
     if (error != 0) {
         const char *why = crt_call_reason(server);
         return crt_fail(server, CRT_ERR_CALL, "%s failed with code %d%s%s", server->running, error,
-                        why[0] != '\0' ? ": " : "", why);
+                        (why[0] != '\0') ? ": " : "", why);
     }
     if (call->code == kTVMNDArrayHandle) {
         return crt_fail(server, CRT_ERR_CALL, "%s returns a tensor, which only executors can", server->running);
@@ -385,7 +384,7 @@ int crt_function_call(struct crt_call *call, uint64_t handle)
 int crt_function_invoke(struct crt_call *call, uint32_t handle)
 {
     const struct crt_server *server = call->server;
-    const uint32_t module = handle >> 16 ^ CRT_HANDLE_BIT;
+    const uint32_t module = (handle >> 16) ^ CRT_HANDLE_BIT;
     const uint32_t index = (handle & 0xffffu) ^ CRT_HANDLE_BIT;
     call->value.v_int64 = 0;
     call->code = kTVMNullptr;
@@ -425,7 +424,7 @@ static int crt_letter_allows(char letter, int code)
 int crt_call_builtin(struct crt_call *call, const struct crt_builtin *builtin)
 {
     for (int i = 0; builtin->args[i] != '\0'; i++) {
-        if (i >= call->count || !crt_letter_allows(builtin->args[i], call->codes[i])) {
+        if ((i >= call->count) || !crt_letter_allows(builtin->args[i], call->codes[i])) {
             return crt_fail(call->server, CRT_ERR_ARGUMENT, "argument %d of %s is missing or of a wrong type", i,
                             call->server->running);
         }
@@ -469,13 +468,13 @@ int crt_call_model(struct crt_call *call)
     return module - 1;
 }
 
-int crt_call_results(struct crt_call *call, uint32_t count, uint64_t **results)
+uint64_t *crt_call_results(struct crt_call *call, uint32_t count)
 {
     struct crt_server *server = call->server;
     if (count > server->scratch_size / 8) {
-        return crt_fail(server, CRT_ERR_MEMORY, "%u results: the receive buffer has room for %u", (unsigned)count,
-                        (unsigned)(server->scratch_size / 8));
+        (void)crt_fail(server, CRT_ERR_MEMORY, "%u results: the receive buffer has room for %u", (unsigned)count,
+                       (unsigned)(server->scratch_size / 8));
+        return NULL;
     }
-    *results = (uint64_t *)(void *)server->scratch;
-    return CRT_OK;
+    return (uint64_t *)(void *)server->scratch;
 }

@@ -82,7 +82,7 @@ int crt_fail(struct crt_server *server, int error, const char *format, ...)
 /* For texts: what does not fit is shown as the largest number. */
 static inline unsigned crt_clamp(uint64_t value)
 {
-    return value > UINT32_MAX ? (unsigned)UINT32_MAX : (unsigned)value;
+    return (value > UINT32_MAX) ? (unsigned)UINT32_MAX : (unsigned)value;
 }
 
 /* crt_memory.c: what a host may read and write. */
@@ -119,8 +119,8 @@ void crt_call_return_text(struct crt_call *call, const char *text);
 void crt_call_return_bytes(struct crt_call *call, const void *data, uint32_t size);
 /* The model of argument 0, an executor, or an error with its text. */
 int crt_call_model(struct crt_call *call);
-/* Room for `count` 8-byte results in the receive buffer, or an error with its text. */
-int crt_call_results(struct crt_call *call, uint32_t count, uint64_t **results);
+/* Room for `count` 8-byte results in the receive buffer; NULL, with the text of an error, if there is none. */
+uint64_t *crt_call_results(struct crt_call *call, uint32_t count);
 
 /* crt_executor.c */
 extern const char crt_executor_names[];

@@ -6,7 +6,7 @@ static int crt_tensors_own(const struct crt_tensor *tensors, uint32_t count, uin
 {
     for (uint32_t i = 0; i < count; i++) {
         const uintptr_t offset = address - (uintptr_t)tensors[i].data;
-        if (offset <= tensors[i].nbytes && size <= tensors[i].nbytes - offset) {
+        if ((offset <= tensors[i].nbytes) && (size <= (tensors[i].nbytes - offset))) {
             return 1;
         }
     }
@@ -29,9 +29,9 @@ static int crt_memory_owns(const struct crt_server *server, uintptr_t address, u
 static int crt_memory_constant(const struct crt_server *server, uintptr_t address, uint64_t size)
 {
     const struct crt_params *params = server->config.params;
-    for (uint32_t i = 0; params != NULL && i < params->count; i++) {
+    for (uint32_t i = 0; (params != NULL) && (i < params->count); i++) {
         const uintptr_t offset = address - (uintptr_t)params->items[i].data;
-        if (offset <= params->items[i].nbytes && size <= params->items[i].nbytes - offset) {
+        if ((offset <= params->items[i].nbytes) && (size <= (params->items[i].nbytes - offset))) {
             return 1;
         }
     }
@@ -47,10 +47,10 @@ int crt_memory_check(struct crt_server *server, enum crt_access access, uint64_t
         return CRT_OK;
     }
     if (exists && crt_memory_constant(server, (uintptr_t)at, size)) {
-        return access == CRT_READ ? CRT_OK
-                                  : crt_fail(server, CRT_ERR_ADDRESS,
-                                             "%u bytes at 0x%08x are of a constant, which is only read",
-                                             crt_clamp(size), (unsigned)at);
+        return (access == CRT_READ) ? CRT_OK
+                                    : crt_fail(server, CRT_ERR_ADDRESS,
+                                               "%u bytes at 0x%08x are of a constant, which is only read",
+                                               crt_clamp(size), (unsigned)at);
     }
     return crt_fail(server, CRT_ERR_ADDRESS,
                     "%u bytes at 0x%08x%08x are neither allocated nor a tensor of a model",
@@ -87,7 +87,7 @@ const struct crt_tensor *crt_memory_published(const struct crt_server *server, u
         const struct crt_model *model = server->config.models[i];
         for (uint32_t k = 0; k < (uint32_t)model->num_inputs + model->num_outputs; k++) {
             const struct crt_tensor *tensor =
-                k < model->num_inputs ? &model->inputs[k] : &model->outputs[k - model->num_inputs];
+                (k < model->num_inputs) ? &model->inputs[k] : &model->outputs[k - model->num_inputs];
             if ((uintptr_t)tensor == handle) {
                 return tensor;
             }

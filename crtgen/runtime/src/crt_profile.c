@@ -29,22 +29,21 @@ void crt_layer_done(uint16_t layer)
 int crt_profile(struct crt_call *call)
 {
     const int model = crt_call_model(call);
-    uint64_t *results;
     if (model < 0) {
         return model;
     }
     const uint32_t layers = call->server->config.models[model]->num_layers;
-    int error = crt_call_results(call, layers, &results);
-    if (error != CRT_OK) {
-        return error;
+    uint64_t *results = crt_call_results(call, layers);
+    if (results == NULL) {
+        return CRT_ERR_MEMORY;
     }
     struct crt_call run = {.server = call->server, .index = (uint32_t)model, .timing = 1};
-    memset(results, 0, layers * sizeof *results);
+    (void)memset(results, 0, layers * sizeof *results);
     crt_profiler.ticks = results;
     crt_profiler.count = layers;
     crt_profiler.server = call->server;
     crt_profiler.last = crt_time_now(call->server);
-    error = crt_executor_run(&run);
+    const int error = crt_executor_run(&run);
     crt_profiler.server = NULL;
     crt_call_return_bytes(call, results, layers * 8);
     return error;

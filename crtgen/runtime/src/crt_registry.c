@@ -13,9 +13,9 @@ int32_t crt_names_find(const char *names, const char *name, size_t size)
 {
     const uint32_t count = crt_names_count(names);
     const char *at = names + 2;
-    for (uint32_t i = 0; i < count && *at != '\0'; i++) {
+    for (uint32_t i = 0; (i < count) && (*at != '\0'); i++) {
         const size_t length = strlen(at);
-        if (length == size && memcmp(at, name, size) == 0) {
+        if ((length == size) && (memcmp(at, name, size) == 0)) {
             return (int32_t)i;
         }
         at += length + 1;
@@ -27,7 +27,7 @@ const char *crt_names_at(const char *names, uint32_t index)
 {
     const uint32_t count = crt_names_count(names);
     const char *at = names + 2;
-    for (uint32_t i = 0; i < count && *at != '\0'; i++) {
+    for (uint32_t i = 0; (i < count) && (*at != '\0'); i++) {
         if (i == index) {
             return at;
         }
@@ -46,7 +46,7 @@ const uint16_t *crt_signature_at(const struct crt_signatures *signatures, uint32
 {
     const uint16_t *at = signatures->calls;
     for (; index > 0; index--) {
-        at += *at == CRT_SIGNATURE_UNKNOWN ? 1 : 1 + *at;
+        at += (*at == CRT_SIGNATURE_UNKNOWN) ? 1 : (1 + *at);
     }
     return at;
 }

@@ -21,8 +21,9 @@ int crt_server_init(struct crt_server *server, const struct crt_server_config *c
             return CRT_ERR_ARGUMENT;
         }
     }
-    const uint32_t seed = port->random != NULL ? port->random(port->context) : (uint32_t)port->ticks(port->context);
-    memset(server, 0, sizeof *server);
+    const uint32_t seed =
+        (port->random != NULL) ? port->random(port->context) : (uint32_t)port->ticks(port->context);
+    (void)memset(server, 0, sizeof *server);
     server->config = *config;
     crt_frame_reader_init(&server->reader, config->receive, config->receive_size);
     crt_session_init(&server->session, port, (uint8_t)seed);
@@ -81,10 +82,10 @@ static void crt_server_report(struct crt_server *server, struct crt_fault *fault
 {
     crt_server_log(server, server->text);
     crt_fault_report(fault, crt_server_line, server);
-    if (server->pending) {
+    if (server->pending != 0) {
         crt_reply_error(server);
     }
-    if (server->session.established) {
+    if (server->session.established != 0) {
         fault->magic = 0;
     }
 }
@@ -179,7 +180,7 @@ static int crt_serve_copy(struct crt_server *server, struct crt_cursor *cursor, 
         crt_reply_data(server, data, (uint32_t)size);
         return CRT_OK;
     }
-    memcpy(data, cursor->at, (size_t)size);
+    (void)memcpy(data, cursor->at, (size_t)size);
     crt_memory_written(server, data, (uint32_t)size);
     crt_reply_null(server);
     return CRT_OK;
@@ -204,7 +205,7 @@ static int crt_serve_copy_among(struct crt_server *server)
                         (unsigned)room);
     }
     uint8_t *data = (uint8_t *)to->data + to->byte_offset;
-    memmove(data, (const uint8_t *)from->data + from->byte_offset, size);
+    (void)memmove(data, (const uint8_t *)from->data + from->byte_offset, size);
     crt_memory_written(server, data, size);
     crt_reply_null(server);
     return CRT_OK;
@@ -242,7 +243,7 @@ static int crt_serve_alloc_scope(struct crt_server *server)
         return error;
     }
     const char *scope = server->codes[1] == kTVMStr ? server->values[1].v_str : "";
-    if (scope[0] != '\0' && strcmp(scope, "global") != 0) {
+    if ((scope[0] != '\0') && (strcmp(scope, "global") != 0)) {
         return crt_fail(server, CRT_ERR_NAME, "this device has no memory scope %s", scope);
     }
     return crt_serve_block(server, size, CRT_POOL_ALIGN);
@@ -353,7 +354,7 @@ static int crt_serve_init(struct crt_server *server, struct crt_cursor *cursor)
 
 static int crt_serve_request(struct crt_server *server, uint32_t code, struct crt_cursor *cursor)
 {
-    for (size_t i = 0; i < sizeof crt_services / sizeof crt_services[0]; i++) {
+    for (size_t i = 0; i < (sizeof(crt_services) / sizeof(crt_services[0])); i++) {
         if (crt_services[i].code == code) {
             return crt_serve_arguments(server, cursor, &crt_services[i]);
         }
@@ -396,7 +397,7 @@ static void crt_serve(struct crt_server *server, uint8_t *packet, uint32_t lengt
     crt_serve_scratch(server, cursor.end);
     const uint32_t code = (uint32_t)crt_take(&cursor, 4);
     int error;
-    if (cursor.bad || follow != length - CRT_RPC_HEADER) {
+    if (cursor.bad || (follow != (length - CRT_RPC_HEADER))) {
         error = crt_fail(server, CRT_ERR_FORMAT, "a request does not have the length that it says");
     } else if (code == CRT_RPC_SHUTDOWN) {
         server->stopped = 1;
@@ -405,7 +406,7 @@ static void crt_serve(struct crt_server *server, uint8_t *packet, uint32_t lengt
     } else {
         error = crt_serve_request(server, code, &cursor);
     }
-    if (error < 0 && server->pending) {
+    if ((error < 0) && server->pending) {
         crt_reply_error(server);
     }
     server->running = NULL;
@@ -419,13 +420,15 @@ static void crt_server_packet(struct crt_server *server, uint32_t length, uint32
     if (event == CRT_SESSION_STARTED) {
         /* The former host is gone, and what it had allocated is of no use to anybody. */
         crt_pool_init(&server->pool, server->config.pool, server->config.pool_size);
-        memset(server->evaluators, 0, sizeof server->evaluators);
-    } else if (event == CRT_SESSION_MESSAGE && stored < length) {
+        (void)memset(server->evaluators, 0, sizeof server->evaluators);
+    } else if ((event == CRT_SESSION_MESSAGE) && (stored < length)) {
         (void)crt_fail(server, CRT_ERR_FORMAT, "a packet of %u bytes: this device takes %u",
                        (unsigned)(length - CRT_SERVER_OVERHEAD), (unsigned)(stored - CRT_SERVER_OVERHEAD));
         crt_reply_error(server);
     } else if (event == CRT_SESSION_MESSAGE) {
         crt_serve(server, packet + CRT_SESSION_HEADER, length - CRT_SESSION_HEADER);
+    } else {
+        /* Nothing to do. */
     }
 }
 
@@ -437,14 +440,15 @@ int crt_server_feed(struct crt_server *server, const uint8_t *bytes, size_t size
         if (event == CRT_FRAME_NONE) {
             return CRT_OK;
         }
-        crt_server_packet(server, reader->length, event == CRT_FRAME_PACKET ? reader->length : reader->capacity);
+        crt_server_packet(server, reader->length,
+                              (event == CRT_FRAME_PACKET) ? reader->length : reader->capacity);
     }
     return CRT_SERVER_SHUTDOWN;
 }
 
 void crt_server_fault(struct crt_server *server, struct crt_fault *fault)
 {
-    const char *function = server->running != NULL ? server->running : "the server";
+    const char *function = (server->running != NULL) ? server->running : "the server";
     if (server->config.port == NULL) {
         return; /* a fault before crt_server_init waits for a host */
     }

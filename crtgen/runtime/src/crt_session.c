@@ -5,14 +5,14 @@
 
 void crt_session_init(struct crt_session *session, const struct crt_port *port, uint8_t nonce)
 {
-    memset(session, 0, sizeof *session);
+    (void)memset(session, 0, sizeof *session);
     session->writer.port = port;
     session->nonce = nonce;
 }
 
 uint8_t crt_session_next_nonce(uint8_t nonce)
 {
-    const uint8_t next = (uint8_t)(((uint32_t)nonce << 5 | (uint32_t)nonce >> 5) + 1u);
+    const uint8_t next = (uint8_t)((((uint32_t)nonce << 5) | ((uint32_t)nonce >> 5)) + 1u);
     return next == 0 ? 1 : next;
 }
 
@@ -44,7 +44,7 @@ void crt_session_log(struct crt_session *session, const char *text)
 static enum crt_session_event crt_session_reply(struct crt_session *session, uint8_t nonce)
 {
     session->nonce = crt_session_next_nonce(session->nonce);
-    session->id = (uint16_t)(nonce | session->nonce << 8);
+    session->id = (uint16_t)(nonce | (session->nonce << 8));
     session->established = 1;
     crt_session_begin(session, CRT_SESSION_REPLY, 1);
     crt_frame_put_int(&session->writer, CRT_SESSION_PROTOCOL, 1);
@@ -57,7 +57,7 @@ enum crt_session_event crt_session_receive(struct crt_session *session, const ui
     if (length < CRT_SESSION_HEADER) {
         return CRT_SESSION_NONE;
     }
-    const uint16_t id = (uint16_t)(packet[0] | packet[1] << 8);
+    const uint16_t id = (uint16_t)(packet[0] | (packet[1] << 8));
     const int ours = session->established && id == session->id;
     switch (packet[2]) {
     case CRT_SESSION_INIT:

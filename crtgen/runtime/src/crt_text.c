@@ -32,7 +32,7 @@ static void crt_line_decimal(struct crt_line *line, unsigned value)
     char digits[10];
     size_t count = 0;
     do {
-        digits[count++] = (char)('0' + value % 10u);
+        digits[count++] = (char)('0' + (value % 10u));
         value /= 10u;
     } while (value != 0);
     while (count > 0) {
@@ -45,7 +45,7 @@ static void crt_line_signed(struct crt_line *line, int value)
     if (value < 0) {
         crt_line_put(line, '-');
     }
-    crt_line_decimal(line, value < 0 ? 0u - (unsigned)value : (unsigned)value);
+    crt_line_decimal(line, (value < 0) ? (0u - (unsigned)value) : (unsigned)value);
 }
 
 size_t crt_text(char *out, size_t size, const char *format, va_list args)

@@ -21,7 +21,7 @@ int crt_time_check(struct crt_server *server)
     if (port->feed != NULL) {
         port->feed(port->context);
     }
-    if (crt_time_now(server) - server->start > (uint64_t)CRT_SERVER_SECONDS * port->ticks_per_second) {
+    if ((crt_time_now(server) - server->start) > ((uint64_t)CRT_SERVER_SECONDS * port->ticks_per_second)) {
         return crt_fail(server, CRT_ERR_STATE, "a request may take %d s; ask for fewer runs, or shorter waits",
                         CRT_SERVER_SECONDS);
     }
@@ -53,7 +53,7 @@ uint64_t crt_time_ratio(uint64_t num, uint64_t den)
     for (; num < den; num <<= 1) {
         exponent--;
     }
-    for (; num >= den << 1; den <<= 1) {
+    for (; num >= (den << 1); den <<= 1) {
         exponent++;
     }
     uint64_t mantissa = 0;
@@ -85,7 +85,7 @@ int crt_time_evaluator(struct crt_call *call)
         return crt_fail(server, CRT_ERR_NAME, "the module to time has no function %s", name);
     }
     for (int i = 4; i < 10; i++) {
-        if (values[i].v_int64 < 0 || values[i].v_int64 > 1000000 || (i < 6 && values[i].v_int64 == 0)) {
+        if ((values[i].v_int64 < 0) || (values[i].v_int64 > 1000000) || ((i < 6) && (values[i].v_int64 == 0))) {
             return crt_fail(server, CRT_ERR_ARGUMENT, "argument %d of %s is out of range", i, server->running);
         }
     }
@@ -138,8 +138,8 @@ static uint32_t crt_time_grow(uint32_t number, uint64_t ticks, uint64_t least)
     const uint64_t each = crt_divide(ticks * 1000, number);
     const uint64_t aim = each == 0 ? 0 : crt_divide(least, each) + 1;
     const uint32_t grown = number + (number >> 1) + (number >> 3) + 1;
-    const uint64_t next = aim > grown ? aim : grown;
-    return next > CRT_TIME_RUNS ? CRT_TIME_RUNS : (uint32_t)next;
+    const uint64_t next = (aim > grown) ? aim : grown;
+    return (next > CRT_TIME_RUNS) ? CRT_TIME_RUNS : (uint32_t)next;
 }
 
 /* One repeat: its ticks, and the number of runs that it needed to be long enough. */
@@ -154,7 +154,7 @@ static int crt_time_repeat(struct crt_call *call, const struct crt_evaluator *ev
             return error;
         }
         zeros += *ticks == 0;
-        if (zeros > evaluator->zero_limit || *number == CRT_TIME_RUNS) {
+        if ((zeros > evaluator->zero_limit) || (*number == CRT_TIME_RUNS)) {
             return CRT_OK;
         }
         *number = crt_time_grow(*number, *ticks, least);
@@ -178,15 +178,14 @@ int crt_time_evaluate(struct crt_call *call)
     struct crt_server *server = call->server;
     const struct crt_evaluator *evaluator = &server->evaluators[call->index];
     uint32_t number = evaluator->number;
-    uint64_t *results;
     uint64_t ticks = 0;
-    int error = crt_call_results(call, evaluator->repeat, &results);
-    if (error != CRT_OK) {
-        return error;
+    uint64_t *results = crt_call_results(call, evaluator->repeat);
+    if (results == NULL) {
+        return CRT_ERR_MEMORY;
     }
     struct crt_call warm_up = *call;
     warm_up.timing = 1;
-    error = crt_function_call(&warm_up, evaluator->function);
+    int error = crt_function_call(&warm_up, evaluator->function);
     for (uint32_t i = 0; error == CRT_OK && i < evaluator->repeat; i++) {
         error = crt_time_repeat(call, evaluator, &number, &ticks);
         results[i] = crt_time_ratio(ticks, (uint64_t)number * server->config.port->ticks_per_second);
@@ -203,7 +202,7 @@ int crt_time_calibrate(struct crt_call *call)
 {
     const struct crt_port *port = call->server->config.port;
     const int64_t loops = call->values[0].v_int64;
-    if (loops < 1 || loops > CRT_TIME_LOOPS) {
+    if ((loops < 1) || (loops > CRT_TIME_LOOPS)) {
         return crt_fail(call->server, CRT_ERR_ARGUMENT, "a calibration takes 1 to %d loops", CRT_TIME_LOOPS);
     }
     const uint64_t start = crt_time_now(call->server);
@@ -217,15 +216,15 @@ int crt_time_measure(struct crt_call *call)
 {
     const int model = crt_call_model(call);
     const int64_t runs = call->values[1].v_int64;
-    uint64_t *results;
     if (model < 0) {
         return model;
     }
-    int error = crt_call_results(call, crt_clamp((uint64_t)runs), &results);
-    if (error != CRT_OK) {
-        return error;
+    uint64_t *results = crt_call_results(call, crt_clamp((uint64_t)runs));
+    if (results == NULL) {
+        return CRT_ERR_MEMORY;
     }
     struct crt_call run = {.server = call->server, .index = (uint32_t)model, .timing = 1};
+    int error = CRT_OK;
     for (int64_t i = 0; error == CRT_OK && i < runs; i++) {
         error = crt_time_check(call->server);
         const uint64_t start = crt_time_now(call->server);

@@ -38,7 +38,7 @@ static inline int32_t crt_shift_left(int32_t x, int32_t shift)
 static inline int32_t crt_saturating_shift(int32_t x, int32_t shift)
 {
     int64_t wide = (int64_t)x * ((int64_t)1 << shift);
-    return wide > INT32_MAX ? INT32_MAX : wide < INT32_MIN ? INT32_MIN : (int32_t)wide;
+    return (wide > INT32_MAX) ? INT32_MAX : ((wide < INT32_MIN) ? INT32_MIN : (int32_t)wide);
 }
 
 /*
@@ -71,28 +71,28 @@ static inline int8_t crt_int8(int32_t x, int32_t low, int32_t high)
         return (int8_t)__builtin_arm_ssat(x, 8);
     }
 #endif
-    x = x < low ? low : x;
-    return (int8_t)(x > high ? high : x);
+    x = (x < low) ? low : x;
+    return (int8_t)((x > high) ? high : x);
 }
 
 static inline int32_t crt_min(int32_t a, int32_t b)
 {
-    return a < b ? a : b;
+    return (a < b) ? a : b;
 }
 
 static inline int32_t crt_max(int32_t a, int32_t b)
 {
-    return a > b ? a : b;
+    return (a > b) ? a : b;
 }
 
 static inline float crt_minf(float a, float b)
 {
-    return a < b ? a : b;
+    return (a < b) ? a : b;
 }
 
 static inline float crt_maxf(float a, float b)
 {
-    return a > b ? a : b;
+    return (a > b) ? a : b;
 }
 
 /* A word from anywhere to anywhere; where words have to be aligned, both places are. */
@@ -100,11 +100,11 @@ static inline void crt_copy_word(uint8_t *to, const uint8_t *from)
 {
     uint32_t word;
 #if defined(__ARM_ARCH) && !defined(__ARM_FEATURE_UNALIGNED)
-    memcpy(&word, __builtin_assume_aligned(from, 4), sizeof word);
-    memcpy(__builtin_assume_aligned(to, 4), &word, sizeof word);
+    (void)memcpy(&word, __builtin_assume_aligned(from, 4), sizeof word);
+    (void)memcpy(__builtin_assume_aligned(to, 4), &word, sizeof word);
 #else
-    memcpy(&word, from, sizeof word);
-    memcpy(to, &word, sizeof word);
+    (void)memcpy(&word, from, sizeof word);
+    (void)memcpy(to, &word, sizeof word);
 #endif
 }
 
@@ -149,7 +149,7 @@ static inline float crt_pow2f(int32_t n)
 {
     uint32_t bits = (uint32_t)(n + 127) << 23;
     float power;
-    memcpy(&power, &bits, sizeof power);
+    (void)memcpy(&power, &bits, sizeof power);
     return power;
 }
 
@@ -162,14 +162,14 @@ static inline float crt_pow2f(int32_t n)
 static inline float crt_expf(float x)
 {
     x = crt_minf(crt_maxf(x, -104.0f), 89.0f);
-    int32_t n = (int32_t)(x * 1.44269504f + (x < 0.0f ? -0.5f : 0.5f));
-    float r = x - (float)n * 0.693359375f + (float)n * 2.12194440e-4f;
+    int32_t n = (int32_t)((x * 1.44269504f) + ((x < 0.0f) ? -0.5f : 0.5f));
+    float r = (x - ((float)n * 0.693359375f)) + ((float)n * 2.12194440e-4f);
     float p = 0.00139517174f;
-    p = p * r + 0.00836959854f;
-    p = p * r + 0.0416661873f;
-    p = p * r + 0.166665122f;
-    p = p * r + 0.5f;
-    p = p * r * r + r + 1.0f;
+    p = (p * r) + 0.00836959854f;
+    p = (p * r) + 0.0416661873f;
+    p = (p * r) + 0.166665122f;
+    p = (p * r) + 0.5f;
+    p = ((p * r) * r) + r + 1.0f;
     int32_t half = n / 2;
     return p * crt_pow2f(half) * crt_pow2f(n - half);
 }
@@ -177,18 +177,18 @@ static inline float crt_expf(float x)
 /* tanh x within 2 ulp: x + x^3 * p(x^2), the minimax polynomial of degree 4, or by e^2x where |x| is larger. */
 static inline float crt_tanhf(float x)
 {
-    float magnitude = x < 0.0f ? -x : x;
+    float magnitude = (x < 0.0f) ? -x : x;
     if (magnitude > 0.625f) {
-        float y = 1.0f - 2.0f / (crt_expf(2.0f * magnitude) + 1.0f);
-        return x < 0.0f ? -y : y;
+        float y = 1.0f - (2.0f / (crt_expf(2.0f * magnitude) + 1.0f));
+        return (x < 0.0f) ? -y : y;
     }
     float z = x * x;
     float p = -0.00571703259f;
-    p = p * z + 0.0206505749f;
-    p = p * z - 0.0537434928f;
-    p = p * z + 0.133314908f;
-    p = p * z - 0.333332837f;
-    return p * z * x + x;
+    p = (p * z) + 0.0206505749f;
+    p = (p * z) - 0.0537434928f;
+    p = (p * z) + 0.133314908f;
+    p = (p * z) - 0.333332837f;
+    return ((p * z) * x) + x;
 }
 
 /* 1 / (1 + e^-x). */
@@ -218,7 +218,7 @@ static inline int32_t crt_exp_q5(int32_t a)
     int32_t y = 1895147668 + crt_high_mul(x + crt_round_shift(tail, 1), 1895147668);
     const int32_t rest = head - a;
     for (int32_t i = 0; i < 7; i++) {
-        if (rest & crt_shift_left(quarter, i)) {
+        if ((rest & crt_shift_left(quarter, i)) != 0) {
             y = crt_high_mul(y, power[i]);
         }
     }

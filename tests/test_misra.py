@@ -1,0 +1,54 @@
+"""MISRA C:2012 in what is generated and in the runtime: no rule is broken but those of docs/misra.md."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import crtgen
+from crtgen.resources import runtime_dir
+from tests.runtime.build import zig
+from tests.support import ROOT, require_tool
+
+pytestmark = pytest.mark.cc
+
+_RULE = re.compile(r"misra-c2012-(\d+\.\d+)")
+_ROW = re.compile(r"^\| (\d+\.\d+) \| (\w+) \| \S.* \| \S.* \|$", re.MULTILINE)
+
+
+def test_rules_that_are_broken_are_those_of_the_list(tmp_path: Path) -> None:
+    cppcheck = require_tool("cppcheck", "apt install cppcheck")
+    model = crtgen.load(ROOT / "demo" / "digits.tflite")
+    model.compile("mps2_an386").generate().extract(tmp_path)
+    options = ["--addon=misra", "-q", "--std=c11", "--platform=unix32", "-D__ARM_ARCH=7"]
+    folders = ["-Imodel", "-Iruntime/include", "-Iplatform", "model", "runtime/src", "platform"]
+    done = subprocess.run(
+        [cppcheck, *options, *folders], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True
+    )
+    assert "(error)" not in done.stderr
+    found = set(_RULE.findall(done.stderr))
+    listed = dict(_ROW.findall((ROOT / "docs" / "misra.md").read_text()))
+    assert len(found) > 10
+    assert found == set(listed)
+    assert set(listed.values()) <= {"required", "advisory"}
+
+
+@pytest.mark.parametrize("source", sorted((runtime_dir() / "src").glob("*.c")), ids=lambda path: path.stem)
+def test_analyzers_find_nothing_in_the_runtime(tmp_path: Path, source: Path) -> None:
+    zig()
+    include = [f"-I{runtime_dir() / 'include'}", f"-I{source.parent}", "-std=c11", "-DCRT_PROFILE"]
+    gcc = ["-O2", "-Wall", "-Wextra", "-Wconversion", "-Wmaybe-uninitialized", "-Werror"]
+    command = [require_tool("gcc"), *gcc, *include, "-c", str(source), "-o", str(tmp_path / "x.o")]
+    subprocess.run(command, check=True, timeout=120)
+    analyze = ["--analyze", "-Xclang", "-analyzer-output=text"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ziglang", "cc", *analyze, *include, str(source)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert not [line for line in done.stderr.splitlines() if source.name in line and "warning:" in line]

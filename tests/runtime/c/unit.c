@@ -57,7 +57,7 @@ static void test_registry(void)
     CHECK(crt_names_find(some, "hidden", 6) == CRT_ERR_NAME);
     CHECK(crt_names_at(some, 3) == NULL && crt_names_at(some, 4) == NULL);
     CHECK(crt_registry_at(TVMSystemLibEntryPoint(), 4) != NULL);
-    CHECK(crt_registry_at(TVMSystemLibEntryPoint(), 5) == NULL);
+    CHECK(crt_registry_at(TVMSystemLibEntryPoint(), 6) == NULL);
 }
 
 static void test_pool(void)

@@ -3,12 +3,13 @@
 #     crtgen_add_model(app models/kws.tflite)
 #
 # turns model files into C for the board of the build and links it to a target. An application names all its
-# models in one call. Options: OPTIMIZE <speed|size|balanced>, KEEP_INPUTS, PROFILE; for external code generators
-# CODEGEN <name>..., CMSIS_NN <path>, FALLBACK. A model file that changes is turned into C again by the next build.
+# models in one call. Options: OPTIMIZE <speed|size|balanced>, TARGET <c|llvm>, OWN_ARENAS, KEEP_INPUTS, PROFILE;
+# for external code generators CODEGEN <name>..., CMSIS_NN <path>, FALLBACK. A model file that changes is turned into C
+# again by the next build.
 include_guard(GLOBAL)
 
 function(crtgen_add_model target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;FALLBACK" "OPTIMIZE;CMSIS_NN" "CODEGEN")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;OWN_ARENAS;FALLBACK" "OPTIMIZE;TARGET;CMSIS_NN" "CODEGEN")
   if(NOT arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "crtgen_add_model: name a model file")
   endif()
@@ -31,6 +32,12 @@ function(crtgen_add_model target)
   endif()
   if(arg_OPTIMIZE)
     list(APPEND options --optimize ${arg_OPTIMIZE})
+  endif()
+  if(arg_TARGET)
+    list(APPEND options --target ${arg_TARGET})
+  endif()
+  if(arg_OWN_ARENAS)
+    list(APPEND options --own-arenas)
   endif()
   if(arg_KEEP_INPUTS)
     list(APPEND options --keep-inputs)

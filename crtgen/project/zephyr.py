@@ -31,6 +31,7 @@ _RUN_NOTE = {
 class _LibraryView:
     title: str
     core: str
+    needs_fpu: bool
     model_level: str
     definitions: tuple[str, ...]
     model_sources: tuple[str, ...]
@@ -79,8 +80,17 @@ def library_file(
         f"CRT_POOL_SIZE={firmware.pool}": True,
     }
     chosen = tuple(name for name, wanted in definitions.items() if wanted)
-    core = firmware.board.core.name
-    view = _LibraryView(title, core, model_level, chosen, model_sources, runtime_sources, include_dirs)
+    core = firmware.board.core
+    view = _LibraryView(
+        title=title,
+        core=core.name,
+        needs_fpu=core.mve,
+        model_level=model_level,
+        definitions=chosen,
+        model_sources=model_sources,
+        runtime_sources=runtime_sources,
+        include_dirs=include_dirs,
+    )
     return render("project/zephyr/crtgen.cmake.j2", v=view)
 
 

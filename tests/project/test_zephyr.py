@@ -164,3 +164,15 @@ def test_a_toolchain_is_chosen_only_where_none_is(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("ZEPHYR_TOOLCHAIN_VARIANT")
     (tmp_path / "zephyr-sdk-0.16.8").mkdir()
     assert "ZEPHYR_TOOLCHAIN_VARIANT" not in workspace.environment()
+
+
+@pytest.mark.parametrize("board", ["mps3_an547", "corstone300_fvp"])
+def test_an_overlay_for_each_name_of_a_board(board: str) -> None:
+    """A file's name is the board's, with its qualifiers; each of them chooses the large memory."""
+    for entry in find_board(board).zephyr:
+        name = f"boards/{entry.name.replace('/', '_')}.overlay"
+        text = project(board).files[name].decode()
+        included = re.search(r'#include "(.*)"', text)
+        if included:
+            text = project(board).files[f"boards/{included[1]}"].decode()
+        assert "zephyr,sram = &isram;" in text

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,6 +132,16 @@ def test_the_application_alone_takes_model_files(workspace: Workspace, tmp_path:
     elf = west_build(workspace, "mps2_an385", ROOT / "zephyr_app", tmp_path / "b", models)
     with start_qemu(elf, find_board("mps2_an385")) as device, Client(device.stream) as client:
         assert client.aot_executor("hello_world_int8")
+
+
+@pytest.mark.nightly
+def test_the_application_alone_runs_on_zeros(workspace: Workspace, tmp_path: Path) -> None:
+    """What twister builds of sample.yaml, and the line that it waits for."""
+    options = [f"-DCRTGEN_MODELS={ROOT / 'demo' / 'digits.tflite'}"]
+    options += [f"-DCONFIG_{name}=y" for name in ("CRTGEN_STANDALONE", "UART_CONSOLE", "PRINTK")]
+    elf = west_build(workspace, "mps2_an385", ROOT / "zephyr_app", tmp_path / "b", *options)
+    assert 'regex:\n        - "finished: 0 failed"' in (ROOT / "zephyr_app" / "sample.yaml").read_text()
+    assert "finished: 0 failed\n" in printed(elf, "mps2_an385", "finished: ")
 
 
 def test_nothing_is_lost_in_a_ring_that_is_too_small(workspace: Workspace, tmp_path: Path) -> None:
@@ -280,3 +291,37 @@ def test_a_stack_overflow_is_reported_with_its_cause(workspace: Workspace, board
         assert fault.stack_used >= fault.stack_size == Options().stack
         session.client.connect()
         assert session.client.info() is not None
+
+
+def test_a_watchdog_ends_a_run_without_end(workspace: Workspace, tmp_path: Path) -> None:
+    board = find_board("mps2_an385")
+    firmware = Firmware([toy("for (;;) {}")], METADATA, board, "server", Options(), platform="zephyr")
+    project = api.Generated(generate_project(firmware)).extract(tmp_path / "p")
+    with (project.directory / "prj.conf").open("a") as file:
+        file.write("CONFIG_CRTGEN_WATCHDOG_SECONDS=1\n")
+    with project.build().run() as session:
+        with pytest.raises(DeviceFault, match="watchdog: no progress in run") as caught:
+            session.infer(np.zeros((1, 4), np.int8))
+        assert caught.value.uptime > 1
+        session.client.connect()
+        time.sleep(3)  # what waits for a request feeds it
+        assert session.client.info() is not None
+
+
+def test_a_float_model_on_a_core_without_fpu(workspace: Workspace) -> None:
+    """Its arithmetic is in libgcc, which Zephyr links before the models."""
+    model = compiled("mps2_an385", "hello_world_float")
+    with model.generate(platform="zephyr").build().run() as session:
+        for case in cases(model)[:2]:
+            (output,) = session.infer(*case.inputs)
+            assert output.tolist()[0] == pytest.approx(case.outputs[0].tolist()[0], rel=1e-5)
+
+
+def test_a_server_for_rpi_pico_links(workspace: Workspace) -> None:
+    """A core without 64-bit shifts, and a board without a watchdog in the devicetree."""
+    if not (workspace.top / "modules" / "hal" / "rpi_pico").is_dir():
+        pytest.skip("the workspace has no hal_rpi_pico")
+    image = compiled("rpi_pico", "kws_int8").generate(platform="zephyr").build()
+    configuration = (image.path.parent / ".config").read_text()
+    assert "CONFIG_CPU_CORTEX_M0PLUS=y" in configuration
+    assert "CRTGEN_WATCHDOG" not in configuration

@@ -9,12 +9,6 @@
 
 #include "platform.h"
 
-#if defined(__has_include) && __has_include(<zephyr/version.h>)
-#include <zephyr/version.h>
-#else
-#include <version.h>
-#endif
-
 #if KERNEL_VERSION_NUMBER >= 0x30700
 typedef struct arch_esf crt_frame;
 #else
@@ -54,6 +48,26 @@ void __wrap_z_arm_fault(uint32_t msp, uint32_t psp, uint32_t exc_return, const u
     is_read = 1;
     __real_z_arm_fault(msp, psp, exc_return, callee);
 }
+
+#ifdef CONFIG_CRTGEN_WATCHDOG
+#define NMI 2u
+#define TO_THREAD 0xFFFFFFFDu /* EXC_RETURN: to a thread, with a frame of integer registers */
+
+void crt_no_progress(void)
+{
+    static const uint32_t unknown[8];
+    struct crt_fault *fault = &crt_last_fault;
+    uint32_t psp;
+    __asm volatile("mrs %0, psp" : "=r"(psp));
+    (void)irq_lock();
+    start_record(fault);
+    crt_fault_read(fault, unknown, psp, TO_THREAD);
+    fault->exception = NMI; /* of every watchdog, whatever its interrupt is here */
+    crt_fault_seal(fault);
+    crt_report(fault);
+    sys_reboot(SYS_REBOOT_COLD);
+}
+#endif
 
 /* An error that software found has no fault behind it: the frame is all there is. */
 void k_sys_fatal_error_handler(unsigned int reason, const crt_frame *frame)

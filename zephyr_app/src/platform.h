@@ -25,6 +25,12 @@
 #include <timing/timing.h>
 #endif
 
+#if defined(__has_include) && __has_include(<zephyr/version.h>)
+#include <zephyr/version.h>
+#else
+#include <version.h>
+#endif
+
 /* The clock: 64 bits of the cycle counter. */
 void crt_clock_start(void);
 uint64_t crt_clock_ticks(void);
@@ -41,10 +47,26 @@ extern struct crt_fault crt_last_fault;
 /* The application's report of a fault. The board starts again behind it. */
 void crt_report(struct crt_fault *fault);
 
+/* The watchdog's call: reports where the thread is that makes no progress; the board starts again. */
+void crt_no_progress(void);
+
+#ifdef CONFIG_CRTGEN_WATCHDOG
+void crt_watchdog_start(void);
+void crt_watchdog_feed(void);
+#else
+static inline void crt_watchdog_start(void)
+{
+}
+
+static inline void crt_watchdog_feed(void)
+{
+}
+#endif
+
 /* The serial port of the RPC. 0, or a negative errno. */
 int crt_serial_start(void);
 
-/* Waits for bytes, asleep; stores up to `size` of those that arrived and returns how many. */
+/* Waits for bytes, asleep, and feeds the watchdog; stores up to `size` of those that arrived and returns how many. */
 size_t crt_serial_read(uint8_t *bytes, size_t size);
 
 /* Works in a fault handler too. */

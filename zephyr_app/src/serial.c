@@ -12,6 +12,13 @@
 #define PORT DEVICE_DT_GET(DT_CHOSEN(zephyr_console))
 #endif
 
+/* The thread wakes up to feed the watchdog. */
+#ifdef CONFIG_CRTGEN_WATCHDOG
+#define WAIT K_MSEC(250)
+#else
+#define WAIT K_FOREVER
+#endif
+
 #define RING_SIZE ((uint32_t)CONFIG_CRTGEN_RING_SIZE)
 
 BUILD_ASSERT((CONFIG_CRTGEN_RING_SIZE & (CONFIG_CRTGEN_RING_SIZE - 1)) == 0,
@@ -78,8 +85,10 @@ static void resume(void)
 size_t crt_serial_read(uint8_t *bytes, size_t size)
 {
     size_t count = 0;
-    while (head == tail)
-        k_sem_take(&arrived, K_FOREVER);
+    while (head == tail) {
+        crt_watchdog_feed();
+        (void)k_sem_take(&arrived, WAIT);
+    }
     while (count < size && head != tail) {
         bytes[count++] = ring[tail % RING_SIZE];
         tail = tail + 1;

@@ -33,6 +33,12 @@ static void port_spin(void *context, uint32_t loops)
     crt_clock_spin(loops);
 }
 
+static void port_feed(void *context)
+{
+    (void)context;
+    crt_watchdog_feed();
+}
+
 static void port_restart(void *context)
 {
     (void)context;
@@ -43,6 +49,7 @@ static struct crt_port port = {
     .write = port_write,
     .ticks = port_ticks,
     .spin = port_spin,
+    .feed = port_feed,
     .restart = port_restart,
 };
 
@@ -83,6 +90,7 @@ int main(void)
     if (status != 0)
         return status;
     crt_clock_start();
+    crt_watchdog_start();
 #ifdef CRT_TVM_CODE
     crt_backend.system_lib = TVMSystemLibEntryPoint();
 #endif

@@ -100,7 +100,7 @@ static int crt_serve_damage(struct crt_server *server, const struct crt_model *m
     crt_guard_set(model);
     if (fault != NULL) {
         const uint64_t ticks = port->ticks(port->context);
-        memset(fault, 0, sizeof *fault);
+        (void)memset(fault, 0, sizeof *fault);
         fault->exception = CRT_FAULT_GUARD;
         fault->registers[0] = (uint32_t)(uintptr_t)model->name;
         fault->registers[1] = (uint32_t)(uintptr_t)server->running;

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,17 @@ def require_tool(program: str, hint: str = "see the README") -> str:
 def nightly(*values: object) -> Any:
     """A row of parameters that the nightly run has, and CI has not."""
     return pytest.param(*values, marks=pytest.mark.nightly)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process ends; a minute is for busy machines."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        state = Path(f"/proc/{pid}/stat")
+        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def models_dir() -> Path:

@@ -4,28 +4,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from crtgen.child import Child, run_to_end
-from tests.support import ROOT
+from tests.support import ROOT, is_gone
 
 
 def shell(text: str) -> list[str]:
     return ["/bin/sh", "-c", text]
-
-
-def is_gone(pid: int) -> bool:
-    """Whether the process ends; a minute is for busy machines."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        state = Path(f"/proc/{pid}/stat")
-        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def test_output_and_exit_code_are_kept_and_lines_followed() -> None:

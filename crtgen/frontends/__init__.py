@@ -24,7 +24,9 @@ def load(path: str | Path, name: str | None = None) -> Graph:
     if front_end is None:
         known = ", ".join(_BY_SUFFIX)
         raise UsageError(
-            "it is in no model format that crtgen knows", where=str(path), hint=f"known: {known}"
+            "it is in no model format that crtgen knows",
+            where=str(path),
+            hint=f"known: {known}, archives (.tar) of crtgen and TVM, libraries that TVM exported",
         )
     return front_end(file, name)
 

@@ -314,5 +314,6 @@ def test_load_refuses_what_is_no_model_file(tmp_path: Path) -> None:
         load_tflite(tmp_path)
     other = tmp_path / "model.h5"
     other.write_bytes(b"HDF")
-    with pytest.raises(UsageError, match="no model format"):
+    with pytest.raises(UsageError, match="no model format") as caught:
         load(other)
+    assert caught.value.hint.startswith("known: .tflite, archives (.tar)")

@@ -15,7 +15,7 @@ from crtgen.errors import LinkClosedError, LinkError, LinkTimeoutError, ToolMiss
 from crtgen.rpc.client import Client
 from crtgen.run import RunningDevice, find_qemu, run_standalone, start_device, start_host, start_qemu
 from tests.project.building import build_toy
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, is_gone, require_tool
 
 HOST = find_board("host")
 X = np.array([[1, -2, -128, 5]], np.int8)
@@ -33,16 +33,6 @@ def script(directory: Path, text: str) -> Path:
     file.write_text(f"#!/bin/sh\n{text}\n")
     file.chmod(0o755)
     return file
-
-
-def is_gone(pid: int) -> bool:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        state = Path(f"/proc/{pid}/stat")
-        if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @pytest.mark.cc

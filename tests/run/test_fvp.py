@@ -14,8 +14,7 @@ from crtgen.boards import find_board
 from crtgen.cases import read_cases
 from crtgen.errors import LinkClosedError, LinkTimeoutError, ToolMissingError, UsageError
 from crtgen.run import Site, find_fvp, fvp, run_standalone, start_device, start_fvp
-from tests.run.test_device import is_gone
-from tests.support import model_path, require_tool
+from tests.support import is_gone, model_path, require_tool
 
 BOARD = find_board("corstone300_fvp")
 STAND_IN = Path(__file__).parent / "fvp_stand_in.py"

@@ -8,8 +8,9 @@ import pytest
 
 from crtgen import api
 from crtgen.errors import DeviceFault, RemoteError
-from tests.support import ROOT, model_path, require_tool
+from tests.support import ROOT, model_path, nightly, require_tool
 
+BOARDS = ("mps2_an385", "mps2_an386", "mps2_an500", "mps2_an505", "mps2_an521", "mps3_an547")
 DIGITS = ROOT / "demo" / "digits.tflite"
 
 
@@ -37,12 +38,19 @@ def test_a_write_outside_of_the_arena_is_an_exception(at: str, executor: str) ->
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize(("at", "side"), [("-1", "below"), ("digits_arena_bytes", "above")])
-def test_a_device_reports_it_as_a_fault_and_starts_again(at: str, side: str) -> None:
+@pytest.mark.parametrize(
+    ("board", "at", "side"),
+    [
+        ("mps2_an386", "-1", "below"),
+        ("mps2_an386", "digits_arena_bytes", "above"),
+        *(nightly(board, "-1", "below") for board in BOARDS if board != "mps2_an386"),
+    ],
+)
+def test_a_device_reports_it_as_a_fault_and_starts_again(board: str, at: str, side: str) -> None:
     require_tool("arm-none-eabi-gcc")
     require_tool("qemu-system-arm")
     log: list[str] = []
-    with leaving_its_arena("mps2_an386", at).build().run(on_log=log.append) as session:
+    with leaving_its_arena(board, at).build().run(on_log=log.append) as session:
         with pytest.raises(DeviceFault, match=f"wrote {side} the arena of digits") as caught:
             session.infer(np.zeros(session.model().inputs[0].shape, np.int8))
         fault = caught.value

@@ -51,8 +51,8 @@ def test_monitor_shows_that_a_server_has_started(tmp_path: Path) -> None:
     require_tool("cc", "apt install gcc")
     project = str(tmp_path / "p")
     crtgen("generate", DIGITS, project, "--board", "host")
-    assert crtgen("monitor", project, "--seconds", "4") == "(the device has started)\n"
-    shown = crtgen("monitor", project, "--seconds", "4", "--json")
+    assert crtgen("monitor", project, "--seconds", "2.5") == "(the device has started)\n"
+    shown = crtgen("monitor", project, "--seconds", "2.5", "--json")
     assert [json.loads(line) for line in shown.splitlines()] == [{"line": "(the device has started)"}]
 
 

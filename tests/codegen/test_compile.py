@@ -32,6 +32,7 @@ def test_arm_gcc(tmp_path: Path, core: str) -> None:
 
 
 @pytest.mark.cc
+@pytest.mark.nightly
 def test_clang(tmp_path: Path) -> None:
     pytest.importorskip("ziglang")
     _compile([sys.executable, "-m", "ziglang", "cc", "-O1"], tmp_path, _sources(tmp_path, HOST))

@@ -19,17 +19,17 @@ from crtgen.cases import read_cases
 from crtgen.codegen import Interface, ModelInfo, Registry, llvm
 from crtgen.errors import BuildError, CrtgenError, ToolMissingError, UsageError
 from crtgen.project import Options
-from tests.support import model_path, require_tool, symbol_table
+from tests.support import model_path, nightly, require_tool, symbol_table
 
 pytest.importorskip("llvmlite")
 pytest.importorskip("ziglang")
 
 MODELS = (
     ("kws_int8", "mps2_an386"),
-    ("kws_int8", "mps2_an505"),
+    nightly("kws_int8", "mps2_an505"),
     ("kws_int8", "mps3_an547"),
-    ("ad01_int8", "mps2_an386"),
-    ("ic01_int8", "mps3_an547"),
+    nightly("ad01_int8", "mps2_an386"),
+    nightly("ic01_int8", "mps3_an547"),
     ("vww_int8", "mps2_an505"),
     ("hello_world_int8", "mps2_an385"),
     ("hello_world_float", "mps2_an386"),

@@ -19,7 +19,7 @@ from crtgen.errors import FlashError
 from crtgen.flash import Job, flash
 from crtgen.flash.vectors import read_vectors
 from crtgen.run import Site
-from tests.support import model_path, require_tool
+from tests.support import model_path, nightly, require_tool
 from tests.zephyr.workspace import require_workspace
 
 
@@ -61,7 +61,7 @@ def wait_for(port: int) -> None:
 @pytest.mark.qemu
 @pytest.mark.zephyr
 @pytest.mark.models
-@pytest.mark.parametrize("platform", ["baremetal", "zephyr"])
+@pytest.mark.parametrize("platform", ["baremetal", nightly("zephyr")])
 def test_load_then_run_and_verify(platform: str, tmp_path: Path) -> None:
     if platform == "zephyr":
         require_workspace()

@@ -12,7 +12,7 @@ from tests.kernels.program import Run, check_outputs, run_on_host, run_plans_on_
 
 pytestmark = pytest.mark.cc
 
-_EACH = 25
+_EACH = 15
 
 
 def _cases() -> list[Case]:

@@ -18,7 +18,7 @@ from tests.support import ROOT, model_path, models_dir
 from tests.zephyr.test_workspace import reference, write_application
 from tests.zephyr.workspace import printed, require_workspace, west_build
 
-pytestmark = [pytest.mark.zephyr, pytest.mark.models, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.zephyr, pytest.mark.models, pytest.mark.timeout(1200)]
 
 WORKSPACE = require_workspace(module=True)
 

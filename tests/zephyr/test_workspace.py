@@ -27,7 +27,7 @@ from tests.run.test_faults import RECURSION
 from tests.support import ROOT, model_path
 from tests.zephyr.workspace import printed, require_workspace, west_build
 
-pytestmark = [pytest.mark.zephyr, pytest.mark.models, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.zephyr, pytest.mark.models, pytest.mark.timeout(1200)]
 
 BOARDS = ("mps2_an385", "mps2_an521", "mps3_an547")
 MODELS = ("hello_world_int8", "kws_int8", "ic01_int8")
@@ -71,6 +71,7 @@ def test_a_model_is_verified_over_the_rpc(workspace: Workspace, model: str, targ
     assert data["cases"] >= 8
 
 
+@pytest.mark.nightly
 def test_run_counts_instructions(workspace: Workspace) -> None:
     arguments = ["run", str(model_path("hello_world_int8")), "--board", "mps2_an385", "--json"]
     zephyr = CliRunner().invoke(app, [*arguments, "--platform", "zephyr"])
@@ -96,6 +97,7 @@ def test_a_standalone_image_prints_its_result(workspace: Workspace) -> None:
     assert last == "finished: 0 failed"
 
 
+@pytest.mark.nightly
 def test_two_models_in_one_image(workspace: Workspace) -> None:
     model = compiled("mps2_an521", "hello_world_int8", "kws_int8")
     image = model.generate(platform="zephyr").build()
@@ -107,6 +109,7 @@ def test_two_models_in_one_image(workspace: Workspace) -> None:
                 np.testing.assert_array_equal(output, case.outputs[0])
 
 
+@pytest.mark.nightly
 def test_a_moved_project_is_built_by_plain_west(workspace: Workspace, tmp_path: Path) -> None:
     model = compiled("mps2_an385", "hello_world_int8")
     first = model.generate("standalone", platform="zephyr").extract(tmp_path / "first")
@@ -119,6 +122,7 @@ def test_a_moved_project_is_built_by_plain_west(workspace: Workspace, tmp_path: 
     assert str(tmp_path / "first") not in (moved / "build" / "CMakeCache.txt").read_text()
 
 
+@pytest.mark.nightly
 def test_a_pool_that_fits_the_large_memory_only(workspace: Workspace) -> None:
     """The overlay of mps3_an547 chooses a memory of 4 MiB: Zephyr's own choice has 512 KiB."""
     model = compiled("mps3_an547", "hello_world_int8")

@@ -15,7 +15,7 @@ from crtgen.run import RunningDevice, run_standalone, start_device
 from tests.project.building import BOARDS, build, build_toy, toy_project
 from tests.support import absent, nightly, require_tool
 
-pytestmark = [pytest.mark.qemu, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1200)]
 
 X = np.array([[1, -2, -128, 5]], np.int8)
 Y = np.array([[-1, 2, 127, -5]], np.int8)

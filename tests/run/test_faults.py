@@ -18,7 +18,7 @@ from crtgen.run import run_standalone, start_device
 from tests.project.building import BOARDS, build, build_toy, toy_project
 from tests.support import require_tool
 
-pytestmark = [pytest.mark.qemu, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.qemu, pytest.mark.timeout(1200)]
 
 UNDEFINED = '__asm volatile("udf #0");'
 NOTHING_THERE = "(void)*(volatile int32_t *)0xDFFFFF00u;"

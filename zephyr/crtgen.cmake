@@ -4,17 +4,20 @@
 #
 # turns model files into C for the board of the build and links it to a target. An application names all its
 # models in one call. Options: OPTIMIZE <speed|size|balanced>, TARGET <c|llvm>, OWN_ARENAS, KEEP_INPUTS, PROFILE;
-# for external code generators CODEGEN <name>..., CMSIS_NN <path>, FALLBACK. A model file that changes is turned into C
-# again by the next build.
+# for external code generators CODEGEN <name>..., CMSIS_NN <path>, FALLBACK. PLACE <part>=<MEMORY>... puts the parts
+# kernels, weights and arena into other memories. A model file that changes is turned into C again by the next build.
 include_guard(GLOBAL)
 
 function(crtgen_add_model target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;OWN_ARENAS;FALLBACK" "OPTIMIZE;TARGET;CMSIS_NN" "CODEGEN")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;OWN_ARENAS;FALLBACK" "OPTIMIZE;TARGET;CMSIS_NN" "CODEGEN;PLACE")
   if(NOT arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "crtgen_add_model: name a model file")
   endif()
   if(TARGET crt_model)
     message(FATAL_ERROR "crtgen_add_model: name all models in one call, they share one registry")
+  endif()
+  if(arg_PLACE AND arg_TARGET STREQUAL "llvm")
+    message(FATAL_ERROR "crtgen_add_model: Zephyr places only what it compiles; leave out PLACE or TARGET llvm")
   endif()
   foreach(model ${arg_UNPARSED_ARGUMENTS})
     get_filename_component(file ${model} ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
@@ -74,6 +77,64 @@ function(crtgen_add_model target)
   message(STATUS "crtgen: ${output}")
   include(${directory}/crtgen.cmake)
   target_link_libraries(${target} PRIVATE crt_model)
+  foreach(place ${arg_PLACE})
+    crtgen_place(${place})
+  endforeach()
+endfunction()
+
+# Puts the part of "part=MEMORY" of the models into the memory, by Zephyr's relocation of code and data.
+function(crtgen_place place)
+  set(error "crtgen_add_model: PLACE ${place}:")
+  if(NOT place MATCHES "^(kernels|weights|arena)=([A-Za-z0-9_]+)$")
+    message(FATAL_ERROR "${error} give <part>=<MEMORY>; the parts are kernels, weights and arena")
+  endif()
+  set(part ${CMAKE_MATCH_1})
+  set(memory ${CMAKE_MATCH_2})
+  crtgen_memories(memories)
+  if(NOT memory IN_LIST memories)
+    list(JOIN memories ", " known)
+    message(FATAL_ERROR "${error} ${BOARD} has no such memory; Zephyr can place into ${known}")
+  endif()
+  if(NOT CONFIG_CODE_DATA_RELOCATION)
+    message(FATAL_ERROR "${error} Zephyr places nothing by itself. Add to prj.conf:\nCONFIG_CODE_DATA_RELOCATION=y")
+  endif()
+  if(place STREQUAL "kernels=SRAM" AND CONFIG_ARM_MPU AND NOT CONFIG_CODE_DATA_RELOCATION_SRAM)
+    message(FATAL_ERROR "${error} the MPU lets no code run in SRAM. Add to prj.conf:\nCONFIG_CODE_DATA_RELOCATION_SRAM=y")
+  endif()
+
+  set(section_kernels TEXT)
+  set(section_weights RODATA)
+  set(section_arena BSS)
+  get_target_property(files crt_model SOURCES)
+  if(NOT part STREQUAL "arena")
+    list(FILTER files INCLUDE REGEX "_${part}\\.(c|S)$")
+  endif()
+  foreach(file ${files})
+    if(KERNEL_VERSION_STRING VERSION_LESS 3.2)
+      zephyr_code_relocate(${file} ${memory}_${section_${part}})
+    else()
+      zephyr_code_relocate(FILES ${file} LOCATION ${memory}_${section_${part}})
+    endif()
+  endforeach()
+endfunction()
+
+# The memories that Zephyr can place something into, by their names in the linker script. A node that is Zephyr's own
+# flash or SRAM is left out: the linker would fill its memory under two names. So are names with an underscore, which
+# Zephyr takes for an alignment.
+function(crtgen_memories result)
+  set(names SRAM)
+  dt_chosen(flash PROPERTY "zephyr,flash")
+  dt_chosen(sram PROPERTY "zephyr,sram")
+  dt_comp_path(paths COMPATIBLE "zephyr,memory-region")
+  list(REMOVE_ITEM paths "" ${flash} ${sram})
+  foreach(path ${paths})
+    dt_prop(name PATH ${path} PROPERTY "zephyr,memory-region")
+    dt_node_has_status(okay PATH ${path} STATUS okay)
+    if(okay AND NOT name MATCHES "_")
+      list(APPEND names ${name})
+    endif()
+  endforeach()
+  set(${result} ${names} PARENT_SCOPE)
 endfunction()
 
 # The core as crtgen names it, for a board that crtgen does not know; empty for a core that it does not know.

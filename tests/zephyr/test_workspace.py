@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from elftools.elf.elffile import ELFFile
 from typer.testing import CliRunner
 
 from crtgen import api
@@ -24,7 +25,7 @@ from crtgen.rpc.client import Client
 from crtgen.run import run_standalone, start_qemu
 from tests.project.toy import METADATA, toy
 from tests.run.test_faults import RECURSION
-from tests.support import ROOT, model_path
+from tests.support import ROOT, model_path, symbol_table
 from tests.zephyr.workspace import printed, require_workspace, west_build
 
 pytestmark = [pytest.mark.zephyr, pytest.mark.models, pytest.mark.timeout(1200)]
@@ -228,6 +229,49 @@ def test_crtgen_add_model_in_an_application(workspace: Workspace, tmp_path: Path
     assert "-O2" not in (tmp_path / "b" / "crtgen" / "crtgen.cmake").read_text()
 
 
+@pytest.mark.parametrize(
+    ("board", "places", "configuration", "memory"),
+    [
+        (
+            "mps2_an521",
+            "kernels=SRAM weights=SRAM",
+            "CONFIG_CODE_DATA_RELOCATION_SRAM=y\n",
+            range(0x38000000, 0x38400000),
+        ),
+        pytest.param(
+            "mps3_an547",
+            "kernels=DTCM weights=DTCM arena=DTCM",
+            "CONFIG_FPU=y\nCONFIG_FPU_SHARING=y\n",
+            range(0x30000000, 0x30080000),
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_crtgen_add_model_places_parts(
+    workspace: Workspace, tmp_path: Path, board: str, places: str, configuration: str, memory: range
+) -> None:
+    source = tmp_path / "app"
+    write_application(source, f"crtgen_add_model(app models/kws.tflite models/sine.tflite PLACE {places})")
+    (source / "prj.conf").write_text(f"CONFIG_CODE_DATA_RELOCATION=y\n{configuration}")
+    overlays = ROOT / "zephyr_app" / "boards"
+    shutil.copytree(overlays, source / "boards")  # mps3_an547: Zephyr's SRAM is not the DTCM
+    elf = west_build(workspace, board, source, tmp_path / "b", f"-DZEPHYR_EXTRA_MODULES={ROOT}")
+    expected = " ".join(map(str, reference("kws_int8", 1, 49, 10, 1)))
+    assert f"{expected} sine" in printed(elf, board, "sine")
+    with elf.open("rb") as file:
+        found = {s.name: s["st_value"] & ~1 for s in symbol_table(ELFFile(file)).iter_symbols()}
+    parts = {
+        "kernels": r"(kws|sine)_(conv2d|fully_connected|softmax)_\d",
+        "weights": r"__tvm_param__(kws|sine)_.*",
+        "arena": r"crt_shared_arena",
+    }
+    for part, pattern in parts.items():
+        addresses = [address for name, address in found.items() if re.fullmatch(pattern, name)]
+        assert addresses
+        if f"{part}=" in places:
+            assert all(address in memory for address in addresses), part
+
+
 def configure(
     workspace: Workspace, board: str, source: Path, build: Path
 ) -> "subprocess.CompletedProcess[str]":
@@ -270,6 +314,7 @@ def test_crtgen_add_model_on_a_core_with_helium(workspace: Workspace, tmp_path: 
         ("crtgen_add_model(app)", "name a model file"),
         ("crtgen_add_model(app models/kwx.tflite)", "there is no file"),
         ("crtgen_add_model(app src/main.c)", "crtgen failed"),
+        ("crtgen_add_model(app models/kws.tflite PLACE arena=DTCM)", "Zephyr can place into SRAM"),
         ("crtgen_add_model(app models/kws.tflite)\ncrtgen_add_model(app models/sine.tflite)", "in one call"),
     ],
 )

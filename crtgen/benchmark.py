@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from crtgen.cases import random_inputs
 from crtgen.errors import MismatchError
 from crtgen.estimate import estimate_cycles
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
-from crtgen.project import Options
-from crtgen.project.manifest import STACK
+from crtgen.project.options import STACK
 
 __all__ = ["Layer", "ModelFigures", "RpcFigures", "measure_model", "measure_rpc"]
 
@@ -89,7 +88,7 @@ def measure_model(
     """Build a standalone image for its sizes and servers for its instructions, on random input.
 
     Without ``fold`` channels that cannot vary stay, for comparison. ``generators`` and ``fallback`` are as in
-    ``api.compile``, ``stack`` as in ``Options``, ``trust`` as in ``api.load``.
+    ``Request``, ``stack`` as in ``Options``, ``trust`` as in ``api.load``.
     """
     say(f"{path.name} on {board}")
     passes = DEFAULT_PASSES if fold else WITHOUT_FOLDING
@@ -101,15 +100,14 @@ def measure_model(
         generators=generators,
         fallback=fallback,
     )
-    options = Options(optimize=optimize, stack=stack)
-    alone = compiled.generate("standalone", options).build(toolchain=toolchain)
-    server = compiled.generate("server", options).build(toolchain=toolchain)
+    alone = compiled.generate("standalone", stack=stack).build(toolchain=toolchain)
+    server = compiled.generate("server", stack=stack).build(toolchain=toolchain)
     with server.run() as session:
         info = session.model()
         session.infer(*random_inputs(info.inputs, seed=0))
         measured = session.measure()
     size = alone.size
-    layers = () if measured.instructions is None else _layers(compiled, options, toolchain)
+    layers = () if measured.instructions is None else _layers(compiled, stack, toolchain)
     mix = [(layer.operator, layer.instructions) for layer in layers]
     cycles = estimate_cycles(compiled.board.core, measured.instructions or 0, mix) if mix else None
     return ModelFigures(
@@ -127,9 +125,9 @@ def measure_model(
     )
 
 
-def _layers(compiled: api.Compiled, options: Options, toolchain: str | None) -> tuple[Layer, ...]:
-    profiled = replace(options, profile=True)
-    with compiled.generate("server", profiled).build(toolchain=toolchain).run() as session:
+def _layers(compiled: api.Compiled, stack: int, toolchain: str | None) -> tuple[Layer, ...]:
+    profiled = compiled.generate("server", stack=stack, profile=True)
+    with profiled.build(toolchain=toolchain).run() as session:
         info = session.model()
         session.infer(*random_inputs(info.inputs, seed=0))
         per_tick = session.instructions_per_tick()
@@ -150,9 +148,8 @@ def measure_rpc(
 ) -> RpcFigures:
     """Trivial calls, and a block of random bytes copied to the device, back, and compared."""
     say(f"RPC to {board}")
-    options = Options(pool=2 * BLOCK)
     compiled = api.load(path, trust=trust).compile(board)
-    image = compiled.generate("server", options).build(toolchain=toolchain)
+    image = compiled.generate("server", pool=2 * BLOCK).build(toolchain=toolchain)
     block = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)
     with image.run(counting=False) as session:
         client = session.client

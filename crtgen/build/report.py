@@ -85,7 +85,7 @@ def check_stack(report: SizeReport, board: str) -> None:
         f"the stack may need {stack.worst:,} bytes{'' if stack.proven else ' or more'}, and {reserved:,} are "
         f"reserved: {' -> '.join(frame.name for frame in stack.path)}",
         where=board,
-        hint=f"generate it again with --stack {needed}, in Python Options(stack={needed})",
+        hint=f"generate it again with --stack {needed}, in Python generate(stack={needed})",
     )
 
 

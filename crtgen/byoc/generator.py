@@ -1,7 +1,7 @@
 """The interface of external code generators: what a package implements to bring its own code.
 
 docs/byoc.md is the guide. A generator is found by the entry point group ``crtgen.codegen``, or handed to
-``crtgen.api.compile``.
+``crtgen.compile``.
 """
 
 from abc import ABC, abstractmethod

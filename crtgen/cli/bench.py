@@ -13,7 +13,7 @@ from crtgen.budget import Budget, Entry, Excess, compare, read_budget, write_bud
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import MismatchError, UsageError
-from crtgen.project.manifest import STACK
+from crtgen.project.options import STACK
 
 __all__ = ["command", "print_figures"]
 

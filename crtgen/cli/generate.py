@@ -48,11 +48,12 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             loaded = [api.load(model, trust=trust) for model in models]
-            compiled = compiling.compile(loaded, say, _board(compiling.board, core, type))
+            board = _board(compiling.board, core, type)
+            compiled = compiling.compile(loaded, say, board, generating.place or ())
             infos = [module.info for module in compiled.modules]
             samples = _samples(input, type, infos)
             share = False if own_arenas else None
-            generated = generating.generate(compiled, compiling.optimize, type, samples, share)
+            generated = generating.generate(compiled, type, samples, share)
             kept = generated.extract(directory, force=force).kept
         project = generated.project
         data = {

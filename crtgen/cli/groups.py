@@ -14,8 +14,8 @@ from crtgen.cli.output import note
 from crtgen.codegen.module import ModelInfo
 from crtgen.ir import Array
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
-from crtgen.project import Options, read_manifest
-from crtgen.project.manifest import RECEIVE_BUFFER, STACK
+from crtgen.project import read_manifest
+from crtgen.project.options import RECEIVE_BUFFER, STACK
 from crtgen.run import Site
 
 __all__ = ["Building", "Compiling", "Connecting", "Files", "Generating", "flattened"]
@@ -35,9 +35,13 @@ class Compiling:
     fold: options.Fold = True
 
     def compile(
-        self, models: Sequence[api.Model | api.Imported], say: api.Say, board: Board | None = None
+        self,
+        models: Sequence[api.Model | api.Imported],
+        say: api.Say,
+        board: Board | None = None,
+        place: Sequence[str] = (),
     ) -> api.Compiled:
-        """Compile for ``board``, or for the one that is named."""
+        """Compile for ``board``, or for the one that is named; ``place`` are ``PART=MEMORY`` pairs."""
         return api.compile(
             models,
             board or self.board,
@@ -47,6 +51,7 @@ class Compiling:
             executor=self.executor,
             generators=options.generators(self.codegen, self.cmsis_nn),
             fallback=self.fallback,
+            place=options.places(place),
             say=say,
         )
 
@@ -78,23 +83,24 @@ class Generating:
     def generate(
         self,
         compiled: api.Compiled,
-        optimize: str,
         type: str = "server",
         samples: Mapping[str, Sequence[Array]] | None = None,
         share_arena: bool | None = None,
     ) -> api.Generated:
         """The project; see ``Compiled.generate``."""
         pool, blocks = options.pool_size(self.pool)
-        settings = Options(
-            receive_buffer=self.receive,
+        return compiled.generate(
+            type,
+            samples=samples,
+            platform=self.platform or "",
+            target=self.target,
+            share_arena=share_arena,
+            stack=self.stack,
             pool=pool,
             blocks=blocks,
-            stack=self.stack,
+            receive_buffer=self.receive,
             profile=self.profile,
-            optimize=optimize,
-            place=options.places(self.place or []),
         )
-        return compiled.generate(type, settings, samples, self.platform, self.target, share_arena)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +134,9 @@ class Building:
             say("building")
             return project.build(toolchain=self.toolchain, say=say)
         say(f"reading {source.name}")
-        compiled = compiling.compile([files.load(source, self.trust)], say)
+        compiled = compiling.compile([files.load(source, self.trust)], say, place=generating.place or ())
         check([module.info for module in compiled.modules])
-        generated = generating.generate(compiled, compiling.optimize)
+        generated = generating.generate(compiled)
         say("building")
         if self.directory is None:
             return generated.build(toolchain=self.toolchain, say=say)

@@ -1,5 +1,6 @@
 """Options that several commands share, and how they turn into an image."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -156,7 +157,7 @@ Directory = Annotated[
 ]
 
 
-def places(pairs: list[str]) -> dict[str, str]:
+def places(pairs: Sequence[str]) -> dict[str, str]:
     """``PART=MEMORY`` pairs as a table."""
     table = {}
     for pair in pairs:

@@ -10,9 +10,9 @@ from crtgen.benchmark import measure_model
 from crtgen.cli import options
 from crtgen.cli.bench import print_figures
 from crtgen.cli.output import Debug, Json, guarded
-from crtgen.kernels import LEVELS
+from crtgen.level import LEVELS
 from crtgen.pareto import front, plot
-from crtgen.project.manifest import STACK
+from crtgen.project.options import STACK
 
 __all__ = ["command"]
 

@@ -12,6 +12,7 @@ from crtgen.boards.core import Core
 from crtgen.codegen.metadata import Registry, describe
 from crtgen.codegen.module import CModule
 from crtgen.errors import ToolMissingError
+from crtgen.kernels import Target
 
 __all__ = ["compile_modules", "metadata_ir", "metadata_object", "require_llvm"]
 
@@ -43,12 +44,11 @@ def metadata_object(registry: Registry, core: Core) -> bytes:
 
 def compile_modules(
     modules: Sequence[CModule],
-    core: Core,
+    target: Target,
     *,
-    optimize: str = "balanced",
     definitions: Sequence[str] = (),
 ) -> tuple[tuple[CModule, ...], dict[str, bytes]]:
-    """The models' C, under ``definitions`` of macros, and their metadata module as objects for ``core``.
+    """The models' C, under ``definitions`` of macros, and their metadata module as objects for ``target``.
 
     ``<models>_kernels.o`` is everything but the kernels with assembly; ``<model>_asm_kernels.o`` are those.
     The modules come back with what is left of their files: their interfaces.
@@ -62,7 +62,7 @@ def compile_modules(
         headers = ((path, data) for path, data in library.files if path.endswith(".h"))
         sources |= {f"{library.name}/{path}": data.decode("utf-8", "replace") for path, data in headers}
     folders = dict.fromkeys(f"{lib.name}/{folder}" for lib in libraries for folder in lib.include_dirs)
-    request = LlvmRequest(sources, Registry.of(modules), core, optimize, tuple(definitions), tuple(folders))
+    request = LlvmRequest(sources, Registry.of(modules), target, tuple(definitions), tuple(folders))
     code, assembled = compile_objects(request)
     objects = {f"{'_'.join(module.info.name for module in modules)}_kernels.o": code}
     objects |= {f"{path.removesuffix('.c')}.o": data for path, data in assembled.items()}

@@ -22,13 +22,14 @@ from crtgen.codegen.llvm_target import triple
 from crtgen.codegen.metadata import Registry, describe
 from crtgen.codegen.module import ASSEMBLY_SUFFIX
 from crtgen.errors import BuildError, ToolMissingError
+from crtgen.kernels import Target
+from crtgen.level import find_level
 from crtgen.resources import runtime_dir
 from crtgen.temporary import TemporaryFolder
 
 __all__ = ["LlvmRequest", "check_versions", "compile_objects"]
 
 _CLANG = (sys.executable, "-m", "ziglang", "cc")
-_LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O2"}
 _COMMON = (
     "-g0",
     "-fno-sanitize=all",
@@ -51,15 +52,14 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LlvmRequest:
-    """What is to be compiled: C sources and headers by name, the registry, and for which core.
+    """What is to be compiled: C sources and headers by name, the registry, and for what.
 
     ``definitions`` are macros, ``include_dirs`` further folders below the sources.
     """
 
     sources: Mapping[str, str]
     registry: Registry
-    core: Core
-    optimize: str = "balanced"
+    target: Target
     definitions: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
 
@@ -77,11 +77,11 @@ def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
             file.write_text(text, encoding="utf-8")
         sources = sorted(path for path in request.sources if PurePosixPath(path).suffix == ".c")
         assembled = [path for path in sources if path.endswith(ASSEMBLY_SUFFIX)]
-        module = parse(str(metadata_module(describe(request.registry), request.core)))
+        module = parse(str(metadata_module(describe(request.registry), request.target.core)))
         for path in (path for path in sources if path not in assembled):
             _link(module, _bitcode(directory, path, request))
-        optimise(module, request.core)
-        code = emit_object(parse(_own_sections(str(module))), request.core)
+        optimise(module, request.target.core)
+        code = emit_object(parse(_own_sections(str(module))), request.target.core)
         return code, {path: _assemble(directory, path, request) for path in assembled}
 
 
@@ -113,7 +113,7 @@ def _bitcode(directory: Path, path: str, request: LlvmRequest) -> Any:
     module = llvm.parse_bitcode(
         _clang(directory, path, request, ["-Xclang", "-disable-llvm-passes", "-emit-llvm"])
     )
-    module.triple = triple(request.core)
+    module.triple = triple(request.target.core)
     module.name = path
     return module
 
@@ -125,9 +125,10 @@ def _assemble(directory: Path, path: str, request: LlvmRequest) -> bytes:
 def _clang(directory: Path, path: str, request: LlvmRequest, how: Sequence[str]) -> bytes:
     include = runtime_dir() / "include"
     folders = [f"-I{folder}" for folder in (".", *request.include_dirs)] + [f"-I{include}"]
-    if request.core.arch != "host":
+    if request.target.core.arch != "host":
         folders += ["-isystem", str(include / "freestanding")]
-    flags = [*_target_flags(request.core), *_COMMON, "-std=c11", "-fhosted", _LEVEL[request.optimize]]
+    flags = [*_target_flags(request.target.core), *_COMMON, "-std=c11", "-fhosted"]
+    flags += [find_level(request.target.optimize).flag]
     flags += ["-Wno-incompatible-pointer-types"]  # in C that TVM generated
     flags += [f"-D{definition}" for definition in request.definitions]
     _run([*flags, *how, *folders, "-c", path, "-o", f"{path}.out"], directory)

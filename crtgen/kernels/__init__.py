@@ -32,11 +32,10 @@ from crtgen.kernels import (
     softmax,
     stream,
 )
-from crtgen.kernels.kernel import LEVELS, Const, InPlace, Kernel, Part, Target
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import Design, applicable, design, select
 
 __all__ = [
-    "LEVELS",
     "Const",
     "Design",
     "InPlace",

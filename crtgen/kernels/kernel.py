@@ -4,11 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crtgen.boards.core import HOST, Core
-from crtgen.errors import UsageError
 from crtgen.ir import Array, Signature
+from crtgen.level import find_level
 
 __all__ = [
-    "LEVELS",
     "Const",
     "DeviceContext",
     "InPlace",
@@ -19,9 +18,6 @@ __all__ = [
     "Target",
 ]
 
-LEVELS = ("speed", "balanced", "size")
-"""What code can be optimised for."""
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -31,8 +27,7 @@ class Target:
     optimize: str = "balanced"
 
     def __post_init__(self) -> None:
-        if self.optimize not in LEVELS:
-            raise UsageError(f"unknown optimisation {self.optimize}", hint=f"known: {', '.join(LEVELS)}")
+        find_level(self.optimize)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

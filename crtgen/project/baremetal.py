@@ -22,7 +22,7 @@ _PARTS = {
     "kernels": "*_kernels.*(.text .text.*)",
     "weights": "*(.rodata.__tvm_param__*)",
 }
-"""What can be placed, and the input sections that it is made of."""
+"""The input sections that the parts of a model are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _view(firmware: Firmware) -> _PlatformView:
     board, options = firmware.board, firmware.options
     uart, timer = _devices(board)
     is_server = firmware.type == "server"
-    placed = tuple(_place(board, part, memory) for part, memory in sorted(options.place.items()))
+    placed = tuple(_place(board, part, memory) for part, memory in sorted(firmware.request.place.items()))
     return _PlatformView(
         board=board.name,
         is_host=False,
@@ -145,15 +145,7 @@ def _view(firmware: Firmware) -> _PlatformView:
 
 
 def _place(board: Board, part: str, memory: str) -> _PlaceView:
-    """Raises ``UsageError`` for an unknown part or memory, or an arena that could not be written."""
-    memories = {m.name: m for m in board.memories}
-    if part not in _PARTS:
-        raise UsageError(f"{part} cannot be placed", hint=f"these can: {', '.join(_PARTS)}")
-    if memory not in memories:
-        raise UsageError(f"it has no memory {memory}", where=board.name, hint=f"it has {', '.join(memories)}")
-    is_ram = memories[memory].kind == "ram"
-    if part == "arena" and not is_ram:
-        raise UsageError(f"the arena is written, but {memory} is flash", where=board.name)
+    is_ram = any(m.name == memory and m.kind == "ram" for m in board.memories)
     copied = is_ram and part != "arena"
     return _PlaceView(
         name=part,

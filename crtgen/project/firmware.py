@@ -1,4 +1,4 @@
-"""The request for a project: what firmware is to be generated."""
+"""What firmware is to be generated: models, what they were compiled for, and the program around them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,11 +8,10 @@ from crtgen.codegen.module import CModule, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.library import BACKEND_FILE
-from crtgen.project.manifest import Options
+from crtgen.project.options import TYPES, Options
+from crtgen.request import Request
 
-__all__ = ["TYPES", "Firmware"]
-
-TYPES = ("server", "standalone", "library")
+__all__ = ["Firmware"]
 
 _RECEIVE_MIN = 256  # CRT_SERVER_RECEIVE_MIN of crt/server.h
 _SERVER_MODELS = 8  # CRT_SERVER_MODELS of crt/server.h
@@ -29,30 +28,28 @@ _LARGEST = 64 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Firmware:
-    """Models for a board, and the kind of program around them.
+    """Models compiled as ``request`` says, and the kind of program around them.
 
     ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in their
-    order. ``samples`` has, for a standalone program, one array per input for each model's name: a model
-    that it does not name runs on zeros. ``platform`` is one of the board's; empty means its first.
-    ``objects`` are code of the models that is compiled already, by file name. ``shared_arena`` is the size
-    of the arena that all models share; 0 if each has its own. ``storages`` are the bytes of the blocks that a
-    host allocates which runs a model's graph itself, for each model that has one.
+    order. ``options`` come back with everything decided that they leave open. ``samples`` has, for a
+    standalone program, one array per input for each model's name: a model that it does not name runs on a
+    pattern. ``objects`` are code of the models that is compiled already, by file name. ``shared_arena`` is
+    the size of the arena that all models share; 0 if each has its own. ``storages`` are the bytes of the
+    blocks that a host allocates which runs a model's graph itself, for each model that has one.
     """
 
     modules: Sequence[CModule]
     metadata: Mapping[str, str]
-    board: Board
-    type: str = "server"
+    request: Request
     options: Options = field(default_factory=Options)
     samples: Mapping[str, Sequence[Array]] = field(default_factory=dict)
-    platform: str = ""
     objects: Mapping[str, bytes] = field(default_factory=dict)
     shared_arena: int = 0
     storages: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", self._sized(self.options))
-        object.__setattr__(self, "platform", self.board.platform(self.platform or None))
+        platform = self.board.platform(self.options.platform or None)
+        object.__setattr__(self, "options", replace(self._sized(self.options), platform=platform))
         if self.type not in TYPES:
             raise UsageError(f"unknown project type {self.type}", hint=f"known: {', '.join(TYPES)}")
         if not self.modules:
@@ -62,17 +59,26 @@ class Firmware:
                 f"a receive buffer of {self.options.receive_buffer} B is too small",
                 hint=f"it needs at least {_RECEIVE_MIN} B",
             )
-        if self.options.place and self.platform != "baremetal":
-            hint = "leave --place out: it is for bare metal"
-            raise UsageError(
-                f"nothing is placed on the platform {self.platform}", where=self.board.name, hint=hint
-            )
+        if self.request.place:
+            self._check_place()
         if self.type == "server":
             self._check_server()
         if self.options.stack % 8 or self.pool % _ALIGN or not self.pool or not self.blocks:
             raise UsageError(
                 "the stack must be a multiple of 8 B, the pool one of 16 B, with a block or more"
             )
+
+    @property
+    def board(self) -> Board:
+        return self.request.board
+
+    @property
+    def type(self) -> str:
+        return self.options.type
+
+    @property
+    def platform(self) -> str:
+        return self.options.platform
 
     @property
     def pool(self) -> int:
@@ -95,6 +101,13 @@ class Firmware:
             pool=min(most + _SLACK, _LARGEST) if options.pool is None else options.pool,
             blocks=blocks if options.blocks is None else options.blocks,
         )
+
+    def _check_place(self) -> None:
+        where, hint = self.board.name, "leave --place out: it is for programs on bare metal"
+        if self.platform != "baremetal":
+            raise UsageError(f"nothing is placed on the platform {self.platform}", where=where, hint=hint)
+        if self.type == "library":
+            raise UsageError("a library has no linker script to place it", where=where, hint=hint)
 
     def _check_server(self) -> None:
         """Whether the RPC server of the C runtime has room for the models."""

@@ -22,7 +22,6 @@ __all__ = ["generate_project"]
 
 _SOURCES = (".c", ".S", ".o")
 _EXTERNAL = "external"
-_MODEL_LEVEL = {"size": "-Os", "balanced": "-O2", "speed": "-O2"}
 _TITLE = {"server": "an RPC server", "standalone": "a program with built-in input", "library": "a library"}
 
 
@@ -176,9 +175,7 @@ def _title(firmware: Firmware) -> str:
 
 
 def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
-    level = firmware.options.optimize
-    if level not in _MODEL_LEVEL:
-        raise UsageError(f"unknown optimisation {level}", hint=f"known: {', '.join(_MODEL_LEVEL)}")
+    level = firmware.request.level
     return _BuildView(
         title=_title(firmware),
         name=firmware.name,
@@ -195,8 +192,8 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         model_libraries=tuple(n for n in firmware.objects if n.endswith(".so")),
         runtime_sources=_sources(files, "runtime/"),
         platform_sources=_sources(files, "platform/"),
-        model_level=_MODEL_LEVEL[level],
-        small_libc=level == "size" and firmware.type != "library" and not firmware.board.is_host,
+        model_level=level.flag,
+        small_libc=level.small_libc and firmware.type != "library" and not firmware.board.is_host,
     )
 
 
@@ -268,9 +265,9 @@ def _manifest(firmware: Firmware, files: Mapping[str, bytes]) -> Manifest:
         format=FORMAT,
         version=__version__,
         name=firmware.name,
-        platform=firmware.platform,
         board=firmware.board.name,
-        type=firmware.type,
+        optimize=firmware.request.optimize,
+        place=firmware.request.place,
         toolchain=_toolchains(firmware)[0],
         artefact=firmware.artefact,
         options=firmware.options,

@@ -2,82 +2,49 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from crtgen import files
-from crtgen.codegen.checks import check_c_names, check_file, check_sizes, check_word
+from crtgen.codegen.checks import check_c_names, check_file, check_word
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import CorruptModelError, UsageError
+from crtgen.project.options import Options
 
 __all__ = [
     "FORMAT",
     "LOCKED",
     "MANIFEST",
-    "RECEIVE_BUFFER",
-    "STACK",
     "Manifest",
-    "Options",
     "digest_of",
     "manifest_text",
     "read_manifest",
 ]
 
 MANIFEST = "project.json"
-FORMAT = 2
+FORMAT = 3
 LOCKED = "model"
 """The directory of a project that is locked by who writes or builds it; every project has it."""
-
-_MOST_BLOCKS = 1 << 16
-
-RECEIVE_BUFFER = 2048
-STACK = 8 * 1024
-"""Bytes, where nobody says otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Choices of a project; sizes in bytes.
-
-    ``receive_buffer`` limits the packets of the RPC, ``pool`` is what a host may allocate on the device, in
-    at most ``blocks`` blocks; None is what the models need, see ``Firmware``. ``stack`` is reserved for the
-    stack, ``profile`` reports each layer, ``optimize`` is ``size``, ``balanced`` or ``speed``. ``place``
-    names a memory of the board for ``arena``, ``weights`` or ``kernels``; what it does not name lies with
-    the other data or code.
-    """
-
-    receive_buffer: int = RECEIVE_BUFFER
-    pool: int | None = None
-    blocks: int | None = None
-    stack: int = STACK
-    profile: bool = False
-    optimize: str = "balanced"
-    place: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_sizes(receive_buffer=self.receive_buffer, pool=self.pool or 0, stack=self.stack)
-        check_sizes(_MOST_BLOCKS, blocks=self.blocks or 0)
-        for word in (*self.place, *self.place.values()):
-            check_word("a place", word)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The content of ``project.json``; ``files`` has the SHA-256 of every other file that crtgen wrote.
 
-    ``artefact`` is what the build makes, below ``build/``; ``toolchain`` names ``cmake/<it>.cmake``;
-    ``functions`` are the symbols of the functions in the image's registry. While the project is being
-    written, ``unfinished`` are the files that were there before, with all that may be in them.
+    ``optimize`` and ``place`` are those of the request. ``artefact`` is what the build makes, below
+    ``build/``; ``toolchain`` names ``cmake/<it>.cmake``; ``functions`` are the symbols of the functions in
+    the image's registry. While the project is being written, ``unfinished`` are the files that were there
+    before, with all that may be in them.
     """
 
     format: int
     version: str
     name: str
-    platform: str
     board: str
-    type: str
+    optimize: str
+    place: Mapping[str, str]
     toolchain: str
     artefact: str
     options: Options
@@ -88,11 +55,22 @@ class Manifest:
 
     def __post_init__(self) -> None:
         words = {"name": self.name, "platform": self.platform, "board": self.board, "type": self.type}
-        for what, word in {**words, "toolchain": self.toolchain, "version": self.version}.items():
+        words |= {"toolchain": self.toolchain, "version": self.version, "optimize": self.optimize}
+        for what, word in words.items():
             check_word(what, word)
+        for word in (*self.place, *self.place.values()):
+            check_word("a place", word)
         for path in (self.artefact, *self.files, *(self.unfinished or ())):
             check_file(path)
         check_c_names("a function", self.functions)
+
+    @property
+    def type(self) -> str:
+        return self.options.type
+
+    @property
+    def platform(self) -> str:
+        return self.options.platform
 
     def marked(self, unfinished: Mapping[str, tuple[str, ...]]) -> "Manifest":
         """The same while the project is being written."""

@@ -3,7 +3,8 @@
 import subprocess
 from pathlib import Path
 
-from crtgen.project.manifest import FORMAT, LOCKED, Manifest, Options, manifest_text
+from crtgen.project.manifest import FORMAT, LOCKED, Manifest, manifest_text
+from crtgen.project.options import Options
 from tests.support import require_tool
 
 __all__ = ["LINKER", "compile_image", "write_project"]
@@ -86,12 +87,12 @@ def write_project(directory: Path, source: str, *, board: str = "mps2_an386", ho
         format=FORMAT,
         version="0",
         name="tiny",
-        platform="host" if host else "baremetal",
         board="host" if host else board,
-        type="standalone",
+        optimize="balanced",
+        place={},
         toolchain=toolchain,
         artefact=artefact,
-        options=Options(),
+        options=Options("standalone", platform="host" if host else "baremetal"),
         models=(),
         functions=(),
         files={},

@@ -81,14 +81,14 @@ def test_the_host_has_no_bound_of_the_stack(tmp_path: Path) -> None:
 def test_a_stack_that_is_too_small_is_refused_with_what_it_takes(tmp_path: Path) -> None:
     require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
     compiled = api.load(ROOT / "demo" / "digits.tflite").compile("mps2_an386")
-    project = compiled.generate("server", options=Options(stack=256)).extract(tmp_path / "p")
+    project = compiled.generate(stack=256).extract(tmp_path / "p")
     with pytest.raises(
         DoesNotFitError, match=r"may need (\d,)?\d+ bytes, and 256 are reserved: crt_reset ->"
     ) as caught:
         project.build()
     wanted = re.search(r"--stack (\d+),", caught.value.hint)
     assert wanted is not None
-    fits = compiled.generate("server", options=Options(stack=int(wanted[1]))).extract(tmp_path / "p")
+    fits = compiled.generate(stack=int(wanted[1])).extract(tmp_path / "p")
     image = fits.build()
     assert image.size.stack is not None
     assert int(wanted[1]) - 8 < image.size.stack.worst <= int(wanted[1]) == image.size.sizes.stack
@@ -99,7 +99,7 @@ def test_a_pool_that_does_not_fit(tmp_path: Path) -> None:
     """16 MiB: more than the RAM of any board with 4 MiB has."""
     require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
     compiled = api.load(ROOT / "demo" / "digits.tflite").compile("mps2_an386")
-    compiled.generate("server", options=Options(pool=16 << 20)).extract(tmp_path / "p")
+    compiled.generate(pool=16 << 20).extract(tmp_path / "p")
     with pytest.raises(DoesNotFitError, match=r"ram by 12,[0-9]{3},[0-9]{3} bytes") as caught:
         build_project(tmp_path / "p")
     assert caught.value.where == "mps2_an386"

@@ -15,10 +15,11 @@ from elftools.elf.elffile import ELFFile
 
 import crtgen
 from crtgen import api
+from crtgen.boards import find_core
 from crtgen.cases import read_cases
 from crtgen.codegen import Interface, ModelInfo, Registry, llvm
 from crtgen.errors import BuildError, CrtgenError, ToolMissingError, UsageError
-from crtgen.project import Options
+from crtgen.kernels import Target
 from tests.support import model_path, nightly, require_tool, symbol_table
 
 pytest.importorskip("llvmlite")
@@ -34,6 +35,9 @@ MODELS = (
     ("hello_world_int8", "mps2_an385"),
     ("hello_world_float", "mps2_an386"),
 )
+
+
+M4 = Target(find_core("cortex-m4"))
 
 
 def _compiled(model: str, board: str) -> api.Compiled:
@@ -93,7 +97,7 @@ def test_on_the_host() -> None:
 def test_layers_report_to_the_runtime() -> None:
     require_tool("qemu-system-arm")
     compiled = _compiled("hello_world_int8", "mps2_an386")
-    with compiled.generate(options=Options(profile=True), target="llvm").build().run() as session:
+    with compiled.generate(profile=True, target="llvm").build().run() as session:
         assert len(session.profile()) == len(compiled.modules[0].info.layers)
 
 
@@ -122,8 +126,8 @@ def _interfaces(info: ModelInfo) -> tuple[tuple[Interface, ...], tuple[Interface
 def test_parts_are_placed_as_those_of_c() -> None:
     require_tool("qemu-system-arm")
     path = model_path("kws_int8")
-    options = Options(place={"kernels": "itcm", "weights": "itcm", "arena": "dtcm"})
-    image = _compiled("kws_int8", "mps3_an547").generate(options=options, target="llvm").build()
+    place = {"kernels": "itcm", "weights": "itcm", "arena": "dtcm"}
+    image = crtgen.load(path).compile("mps3_an547", place=place).generate(target="llvm").build()
     with image.path.open("rb") as file:
         places = {s.name: s["st_value"] for s in symbol_table(ELFFile(file)).iter_symbols()}
     assert places["kws_int8_run_packed"] < 0x80000
@@ -179,14 +183,13 @@ def test_deterministic(board: str) -> None:
 @pytest.mark.models
 def test_words_may_be_read_from_anywhere() -> None:
     """Clang denies freestanding code for Cortex-M4 unaligned access unless it is told."""
-    from crtgen.boards.core import CORES
     from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
     source = "#include <string.h>\nint f(const char *x);\n"
     source += "int f(const char *x) { int y; memcpy(&y, x, 4); return y; }\n"
     registry = Registry((), (), ())
     for name, word_load in (("cortex-m4", True), ("cortex-m55", True), ("cortex-m0plus", False)):
-        data, _ = compile_objects(LlvmRequest({"f.c": source}, registry, CORES[name]))
+        data, _ = compile_objects(LlvmRequest({"f.c": source}, registry, Target(find_core(name))))
         section = ELFFile(io.BytesIO(data)).get_section_by_name(".text.f")
         assert section is not None
         code = section.data()
@@ -195,7 +198,6 @@ def test_words_may_be_read_from_anywhere() -> None:
 
 def test_sections() -> None:
     """One for each function and constant, unless the source names another; none for what is only declared."""
-    from crtgen.boards.core import CORES
     from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
     source = """
@@ -208,7 +210,7 @@ def test_sections() -> None:
         int g(void);
         int g(void) { return table[0]; }
     """
-    data, _ = compile_objects(LlvmRequest({"f.c": source}, Registry((), (), ()), CORES["cortex-m4"]))
+    data, _ = compile_objects(LlvmRequest({"f.c": source}, Registry((), (), ()), M4))
     elf = ELFFile(io.BytesIO(data))
     places = {
         s.name: elf.get_section(s["st_shndx"]).name
@@ -225,16 +227,14 @@ def test_sections() -> None:
 
 
 def test_a_flaw_of_the_c_is_told() -> None:
-    from crtgen.boards.core import CORES
     from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
-    request = LlvmRequest({"f.c": "int f(void) { return x; }\n"}, Registry((), (), ()), CORES["cortex-m4"])
+    request = LlvmRequest({"f.c": "int f(void) { return x; }\n"}, Registry((), (), ()), M4)
     with pytest.raises(BuildError, match="undeclared identifier 'x'"):
         compile_objects(request)
 
 
 def test_a_symbol_twice_is_refused() -> None:
-    from crtgen.boards.core import CORES
     from crtgen.codegen.llvm_compile import LlvmRequest, compile_objects
 
     files = {
@@ -242,7 +242,7 @@ def test_a_symbol_twice_is_refused() -> None:
         "b.c": "int f(void);\nint f(void) { return 2; }\n",
     }
     with pytest.raises(BuildError, match="symbol multiply defined"):
-        compile_objects(LlvmRequest(files, Registry((), (), ()), CORES["cortex-m4"]))
+        compile_objects(LlvmRequest(files, Registry((), (), ()), M4))
 
 
 def test_versions_of_llvm_have_to_be_equal(monkeypatch: pytest.MonkeyPatch) -> None:

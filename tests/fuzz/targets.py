@@ -37,6 +37,7 @@ from crtgen.library.module import ConstLoader, ExecutorFactory
 from crtgen.library.params import NDArray
 from crtgen.ops import all_cases
 from crtgen.project import Firmware, generate_project, read_manifest
+from crtgen.request import Request
 from crtgen.resources import boards_dir
 from tests.fuzz.device import device_inputs, meet_device
 from tests.fuzz.engine import Target
@@ -122,7 +123,7 @@ def _project(library: Library, folder: Path) -> None:
     firmware = Firmware(
         library.modules,
         library.files,
-        find_board("host"),
+        Request(find_board("host")),
         objects=library.objects,
         shared_arena=library.shared_arena,
     )

@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Unpack
 
 from crtgen.boards import find_board
 from crtgen.ir import Array
-from crtgen.project import Firmware, Options, Project, generate_project
+from crtgen.project import Firmware, OptionFields, Options, Project, generate_project
+from crtgen.request import Request
 from tests.project.toy import METADATA, toy
 
 __all__ = ["build", "build_toy", "toy_project"]
@@ -21,11 +23,11 @@ def toy_project(
     *,
     body: str = "",
     samples: "dict[str, list[Array]] | None" = None,
-    options: Options | None = None,
+    **options: Unpack[OptionFields],
 ) -> Project:
     """A project of the toy model; ``body`` is C that its run executes first."""
     return generate_project(
-        Firmware([toy(body)], METADATA, find_board(board), kind, options or Options(), samples or {})
+        Firmware([toy(body)], METADATA, Request(find_board(board)), Options(kind, **options), samples or {})
     )
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import crtgen
-from crtgen.project import Options
 from tests.project.building import build, build_toy, toy_project
 from tests.support import ROOT, absent, nightly, require_tool
 
@@ -45,7 +44,7 @@ def test_two_places_give_the_same_image(tmp_path: Path, kind: str) -> None:
 @pytest.mark.qemu
 @pytest.mark.usefixtures("_gcc")
 def test_a_standalone_image_has_no_heap_no_printf_no_floats_and_is_small(tmp_path: Path) -> None:
-    image = build_toy("mps2_an386", "standalone", tmp_path, options=Options(stack=1024))
+    image = build_toy("mps2_an386", "standalone", tmp_path, stack=1024)
     symbols = {line.split()[-1] for line in output_of("arm-none-eabi-nm", str(image)).splitlines()}
     assert {"crt_reset", "main"} <= symbols
     banned = re.compile(r"malloc|free|printf|sbrk|_impure|__aeabi_[df]|f?exp|crt_server")
@@ -96,7 +95,7 @@ def test_a_library_may_be_called_like_a_target_of_cmake(tmp_path: Path) -> None:
 def test_a_build_is_incremental(tmp_path: Path) -> None:
     build_toy("mps2_an386", "server", tmp_path)
     objects = {f: f.stat().st_mtime_ns for f in (tmp_path / "build").rglob("*.obj")}
-    build_toy("mps2_an386", "server", tmp_path, options=Options(pool=1024))
+    build_toy("mps2_an386", "server", tmp_path, pool=1024)
     rebuilt = {f.name for f, t in objects.items() if f.stat().st_mtime_ns != t}
     assert rebuilt == {"main.c.obj"}
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.project import Options
 from tests.project.building import toy_project
 from tests.support import require_tool
 
@@ -34,7 +33,7 @@ int main(void)
 
 @pytest.mark.cc
 def test_the_clock_starts_at_0_and_never_goes_back(tmp_path: Path) -> None:
-    files = toy_project("mps2_an386", "standalone", options=Options()).files
+    files = toy_project("mps2_an386", "standalone").files
     text = files["platform/clock_systick.c"].decode()
     text = re.sub(r"\(\*\(volatile uint32_t \*\)0x(\w+)u\)", r"register_\1", text)
     text = text[: text.index("void crt_clock_spin")]

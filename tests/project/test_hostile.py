@@ -108,7 +108,7 @@ def test_no_producer_of_modules_gets_past_the_checks() -> None:
         {"functions": ["f()"]},
         {"options": {"stack": -8}},
         {"options": {"pool": 1 << 40}},
-        {"options": {"place": {"arena": "x; y"}}},
+        {"place": {"arena": "x; y"}},
     ],
 )
 def test_a_manifest_that_leads_elsewhere(tmp_path: Path, change: dict[str, Any]) -> None:
@@ -140,5 +140,5 @@ def test_links_in_a_project_are_not_followed(tmp_path: Path, link: str) -> None:
     place.symlink_to(outside)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     with pytest.raises(UsageError, match="it is a link"):
-        toy_project("host", "server", options=Options(pool=1024)).extract(tmp_path / "p", force=True)
+        toy_project("host", "server", pool=1024).extract(tmp_path / "p", force=True)
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before

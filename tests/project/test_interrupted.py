@@ -12,7 +12,6 @@ from crtgen import files
 from crtgen.attached import board_lock
 from crtgen.build import build_project
 from crtgen.errors import UsageError
-from crtgen.project import Options
 from tests.project.building import toy_project
 
 POWER_CUT, KILL = "power cut", "kill"
@@ -71,7 +70,7 @@ def broken_off(action: Callable[[], object], number: int, how: str) -> bool:
     ],
 )
 def test_generate(tmp_path: Path, how: str, start: str, step: int) -> None:
-    target = toy_project("mps2_an386", "server", options=Options(pool=1024))
+    target = toy_project("mps2_an386", "server", pool=1024)
 
     def prepare(directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)

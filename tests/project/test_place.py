@@ -8,7 +8,6 @@ from elftools.elf.elffile import ELFFile
 
 import crtgen
 from crtgen.errors import UsageError
-from crtgen.project import Options
 from tests.support import ROOT, require_tool, symbol_table
 
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -23,9 +22,9 @@ def addresses(path: Path) -> dict[str, int]:
 def test_parts_lie_where_they_were_placed_and_compute_the_same() -> None:
     require_tool("qemu-system-arm")
     place = {"arena": "dtcm", "weights": "dtcm", "kernels": "itcm"}
-    compiled = crtgen.load(DIGITS).compile("mps3_an547")
-    image = compiled.generate(options=Options(place=place)).build()
-    plain = compiled.generate().build()
+    compiled = crtgen.load(DIGITS).compile("mps3_an547", place=place)
+    image = compiled.generate().build()
+    plain = crtgen.load(DIGITS).compile("mps3_an547").generate().build()
     found = addresses(image.path)
     weights = [v for n, v in found.items() if n.startswith("__tvm_param__")]
     kernels = [found[layer.function] for layer in compiled.modules[0].info.layers if layer.function]
@@ -50,12 +49,15 @@ def test_parts_lie_where_they_were_placed_and_compute_the_same() -> None:
 )
 def test_what_cannot_be_placed_is_refused(place: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        crtgen.load(DIGITS).compile("mps3_an547").generate(options=Options(place=place))
+        crtgen.load(DIGITS).compile("mps3_an547", place=place)
 
 
-@pytest.mark.parametrize(("board", "platform"), [("host", "host"), ("mps2_an385", "zephyr")])
-def test_nothing_is_placed_elsewhere(board: str, platform: str) -> None:
-    with pytest.raises(UsageError, match=f"{board}: nothing is placed on the platform {platform}"):
-        crtgen.load(DIGITS).compile(board).generate(
-            options=Options(place={"arena": "ram"}), platform=platform
-        )
+def test_nothing_is_placed_elsewhere() -> None:
+    place = {"arena": "ram"}
+    with pytest.raises(UsageError, match="host: it has no memory ram") as caught:
+        crtgen.load(DIGITS).compile("host", place=place)
+    assert "it is for bare metal" in caught.value.hint
+    with pytest.raises(UsageError, match="mps2_an385: nothing is placed on the platform zephyr"):
+        crtgen.load(DIGITS).compile("mps2_an385", place=place).generate(platform="zephyr")
+    with pytest.raises(UsageError, match="mps2_an385: a library has no linker script"):
+        crtgen.load(DIGITS).compile("mps2_an385", place=place).generate("library")

@@ -11,7 +11,8 @@ import pytest
 from crtgen.boards import find_board
 from crtgen.errors import UsageError
 from crtgen.ir import Array
-from crtgen.project import Firmware, Manifest, Options, Project, generate_project, read_manifest
+from crtgen.project import Firmware, Manifest, OptionFields, Options, Project, generate_project, read_manifest
+from crtgen.request import Request
 from crtgen.resources import boards_dir, runtime_dir
 from tests.project.building import toy_project
 from tests.project.toy import METADATA, toy
@@ -56,7 +57,7 @@ def test_extraction_writes_exactly_the_files(tmp_path: Path, board: str, kind: s
 def test_extracting_again_touches_only_what_changed(tmp_path: Path) -> None:
     toy_project("mps2_an386", "server").extract(tmp_path)
     before = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*") if f.is_file()}
-    toy_project("mps2_an386", "server", options=Options(pool=1024)).extract(tmp_path)
+    toy_project("mps2_an386", "server", pool=1024).extract(tmp_path)
     changed = {f.name for f, t in before.items() if f.stat().st_mtime_ns != t}
     assert changed == {"main.c", "project.json"}
 
@@ -99,13 +100,14 @@ def test_a_manifest_cannot_make_extraction_delete_other_files(tmp_path: Path) ->
 
 
 def test_the_manifest_can_be_read_back(tmp_path: Path) -> None:
-    options = Options(receive_buffer=4096, pool=32, blocks=3, stack=1024, profile=True, optimize="size")
-    project = toy_project("mps2_an386", "server", options=options)
+    options: OptionFields = {"receive_buffer": 4096, "pool": 32, "blocks": 3, "stack": 1024, "profile": True}
+    project = toy_project("mps2_an386", "server", **options)
     project.extract(tmp_path)
     manifest = read_manifest(tmp_path)
     assert isinstance(manifest, Manifest)
     assert manifest.models == (toy().info,)
-    assert manifest.options == options
+    assert manifest.options == replace(Options(**options), platform="baremetal")
+    assert (manifest.optimize, manifest.place) == ("balanced", {})
     assert (manifest.name, manifest.platform, manifest.board) == ("toy", "baremetal", "mps2_an386")
     assert (manifest.type, manifest.toolchain, manifest.artefact) == ("server", "gcc", "firmware.elf")
     assert {*manifest.files, "project.json"} == set(project.files)
@@ -125,20 +127,21 @@ def test_a_broken_manifest_is_refused(tmp_path: Path, content: bytes | None, rea
 
 def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
     manifest = json.loads(toy_project("host", "server").files["project.json"])
-    (tmp_path / "project.json").write_text(json.dumps({**manifest, "format": 3}))
-    with pytest.raises(UsageError, match="its format is 3"):
+    (tmp_path / "project.json").write_text(json.dumps({**manifest, "format": 2}))
+    with pytest.raises(UsageError, match="its format is 2"):
         read_manifest(tmp_path)
 
 
 def test_the_pool_has_room_for_what_hosts_allocate() -> None:
     """All inputs and outputs of a model, or the storages of a graph, in multiples of 16 B; at most 64 KiB."""
-    board = find_board("mps2_an386")
+    request = Request(find_board("mps2_an386"))
 
     def sizes(
         storages: Sequence[Sequence[int]] = (), pool: int | None = None, blocks: int | None = None
     ) -> tuple[int | None, int | None]:
-        options = Options(pool=pool, blocks=blocks)
-        made = Firmware([toy()], METADATA, board, options=options, storages=storages).options
+        made = Firmware(
+            [toy()], METADATA, request, Options(pool=pool, blocks=blocks), storages=storages
+        ).options
         return made.pool, made.blocks
 
     assert sizes() == (16 + 16 + 1024, 32)
@@ -152,29 +155,28 @@ def test_the_pool_has_room_for_what_hosts_allocate() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (Options(receive_buffer=100), "receive buffer"),
-        (Options(stack=1001), "stack"),
-        (Options(pool=100), "pool"),
-        (Options(pool=0), "pool"),
-        (Options(pool=32, blocks=0), "with a block or more"),
-        (Options(optimize="fast"), "optimisation fast"),
+        ({"receive_buffer": 100}, "receive buffer"),
+        ({"stack": 1001}, "stack"),
+        ({"pool": 100}, "pool"),
+        ({"pool": 0}, "pool"),
+        ({"pool": 32, "blocks": 0}, "with a block or more"),
     ],
 )
-def test_options_that_cannot_work_are_refused(options: Options, reason: str) -> None:
+def test_options_that_cannot_work_are_refused(options: OptionFields, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        toy_project("mps2_an386", "server", options=options)
+        toy_project("mps2_an386", "server", **options)
 
 
 def test_a_server_has_room_for_so_many_models_and_inputs() -> None:
     header = (runtime_dir() / "include" / "crt" / "server.h").read_text()
     assert "#define CRT_SERVER_MODELS 8\n" in header
-    host, module = find_board("host"), toy()
+    host, module = Request(find_board("host")), toy()
     Firmware([module] * 8, METADATA, host)
-    Firmware([module] * 9, METADATA, host, "standalone")
+    Firmware([module] * 9, METADATA, host, Options("standalone"))
     with pytest.raises(UsageError, match="9 models; a server holds at most 8"):
         Firmware([module] * 9, METADATA, host)
     wide = replace(module, info=replace(module.info, inputs=module.info.inputs * 33))
-    Firmware([wide], METADATA, host, "library")
+    Firmware([wide], METADATA, host, Options("library"))
     with pytest.raises(UsageError, match="toy: 33 inputs; a server sets at most 32"):
         Firmware([wide], METADATA, host)
 
@@ -199,7 +201,7 @@ def test_a_sample_has_to_fit_the_input() -> None:
 
 def test_two_modules_cannot_have_the_same_files() -> None:
     with pytest.raises(UsageError, match=r"two models make a file toy\.c"):
-        generate_project(Firmware([toy(), toy()], METADATA, find_board("host")))
+        generate_project(Firmware([toy(), toy()], METADATA, Request(find_board("host"))))
 
 
 def edited(directory: Path) -> Path:
@@ -212,7 +214,7 @@ def edited(directory: Path) -> Path:
 
 def test_generating_again_keeps_edits_and_renews_the_model(tmp_path: Path) -> None:
     directory = edited(tmp_path)
-    again = toy_project("mps2_an386", "server", options=Options(pool=1024))
+    again = toy_project("mps2_an386", "server", pool=1024)
     assert again.extract(directory) == ("CMakeLists.txt", "platform/main.c")
     found = digests(directory)
     assert found["platform/main.c"] == found["CMakeLists.txt"] == b"/* mine */\n"

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
@@ -9,7 +10,8 @@ from crtgen.boards import all_boards, find_board
 from crtgen.build import build_project, find_workspace, west
 from crtgen.build.west import Workspace
 from crtgen.errors import BuildError, ToolMissingError, UsageError
-from crtgen.project import Firmware, Options, Project, generate_project
+from crtgen.project import Firmware, OptionFields, Options, Project, generate_project
+from crtgen.request import Request
 from crtgen.resources import zephyr_app_dir
 from tests.project.toy import METADATA, toy
 
@@ -17,12 +19,13 @@ BOARDS = [board.name for board in all_boards() if "zephyr" in board.platforms]
 EVERY = [(board.name, platform) for board in all_boards() for platform in board.platforms]
 
 
-def toy_firmware(board: str, type: str, platform: str = "", options: Options | None = None) -> Firmware:
-    return Firmware([toy()], METADATA, find_board(board), type, options or Options(), platform=platform)
+def toy_firmware(board: str, type: str, **options: Unpack[OptionFields]) -> Firmware:
+    return Firmware([toy()], METADATA, Request(find_board(board)), Options(type, **options))
 
 
-def project(board: str = "mps2_an385", type: str = "server", options: Options | None = None) -> Project:
-    return generate_project(toy_firmware(board, type, platform="zephyr", options=options))
+def project(board: str = "mps2_an385", type: str = "server", **options: Unpack[OptionFields]) -> Project:
+    options["platform"] = "zephyr"
+    return generate_project(toy_firmware(board, type, **options))
 
 
 @pytest.mark.parametrize(("board", "platform"), EVERY)
@@ -41,7 +44,7 @@ def test_the_files_of_a_server() -> None:
 
 
 def test_options_become_a_configuration() -> None:
-    files = project(options=Options(receive_buffer=512, pool=1024, blocks=7, stack=4096)).files
+    files = project(receive_buffer=512, pool=1024, blocks=7, stack=4096).files
     text = files["prj.conf"].decode()
     settings = dict(line.split("=") for line in text.splitlines() if line.startswith("CONFIG"))
     assert settings["CONFIG_CRTGEN_RECEIVE_SIZE"] == "512"

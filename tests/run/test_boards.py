@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from crtgen.boards import find_board
-from crtgen.project import Options
 from crtgen.rpc.client import SIMULATOR, Client
 from crtgen.run import RunningDevice, run_standalone, start_device
 from tests.project.building import BOARDS, build, build_toy, toy_project
@@ -32,7 +31,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """Name of a board, and a server image for it."""
     require_tool("arm-none-eabi-gcc")
     folder = tmp_path_factory.mktemp(request.param)
-    return request.param, build_toy(request.param, "server", folder, options=Options(pool=65536))
+    return request.param, build_toy(request.param, "server", folder, pool=65536)
 
 
 @pytest.fixture
@@ -119,7 +118,7 @@ def test_helium_and_low_overhead_loops_are_enabled(tmp_path: Path) -> None:
 def test_a_profiled_image_gives_the_ticks_of_each_layer(tmp_path: Path) -> None:
     board = find_board("mps2_an386")
     spin = "for (volatile int i = 0; i < 100000; i++) {} CRT_LAYER_DONE(0);"
-    image = build_toy(board.name, "server", tmp_path, body=spin, options=Options(profile=True))
+    image = build_toy(board.name, "server", tmp_path, body=spin, profile=True)
     with start_device(image, board) as device, Client(device.stream, timeouts=SIMULATOR) as client:
         executor = client.aot_executor("toy")
         layers, runs = client.profile(executor), client.measure(executor, 1)

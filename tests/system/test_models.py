@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import crtgen
-from crtgen.project import Options
 from tests.support import FLOAT_MODELS, INT8_MODELS, model_path, nightly, require_tool
 
 BOARDS = ("mps2_an385", "mps2_an386", "mps2_an500", "mps2_an505", "mps2_an521", "mps3_an547")
@@ -82,7 +81,7 @@ def test_the_arena_is_below_the_live_peak(model: str) -> None:
 def test_the_standalone_image_of_kws_is_small() -> None:
     require_tool("arm-none-eabi-gcc")
     compiled = crtgen.compile([crtgen.load(model_path("kws_int8"))], "mps2_an386", optimize="size")
-    size = compiled.generate("standalone", Options(optimize="size")).build().size
+    size = compiled.generate("standalone").build().size
     weights, arena = compiled.modules[0].info.weights, compiled.modules[0].info.arena
     assert weights == 24_368
     assert size.sizes.flash <= weights + 14 * 1024

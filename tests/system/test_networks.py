@@ -13,7 +13,6 @@ import crtgen
 from crtgen.cases import compare, random_inputs
 from crtgen.frontends import load_tflite
 from crtgen.ir import Array
-from crtgen.project import Options
 from crtgen.session import Session
 from tests.support import require_tool
 from tests.system.networks import expected, network
@@ -90,7 +89,7 @@ def _check(build: _Build, seeds: Sequence[int]) -> None:
         exact=build.exact,
         executor=build.executor,
     )
-    project = compiled.generate(options=Options(optimize=build.optimize))
+    project = compiled.generate()
     image = project.build(toolchain=build.toolchain)
     with image.run(counting=False) as session:
         wrong = [text for name, data in files.items() for text in _differences(session, name, data, build)]

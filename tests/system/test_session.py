@@ -12,7 +12,6 @@ import pytest
 
 import crtgen
 from crtgen.errors import LinkClosedError, LinkTimeoutError, RemoteError, UsageError
-from crtgen.project import Options
 from crtgen.rpc import Client, Timeouts
 from crtgen.run import RunningDevice
 from crtgen.session import Session
@@ -27,7 +26,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[Session]:
     if request.param != "host":
         require_tool("qemu-system-arm")
     compiled = crtgen.load(ROOT / "demo" / "digits.tflite").compile(request.param)
-    image = compiled.generate(options=Options(pool=2 * BLOCK)).build()
+    image = compiled.generate(pool=2 * BLOCK).build()
     with image.run(counting=False) as running:
         yield running
 

@@ -21,6 +21,7 @@ from crtgen.cli.app import app
 from crtgen.errors import DeviceFault
 from crtgen.frontends import load
 from crtgen.project import Firmware, Options, generate_project
+from crtgen.request import Request
 from crtgen.rpc.client import Client
 from crtgen.run import run_standalone, start_qemu
 from tests.project.toy import METADATA, toy
@@ -128,7 +129,7 @@ def test_a_pool_that_fits_the_large_memory_only(workspace: Workspace) -> None:
     """The overlay of mps3_an547 chooses a memory of 4 MiB: Zephyr's own choice has 512 KiB."""
     model = compiled("mps3_an547", "hello_world_int8")
     case = cases(model)[0]
-    with model.generate(options=Options(pool=2 << 20), platform="zephyr").build().run() as session:
+    with model.generate(pool=2 << 20, platform="zephyr").build().run() as session:
         np.testing.assert_array_equal(session.infer(*case.inputs)[0], case.outputs[0])
 
 
@@ -334,7 +335,7 @@ def test_west_crtgen_hands_its_arguments_on(workspace: Workspace, tmp_path: Path
     target = tmp_path / "project"
     command = ["west", "crtgen", "generate", str(model_path("hello_world_int8")), str(target)]
     subprocess.run([*command, "-b", "mps2_an385"], cwd=tmp_path, env=environment, check=True, timeout=120)
-    assert json.loads((target / "project.json").read_text())["platform"] == "zephyr"
+    assert json.loads((target / "project.json").read_text())["options"]["platform"] == "zephyr"
     refused = subprocess.run(
         ["west", "crtgen", "generate", "nothing.tflite", "x"], cwd=tmp_path, env=environment, timeout=60
     )
@@ -343,7 +344,7 @@ def test_west_crtgen_hands_its_arguments_on(workspace: Workspace, tmp_path: Path
 
 @pytest.mark.parametrize("board", ["mps2_an385", pytest.param("mps3_an547", marks=pytest.mark.matrix)])
 def test_a_stack_overflow_is_reported_with_its_cause(workspace: Workspace, board: str) -> None:
-    firmware = Firmware([toy(RECURSION)], METADATA, find_board(board), "server", Options(), platform="zephyr")
+    firmware = Firmware([toy(RECURSION)], METADATA, Request(find_board(board)), Options(platform="zephyr"))
     with api.Generated(generate_project(firmware)).build().run() as session:
         with pytest.raises(DeviceFault, match="stack overflow, called from run") as caught:
             session.infer(np.zeros((1, 4), np.int8))
@@ -357,7 +358,7 @@ def test_a_stack_overflow_is_reported_with_its_cause(workspace: Workspace, board
 
 def test_a_watchdog_ends_a_run_without_end(workspace: Workspace, tmp_path: Path) -> None:
     board = find_board("mps2_an385")
-    firmware = Firmware([toy("for (;;) {}")], METADATA, board, "server", Options(), platform="zephyr")
+    firmware = Firmware([toy("for (;;) {}")], METADATA, Request(board), Options(platform="zephyr"))
     project = api.Generated(generate_project(firmware)).extract(tmp_path / "p")
     with (project.directory / "prj.conf").open("a") as file:
         file.write("CONFIG_CRTGEN_WATCHDOG_SECONDS=1\n")

@@ -1,0 +1,28 @@
+"""The library face of crtgen: each product has one method that makes the next.
+
+::
+
+    import crtgen
+
+    model = crtgen.load("kws.tflite")
+    image = model.compile(board="mps2_an386").generate().build()
+    with image.run() as session:
+        y = session.infer(x)
+"""
+
+from crtgen.api.compiled import Compiled
+from crtgen.api.image import Extracted, Generated, Image, Say, open_project
+from crtgen.api.model import Imported, Model, compile, load
+
+__all__ = [
+    "Compiled",
+    "Extracted",
+    "Generated",
+    "Image",
+    "Imported",
+    "Model",
+    "Say",
+    "compile",
+    "load",
+    "open_project",
+]

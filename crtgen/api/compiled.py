@@ -1,0 +1,135 @@
+"""Models compiled for a board, and what is made of them: firmware projects and archives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Unpack
+
+from crtgen.api.image import Generated, require_trust
+from crtgen.boards import Board, Core
+from crtgen.codegen import METADATA_FILE, CModule, llvm, metadata_files
+from crtgen.errors import UsageError
+from crtgen.ir import Array
+from crtgen.library import (
+    Archive,
+    Library,
+    Linkable,
+    MlfModel,
+    Module,
+    Workspace,
+    export_time,
+    link,
+    module_tree,
+    registry_source,
+    store_model,
+    write_archive,
+)
+from crtgen.passes import Hit
+from crtgen.plan import Plan
+from crtgen.project import Firmware, OptionFields, Options, generate_project
+from crtgen.project.options import TARGETS
+from crtgen.request import Request
+
+__all__ = ["Compiled"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Compiled:
+    """Models compiled as ``request`` says: a module of C for each, in ``parts``, a plan for each ``Model``.
+
+    ``untrusted`` is a file whose code may not be compiled or run; empty if there is none.
+    """
+
+    request: Request
+    plans: tuple[Plan, ...]
+    parts: tuple[Linkable, ...]
+    hits: tuple[Hit, ...] = ()
+    untrusted: str = ""
+
+    def __repr__(self) -> str:
+        infos = (module.info for module in self.modules)
+        models = ", ".join(f"{info.name} (arena {info.arena:,} bytes)" for info in infos)
+        return f"<Compiled {models} for {self.board.name}>"
+
+    @property
+    def board(self) -> Board:
+        return self.request.board
+
+    @property
+    def modules(self) -> tuple[CModule, ...]:
+        return tuple(part.module for part in self.parts)
+
+    @property
+    def trees(self) -> tuple[Module, ...]:
+        """The module tree of each model."""
+        return tuple(map(module_tree, self.parts))
+
+    def generate(
+        self,
+        type: str = "server",
+        *,
+        samples: Mapping[str, Sequence[Array]] | None = None,
+        **options: Unpack[OptionFields],
+    ) -> Generated:
+        """The firmware project, in memory. ``type`` is ``server``, ``standalone`` or ``library``.
+
+        ``options`` are the other fields of ``crtgen.project.Options``: ``platform``, ``target``, ``stack``
+        and so on. ``samples`` are the built-in inputs of a standalone image by model name; a model without
+        any fills its inputs with a pattern, which takes no flash.
+        """
+        chosen = Options(type, **options)
+        library = self._library(chosen)
+        firmware = Firmware(
+            modules=library.modules,
+            metadata=library.files,
+            request=self.request,
+            options=chosen,
+            samples=samples or {},
+            objects=library.objects,
+            shared_arena=library.shared_arena,
+            storages=library.storages,
+        )
+        return Generated(generate_project(firmware), self.untrusted)
+
+    def archive(self) -> bytes:
+        """The models as an archive in Model Library Format, version 7; equal models give equal bytes.
+
+        ``SOURCE_DATE_EPOCH`` sets the time in it.
+        """
+        if len(self.plans) != len(self.parts):
+            raise UsageError("models that are code already cannot be archived again")
+        time = export_time()
+        pairs = zip(self.parts, self.plans, strict=True)
+        image = (metadata_files(self.modules)[METADATA_FILE], registry_source())
+        models = [
+            _stored(part, plan, self.board.core, time, () if i else image)
+            for i, (part, plan) in enumerate(pairs)
+        ]
+        return write_archive(Archive(tuple(models)))
+
+    def _library(self, options: Options) -> Library:
+        if options.target not in TARGETS:
+            raise UsageError(f"unknown target {options.target}", hint=f"known: {', '.join(TARGETS)}")
+        library = link(self.parts, self.board.core, options.share_arena)
+        return library if options.target == "c" else self._by_llvm(library, options)
+
+    def _by_llvm(self, library: Library, options: Options) -> Library:
+        """Objects for the models' C, with names of kernels, so that they are placed as those are."""
+        require_trust(self.untrusted)
+        definitions = ["CRT_PROFILE"] if options.profile else []
+        definitions += ["CRT_ARENA_GUARD"] if options.type == "server" else []
+        definitions += [f"CRT_SHARED_ARENA={library.shared_arena}"] if library.shared_arena else []
+        modules, objects = llvm.compile_modules(library.modules, self.request.target, definitions=definitions)
+        files = {name: text for name, text in library.files.items() if name != METADATA_FILE}
+        return Library(modules, files, {**library.objects, **objects}, library.shared_arena, library.storages)
+
+
+def _stored(part: Linkable, plan: Plan, core: Core, time: datetime, image: Sequence[str]) -> MlfModel:
+    layers = {layer.name: layer.function for layer in part.module.info.layers}
+    scratch: dict[str, int] = {}
+    for step in plan.steps:
+        function = layers.get(step.node.name)
+        if function:
+            scratch[function] = max(scratch.get(function, 0), step.kernel.scratch)
+    operators = [Workspace(function, nbytes) for function, nbytes in scratch.items()]
+    return store_model(part, core, time, operators, str(plan.graph), image)

@@ -1,0 +1,122 @@
+"""From a firmware project to an image on its board: what is generated, extracted, built and run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crtgen import build
+from crtgen.build import SizeReport, build_project, built_image, check_stack, measure
+from crtgen.errors import BuildError, UsageError
+from crtgen.project import Project, read_manifest
+from crtgen.run import Site
+from crtgen.session import Session
+from crtgen.temporary import TemporaryFolder
+
+__all__ = ["Extracted", "Generated", "Image", "Say", "open_project", "require_trust", "silent"]
+
+Say = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Generated:
+    """A firmware project in memory; ``untrusted`` names a file whose code in it may not be compiled."""
+
+    project: Project
+    untrusted: str = ""
+
+    def __repr__(self) -> str:
+        made = self.project
+        return f"<Generated {made.name}, {made.type} for {made.board}: {len(made.files)} files>"
+
+    def extract(self, directory: str | Path, *, force: bool = False) -> "Extracted":
+        """Write it to ``directory``, which has to be empty or an earlier project of crtgen's.
+
+        Files that were edited since are kept, see ``Extracted.kept``, unless with ``force``.
+        """
+        path = Path(directory)
+        return Extracted(path, self.project.extract(path, force=force), self.untrusted)
+
+    def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
+        """Build it in a temporary directory that lives as long as the image."""
+        require_trust(self.untrusted)
+        temporary = TemporaryFolder()
+        self.project.extract(temporary.path)
+        try:
+            return Extracted(temporary.path, (), "", temporary).build(toolchain=toolchain, say=say)
+        except BuildError as error:
+            if error.log:
+                error.hint = "generate the project, then build it: that keeps the whole output"
+            raise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extracted:
+    """A firmware project on disk."""
+
+    directory: Path
+    kept: tuple[str, ...] = ()
+    """Files that crtgen made earlier and somebody edited: they are as they were."""
+    untrusted: str = ""
+    """A file whose code in it may not be compiled."""
+    _temporary: TemporaryFolder | None = field(default=None, repr=False)
+
+    def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
+        """Build it, or what has changed of it, and measure the image."""
+        require_trust(self.untrusted)
+        built = build_project(self.directory, toolchain=toolchain, progress=say)
+        size = measure(built)
+        check_stack(size, built.board)
+        return Image(built, size, self._temporary)
+
+    def built(self) -> "Image | None":
+        """What was built of it last, as it is; None if nothing was."""
+        found = built_image(self.directory)
+        return Image(found, measure(found), self._temporary) if found else None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Image:
+    """A built image: an ELF with its sizes and the manifest of its project."""
+
+    built: build.Image
+    size: SizeReport
+    _temporary: TemporaryFolder | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        sizes = self.size.sizes
+        name = self.built.manifest.name
+        return f"<Image {name} for {self.board}: flash {sizes.flash:,} bytes, RAM {sizes.ram:,} bytes>"
+
+    @property
+    def path(self) -> Path:
+        """The ELF."""
+        return self.built.path
+
+    @property
+    def board(self) -> str:
+        """Name of the board."""
+        return self.built.board
+
+    def run(self, *, counting: bool = True, on_log: Say = silent, site: Site | None = None) -> Session:
+        """Start it on its board and connect; a context manager that stops it again."""
+        return Session.start(self.built, counting=counting, on_log=on_log, site=site, owner=self)
+
+
+def require_trust(where: str) -> None:
+    """Refuse to compile or run the code of an archive unless somebody said that it may be."""
+    if where:
+        raise UsageError(
+            "the file holds code, which would be compiled and run",
+            where=where,
+            hint="if you trust whoever made it, say --trust, in Python load(..., trust=True)",
+        )
+
+
+def open_project(directory: str | Path) -> Extracted:
+    """A project that was generated before. Raises ``UsageError`` if the directory holds none."""
+    read_manifest(Path(directory))
+    return Extracted(Path(directory))

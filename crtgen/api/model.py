@@ -1,0 +1,160 @@
+"""Models as files hold them, and how they are compiled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Unpack
+
+from crtgen import frontends
+from crtgen.api.compiled import Compiled
+from crtgen.api.image import Say, silent
+from crtgen.boards import Board, find_board
+from crtgen.byoc import partition
+from crtgen.codegen import generate_c
+from crtgen.errors import UsageError
+from crtgen.ir import Graph, Value, shape_text
+from crtgen.kernels import select
+from crtgen.library import SUFFIXES, Linkable, Package, load_package, own_graph
+from crtgen.passes import Hit, run_passes
+from crtgen.plan import Plan, make_plan, stream_rows
+from crtgen.request import Request, RequestFields
+
+__all__ = ["Imported", "Model", "compile", "load"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Model:
+    """A network as its file has it."""
+
+    graph: Graph
+
+    def __repr__(self) -> str:
+        return f"<Model {self.name}: {len(self.graph.nodes)} layers>"
+
+    @property
+    def name(self) -> str:
+        return self.graph.name
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The inputs: name, shape, element type and quantisation."""
+        return tuple(self.graph.values[name] for name in self.graph.inputs)
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """The outputs, as the inputs."""
+        return tuple(self.graph.values[name] for name in self.graph.outputs)
+
+    def summary(self) -> str:
+        """Inputs, layers with the shapes of their outputs, and outputs: a line each."""
+        rows = [("input", v.name, shape_text(v.shape), v.dtype.value) for v in self.inputs]
+        for node in self.graph.nodes:
+            made = self.graph.values[node.outputs[0]]
+            rows.append((node.op.name, node.name, shape_text(made.shape), made.dtype.value))
+        rows += [("output", v.name, shape_text(v.shape), v.dtype.value) for v in self.outputs]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return "\n".join([repr(self), *lines])
+
+    def compile(self, board: str | Board = "mps2_an386", **choices: Unpack[RequestFields]) -> Compiled:
+        """Choose kernels, plan the memory and generate C for a board; see the function ``compile``."""
+        return compile([self], board, **choices)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Imported:
+    """Models that are code already: those of an archive, or of a library that TVM exported.
+
+    ``trust`` says that the code may be compiled and run.
+    """
+
+    package: Package
+    trust: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Imported {self.name} from {self.package.where}>"
+
+    @property
+    def name(self) -> str:
+        return self.package.name
+
+    def compile(self, board: str | Board = "mps2_an386", **choices: Unpack[RequestFields]) -> Compiled:
+        """Make them part of an image for a board; what cannot be is refused by name."""
+        return compile([self], board, **choices)
+
+
+def load(
+    path: str | Path,
+    *,
+    params: str | Path | None = None,
+    graph: str | Path | None = None,
+    trust: bool = False,
+) -> Model | Imported:
+    """Read a model file, an archive of models, or an exported library.
+
+    Reading, compiling to C and generating run nothing that is in the file. An archive and a library hold
+    code: ``trust`` says that it may be compiled and run.
+
+    ``params`` and ``graph`` are the parameters and the graph JSON of an exported library, if they are not
+    beside it by name. Raises ``ModelError`` with the place of whatever is wrong with the file.
+    """
+    file = Path(path)
+    if file.name.endswith(SUFFIXES):
+        package = load_package(file, Path(params) if params else None, Path(graph) if graph else None)
+        return Imported(package, trust)
+    if params or graph:
+        raise UsageError("parameters and a graph belong to an exported library", where=str(path))
+    return Model(frontends.load(file))
+
+
+def compile(
+    models: Sequence[Model | Imported],
+    board: str | Board = "mps2_an386",
+    *,
+    say: Say = silent,
+    **choices: Unpack[RequestFields],
+) -> Compiled:
+    """Compile one or several models into one image for a board.
+
+    ``choices`` are the other fields of ``crtgen.request.Request``: ``optimize``, ``executor``, ``generators``
+    and so on. What is made of the models later, from projects to reports, has them from here.
+    """
+    request = Request(find_board(board) if isinstance(board, str) else board, **choices)
+    plans: list[Plan] = []
+    hits: list[Hit] = []
+    parts: list[Linkable] = []
+    for model in models:
+        if isinstance(model, Imported):
+            say(f"importing {model.name}")
+            parts.extend(model.package.parts(request.board.core, request.generators))
+            continue
+        say(f"planning {model.name}")
+        plan, found = _plan(model.graph, request)
+        plans.append(plan)
+        hits += found
+        module = generate_c(plan, model.name, [part.module for part in parts])
+        parts.append(own_graph(plan, module) if request.executor == "graph" else Linkable(module))
+    _refuse_twins(parts)
+    unknown = (m.package.where for m in models if isinstance(m, Imported) and not m.trust)
+    return Compiled(request, tuple(plans), tuple(parts), tuple(hits), next(unknown, ""))
+
+
+def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
+    """A model from its graph to its plan, and every rewrite on the way."""
+    graph, found = run_passes(graph, request.passes)
+    graph, claimed = partition(graph, request.generators, fallback=request.fallback)
+    kernels = select(graph, request.target)
+    plan = make_plan(graph, kernels, keep_inputs=request.keep_inputs, exact=request.exact)
+    plan, streamed = stream_rows(plan, request.target, exact=request.exact)
+    return plan, [*found, *claimed, *streamed]
+
+
+def _refuse_twins(parts: Sequence[Linkable]) -> None:
+    """Raise ``UsageError`` if two models have one name, or files of one name."""
+    names = [part.module.info.name for part in parts]
+    if len(set(names)) != len(names):
+        raise UsageError(f"two models are called {max(names, key=names.count)}", hint="rename a file")
+    files = [name for part in parts for name in part.module.files]
+    if len(set(files)) != len(files):
+        twice, hint = max(files, key=files.count), "give the models different names"
+        raise UsageError(f"two models make a file {twice}", hint=hint)

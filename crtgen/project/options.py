@@ -1,0 +1,60 @@
+"""The options of a project: what kind of program is made around the models, and its sizes."""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from crtgen.codegen.checks import check_sizes
+
+__all__ = ["RECEIVE_BUFFER", "STACK", "TARGETS", "TYPES", "OptionFields", "Options"]
+
+TYPES = ("server", "standalone", "library")
+
+TARGETS = ("c", "llvm")
+"""What a project holds of its models: C sources, or object files that LLVM made."""
+
+RECEIVE_BUFFER = 2048
+STACK = 8 * 1024
+"""Bytes, where nobody says otherwise."""
+
+_MOST_BLOCKS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Choices of a project; sizes in bytes.
+
+    ``type`` is ``server``, ``standalone`` or ``library``. ``platform`` is one of the board's, ``zephyr`` for
+    example; empty means its first. ``target`` is ``c``, or ``llvm`` for a project with the models as object
+    files. With ``share_arena`` the models of C share their working memory; None means if there are several.
+
+    ``stack`` is reserved for the stack, ``receive_buffer`` limits the packets of the RPC, ``pool`` is what
+    a host may allocate on the device, in at most ``blocks`` blocks; None is what the models need, see
+    ``Firmware``. ``profile`` reports each layer.
+    """
+
+    type: str = "server"
+    platform: str = ""
+    target: str = "c"
+    share_arena: bool | None = None
+    stack: int = STACK
+    pool: int | None = None
+    blocks: int | None = None
+    receive_buffer: int = RECEIVE_BUFFER
+    profile: bool = False
+
+    def __post_init__(self) -> None:
+        check_sizes(receive_buffer=self.receive_buffer, pool=self.pool or 0, stack=self.stack)
+        check_sizes(_MOST_BLOCKS, blocks=self.blocks or 0)
+
+
+class OptionFields(TypedDict, total=False):
+    """The fields of ``Options`` beside the type, as keywords of ``Compiled.generate``."""
+
+    platform: str
+    target: str
+    share_arena: bool | None
+    stack: int
+    pool: int | None
+    blocks: int | None
+    receive_buffer: int
+    profile: bool

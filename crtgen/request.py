@@ -1,0 +1,88 @@
+"""The request: what models are compiled for, and how. It is decided once; every later stage asks it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from crtgen.boards import Board
+from crtgen.byoc import Generator
+from crtgen.errors import UsageError
+from crtgen.kernels import Target
+from crtgen.level import Level, find_level
+from crtgen.passes import DEFAULT_PASSES, Pass
+
+__all__ = ["EXECUTORS", "PARTS", "Request", "RequestFields"]
+
+EXECUTORS = ("aot", "graph")
+"""Who calls the layers: code, or tables."""
+
+PARTS = ("arena", "kernels", "weights")
+"""What of a model can be placed in a memory of the board."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What models are compiled for, and how.
+
+    ``optimize`` is the name of a level: ``speed``, ``balanced`` or ``size``. ``executor`` is ``aot`` for
+    straight-line calls, or ``graph`` for tables of calls of packed functions. ``keep_inputs`` keeps the
+    inputs intact during a run; ``exact`` forces (or forbids) the exact search for the least arena;
+    ``passes`` rewrite the network first, without changing what it computes.
+
+    ``generators`` are external code generators in the order of their claims; what none of them does is
+    refused, or with ``fallback`` done by crtgen's own kernels. They also have the sources of libraries that
+    imported code calls.
+
+    ``place`` names a memory of the board for ``arena``, ``weights`` or ``kernels``; what it does not name
+    lies with the other data or code.
+    """
+
+    board: Board
+    optimize: str = "balanced"
+    executor: str = "aot"
+    keep_inputs: bool = False
+    exact: bool | None = None
+    passes: Sequence[Pass] = DEFAULT_PASSES
+    generators: Sequence[Generator] = ()
+    fallback: bool = False
+    place: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        find_level(self.optimize)
+        if self.executor not in EXECUTORS:
+            raise UsageError(f"unknown executor {self.executor}", hint=f"known: {', '.join(EXECUTORS)}")
+        for part, memory in self.place.items():
+            self._check_place(part, memory)
+
+    def _check_place(self, part: str, name: str) -> None:
+        memories = {m.name: m for m in self.board.memories}
+        if part not in PARTS:
+            raise UsageError(f"{part} cannot be placed", hint=f"these can: {', '.join(PARTS)}")
+        if name not in memories:
+            has = f"it has {', '.join(memories)}" if memories else "leave --place out: it is for bare metal"
+            raise UsageError(f"it has no memory {name}", where=self.board.name, hint=has)
+        if part == "arena" and memories[name].kind != "ram":
+            raise UsageError(f"the arena is written, but {name} is flash", where=self.board.name)
+
+    @property
+    def level(self) -> Level:
+        """What ``optimize`` means to compilers."""
+        return find_level(self.optimize)
+
+    @property
+    def target(self) -> Target:
+        """What kernels are chosen for."""
+        return Target(self.board.core, self.optimize)
+
+
+class RequestFields(TypedDict, total=False):
+    """The fields of a ``Request`` beside the board, as keywords of ``compile``."""
+
+    optimize: str
+    executor: str
+    keep_inputs: bool
+    exact: bool | None
+    passes: Sequence[Pass]
+    generators: Sequence[Generator]
+    fallback: bool
+    place: Mapping[str, str]

@@ -1,0 +1,72 @@
+"""The level of optimisation is said once, to ``compile``: kernels, compilers and C library follow it."""
+
+import re
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+import crtgen
+from crtgen.codegen import llvm_compile
+from crtgen.errors import UsageError
+from crtgen.level import LEVELS
+from crtgen.project import OptionFields, Options, read_manifest
+from crtgen.request import Request, RequestFields
+from tests.support import ROOT, require_tool
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+EXPECTED = {"speed": ("-O2", False), "balanced": ("-O2", False), "size": ("-Os", True)}
+
+
+def flags_of(rules: str, source: str) -> str:
+    """The flags that Ninja compiles a source with."""
+    step = rules[rules.index(f"{source}.o") :]
+    return step.partition("  FLAGS = ")[2].partition("\n")[0]
+
+
+def test_every_level_is_known_here() -> None:
+    assert {name: (level.flag, level.small_libc) for name, level in LEVELS.items()} == EXPECTED
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("optimize", EXPECTED)
+def test_a_build_from_python_has_the_flags_of_its_level(tmp_path: Path, optimize: str) -> None:
+    require_tool("arm-none-eabi-gcc")
+    compiled = crtgen.load(DIGITS).compile("mps2_an386", optimize=optimize)
+    image = compiled.generate().extract(tmp_path).build()
+    flag, small_libc = EXPECTED[optimize]
+    rules = (image.path.parent / "build.ninja").read_text()
+    assert re.findall(r"-O\w", flags_of(rules, "model/digits_kernels.c"))[-1] == flag
+    assert re.findall(r"-O\w", flags_of(rules, "runtime/src/crt_mem.c"))[-1] == "-Os"
+    assert ("-DCRT_SMALL_STRING_H" in rules) is small_libc
+    assert read_manifest(tmp_path).optimize == optimize
+
+
+@pytest.mark.parametrize("optimize", EXPECTED)
+def test_objects_of_llvm_are_compiled_at_the_level(monkeypatch: pytest.MonkeyPatch, optimize: str) -> None:
+    pytest.importorskip("llvmlite")
+    pytest.importorskip("ziglang")
+    asked: list[list[str]] = []
+
+    def stop(arguments: list[str], directory: Path) -> str:
+        asked.append(arguments)
+        raise UsageError("enough")
+
+    monkeypatch.setattr(llvm_compile, "check_versions", lambda: None)
+    monkeypatch.setattr(llvm_compile, "_run", stop)
+    with pytest.raises(UsageError, match="enough"):
+        crtgen.load(DIGITS).compile("mps2_an386", optimize=optimize).generate(target="llvm")
+    assert [flag for flag in asked[0] if re.fullmatch(r"-O\w", flag)] == [EXPECTED[optimize][0]]
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown optimisation fast") as caught:
+        crtgen.load(DIGITS).compile("host", optimize="fast")
+    assert caught.value.hint == "known: speed, balanced, size"
+
+
+def test_keywords_are_the_fields() -> None:
+    """Of ``compile`` those of the request, of ``generate`` those of the options."""
+    request, options = get_type_hints(Request), get_type_hints(Options)
+    assert get_type_hints(RequestFields) == {name: request[name] for name in request if name != "board"}
+    assert get_type_hints(OptionFields) == {name: options[name] for name in options if name != "type"}

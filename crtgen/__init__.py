@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         load,
         open_project,
     )
-    from crtgen.verification import Verdict, verify
+    from crtgen.measure.verification import Verdict, verify
 
 __all__ = [
     "Compiled",
@@ -39,5 +39,5 @@ def __getattr__(name: str) -> Any:
     """The rest is loaded when it is used first: the program starts, and can be interrupted, at once."""
     if name not in __all__:
         raise AttributeError(f"module 'crtgen' has no attribute {name!r}")
-    module = "crtgen.verification" if name in ("Verdict", "verify") else "crtgen.api"
+    module = "crtgen.measure.verification" if name in ("Verdict", "verify") else "crtgen.api"
     return getattr(import_module(module), name)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from crtgen.budget import read_budget
 from crtgen.cli.app import app
+from crtgen.measure.budget import read_budget
 from tests.support import ROOT
 
 PAGES = sorted(

@@ -8,11 +8,11 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.benchmark import ModelFigures, RpcFigures, measure_model, measure_rpc
-from crtgen.budget import Budget, Entry, Excess, compare, read_budget, write_budget
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import MismatchError, UsageError
+from crtgen.measure.benchmark import ModelFigures, RpcFigures, measure_model, measure_rpc
+from crtgen.measure.budget import Budget, Entry, Excess, compare, read_budget, write_budget
 from crtgen.project.options import STACK
 
 __all__ = ["command", "print_figures"]

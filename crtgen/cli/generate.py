@@ -10,13 +10,13 @@ from rich.console import Console
 from crtgen import api
 from crtgen.boards import Board, board_of_core, find_board, find_core
 from crtgen.build import find_workspace
-from crtgen.cases import read_inputs
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ToolMissingError, UsageError
 from crtgen.ir import Array
+from crtgen.measure.cases import read_inputs
 from crtgen.passes import FoldedLayer
 
 __all__ = ["command"]

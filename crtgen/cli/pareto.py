@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen.benchmark import measure_model
 from crtgen.cli import options
 from crtgen.cli.bench import print_figures
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.level import LEVELS
-from crtgen.pareto import front, plot
+from crtgen.measure.benchmark import measure_model
+from crtgen.measure.pareto import front, plot
 from crtgen.project.options import STACK
 
 __all__ = ["command"]

@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 
 from crtgen.build import SizeReport
-from crtgen.cases import Inputs, random_inputs, read_inputs, write_outputs
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
 from crtgen.codegen.module import Interface, LayerInfo, ModelInfo
 from crtgen.files import check_writable
 from crtgen.ir import Array, shape_text
+from crtgen.measure.cases import Inputs, random_inputs, read_inputs, write_outputs
 from crtgen.session import Measurement, choose_model
 
 __all__ = ["command"]

@@ -11,7 +11,7 @@ from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log
 from crtgen.errors import MismatchError
-from crtgen.verification import Verdict, verify
+from crtgen.measure.verification import Verdict, verify
 
 __all__ = ["command"]
 

@@ -15,8 +15,8 @@ from crtgen.byoc import CmsisNn, External, partition
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import Array, DType, Graph, Node, Signature, Value
 from crtgen.library.archive import read_tar
+from crtgen.measure.verification import verify
 from crtgen.ops import Case, Sub, all_cases
-from crtgen.verification import verify
 from tests.support import model_path, models_dir, require_tool
 
 _KINDS = (

@@ -16,10 +16,10 @@ from elftools.elf.elffile import ELFFile
 import crtgen
 from crtgen import api
 from crtgen.boards import find_core
-from crtgen.cases import read_cases
 from crtgen.codegen import Interface, ModelInfo, Registry, llvm
 from crtgen.errors import BuildError, CrtgenError, ToolMissingError, UsageError
 from crtgen.kernels import Target
+from crtgen.measure.cases import read_cases
 from tests.support import model_path, nightly, require_tool, symbol_table
 
 pytest.importorskip("llvmlite")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import crtgen
-from crtgen.cases import read_cases
 from crtgen.codegen import generate_c
+from crtgen.measure.cases import read_cases
 from tests.codegen.models import two_layers
 from tests.support import model_path, require_tool
 

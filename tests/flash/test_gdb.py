@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from crtgen import api
 from crtgen.boards import find_board
-from crtgen.cases import read_cases
 from crtgen.cli.app import app
 from crtgen.errors import FlashError
 from crtgen.flash import Job, flash
 from crtgen.flash.vectors import read_vectors
+from crtgen.measure.cases import read_cases
 from crtgen.run import Site
 from tests.support import model_path, nightly, require_tool
 from tests.zephyr.workspace import require_workspace

@@ -17,7 +17,6 @@ import numpy as np
 from crtgen import api
 from crtgen.boards import find_board, load_board
 from crtgen.boards.core import find_core
-from crtgen.cases import read_cases
 from crtgen.frontends import load_tflite
 from crtgen.ir import Graph
 from crtgen.library import (
@@ -35,6 +34,7 @@ from crtgen.library.graph_executor import graph_module
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.module import ConstLoader, ExecutorFactory
 from crtgen.library.params import NDArray
+from crtgen.measure.cases import read_cases
 from crtgen.ops import all_cases
 from crtgen.project import Firmware, generate_project, read_manifest
 from crtgen.request import Request

@@ -15,7 +15,7 @@ from crtgen.library import Package, load_package, read_params
 from crtgen.library.archive import read_tar, write_tar
 from crtgen.library.exported import read_exported
 from crtgen.library.tree import check_crt_exportable, check_symbols, walk
-from crtgen.verification import verify
+from crtgen.measure.verification import verify
 from tests.support import models_dir, require_tool
 
 pytestmark = pytest.mark.models

@@ -14,10 +14,10 @@ from crtgen.ir import DType, Graph, Node, Quant, Value
 from crtgen.kernels import Target, select
 from crtgen.library import own_graph
 from crtgen.library.graph_json import read_graph_json
+from crtgen.measure.verification import verify
 from crtgen.ops import Relu
 from crtgen.plan import Plan, make_plan
 from crtgen.resources import runtime_dir
-from crtgen.verification import verify
 from tests.codegen.models import two_layers
 from tests.support import INT8_MODELS, ROOT, model_path, nightly, require_tool
 

@@ -14,8 +14,8 @@ from crtgen import api, frontends
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.library.archive import read_tar, write_tar
 from crtgen.library.mlf import read_archive, write_archive
+from crtgen.measure.verification import verify
 from crtgen.resources import runtime_dir
-from crtgen.verification import verify
 from tests.support import ROOT, model_path, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"

@@ -11,8 +11,8 @@ import pytest
 
 from crtgen import api
 from crtgen.boards import find_board
-from crtgen.cases import read_cases
 from crtgen.errors import LinkClosedError, LinkTimeoutError, ToolMissingError, UsageError
+from crtgen.measure.cases import read_cases
 from crtgen.run import Site, find_fvp, fvp, run_standalone, start_device, start_fvp
 from tests.support import is_gone, model_path, require_tool
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import crtgen
-from crtgen.cases import compare, random_inputs
 from crtgen.frontends import load_tflite
 from crtgen.ir import Array
+from crtgen.measure.cases import compare, random_inputs
 from crtgen.session import Session
 from tests.support import require_tool
 from tests.system.networks import expected, network

@@ -10,7 +10,7 @@ from crtgen import api
 from crtgen.api import Model
 from crtgen.build import Workspace
 from crtgen.byoc import CmsisNn
-from crtgen.verification import verify
+from crtgen.measure.verification import verify
 from tests.byoc.accelerator import accelerators
 from tests.byoc.graphs import inputs_of, numpy_result
 from tests.byoc.test_devices import network

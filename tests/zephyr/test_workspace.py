@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from crtgen import api
 from crtgen.boards import find_board
 from crtgen.build import Workspace
-from crtgen.cases import Case, read_cases
 from crtgen.cli.app import app
 from crtgen.errors import DeviceFault
 from crtgen.frontends import load
+from crtgen.measure.cases import Case, read_cases
 from crtgen.project import Firmware, Options, generate_project
 from crtgen.request import Request
 from crtgen.rpc.client import Client

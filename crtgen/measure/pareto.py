@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crtgen.benchmark import ModelFigures
+from crtgen.measure.benchmark import ModelFigures
 
 __all__ = ["front", "plot"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from crtgen.benchmark import Layer, ModelFigures
-from crtgen.budget import Budget, Entry, compare, read_budget, write_budget
 from crtgen.cli.app import app
 from crtgen.errors import MismatchError, UsageError
+from crtgen.measure.benchmark import Layer, ModelFigures
+from crtgen.measure.budget import Budget, Entry, compare, read_budget, write_budget
 from tests.support import ROOT, model_path, require_tool
 
 FIGURES = {"instructions": 100_000, "arena_bytes": 4_000, "ram_bytes": 4_010, "flash_bytes": 50_000}

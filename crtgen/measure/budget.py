@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from crtgen import files
-from crtgen.benchmark import ModelFigures
 from crtgen.errors import UsageError
+from crtgen.measure.benchmark import ModelFigures
 
 __all__ = ["METRICS", "Budget", "Entry", "Excess", "compare", "read_budget", "write_budget"]
 

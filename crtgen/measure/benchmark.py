@@ -10,9 +10,9 @@ import numpy as np
 
 from crtgen import api
 from crtgen.byoc import Generator
-from crtgen.cases import random_inputs
 from crtgen.errors import MismatchError
-from crtgen.estimate import estimate_cycles
+from crtgen.measure.cases import random_inputs
+from crtgen.measure.estimate import estimate_cycles
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project.options import STACK
 

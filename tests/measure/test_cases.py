@@ -7,10 +7,18 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from crtgen.cases import Case, compare, largest_outputs, random_inputs, read_cases, read_inputs, write_outputs
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.ir import DType, Quant
+from crtgen.measure.cases import (
+    Case,
+    compare,
+    largest_outputs,
+    random_inputs,
+    read_cases,
+    read_inputs,
+    write_outputs,
+)
 
 A = Interface("serving/a:0", "serving_a_0", (2, 2), DType.INT8, None, 4)
 B = Interface("b", "b", (3,), DType.FLOAT32, None, 12)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen.api import Model, load
-from crtgen.cases import Case, Difference, compare, largest_outputs, random_inputs, read_cases
 from crtgen.codegen import Interface
 from crtgen.errors import UsageError
+from crtgen.measure.cases import Case, Difference, compare, largest_outputs, random_inputs, read_cases
 from crtgen.session import Session
 
 __all__ = ["Verdict", "verify"]

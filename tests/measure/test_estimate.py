@@ -3,7 +3,7 @@
 import pytest
 
 from crtgen.boards import find_core
-from crtgen.estimate import estimate_cycles
+from crtgen.measure.estimate import estimate_cycles
 
 MIX = [("conv2d", 300), ("depthwise_conv2d", 100)]
 

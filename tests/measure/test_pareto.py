@@ -1,7 +1,7 @@
 """The front of several builds, and its plot."""
 
-from crtgen.benchmark import ModelFigures
-from crtgen.pareto import front, plot
+from crtgen.measure.benchmark import ModelFigures
+from crtgen.measure.pareto import front, plot
 
 
 def figures(level: str, instructions: int, flash: int, ram: int = 100) -> ModelFigures:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crtgen.benchmark import measure_model
-from crtgen.budget import Budget, Entry, compare, read_budget
+from crtgen.measure.benchmark import measure_model
+from crtgen.measure.budget import Budget, Entry, compare, read_budget
 from tests.support import ROOT, model_path, require_tool
 
 

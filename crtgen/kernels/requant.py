@@ -35,8 +35,9 @@ Mask = npt.NDArray[np.bool_]
 
 _HALF_WORD = 1 << 31
 _CANDIDATES = np.arange(-4, 5, dtype=np.int64)  # multipliers tried around the ideal one
-_OFFSETS = 1 << 18  # offsets tried, nearest to 0 first
-_BLOCK = 1 << 20  # offsets times channels tried at once
+_OFFSETS = 1 << 17  # offsets are below
+_WORD = 1 << 32
+_FAR = 1 << 62
 _TRIES = 4  # shifts tried from the largest possible one down
 _MAX_SHIFT = 23  # 2**(32 + shift) * 127 must fit into int64
 
@@ -246,13 +247,12 @@ def _best_multiplier(
     one = 1 << (32 + shift)
     t, low, high = thresholds[:, live], rescale.low[live], rescale.high[live]
     ideal = np.rint(rescale.scales[live] * (one / gain)).astype(np.int64)
+    base = rescale.levels()[:, None] * one - t * (ideal * gain)  # [level, channel]
+    least_base = np.where(t <= high, base, -_FAR)
+    beyond_base = np.where(t > low, base + ideal * gain, _FAR)
     m = ideal + _CANDIDATES[:, None]  # [candidate, channel]
-    least = np.full(m.shape, -(1 << 62))
-    beyond = np.full(m.shape, 1 << 62)
-    for level, threshold in zip(rescale.levels(), t, strict=True):
-        need = level * one - threshold * (m * gain)
-        least = np.where(threshold <= high, np.maximum(least, need), least)
-        beyond = np.where(threshold > low, np.minimum(beyond, need + m * gain), beyond)
+    least = np.stack([(least_base - t * (c * gain)).max(axis=0) for c in _CANDIDATES])
+    beyond = np.stack([(beyond_base - (t - 1) * (c * gain)).min(axis=0) for c in _CANDIDATES])
     width = np.where((m > 0) & (m < _HALF_WORD), beyond - least, 0)
     best = width.argmax(axis=0)
     pick = np.arange(m.shape[1])
@@ -264,23 +264,37 @@ def _search_offset(slope: Int64, least: Int64, width: Int64, room: Int64) -> tup
 
     The sum must lie below ``least + width``; None if some channel has no such offset within ``room``.
     """
-    offset = np.zeros(len(slope), np.int64)
-    excess = np.zeros(len(slope), np.int64)
-    todo = np.arange(len(slope))[width > 0]
-    if len(todo) < len(slope):
+    if (width <= 0).any():
         return None
-    start = 0
-    while len(todo) and start < _OFFSETS:
-        stop = start + max(_BLOCK // len(todo), 1) if start else 1 << 8
-        index = np.arange(start, stop, dtype=np.int64)
-        tried = np.where(index & 1, -((index + 1) >> 1), index >> 1)
-        above = (tried * slope[todo, None] - least[todo, None]) & 0xFFFFFFFF
-        fits = above < width[todo, None]
-        first = fits.argmax(axis=1)
-        done = fits.any(axis=1)
-        offset[todo[done]] = tried[first[done]]
-        excess[todo[done]] = above[done, first[done]]
-        todo, start = todo[~done], stop
+    steps, rest = slope % _WORD, least % _WORD
+    both = _first_within(np.stack([steps, -steps % _WORD]), rest, width)
+    offset = np.where(both[1] <= both[0], -both[1], both[0])
+    excess = (offset * steps - rest) % _WORD
     constant = (least + excess - offset * slope) >> 32
-    fine = not len(todo) and (np.abs(offset) < room).all() and (np.abs(constant) < _HALF_WORD).all()
+    fine = (np.abs(offset) < np.minimum(room, _OFFSETS)).all() and (np.abs(constant) < _HALF_WORD).all()
     return (offset, constant) if fine else None
+
+
+def _first_within(slope: Int64, least: Int64, width: Int64) -> Int64:
+    """The least ``n >= 0`` with ``(n * slope - least) mod 2**32 < width``; ``_OFFSETS`` if none is below.
+
+    Euclid's algorithm: the multiples of ``a`` modulo ``m`` meet an interval before they wrap, or else where
+    the wraps' multiples of ``m mod a`` modulo ``a`` meet what the interval is modulo ``a``.
+    """
+    a, low, high = np.broadcast_arrays(slope, least, least + width - 1)
+    m = np.full_like(a, _WORD)
+    found = (low == 0) | (high >= _WORD)
+    n = np.where(found, 0, _OFFSETS)
+    path = []
+    while not found.all():
+        steps = -(-low // np.maximum(a, 1))
+        hit = ~found & (a > 0) & (steps * a <= high)
+        n = np.where(hit, np.minimum(steps, _OFFSETS), n)
+        path.append((found | hit, low, m, a))
+        found = found | hit | (a == 0)
+        divisor = np.maximum(a, 1)
+        a, m, low, high = m % divisor, divisor, -high % divisor, -low % divisor
+    for done, low, m, a in reversed(path):
+        wrapped = np.where(n < _OFFSETS, -(-(low + m * n) // np.maximum(a, 1)), _OFFSETS)
+        n = np.where(done, n, np.minimum(wrapped, _OFFSETS))
+    return n

@@ -58,7 +58,7 @@ class CCompiler(Generator):
         lines.append("    }")
         return Generated(
             body="\n".join(lines),
-            consts=tuple(Const(f"c{i}", v.array()) for i, v in enumerate(constants)),
+            consts=tuple(Const.of(f"c{i}", v.array()) for i, v in enumerate(constants)),
             inplace=_leave(subgraph, int(np.prod(shape, dtype=np.int64))),
         )
 

@@ -123,7 +123,7 @@ class CmsisNn(Generator):
         constants = [v for v in subgraph.values.values() if v.is_constant]
         layer = _layer(subgraph, node, constants, target.core)
         code = _WRITERS[type(node.op)](layer, self.sources)
-        given = tuple(Const(_const_name(node, v), v.array(), 4) for v in constants)
+        given = tuple(Const.of(_const_name(node, v), v.array(), 4) for v in constants)
         return Generated(
             body="\n".join(f"    {line}" for line in code.lines),
             consts=(*given, *code.consts),
@@ -193,7 +193,7 @@ def _context(nbytes: int) -> str:
 
 
 def _per_channel(params: ConvParams) -> tuple[str, tuple[Const, ...]]:
-    consts = (Const("multiplier", params.multipliers, 4), Const("shift", params.shifts, 4))
+    consts = (Const.of("multiplier", params.multipliers, 4), Const.of("shift", params.shifts, 4))
     fields = ", ".join(f"(int32_t *)(uintptr_t){const.name}" for const in consts)
     return f"const cmsis_nn_per_channel_quant_params quant = {{{fields}}};", consts
 

@@ -80,7 +80,7 @@ class ExampleJson(Generator):
         ]
         return Generated(
             body="\n".join(lines),
-            consts=tuple(Const(f"c{i}", v.array()) for i, v in enumerate(constants)),
+            consts=tuple(Const.of(f"c{i}", v.array()) for i, v in enumerate(constants)),
             scratch=scratch,
             support=_support(output.dtype),
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from crtgen.byoc import count_macs
@@ -61,7 +62,7 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
         f"{name}_weights.c": render("weights.c.j2", m=view),
     }
     files |= {f"{name}{v.suffix}": render("kernels.c.j2", name=name, v=v) for v in generator.kernel_files()}
-    sizes = [c.data.nbytes for step in plan.steps for c in step.kernel.consts]
+    sizes = [c.nbytes for step in plan.steps for c in step.kernel.consts]
     params = tuple(Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True)))
     libraries = tuple(dict.fromkeys(lib for step in plan.steps for lib in step.kernel.libraries))
     externals = generator.externals.modules()
@@ -151,13 +152,13 @@ class _Generator:
         layer = step.node.name
         symbol = f"__tvm_param__{self.name}_{self.layers[layer]}_{const.name}"
         quant = sig.inputs[1].quant if const.name == "weights" and len(sig.inputs) > 1 else None
-        text = [f"{const.name} of {layer}", f"{shape_text(const.data.shape)} {const.data.dtype.name}"]
+        text = [f"{const.name} of {layer}", f"{shape_text(const.shape)} {const.dtype}"]
         text += [str(quant)] if quant is not None else []
         text += [const.note] if const.note else []
-        text += [f"{const.data.nbytes:,} bytes"]
+        text += [f"{const.nbytes:,} bytes"]
         rows = rows_of(const.data, f"{self.name}: {layer}")
         line = comment(", ".join(text))
-        self.arrays.append(ArrayView(symbol, _c_type(const), const.data.size, const.align, line, rows))
+        self.arrays.append(ArrayView(symbol, _c_type(const), prod(const.shape), const.align, line, rows))
         return symbol
 
     def _function(self, layer: str, operator: str, sig: Signature, kernel: Kernel) -> SharedFunction:
@@ -206,7 +207,7 @@ def _parameters(sig: Signature, kernel: Kernel) -> str:
 
 
 def _c_type(const: Const) -> str:
-    return {"float32": "float"}.get(const.data.dtype.name, f"{const.data.dtype.name}_t")
+    return {"float32": "float"}.get(const.dtype, f"{const.dtype}_t")
 
 
 def _wrap(statement: str, indent: str = "") -> str:

@@ -2,11 +2,13 @@
 
 Importing the package registers the designs. ``select`` chooses one for each layer.
 
-A design is a function under ``@design(Operator, weights=(1, 2))`` that gets the operator, its signature and
-the target. It returns None where it does not apply: a core without the instructions, a shape it does not
-cover, a requantisation that cannot be re-encoded. Otherwise it returns a ``Kernel``:
+A design is a function under ``@design(Operator, types=..., needs=..., weights=...)``, which says what element
+types, core and constants it is for. It gets the operator, its signature and the target, and returns None for
+a shape that it does not cover or a requantisation that cannot be re-encoded. Otherwise it returns a
+``Kernel``, a candidate until it is chosen:
 
-- ``consts``: the layer's arrays, packed offline in whatever order and type the code reads them;
+- ``consts``: what the layer's arrays will be, in whatever order and type the code reads them; they are packed
+  when the code of the chosen kernel is generated, once;
 - ``view`` and ``template``: code for this layer alone, in C or with assembly within C. The template is
   rendered with ``k`` (the view), ``name`` (the symbol), ``prototype`` (the C declaration without semicolon,
   whose parameters are called ``x0 ..., y0 ...``, the consts' names, ``scratch``) and ``parts`` (the symbols

@@ -32,7 +32,7 @@ class BinaryView:
     result: str
 
 
-@design(Add, Sub, Mul, weights=None)
+@design(Add, Sub, Mul, types=(DType.INT8, DType.FLOAT32), weights=None)
 def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
     """The definition, with each rounding of its own."""
     if sig.x.dtype is DType.FLOAT32:
@@ -42,11 +42,9 @@ def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
     return _kernel(sig, "element by element", _sum_lines(op, sig), 50)
 
 
-@design(Add, Sub, weights=None)
+@design(Add, Sub, types=(DType.INT8,), weights=None)
 def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """``(a * A + b * B + C) >> s``, if there are A, B, C and s with which all 65,536 pairs come out right."""
-    if sig.x.dtype is not DType.INT8:
-        return None
     form = _find_linear(op, sig)
     if form is None:
         return None
@@ -88,7 +86,7 @@ def operands(sig: Signature) -> tuple[tuple[str, str], tuple[Const, ...]]:
     for i, value in enumerate(sig.inputs):
         if value.is_constant:
             names.append(f"operand{i}")
-            consts.append(Const(f"operand{i}", value.array(), 4))
+            consts.append(Const.of(f"operand{i}", value.array(), 4))
         else:
             names.append(f"x{variables}")
             variables += 1

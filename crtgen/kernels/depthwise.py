@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import DType, Signature
+from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.finish import Finish, finish_float, finish_int8, folded_bias
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -40,7 +40,7 @@ class DepthwiseView:
     unrolled: bool
 
 
-@design(DepthwiseConv2d, weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.FLOAT32), weights=(1, 2))
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
     """A depthwise convolution of any shape."""
     weights = sig.inputs[1].array()
@@ -77,14 +77,18 @@ def _tile(width: int) -> int:
 
 def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Finish, tuple[Const, ...]]:
     weights = sig.inputs[1].array()
-    rows = np.ascontiguousarray(weights.reshape(-1, weights.shape[3]).T)
-    ordered = Const("weights", rows, 4, "[output][tap]")
+    taps = weights.reshape(-1, weights.shape[3])
+
+    def pack() -> Array:
+        return np.ascontiguousarray(taps.T)
+
+    ordered = Const("weights", taps.dtype.name, taps.shape[::-1], pack, 4, "[output][tap]")
     if sig.x.dtype is DType.FLOAT32:
-        return finish_float(op.activation), (ordered, Const("bias", sig.inputs[2].array()))
+        return finish_float(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
     bias = folded_bias(sig, params, (0, 1, 2))
     finish, scales = finish_int8(sig, params, bias)
-    return finish, (ordered, Const("bias", bias, 4, "less zero point times weights"), *scales)
+    return finish, (ordered, Const.of("bias", bias, 4, "less zero point times weights"), *scales)
 
 
 def _lead(view: DepthwiseView, size: int) -> int:

@@ -63,8 +63,8 @@ def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish
     per_channel = len(set(zip(multipliers.tolist(), shifts.tolist(), strict=True))) > 1
     count = len(shifts) if per_channel else 1
     consts = (
-        Const("multiplier", multipliers[:count], 4, "times 2^31"),
-        Const("shift", (-1 - shifts if right else shifts)[:count].astype(np.int8), 1, _direction(right)),
+        Const.of("multiplier", multipliers[:count], 4, "times 2^31"),
+        Const.of("shift", (-1 - shifts if right else shifts)[:count].astype(np.int8), 1, _direction(right)),
     )
     finish = Finish(
         types=("int8_t", "int32_t"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import DType, Signature
+from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.finish import Finish, finish_float, finish_int8, folded_bias, order_weights
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -49,7 +49,7 @@ class GemmView:
     fill: int = 0
 
 
-@design(Conv2d, weights=(1, 2))
+@design(Conv2d, types=(DType.INT8, DType.FLOAT32), weights=(1, 2))
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
     """A convolution of any shape."""
     taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
@@ -57,7 +57,7 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
     return _kernel(op, sig, target, None if window.is_pointwise else window)
 
 
-@design(FullyConnected, weights=(1, 2))
+@design(FullyConnected, types=(DType.INT8, DType.FLOAT32), weights=(1, 2))
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel:
     """A fully connected layer: its batch are the pixels."""
     return _kernel(op, sig, target, None)
@@ -114,15 +114,18 @@ def _constants(
     op: Conv2d | FullyConnected, sig: Signature, blocks: tuple[Block, ...]
 ) -> tuple[Finish, tuple[Const, ...]]:
     weights = sig.inputs[1].array()
-    rows = weights.reshape(weights.shape[0], -1)
-    packed = order_weights(rows, tuple((b.channels, b.count) for b in blocks))
-    ordered = Const("weights", packed, 4, "[output / 4][input][output % 4]")
+
+    def pack() -> Array:
+        return order_weights(weights.reshape(len(weights), -1), tuple((b.channels, b.count) for b in blocks))
+
+    note = "[output / 4][input][output % 4]"
+    ordered = Const("weights", weights.dtype.name, (weights.size,), pack, 4, note)
     if sig.x.dtype is DType.FLOAT32:
-        return finish_float(op.activation), (ordered, Const("bias", sig.inputs[2].array()))
+        return finish_float(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
     bias = folded_bias(sig, params, tuple(range(1, weights.ndim)))
     finish, scales = finish_int8(sig, params, bias)
-    return finish, (ordered, Const("bias", bias, 4, "less zero point times weights"), *scales)
+    return finish, (ordered, Const.of("bias", bias, 4, "less zero point times weights"), *scales)
 
 
 def gemm_lead(view: GemmView, size: int) -> int:

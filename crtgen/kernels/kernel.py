@@ -1,7 +1,11 @@
 """A kernel: one layer's code as a template, the constants it is specialised by, and the memory it needs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from crtgen.boards.core import HOST, Core
 from crtgen.ir import Array, Signature
@@ -32,16 +36,36 @@ class Target:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Const:
-    """An array that a kernel reads, packed offline as the kernel wants it.
+    """An array that a kernel reads: what it will be, and how it is packed.
 
-    ``name`` is the role within the layer (``weights``, ``bias``, ``requant``), ``align`` the alignment in
-    bytes that the kernel needs, ``note`` what the comment above the array says of its layout.
+    ``name`` is the role within the layer (``weights``, ``bias``, ``requant``), ``dtype`` numpy's name of its
+    type, ``align`` the alignment in bytes that the kernel needs, ``note`` what the comment above the array
+    says of its layout. ``pack`` makes the array; it is called for kernels that are chosen, once.
     """
 
     name: str
-    data: Array
+    dtype: str
+    shape: tuple[int, ...]
+    pack: Callable[[], Array]
     align: int = 4
     note: str = ""
+
+    @classmethod
+    def of(cls, name: str, data: Array, align: int = 4, note: str = "") -> "Const":
+        """An array that is there already."""
+        return cls(name, data.dtype.name, data.shape, lambda: data, align, note)
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    @property
+    def data(self) -> Array:
+        """The packed array; each call packs it."""
+        made = self.pack()
+        if (made.dtype.name, made.shape) != (self.dtype, self.shape):
+            raise ValueError(f"{self.name} is {made.dtype.name} {made.shape}, not {self.dtype} {self.shape}")
+        return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def resize_nearest(op: ResizeNearest, sig: Signature, target: Target) -> Kernel:
         design="table",
         template="resize.c.j2",
         view=ResizeView(*sig.x.shape, *sig.y.shape[1:3]),
-        consts=(Const("rows", rows, 2, "input row"), Const("columns", columns, 2, "input column")),
+        consts=(Const.of("rows", rows, 2, "input row"), Const.of("columns", columns, 2, "input column")),
         cost=sig.y.elements * 3,
     )
 
@@ -115,7 +115,7 @@ def _move(name: str, op: Movement, sig: Signature, fill: str = "") -> Kernel:
         design=name,
         template="move.c.j2",
         view=MoveView(copies, sig.y.elements, fill),
-        consts=tuple(Const(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant),
+        consts=tuple(Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant),
         cost=sig.y.elements * per_element,
     )
 

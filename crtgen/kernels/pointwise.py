@@ -23,11 +23,9 @@ class MapView:
     result: str
 
 
-@design(Logistic, Tanh, Relu, Quantize)
-def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target) -> Kernel | None:
+@design(Logistic, Tanh, Relu, Quantize, types=(DType.INT8,))
+def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target) -> Kernel:
     """int8 to int8: all 256 outputs are known."""
-    if sig.x.dtype is not DType.INT8:
-        return None
     return _map(sig, "table", "table[(uint8_t)v]", 5, (every_output(op, sig),))
 
 
@@ -36,10 +34,10 @@ def every_output(op: Logistic | Tanh | Relu | Quantize, sig: Signature) -> Const
     bytes_ = np.arange(256, dtype=np.uint8).view(np.int8)
     x, y = (Value(v.name, (256,), v.dtype, v.quant) for v in (sig.x, sig.y))
     (outputs,) = op.reference(Signature((x,), (y,)), [bytes_])
-    return Const("table", outputs, 1, "by the input's bits as an unsigned number")
+    return Const.of("table", outputs, 1, "by the input's bits as an unsigned number")
 
 
-@design(Relu)
+@design(Relu, types=(DType.INT8, DType.FLOAT32))
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """A clamp without requantisation."""
     if sig.x.dtype is DType.FLOAT32:
@@ -52,15 +50,13 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     return _map(sig, "clamp", f"crt_int8(v, {params.act_min}, {params.act_max})", 4)
 
 
-@design(Logistic, Tanh)
-def transcendental(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | None:
+@design(Logistic, Tanh, types=(DType.FLOAT32,))
+def transcendental(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
     """float32, by functions of the runtime."""
-    if sig.x.dtype is not DType.FLOAT32:
-        return None
     return _map(sig, op.name, f"crt_{op.name}f(v)", 60)
 
 
-@design(Quantize)
+@design(Quantize, types=(DType.FLOAT32,))
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     """float32 to int8: clamped before it is rounded, far enough outside of what int8 holds."""
     params = op.parameters(sig)
@@ -71,7 +67,7 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     return _map(sig, "quantize", result, 30)
 
 
-@design(Dequantize)
+@design(Dequantize, types=(DType.INT8,))
 def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel:
     """int8 to float32."""
     params = op.parameters(sig)

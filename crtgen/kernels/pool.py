@@ -40,7 +40,7 @@ class PoolView:
     high: str
 
 
-@design(AveragePool2d, MaxPool2d)
+@design(AveragePool2d, MaxPool2d, types=(DType.INT8, DType.FLOAT32))
 def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kernel:
     """A pooling of any shape."""
     window = Window.of(sig, op.window, op.stride, op.padding)

@@ -36,7 +36,7 @@ class MeanView:
     tile: int
 
 
-@design(Mean)
+@design(Mean, types=(DType.INT8, DType.FLOAT32))
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel:
     """The sum of what an output sees, divided in the multiplier."""
     loops = [Loop(n, (s,)) for n, s in zip(sig.x.shape, strides_of(sig.x.shape), strict=True)]

@@ -3,33 +3,47 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
+from crtgen.boards.core import Core
 from crtgen.errors import UnsupportedError
-from crtgen.ir import Graph, Node, Op, Signature, shape_text
+from crtgen.ir import DType, Graph, Node, Op, Signature, shape_text
 from crtgen.kernels.kernel import Kernel, Target
 
 __all__ = ["Design", "Entry", "applicable", "design", "operators", "registered", "select"]
 
 Design = Callable[[Any, Signature, Target], Kernel | None]
+Feature: TypeAlias = Literal["dsp", "mve"]
+"""An extension of a core: the name of its attribute."""
+
 _D = TypeVar("_D", bound=Design)
 _WORTH = 0.03  # the share of all instructions that a function for speed saves where size matters, too
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A design of an operator, as ``design`` registers it."""
+    """A design of an operator, and what it applies to, as ``design`` registers it."""
 
     function: Design
+    types: tuple[DType, ...]
+    needs: Feature | None
     weights: tuple[int, ...] | None
+
+    def applies(self, sig: Signature, core: Core) -> bool:
+        """Whether types, constants and core are those that it is for; it may still refuse shapes."""
+        if self.types and sig.x.dtype not in self.types:
+            return False
+        if self.needs is not None and not getattr(core, self.needs):
+            return False
+        constant = tuple(i for i, v in enumerate(sig.inputs) if v.is_constant)
+        return self.weights is None or constant == self.weights
 
     def kernel(self, op: Op, sig: Signature, target: Target) -> Kernel | None:
         """The kernel, or None where the design does not apply.
 
         Designs know ``speed`` and ``size``; one layer alone is balanced as it is for speed.
         """
-        constant = tuple(i for i, v in enumerate(sig.inputs) if v.is_constant)
-        if self.weights is not None and constant != self.weights:
+        if not self.applies(sig, target.core):
             return None
         level = "size" if target.optimize == "size" else "speed"
         return self.function(op, sig, replace(target, optimize=level))
@@ -38,17 +52,23 @@ class Entry:
 _DESIGNS: dict[type[Op], list[Entry]] = {}
 
 
-def design(*operators: type[Op], weights: tuple[int, ...] | None = ()) -> Callable[[_D], _D]:
+def design(
+    *operators: type[Op],
+    types: tuple[DType, ...] = (),
+    needs: Feature | None = None,
+    weights: tuple[int, ...] | None = (),
+) -> Callable[[_D], _D]:
     """Register a function as a design of these operators.
 
-    It gets (operator, signature, target), the target's level is ``speed`` or ``size``, and returns the
-    kernel, or None where it does not apply.
-    ``weights`` are the inputs that have to be constant, while no other may be; None: any may be.
+    ``types`` are the element types that the first input may have, any if it is empty. ``needs`` is what the
+    core has to have. ``weights`` are the inputs that have to be constant, while no other may be; None: any
+    may be. The function gets (operator, signature, target), the target's level is ``speed`` or ``size``; it
+    returns the kernel, or None for a shape or numbers that it does not cover.
     """
 
     def register(function: _D) -> _D:
         for operator in operators:
-            _DESIGNS.setdefault(operator, []).append(Entry(function, weights))
+            _DESIGNS.setdefault(operator, []).append(Entry(function, types, needs, weights))
         return function
 
     return register
@@ -99,9 +119,11 @@ def _choose(graph: Graph, node: Node, target: Target) -> Kernel:
         raise UnsupportedError(f"{node.op.name}: {error}", where=where) from error
     if not kernels:
         types = ", ".join(f"{shape_text(v.shape)} {v.dtype.value}" for v in sig.inputs)
-        raise UnsupportedError(
-            f"no kernel computes {node.op.name} of {types}",
-            where=where,
-            hint="int8 and float32 are supported, with constant weights",
-        )
+        hint = f"{', '.join(_types(type(node.op)))} can be computed, with constant weights"
+        raise UnsupportedError(f"no kernel computes {node.op.name} of {types}", where=where, hint=hint)
     return kernels[0]
+
+
+def _types(operator: type[Op]) -> list[str]:
+    """The element types that designs of an operator are for."""
+    return sorted({t.value for entry in registered(operator) for t in entry.types or tuple(DType)})

@@ -9,6 +9,7 @@ arithmetic for scales below 1/2 and always exists there; it serves outputs that 
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -201,12 +202,23 @@ def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
 
     The step function reaches level k at T_k. With M = gain * multiplier, N = offset * M + constant * 2**32
     and D = 2**(32 + shift), the form is exact if ``k * D - T_k * M <= N < k * D - (T_k - 1) * M`` for all k.
+
+    Designs of one layer, and trials with a part of it, ask again and again: solutions are kept.
     """
+    arrays = (rescale.multipliers, rescale.shifts, rescale.low, rescale.high)
+    limits = (rescale.zero_point, rescale.act_min, rescale.act_max)
+    return _solved(tuple(a.astype(np.int64).tobytes() for a in arrays), limits, gain)
+
+
+@lru_cache(maxsize=4096)
+def _solved(arrays: tuple[bytes, ...], limits: tuple[int, int, int], gain: int) -> Floor | None:
+    multipliers, shifts, low, high = (np.frombuffer(a, np.int64) for a in arrays)
+    rescale = Rescale(multipliers, shifts, *limits, low, high)
     thresholds = rescale.thresholds()
     live: Mask = np.any((thresholds > rescale.low) & (thresholds <= rescale.high), axis=0)
     largest = _largest_shift(rescale, live, gain)
-    shifts = range(largest, max(largest - _TRIES, -1), -1)
-    for shift in sorted(shifts, key=lambda s: (s % 4 != 3, s % 2 == 0)):
+    tried = range(largest, max(largest - _TRIES, -1), -1)
+    for shift in sorted(tried, key=lambda s: (s % 4 != 3, s % 2 == 0)):
         found = _solve_with(rescale, thresholds, live, gain, shift)
         if found is not None:
             return found

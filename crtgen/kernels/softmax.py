@@ -50,7 +50,7 @@ class FloatSoftmaxView:
     beta: str
 
 
-@design(Softmax)
+@design(Softmax, types=(DType.INT8, DType.FLOAT32))
 def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
     """int8 in gemmlowp's fixed point, or float32."""
     depth = sig.x.shape[-1]
@@ -71,14 +71,14 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
     )
 
 
-@design(Softmax)
+@design(Softmax, types=(DType.INT8,))
 def softmax_table(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
     """int8 with the powers from a table; None for others, for few elements, and for size."""
-    if sig.x.dtype is not DType.INT8 or target.optimize == "size" or sig.x.elements < _ELEMENTS:
+    if target.optimize == "size" or sig.x.elements < _ELEMENTS:
         return None
     depth = sig.x.shape[-1]
     powers = powers_const(op, sig)
-    view = TableSoftmaxView(sig.x.elements // depth, depth, powers.data.size - 1)
+    view = TableSoftmaxView(sig.x.elements // depth, depth, powers.shape[0] - 1)
     return Kernel(
         design="softmax table",
         template="softmax_table.c.j2",
@@ -100,4 +100,4 @@ def powers_const(op: Softmax, sig: Signature) -> Const:
     powers: Int64 = np.where(counts, exp_on_negative_values(exponent, _INTEGER_BITS), 0)
     used = int(np.argmin(powers)) + 1 if powers[-1] == 0 else len(powers)
     note = "e to minus the difference from the greatest, times 2^31"
-    return Const("powers", powers[:used].astype(np.int32), 4, note)
+    return Const.of("powers", powers[:used].astype(np.int32), 4, note)

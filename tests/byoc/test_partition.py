@@ -156,7 +156,7 @@ class OwnConstants(Generator):
     def generate(self, subgraph: Graph, target: Target) -> Generated:
         data = subgraph.values[subgraph.outputs[0]]
         return Generated(
-            body=f"    y0[0] = {self.constant}[0];", consts=(Const(self.constant, _zeros(data)),)
+            body=f"    y0[0] = {self.constant}[0];", consts=(Const.of(self.constant, _zeros(data)),)
         )
 
 

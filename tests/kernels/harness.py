@@ -131,7 +131,7 @@ class Job:
     def nbytes(self) -> int:
         """What it adds to an image."""
         values = [v for v in (*self.case.sig.inputs, self.case.sig.y) if not v.is_constant]
-        return sum(v.nbytes for v in values) + sum(c.data.nbytes for c in self.kernel.consts)
+        return sum(v.nbytes for v in values) + sum(c.nbytes for c in self.kernel.consts)
 
     @property
     def arena(self) -> int:
@@ -237,7 +237,7 @@ def _buffers(job: Job, name: str) -> list[_Buffer]:
         *(_Buffer("INPUT", f"{name}_x{i}", inputs[v.name], v.nbytes) for i, v in enumerate(variable)),
         _Buffer("OUTPUT", f"{name}_y", expected, case.sig.y.nbytes),
         *(
-            _Buffer("CONSTANT", f"{name}_c{i}", c.data, c.data.nbytes, c.align)
+            _Buffer("CONSTANT", f"{name}_c{i}", c.data, c.nbytes, c.align)
             for i, c in enumerate(kernel.consts)
         ),
         *([_Buffer("SCRATCH", "0", None, kernel.scratch, 16)] if kernel.scratch else []),
@@ -286,15 +286,15 @@ def _source(name: str, sig: Signature, kernel: Kernel) -> str:
     variable = [v for v in sig.inputs if not v.is_constant]
     parameters = [f"const {v.dtype.c_name} *x{i}" for i, v in enumerate(variable)]
     parameters += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
-    parameters += [f"const {_c_type(c.data)} *{c.name}" for c in kernel.consts]
+    parameters += [f"const {_c_type(c.dtype)} *{c.name}" for c in kernel.consts]
     parameters += ["uint8_t *scratch"] if kernel.scratch else []
     prototype = f"void {name}({', '.join(parameters)})"
     source = render(f"kernels/{kernel.template}", k=kernel.view, name=name, prototype=prototype, parts=parts)
     return "\n".join([*texts, source])
 
 
-def _c_type(data: Array) -> str:
-    return "float" if data.dtype == np.float32 else f"{data.dtype.name}_t"
+def _c_type(dtype: str) -> str:
+    return "float" if dtype == "float32" else f"{dtype}_t"
 
 
 def _leaves(job: Job) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from crtgen.boards.core import find_core
-from crtgen.kernels import Kernel, Target, applicable
+from crtgen.kernels import Const, Kernel, Target, applicable
 from crtgen.ops import Case, all_cases
 from tests.kernels.harness import GUARDED, Job, run_jobs
 
@@ -24,10 +24,11 @@ def test_what_is_wrong_is_noticed(tmp_path: Path, core: str) -> None:
     case, kernel = _found(core)
     assert kernel.scratch > 64
     first, *others = kernel.consts
-    short = replace(first, data=first.data[: len(first.data) // 2])
+    short = Const.of(first.name, first.data[: len(first.data) // 2], first.align)
+    rolled = Const.of(first.name, np.roll(first.data, 1), first.align)
     kernels = [
         kernel,
-        replace(kernel, consts=(replace(first, data=np.roll(first.data, 1)), *others)),
+        replace(kernel, consts=(rolled, *others)),
         replace(kernel, scratch=kernel.scratch - 48),
         replace(kernel, consts=(short, *others)),
         kernel,

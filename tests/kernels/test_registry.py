@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 
 from crtgen.boards.core import find_core
+from crtgen.codegen import generate_c
 from crtgen.errors import UnsupportedError
-from crtgen.ir import DType, Graph, Node, Quant, Value
-from crtgen.kernels import Kernel, Target, applicable, select
+from crtgen.frontends import load
+from crtgen.ir import Array, DType, Graph, Node, Quant, Value
+from crtgen.kernels import Const, Kernel, Target, applicable, select
+from crtgen.kernels.registry import registered
 from crtgen.ops import Add, Conv2d, FullyConnected, Padding, Relu, all_cases
 from crtgen.ops.case import int8s, weights_and_bias
+from crtgen.passes import DEFAULT_PASSES, run_passes
+from crtgen.plan import make_plan, stream_rows
+from tests.support import model_path
 
 
 def test_cheapest_first() -> None:
@@ -82,3 +88,49 @@ def test_what_a_function_saves_counts_in_all_its_layers(same: int, own: bool) ->
     fast, middle = (_pointwise(strides, level, "cortex-m55") for level in ("speed", "balanced"))
     assert len({k.view for k in fast[2:]}) == 1
     assert all((k.design == f.design) is own for k, f in zip(middle[2:], fast[2:], strict=True))
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m55"])
+def test_what_is_chosen_is_packed_once(monkeypatch: pytest.MonkeyPatch, core: str) -> None:
+    packed: list[str] = []
+    data = Const.data
+
+    def count(const: Const) -> Array:
+        packed.append(const.name)
+        assert data.fget is not None
+        return data.fget(const)
+
+    monkeypatch.setattr(Const, "data", property(count))
+    target = Target(find_core(core))
+    graph, _ = run_passes(load(model_path("kws_int8")), DEFAULT_PASSES)
+    plan, _ = stream_rows(make_plan(graph, select(graph, target)), target)
+    assert not packed
+    generate_c(plan, "kws")
+    assert packed == [const.name for step in plan.steps for const in step.kernel.consts]
+
+
+def test_a_constant_is_what_it_was_said_to_be() -> None:
+    for case in all_cases():
+        for core in ("cortex-m3", "cortex-m4", "cortex-m55"):
+            for level in ("speed", "size"):
+                for kernel in applicable(case.op, case.sig, Target(find_core(core), level)):
+                    for const in kernel.consts:
+                        assert const.data.nbytes == const.nbytes
+
+
+def test_a_constant_that_is_not_what_it_was_said_to_be() -> None:
+    const = Const("weights", "int8", (3,), lambda: np.zeros(4, np.int8))
+    with pytest.raises(ValueError, match="weights is int8"):
+        _ = const.data
+
+
+@pytest.mark.parametrize(
+    ("core", "rooms"),
+    [("cortex-m3", {"gemm"}), ("cortex-m4", {"gemm", "dsp"}), ("cortex-m55", {"gemm", "dsp", "mve"})],
+)
+def test_a_design_says_what_it_is_for(core: str, rooms: set[str]) -> None:
+    case = next(c for c in all_cases() if c.name == "conv2d_3x3")
+    found = [e for e in registered(Conv2d) if e.applies(case.sig, find_core(core))]
+    assert {e.function.__module__.split(".")[2] for e in found} == rooms
+    assert all(DType.INT8 in e.types for e in found)

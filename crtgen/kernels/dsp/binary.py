@@ -79,10 +79,10 @@ class PairsView:
     finish: Finish
 
 
-@design(Add, Sub, weights=None)
+@design(Add, Sub, types=(DType.INT8,), needs="dsp", weights=None)
 def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """For int8 operands; None for others, without runs of four, or if no factors are exact."""
-    runs = _runs(sig, target)
+    runs = _runs(sig)
     form = solve_sum(op, sig) if runs else None
     if runs is None or form is None:
         return None
@@ -95,10 +95,10 @@ def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     return _kernel("dsp_sum", sig, view, four, one, 2 + 3 * finish.clamps)
 
 
-@design(Mul, weights=None)
+@design(Mul, types=(DType.INT8,), needs="dsp", weights=None)
 def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     """For int8 operands; None for others, without runs of four, or if no requantisation is exact."""
-    runs = _runs(sig, target)
+    runs = _runs(sig)
     if runs is None:
         return None
     params = op.parameters(sig)
@@ -133,10 +133,8 @@ def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:
     return None
 
 
-def _runs(sig: Signature, target: Target) -> Runs | None:
-    """How int8 operands are read; None for others and for runs of less than four."""
-    if not target.core.dsp or any(v.dtype is not DType.INT8 for v in sig.inputs):
-        return None
+def _runs(sig: Signature) -> Runs | None:
+    """How operands are read; None for runs of less than four."""
     strides = zip(*(repeated_strides(v, sig.y) for v in sig.inputs), strict=True)
     *loops, run = merge([Loop(n, s) for n, s in zip(sig.y.shape, strides, strict=True)], 2)
     if run.count < _LANES or sorted(run.strides) not in ([0, 1], [1, 1]):

@@ -30,10 +30,10 @@ class ClampView:
         return self.elements % _BLOCK
 
 
-@design(Relu)
+@design(Relu, types=(DType.INT8,), needs="dsp")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """Without requantisation; None for others."""
-    if not target.core.dsp or sig.x.dtype is not DType.INT8 or sig.x.quant != sig.y.quant:
+    if sig.x.quant != sig.y.quant:
         return None
     params = op.parameters(sig)
     low, high = clamp_limits(params.act_min, params.act_max)

@@ -6,8 +6,8 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.dsp.layer import Layer
-from crtgen.kernels.dsp.matrix import Micro, Stream, Unrolling, micro, pack_stream
-from crtgen.kernels.dsp.packing import Packing, order_weights
+from crtgen.kernels.dsp.matrix import Micro, Stream, Unrolling, micro, stream_of
+from crtgen.kernels.dsp.packing import Packing
 from crtgen.kernels.dsp.shared import UNROLL, shared_kernel
 from crtgen.kernels.dsp.walk import PIXELS, Geometry, Walk, Window
 from crtgen.kernels.kernel import InPlace, Kernel, Target
@@ -46,22 +46,20 @@ class ConvView:
         return 2 if self.packing.words % 2 == 0 else 1
 
 
-@design(Conv2d, weights=(1, 2))
+@design(Conv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """The matrix design for int8; None without the DSP extension, for one output channel, or if inexact."""
-    x, w, b = sig.inputs
-    if not target.core.dsp or x.dtype is not DType.INT8:
-        return None
+    _, w, b = sig.inputs
     weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
     geometry = Geometry.of(op, sig)
     return matrix_kernel(geometry, op.parameters(sig), weights, b.array().astype(np.int64), target)
 
 
-@design(DepthwiseConv2d, weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """A depthwise convolution of one input channel is a convolution."""
     x, w, b = sig.inputs
-    if not target.core.dsp or x.dtype is not DType.INT8 or x.shape[3] > 1:
+    if x.shape[3] > 1:
         return None
     weights = w.array().astype(np.int64).reshape(-1, w.shape[3]).T
     geometry = Geometry.of(op, sig)
@@ -81,7 +79,7 @@ def matrix_kernel(
     steps = -(-packing.steps // UNROLL) * UNROLL if shared else unrolling.padded(packing.steps)
     folded = bias + params.input_offset * weights.sum(axis=1)
     rescale = rescale_of(params, weights, bias)
-    stream = pack_stream(order_weights(weights, packing, steps), folded, rescale, each=shared)
+    stream = stream_of(weights, packing, steps, folded, rescale, each=shared)
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)

@@ -62,12 +62,10 @@ class DenseView:
         return 2 if self.packing.words % 2 == 0 else 1
 
 
-@design(FullyConnected, weights=(1, 2))
+@design(FullyConnected, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """Four outputs at a time for a single row, else the matrix design; None if inexact or for one output."""
     x, w, b = sig.inputs
-    if not target.core.dsp or x.dtype is not DType.INT8:
-        return None
     params = op.parameters(sig)
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     outputs, depth = weights.shape
@@ -76,9 +74,8 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
         return matrix_kernel(Geometry.rows(rows, depth), params, weights, bias, target)
     packing = Packing.of((1, 1), (1, 1), depth, depth)
     steps, unroll = _unrolling(packing.steps, _STEPS_WRITTEN_OUT[target.optimize])
-    ordered = order_weights(weights, packing, steps)
     folded = bias + params.input_offset * weights.sum(axis=1)
-    stream = _stream(ordered, folded, rescale_of(params, weights, bias))
+    stream = _stream(weights, packing, steps, folded, rescale_of(params, weights, bias))
     if stream is None:
         return None
     view = DenseView(
@@ -89,14 +86,14 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
         steps=steps,
         unroll=unroll,
         header=len(stream.header),
-        group_words=stream.groups.shape[1],
+        group_words=stream.group_words,
         finish=stream.finish,
     )
     return Kernel(
         design="dsp_dense",
         template="dsp/dense.c.j2",
         view=view,
-        consts=(Const("weights", stream.data, 4, "requantisation; per four outputs: start, weights"),),
+        consts=(stream.const,),
         scratch=4 * (steps + view.header),
         inplace=(InPlace(),),
         cost=_cost(view),
@@ -106,16 +103,13 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stream:
     header: Words
-    groups: Words
+    group_words: int
     finish: Finish
-
-    @property
-    def data(self) -> Words:
-        return np.concatenate([self.header, self.groups.reshape(-1)])
+    const: Const
 
 
-def _stream(weights: Int64, start: Int64, rescale: Rescale) -> _Stream | None:
-    """The packed ``weights[O, steps, 2]``; None if inexact, or for a weight of -128 in the wrong place."""
+def _stream(weights: Int64, packing: Packing, steps: int, start: Int64, rescale: Rescale) -> _Stream | None:
+    """The packed ``weights[O, K]``; None if inexact, or for a weight of -128 in the wrong place."""
     channels = fours(len(weights))
     shared = rescale.uniform
     gains = [(_GAIN, 1)[lane % 2] for lane in range(_LANES)]
@@ -125,11 +119,25 @@ def _stream(weights: Int64, start: Int64, rescale: Rescale) -> _Stream | None:
     )
     if lanes is None:
         return None
-    groups = _pack(weights[channels], start[channels], lanes, not shared)
-    if groups is None:
+    grouped = weights[channels]
+    mixed = _GAIN * grouped[:, 0::2] + grouped[:, 1::2]  # [group, pair, input]
+    if mixed.min() < -(1 << 15):
         return None
-    header = [lanes.constants[0][0], lanes.constants[1][0]] if shared else []
-    return _Stream(np.concatenate([np.zeros(0, np.uint32), *header]), groups, lanes.finish)
+    ends = () if shared else lanes.constants
+    shares = [lanes.constants[0][0], lanes.constants[1][0]] if shared else []
+    header = np.concatenate([np.zeros(0, np.uint32), *shares])
+
+    def pack() -> Words:
+        flat = order_weights(mixed.reshape(-1, mixed.shape[2]), packing, steps)
+        halves = flat.reshape(*mixed.shape[:2], steps, 2)
+        mixes = words16(halves[..., 0], halves[..., 1]).transpose(0, 2, 1).reshape(len(channels), -1)
+        groups = np.concatenate([_heads(start[channels], lanes), mixes, *ends], axis=1)
+        return np.concatenate([header, groups.reshape(-1)])
+
+    group_words = _LANES + 2 * steps + sum(end.shape[1] for end in ends)
+    count = len(header) + len(channels) * group_words
+    note = "requantisation; per four outputs: start, weights"
+    return _Stream(header, group_words, lanes.finish, Const("weights", "uint32", (count,), pack, 4, note))
 
 
 def _unrolling(steps: int, most: int) -> tuple[int, int]:
@@ -142,16 +150,11 @@ def _unrolling(steps: int, most: int) -> tuple[int, int]:
     return counts[unroll], unroll
 
 
-def _pack(weights: Int64, start: Int64, lanes: Lanes, constants: bool) -> Words | None:
-    """``[group, word]`` from ``weights[group, 4, steps, 2]`` and ``start[group, 4]``."""
+def _heads(start: Int64, lanes: Lanes) -> Words:
+    """``[group, 4]`` words from ``start[group, 4]``."""
     begin = start + np.stack(lanes.offsets, axis=1)
     heads = [_GAIN * begin[:, 0] + begin[:, 1], _GAIN * begin[:, 2] + begin[:, 3], begin[:, 1], begin[:, 3]]
-    halves = _GAIN * weights[:, 0::2] + weights[:, 1::2]  # [group, pair, step, half]
-    if halves.min() < -(1 << 15):
-        return None
-    mixes = words16(halves[..., 0], halves[..., 1]).transpose(0, 2, 1).reshape(len(start), -1)
-    ends = lanes.constants if constants else ()
-    return np.concatenate([words(np.stack(heads, axis=1)), mixes, *ends], axis=1)
+    return words(np.stack(heads, axis=1))
 
 
 def _cost(view: DenseView) -> float:

@@ -116,12 +116,10 @@ class DepthwiseView:
         return self.out_width * self.channels
 
 
-@design(DepthwiseConv2d, weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """3x3 windows, strides 1 or 2, four channels or more; None for others, or if inexact."""
-    x, w, b = sig.inputs
-    if not target.core.dsp or x.dtype is not DType.INT8:
-        return None
+    _, w, b = sig.inputs
     if not _fits(op, sig):
         return None
     params = op.parameters(sig)
@@ -131,17 +129,23 @@ def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     if lanes is None:
         return None
     start = bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0]
-    taps, constants = _pack(weights, lanes.constants[0], op.stride[0])
-    packed = np.concatenate([taps, words(start)[:, None], constants], axis=1)
-    view = _view(op, sig, target, -params.input_offset, packed.shape[1], lanes.finish)
+    constants = lanes.constants[0]
+    each = 4 + constants.shape[1] - _in_taps(constants)
+    view = _view(op, sig, target, -params.input_offset, each, lanes.finish)
     if view is None:
         return None
+
+    def pack() -> Words:
+        taps, rest = _pack(weights, constants, op.stride[0])
+        packed = np.concatenate([taps, words(start)[:, None], rest], axis=1)
+        return packed[fours(len(bias))].reshape(-1)
+
     note = "per channel: weights, start, requantisation"
     return Kernel(
         design="dsp_depthwise",
         template="dsp/depthwise.c.j2",
         view=view,
-        consts=(Const("weights", packed[fours(len(bias))].reshape(-1), 4, note),),
+        consts=(Const("weights", "uint32", (view.groups * _CHANNELS * each,), pack, 4, note),),
         scratch=_CHANNELS * 4 * view.channel_words,
         inplace=_inplace(view),
         cost=_cost(view),

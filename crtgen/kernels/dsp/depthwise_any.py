@@ -67,11 +67,11 @@ class WindowedView:
         return self.whole * self.group_words
 
 
-@design(DepthwiseConv2d, weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Any window with four outputs or more; None for others, or if inexact."""
     x, w, b = sig.inputs
-    if not target.core.dsp or x.dtype is not DType.INT8 or sig.y.shape[3] < _CHANNELS:
+    if sig.y.shape[3] < _CHANNELS:
         return None
     geometry, expansion = _geometry(op, sig)
     if (geometry.window[1] - 1) * geometry.dilation[1] * geometry.channels > FAR:
@@ -82,19 +82,24 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     lanes = finish_lanes(rescale_of(params, weights, bias), ((1, np.arange(len(bias))),))
     if lanes is None:
         return None
-    start = words(bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0])
     groups = fours(len(bias))
-    constants = lanes.constants[0][groups].reshape(len(groups), -1)
-    packed = np.concatenate([start[groups], _pack_taps(weights[groups]), constants], axis=1)
+    taps = weights.shape[1]
+    words_each = _CHANNELS + _CHANNELS // 2 * taps + _CHANNELS * lanes.constants[0].shape[1]
+
+    def pack() -> Words:
+        start = words(bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0])
+        constants = lanes.constants[0][groups].reshape(len(groups), -1)
+        packed = np.concatenate([start[groups], _pack_taps(weights[groups]), constants], axis=1)
+        return packed.reshape(-1)
+
     zero_point, image = -params.input_offset, x.elements // x.shape[0]
-    view = _view(geometry, expansion, (zero_point, image, len(bias)), packed.shape[1], lanes.finish)
+    view = _view(geometry, expansion, (zero_point, image, len(bias)), words_each, lanes.finish)
+    note = "per four channels: start, weights, requantisation"
     return Kernel(
         design="dsp_depthwise_any",
         template="dsp/depthwise_any.c.j2",
         view=view,
-        consts=(
-            Const("weights", packed.reshape(-1), 4, "per four channels: start, weights, requantisation"),
-        ),
+        consts=(Const("weights", "uint32", (len(groups) * words_each,), pack, 4, note),),
         scratch=view.window.bytes if view.window else 0,
         inplace=_inplace(view),
         cost=_cost(view),

@@ -23,7 +23,7 @@ class Layer:
 
     @property
     def weights(self) -> Const:
-        return Const("weights", self.stream.data, 4, "per pair of channels: start, weights, requantisation")
+        return self.stream.const
 
     @property
     def lead(self) -> int:

@@ -7,16 +7,19 @@ than int8 would. One stream, read once per group of pixels, holds for each pair 
 of mix and accB, the steps' words, the constants of requantisation.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from crtgen.kernels.dsp.finish import Finish, Lanes, finish_lanes
+from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.words import Words, words, words16
+from crtgen.kernels.kernel import Const
 from crtgen.kernels.requant import Rescale
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Lane", "Micro", "Stream", "Unrolling", "micro", "pack_stream"]
+__all__ = ["Lane", "Micro", "Stream", "Unrolling", "micro", "stream_of"]
 
 _GAIN = 256
 _MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
@@ -87,22 +90,25 @@ class Micro:
 class Stream:
     """The packed weights of a layer.
 
-    ``pairs`` is how many pairs of channels there are; with an odd number of channels the last pair repeats
-    a channel: ``even`` pairs step by two channels, and one more, if ``odd``, ends at the last channel.
+    ``pairs`` is how many pairs of channels there are, of ``pair_words`` words. With an odd number of channels
+    the last pair repeats a channel: ``even`` pairs step by two channels, and one more, if ``odd``, ends at
+    the last channel.
     """
 
-    data: Words
+    pack: Callable[[], Words]
+    pair_words: int
     finish: Finish
     pairs: int
     odd: bool
 
     @property
-    def channels(self) -> int:
-        return 2 * self.pairs - self.odd
+    def const(self) -> Const:
+        note = "per pair of channels: start, weights, requantisation"
+        return Const("weights", "uint32", (self.pairs * self.pair_words,), self.pack, 4, note)
 
     @property
-    def pair_words(self) -> int:
-        return len(self.data) // self.pairs
+    def channels(self) -> int:
+        return 2 * self.pairs - self.odd
 
     @property
     def even(self) -> int:
@@ -144,8 +150,10 @@ def micro(pixels: int, steps: int, stride: int, finish: Finish, unrolling: Unrol
     return Micro(pixels, steps, unrolling.of(steps), stride, finish)
 
 
-def pack_stream(weights: Int64, bias: Int64, rescale: Rescale, each: bool = False) -> Stream | None:
-    """The stream of ``weights[O, steps, 2]``; ``bias[O]`` holds all that does not depend on the input.
+def stream_of(
+    weights: Int64, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
+) -> Stream | None:
+    """The stream of ``weights[O, inputs of a window]``; ``bias[O]`` is all that does not depend on the input.
 
     ``each`` is that of ``finish_lanes``.
 
@@ -159,14 +167,18 @@ def pack_stream(weights: Int64, bias: Int64, rescale: Rescale, each: bool = Fals
     if channels % 2:
         a = np.append(a, channels - 2)
     b = a + 1
-    halves = _GAIN * weights[a] + weights[b]
+    mixed = _GAIN * weights[a] + weights[b]
     lanes = finish_lanes(rescale, ((_GAIN, a), (1, b)), each)
-    if lanes is None or halves.min() < -(1 << 15):
+    if lanes is None or mixed.min() < -(1 << 15):
         return None
-    data = np.concatenate(
-        [*_start(bias[a], bias[b], lanes), words16(halves[..., 0], halves[..., 1]), *lanes.constants], axis=1
-    )
-    return Stream(data.reshape(-1), lanes.finish, len(a), channels % 2 == 1)
+
+    def pack() -> Words:
+        halves = order_weights(mixed, packing, steps)
+        taps = words16(halves[..., 0], halves[..., 1])
+        return np.concatenate([*_start(bias[a], bias[b], lanes), taps, *lanes.constants], axis=1).reshape(-1)
+
+    words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
+    return Stream(pack, words_each, lanes.finish, len(a), channels % 2 == 1)
 
 
 def _start(bias_a: Int64, bias_b: Int64, lanes: Lanes) -> tuple[Words, ...]:

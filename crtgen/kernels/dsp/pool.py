@@ -76,11 +76,11 @@ class PoolView:
         return max(self.window.width - self.window.taps_x, 0) * self.window.channels
 
 
-@design(AveragePool2d)
+@design(AveragePool2d, types=(DType.INT8,), needs="dsp")
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     """Windows over four channels or more; None for others, and for windows of over 255 pixels at a border."""
     count = op.window[0] * op.window[1]
-    if not _fits(op, sig, target) or (op.padding != Padding() and count > MOST):
+    if not _fits(op, sig) or (op.padding != Padding() and count > MOST):
         return None
     factor = reciprocal(count)
     if factor is None:
@@ -91,17 +91,17 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     )
 
 
-@design(MaxPool2d)
+@design(MaxPool2d, types=(DType.INT8,), needs="dsp")
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
     """Windows over four channels or more; None for others."""
-    return _pool(op, sig, "dsp_max", "") if _fits(op, sig, target) else None
+    return _pool(op, sig, "dsp_max", "") if _fits(op, sig) else None
 
 
-@design(Mean)
+@design(Mean, types=(DType.INT8,), needs="dsp")
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
     """Over the pixels of images of four channels or more, or over runs of words; None for others."""
     shape = image_of(op, sig.x)
-    if shape is None or not target.core.dsp or sig.x.dtype is not DType.INT8:
+    if shape is None:
         return None
     images, pixels, channels = shape
     across = channels == 1 and pixels % _CHANNELS == 0
@@ -114,9 +114,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
     return Kernel("dsp_mean", "dsp/pool.c.j2", view, cost=_cost(view))
 
 
-def _fits(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> bool:
-    if not target.core.dsp or sig.x.dtype is not DType.INT8:
-        return False
+def _fits(op: AveragePool2d | MaxPool2d, sig: Signature) -> bool:
     return _CHANNELS <= sig.x.shape[3] <= FAR and (op.window[1] <= MOST or op.window[1] == sig.x.shape[2])
 
 

@@ -124,7 +124,7 @@ def _table(layer: Layer) -> Const:
     data = np.array([*astuple(table), *rest], np.int32)
     if not window.rows and not rest:
         data = data[: 1 + [f.name for f in fields(Table)].index("window_rows")]
-    return Const("table", data, 4, "the layer's numbers, see the code")
+    return Const.of("table", data, 4, "the layer's numbers, see the code")
 
 
 def _instructions(finish: Finish, steps: int, pairs: int) -> float:

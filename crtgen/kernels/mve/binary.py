@@ -15,10 +15,10 @@ _NARROWEST, _WIDEST = 1, 23  # shifts of one or two narrowing instructions
 _TRIES = 4  # shifts tried from the largest one down
 
 
-@design(Add, Sub, weights=None)
+@design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """int8; None for others or if no factors are exact."""
-    form = solve_sum(op, sig) if _fits(sig, target) else None
+    form = solve_sum(op, sig)
     if form is None:
         return None
     params, way = op.parameters(sig), walk(sig)
@@ -40,11 +40,9 @@ def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     return elementwise("mve sum", sig, target, way, body)
 
 
-@design(Add, Sub, weights=None)
+@design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """int8 with each of TFLite's roundings; None for others."""
-    if not _fits(sig, target):
-        return None
     p, way = op.parameters(sig), walk(sig)
     operands = (
         (p.input1_offset, p.input1_multiplier, p.input1_shift),
@@ -79,11 +77,9 @@ def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     return elementwise("mve exact sum", sig, target, way, Body(setup, body, entry, (p.act_min, p.act_max)))
 
 
-@design(Mul, weights=None)
+@design(Mul, types=(DType.INT8,), needs="mve", weights=None)
 def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     """int8; None for others."""
-    if not _fits(sig, target):
-        return None
     params, way = op.parameters(sig), walk(sig)
     offsets = (params.input1_offset, params.input2_offset)
     corners = np.multiply.outer(*(np.array([-128, 127], np.int64) + offset for offset in offsets))
@@ -102,10 +98,6 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
         both = (load, "vldrb.s32 q1, [r1], #4", "vadd.i32 q0, q0, r4", "vadd.i32 q1, q1, r5")
         body = Body(setup, (*both, "vmlas.s32 q0, q1, r12", *finish), (), clamp)
     return elementwise("mve product", sig, target, way, body)
-
-
-def _fits(sig: Signature, target: Target) -> bool:
-    return target.core.mve and sig.y.dtype is DType.INT8
 
 
 def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:

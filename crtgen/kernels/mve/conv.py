@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.finish import Requantisation, requantisation
-from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, pack_stream
+from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, stream_const
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared import shared_matrix
 from crtgen.kernels.registry import design
@@ -33,6 +33,7 @@ __all__ = [
 
 _WRITTEN_OUT = {"speed": 40, "size": 8}
 _GATHERS = 16  # copies written out
+_NOTE = "per four channels: weights by 16 inputs, requantisation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +141,10 @@ class ConvView:
         return self.pairs * each + rows + ring + 40
 
 
-@design(Conv2d, weights=(1, 2))
+@design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8; None for others, or where neither rows nor columns of outputs have two pixels."""
-    x, w, b = sig.inputs
-    if not target.core.mve or x.dtype is not DType.INT8:
-        return None
+    _, w, b = sig.inputs
     weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     return windows_kernel(window, weights, b.array().astype(np.int64), op.parameters(sig), target)
@@ -169,14 +168,13 @@ def windows_kernel(
     if not views:
         return None
     view, cuts = min(views, key=lambda v: v[0].cost)
-    stream = pack_stream(weights, cuts, requant, 4)
     outputs = len(weights)
     lead = view.ring.lead(window, outputs) if view.ring else pairs_lead(window, outputs, overlapping=True)
     return Kernel(
         design="mve gathered" if view.gather else "mve rows",
         template="mve/conv.c.j2",
         view=view,
-        consts=(Const("weights", stream, 8, "per four channels: weights by 16 inputs, requantisation"),),
+        consts=(stream_const(weights, cuts, requant, 4, _NOTE),),
         scratch=view.scratch,
         inplace=(InPlace(lead=lead),),
         cost=view.cost,
@@ -230,12 +228,11 @@ def matrix_of_pixels(
         return None
     view = PixelsView(kernel, pixels)
     starts = np.minimum(np.arange(0, pixels, 2), pixels - 2)
-    stream = pack_stream(weights, contiguous(depth), requant, 4)
     return Kernel(
         design="mve pixels",
         template="mve/pixels.c.j2",
         view=view,
-        consts=(Const("weights", stream, 8, "per four channels: weights by 16 inputs, requantisation"),),
+        consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE),),
         inplace=(InPlace(lead=least_lead((starts + 2) * outputs, starts * depth)),),
         cost=len(starts) * kernel.instructions + 30,
     )

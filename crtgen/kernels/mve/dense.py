@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
 from crtgen.kernels.mve.finish import Finish, Requantisation, requantisation
-from crtgen.kernels.mve.matrix import LANES, Words, contiguous, pack_stream
+from crtgen.kernels.mve.matrix import LANES, Words, contiguous, stream_const
 from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -63,12 +63,10 @@ class DenseView:
         return -(-self.outputs // self.at_once) * group + (14 if self.finish.uniform else 10)
 
 
-@design(FullyConnected, weights=(1, 2))
+@design(FullyConnected, types=(DType.INT8,), needs="mve", weights=(1, 2))
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """For int8, any size."""
     x, w, b = sig.inputs
-    if not target.core.mve or x.dtype is not DType.INT8:
-        return None
     params = op.parameters(sig)
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     rows = x.elements // weights.shape[1]
@@ -103,11 +101,11 @@ def _single_row(weights: Int64, header: Words, requant: Requantisation, target: 
     head = vectors % unroll or unroll
     rounds = (vectors - head) // unroll
     view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.finish)
-    stream = np.concatenate([header, pack_stream(weights, contiguous(depth), requant, at_once)])
+    note = f"per {at_once} outputs: weights by 16 inputs, requantisation"
     return Kernel(
         design=f"mve row {at_once}",
         template="mve/dense.c.j2",
         view=view,
-        consts=(Const("weights", stream, 8, f"per {at_once} outputs: weights by 16 inputs, requantisation"),),
+        consts=(stream_const(weights, contiguous(depth), requant, at_once, note, header),),
         cost=view.cost,
     )

@@ -145,12 +145,10 @@ class DepthwiseView:
         return loads + sum(len(p.sums) for p in batch.patches) + 2 * vectors + requant + 3 + 3 * clamps
 
 
-@design(DepthwiseConv2d, weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8; None for others, or windows of more than four patches. One channel is a convolution."""
-    x, w, b = sig.inputs
-    if not target.core.mve or x.dtype is not DType.INT8:
-        return None
+    _, w, b = sig.inputs
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     weights, bias = w.array().astype(np.int64)[0], b.array().astype(np.int64)
     params = op.parameters(sig)
@@ -174,8 +172,8 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         template="mve/depthwise.c.j2",
         view=view,
         consts=(
-            Const("weights", _patches(weights[..., order]), 8, "16 zeros; per channel: columns of four rows"),
-            Const(
+            _patches(weights, order),
+            Const.of(
                 "requant", _constants(requant.constants[:, order]), 4, "per channel: multiplier, start, last"
             ),
         ),
@@ -186,14 +184,19 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     )
 
 
-def _patches(weights: Int64) -> Words:
+def _patches(weights: Int64, order: Int64) -> Const:
     """``weights[rows, columns, C]`` as patches: what lies before one is zeros for a row and a column."""
     rows, columns, channels = weights.shape
     down, across = -(-rows // SIDE), -(-columns // SIDE)
-    packed = np.zeros((channels, down * SIDE, across * SIDE), np.int8)
-    packed[:, :rows, :columns] = weights.transpose(2, 0, 1)
-    patches = packed.reshape(channels, down, SIDE, across, SIDE).transpose(0, 1, 3, 4, 2)
-    return np.concatenate([np.zeros(LANES, np.int8), patches.reshape(-1)]).view(np.uint32)
+
+    def pack() -> Words:
+        packed = np.zeros((channels, down * SIDE, across * SIDE), np.int8)
+        packed[:, :rows, :columns] = weights[..., order].transpose(2, 0, 1)
+        patches = packed.reshape(channels, down, SIDE, across, SIDE).transpose(0, 1, 3, 4, 2)
+        return np.concatenate([np.zeros(LANES, np.int8), patches.reshape(-1)]).view(np.uint32)
+
+    words = (LANES + channels * down * across * SIDE * SIDE) // 4
+    return Const("weights", "uint32", (words,), pack, 8, "16 zeros; per channel: columns of four rows")
 
 
 def _constants(constants: Int64) -> Words:

@@ -163,7 +163,7 @@ def elementwise(
     """
     if len(way.loops) > MOST_LOOPS:
         return None
-    arrays = [Const(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant]
+    arrays = [Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant]
     view = _view(sig, target, way, body, [*arrays, *consts])
     whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
     growth = max(0, sig.y.dtype.itemsize - sig.x.dtype.itemsize)
@@ -198,7 +198,7 @@ def _view(sig: Signature, target: Target, way: Walk, body: Body, consts: Sequenc
         parameters=(
             *(f"const {sig.inputs[i].dtype.c_name} *x{i}" for i in variable),
             f"{sig.y.dtype.c_name} *y",
-            *(f"const {DType(c.data.dtype.name).c_name} *{c.name}" for c in consts),
+            *(f"const {DType(c.dtype).c_name} *{c.name}" for c in consts),
         ),
         arguments=_permutation(targets),
         setup=(*body.setup, *loads),

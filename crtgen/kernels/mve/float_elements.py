@@ -20,11 +20,9 @@ _STEPS = 8  # float32 values on both sides
 Floats = npt.NDArray[np.float32]
 
 
-@design(Add, Sub, Mul, weights=None)
+@design(Add, Sub, Mul, types=(DType.FLOAT32,), needs="mve", weights=None)
 def arithmetic(op: Add | Sub | Mul, sig: Signature, target: Target) -> Kernel | None:
     """float32 operands that may be repeated or constant; None for others."""
-    if not target.core.mve or sig.y.dtype is not DType.FLOAT32:
-        return None
     way = walk(sig)
     operands = "q0, q1" if way.order == (0, 1) else "q1, q0"
     compute = f"v{op.name}.f32 q0, {operands}"
@@ -36,31 +34,27 @@ def arithmetic(op: Add | Sub | Mul, sig: Signature, target: Target) -> Kernel | 
     return elementwise("mve float", sig, target, way, body)
 
 
-@design(Relu)
+@design(Relu, types=(DType.FLOAT32,), needs="mve")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """float32; None for others."""
-    if not target.core.mve or sig.x.dtype is not DType.FLOAT32:
-        return None
     setup, clamps = _clamps(op.kind)
     return elementwise("mve float", sig, target, walk(sig), Body(setup, (_LOAD, *clamps), store=_STORE))
 
 
-@design(Dequantize)
+@design(Dequantize, types=(DType.INT8,), needs="mve")
 def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
     """int8 to float32."""
-    if not target.core.mve:
-        return None
     params = op.parameters(sig)
     setup = (*word("r3", -params.zero_point), *_float("r4", params.scale))
     convert = ("vldrb.s32 q0, [r0], #4", "vadd.i32 q0, q0, r3", "vcvt.f32.s32 q0, q0", "vmul.f32 q0, q0, r4")
     return elementwise("mve dequantize", sig, target, walk(sig), Body(setup, convert, store=_STORE))
 
 
-@design(Quantize)
+@design(Quantize, types=(DType.FLOAT32,), needs="mve")
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     """float32 to int8, without a division; None for int8 and where that is not exact."""
     params = op.parameters(sig)
-    if not target.core.mve or not isinstance(params, AffineParams) or not divides(params):
+    if not isinstance(params, AffineParams) or not divides(params):
         return None
     far = _FAR * params.scale
     setup = [*word("r3", params.zero_point), *_float("r4", 1 / params.scale), *_float("r5", -params.scale)]

@@ -18,7 +18,7 @@ _ALONE = 4  # vectors of outputs for a pixel that comes alone
 _UNROLL = 4
 
 
-@design(Conv2d, weights=(1, 2))
+@design(Conv2d, types=(DType.FLOAT32,), needs="mve", weights=(1, 2))
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """A float32 convolution of any shape; None for int8."""
     taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
@@ -26,7 +26,7 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     return _kernel(op, sig, target, None if window.is_pointwise else window)
 
 
-@design(FullyConnected, weights=(1, 2))
+@design(FullyConnected, types=(DType.FLOAT32,), needs="mve", weights=(1, 2))
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """A float32 layer; None for int8."""
     return _kernel(op, sig, target, None)
@@ -35,8 +35,6 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
 def _kernel(
     op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None
 ) -> Kernel | None:
-    if not target.core.mve or sig.x.dtype is not DType.FLOAT32:
-        return None
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
     outputs = weights.shape[0]
     pixels, depth = sig.y.elements // outputs, weights.size // outputs
@@ -53,11 +51,15 @@ def _kernel(
         blocks=blocks,
         window=window,
     )
-    rows = _padded(weights.reshape(outputs, depth))
-    packed = order_weights(rows, tuple((b.channels, b.count) for b in blocks))
+
+    def pack() -> Array:
+        rows = _padded(weights.reshape(outputs, depth))
+        return order_weights(rows, tuple((b.channels, b.count) for b in blocks))
+
+    count = sum(b.channels * b.count for b in blocks) * depth
     consts = (
-        Const("weights", packed, 4, "[block][input][output of the block]"),
-        Const("bias", _padded(bias)),
+        Const("weights", "float32", (count,), pack, 4, "[block][input][output of the block]"),
+        Const.of("bias", _padded(bias)),
     )
     return Kernel(
         design=f"mve float {tile}x{blocks[0].channels}" + (" gathered" if window else ""),

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from crtgen.kernels.kernel import Const
 from crtgen.kernels.mve.finish import Finish, Requantisation
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Cut", "Load", "Micro", "Run", "contiguous", "micro", "pack_stream"]
+__all__ = ["Cut", "Load", "Micro", "Run", "contiguous", "micro", "stream_const"]
 
 LANES = 16
 _CHANNELS = 4
@@ -192,8 +193,28 @@ def _cuts(runs: Sequence[Run]) -> list[tuple[int, Cut]]:
     return [(r.pointer, cut) for r in runs for cut in r.cuts()]
 
 
-def pack_stream(weights: Int64, cuts: Sequence[Cut], requant: Requantisation, channels: int) -> Words:
+_NO_HEADER = np.zeros(0, np.uint32)
+
+
+def stream_const(
+    weights: Int64,
+    cuts: Sequence[Cut],
+    requant: Requantisation,
+    channels: int,
+    note: str,
+    header: Words = _NO_HEADER,
+) -> Const:
     """``weights[O, K]`` as groups of so many channels: vectors of weights by cut, then constants by fours."""
+    groups = -(-len(weights) // channels)
+    words = groups * channels * (len(cuts) * LANES // 4 + len(requant.constants))
+
+    def pack() -> Words:
+        return np.concatenate([header, _pack_stream(weights, cuts, requant, channels)])
+
+    return Const("weights", "uint32", (len(header) + words,), pack, 8, note)
+
+
+def _pack_stream(weights: Int64, cuts: Sequence[Cut], requant: Requantisation, channels: int) -> Words:
     groups = -(-len(weights) // channels)
     padded = np.zeros((groups * channels, len(cuts), LANES), np.int8)
     for number, cut in enumerate(cuts):

@@ -65,14 +65,14 @@ class MeanView:
         return self.matrices * (vectors + 8) + 12
 
 
-@design(Mean)
+@design(Mean, types=(DType.INT8,), needs="mve")
 def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
     """int8; None for others and for means over the last axis, or over axes with others between them."""
     first, end = min(op.axes, default=0), max(op.axes, default=-1) + 1
     columns = prod(sig.x.shape[end:])
     count = prod(sig.x.shape[first:end])
     together = count == prod(sig.x.shape[a] for a in op.axes)
-    if not target.core.mve or sig.x.dtype is not DType.INT8 or not together or columns == 1:
+    if not together or columns == 1:
         return None
     if count > _LONGEST:
         return None

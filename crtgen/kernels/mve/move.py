@@ -37,25 +37,25 @@ class MoveView:
     fill: int | None = None
 
 
-@design(Transpose)
+@design(Transpose, needs="mve")
 def transpose(op: Transpose, sig: Signature, target: Target) -> Kernel | None:
     """Runs that stay together, or by gather loads where the last axis moves."""
     return _kernel("mve transpose", op, sig, target)
 
 
-@design(StridedSlice)
+@design(StridedSlice, needs="mve")
 def strided_slice(op: StridedSlice, sig: Signature, target: Target) -> Kernel | None:
     """Runs of neighbours, or by gather loads where the last axis has a stride."""
     return _kernel("mve slice", op, sig, target)
 
 
-@design(Concat, weights=None)
+@design(Concat, needs="mve", weights=None)
 def concat(op: Concat, sig: Signature, target: Target) -> Kernel | None:
     """One block of each input after another."""
     return _kernel("mve concat", op, sig, target)
 
 
-@design(Pad)
+@design(Pad, needs="mve")
 def pad(op: Pad, sig: Signature, target: Target) -> Kernel | None:
     """The output filled with the value, then the input's rows; None if the value's bytes differ."""
     fill = op.fill(sig)
@@ -75,7 +75,7 @@ def _kernel(
     found = [w for w in walks if w is not None]
     if len(found) < len(walks):
         return None
-    consts = tuple(Const(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant)
+    consts = tuple(Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant)
     parts = [Part(b.source, b.first * size, b.start * size, w) for b, w in zip(blocks, found, strict=True)]
     inputs = [f"x{i}" for i in range(len(sig.inputs) - len(consts))]
     view = MoveView(

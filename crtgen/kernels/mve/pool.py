@@ -65,11 +65,11 @@ class PoolView:
         return g.batch * g.out_height * (g.out_width * (vectors + 5 + 12 * self.padded) + 8) + 20
 
 
-@design(AveragePool2d)
+@design(AveragePool2d, types=(DType.INT8,), needs="mve")
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     """int8 and windows of up to 255 pixels; None for others, or if a reciprocal is not exact."""
     count = op.window[0] * op.window[1]
-    if count > MOST or not _fits(sig, target):
+    if count > MOST:
         return None
     window = Window.of(sig, op.window, op.stride, op.padding)
     counts = _counts(window) if window.padded else {count}
@@ -83,19 +83,13 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     for n, factor in found.items():
         table[n - 1] = factor.multiplier, factor.constant, -factor.shift
     note = "by the pixels of a window less one: multiplier, constant, minus the shift"
-    return _kernel(op, sig, window, "mve average", None, (Const("reciprocals", table, 4, note),))
+    return _kernel(op, sig, window, "mve average", None, (Const.of("reciprocals", table, 4, note),))
 
 
-@design(MaxPool2d)
-def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel | None:
+@design(MaxPool2d, types=(DType.INT8,), needs="mve")
+def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel:
     """int8 and windows of any size."""
-    if not _fits(sig, target):
-        return None
     return _kernel(op, sig, Window.of(sig, op.window, op.stride, op.padding), "mve max", None)
-
-
-def _fits(sig: Signature, target: Target) -> bool:
-    return target.core.mve and sig.x.dtype is DType.INT8
 
 
 def _counts(window: Window) -> set[int]:

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
+from crtgen.ir import Array
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.mve.ring import Ring, pairs_lead
@@ -123,12 +124,11 @@ def shared_matrix(window: Window, weights: Int64, bias: Int64, params: ConvParam
     ring = Ring.of(w, -params.input_offset) if w.padded else None
     table = _table(w, ring, weights.shape, params)
     fours = constants.reshape(2, -1, _FOUR).transpose(1, 0, 2)
-    stream = np.concatenate([_by_fours(weights), _bytes(fours)], axis=1).reshape(-1).view(np.uint32)
     return Kernel(
         design="mve matrix shared",
         template="mve/conv_shared.c.j2",
         view=SharedView(clamped(params)),
-        consts=(Const("weights", stream, 4, "per four outputs: weights, requantisation"), _numbers(table)),
+        consts=(_weights(weights, fours, 4, "per four outputs: weights, requantisation"), _numbers(table)),
         scratch=2 * table.window_bytes + table.ring_bytes or 1,  # the function's interface has it
         inplace=(InPlace(lead=ring.lead(w, outputs) if ring else pairs_lead(w, outputs, overlapping=False)),),
         cost=_cost(w, ring, table),
@@ -147,13 +147,12 @@ def shared_dense(weights: Int64, bias: Int64, params: ConvParams) -> Kernel | No
     )
     start = np.zeros(-(-outputs // _FOUR) * _FOUR, np.int64)
     start[:outputs] = bias + params.input_offset * weights.sum(axis=1)
-    stream = np.concatenate([_by_fours(weights), _bytes(start.reshape(-1, 1, _FOUR))], axis=1)
     return Kernel(
         design="mve row shared",
         template="mve/dense_shared.c.j2",
         view=DenseView(clamped(params)),
         consts=(
-            Const("weights", stream.reshape(-1).view(np.uint32), 8, "per four outputs: weights, starts"),
+            _weights(weights, start.reshape(-1, 1, _FOUR), 8, "per four outputs: weights, starts"),
             _numbers(table),
         ),
         cost=-(-outputs // _FOUR) * (37 + 10 * rounds + 5 * clamped(params)) + 15,
@@ -187,6 +186,15 @@ def packed_constants(params: ConvParams, weights: Int64, bias: Int64) -> Int64 |
     packed = np.zeros((2, -(-outputs // _FOUR) * _FOUR), np.int64)
     packed[:, :outputs] = (start << 8 | shifts & 0xFF) & 0xFFFFFFFF, multipliers
     return packed
+
+
+def _weights(weights: Int64, fours: Int64, align: int, note: str) -> Const:
+    """``weights[O, K]`` by groups of four outputs, with the words ``fours[group, n, 4]`` behind each."""
+
+    def pack() -> Array:
+        return np.concatenate([_by_fours(weights), _bytes(fours)], axis=1).reshape(-1).view(np.uint32)
+
+    return Const("weights", "uint32", (len(fours) * weights.shape[1] + fours.size,), pack, align, note)
 
 
 def _bytes(fours: Int64) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
@@ -248,7 +256,7 @@ def _table(w: Window, ring: Ring | None, shape: tuple[int, ...], params: ConvPar
 
 
 def _numbers(table: Table | DenseTable) -> Const:
-    return Const("table", np.array(astuple(table), np.int32), 4, "the layer's numbers, see the code")
+    return Const.of("table", np.array(astuple(table), np.int32), 4, "the layer's numbers, see the code")
 
 
 def _cost(w: Window, ring: Ring | None, table: Table) -> float:

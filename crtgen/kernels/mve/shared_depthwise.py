@@ -110,8 +110,8 @@ def shared_depthwise(window: Window, weights: Int64, bias: Int64, params: ConvPa
         template="mve/depthwise_shared.c.j2",
         view=StripsView(squares, clamped(params)),
         consts=(
-            Const("weights", _stream(constants, weights), 4, "per channel: requantisation, weights"),
-            Const("table", numbers.view(np.int32), 4, "the layer's numbers, see the code"),
+            _stream(constants, weights),
+            Const.of("table", numbers.view(np.int32), 4, "the layer's numbers, see the code"),
         ),
         scratch=table.plane + LANES,
         inplace=(InPlace(exact=True) if channels < w.channels else InPlace(lead=lead),),
@@ -120,12 +120,17 @@ def shared_depthwise(window: Window, weights: Int64, bias: Int64, params: ConvPa
     )
 
 
-def _stream(constants: Int64, weights: Int64) -> Words:
+def _stream(constants: Int64, weights: Int64) -> Const:
     """``weights[C, taps]`` behind the two words of each channel, without gaps."""
-    channels = len(weights)
-    pairs = np.ascontiguousarray(constants[:, :channels].T.astype(np.uint32)).view(np.int8)
-    packed = np.concatenate([pairs, weights.astype(np.int8)], axis=1).ravel()
-    return np.append(packed, np.zeros(-packed.size % 4, np.int8)).view(np.uint32)
+    channels, taps = weights.shape
+
+    def pack() -> Words:
+        pairs = np.ascontiguousarray(constants[:, :channels].T.astype(np.uint32)).view(np.int8)
+        packed = np.concatenate([pairs, weights.astype(np.int8)], axis=1).ravel()
+        return np.append(packed, np.zeros(-packed.size % 4, np.int8)).view(np.uint32)
+
+    words = -(-channels * (8 + taps) // 4)
+    return Const("weights", "uint32", (words,), pack, 4, "per channel: requantisation, weights")
 
 
 def _squares(w: Window) -> bool:

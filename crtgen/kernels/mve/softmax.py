@@ -27,15 +27,14 @@ class SoftmaxView:
         return self.rows * (115 + 3 * -(-self.depth // 16) + (15 + 2 * (self.last < 255)) * vectors)
 
 
-@design(Softmax)
+@design(Softmax, types=(DType.INT8,), needs="mve")
 def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
     """int8; None for others, and for so few elements that a table of up to 1 KB is not worth it."""
-    few = target.optimize == "size" or sig.x.elements < _ELEMENTS
-    if not target.core.mve or sig.x.dtype is not DType.INT8 or few:
+    if target.optimize == "size" or sig.x.elements < _ELEMENTS:
         return None
     powers = powers_const(op, sig)
     depth = sig.x.shape[-1]
-    view = SoftmaxView(sig.x.elements // depth, depth, powers.data.size - 1)
+    view = SoftmaxView(sig.x.elements // depth, depth, powers.shape[0] - 1)
     return Kernel(
         design="mve softmax",
         template="mve/softmax.c.j2",

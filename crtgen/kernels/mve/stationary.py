@@ -9,9 +9,9 @@ from math import gcd
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.conv import requantise
-from crtgen.kernels.mve.matrix import LANES, Cut, pack_stream
+from crtgen.kernels.mve.matrix import LANES, Cut, stream_const
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d
@@ -69,11 +69,11 @@ class StationaryView:
         return sum(each) + 10
 
 
-@design(Conv2d, weights=(1, 2))
+@design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
 def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8; None for others, more than 16 inputs, or outputs that are clamped or not re-encoded."""
     x, w, b = sig.inputs
-    if not target.core.mve or x.dtype is not DType.INT8 or x.shape[3] > LANES:
+    if x.shape[3] > LANES:
         return None
     if target.optimize == "size":  # its code is of one layer
         return None
@@ -95,7 +95,7 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
         design="mve stationary",
         template="mve/stationary.c.j2",
         view=view,
-        consts=(Const("weights", pack_stream(weights, [Cut(0, depth)], requant, 4), 8, "per four channels"),),
+        consts=(stream_const(weights, [Cut(0, depth)], requant, 4, "per four channels"),),
         scratch=view.scratch,
         inplace=(InPlace(lead=least_lead(ends[:-1] * outputs, ends[:-1] * depth)),),
         cost=view.cost,

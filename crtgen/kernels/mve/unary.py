@@ -12,30 +12,27 @@ __all__ = ["clamp", "requantize", "table"]
 _STORE = "vstrb.8 q0, [r2], #16"
 
 
-@design(Logistic, Tanh, Relu, Quantize)
+@design(Logistic, Tanh, Relu, Quantize, types=(DType.INT8,), needs="mve")
 def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target) -> Kernel | None:
     """int8 to int8 by a table of 256 bytes; None for others, and for size where arithmetic is shorter."""
-    arithmetic = isinstance(op, Relu | Quantize) and target.optimize == "size"
-    if not target.core.mve or sig.x.dtype is not DType.INT8 or arithmetic:
+    if isinstance(op, Relu | Quantize) and target.optimize == "size":
         return None
     body = Body((), ("vldrb.u8 q1, [r0], #16", "vldrb.u8 q0, [r1, q1]"), lanes=BYTES, store=_STORE)
     return elementwise("mve table", sig, target, walk(sig), body, [every_output(op, sig)])
 
 
-@design(Quantize)
+@design(Quantize, types=(DType.INT8,), needs="mve")
 def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     """int8 to int8; None for others."""
     params = op.parameters(sig)
-    if not target.core.mve or not isinstance(params, RequantizeParams):
+    if not isinstance(params, RequantizeParams):
         return None
     return _rescaled("mve requantise", sig, target, params, (-128, 127))
 
 
-@design(Relu)
+@design(Relu, types=(DType.INT8,), needs="mve")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """For int8; None for others."""
-    if not target.core.mve or sig.x.dtype is not DType.INT8:
-        return None
     params = op.parameters(sig)
     limits = (params.act_min, params.act_max)
     if sig.x.quant == sig.y.quant:

@@ -5,7 +5,7 @@ The design of images takes four rows at a time and many columns, so it gets such
 
 from dataclasses import replace
 
-from crtgen.ir import Signature, Value
+from crtgen.ir import DType, Signature, Value
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.depthwise import depthwise
 from crtgen.kernels.registry import design
@@ -14,7 +14,7 @@ from crtgen.ops import DepthwiseConv2d, Padding
 __all__ = ["upright"]
 
 
-@design(DepthwiseConv2d, weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
 def upright(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Images, windows and outputs of width 1; None for others."""
     x, weights, bias = sig.inputs

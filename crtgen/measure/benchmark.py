@@ -15,6 +15,7 @@ from crtgen.measure.cases import random_inputs
 from crtgen.measure.estimate import estimate_cycles
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project.options import STACK
+from crtgen.rpc import endpoints
 
 __all__ = ["Layer", "ModelFigures", "RpcFigures", "measure_model", "measure_rpc"]
 
@@ -153,7 +154,7 @@ def measure_rpc(
     block = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)
     with image.run(counting=False) as session:
         client = session.client
-        trivial = client.function("tvm.rpc.server.GetCRTMaxPacketSize")
+        trivial = client.function(endpoints.MAX_PACKET.name)
         calls = _seconds(lambda: [trivial() for _ in range(CALLS)])
         with client.allocate(block.shape, block.dtype) as tensor:
             up = _seconds(lambda: tensor.write(block))

@@ -7,7 +7,9 @@ import numpy as np
 
 from crtgen.errors import RemoteError
 from crtgen.fault import Fault
+from crtgen.rpc import endpoints
 from crtgen.rpc.connection import Connection, RemoteFunction, RemoteModule
+from crtgen.rpc.endpoints import Endpoint
 from crtgen.rpc.executor import AotExecutor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
 
@@ -71,7 +73,7 @@ class Client(Connection):
 
     def _evaluator(self, *args: Any) -> RemoteFunction:
         """Firmware of TVM 0.14 and later also wants the size of a cache to flush, and no other takes it."""
-        make = self.function("runtime.RPCTimeEvaluator")
+        make = self.function(endpoints.TIME_EVALUATOR.name)
         try:
             return self._expect(RemoteFunction, make(*args, 0, ""))
         except RemoteError:
@@ -79,7 +81,7 @@ class Client(Connection):
 
     def info(self) -> Info | None:
         """What the image is."""
-        text = self._ask("crtgen.info", str)
+        text = self._ask(endpoints.INFO)
         if text is None:
             return None
         words = text.split()
@@ -89,7 +91,7 @@ class Client(Connection):
 
     def memory(self) -> Memory | None:
         """How much the device can allocate."""
-        data = self._ask("crtgen.memory", bytes)
+        data = self._ask(endpoints.MEMORY)
         if data is None:
             return None
         if len(data) != 8:
@@ -98,16 +100,16 @@ class Client(Connection):
 
     def last_fault(self) -> Fault | None:
         """The fault after which the device started again, unless a host was told of it then; once."""
-        data = self._ask("crtgen.fault", bytes)
+        data = self._ask(endpoints.FAULT)
         return None if data is None else Fault.of_bytes(data)
 
     def ticks_per_second(self) -> int | None:
         """Frequency of the timer that ``calibrate``, ``measure`` and ``profile`` read."""
-        return self._ask("crtgen.ticks_per_second", int)
+        return self._ask(endpoints.TICKS_PER_SECOND)
 
     def calibrate(self, loops: int) -> int | None:
         """Ticks of a loop of exactly ``2 * loops`` instructions."""
-        return self._ask("crtgen.calibrate", int, loops)
+        return self._ask(endpoints.CALIBRATE, loops)
 
     def measure(self, executor: AotExecutor, runs: int, *, timeout: float | None = None) -> Ticks | None:
         """Ticks of each of ``runs`` inferences; ``timeout`` is for as many as one packet reports."""
@@ -115,7 +117,7 @@ class Client(Connection):
         parts = []
         for done in range(0, runs, portion):
             count = min(portion, runs - done)
-            data = self._ask("crtgen.measure", bytes, executor.module, count, timeout=timeout)
+            data = self._ask(endpoints.MEASURE, executor.module, count, timeout=timeout)
             if data is None:
                 return None
             if len(data) != 8 * count:
@@ -125,16 +127,16 @@ class Client(Connection):
 
     def profile(self, executor: AotExecutor, *, timeout: float | None = None) -> Ticks | None:
         """Ticks of each layer of one inference; None also when the firmware was built without profiling."""
-        data = self._ask("crtgen.profile", bytes, executor.module, timeout=timeout)
+        data = self._ask(endpoints.PROFILE, executor.module, timeout=timeout)
         return None if data is None else self._array(data, "<u8")
 
-    def _ask(self, name: str, kind: type[Answer], *args: Any, timeout: float | None = None) -> Answer | None:
+    def _ask(self, endpoint: Endpoint[Answer], *args: Any, timeout: float | None = None) -> Answer | None:
         """Call a function that may be absent."""
-        function = self.get_function(name)
+        function = self.get_function(endpoint.name)
         if function is None:
             return None
         answer = function(*args, timeout=timeout)
-        return None if answer is None else self._expect(kind, answer)
+        return None if answer is None else self._expect(endpoint.answer, answer)
 
     def _array(self, data: object, dtype: str) -> "np.ndarray[Any, Any]":
         """Numbers that came as bytes."""

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from crtgen.errors import LinkError, ProtocolError, RemoteError, SessionLostError, UsageError
 from crtgen.fault import Symbols
-from crtgen.rpc import frame, messages, session
+from crtgen.rpc import endpoints, frame, messages, session
+from crtgen.rpc.endpoints import Endpoint
 from crtgen.rpc.link import HOST, Link, Timeouts
 from crtgen.rpc.messages import Code, CopyAck, CopyFromRemote, CopyToRemote, Return, SystemCall
 from crtgen.rpc.stream import Stream
@@ -21,6 +22,7 @@ from crtgen.rpc.values import DataType, Handle, Tensor, TypeCode, Value
 __all__ = ["Connection", "RemoteFunction", "RemoteModule", "RemoteTensor"]
 
 Array = np.ndarray[Any, Any]
+Answer = TypeVar("Answer")
 Remote = TypeVar("Remote")
 
 DEFAULT_MAX_PACKET = 2037
@@ -80,6 +82,11 @@ class RemoteModule:
         if found is None:
             raise UsageError(f"the module on the device has no function {name}")
         return found
+
+    def call(self, endpoint: Endpoint[Answer], *args: Any, timeout: float | None = None) -> Answer:
+        """Call one of its functions; see ``RemoteFunction``."""
+        answer = self.function(endpoint.name)(*args, timeout=timeout)
+        return self._client._expect(endpoint.answer, answer)
 
     def close(self) -> None:
         """Give the handles of the functions and of the module back."""
@@ -211,11 +218,11 @@ class Connection:
 
     def system_lib(self) -> RemoteModule:
         """The module of the functions that were generated into the image."""
-        return self._expect(RemoteModule, self.function("runtime.SystemLib")())
+        return self._expect(RemoteModule, self.function(endpoints.SYSTEM_LIB.name)())
 
     def module_get_function(self, module: RemoteModule, name: str) -> RemoteFunction | None:
         """A function of a module, or None."""
-        found = self.function("tvm.rpc.server.ModuleGetFunction")(module, name, 1)
+        found = self.function(endpoints.MODULE_GET_FUNCTION.name)(module, name, 1)
         if found is None:
             return None
         function = self._expect(RemoteFunction, found)
@@ -276,7 +283,7 @@ class Connection:
     def max_packet(self) -> int:
         """Bytes of a packet behind its length that the device takes; asked once."""
         if self._max_packet is None:
-            ask = self.get_function("tvm.rpc.server.GetCRTMaxPacketSize")
+            ask = self.get_function(endpoints.MAX_PACKET.name)
             published = self._expect(int, ask()) if ask else DEFAULT_MAX_PACKET
             if published < 0:
                 raise self._violated(f"the device takes packets of {published} bytes")

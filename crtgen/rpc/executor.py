@@ -6,7 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.errors import UsageError
+from crtgen.rpc import endpoints
 from crtgen.rpc.connection import Connection, RemoteModule, RemoteTensor
+from crtgen.rpc.endpoints import Endpoint
 from crtgen.rpc.values import Device
 
 __all__ = ["AotExecutor"]
@@ -25,7 +27,7 @@ class AotExecutor:
     @classmethod
     def create(cls, connection: Connection, name: str) -> Self:
         """The executor of the model of that name. Raises ``RemoteError`` when the image has none."""
-        create = connection.function("tvm.aot_executor.create")
+        create = connection.function(endpoints.AOT_EXECUTOR.name)
         library = connection.system_lib()
         module = create(library, Device(), name)
         library.close()
@@ -42,31 +44,31 @@ class AotExecutor:
     @property
     def num_inputs(self) -> int:
         """Number of inputs."""
-        return int(self.module.function("get_num_inputs")())
+        return self.module.call(endpoints.GET_NUM_INPUTS)
 
     @property
     def num_outputs(self) -> int:
         """Number of outputs."""
-        return int(self.module.function("get_num_outputs")())
+        return self.module.call(endpoints.GET_NUM_OUTPUTS)
 
     def input_index(self, name: str) -> int:
         """Index of an input. Raises ``UsageError`` when the model has none of that name."""
-        index = int(self.module.function("get_input_index")(name))
+        index = self.module.call(endpoints.GET_INPUT_INDEX, name)
         if index < 0:
             raise UsageError(f"the model has no input {name}")
         return index
 
     def input_name(self, index: int) -> str:
         """Name of an input."""
-        return str(self.module.function("get_input_name")(index))
+        return self.module.call(endpoints.GET_INPUT_NAME, index)
 
     def input(self, key: int | str) -> RemoteTensor:
         """The place of an input on the device."""
-        return self._tensor("get_input", self.input_index(key) if isinstance(key, str) else key)
+        return self._tensor(endpoints.GET_INPUT, self.input_index(key) if isinstance(key, str) else key)
 
     def output(self, index: int) -> RemoteTensor:
         """The place of an output on the device."""
-        return self._tensor("get_output", index)
+        return self._tensor(endpoints.GET_OUTPUT, index)
 
     def set_input(self, key: int | str, array: npt.ArrayLike) -> None:
         """Copy an array to an input. Raises ``UsageError`` unless shape and type are equal."""
@@ -74,7 +76,7 @@ class AotExecutor:
 
     def run(self, *, timeout: float | None = None) -> None:
         """One inference, at most ``timeout`` seconds long."""
-        self.module.function("run")(timeout=timeout)
+        self.module.call(endpoints.RUN, timeout=timeout)
 
     def get_output(self, index: int) -> "np.ndarray[Any, Any]":
         """Copy an output from the device."""
@@ -87,9 +89,9 @@ class AotExecutor:
         self._tensors.clear()
         self.module.close()
 
-    def _tensor(self, getter: str, index: int) -> RemoteTensor:
+    def _tensor(self, getter: Endpoint[object], index: int) -> RemoteTensor:
         """Asked for each time: the device then knows which model is used, and may refuse."""
-        found = self.module.function(getter)(index)
+        found = self.module.call(getter, index)
         if not isinstance(found, RemoteTensor):
-            raise UsageError(f"the model has no tensor {index} for {getter}")
-        return self._tensors.setdefault((getter, index), found)
+            raise UsageError(f"the model has no tensor {index} for {getter.name}")
+        return self._tensors.setdefault((getter.name, index), found)

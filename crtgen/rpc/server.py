@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.errors import CrtgenError, LinkClosedError, LinkTimeoutError
-from crtgen.rpc import messages, session
+from crtgen.rpc import endpoints, messages, session
 from crtgen.rpc.messages import Code
 from crtgen.rpc.values import Args, DataType, Handle, Tensor, TypeCode, Value
 
@@ -100,14 +100,16 @@ class _Executor:
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         return {
-            "get_input": lambda key: (_NDARRAY, self._inputs[self._index(key)]),
-            "get_output": lambda index: (_NDARRAY, self._outputs[index]),
-            "get_num_inputs": lambda: len(self._inputs),
-            "get_num_outputs": lambda: len(self._outputs),
-            "get_input_index": lambda name: self._names.index(name) if name in self._names else -1,
-            "get_input_name": lambda index: self._names[index],
-            "set_input": self._set_input,
-            "run": self._run,
+            endpoints.GET_INPUT.name: lambda key: (_NDARRAY, self._inputs[self._index(key)]),
+            endpoints.GET_OUTPUT.name: lambda index: (_NDARRAY, self._outputs[index]),
+            endpoints.GET_NUM_INPUTS.name: lambda: len(self._inputs),
+            endpoints.GET_NUM_OUTPUTS.name: lambda: len(self._outputs),
+            endpoints.GET_INPUT_INDEX.name: lambda name: (
+                self._names.index(name) if name in self._names else -1
+            ),
+            endpoints.GET_INPUT_NAME.name: lambda index: self._names[index],
+            endpoints.SET_INPUT.name: self._set_input,
+            endpoints.RUN.name: self._run,
         }
 
     def _place(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Tensor:
@@ -273,12 +275,12 @@ class Server:
         overhead = session.HEADER_BYTES + messages.LENGTH_BYTES
         names = " ".join(self._models)
         return {
-            "tvm.rpc.server.GetCRTMaxPacketSize": lambda: self._max_payload - overhead,
-            "tvm.rpc.server.ModuleGetFunction": self._module_get_function,
-            "runtime.SystemLib": lambda: Handle(_FLAG, TypeCode.MODULE),
-            "tvm.aot_executor.create": self._create_executor,
-            "crtgen.info": lambda: f"crtgen {self._version} {names}".strip(),
-            "crtgen.memory": lambda: (
+            endpoints.MAX_PACKET.name: lambda: self._max_payload - overhead,
+            endpoints.MODULE_GET_FUNCTION.name: self._module_get_function,
+            endpoints.SYSTEM_LIB.name: lambda: Handle(_FLAG, TypeCode.MODULE),
+            endpoints.AOT_EXECUTOR.name: self._create_executor,
+            endpoints.INFO.name: lambda: f"crtgen {self._version} {names}".strip(),
+            endpoints.MEMORY.name: lambda: (
                 self.pool.size.to_bytes(4, "little") + self.pool.free_bytes.to_bytes(4, "little")
             ),
         }

@@ -11,7 +11,7 @@
 static int call(const char *name, TVMValue *args, int *codes, int count, TVMValue *ret, int *code)
 {
     const TVMModule *module = TVMSystemLibEntryPoint();
-    int32_t index = crt_names_find(module->registry->names, name, strlen(name));
+    int32_t index = crt_names_find(module->registry->names, name);
     return index < 0 ? -1 : crt_registry_at(module, (uint32_t)index)(args, codes, count, ret, code, NULL);
 }
 

@@ -12,7 +12,7 @@ int main(void)
     const TVMModule *module = TVMSystemLibEntryPoint();
     int called = 0;
     for (int i = 0; i < count; i++) {
-        int32_t index = crt_names_find(module->registry->names, wanted[i], strlen(wanted[i]));
+        int32_t index = crt_names_find(module->registry->names, wanted[i]);
         TVMValue ret = {.v_int64 = -1};
         int code = 0;
         if (index != i || crt_registry_at(module, (uint32_t)index)(NULL, NULL, 0, &ret, &code, NULL) != 0) {
@@ -20,7 +20,7 @@ int main(void)
         }
         called += ret.v_int64 == i;
     }
-    if (crt_names_find(module->registry->names, "absent", 6) >= 0) {
+    if (crt_names_find(module->registry->names, "absent") >= 0) {
         return 2;
     }
     printf("%d found and called\n", called);

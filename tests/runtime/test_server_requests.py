@@ -9,6 +9,7 @@ from crtgen import __version__
 from crtgen.errors import LinkTimeoutError
 from crtgen.rpc import frame
 from crtgen.rpc.client import Client
+from crtgen.rpc.endpoints import EXECUTOR, GLOBALS
 from crtgen.rpc.messages import (
     CallFunc,
     Code,
@@ -23,6 +24,30 @@ from tests.runtime.conftest import Serve
 from tests.runtime.raw import Raw, byte_tensor
 
 pytestmark = pytest.mark.cc
+
+
+def test_the_functions_are_those_of_the_table(raw: Raw) -> None:
+    """In its order, and with its arguments: a call without any names the first that is missing."""
+    there = [endpoint for endpoint in GLOBALS if not endpoint.only]
+    handles = [raw.handle(endpoint.name) for endpoint in there]
+    assert [handle - handles[0] for handle in handles] == list(range(len(there)))
+    executor = encode(
+        CallFunc(raw.handle("tvm.aot_executor.create"), (Handle(0x8000, TypeCode.MODULE), Device(), "add"))
+    )
+    created = raw.ask(executor)
+    assert isinstance(created, Return)
+    _, module = created.args
+    assert isinstance(module, Handle)
+    for i, endpoint in enumerate(EXECUTOR):
+        wanted = (Handle(module.value, TypeCode.MODULE), endpoint.name, 1)
+        found = raw.ask(encode(CallFunc(raw.handle("tvm.rpc.server.ModuleGetFunction"), wanted)))
+        handle = module.value << 16 | 0x8000 | i
+        assert found == Return((int(TypeCode.FUNCTION), Handle(handle)))
+        handles.append(handle)
+    for endpoint, handle in zip((*there, *EXECUTOR), handles, strict=True):
+        if endpoint.args:
+            text = f"argument 0 of {endpoint.name} is missing or of a wrong type"
+            assert text in raw.refused(encode(CallFunc(handle)))
 
 
 def test_every_bad_request_is_answered(raw: Raw) -> None:

@@ -45,7 +45,7 @@ int TVMBackendGetFuncFromEnv(void *module, const char *name, TVMFunctionHandle *
 {
     (void)module;
     const TVMModule *library = crt_backend.system_lib;
-    const int32_t index = (library == NULL) ? -1 : crt_names_find(library->registry->names, name, strlen(name));
+    const int32_t index = (library == NULL) ? -1 : crt_names_find(library->registry->names, name);
     if (index < 0) {
         crt_backend.last_error = "a function of the image is missing";
         return -1;

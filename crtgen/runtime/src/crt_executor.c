@@ -244,30 +244,21 @@ int crt_executor_run(struct crt_call *call)
     return CRT_OK;
 }
 
-/* The names, and in the same order the functions. */
-const char crt_executor_names[] = "\013\0"
-                                  "get_input\0"
-                                  "get_input_index\0"
-                                  "get_output_name\0"
-                                  "get_num_inputs\0"
-                                  "get_num_outputs\0"
-                                  "get_output\0"
-                                  "load_params\0"
-                                  "run\0"
-                                  "set_input\0"
-                                  "share_params\0"
-                                  "get_input_name\0";
+/* Written by ci/endpoints.py from crtgen/rpc/endpoints.py. */
+static const struct crt_endpoint crt_executor_table[] = {
+    {"get_input\0" "n", crt_executor_get_input},
+    {"get_input_index\0" "s", crt_executor_get_input_index},
+    {"get_output_name\0" "i", crt_executor_get_output_name},
+    {"get_num_inputs\0", crt_executor_get_num_inputs},
+    {"get_num_outputs\0", crt_executor_get_num_outputs},
+    {"get_output\0" "i", crt_executor_get_output},
+    {"load_params\0", crt_executor_params},
+    {"run\0", crt_executor_run},
+    {"set_input\0" "nt", crt_executor_set_input},
+    {"share_params\0", crt_executor_params},
+    {"get_input_name\0" "i", crt_executor_get_input_name},
+};
 
-const struct crt_builtin crt_executor_functions[] = {
-    {"n", crt_executor_get_input},
-    {"s", crt_executor_get_input_index},
-    {"i", crt_executor_get_output_name},
-    {"", crt_executor_get_num_inputs},
-    {"", crt_executor_get_num_outputs},
-    {"i", crt_executor_get_output},
-    {"", crt_executor_params},
-    {"", crt_executor_run},
-    {"nt", crt_executor_set_input},
-    {"", crt_executor_params},
-    {"i", crt_executor_get_input_name},
+const struct crt_endpoints crt_executor_endpoints = {
+    crt_executor_table, sizeof(crt_executor_table) / sizeof(crt_executor_table[0])
 };

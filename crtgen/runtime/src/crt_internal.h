@@ -10,7 +10,7 @@
 /* Type codes of the wire: those of TVMArgTypeCode, and unsigned integers. */
 #define CRT_CODE_UINT 1
 
-/* Codes of RPC packets. */
+/* Codes of RPC packets; written by ci/endpoints.py from crtgen/rpc/messages.py. */
 enum crt_rpc_code {
     CRT_RPC_SHUTDOWN = 1,
     CRT_RPC_INIT_SERVER = 2,
@@ -53,10 +53,15 @@ struct crt_call {
     int code;
 };
 
-/* A function of the runtime. `args` has a letter for each argument, see crt_call_builtin. */
-struct crt_builtin {
-    const char *args;
+/* A function of the runtime that hosts call; behind the NUL of its name is a letter for each argument. */
+struct crt_endpoint {
+    const char *name;
     int (*run)(struct crt_call *call);
+};
+
+struct crt_endpoints {
+    const struct crt_endpoint *items;
+    uint32_t count;
 };
 
 /* crt_args.c: the values of a request. */
@@ -95,24 +100,30 @@ int crt_memory_tensor(struct crt_server *server, enum crt_access access, const D
 void crt_memory_written(struct crt_server *server, const void *address, uint32_t size);
 const struct crt_tensor *crt_memory_published(const struct crt_server *server, uint64_t handle);
 
-/* crt_functions.c: handles, and what stands behind them. */
+/* crt_call.c: handles, arguments and results of calls. */
 #define CRT_HANDLE_BIT 0x8000u
-uint32_t crt_module_handle(uint32_t module);
-/* Index of a module (0 is the system library, 1 + i belongs to model i), or an error with its text. */
+#define CRT_HANDLE_MODULE(handle) ((uint32_t)((handle) >> 16) ^ CRT_HANDLE_BIT)
+#define CRT_HANDLE_INDEX(handle) ((uint32_t)((handle) & 0xffffu) ^ CRT_HANDLE_BIT)
+/* Module 0 is the system library, 1 + i is the executor of model i; then come global functions and time evaluators. */
+#define CRT_MODULE_GLOBALS(server) (1u + (server)->config.num_models)
+#define CRT_MODULE_EVALUATORS(server) (2u + (server)->config.num_models)
+static inline uint32_t crt_module_handle(uint32_t module)
+{
+    return module | CRT_HANDLE_BIT;
+}
+static inline uint32_t crt_function_handle(uint32_t module, uint32_t index)
+{
+    return (crt_module_handle(module) << 16) | crt_module_handle(index);
+}
+/* An error with its text: there is no such module, or function. */
+int crt_handle_unknown(struct crt_server *server, const char *kind, uint64_t handle);
+/* The index of a system library or an executor, or an error with its text. */
 int crt_module_index(struct crt_server *server, uint64_t handle);
-int crt_function_check(struct crt_server *server, uint64_t handle);
-/* A handle, or 0 if the module has no function of that name. */
-uint32_t crt_function_find(const struct crt_server *server, uint32_t module, const char *name, size_t size);
-uint32_t crt_function_global(const struct crt_server *server, const char *name, size_t size);
-uint32_t crt_function_evaluator(const struct crt_server *server, uint32_t index);
-int crt_function_free(struct crt_server *server, uint64_t handle);
-/* Call a function; crt_function_invoke is for a handle that is known to be good. */
-int crt_function_call(struct crt_call *call, uint64_t handle);
-int crt_function_invoke(struct crt_call *call, uint32_t handle);
-/* Why the code that TVM generated failed, as far as it said so; else empty. */
-const char *crt_call_reason(const struct crt_server *server);
+/* The index of a function, or CRT_ERR_NAME; the name at an index, or NULL. */
+int32_t crt_endpoint_find(const struct crt_endpoints *table, const char *name);
+const char *crt_endpoint_name(const struct crt_endpoints *table, uint32_t index);
 /* Check the arguments and call. */
-int crt_call_builtin(struct crt_call *call, const struct crt_builtin *builtin);
+int crt_endpoint_call(struct crt_call *call, const struct crt_endpoint *endpoint);
 void crt_call_return_int(struct crt_call *call, int64_t value);
 void crt_call_return_handle(struct crt_call *call, uint32_t handle, int code);
 void crt_call_return_text(struct crt_call *call, const char *text);
@@ -121,15 +132,24 @@ void crt_call_return_bytes(struct crt_call *call, const void *data, uint32_t siz
 int crt_call_model(struct crt_call *call);
 /* Room for `count` 8-byte results in the receive buffer; NULL, with the text of an error, if there is none. */
 uint64_t *crt_call_results(struct crt_call *call, uint32_t count);
+/* Why the code that TVM generated failed, as far as it said so; else empty. */
+const char *crt_call_reason(const struct crt_server *server);
 
-/* crt_executor.c */
-extern const char crt_executor_names[];
-extern const struct crt_builtin crt_executor_functions[];
+/* crt_executor.c: what can be done with a model. */
+extern const struct crt_endpoints crt_executor_endpoints;
 int crt_executor_create(struct crt_call *call);
 int crt_executor_create_graph(struct crt_call *call);
 /* A function of the registry was called. After <model>_run and tvmgen_<model>_... the model's tensors are void. */
 void crt_executor_called(struct crt_server *server, const char *name);
 int crt_executor_run(struct crt_call *call);
+
+/* crt_modules.c: the functions of the system library and of the executors. */
+/* A handle, or 0 if the module has no function of that name. */
+uint32_t crt_module_find(const struct crt_server *server, uint32_t module, const char *name);
+/* The name of the function with a handle, or NULL if there is none. */
+const char *crt_module_name(const struct crt_server *server, uint32_t handle);
+/* The function has to exist. */
+int crt_module_call(struct crt_call *call, uint32_t handle);
 
 /* crt_time.c */
 int crt_time_evaluator(struct crt_call *call);
@@ -144,5 +164,16 @@ int crt_time_check(struct crt_server *server);
 
 /* crt_profile.c */
 int crt_profile(struct crt_call *call);
+
+/* crt_globals.c: the functions that belong to no module. */
+extern const struct crt_endpoints crt_global_endpoints;
+
+/* crt_functions.c: every function that a host has a handle of. */
+/* The name of a function, or NULL with the text of an error. */
+const char *crt_function_check(struct crt_server *server, uint64_t handle);
+/* A handle, or 0 if there is no global function of that name. */
+uint32_t crt_function_global(const struct crt_server *server, const char *name);
+int crt_function_free(struct crt_server *server, uint64_t handle);
+int crt_function_call(struct crt_call *call, uint64_t handle);
 
 #endif

@@ -9,16 +9,15 @@ uint32_t crt_names_count(const char *names)
     return (uint32_t)((uint8_t)names[0] | (uint8_t)names[1] << 8);
 }
 
-int32_t crt_names_find(const char *names, const char *name, size_t size)
+int32_t crt_names_find(const char *names, const char *name)
 {
     const uint32_t count = crt_names_count(names);
     const char *at = names + 2;
     for (uint32_t i = 0; (i < count) && (*at != '\0'); i++) {
-        const size_t length = strlen(at);
-        if ((length == size) && (memcmp(at, name, size) == 0)) {
+        if (strcmp(at, name) == 0) {
             return (int32_t)i;
         }
-        at += length + 1;
+        at += strlen(at) + 1;
     }
     return CRT_ERR_NAME;
 }

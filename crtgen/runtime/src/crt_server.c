@@ -66,7 +66,7 @@ static int crt_serve_check(struct crt_server *server, int index)
     case kTVMModuleHandle:
         return crt_module_index(server, handle);
     case kTVMPackedFuncHandle:
-        return crt_function_check(server, handle);
+        return (crt_function_check(server, handle) == NULL) ? CRT_ERR_NAME : CRT_OK;
     default:
         return CRT_OK;
     }
@@ -146,7 +146,8 @@ static int crt_serve_call(struct crt_server *server, struct crt_cursor *cursor)
             return error;
         }
     }
-    struct crt_call call = {.server = server, .values = server->values, .codes = server->codes, .count = count};
+    struct crt_call call = {.server = server, .values = server->values, .codes = server->codes, .count = count,
+                            .code = kTVMNullptr};
     int error = crt_function_call(&call, handle);
     if (error == CRT_OK) {
         error = crt_serve_guards(server);
@@ -292,8 +293,7 @@ static int crt_serve_nothing(struct crt_server *server)
 
 static int crt_serve_get_global(struct crt_server *server)
 {
-    const TVMByteArray *name = &server->objects[0].bytes;
-    const uint32_t handle = crt_function_global(server, name->data, name->size);
+    const uint32_t handle = crt_function_global(server, server->values[0].v_str);
     if (handle == 0) {
         crt_reply_null(server);
     } else {

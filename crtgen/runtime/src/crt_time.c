@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crt_internal.h"
 
-#include <string.h>
-
 /* The most runs in a repeat. */
 #define CRT_TIME_RUNS 1000000000u
 
@@ -80,7 +78,7 @@ int crt_time_evaluator(struct crt_call *call)
     const TVMValue *values = call->values;
     const char *name = values[1].v_str;
     const int module = crt_module_index(server, (uint64_t)values[0].v_int64);
-    const uint32_t function = crt_function_find(server, (uint32_t)module, name, strlen(name));
+    const uint32_t function = crt_module_find(server, (uint32_t)module, name);
     if (function == 0) {
         return crt_fail(server, CRT_ERR_NAME, "the module to time has no function %s", name);
     }
@@ -105,7 +103,7 @@ int crt_time_evaluator(struct crt_call *call)
             evaluator->zero_limit = (uint32_t)values[7].v_int64;
             evaluator->cooldown_ms = (uint32_t)values[8].v_int64;
             evaluator->cooldown_every = (uint32_t)values[9].v_int64;
-            crt_call_return_handle(call, crt_function_evaluator(server, i), kTVMPackedFuncHandle);
+            crt_call_return_handle(call, crt_function_handle(CRT_MODULE_EVALUATORS(server), i), kTVMPackedFuncHandle);
             return CRT_OK;
         }
     }
@@ -122,7 +120,7 @@ static int crt_time_runs(struct crt_call *call, uint32_t function, uint32_t numb
         run.timing = 1;
         int error = crt_time_check(call->server);
         if (error == CRT_OK) {
-            error = crt_function_invoke(&run, function);
+            error = crt_module_call(&run, function);
         }
         if (error != CRT_OK) {
             return error;
@@ -183,9 +181,8 @@ int crt_time_evaluate(struct crt_call *call)
     if (results == NULL) {
         return CRT_ERR_MEMORY;
     }
-    struct crt_call warm_up = *call;
-    warm_up.timing = 1;
-    int error = crt_function_call(&warm_up, evaluator->function);
+    server->running = crt_module_name(server, evaluator->function);
+    int error = crt_time_runs(call, evaluator->function, 1, &ticks); /* a warm-up */
     for (uint32_t i = 0; error == CRT_OK && i < evaluator->repeat; i++) {
         error = crt_time_repeat(call, evaluator, &number, &ticks);
         results[i] = crt_time_ratio(ticks, (uint64_t)number * server->config.port->ticks_per_second);

@@ -53,8 +53,8 @@ const uint16_t *crt_signature_at(const struct crt_signatures *signatures, uint32
 /* How many names the table says it has. */
 uint32_t crt_names_count(const char *names);
 
-/* Index of the first such name, or CRT_ERR_NAME. `name` is `size` bytes and needs no NUL. */
-int32_t crt_names_find(const char *names, const char *name, size_t size);
+/* Index of the first such name, or CRT_ERR_NAME. */
+int32_t crt_names_find(const char *names, const char *name);
 
 /* The name at an index, or NULL. */
 const char *crt_names_at(const char *names, uint32_t index);

@@ -19,6 +19,9 @@
 #ifndef CRT_SERVER_MODELS
 #define CRT_SERVER_MODELS 8
 #endif
+#if CRT_SERVER_MODELS > 32
+#error "CRT_SERVER_MODELS: a server has a bit for each model in words of 32"
+#endif
 #ifndef CRT_SERVER_ARGS
 #define CRT_SERVER_ARGS 16
 #endif

@@ -1,0 +1,187 @@
+"""The functions that a device offers to a host: one table.
+
+The client and the device in Python use it as it is. ``ci/endpoints.py`` writes it into the C runtime and its
+SPEC.md.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = ["EXECUTOR", "GLOBALS", "Endpoint"]
+
+Answer = TypeVar("Answer", covariant=True)
+
+LETTERS = {
+    "int": "i",
+    "text": "s",
+    "device": "d",
+    "tensor": "t",
+    "module": "m",
+    "executor": "m",
+    "input": "n",  # its name or its index
+}
+"""The kinds of arguments, and their letters in the table of the C runtime."""
+
+_WORDS: dict[type, str] = {int: "int", str: "text", bytes: "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Generic[Answer]):
+    """A function of a device.
+
+    ``args`` are the arguments: the kind of each, and then what it is. ``answer`` is the type of the result,
+    ``object`` for nothing, a handle or a tensor; ``result`` is what it is. ``run`` is the function of the C
+    runtime, ``only`` the macro without which it is absent.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    answer: type[Answer]
+    result: str
+    run: str
+    only: str = ""
+
+    @property
+    def letters(self) -> str:
+        """The kinds of the arguments, a letter each."""
+        return "".join(LETTERS[arg.split()[0]] for arg in self.args)
+
+    def rows(self) -> Iterator[str]:
+        """Its entry in the table of the C runtime."""
+        if self.only:
+            yield f"#ifdef {self.only}"
+        name = f'"{self.name}\\0" "{self.letters}"' if self.letters else f'"{self.name}\\0"'
+        yield f"    {{{name}, {self.run}}},"
+        if self.only:
+            yield "#endif"
+
+    def line(self) -> str:
+        """Its line in SPEC.md."""
+        word = _WORDS.get(self.answer)
+        result = f"{word}: {self.result}" if word else self.result
+        absent = f"; absent without `{self.only}`" if self.only else ""
+        cells = (f"`{self.name}`", ", ".join(self.args), result + absent)
+        return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
+
+
+SYSTEM_LIB = Endpoint(
+    "runtime.SystemLib", (), object, "the module of the registry's functions", "crt_global_system_lib"
+)
+MODULE_GET_FUNCTION = Endpoint(
+    "tvm.rpc.server.ModuleGetFunction",
+    ("module", "text name"),
+    object,
+    "the function, or null",
+    "crt_global_get_function",
+)
+TIME_EVALUATOR = Endpoint(
+    "runtime.RPCTimeEvaluator",
+    (
+        "module",
+        "text name",
+        "int device type",
+        "int device id",
+        "int number",
+        "int repeat",
+        "int min_repeat_ms",
+        "int limit of repeats that take no time",
+        "int cooldown in ms",
+        "int repeats to cooldown",
+    ),
+    object,
+    "a function that returns bytes: f64 mean seconds of each repeat. More arguments have to be 0 or empty",
+    "crt_time_evaluator",
+)
+MAX_PACKET = Endpoint(
+    "tvm.rpc.server.GetCRTMaxPacketSize", (), int, "receive buffer - 11", "crt_global_max_packet"
+)
+RANDOM_FILL = Endpoint("tvm.contrib.random.random_fill", ("tensor",), object, "", "crt_global_random_fill")
+AOT_EXECUTOR = Endpoint(
+    "tvm.aot_executor.create",
+    ("module", "device", "text name of the model"),
+    object,
+    "an executor",
+    "crt_executor_create",
+)
+GRAPH_EXECUTOR = Endpoint(
+    "tvm.graph_executor.create",
+    ("text graph JSON (not looked at)", "module", "int device type", "int device id"),
+    object,
+    "the executor of an image's only model",
+    "crt_executor_create_graph",
+)
+INFO = Endpoint("crtgen.info", (), str, "`crtgen <version> <model> ...`", "crt_global_info")
+MEMORY = Endpoint("crtgen.memory", (), bytes, "u32 size of the pool, u32 free", "crt_global_memory")
+TICKS_PER_SECOND = Endpoint(
+    "crtgen.ticks_per_second", (), int, "frequency of the timer", "crt_global_ticks_per_second"
+)
+CALIBRATE = Endpoint(
+    "crtgen.calibrate",
+    ("int loops (at most 400,000,000)",),
+    int,
+    "ticks of a loop of 2 x loops instructions",
+    "crt_time_calibrate",
+)
+MEASURE = Endpoint(
+    "crtgen.measure", ("executor", "int runs"), bytes, "u64 ticks of each run", "crt_time_measure"
+)
+FAULT = Endpoint(
+    "crtgen.fault",
+    (),
+    bytes,
+    "the last fault before this start (section 5), once; null if there is none",
+    "crt_global_fault",
+)
+PROFILE = Endpoint(
+    "crtgen.profile", ("executor",), bytes, "u64 ticks of each layer", "crt_profile", only="CRT_PROFILE"
+)
+
+GLOBALS = (
+    SYSTEM_LIB,
+    MODULE_GET_FUNCTION,
+    TIME_EVALUATOR,
+    MAX_PACKET,
+    RANDOM_FILL,
+    AOT_EXECUTOR,
+    GRAPH_EXECUTOR,
+    INFO,
+    MEMORY,
+    TICKS_PER_SECOND,
+    CALIBRATE,
+    MEASURE,
+    FAULT,
+    PROFILE,
+)
+"""The functions that belong to no module, in the order of their handles."""
+
+GET_INPUT = Endpoint("get_input", ("input",), object, "the tensor", "crt_executor_get_input")
+GET_INPUT_INDEX = Endpoint(
+    "get_input_index", ("text name",), int, "-1 if there is none", "crt_executor_get_input_index"
+)
+GET_OUTPUT_NAME = Endpoint("get_output_name", ("int index",), str, "its name", "crt_executor_get_output_name")
+GET_NUM_INPUTS = Endpoint("get_num_inputs", (), int, "how many there are", "crt_executor_get_num_inputs")
+GET_NUM_OUTPUTS = Endpoint("get_num_outputs", (), int, "how many there are", "crt_executor_get_num_outputs")
+GET_OUTPUT = Endpoint("get_output", ("int index",), object, "the tensor", "crt_executor_get_output")
+LOAD_PARAMS = Endpoint("load_params", (), object, "refused: the parameters are linked", "crt_executor_params")
+RUN = Endpoint("run", (), object, "", "crt_executor_run")
+SET_INPUT = Endpoint("set_input", ("input", "tensor"), object, "", "crt_executor_set_input")
+SHARE_PARAMS = Endpoint(
+    "share_params", (), object, "refused: the parameters are linked", "crt_executor_params"
+)
+GET_INPUT_NAME = Endpoint("get_input_name", ("int index",), str, "its name", "crt_executor_get_input_name")
+
+EXECUTOR = (
+    GET_INPUT,
+    GET_INPUT_INDEX,
+    GET_OUTPUT_NAME,
+    GET_NUM_INPUTS,
+    GET_NUM_OUTPUTS,
+    GET_OUTPUT,
+    LOAD_PARAMS,
+    RUN,
+    SET_INPUT,
+    SHARE_PARAMS,
+    GET_INPUT_NAME,
+)
+"""The functions of an executor, in the order of their handles."""

@@ -28,6 +28,7 @@ from crtgen.passes import Hit
 from crtgen.plan import Plan
 from crtgen.project import Firmware, OptionFields, Options, generate_project
 from crtgen.project.options import TARGETS
+from crtgen.report import Report, reports_of
 from crtgen.request import Request
 
 __all__ = ["Compiled"]
@@ -60,6 +61,12 @@ class Compiled:
         return tuple(part.module for part in self.parts)
 
     @property
+    def reports(self) -> tuple[Report, ...]:
+        """What is known of each model."""
+        infos = [module.info for module in self.modules]
+        return reports_of(infos, self.board.name, self.request.optimize, self.plans)
+
+    @property
     def trees(self) -> tuple[Module, ...]:
         """The module tree of each model."""
         return tuple(map(module_tree, self.parts))
@@ -89,7 +96,7 @@ class Compiled:
             shared_arena=library.shared_arena,
             storages=library.storages,
         )
-        return Generated(generate_project(firmware), self.untrusted)
+        return Generated(generate_project(firmware), self.untrusted, self.plans)
 
     def archive(self) -> bytes:
         """The models as an archive in Model Library Format, version 7; equal models give equal bytes.

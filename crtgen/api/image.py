@@ -7,7 +7,9 @@ from pathlib import Path
 from crtgen import build
 from crtgen.build import SizeReport, build_project, built_image, check_stack, measure
 from crtgen.errors import BuildError, UsageError
+from crtgen.plan import Plan
 from crtgen.project import Project, read_manifest
+from crtgen.report import Report, reports_of
 from crtgen.run import Site
 from crtgen.session import Session
 from crtgen.temporary import TemporaryFolder
@@ -27,6 +29,8 @@ class Generated:
 
     project: Project
     untrusted: str = ""
+    plans: tuple[Plan, ...] = ()
+    """The plans of the models, as far as there are any."""
 
     def __repr__(self) -> str:
         made = self.project
@@ -38,15 +42,17 @@ class Generated:
         Files that were edited since are kept, see ``Extracted.kept``, unless with ``force``.
         """
         path = Path(directory)
-        return Extracted(path, self.project.extract(path, force=force), self.untrusted)
+        kept = self.project.extract(path, force=force)
+        return Extracted(path, kept, self.untrusted, self.plans)
 
     def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
         """Build it in a temporary directory that lives as long as the image."""
         require_trust(self.untrusted)
         temporary = TemporaryFolder()
         self.project.extract(temporary.path)
+        extracted = Extracted(temporary.path, plans=self.plans, _temporary=temporary)
         try:
-            return Extracted(temporary.path, (), "", temporary).build(toolchain=toolchain, say=say)
+            return extracted.build(toolchain=toolchain, say=say)
         except BuildError as error:
             if error.log:
                 error.hint = "generate the project, then build it: that keeps the whole output"
@@ -62,6 +68,7 @@ class Extracted:
     """Files that crtgen made earlier and somebody edited: they are as they were."""
     untrusted: str = ""
     """A file whose code in it may not be compiled."""
+    plans: tuple[Plan, ...] = field(default=(), repr=False)
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
 
     def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
@@ -70,12 +77,12 @@ class Extracted:
         built = build_project(self.directory, toolchain=toolchain, progress=say)
         size = measure(built)
         check_stack(size, built.board)
-        return Image(built, size, self._temporary)
+        return Image(built, size, self.plans, self._temporary)
 
     def built(self) -> "Image | None":
         """What was built of it last, as it is; None if nothing was."""
         found = built_image(self.directory)
-        return Image(found, measure(found), self._temporary) if found else None
+        return Image(found, measure(found), self.plans, self._temporary) if found else None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -84,6 +91,7 @@ class Image:
 
     built: build.Image
     size: SizeReport
+    plans: tuple[Plan, ...] = ()
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
@@ -100,6 +108,12 @@ class Image:
     def board(self) -> str:
         """Name of the board."""
         return self.built.board
+
+    @property
+    def reports(self) -> tuple[Report, ...]:
+        """What is known of each model. A project that was generated before has no plans any more."""
+        manifest = self.built.manifest
+        return reports_of(manifest.models, manifest.board, manifest.optimize, self.plans, self.size)
 
     def run(self, *, counting: bool = True, on_log: Say = silent, site: Site | None = None) -> Session:
         """Start it on its board and connect; a context manager that stops it again."""

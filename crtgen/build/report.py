@@ -1,7 +1,7 @@
 """What an image needs of its board, put together: sizes and stack."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ class SizeReport:
         return {
             **self.sizes.to_dict(),
             "stack": self.stack.to_dict() if self.stack else None,
-            "layers": {model: [asdict(layer) for layer in layers] for model, layers in self.layers.items()},
         }
 
 

@@ -10,12 +10,14 @@ from rich.console import Console
 from crtgen import api
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.cli.show import figures_table, print_layers
 from crtgen.errors import MismatchError, UsageError
-from crtgen.measure.benchmark import ModelFigures, RpcFigures, measure_model, measure_rpc
+from crtgen.measure.benchmark import RpcFigures, measure_model, measure_rpc
 from crtgen.measure.budget import Budget, Entry, Excess, compare, read_budget, write_budget
 from crtgen.project.options import STACK
+from crtgen.report import Report
 
-__all__ = ["command", "print_figures"]
+__all__ = ["command"]
 
 
 def command(
@@ -124,42 +126,15 @@ def _worse(budget: Budget, measured: Sequence[Entry]) -> list[Excess]:
     return [excess for a, b in pairs for excess in compare(a, b, budget.tolerance)]
 
 
-def _printer(
-    results: Sequence[ModelFigures], worse: Sequence[Excess], layers: bool
-) -> Callable[[Console], None]:
+def _printer(results: Sequence[Report], worse: Sequence[Excess], layers: bool) -> Callable[[Console], None]:
     def render(console: Console) -> None:
-        print_figures(console, results)
-        if layers:
-            _print_layers(console, results)
+        console.print(figures_table(results))
+        for report in results if layers else ():
+            print_layers(console, report, "instructions")
         for excess in worse:
             console.print(f"\nworse: {excess}")
 
     return render
-
-
-def print_figures(console: Console, results: Sequence[ModelFigures]) -> None:
-    """A table with a row for each."""
-    columns = ("instructions", "per MAC", "cycles (estimate)", "flash", "RAM", "arena", "stack")
-    rows = table("model", "board", "optimize", *columns, right=columns)
-    for r in results:
-        each = f"{r.instructions / r.macs:.2f}" if r.instructions and r.macs else ""
-        sizes = (_number(n) for n in (r.flash_bytes, r.ram_bytes, r.arena_bytes, r.stack_bytes))
-        counts = (_number(r.instructions), each, _number(r.cycles_estimated))
-        rows.add_row(r.model, r.board, r.optimize, *counts, *sizes)
-    console.print(rows)
-
-
-def _number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
-def _print_layers(console: Console, results: Sequence[ModelFigures]) -> None:
-    for r in results:
-        inner = table("layer", "operator", "kernel", "instructions", right=("instructions",))
-        for layer in r.layers:
-            inner.add_row(layer.name, layer.operator, layer.kernel, f"{layer.instructions:,}")
-        console.print(f"\n{r.model} on {r.board}")
-        console.print(inner)
 
 
 def _print_rpc(console: Console, results: Sequence[RpcFigures]) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from crtgen import api
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.cli.show import print_layers
 
 __all__ = ["command"]
 
@@ -25,8 +26,12 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             image = api.open_project(directory).build(toolchain=toolchain, say=say)
-        size = image.size
-        data = {"artefact": str(image.path), **size.to_dict()}
+        size, reports = image.size, image.reports
+        data = {
+            "artefact": str(image.path),
+            **size.to_dict(),
+            "models": [report.to_dict() for report in reports],
+        }
 
         def render(console: Console) -> None:
             console.print(str(image.path))
@@ -34,13 +39,8 @@ def command(
             for label, value in size.rows():
                 rows.add_row(label, f"{value:,}")
             console.print(rows)
-            for model, parts in size.layers.items() if layers else ():
-                columns = ("code", "shared by", "constants", "stack")
-                inner = table(model, "operator", "kernel", *columns, right=columns)
-                for part in parts:
-                    numbers = (part.code, part.shared_by, part.constants, part.stack)
-                    inner.add_row(part.name, part.operator, part.kernel, *(f"{n:,}" for n in numbers))
-                console.print(inner)
+            for report in reports if layers else ():
+                print_layers(console, report, "code", "shared by", "constants", "stack")
             if symbols:
                 names = table("symbol", "group", "bytes", right=("bytes",))
                 for symbol in size.largest(symbols):

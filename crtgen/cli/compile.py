@@ -10,6 +10,7 @@ from rich.console import Console
 from crtgen import api, files
 from crtgen.cli.groups import Compiling, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.cli.show import number
 from crtgen.errors import UsageError
 
 __all__ = ["command"]
@@ -34,26 +35,23 @@ def command(
             compiled = compiling.compile([api.load(model) for model in models], say)
             data = compiled.archive()
             files.write(output, data)
-        infos = [module.info for module in compiled.modules]
+        reports = compiled.reports
         result = {
             "archive": str(output),
             "bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
             "board": compiled.board.name,
             "executor": compiling.executor,
-            "models": [
-                {"name": i.name, "arena_bytes": i.arena, "weights_bytes": i.weights, "macs": i.macs}
-                for i in infos
-            ],
+            "models": [report.to_dict() for report in reports],
         }
 
         def render(console: Console) -> None:
             rows = table("model", "arena", "weights", "MACs", right=("arena", "weights", "MACs"))
-            for i in infos:
-                rows.add_row(i.name, f"{i.arena:,}", f"{i.weights:,}", f"{i.macs:,}")
+            for r in reports:
+                rows.add_row(r.model, *map(number, (r.arena_bytes, r.weights_bytes, r.macs)))
             console.print(rows)
             console.print(f"{output}: {len(data):,} bytes, SHA-256 {result['sha256']}")
-            which = f" --model {infos[0].name}" if len(infos) > 1 else ""
+            which = f" --model {reports[0].model}" if len(reports) > 1 else ""
             console.print(f"next: crtgen run {output} --board {compiled.board.name} --trust{which}")
 
         out.result(result, render)

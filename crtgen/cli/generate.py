@@ -13,6 +13,7 @@ from crtgen.build import find_workspace
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
+from crtgen.cli.show import arena_line
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ToolMissingError, UsageError
 from crtgen.ir import Array
@@ -50,12 +51,11 @@ def command(
             loaded = [api.load(model, trust=trust) for model in models]
             board = _board(compiling.board, core, type)
             compiled = compiling.compile(loaded, say, board, generating.place or ())
-            infos = [module.info for module in compiled.modules]
-            samples = _samples(input, type, infos)
+            samples = _samples(input, type, [module.info for module in compiled.modules])
             share = False if own_arenas else None
             generated = generating.generate(compiled, type, samples, share)
             kept = generated.extract(directory, force=force).kept
-        project = generated.project
+        project, reports = generated.project, compiled.reports
         data = {
             "directory": str(directory),
             "board": project.board,
@@ -63,17 +63,8 @@ def command(
             "files": len(project.files),
             "digest": project.digest,
             "kept": list(kept),
-            "arena_bytes": sum(info.arena for info in infos),
-            "models": [
-                {
-                    "name": info.name,
-                    "arena_bytes": info.arena,
-                    "arena_lower_bound": info.lower_bound,
-                    "arena_optimal": info.optimal,
-                    "weights_bytes": info.weights,
-                }
-                for info in infos
-            ],
+            "arena_bytes": sum(report.arena_bytes for report in reports),
+            "models": [report.to_dict() for report in reports],
             "rewrites": [str(hit) for hit in compiled.hits],
             "folded": [hit.to_dict() for hit in compiled.hits if isinstance(hit, FoldedLayer)],
         }
@@ -83,11 +74,8 @@ def command(
                 for hit in compiled.hits:
                     console.print(str(hit))
             console.print(f"{directory}: {len(project.files)} files, {project.type} for {project.board}")
-            for info in infos:
-                bound = "the least possible" if info.optimal else f"at least {info.lower_bound:,} are needed"
-                console.print(
-                    f"{info.name}: arena {info.arena:,} bytes ({bound}), weights {info.weights:,} bytes"
-                )
+            for report in reports:
+                console.print(f"{report.model}: {arena_line(report)}")
             for path in kept:
                 console.print(f"kept: {path}, which was edited; --force overwrites it")
             is_part = (project.platform, project.type) == ("zephyr", "library")

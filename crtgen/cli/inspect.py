@@ -1,6 +1,5 @@
 """``crtgen inspect``: what is in a model, and what crtgen would make of it."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,12 +7,11 @@ import typer
 from rich.console import Console
 
 from crtgen.cli.groups import Compiling, Files, flattened
-from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.codegen.module import Interface, ModelInfo
+from crtgen.cli.output import Debug, Json, guarded
+from crtgen.cli.show import arena_line, interface_lines, layer_table
 from crtgen.errors import UsageError
-from crtgen.ir import shape_text
 from crtgen.library import Module
-from crtgen.plan import Plan, Slot, Step, arena_map
+from crtgen.report import Report, arena_map
 
 __all__ = ["command"]
 
@@ -35,79 +33,26 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             compiled = compiling.compile([files.load(model)], say)
-        plan = compiled.plans[0] if compiled.plans else None
-        infos = [module.info for module in compiled.modules]
-        models = [
-            {**_model(info), **(_plan(plan, info) if plan else {}), "modules": _module(tree)}
-            for info, tree in zip(infos, compiled.trees, strict=True)
-        ]
-        if plan is None and (graph or arena):
+        reports, trees = compiled.reports, compiled.trees
+        if any(report.graph is None for report in reports) and (graph or arena):
             raise UsageError("code has no graph and no plan to show", where=str(model))
 
         def render(console: Console) -> None:
-            if plan is not None and graph:
-                console.print(str(plan.graph), end="")
-            if plan is not None and arena:
-                console.print(arena_map(plan), end="")
-            for tree in compiled.trees if modules else ():
+            for report in reports:
+                if graph:
+                    console.print(report.graph, end="")
+                if arena:
+                    console.print(arena_map(report), end="")
+            for tree in trees if modules else ():
                 _print_module(console, tree)
-            for info in infos if not (graph or arena or modules) else ():
-                _print(console, info, plan)
+            for report in reports if not (graph or arena or modules) else ():
+                _print(console, report)
 
+        models = [
+            {**report.to_dict(), "modules": _module(tree)}
+            for report, tree in zip(reports, trees, strict=True)
+        ]
         out.result(models[0] if len(models) == 1 else {"models": models}, render)
-
-
-def _model(info: ModelInfo) -> dict[str, Any]:
-    return {
-        "model": info.name,
-        "inputs": [_interface(i) for i in info.inputs],
-        "outputs": [_interface(i) for i in info.outputs],
-        "macs": info.macs,
-        "weights_bytes": info.weights,
-        "arena_bytes": info.arena,
-        "arena_lower_bound": info.lower_bound,
-        "arena_optimal": info.optimal,
-        "layers": [asdict(layer) for layer in info.layers],
-    }
-
-
-def _plan(plan: Plan, info: ModelInfo) -> dict[str, Any]:
-    """What only a model of our own has: its graph, and where each value lies."""
-    values = plan.graph.values
-    return {
-        "graph": str(plan.graph),
-        "layers": [
-            {
-                "name": step.node.name,
-                "operator": step.node.op.name,
-                "kernel": step.kernel.design,
-                "inputs": list(step.node.inputs),
-                "outputs": list(step.node.outputs),
-                "macs": layer.macs,
-                "weights_bytes": _weights(plan, step),
-                "scratch": _slot(step.scratch),
-            }
-            for step, layer in zip(plan.steps, info.layers, strict=True)
-        ],
-        "arena": {
-            name: {
-                "shape": list(values[name].shape),
-                "dtype": values[name].dtype.value,
-                **(_slot(slot) or {}),
-            }
-            for name, slot in plan.slots.items()
-        },
-    }
-
-
-def _slot(slot: Slot | None) -> dict[str, int] | None:
-    return None if slot is None else {"offset": slot.offset, "bytes": slot.size}
-
-
-def _weights(plan: Plan, step: Step) -> int:
-    """Bytes of a layer's constants as the model has them."""
-    values = (plan.graph.values[name] for name in step.node.inputs)
-    return sum(value.data.nbytes for value in values if value.data is not None)
 
 
 def _module(module: Module) -> dict[str, Any]:
@@ -136,36 +81,11 @@ def _print_module(console: Console, module: Module, depth: int = 0) -> None:
         _print_module(console, imported, depth + 1)
 
 
-def _print(console: Console, info: ModelInfo, plan: Plan | None) -> None:
-    if plan is None:
-        console.print(info.name)
-    for kind, interfaces in (("input", info.inputs), ("output", info.outputs)):
-        for i in interfaces:
-            quant = f", {i.quant}" if i.quant else ""
-            console.print(f"{kind:6} {i.name} {shape_text(i.shape)} {i.dtype.value}{quant}")
-    if plan is None:
-        rows = table("layer", "function", "kernel")
-        for layer in info.layers:
-            rows.add_row(layer.name, layer.operator, layer.kernel)
-    else:
-        numbers = ("MACs", "weights", "scratch")
-        rows = table("layer", "operator", "output", "kernel", *numbers, right=numbers)
-        for step, layer in zip(plan.steps, info.layers, strict=True):
-            node = step.node
-            shape = shape_text(plan.graph.values[node.outputs[0]].shape)
-            counts = (layer.macs, _weights(plan, step), step.kernel.scratch)
-            rows.add_row(node.name, node.op.name, shape, step.kernel.design, *(f"{n:,}" for n in counts))
-    console.print(rows)
-    bound = "the least possible" if info.optimal else f"at least {info.lower_bound:,} are needed"
-    console.print(f"{info.macs:,} MACs, weights {info.weights:,} bytes, arena {info.arena:,} bytes ({bound})")
-
-
-def _interface(interface: Interface) -> dict[str, Any]:
-    quant = interface.quant
-    return {
-        "name": interface.name,
-        "shape": list(interface.shape),
-        "dtype": interface.dtype.value,
-        "scale": quant.scale if quant and quant.axis is None else None,
-        "zero_point": quant.zero_point if quant and quant.axis is None else None,
-    }
+def _print(console: Console, report: Report) -> None:
+    planned = report.arena is not None
+    if not planned:
+        console.print(report.model)
+    for line in interface_lines(report):
+        console.print(line)
+    console.print(layer_table(report, *(("MACs", "weights", "scratch") if planned else ()), output=planned))
+    console.print(f"{report.macs:,} MACs, {arena_line(report)}")

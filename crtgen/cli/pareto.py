@@ -7,8 +7,8 @@ import typer
 from rich.console import Console
 
 from crtgen.cli import options
-from crtgen.cli.bench import print_figures
 from crtgen.cli.output import Debug, Json, guarded
+from crtgen.cli.show import figures_table
 from crtgen.level import LEVELS
 from crtgen.measure.benchmark import measure_model
 from crtgen.measure.pareto import front, plot
@@ -47,7 +47,7 @@ def command(
         points = [r.to_dict() | {"on_front": good} for r, good in zip(results, best, strict=True)]
 
         def render(console: Console) -> None:
-            print_figures(console, results)
+            console.print(figures_table(results))
             for result, good in zip(results, best, strict=True):
                 if not good:
                     console.print(f"{result.optimize} is no better than another in anything")

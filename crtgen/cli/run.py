@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -13,11 +13,12 @@ from crtgen.build import SizeReport
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
-from crtgen.codegen.module import Interface, LayerInfo, ModelInfo
+from crtgen.codegen.module import Interface
 from crtgen.files import check_writable
 from crtgen.ir import Array, shape_text
 from crtgen.measure.cases import Inputs, random_inputs, read_inputs, write_outputs
-from crtgen.session import Measurement, choose_model
+from crtgen.report import Report
+from crtgen.session import choose_model
 
 __all__ = ["command"]
 
@@ -55,30 +56,22 @@ def command(
                 say("running")
                 outputs = session.infer(*given.arrays, model=info.name)
                 measured = session.measure(model=info.name)
-                layers = session.profile(info.name) if generating.profile else None
+                report = next(r for r in image.reports if r.model == info.name)
+                report = report.measured(measured.instructions, measured.seconds)
+                if generating.profile:
+                    report = report.profiled(session.profile(info.name))
         if output:
             write_outputs(output, info.outputs, outputs)
-        data: dict[str, Any] = {
-            "model": info.name,
-            "board": image.board,
-            "outputs": {i.name: a.tolist() for i, a in zip(info.outputs, outputs, strict=True)},
-            "instructions": measured.instructions,
-            "seconds": measured.seconds,
-            "macs": info.macs,
-            "arena_bytes": info.arena,
-            **image.size.to_dict(),
-        }
-        if layers is not None:
-            data["layer_ticks"] = dict(zip((layer.name for layer in info.layers), layers, strict=True))
+        values = {i.name: a.tolist() for i, a in zip(info.outputs, outputs, strict=True)}
 
         def render(console: Console) -> None:
             console.print(f"{info.name} on {image.board}, {given.source}")
             _print_outputs(console, info.outputs, outputs)
-            console.print(_figures(info, measured, image.size))
-            if layers is not None:
-                console.print(_profile(info.layers, layers))
+            console.print(_figures(report, image.size))
+            if generating.profile:
+                console.print(_profile(report))
 
-        out.result(data, render)
+        out.result({**report.to_dict(), "outputs": values}, render)
 
 
 def _given(file: Path | None, interfaces: Sequence[Interface], quantize: bool) -> Inputs:
@@ -94,14 +87,14 @@ def _print_outputs(console: Console, interfaces: Sequence[Interface], arrays: Se
             console.print(f"    {line}")
 
 
-def _figures(info: ModelInfo, measured: Measurement, size: SizeReport) -> Rows:
+def _figures(report: Report, size: SizeReport) -> Rows:
     rows = table("", "", right=("",))
-    if measured.instructions is not None:
-        rows.add_row("instructions", f"{measured.instructions:,}")
-        if info.macs:
-            rows.add_row("  per MAC", f"{measured.instructions / info.macs:.2f}")
-    else:
-        rows.add_row("microseconds", f"{measured.seconds * 1e6:,.1f}")
+    if report.instructions is not None:
+        rows.add_row("instructions", f"{report.instructions:,}")
+        if report.macs:
+            rows.add_row("  per MAC", f"{report.instructions / report.macs:.2f}")
+    elif report.seconds is not None:
+        rows.add_row("microseconds", f"{report.seconds * 1e6:,.1f}")
     for label, value in size.rows():
         rows.add_row(label, f"{value:,}")
     return rows
@@ -122,9 +115,10 @@ def _values(interface: Interface, array: Array) -> list[str]:
     return [*lines, f"... {rest} smaller"] if rest else lines
 
 
-def _profile(layers: tuple[LayerInfo, ...], ticks: tuple[int, ...]) -> Rows:
+def _profile(report: Report) -> Rows:
     rows = table("layer", "operator", "design", "ticks", "%", right=("ticks", "%"))
-    total = max(sum(ticks), 1)
-    for layer, count in zip(layers, ticks, strict=True):
-        rows.add_row(layer.name, layer.operator, layer.kernel, f"{count:,}", f"{100 * count / total:.1f}")
+    total = max(sum(layer.ticks or 0 for layer in report.layers), 1)
+    for layer in report.layers:
+        ticks = layer.ticks or 0
+        rows.add_row(layer.name, layer.operator, layer.kernel, f"{ticks:,}", f"{100 * ticks / total:.1f}")
     return rows

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,51 +12,17 @@ from crtgen import api
 from crtgen.byoc import Generator
 from crtgen.errors import MismatchError
 from crtgen.measure.cases import random_inputs
-from crtgen.measure.estimate import estimate_cycles
+from crtgen.measure.estimate import estimate_cycles, layer_cycles
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project.options import STACK
+from crtgen.report import Report
 from crtgen.rpc import endpoints
 
-__all__ = ["Layer", "ModelFigures", "RpcFigures", "measure_model", "measure_rpc"]
+__all__ = ["RpcFigures", "measure_model", "measure_rpc"]
 
 CALLS = 1000
 BLOCK = 256 * 1024
 """Bytes copied to the device and back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """Instructions of one layer of one run."""
-
-    name: str
-    operator: str
-    kernel: str
-    instructions: int
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFigures:
-    """A model on a board. Instructions are None where the device does not count them; sizes are bytes.
-
-    ``cycles_estimated`` is what the core's model makes of the layers' instructions, None without a model.
-    Flash, RAM and stack are those of the standalone image; ``ram_bytes`` does not include the stack.
-    """
-
-    model: str
-    board: str
-    optimize: str
-    instructions: int | None
-    cycles_estimated: int | None
-    macs: int
-    arena_bytes: int
-    ram_bytes: int
-    flash_bytes: int
-    stack_bytes: int | None
-    layers: tuple[Layer, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +51,7 @@ def measure_model(
     toolchain: str | None = None,
     trust: bool = False,
     say: Callable[[str], None],
-) -> ModelFigures:
+) -> Report:
     """Build a standalone image for its sizes and servers for its instructions, on random input.
 
     Without ``fold`` channels that cannot vary stay, for comparison. ``generators`` and ``fallback`` are as in
@@ -107,36 +73,24 @@ def measure_model(
         info = session.model()
         session.infer(*random_inputs(info.inputs, seed=0))
         measured = session.measure()
-    size = alone.size
-    layers = () if measured.instructions is None else _layers(compiled, stack, toolchain)
-    mix = [(layer.operator, layer.instructions) for layer in layers]
-    cycles = estimate_cycles(compiled.board.core, measured.instructions or 0, mix) if mix else None
-    return ModelFigures(
-        model=info.name,
-        board=board,
-        optimize=optimize,
-        instructions=measured.instructions,
-        cycles_estimated=cycles,
-        macs=info.macs,
-        arena_bytes=info.arena,
-        ram_bytes=size.sizes.ram,
-        flash_bytes=size.sizes.flash,
-        stack_bytes=size.stack.worst if size.stack else None,
-        layers=layers,
-    )
+    (report,) = alone.reports
+    report = report.measured(measured.instructions, measured.seconds)
+    return report if measured.instructions is None else _profiled(report, compiled, stack, toolchain)
 
 
-def _layers(compiled: api.Compiled, stack: int, toolchain: str | None) -> tuple[Layer, ...]:
-    profiled = compiled.generate("server", stack=stack, profile=True)
-    with profiled.build(toolchain=toolchain).run() as session:
-        info = session.model()
-        session.infer(*random_inputs(info.inputs, seed=0))
+def _profiled(report: Report, compiled: api.Compiled, stack: int, toolchain: str | None) -> Report:
+    """With instructions and estimated cycles of each layer, from an image that reads the timer around it."""
+    image = compiled.generate("server", stack=stack, profile=True).build(toolchain=toolchain)
+    with image.run() as session:
+        session.infer(*random_inputs(report.inputs, seed=0))
         per_tick = session.instructions_per_tick()
-        counts = [round(ticks * per_tick) for ticks in session.profile()]
-    return tuple(
-        Layer(layer.name, layer.operator, layer.kernel, count)
-        for layer, count in zip(info.layers, counts, strict=True)
-    )
+        ticks = session.profile()
+    counts = [round(n * per_tick) for n in ticks]
+    mix = [(layer.operator, count) for layer, count in zip(report.layers, counts, strict=True)]
+    core = compiled.board.core
+    each = layer_cycles(core, mix)
+    report = report.profiled(ticks, counts, [round(cycles) for cycles in each] if each else None)
+    return replace(report, cycles_estimated=estimate_cycles(core, report.instructions or 0, mix))
 
 
 def measure_rpc(

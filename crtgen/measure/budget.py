@@ -27,7 +27,7 @@ from typing import Any
 
 from crtgen import files
 from crtgen.errors import UsageError
-from crtgen.measure.benchmark import ModelFigures
+from crtgen.report import Report
 
 __all__ = ["METRICS", "Budget", "Entry", "Excess", "compare", "read_budget", "write_budget"]
 
@@ -50,10 +50,11 @@ class Entry:
     layers: Mapping[str, int]
 
     @classmethod
-    def of(cls, measured: ModelFigures) -> "Entry":
+    def of(cls, measured: Report) -> "Entry":
         """The entry that ``measured`` just meets; what the device does not count is left out."""
         figures = {m: getattr(measured, m) for m in METRICS if getattr(measured, m) is not None}
-        layers = {layer.name: layer.instructions for layer in measured.layers}
+        counts = ((layer.name, layer.instructions) for layer in measured.layers)
+        layers = {name: count for name, count in counts if count is not None}
         return cls(measured.model, measured.board, measured.optimize, figures, layers)
 
     @property

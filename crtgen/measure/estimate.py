@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from crtgen.boards import Core
 
-__all__ = ["estimate_cycles"]
+__all__ = ["estimate_cycles", "layer_cycles"]
 
 _OTHER = ""
 _PORTABLE: Mapping[str, float] = MappingProxyType(
@@ -52,15 +52,19 @@ _CYCLES_PER_INSTRUCTION = {
 }
 
 
+def layer_cycles(core: Core, layers: Iterable[tuple[str, int]]) -> tuple[float, ...] | None:
+    """Cycles of each layer from (operator, instructions); None for a core without a model."""
+    factors = _CYCLES_PER_INSTRUCTION.get(core.name)
+    if factors is None:
+        return None
+    return tuple(factors.get(operator, factors[_OTHER]) * count for operator, count in layers)
+
+
 def estimate_cycles(core: Core, instructions: int, mix: Iterable[tuple[str, int]]) -> int | None:
     """Cycles of a run of so many instructions; None for a core without a model.
 
     ``mix`` says how they are shared out: (operator, instructions) of each layer, as the profile counts them.
     """
-    factors = _CYCLES_PER_INSTRUCTION.get(core.name)
     counts = list(mix)
-    total = sum(count for _, count in counts)
-    if factors is None or not total:
-        return None
-    cycles = sum(factors.get(operator, factors[_OTHER]) * count for operator, count in counts)
-    return round(instructions * cycles / total)
+    cycles, total = layer_cycles(core, counts), sum(count for _, count in counts)
+    return round(instructions * sum(cycles) / total) if cycles and total else None

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from crtgen.measure.benchmark import ModelFigures
+from crtgen.report import Report
 
 __all__ = ["front", "plot"]
 
 _WIDTH, _HEIGHT = 56, 12
 
 
-def _costs(figures: ModelFigures) -> tuple[int, int, int]:
-    return figures.instructions or 0, figures.flash_bytes, figures.ram_bytes
+def _costs(figures: Report) -> tuple[int, int, int]:
+    return figures.instructions or 0, figures.flash_bytes or 0, figures.ram_bytes or 0
 
 
-def front(results: Sequence[ModelFigures]) -> tuple[bool, ...]:
+def front(results: Sequence[Report]) -> tuple[bool, ...]:
     """For each whether no other is at least as good in instructions, flash and RAM, and better in one."""
     costs = [_costs(r) for r in results]
     return tuple(not any(_dominates(other, mine) for other in costs) for mine in costs)
@@ -23,7 +23,7 @@ def _dominates(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 
-def plot(results: Sequence[ModelFigures]) -> str:
+def plot(results: Sequence[Report]) -> str:
     """Instructions upwards, flash to the right; each point has the name of its level."""
     counts, flashes, _ = zip(*map(_costs, results), strict=True)
     rows = [""] * _HEIGHT

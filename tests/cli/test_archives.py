@@ -37,7 +37,7 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     again.write_bytes(DIGITS.read_bytes())
     path = tmp_path / "two.tar"
     data = as_json("compile", DIGITS, again, "-o", path, "--board", "host")
-    assert [m["name"] for m in data["models"]] == ["digits", "again"]
+    assert [m["model"] for m in data["models"]] == ["digits", "again"]
     assert data["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     return path
 

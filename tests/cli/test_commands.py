@@ -55,7 +55,8 @@ def test_run_in_qemu_counts_instructions_and_bytes() -> None:
     data = as_json("run", DIGITS, "--board", "mps2_an386", "--input", DIGIT)
     assert np.array(data["outputs"]["probabilities"]).argmax() == 7
     assert 10_000 < data["instructions"] < 100_000
-    assert data["flash"] == data["text"] + data["rodata"] + data["data"]
+    image = data["image"]
+    assert data["flash_bytes"] == image["flash"] == image["text"] + image["rodata"] + image["data"]
     again = as_json("run", DIGITS, "--board", "mps2_an386", "--input", DIGIT)
     assert abs(again["instructions"] - data["instructions"]) <= 2 * 40, (
         "a tick of the timer is 40 instructions"
@@ -163,7 +164,8 @@ def test_inspect_shows_all_that_is_asked_for() -> None:
 def test_inspect_tells_programs_the_graph_and_where_values_lie() -> None:
     data = as_json("inspect", DIGITS)
     assert data["graph"].startswith("graph digits")
-    assert data["arena"]["image"] == {"shape": [1, 8, 8, 1], "dtype": "int8", "offset": 288, "bytes": 64}
+    place = {"shape": [1, 8, 8, 1], "dtype": "int8", "offset": 288, "bytes": 64}
+    assert data["arena"]["image"] == {**place, "first": 0, "last": 1}
     layer = next(layer for layer in data["layers"] if layer["name"] == "conv2d_1")
     assert (layer["macs"], layer["weights_bytes"]) == (18432, 1216)
     assert layer["scratch"] == {"offset": 0, "bytes": 624}

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from crtgen.cli.app import app
 from crtgen.errors import MismatchError, UsageError
-from crtgen.measure.benchmark import Layer, ModelFigures
 from crtgen.measure.budget import Budget, Entry, compare, read_budget, write_budget
+from tests.report.reports import figures
 from tests.support import ROOT, model_path, require_tool
 
 FIGURES = {"instructions": 100_000, "arena_bytes": 4_000, "ram_bytes": 4_010, "flash_bytes": 50_000}
@@ -21,14 +21,13 @@ def entry(figures: dict[str, int] | None = None, layers: dict[str, int] | None =
 
 
 def test_a_measured_model_meets_the_budget_made_from_it() -> None:
-    layers = (Layer("a", "conv2d", "gemm", 7), Layer("b", "add", "add", 2))
-    measured = ModelFigures("net", "board", "size", 10, 14, 5, 300, 310, 4000, None, layers)
+    measured = figures("size", 10, 4000, ram=310, layers=(("a", 7), ("b", 2)))
     made = Entry.of(measured)
     assert made == Entry(
         "net",
         "board",
         "size",
-        {"instructions": 10, "arena_bytes": 300, "ram_bytes": 310, "flash_bytes": 4000},
+        {"instructions": 10, "arena_bytes": 90, "ram_bytes": 310, "flash_bytes": 4000},
         {"a": 7, "b": 2},
     )
     assert compare(made, made) == ()

@@ -1,11 +1,7 @@
 """The front of several builds, and its plot."""
 
-from crtgen.measure.benchmark import ModelFigures
 from crtgen.measure.pareto import front, plot
-
-
-def figures(level: str, instructions: int, flash: int, ram: int = 100) -> ModelFigures:
-    return ModelFigures("net", "board", level, instructions, None, 10, 90, ram, flash, None)
+from tests.report.reports import figures
 
 
 def test_what_another_beats_is_not_on_the_front() -> None:

@@ -82,9 +82,9 @@ def test_run_counts_instructions(workspace: Workspace) -> None:
     one, other = json.loads(zephyr.stdout), json.loads(bare.stdout)
     assert one["outputs"] == other["outputs"]
     assert one["instructions"] == pytest.approx(other["instructions"], rel=0.5)
-    assert one["groups"]["weights"]["flash"] > 0
-    assert one["groups"]["runtime"]["flash"] > 0
-    assert one["arena"] == other["arena"]
+    assert one["image"]["groups"]["weights"]["flash"] > 0
+    assert one["image"]["groups"]["runtime"]["flash"] > 0
+    assert one["image"]["arena"] == other["image"]["arena"]
 
 
 def test_a_standalone_image_prints_its_result(workspace: Workspace) -> None:

@@ -1,7 +1,10 @@
 """The map of the arena, as it is shown."""
 
+from crtgen.codegen.info import model_info
+from crtgen.codegen.module import LayerInfo
 from crtgen.kernels.kernel import InPlace
-from crtgen.plan import arena_map, make_plan
+from crtgen.plan import make_plan
+from crtgen.report import arena_map, reports_of
 from tests.plan.fakes import Net, kernel, node
 
 
@@ -13,7 +16,10 @@ def test_the_map() -> None:
         node("reshape", "y", {"flat": 64}, kernel(alias=True)),
         node("relu", "flat", {"z": 64}, kernel(InPlace())),
     )
-    assert arena_map(make_plan(net.graph, net.kernels)) == (
+    plan = make_plan(net.graph, net.kernels)
+    layers = [LayerInfo(step.node.name, "fake", "fake") for step in plan.steps]
+    (report,) = reports_of([model_info(plan, "net", layers)], "host", "speed", [plan])
+    assert arena_map(report) == (
         "arena 112 bytes, the least possible\n"
         "    offset      bytes  alive     value           1 step(s) per column\n"
         "         0         64  1-3       y               .###.\n"

@@ -1,0 +1,75 @@
+"""Reports as tables and lines."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rich.console import Console
+
+from crtgen.cli.output import Rows, table
+from crtgen.ir import shape_text
+from crtgen.report import Layer, Report, bound_text
+
+__all__ = ["arena_line", "figures_table", "interface_lines", "layer_table", "number", "print_layers"]
+
+_NUMBERS: Mapping[str, Callable[[Layer], int | None]] = {
+    "MACs": lambda layer: layer.macs,
+    "weights": lambda layer: layer.weights_bytes,
+    "scratch": lambda layer: layer.scratch.size if layer.scratch else 0,
+    "code": lambda layer: layer.code_bytes,
+    "shared by": lambda layer: layer.shared_by,
+    "constants": lambda layer: layer.constants_bytes,
+    "stack": lambda layer: layer.stack_bytes,
+    "ticks": lambda layer: layer.ticks,
+    "instructions": lambda layer: layer.instructions,
+    "cycles (estimate)": lambda layer: layer.cycles_estimated,
+}
+
+
+def number(value: int | None) -> str:
+    """With commas; nothing for what is not known."""
+    return "" if value is None else f"{value:,}"
+
+
+def interface_lines(report: Report) -> list[str]:
+    """A line for each input and output."""
+    return [
+        f"{kind:6} {i.name} {shape_text(i.shape)} {i.dtype.value}{f', {i.quant}' if i.quant else ''}"
+        for kind, interfaces in (("input", report.inputs), ("output", report.outputs))
+        for i in interfaces
+    ]
+
+
+def layer_table(report: Report, *numbers: str, output: bool = False) -> Rows:
+    """A row for each layer, with these columns of numbers, and with the shape of its ``output``."""
+    shapes = {place.name: shape_text(place.shape) for place in report.arena or ()}
+    rows = table("layer", "operator", *(["output"] if output else []), "kernel", *numbers, right=numbers)
+    for layer in report.layers:
+        shape = [shapes[layer.outputs[0]] if layer.outputs else ""] if output else []
+        rows.add_row(
+            layer.name, layer.operator, *shape, layer.kernel, *(number(_NUMBERS[n](layer)) for n in numbers)
+        )
+    return rows
+
+
+def print_layers(console: Console, report: Report, *numbers: str) -> None:
+    """The layers under a line that names the model and the board."""
+    console.print(f"\n{report.model} on {report.board}")
+    console.print(layer_table(report, *numbers))
+
+
+def figures_table(reports: Sequence[Report]) -> Rows:
+    """A row for each model with what it takes."""
+    columns = ("instructions", "per MAC", "cycles (estimate)", "flash", "RAM", "arena", "stack")
+    rows = table("model", "board", "optimize", *columns, right=columns)
+    for r in reports:
+        each = f"{r.instructions / r.macs:.2f}" if r.instructions and r.macs else ""
+        sizes = (number(n) for n in (r.flash_bytes, r.ram_bytes, r.arena_bytes, r.stack_bytes))
+        counts = (number(r.instructions), each, number(r.cycles_estimated))
+        rows.add_row(r.model, r.board, r.optimize, *counts, *sizes)
+    return rows
+
+
+def arena_line(report: Report) -> str:
+    """What the model takes of RAM and flash before anything is built."""
+    return (
+        f"arena {report.arena_bytes:,} bytes ({bound_text(report)}), weights {report.weights_bytes:,} bytes"
+    )

@@ -1,0 +1,7 @@
+"""The report: everything that is known of a model on a board, in one structure."""
+
+from crtgen.report.arena import arena_map, bound_text
+from crtgen.report.collect import reports_of
+from crtgen.report.report import Layer, Place, Report
+
+__all__ = ["Layer", "Place", "Report", "arena_map", "bound_text", "reports_of"]

@@ -1,0 +1,90 @@
+"""A report of what the stages know: the compiled model, its plan, the image."""
+
+from collections.abc import Sequence
+
+from crtgen.build import SizeReport
+from crtgen.build.layers import LayerSize
+from crtgen.codegen.module import LayerInfo, ModelInfo
+from crtgen.ir import Graph
+from crtgen.plan import Lifetime, Plan, Step, lifetimes
+from crtgen.report.report import Layer, Place, Report
+
+__all__ = ["reports_of"]
+
+
+def reports_of(
+    models: Sequence[ModelInfo],
+    board: str,
+    optimize: str,
+    plans: Sequence[Plan] = (),
+    image: SizeReport | None = None,
+) -> tuple[Report, ...]:
+    """A report of each model of an image. Code that was read has no plan: nothing is known of its values."""
+    planned = {plan.graph.name: plan for plan in plans}
+    return tuple(_report(info, board, optimize, planned.get(info.name), image) for info in models)
+
+
+def _report(
+    info: ModelInfo, board: str, optimize: str, plan: Plan | None, image: SizeReport | None
+) -> Report:
+    steps = {step.node.name: step for step in plan.steps} if plan else {}
+    sizes = image.layers[info.name] if image else [None] * len(info.layers)
+    graph = plan.graph if plan else None
+    rows = zip(info.layers, sizes, strict=True)
+    return Report(
+        model=info.name,
+        board=board,
+        optimize=optimize,
+        inputs=info.inputs,
+        outputs=info.outputs,
+        macs=info.macs,
+        weights_bytes=info.weights,
+        arena_bytes=info.arena,
+        arena_lower_bound=info.lower_bound,
+        arena_optimal=info.optimal,
+        layers=tuple(_layer(layer, graph, steps.get(layer.name), size) for layer, size in rows),
+        graph=str(plan.graph) if plan else None,
+        arena=tuple(_place(plan.graph, life) for life in lifetimes(plan)) if plan else None,
+        image=image,
+    )
+
+
+def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerSize | None) -> Layer:
+    return Layer(
+        name=info.name,
+        operator=info.operator,
+        kernel=info.kernel,
+        function=info.function,
+        macs=info.macs,
+        inputs=step.node.inputs if step else None,
+        outputs=step.node.outputs if step else None,
+        weights_bytes=_weights(graph, step) if graph and step else None,
+        scratch=step.scratch if step else None,
+        code_bytes=size.code if size else None,
+        shared_by=size.shared_by if size else None,
+        constants_bytes=size.constants if size else None,
+        stack_bytes=size.stack if size else None,
+    )
+
+
+def _weights(graph: Graph, step: Step) -> int:
+    """Bytes of a layer's constants as the model has them."""
+    values = (graph.values[name] for name in step.node.inputs)
+    return sum(value.data.nbytes for value in values if value.data is not None)
+
+
+def _place(graph: Graph, life: Lifetime) -> Place:
+    place = Place(life.name, life.slot.offset, life.slot.size, life.first, life.last)
+    if life.is_scratch:
+        return place
+    value = graph.values[life.name]
+    return Place(
+        name=life.name,
+        offset=life.slot.offset,
+        nbytes=life.slot.size,
+        first=life.first,
+        last=life.last,
+        shape=value.shape,
+        dtype=value.dtype,
+        alias_of=life.alias_of,
+    )

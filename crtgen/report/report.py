@@ -1,0 +1,194 @@
+"""The structure of a report, and its form in JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crtgen.build import SizeReport
+from crtgen.codegen.module import Interface
+from crtgen.ir import DType
+from crtgen.plan import Slot
+
+__all__ = ["Layer", "Place", "Report"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the arena: bytes from its start, length in bytes, and when it holds its data.
+
+    ``first`` and ``last`` are steps, counted from 1; 0 is before the first step, and one more than there are
+    steps is after the last. ``dtype`` and ``shape`` are the value's; scratch memory has none, and the name of
+    its layer. ``alias_of`` is the value that this one is in another shape.
+    """
+
+    name: str
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+    shape: tuple[int, ...] = ()
+    dtype: DType | None = None
+    alias_of: str = ""
+
+    @property
+    def is_scratch(self) -> bool:
+        return self.dtype is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, without the name."""
+        return {
+            "shape": list(self.shape),
+            "dtype": self.dtype.value if self.dtype else None,
+            "offset": self.offset,
+            "bytes": self.nbytes,
+            "first": self.first,
+            "last": self.last,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer; sizes in bytes. What is not known is None.
+
+    A plan knows ``inputs`` and ``outputs`` (names of values), ``weights_bytes`` (its constants as the model
+    has them) and ``scratch``. A built image knows ``code_bytes`` of its function and parts, how many layers
+    share that, the ``constants_bytes`` that are packed for it, and its ``stack_bytes``. A profile of a run
+    knows ``ticks`` of the device's timer, and where the device counts them, ``instructions``.
+    ``cycles_estimated`` is there for cores with a model.
+    """
+
+    name: str
+    operator: str
+    kernel: str
+    function: str
+    macs: int
+    inputs: tuple[str, ...] | None = None
+    outputs: tuple[str, ...] | None = None
+    weights_bytes: int | None = None
+    scratch: Slot | None = None
+    code_bytes: int | None = None
+    shared_by: int | None = None
+    constants_bytes: int | None = None
+    stack_bytes: int | None = None
+    ticks: int | None = None
+    instructions: int | None = None
+    cycles_estimated: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        scratch = self.scratch
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "inputs": None if self.inputs is None else list(self.inputs),
+            "outputs": None if self.outputs is None else list(self.outputs),
+            "scratch": None if scratch is None else {"offset": scratch.offset, "bytes": scratch.size},
+        }
+
+
+_PLAIN = tuple(name for name in Layer.__slots__ if name not in ("inputs", "outputs", "scratch"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """Everything that is known of a model on a board; sizes in bytes. What is not known is None.
+
+    A plan knows the ``graph`` as text and the places in the ``arena``, a built image the sizes of all that is
+    in it, a run the ``instructions`` (where the device counts them) and ``seconds`` of an inference.
+    ``cycles_estimated`` is what the core's model makes of the layers' instructions.
+    """
+
+    model: str
+    board: str
+    optimize: str
+    inputs: tuple[Interface, ...]
+    outputs: tuple[Interface, ...]
+    macs: int
+    weights_bytes: int
+    arena_bytes: int
+    arena_lower_bound: int
+    arena_optimal: bool
+    layers: tuple[Layer, ...]
+    graph: str | None = None
+    arena: tuple[Place, ...] | None = None
+    image: SizeReport | None = None
+    instructions: int | None = None
+    cycles_estimated: int | None = None
+    seconds: float | None = None
+
+    @property
+    def flash_bytes(self) -> int | None:
+        """Code, constants, and the first values of variables in the image."""
+        return self.image.sizes.flash if self.image else None
+
+    @property
+    def ram_bytes(self) -> int | None:
+        """Variables in the image, the arena among them, without the stack."""
+        return self.image.sizes.ram if self.image else None
+
+    @property
+    def stack_bytes(self) -> int | None:
+        """The worst case of the image's stack."""
+        return self.image.stack.worst if self.image and self.image.stack else None
+
+    def measured(self, instructions: int | None, seconds: float) -> "Report":
+        """With the figures of an inference."""
+        return replace(self, instructions=instructions, seconds=seconds)
+
+    def profiled(
+        self,
+        ticks: Sequence[int],
+        instructions: Sequence[int] | None = None,
+        cycles: Sequence[int] | None = None,
+    ) -> "Report":
+        """With the figures of each layer."""
+        nothing = [None] * len(self.layers)
+        rows = zip(self.layers, ticks, instructions or nothing, cycles or nothing, strict=True)
+        layers = (replace(a, ticks=t, instructions=i, cycles_estimated=c) for a, t, i, c in rows)
+        return replace(self, layers=tuple(layers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: every key is always there, with null for what is not known."""
+        arena = None if self.arena is None else {p.name: p.to_dict() for p in self.arena if not p.is_scratch}
+        return {
+            "model": self.model,
+            "board": self.board,
+            "optimize": self.optimize,
+            "inputs": [_interface(i) for i in self.inputs],
+            "outputs": [_interface(o) for o in self.outputs],
+            **{name: getattr(self, name) for name in _FIGURES},
+            "layers": [layer.to_dict() for layer in self.layers],
+            "graph": self.graph,
+            "arena": arena,
+            "image": _image(self.image) if self.image else None,
+        }
+
+
+_FIGURES = (
+    "macs",
+    "weights_bytes",
+    "arena_bytes",
+    "arena_lower_bound",
+    "arena_optimal",
+    "ram_bytes",
+    "flash_bytes",
+    "stack_bytes",
+    "instructions",
+    "cycles_estimated",
+    "seconds",
+)
+
+
+def _interface(interface: Interface) -> dict[str, Any]:
+    quant = interface.quant
+    return {
+        "name": interface.name,
+        "shape": list(interface.shape),
+        "dtype": interface.dtype.value,
+        "scale": quant.scale if quant and quant.axis is None else None,
+        "zero_point": quant.zero_point if quant and quant.axis is None else None,
+    }
+
+
+def _image(size: SizeReport) -> dict[str, Any]:
+    """The image by parts, without its symbols, which are many."""
+    return {name: value for name, value in size.to_dict().items() if name != "symbols"}

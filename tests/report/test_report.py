@@ -1,0 +1,87 @@
+"""One structure from the plan to the run: each stage adds what it knows."""
+
+from pathlib import Path
+
+import pytest
+
+import crtgen
+from crtgen.report import Report, arena_map
+from tests.support import ROOT, require_tool
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+
+
+def planned() -> Report:
+    (report,) = crtgen.load(DIGITS).compile("mps2_an386", optimize="speed").reports
+    return report
+
+
+def test_what_a_plan_knows() -> None:
+    report = planned()
+    assert (report.model, report.board, report.optimize) == ("digits", "mps2_an386", "speed")
+    layer = report.layers[2]
+    assert (layer.name, layer.operator, layer.macs, layer.weights_bytes) == (
+        "conv2d_1",
+        "conv2d",
+        18432,
+        1216,
+    )
+    assert layer.inputs is not None
+    assert layer.inputs[0] == report.layers[1].outputs[0]  # type: ignore[index]
+    assert report.arena is not None
+    image = next(place for place in report.arena if place.name == "image")
+    assert (image.shape, image.first, image.last) == ((1, 8, 8, 1), 0, 1)
+    assert max(place.offset + place.nbytes for place in report.arena) == report.arena_bytes
+    assert (report.image, report.flash_bytes, report.instructions) == (None, None, None)
+
+
+def test_a_value_in_a_new_shape_is_the_same_place() -> None:
+    places = {place.name: place for place in planned().arena or ()}
+    (alias,) = (place for place in places.values() if place.alias_of)
+    root = places[alias.alias_of]
+    assert (alias.offset, alias.nbytes, alias.first, alias.last) == (
+        *(root.offset, root.nbytes),
+        *(root.first, root.last),
+    )
+
+
+def test_a_run_and_its_profile_add_their_figures() -> None:
+    report = planned().measured(70_000, 0.001).profiled(range(7), range(70, 77))
+    assert (report.instructions, report.seconds) == (70_000, 0.001)
+    assert [layer.ticks for layer in report.layers] == list(range(7))
+    assert [layer.instructions for layer in report.layers] == list(range(70, 77))
+    assert {layer.cycles_estimated for layer in report.layers} == {None}
+
+
+def test_tables_call_no_layer_that_computes_nothing() -> None:
+    """The graph executor leaves reshapes out; the others are the same layers."""
+    (report,) = crtgen.load(DIGITS).compile("mps2_an386", optimize="speed", executor="graph").reports
+    named = {layer.name: layer for layer in planned().layers if layer.operator != "reshape"}
+    assert [layer.name for layer in report.layers] == list(named)
+    assert [layer.weights_bytes for layer in report.layers] == [n.weights_bytes for n in named.values()]
+    assert "out" in arena_map(report)
+
+
+def test_every_key_is_always_there(tmp_path: Path) -> None:
+    archive = tmp_path / "digits.tar"
+    archive.write_bytes(crtgen.load(DIGITS).compile("host").archive())
+    (code,) = crtgen.load(archive).compile("host").reports
+    mine, read = planned().to_dict(), code.to_dict()
+    assert list(mine) == list(read)
+    assert list(mine["layers"][0]) == list(read["layers"][0])
+    assert (read["graph"], read["arena"], read["image"], read["flash_bytes"]) == (None, None, None, None)
+
+
+@pytest.mark.cc
+def test_an_image_knows_its_plans_until_it_is_opened_again(tmp_path: Path) -> None:
+    require_tool("cc")
+    compiled = crtgen.load(DIGITS).compile("host", optimize="size")
+    (built,) = compiled.generate().extract(tmp_path).build().reports
+    assert built.graph == compiled.reports[0].graph
+    assert built.flash_bytes == built.to_dict()["image"]["flash"] > 0
+    assert sum(layer.code_bytes or 0 for layer in built.layers) > 0
+    image = crtgen.open_project(tmp_path).built()
+    assert image is not None
+    (opened,) = image.reports
+    assert (opened.optimize, opened.graph, opened.flash_bytes) == ("size", None, built.flash_bytes)
+    assert [layer.code_bytes for layer in opened.layers] == [layer.code_bytes for layer in built.layers]

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from crtgen.endpoints import EXECUTOR, GLOBALS, Endpoint
 from crtgen.resources import runtime_dir
-from crtgen.rpc.endpoints import EXECUTOR, GLOBALS, Endpoint
 from crtgen.rpc.messages import Code
 
 

@@ -1,11 +1,13 @@
 """What the pointers of the runtime and of the generated programs can reach: facts that no ELF has.
 
-Names are patterns. A caller may have been inlined into the next one up, so both are listed.
+Names are patterns.
 """
 
 from collections.abc import Iterable
 
-__all__ = ["FAULTS", "ONCE", "ROOT", "indirect_calls"]
+from crtgen.endpoints import EXECUTOR, GLOBALS
+
+__all__ = ["FAULTS", "ROOT", "indirect_calls"]
 
 ROOT = "crt_reset"
 """Where the stack starts."""
@@ -15,32 +17,19 @@ FAULTS = ("crt_fault",)
 
 _PORT = ("port_*",)
 _MODEL = ("*_compute",)
-_TIMING = ("crt_time_evaluator", "crt_time_calibrate", "crt_time_measure", "crt_profile")
-_BUILTIN = ("crt_global_*", "crt_executor_*", *_TIMING)
+_EXECUTOR = tuple(endpoint.run for endpoint in EXECUTOR)
+_GLOBALS = tuple(endpoint.run for endpoint in GLOBALS)
 
 _RUNTIME: dict[str, tuple[str, ...]] = {
     "crt_*": _PORT,
     "crt_serve*": ("crt_serve_*",),
-    "crt_call_builtin": _BUILTIN,
-    "crt_function_*": _BUILTIN,
-    "crt_time_evaluate": _BUILTIN,
-    "crt_time_repeat": _BUILTIN,
-    "crt_time_runs": _BUILTIN,
+    "crt_function_call": _GLOBALS,
+    "crt_module_call": _EXECUTOR,
     "crt_executor_run": _MODEL,
-    "crt_time_measure": _MODEL,
-    "crt_profile*": _MODEL,
     "main": _MODEL,
     "crt_fault_*": ("crt_server_line", "print_line"),
 }
-_REGISTERED = (
-    "crt_call_packed",
-    "crt_function_*",
-    "crt_time_evaluate",
-    "crt_time_repeat",
-    "crt_time_runs",
-    "*_compute",
-    "*_call",
-)
+_REGISTERED = ("crt_module_*", "*_compute", "*_call")
 
 
 def indirect_calls(registered: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -51,7 +40,3 @@ def indirect_calls(registered: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """
     functions = tuple(registered)
     return _RUNTIME | {caller: (*_RUNTIME.get(caller, ()), *functions) for caller in _REGISTERED}
-
-
-ONCE = ("crt_time_evaluate",)
-"""Functions that never run inside themselves: a time evaluator times named functions, which it is not."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crtgen.boards import find_board
-from crtgen.build.calls import FAULTS, ONCE, ROOT, indirect_calls
+from crtgen.build.calls import FAULTS, ROOT, indirect_calls
 from crtgen.build.image import Image
 from crtgen.build.layers import LayerSize, layer_sizes
 from crtgen.build.size import Sizes, Symbol, read_sizes
@@ -69,7 +69,6 @@ def measure(image: Image) -> SizeReport:
         faults=FAULTS,
         exception_frame=frame,
         indirect=indirect_calls(image.manifest.functions),
-        once=ONCE,
     )
     return SizeReport(sizes, stack, _layers(image, sizes, stack))
 

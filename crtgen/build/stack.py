@@ -96,14 +96,13 @@ def analyse_stack(
     faults: Iterable[str] = (),
     exception_frame: int = 0,
     indirect: Mapping[str, Iterable[str]] | None = None,
-    once: Iterable[str] = (),
 ) -> StackReport | None:
     """The worst case from ``root``, with the worst interrupt and its ``exception_frame`` on top of it.
 
     ``build`` is the directory with the ``.su`` files. Interrupts are all functions in the vector table but
     ``root`` and ``faults``, which start the stack afresh; they do not nest. ``indirect`` maps a caller to
-    what its calls through pointers may reach; both may be patterns (``serve_*``). Functions in ``once`` never
-    run inside themselves, so that a cycle through one of them ends. None if the image is not for Arm.
+    what its calls through pointers may reach; both may be patterns (``serve_*``). None if the image is not
+    for Arm.
     """
     code = read_code(elf)
     if not code.functions:
@@ -111,7 +110,7 @@ def analyse_stack(
     if root not in code.functions:
         raise UsageError(f"the image has no function {root}", where=str(elf))
     handlers = [name for name in code.vectors if name not in (root, *faults)]
-    walk = _Walk(code, read_frames(build), indirect or {}, frozenset(once))
+    walk = _Walk(code, read_frames(build), indirect or {})
     deepest = walk.visit(root)
     interrupt = max((exception_frame + walk.visit(name).total for name in handlers), default=0)
     return StackReport(
@@ -132,14 +131,10 @@ class _Walk:
         code: Code,
         frames: Mapping[str, tuple[int, str]],
         indirect: Mapping[str, Iterable[str]],
-        once: frozenset[str],
-        running: frozenset[str] = frozenset(),
     ) -> None:
         self.code = code
         self.frames = frames
         self.indirect = indirect
-        self.once = once
-        self.running = running
         self.done: dict[str, Frame] = {}
         self.below: dict[str, tuple[Frame, ...]] = {}
         self.open: list[str] = []
@@ -153,7 +148,12 @@ class _Walk:
         self.open.append(name)
         below = 0
         for callee in self.callees(name):
-            path = self.again(callee) if callee in self.open else self.path(self.visit(callee).name)
+            if callee in self.open:
+                cycle = self.open[self.open.index(callee) :]
+                first = cycle.index(min(cycle))
+                self.cycles.add((*cycle[first:], *cycle[:first]))
+                continue
+            path = self.path(self.visit(callee).name)
             total = sum(frame.own for frame in path)
             if total > below:
                 below, self.below[name] = total, path
@@ -177,7 +177,7 @@ class _Walk:
     def callees(self, name: str) -> list[str]:
         function = self.code.functions.get(name, Function(name, 0, False, frozenset()))
         if not function.indirect:
-            return sorted(function.calls - self.running)
+            return sorted(function.calls)
         reached: set[str] = set()
         keys = [key for key in self.indirect if fnmatchcase(name, key)]
         for key in keys:
@@ -187,21 +187,7 @@ class _Walk:
                 self.unresolved.add(name)
         if not keys:
             self.unresolved.add(name)
-        return sorted(function.calls.union(reached) - self.running)
-
-    def again(self, callee: str) -> tuple[Frame, ...]:
-        """The deepest path of a function that is running already: it ends if ``once`` cuts the cycle."""
-        cycle = self.open[self.open.index(callee) :]
-        running = self.once.intersection(cycle)
-        if not running:
-            first = cycle.index(min(cycle))
-            self.cycles.add((*cycle[first:], *cycle[:first]))
-            return ()
-        inner = _Walk(self.code, self.frames, self.indirect, self.once, self.running | running)
-        inner.visit(callee)
-        self.cycles |= inner.cycles
-        self.unresolved |= inner.unresolved
-        return inner.path(callee)
+        return sorted(function.calls.union(reached))
 
     def path(self, name: str) -> tuple[Frame, ...]:
         """A visited function and the deepest of what it calls, down to the end."""

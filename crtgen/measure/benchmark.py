@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crtgen import api
+from crtgen import api, endpoints
 from crtgen.byoc import Generator
 from crtgen.errors import MismatchError
 from crtgen.measure.cases import random_inputs
@@ -16,7 +16,6 @@ from crtgen.measure.estimate import estimate_cycles, layer_cycles
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project.options import STACK
 from crtgen.report import Report
-from crtgen.rpc import endpoints
 
 __all__ = ["RpcFigures", "measure_model", "measure_rpc"]
 

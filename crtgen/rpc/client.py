@@ -5,11 +5,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from crtgen import endpoints
+from crtgen.endpoints import Endpoint
 from crtgen.errors import RemoteError
 from crtgen.fault import Fault
-from crtgen.rpc import endpoints
 from crtgen.rpc.connection import Connection, RemoteFunction, RemoteModule
-from crtgen.rpc.endpoints import Endpoint
 from crtgen.rpc.executor import AotExecutor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
 

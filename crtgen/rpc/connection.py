@@ -10,10 +10,11 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from crtgen import endpoints
+from crtgen.endpoints import Endpoint
 from crtgen.errors import LinkError, ProtocolError, RemoteError, SessionLostError, UsageError
 from crtgen.fault import Symbols
-from crtgen.rpc import endpoints, frame, messages, session
-from crtgen.rpc.endpoints import Endpoint
+from crtgen.rpc import frame, messages, session
 from crtgen.rpc.link import HOST, Link, Timeouts
 from crtgen.rpc.messages import Code, CopyAck, CopyFromRemote, CopyToRemote, Return, SystemCall
 from crtgen.rpc.stream import Stream

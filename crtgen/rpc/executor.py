@@ -5,10 +5,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from crtgen import endpoints
+from crtgen.endpoints import Endpoint
 from crtgen.errors import UsageError
-from crtgen.rpc import endpoints
 from crtgen.rpc.connection import Connection, RemoteModule, RemoteTensor
-from crtgen.rpc.endpoints import Endpoint
 from crtgen.rpc.values import Device
 
 __all__ = ["AotExecutor"]

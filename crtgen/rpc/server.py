@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crtgen import endpoints
 from crtgen.errors import CrtgenError, LinkClosedError, LinkTimeoutError
-from crtgen.rpc import endpoints, messages, session
+from crtgen.rpc import messages, session
 from crtgen.rpc.messages import Code
 from crtgen.rpc.values import Args, DataType, Handle, Tensor, TypeCode, Value
 

@@ -7,6 +7,7 @@ import pytest
 
 from crtgen import api
 from crtgen.build import SizeReport, build_project, find_toolchain, measure
+from crtgen.endpoints import EXECUTOR, GLOBALS
 from crtgen.errors import DoesNotFitError, ToolMissingError
 from crtgen.project import Options
 from tests.support import ROOT, absent, require_tool
@@ -30,8 +31,17 @@ def test_every_frame_and_every_pointer_is_known(tmp_path: Path, board: str, kind
     assert (found.stack.recursion, found.stack.unresolved, found.stack.unknown) == ((), (), ())
     names = [frame.name for frame in found.stack.path]
     assert names[:2] == ["crt_reset", "main"]
-    assert any(name.endswith("_compute") for name in names)
-    assert names.count("crt_function_invoke") == (2 if kind == "server" else 0)
+    totals = {frame.name: frame.total for frame in found.stack.frames}
+    if kind == "server":
+        evaluator = ["crt_function_call", "crt_time_evaluate", "crt_module_call"]
+        assert [name for name in names if name in evaluator] == evaluator
+        endpoints = [endpoint.run for endpoint in (*GLOBALS, *EXECUTOR) if not endpoint.only]
+        assert totals.keys() >= {*endpoints, "digits_run_packed"}
+        assert totals["crt_function_call"] > max(totals[name] for name in endpoints)
+        assert totals["crt_module_call"] > totals["crt_executor_run"] > totals["digits_compute"]
+        assert totals["crt_module_call"] > totals["digits_run_packed"]
+    else:
+        assert "digits_compute" in names
     exception = 36 if board == "mps2_an385" else 108
     assert found.stack.interrupt >= exception
     assert found.stack.worst == sum(f.own for f in found.stack.path) + found.stack.interrupt

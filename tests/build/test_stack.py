@@ -201,23 +201,3 @@ def test_an_image_without_the_root(tmp_path: Path) -> None:
     elf = compile_image(tmp_path, main_c=CHAIN)
     with pytest.raises(UsageError, match="no function nowhere"):
         analyse_stack(elf, tmp_path, root="nowhere")
-
-
-def test_a_function_that_runs_once_ends_a_cycle(tmp_path: Path) -> None:
-    """call -> timer -> call again, which cannot reach the timer a second time but the leaf."""
-    source = (
-        NOINLINE
-        + """
-        int timer(int n);
-        F int leaf(int n) { volatile char b[200]; b[n] = 1; return b[0]; }
-        F int call(int n) { return n == 0 ? timer(n) + 1 : leaf(n) + 1; }
-        F int timer(int n) { volatile char b[48]; b[n] = 1; return call(b[0]) + 1; }
-        void crt_reset(void) { for (;;) call(0); }
-        """
-    )
-    elf = compile_image(tmp_path, main_c=source)
-    assert analyse(elf).recursion == (("call", "timer"),)
-    report = analyse(elf, once=("timer",))
-    own = {frame.name: frame.own for frame in report.frames}
-    assert report.proven
-    assert report.worst == own["crt_reset"] + own["call"] + own["timer"] + own["call"] + own["leaf"]

@@ -191,7 +191,7 @@ def test_the_command_line_tells_of_a_fault(tmp_path: Path) -> None:
     assert told["error"] == "DeviceFault"
     assert told["message"].startswith("undefined instruction in run, pc 0x")
     assert (told["fault"]["kind"], told["fault"]["function"]) == ("undefined instruction", "run")
-    assert told["fault"]["callers"][0] in ("crt_executor_run", "crt_call_builtin")
+    assert told["fault"]["callers"][0] in ("crt_executor_run", "crt_module_call")
     assert core.read_bytes().startswith(b"\x7fELF")
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from crtgen import __version__
+from crtgen.endpoints import EXECUTOR, GLOBALS
 from crtgen.errors import LinkTimeoutError
 from crtgen.rpc import frame
 from crtgen.rpc.client import Client
-from crtgen.rpc.endpoints import EXECUTOR, GLOBALS
 from crtgen.rpc.messages import (
     CallFunc,
     Code,

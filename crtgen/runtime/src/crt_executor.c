@@ -244,7 +244,7 @@ int crt_executor_run(struct crt_call *call)
     return CRT_OK;
 }
 
-/* Written by ci/endpoints.py from crtgen/rpc/endpoints.py. */
+/* Written by ci/endpoints.py from crtgen/endpoints.py. */
 static const struct crt_endpoint crt_executor_table[] = {
     {"get_input\0" "n", crt_executor_get_input},
     {"get_input_index\0" "s", crt_executor_get_input_index},

@@ -57,7 +57,9 @@ int crt_function_call(struct crt_call *call, uint64_t handle)
         return crt_module_call(call, (uint32_t)handle);
     }
     if (module == CRT_MODULE_GLOBALS(server)) {
-        return crt_endpoint_call(call, &crt_global_endpoints.items[index]);
+        const struct crt_endpoint *endpoint = &crt_global_endpoints.items[index];
+        const int error = crt_endpoint_check(call, endpoint);
+        return (error == CRT_OK) ? endpoint->run(call) : error;
     }
     call->index = index;
     return crt_time_evaluate(call);

@@ -122,8 +122,8 @@ int crt_module_index(struct crt_server *server, uint64_t handle);
 /* The index of a function, or CRT_ERR_NAME; the name at an index, or NULL. */
 int32_t crt_endpoint_find(const struct crt_endpoints *table, const char *name);
 const char *crt_endpoint_name(const struct crt_endpoints *table, uint32_t index);
-/* Check the arguments and call. */
-int crt_endpoint_call(struct crt_call *call, const struct crt_endpoint *endpoint);
+/* Whether the arguments are those that it takes, or an error with its text. */
+int crt_endpoint_check(struct crt_call *call, const struct crt_endpoint *endpoint);
 void crt_call_return_int(struct crt_call *call, int64_t value);
 void crt_call_return_handle(struct crt_call *call, uint32_t handle, int code);
 void crt_call_return_text(struct crt_call *call, const char *text);

@@ -142,6 +142,8 @@ int crt_module_call(struct crt_call *call, uint32_t handle)
     if (module == 0) {
         return crt_module_packed(call, index);
     }
+    const struct crt_endpoint *endpoint = &crt_executor_endpoints.items[index];
+    const int error = crt_endpoint_check(call, endpoint);
     call->index = module - 1;
-    return crt_endpoint_call(call, &crt_executor_endpoints.items[index]);
+    return (error == CRT_OK) ? endpoint->run(call) : error;
 }

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from crtgen.rpc.endpoints import EXECUTOR, GLOBALS
+from crtgen.endpoints import EXECUTOR, GLOBALS
 from crtgen.rpc.server import Model, Server
 from tests.support import ROOT
 

@@ -21,6 +21,7 @@ __all__ = [
     "LEFTOVER",
     "alone",
     "check_writable",
+    "hold",
     "inside",
     "limit_memory",
     "make_directory",
@@ -224,18 +225,33 @@ def take(descriptor: int, *, wait: bool = True) -> bool:
     return True
 
 
+def hold(directory: Path, *, wait: bool = True) -> int | None:
+    """A descriptor that holds the lock of a directory, until it is closed or this process ends.
+
+    None without a lock: another process holds it and ``wait`` is false, the directory is not there or is a
+    link, or the system has no locks of directories.
+    """
+    if fcntl is None:
+        return None
+    descriptor = None
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW)
+        if take(descriptor, wait=wait):
+            return descriptor
+    if descriptor is not None:
+        os.close(descriptor)
+    return None
+
+
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Others who want the same directory for themselves wait; one that is not there is nobody's."""
-    if fcntl is None or not directory.is_dir():
-        yield
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
+    descriptor = hold(directory)
     try:
-        take(descriptor)
         yield
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _sync_directory(path: Path) -> None:

@@ -9,10 +9,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows, where an open directory cannot be locked
-    fcntl = None  # type: ignore[assignment]
+from crtgen import files
 
 __all__ = ["TemporaryFolder"]
 
@@ -31,7 +28,7 @@ class TemporaryFolder:
     def __init__(self) -> None:
         _remove_abandoned(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-        self.close = weakref.finalize(self, _remove, self.path, _lock(self.path))
+        self.close = weakref.finalize(self, _remove, self.path, files.hold(self.path, wait=False))
         """Remove it. More than once is fine."""
 
     def __enter__(self) -> Path:
@@ -41,23 +38,10 @@ class TemporaryFolder:
         self.close()
 
 
-def _remove(path: Path, lock: int) -> None:
+def _remove(path: Path, lock: int | None) -> None:
     shutil.rmtree(path, ignore_errors=True)
-    if lock >= 0:
+    if lock is not None:
         os.close(lock)
-
-
-def _lock(path: Path) -> int:
-    """A descriptor that holds the lock, -1 if another process holds it or there are no such locks."""
-    if fcntl is None:
-        return -1
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return -1
-    return descriptor
 
 
 def _remove_abandoned(parent: Path) -> None:
@@ -68,6 +52,6 @@ def _remove_abandoned(parent: Path) -> None:
             is_old = time.time() - state.st_mtime > _YOUNG
             if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or not is_old:
                 continue
-            lock = _lock(path)
-            if lock >= 0:
+            lock = files.hold(path, wait=False)
+            if lock is not None:
                 _remove(path, lock)

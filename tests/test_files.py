@@ -8,6 +8,7 @@ import pytest
 
 from crtgen import files
 from crtgen.errors import UsageError
+from crtgen.temporary import TemporaryFolder
 
 
 @pytest.fixture
@@ -105,6 +106,34 @@ def test_a_private_directory_is_ours_alone(tmp_path: Path, monkeypatch: pytest.M
     directory.symlink_to(tmp_path / "theirs")
     with pytest.raises(UsageError, match="not a directory of yours alone"):
         files.private_directory("crtgen")
+
+
+def test_a_directory_is_held_by_one_at_a_time(tmp_path: Path) -> None:
+    first = files.hold(tmp_path)
+    assert first is not None
+    assert files.hold(tmp_path, wait=False) is None
+    os.close(first)
+    second = files.hold(tmp_path, wait=False)
+    assert second is not None
+    os.close(second)
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert files.hold(tmp_path / "link") is None
+    assert files.hold(tmp_path / "absent") is None
+
+
+def test_without_locks_nothing_is_held_and_nothing_is_taken_for_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Windows: a directory that nobody has locked may be another process's."""
+    monkeypatch.setattr(files, "fcntl", None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / "crtgen-work-left"
+    left.mkdir()
+    os.utime(left, (0, 0))
+    assert files.hold(tmp_path) is None
+    with files.alone(tmp_path), TemporaryFolder() as path:
+        assert path.is_dir()
+    assert list(tmp_path.iterdir()) == [left]
 
 
 def test_a_lock_follows_no_link(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def build_project(
         path = run.build / manifest.artefact
         if not path.is_file():
             raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
-        return Image(path, root, manifest, run.toolchain)
+        return Image(path, root, manifest)
 
 
 def built_image(directory: Path | str) -> Image | None:
@@ -71,7 +71,7 @@ def built_image(directory: Path | str) -> Image | None:
     root = Path(directory).resolve()
     manifest = read_manifest(root)
     path = root / "build" / manifest.artefact
-    return Image(path, root, manifest, None) if path.is_file() else None
+    return Image(path, root, manifest) if path.is_file() else None
 
 
 def _bring_to_the_present(root: Path, manifest: Manifest) -> None:

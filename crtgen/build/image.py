@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from crtgen.build.toolchain import Toolchain
 from crtgen.project.manifest import Manifest
 
 __all__ = ["Image"]
@@ -11,15 +10,11 @@ __all__ = ["Image"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """What was built: ``path`` is the ELF (the archive of a library project), ``project`` its directory.
-
-    ``toolchain`` is None if it was built before.
-    """
+    """What was built: ``path`` is the ELF (the archive of a library project), ``project`` its directory."""
 
     path: Path
     project: Path
     manifest: Manifest
-    toolchain: Toolchain | None
 
     @property
     def board(self) -> str:

@@ -13,7 +13,7 @@ from crtgen.boards import find_board
 from crtgen.build.failure import explain_failure
 from crtgen.build.image import Image
 from crtgen.build.process import follow
-from crtgen.build.toolchain import Toolchain, find_program
+from crtgen.build.toolchain import find_program
 from crtgen.errors import BuildError, ToolMissingError
 from crtgen.project.manifest import Manifest
 
@@ -121,7 +121,7 @@ def build_with_west(root: Path, manifest: Manifest, jobs: int, progress: Callabl
     path = build / manifest.artefact
     if not path.is_file():
         raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
-    return Image(path, root, manifest, Toolchain("zephyr", west, f"Zephyr {workspace.release}"))
+    return Image(path, root, manifest)
 
 
 def _is_configured(build: Path, root: Path, board: str) -> bool:

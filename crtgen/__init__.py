@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         open_project,
     )
     from crtgen.measure.verification import Verdict, verify
+    from crtgen.report import Report
 
 __all__ = [
     "Compiled",
@@ -26,6 +27,7 @@ __all__ = [
     "Image",
     "Imported",
     "Model",
+    "Report",
     "Verdict",
     "__version__",
     "compile",
@@ -35,9 +37,15 @@ __all__ = [
 ]
 
 
+_ELSEWHERE = {
+    "Report": "crtgen.report",
+    "Verdict": "crtgen.measure.verification",
+    "verify": "crtgen.measure.verification",
+}
+
+
 def __getattr__(name: str) -> Any:
     """The rest is loaded when it is used first: the program starts, and can be interrupted, at once."""
     if name not in __all__:
         raise AttributeError(f"module 'crtgen' has no attribute {name!r}")
-    module = "crtgen.measure.verification" if name in ("Verdict", "verify") else "crtgen.api"
-    return getattr(import_module(module), name)
+    return getattr(import_module(_ELSEWHERE.get(name, "crtgen.api")), name)

@@ -56,7 +56,8 @@ def command(
         boards = board or ["mps2_an386"]
         with out.stage() as say:
             if rpc:
-                lines = [measure_rpc(models[0], b, toolchain=toolchain, trust=trust, say=say) for b in boards]
+                model = api.load(models[0], trust=trust)
+                lines = [measure_rpc(model.compile(b), toolchain=toolchain) for b in boards]
                 out.result({"rpc": [r.to_dict() for r in lines]}, lambda console: _print_rpc(console, lines))
                 return
             jobs = [(model, b, optimize) for model in models for b in boards]
@@ -64,21 +65,17 @@ def command(
                 files = _by_name(models)
                 jobs = jobs if update else _budgeted(known, files, board)
             chosen = options.generators(codegen, cmsis_nn)
-            results = [
-                measure_model(
-                    path,
-                    b,
+            results = []
+            for path, name, level in jobs:
+                say(f"{path.name} on {name}")
+                compiled = api.load(path, trust=trust).compile(
+                    name,
                     optimize=level,
-                    fold=fold,
+                    passes=options.passes(fold),
                     generators=chosen,
                     fallback=fallback,
-                    stack=stack,
-                    toolchain=toolchain,
-                    trust=trust,
-                    say=say,
                 )
-                for path, b, level in jobs
-            ]
+                results.append(measure_model(compiled, stack=stack, toolchain=toolchain))
         measured = [Entry.of(result) for result in results]
         if budget and update:
             write_budget(budget, known.updated(measured))

@@ -13,7 +13,6 @@ from crtgen.cli import options
 from crtgen.cli.output import note
 from crtgen.codegen.module import ModelInfo
 from crtgen.ir import Array
-from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project import read_manifest
 from crtgen.project.options import RECEIVE_BUFFER, STACK
 from crtgen.run import Site
@@ -47,7 +46,7 @@ class Compiling:
             board or self.board,
             optimize=self.optimize,
             keep_inputs=self.keep_inputs,
-            passes=DEFAULT_PASSES if self.fold else WITHOUT_FOLDING,
+            passes=options.passes(self.fold),
             executor=self.executor,
             generators=options.generators(self.codegen, self.cmsis_nn),
             fallback=self.fallback,

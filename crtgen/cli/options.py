@@ -9,6 +9,7 @@ import typer
 
 from crtgen.byoc import CMSIS_NN, Generator, read_generator
 from crtgen.errors import UsageError
+from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, Pass
 
 __all__ = [
     "Baud",
@@ -42,6 +43,7 @@ __all__ = [
     "Toolchain",
     "Trust",
     "generators",
+    "passes",
     "places",
     "pool_size",
 ]
@@ -178,6 +180,11 @@ def pool_size(text: str | None) -> tuple[int | None, int | None]:
             f"--pool {text} is no number of bytes", hint="for example --pool 4096, --pool 65536:100"
         )
     return int(size), int(blocks) if blocks else None
+
+
+def passes(fold: bool) -> tuple[Pass, ...]:
+    """The passes; without ``fold``, channels that cannot vary stay."""
+    return DEFAULT_PASSES if fold else WITHOUT_FOLDING
 
 
 def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generator, ...]:

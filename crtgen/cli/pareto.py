@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from crtgen import api
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import figures_table
@@ -30,19 +31,12 @@ def command(
     """Measure a model at each level of optimisation: a table and a plot of instructions over flash."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            results = [
-                measure_model(
-                    model,
-                    board,
-                    optimize=level,
-                    fold=fold,
-                    stack=stack,
-                    toolchain=toolchain,
-                    trust=trust,
-                    say=say,
-                )
-                for level in LEVELS
-            ]
+            loaded = api.load(model, trust=trust)
+            results = []
+            for level in LEVELS:
+                say(f"{model.name} for {level}")
+                compiled = loaded.compile(board, optimize=level, passes=options.passes(fold))
+                results.append(measure_model(compiled, stack=stack, toolchain=toolchain))
         best = front(results)
         points = [r.to_dict() | {"on_front": good} for r, good in zip(results, best, strict=True)]
 

@@ -1,19 +1,16 @@
 """Figures of models on boards, and of the RPC: what ``crtgen bench`` prints."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crtgen import api, endpoints
-from crtgen.byoc import Generator
 from crtgen.errors import MismatchError
 from crtgen.measure.cases import random_inputs
 from crtgen.measure.estimate import estimate_cycles, layer_cycles
-from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.project.options import STACK
 from crtgen.report import Report
 
@@ -38,34 +35,11 @@ class RpcFigures:
         return asdict(self)
 
 
-def measure_model(
-    path: Path,
-    board: str,
-    *,
-    optimize: str = "balanced",
-    fold: bool = True,
-    generators: Sequence[Generator] = (),
-    fallback: bool = False,
-    stack: int = STACK,
-    toolchain: str | None = None,
-    trust: bool = False,
-    say: Callable[[str], None],
-) -> Report:
+def measure_model(compiled: api.Compiled, *, stack: int = STACK, toolchain: str | None = None) -> Report:
     """Build a standalone image for its sizes and servers for its instructions, on random input.
 
-    Without ``fold`` channels that cannot vary stay, for comparison. ``generators`` and ``fallback`` are as in
-    ``Request``, ``stack`` as in ``Options``, ``trust`` as in ``api.load``.
+    ``compiled`` is one model; ``stack`` is as in ``Options``.
     """
-    say(f"{path.name} on {board}")
-    passes = DEFAULT_PASSES if fold else WITHOUT_FOLDING
-    compiled = api.compile(
-        [api.load(path, trust=trust)],
-        board,
-        optimize=optimize,
-        passes=passes,
-        generators=generators,
-        fallback=fallback,
-    )
     alone = compiled.generate("standalone", stack=stack).build(toolchain=toolchain)
     server = compiled.generate("server", stack=stack).build(toolchain=toolchain)
     with server.run() as session:
@@ -92,17 +66,9 @@ def _profiled(report: Report, compiled: api.Compiled, stack: int, toolchain: str
     return replace(report, cycles_estimated=estimate_cycles(core, report.instructions or 0, mix))
 
 
-def measure_rpc(
-    path: Path,
-    board: str,
-    *,
-    toolchain: str | None = None,
-    trust: bool = False,
-    say: Callable[[str], None],
-) -> RpcFigures:
+def measure_rpc(compiled: api.Compiled, *, toolchain: str | None = None) -> RpcFigures:
     """Trivial calls, and a block of random bytes copied to the device, back, and compared."""
-    say(f"RPC to {board}")
-    compiled = api.load(path, trust=trust).compile(board)
+    board = compiled.board.name
     image = compiled.generate("server", pool=2 * BLOCK).build(toolchain=toolchain)
     block = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)
     with image.run(counting=False) as session:

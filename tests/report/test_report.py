@@ -1,5 +1,6 @@
 """One structure from the plan to the run: each stage adds what it knows."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def test_every_key_is_always_there(tmp_path: Path) -> None:
     assert list(mine) == list(read)
     assert list(mine["layers"][0]) == list(read["layers"][0])
     assert (read["graph"], read["arena"], read["image"], read["flash_bytes"]) == (None, None, None, None)
+
+
+def test_every_key_is_explained() -> None:
+    """docs/report.md has all keys, and no other."""
+    summary, _, layer = (ROOT / "docs" / "report.md").read_text().partition("| key of a layer |")
+    report = planned().to_dict()
+    for text, keys in ((summary.partition("| key |")[2], report), (layer, report["layers"][0])):
+        rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+        assert sorted(key for row in rows for key in re.findall(r"`(\w+)`", row)) == sorted(keys)
 
 
 @pytest.mark.cc

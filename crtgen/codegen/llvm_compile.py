@@ -41,11 +41,6 @@ _COMMON = (
     "-fno-vectorize",
     "-fno-slp-vectorize",
 )
-_NOT_PLACED = r'^(?![^\n]* section ")'
-_FUNCTION = re.compile(_NOT_PLACED + r"(define [^\n]*?@([\w.]+)\([^\n]*?)( align \d+)? \{$", re.MULTILINE)
-_CONSTANT = re.compile(
-    _NOT_PLACED + r"(@([\w.]+) = (?!external )(?:[a-z_]+ )*constant [^\n]*?)((?:, align \d+)?)$", re.MULTILINE
-)
 _TIME_LIMIT = 300.0
 _SHOWN = 5
 
@@ -81,7 +76,7 @@ def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
         for path in (path for path in sources if path not in assembled):
             _link(module, _bitcode(directory, path, request))
         optimise(module, request.target.core)
-        code = emit_object(parse(_own_sections(str(module))), request.target.core)
+        code = emit_object(parse(_own_sections(module)), request.target.core)
         return code, {path: _assemble(directory, path, request) for path in assembled}
 
 
@@ -143,14 +138,34 @@ def _link(module: Any, other: Any) -> None:
         raise BuildError(f"LLVM cannot link the models: {error}", where=name) from error
 
 
-def _own_sections(text: str) -> str:
-    """A section for each function and constant, as ``-ffunction-sections`` and ``-fdata-sections`` make them.
+def _own_sections(module: Any) -> str:
+    """The module's IR with a section for each function and constant, as ``-ffunction-sections`` makes them.
 
     The linker can then leave out what nobody calls, and linker scripts can place what they name. What the
-    source itself has put into a section stays there.
+    source itself has put into a section stays there. llvmlite tells what is defined and how that reads, but it
+    cannot set a section.
     """
-    text = _FUNCTION.sub(r'\1 section ".text.\2"\3 {', text)
-    return _CONSTANT.sub(r'\1, section ".rodata.\2"\3', text)
+    placed = {}
+    for value in (*module.functions, *module.global_variables):
+        head = next(line for line in str(value).splitlines() if not line.startswith(";"))
+        if not value.is_declaration and ' section "' not in head:
+            placed[head] = _in_section(head, value)
+    return "\n".join(placed.get(line, line) for line in str(module).splitlines())
+
+
+def _in_section(head: str, value: Any) -> str:
+    """The first line of a definition with a section of its own, which comes before the alignment."""
+    if value.is_function:
+        head, section, end = head.removesuffix(" {"), f' section ".text.{value.name}"', " {"
+    elif "constant" in head.partition(" global ")[0].split():
+        section, end = f', section ".rodata.{value.name}"', ""
+    else:
+        return head
+    rest, word, alignment = head.rpartition("align ")
+    if not alignment.isdigit():
+        return head + section + end
+    rest = rest.rstrip(", ")
+    return f"{rest}{section}{head[len(rest) :]}{end}"
 
 
 def _run(arguments: Sequence[str], directory: Path) -> str:

@@ -18,7 +18,15 @@ from crtgen.codegen.module import (
     Param,
     SharedFunction,
 )
-from crtgen.codegen.names import check_model_name, comment, unique_identifiers
+from crtgen.codegen.names import (
+    KERNELS,
+    WEIGHTS,
+    arena_symbol,
+    check_model_name,
+    comment,
+    param_symbol,
+    unique_identifiers,
+)
 from crtgen.codegen.render import render
 from crtgen.codegen.views import (
     ArrayView,
@@ -59,7 +67,7 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
         f"{name}.h": render("model.h.j2", m=view),
         f"{name}.c": render("model.c.j2", m=view),
         f"{name}_internal.h": render("internal.h.j2", m=view),
-        f"{name}_weights.c": render("weights.c.j2", m=view),
+        f"{name}{WEIGHTS}.c": render("weights.c.j2", m=view),
     }
     files |= {f"{name}{v.suffix}": render("kernels.c.j2", name=name, v=v) for v in generator.kernel_files()}
     sizes = [c.nbytes for step in plan.steps for c in step.kernel.consts]
@@ -98,6 +106,7 @@ class _Generator:
             macro=self.name.upper(),
             version=RUNTIME_VERSION,
             arena=info.arena,
+            arena_symbol=arena_symbol(self.name),
             keeps_inputs=info.kept_inputs,
             inputs=inputs,
             outputs=outputs,
@@ -112,7 +121,7 @@ class _Generator:
 
     def kernel_files(self) -> Iterator[KernelFileView]:
         """The functions in plain C, and those with assembly: not every compiler that reads C assembles."""
-        groups = {"_kernels.c": ("", False), ASSEMBLY_SUFFIX: ("with assembly, ", True)}
+        groups = {f"{KERNELS}.c": ("", False), ASSEMBLY_SUFFIX: ("with assembly, ", True)}
         for suffix, (what, assembly) in groups.items():
             own = ((k, v) for k, v in self.functions if k.module is None)
             found = [(k, v) for k, v in own if ("__asm" in v.source + k.support) is assembly]
@@ -150,7 +159,7 @@ class _Generator:
 
     def _array(self, step: Step, sig: Signature, const: Const) -> str:
         layer = step.node.name
-        symbol = f"__tvm_param__{self.name}_{self.layers[layer]}_{const.name}"
+        symbol = param_symbol(self.name, self.layers[layer], const.name)
         quant = sig.inputs[1].quant if const.name == "weights" and len(sig.inputs) > 1 else None
         text = [f"{const.name} of {layer}", f"{shape_text(const.shape)} {const.dtype}"]
         text += [str(quant)] if quant is not None else []

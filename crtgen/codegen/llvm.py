@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from crtgen.boards.core import Core
 from crtgen.codegen.metadata import Registry, describe
 from crtgen.codegen.module import CModule
+from crtgen.codegen.names import KERNELS
 from crtgen.errors import ToolMissingError
 from crtgen.kernels import Target
 
@@ -64,7 +65,7 @@ def compile_modules(
     folders = dict.fromkeys(f"{lib.name}/{folder}" for lib in libraries for folder in lib.include_dirs)
     request = LlvmRequest(sources, Registry.of(modules), target, tuple(definitions), tuple(folders))
     code, assembled = compile_objects(request)
-    objects = {f"{'_'.join(module.info.name for module in modules)}_kernels.o": code}
+    objects = {f"{'_'.join(module.info.name for module in modules)}{KERNELS}.o": code}
     objects |= {f"{path.removesuffix('.c')}.o": data for path, data in assembled.items()}
     return tuple(map(_without_c, modules)), objects
 

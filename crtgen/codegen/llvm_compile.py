@@ -142,8 +142,8 @@ def _own_sections(module: Any) -> str:
     """The module's IR with a section for each function and constant, as ``-ffunction-sections`` makes them.
 
     The linker can then leave out what nobody calls, and linker scripts can place what they name. What the
-    source itself has put into a section stays there. llvmlite tells what is defined and how that reads, but it
-    cannot set a section.
+    source itself has put into a section stays there. llvmlite tells what is defined and how that reads, but
+    it cannot set a section.
     """
     placed = {}
     for value in (*module.functions, *module.global_variables):
@@ -161,11 +161,10 @@ def _in_section(head: str, value: Any) -> str:
         section, end = f', section ".rodata.{value.name}"', ""
     else:
         return head
-    rest, word, alignment = head.rpartition("align ")
-    if not alignment.isdigit():
+    if not head.rpartition("align ")[2].isdigit():
         return head + section + end
-    rest = rest.rstrip(", ")
-    return f"{rest}{section}{head[len(rest) :]}{end}"
+    rest = head.rpartition("align ")[0].rstrip(", ")
+    return rest + section + head[len(rest) :] + end
 
 
 def _run(arguments: Sequence[str], directory: Path) -> str:

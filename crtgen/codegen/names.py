@@ -5,7 +5,30 @@ from collections.abc import Iterable
 
 from crtgen.errors import UsageError
 
-__all__ = ["c_identifier", "c_string", "check_model_name", "comment", "symbol_stem", "unique_identifiers"]
+__all__ = [
+    "ARENA",
+    "KERNELS",
+    "PARAM",
+    "WEIGHTS",
+    "arena_symbol",
+    "c_identifier",
+    "c_string",
+    "check_model_name",
+    "comment",
+    "param_symbol",
+    "symbol_stem",
+    "unique_identifiers",
+]
+
+PARAM = "__tvm_param__"
+"""What the symbols of constants begin with, as TVM's do."""
+
+ARENA = "_arena"
+"""What the symbols of arenas end in."""
+
+KERNELS = "_kernels"
+WEIGHTS = "_weights"
+"""What the names of files end in, before the dot, that hold the functions of layers, or constants."""
 
 _KEYWORDS = re.compile(
     "alignas|alignof|and|and_eq|asm|auto|bitand|bitor|bool|break|case|catch|char|char16_t|char32_t|char8_t|class|"
@@ -49,6 +72,16 @@ def c_identifier(text: str) -> str:
     if not name or name[0].isdigit() or _KEYWORDS.fullmatch(name):
         name = f"x_{name}"
     return name
+
+
+def param_symbol(*words: str) -> str:
+    """The symbol of a constant."""
+    return PARAM + "_".join(words)
+
+
+def arena_symbol(model: str) -> str:
+    """The symbol of a model's arena."""
+    return model + ARENA
 
 
 def symbol_stem(name: str) -> str:

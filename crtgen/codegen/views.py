@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.codegen.module import Argument, Interface, LayerInfo
-from crtgen.codegen.names import c_string, comment
+from crtgen.codegen.names import arena_symbol, c_string, comment
 from crtgen.errors import UnsupportedError
 from crtgen.ir import Array, DType, Value, shape_text
 from crtgen.kernels.literal import c_float
@@ -176,6 +176,7 @@ class ModelView:
     macro: str
     version: int
     arena: int
+    arena_symbol: str
     keeps_inputs: bool
     inputs: tuple[TensorView, ...]
     outputs: tuple[TensorView, ...]
@@ -193,7 +194,8 @@ _DL_KINDS = {"i": ("kDLInt", 0), "u": ("kDLUInt", 1), "f": ("kDLFloat", 2)}
 
 def place(model: str, offset: int) -> str:
     """The address of a byte of the arena, in C."""
-    return f"{model}_arena + {offset}" if offset else f"{model}_arena"
+    arena = arena_symbol(model)
+    return f"{arena} + {offset}" if offset else arena
 
 
 def dl_type(dtype: DType) -> str:

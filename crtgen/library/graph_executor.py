@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from crtgen.codegen.generate import RUNTIME_VERSION
 from crtgen.codegen.module import (
     Argument,
     CModule,
@@ -18,7 +19,14 @@ from crtgen.codegen.module import (
     ModelInfo,
     Param,
 )
-from crtgen.codegen.names import c_string, comment, symbol_stem, unique_identifiers
+from crtgen.codegen.names import (
+    arena_symbol,
+    c_string,
+    comment,
+    param_symbol,
+    symbol_stem,
+    unique_identifiers,
+)
 from crtgen.codegen.render import render
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.ir import shape_text
@@ -141,7 +149,7 @@ class ExecutorTables:
     @property
     def arena(self) -> str:
         """The array that holds the pool."""
-        return f"{self.name}_arena"
+        return arena_symbol(self.name)
 
     @property
     def index_type(self) -> str:
@@ -179,7 +187,7 @@ def graph_tables(
 
 def render_graph(tables: ExecutorTables) -> str:
     """The C source of the executor."""
-    return render("graph_executor.c.j2", t=tables, comment=comment, string=c_string)
+    return render("graph_executor.c.j2", t=tables, version=RUNTIME_VERSION, comment=comment, string=c_string)
 
 
 def graph_module(
@@ -303,7 +311,7 @@ class _Builder:
                     )
         for sid, size in self.graph.storage_sizes().items():
             if sid in linked:
-                self.storage[sid] = Place(0, f"__tvm_param__{self.name}_{self.names[linked[sid].name]}")
+                self.storage[sid] = Place(0, param_symbol(self.name, self.names[linked[sid].name]))
             else:
                 self.storage[sid] = Place(self.pool)
                 self.pool += -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from crtgen.codegen.names import c_identifier
+from crtgen.codegen.names import c_identifier, param_symbol
 from crtgen.codegen.render import render
 from crtgen.library.c_names import c_bytes
 from crtgen.library.module import CSource, Module
@@ -41,7 +41,7 @@ def with_loaded_consts(
     if _CXX.search(code):
         return module
     used = dict.fromkeys(name for names in mine.values() for name in names)
-    symbols = {name: f"__tvm_param__{c_identifier(name)}" for name in used}
+    symbols = {name: param_symbol(c_identifier(name)) for name in used}
     head = render(
         "loaded_consts.c.j2",
         arrays=[(symbols[name], c_bytes(arrays[name].array.tobytes())) for name in used],

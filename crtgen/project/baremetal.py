@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from crtgen.boards import Board, Core, Memory, Timer, Uart, Watchdog
+from crtgen.codegen.names import ARENA, KERNELS, PARAM
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
 from crtgen.project.firmware import Firmware
@@ -18,9 +19,9 @@ _FAULT_STACK = {"server": 448, "standalone": 320}
 """Bytes of the stack that the report of a fault runs on."""
 
 _PARTS = {
-    "arena": "*(.bss.*_arena)",
-    "kernels": "*_kernels.*(.text .text.*)",
-    "weights": "*(.rodata.__tvm_param__*)",
+    "arena": f"*(.bss.*{ARENA})",
+    "kernels": f"*{KERNELS}.*(.text .text.*)",
+    "weights": f"*(.rodata.{PARAM}*)",
 }
 """The input sections that the parts of a model are made of."""
 

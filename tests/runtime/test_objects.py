@@ -1,5 +1,6 @@
 """The objects that a device links: every core, no variables, nothing of heap or stdio, and their size."""
 
+import re
 import subprocess
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -9,6 +10,8 @@ from elftools.elf.elffile import ELFFile
 
 from crtgen import __version__
 from crtgen.boards.core import CORES
+from crtgen.codegen import RUNTIME_VERSION
+from crtgen.project import firmware
 from tests.runtime.build import RUNTIME, WARNINGS, runtime_sources, zig
 from tests.support import require_tool, symbol_table
 
@@ -128,6 +131,15 @@ def test_more_models_than_a_word_has_bits_are_refused(tmp_path: Path, models: in
 def test_versions_agree() -> None:
     text = (RUNTIME / "include" / "crt" / "version.h").read_text()
     assert f'#define CRT_VERSION_STRING "{__version__}"' in text
+    assert f"#define CRT_VERSION {RUNTIME_VERSION}\n" in text
+
+
+def test_the_limits_of_a_server_are_those_that_projects_are_checked_against() -> None:
+    headers = "".join((RUNTIME / "include" / "crt" / name).read_text() for name in ("server.h", "pool.h"))
+    found = {name: int(value) for name, value in re.findall(r"#define (CRT_\w+) (\d+)u?\n", headers)}
+    limits = ("CRT_SERVER_MODELS", "CRT_SERVER_RECEIVE_MIN", "CRT_POOL_BLOCKS", "CRT_POOL_ALIGN")
+    known = (firmware._SERVER_MODELS, firmware._RECEIVE_MIN, firmware._BLOCKS, firmware._ALIGN)
+    assert tuple(found[name] for name in limits) == known
 
 
 STANDALONE = """

@@ -94,12 +94,10 @@ def test_what_a_function_saves_counts_in_all_its_layers(same: int, own: bool) ->
 @pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m55"])
 def test_what_is_chosen_is_packed_once(monkeypatch: pytest.MonkeyPatch, core: str) -> None:
     packed: list[str] = []
-    data = Const.data
 
     def count(const: Const) -> Array:
         packed.append(const.name)
-        assert data.fget is not None
-        return data.fget(const)
+        return const.pack()
 
     monkeypatch.setattr(Const, "data", property(count))
     target = Target(find_core(core))

@@ -135,7 +135,7 @@ def _stored(part: Linkable, plan: Plan, core: Core, time: datetime, image: Seque
     layers = {layer.name: layer.function for layer in part.module.info.layers}
     scratch: dict[str, int] = {}
     for step in plan.steps:
-        function = layers.get(step.node.name)
+        function = layers.get(step.name)
         if function:
             scratch[function] = max(scratch.get(function, 0), step.kernel.scratch)
     operators = [Workspace(function, nbytes) for function, nbytes in scratch.items()]

@@ -16,7 +16,7 @@ from crtgen.ir import Graph, Value, shape_text
 from crtgen.kernels import select
 from crtgen.library import SUFFIXES, Linkable, Package, load_package, own_graph
 from crtgen.passes import Hit, run_passes
-from crtgen.plan import Plan, make_plan, stream_rows
+from crtgen.plan import Plan, loop_over_rows, make_plan
 from crtgen.request import Request, RequestFields
 
 __all__ = ["Imported", "Model", "compile", "load"]
@@ -145,7 +145,7 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
     graph, claimed = partition(graph, request.generators, fallback=request.fallback)
     kernels = select(graph, request.target)
     plan = make_plan(graph, kernels, keep_inputs=request.keep_inputs, exact=request.exact)
-    plan, streamed = stream_rows(plan, request.target, exact=request.exact)
+    plan, streamed = loop_over_rows(plan, request.target, exact=request.exact)
     return plan, [*found, *claimed, *streamed]
 
 

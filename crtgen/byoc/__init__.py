@@ -3,7 +3,7 @@
 from crtgen.byoc.ccompiler import CCompiler
 from crtgen.byoc.cmsis_nn import CMSIS_NN, CmsisNn
 from crtgen.byoc.example import ExampleJson, to_example_json
-from crtgen.byoc.external import External, constants_of, count_macs
+from crtgen.byoc.external import External, constants_of
 from crtgen.byoc.find import GROUP, find_generator, generator_names, read_generator
 from crtgen.byoc.generator import Generated, Generator, Pattern
 from crtgen.byoc.partition import partition
@@ -19,7 +19,6 @@ __all__ = [
     "Generator",
     "Pattern",
     "constants_of",
-    "count_macs",
     "find_generator",
     "generator_names",
     "partition",

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crtgen import ops
 from crtgen.byoc.generator import Generator
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, Graph, Op, Signature, Value
 from crtgen.kernels.kernel import Kernel, ModuleOf, Target
 from crtgen.kernels.registry import design
 
-__all__ = ["External", "constants_of", "count_macs"]
+__all__ = ["External", "constants_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,15 +32,11 @@ class External(Op):
         values = self.subgraph.evaluate(dict(zip(self.subgraph.inputs, arrays, strict=True)))
         return tuple(values[name] for name in self.subgraph.outputs)
 
+    def macs(self, sig: Signature) -> int:
+        return sum(node.op.macs(self.subgraph.signature(node)) for node in self.subgraph.nodes)
+
     def attributes(self) -> str:
         return f"generator={self.generator.name} nodes={','.join(n.op.name for n in self.subgraph.nodes)}"
-
-
-def count_macs(op: Op, sig: Signature) -> int:
-    """Multiplications of an input with a weight, those within subgraphs too."""
-    if isinstance(op, External):
-        return sum(ops.count_macs(n.op, op.subgraph.signature(n)) for n in op.subgraph.nodes)
-    return ops.count_macs(op, sig)
 
 
 def constants_of(graph: Graph) -> tuple[Value, ...]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from crtgen.byoc import count_macs
 from crtgen.codegen.external import Externals
 from crtgen.codegen.info import model_info
 from crtgen.codegen.module import (
@@ -87,7 +86,7 @@ class _Generator:
     def __init__(self, plan: Plan, name: str, beside: Sequence[CModule]) -> None:
         self.plan = plan
         self.name = name
-        self.layers = unique_identifiers(s.node.name for s in plan.steps)
+        self.layers = unique_identifiers(s.name for s in plan.steps)
         self.known: dict[Hashable, SharedFunction] = {}
         for module in beside:
             self.known |= module.kernels
@@ -136,17 +135,17 @@ class _Generator:
         yield from self.externals.files()
 
     def layer(self, index: int, step: Step) -> LayerView:
-        sig = self.plan.graph.signature(step.node)
-        macs = count_macs(step.node.op, sig)
+        sig = self.plan.signature(step)
+        macs = self.plan.macs(step)
         shapes = ", ".join(shape_text(v.shape) for v in sig.inputs if not v.is_constant)
-        text = f"{index}: {step.node.op.name} {comment(step.node.name)}, {step.kernel.design}, {shapes} -> "
+        text = f"{index}: {step.item.operator} {comment(step.name)}, {step.kernel.design}, {shapes} -> "
         text += f"{shape_text(sig.y.shape)} {sig.y.dtype.value}" + (f", {macs:,} MACs" if macs else "")
-        about = LayerInfo(step.node.name, step.node.op.name, step.kernel.design, macs)
+        about = LayerInfo(step.name, step.item.operator, step.kernel.design, macs)
         if step.kernel.is_alias:
             self.infos.append(about)
             return LayerView(index, text, "")
         symbols = [self._array(step, sig, const) for const in step.kernel.consts]
-        function = self._function(step.node.name, step.node.op.name, sig, step.kernel)
+        function = self._function(step.name, step.item.operator, sig, step.kernel)
         about = replace(about, function=function.symbol, consts=tuple(symbols), parts=function.parts)
         values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
         places = [f"(void *)({place(self.name, self.plan.slots[v.name].offset)})" for v in values]
@@ -158,7 +157,7 @@ class _Generator:
         return LayerView(index, text, _wrap(call, "    "))
 
     def _array(self, step: Step, sig: Signature, const: Const) -> str:
-        layer = step.node.name
+        layer = step.name
         symbol = param_symbol(self.name, self.layers[layer], const.name)
         quant = sig.inputs[1].quant if const.name == "weights" and len(sig.inputs) > 1 else None
         text = [f"{const.name} of {layer}", f"{shape_text(const.shape)} {const.dtype}"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crtgen.byoc import constants_of, count_macs
+from crtgen.byoc import constants_of
 from crtgen.codegen.module import Interface, LayerInfo, ModelInfo
 from crtgen.codegen.names import unique_identifiers
 from crtgen.ir import Graph
@@ -23,7 +23,7 @@ def model_info(plan: Plan, name: str, layers: Sequence[LayerInfo] = ()) -> Model
         optimal=plan.optimal,
         kept_inputs=plan.kept_inputs,
         weights=sum(v.nbytes for v in constants_of(graph)),
-        macs=sum(count_macs(s.node.op, graph.signature(s.node)) for s in plan.steps),
+        macs=sum(map(plan.macs, plan.steps)),
         layers=tuple(layers),
     )
 

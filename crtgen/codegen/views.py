@@ -102,7 +102,7 @@ class PackedView:
         tensors = (f"data[{i}]" for i in range(len(values)))
         return cls(
             symbol=symbol,
-            text=comment(f"{step.node.op.name} {step.node.name}"),
+            text=comment(f"{step.item.operator} {step.name}"),
             kernel=layer.function,
             arguments=", ".join(filter(None, (*tensors, *layer.consts, scratch, layer.device))),
             nbytes=tuple(value.nbytes for value in values),

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import MappingProxyType
 from typing import ClassVar
@@ -52,6 +52,10 @@ class Op(ABC):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """The definition, in numpy: ``arrays`` has one array per input, constants included."""
 
+    def macs(self, sig: Signature) -> int:
+        """Multiplications of an input with a weight; 0 for an operator without weights."""
+        return 0
+
     def attributes(self) -> str:
         """The attributes as text, for the dump: ``stride=(2, 2) padding=same``."""
         if not hasattr(self, "__dataclass_fields__"):
@@ -82,6 +86,17 @@ class Graph:
     nodes: tuple[Node, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    _producers: Mapping[str, Node] = field(init=False, repr=False)
+    _consumers: Mapping[str, tuple[Node, ...]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        readers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.inputs):
+                readers.setdefault(value, []).append(node)
+        producers = {value: node for node in reversed(self.nodes) for value in node.outputs}
+        object.__setattr__(self, "_producers", producers)
+        object.__setattr__(self, "_consumers", {value: tuple(found) for value, found in readers.items()})
 
     @classmethod
     def build(
@@ -111,11 +126,11 @@ class Graph:
 
     def producer(self, value: str) -> Node | None:
         """The node that computes ``value``; None for an input or a constant."""
-        return next((n for n in self.nodes if value in n.outputs), None)
+        return self._producers.get(value)
 
     def consumers(self, value: str) -> tuple[Node, ...]:
         """The nodes that read ``value``, in order."""
-        return tuple(n for n in self.nodes if value in n.inputs)
+        return self._consumers.get(value, ())
 
     def evaluate(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Every value of the network by the operators' numpy references, keyed by name."""

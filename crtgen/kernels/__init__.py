@@ -29,13 +29,12 @@ from crtgen.kernels import (
     mve,
     pointwise,
     pool,
-    projection,
     reduce,
     softmax,
-    stream,
 )
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import Design, applicable, design, select
+from crtgen.kernels.row_loop import RowStage, makes_operand, row_loop, streams
 
 __all__ = [
     "Const",
@@ -43,6 +42,7 @@ __all__ = [
     "InPlace",
     "Kernel",
     "Part",
+    "RowStage",
     "Target",
     "applicable",
     "binary",
@@ -50,13 +50,14 @@ __all__ = [
     "design",
     "dsp",
     "gemm",
+    "makes_operand",
     "move",
     "mve",
     "pointwise",
     "pool",
-    "projection",
     "reduce",
+    "row_loop",
     "select",
     "softmax",
-    "stream",
+    "streams",
 ]

@@ -1,17 +1,18 @@
 """Addition, subtraction and multiplication with broadcasting."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from crtgen.ir import DType, Signature
+from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.finish import finish_float, one_rounding, two_roundings
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
-from crtgen.kernels.sums import SumForm, every_sum
+from crtgen.kernels.sums import SumForm, every_sum, quants_of
 from crtgen.ops import Add, Mul, MulParams, Sub
 
 __all__ = ["BinaryView", "operands", "product_scale"]
@@ -45,7 +46,7 @@ def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
 @design(Add, Sub, types=(DType.INT8,), weights=None)
 def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """``(a * A + b * B + C) >> s``, if there are A, B, C and s with which all 65,536 pairs come out right."""
-    form = _find_linear(op, sig)
+    form = _find_linear(op, quants_of(sig))
     if form is None:
         return None
     p = op.parameters(sig)
@@ -140,9 +141,10 @@ def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
     )
 
 
-def _find_linear(op: Add | Sub, sig: Signature) -> SumForm | None:
+@lru_cache(maxsize=256)
+def _find_linear(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | None:
     """The linear form, checked on every pair of inputs."""
-    table = every_sum(op, sig)
+    table = every_sum(op, quants)
     for shift in range(22, 11, -1):
         if sum(map(abs, table.factors)) * 2**shift * 128 + 2.0 ** (shift + 9) >= 2**31:
             continue

@@ -1,7 +1,7 @@
 """A kernel: one layer's code as a template, the constants it is specialised by, and the memory it needs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -32,6 +32,11 @@ class Target:
 
     def __post_init__(self) -> None:
         find_level(self.optimize)
+
+    @property
+    def of_one_kernel(self) -> "Target":
+        """The same for a single kernel, which is for speed or for size: alone, balanced is speed."""
+        return replace(self, optimize="size" if self.optimize == "size" else "speed")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -45,8 +45,7 @@ class Entry:
         """
         if not self.applies(sig, target.core):
             return None
-        level = "size" if target.optimize == "size" else "speed"
-        return self.function(op, sig, replace(target, optimize=level))
+        return self.function(op, sig, target.of_one_kernel)
 
 
 _DESIGNS: dict[type[Op], list[Entry]] = {}

@@ -1,16 +1,17 @@
 """What an int8 sum gives for every pair of inputs: what a cheaper form of it has to agree with."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from crtgen.ir import Signature
+from crtgen.ir import DType, Quant, Signature, Value
 from crtgen.ops.attrs import tensor_quant
 from crtgen.ops.binary import Add, Sub
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["EverySum", "SumForm", "every_sum"]
+__all__ = ["EverySum", "SumForm", "every_sum", "quants_of"]
 
 _STEPS = (0, 1, -1, 2, -2, 3, -3)
 _DELTAS = tuple((a, b) for a in _STEPS for b in _STEPS)
@@ -51,16 +52,25 @@ class EverySum:
         return range(int(least), int(beyond))
 
 
-def every_sum(op: Add | Sub, sig: Signature) -> EverySum:
-    """The table of an operator on quantised int8 values."""
-    every = np.arange(-128, 128, dtype=np.int64)
-    x0, x1 = (a.reshape(-1) for a in np.meshgrid(every, every, indexing="ij"))
-    pairs = Signature(
-        tuple(replace(v, shape=x0.shape) for v in sig.inputs), (replace(sig.y, shape=x0.shape),)
-    )
-    (result,) = op.reference(pairs, [x0.astype(np.int8), x1.astype(np.int8)])
+def quants_of(sig: Signature) -> tuple[Quant, Quant, Quant]:
+    """The quantisation of both inputs and of the output: all that a sum depends on beside its operator."""
+    return tensor_quant(sig.inputs[0]), tensor_quant(sig.inputs[1]), tensor_quant(sig.y)
+
+
+@lru_cache(maxsize=16)
+def every_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> EverySum:
+    """The table of an operator on int8 values of these quantisations."""
+    every = np.arange(-128, 128, dtype=np.int8)
+    shapes = ((256, 1), (1, 256), (256, 256))
+    a, b, y = (Value(n, s, DType.INT8, q) for n, s, q in zip("aby", shapes, quants, strict=True))
+    sig = Signature((a, b), (y,))
+    (result,) = op.reference(sig, [every.reshape(a.shape), every.reshape(b.shape)])
     params = op.parameters(sig)
-    out = tensor_quant(sig.y).scale
-    a, b = (tensor_quant(v).scale / out for v in sig.inputs)
-    factors = (a, -b if isinstance(op, Sub) else b)
-    return EverySum((x0, x1), result.astype(np.int64), factors, (params.act_min, params.act_max))
+    first, second = quants[0].scale / quants[2].scale, quants[1].scale / quants[2].scale
+    wide = every.astype(np.int64)
+    return EverySum(
+        (np.repeat(wide, 256), np.tile(wide, 256)),
+        result.astype(np.int64).reshape(-1),
+        (first, -second if isinstance(op, Sub) else second),
+        (params.act_min, params.act_max),
+    )

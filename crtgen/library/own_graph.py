@@ -9,7 +9,7 @@ from crtgen.codegen.module import CModule, Function, LayerInfo
 from crtgen.codegen.names import unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.codegen.views import PackedView
-from crtgen.ir import Node, Value
+from crtgen.ir import Value
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_executor import (
     Call,
@@ -65,7 +65,7 @@ class _Builder:
     def __init__(self, plan: Plan, module: CModule) -> None:
         self.plan = plan
         self.module = module
-        self.identifiers = unique_identifiers(step.node.name for step in plan.steps)
+        self.identifiers = unique_identifiers(step.name for step in plan.steps)
         self.places: dict[Place, int] = {}
         self.types: dict[TensorType, int] = {}
         self.shapes: dict[tuple[int, ...], int] = {}
@@ -86,15 +86,13 @@ class _Builder:
         )
 
     def call(self, step: Step, layer: LayerInfo) -> Call:
-        values = _arguments(self.plan, step.node)
+        values = _arguments(self.plan, step)
         rows = [self.tensor(value) for value in values]
         function = self.function(step, layer, values)
-        return Call(
-            step.node.name, function.symbol, tuple(self.rows.setdefault(r, len(self.rows)) for r in rows)
-        )
+        return Call(step.name, function.symbol, tuple(self.rows.setdefault(r, len(self.rows)) for r in rows))
 
     def function(self, step: Step, layer: LayerInfo, values: Sequence[Value]) -> PackedView:
-        symbol = layer.entry or f"tvmgen_{self.name}_{self.identifiers[step.node.name]}"
+        symbol = layer.entry or f"tvmgen_{self.name}_{self.identifiers[step.name]}"
         view = PackedView.of(self.name, symbol, layer, step, values)
         key = (view.kernel, layer.entry, view.arguments, view.nbytes)
         return self.functions.setdefault(key, view)
@@ -123,9 +121,9 @@ class _Builder:
         )
 
 
-def _arguments(plan: Plan, node: Node) -> list[Value]:
+def _arguments(plan: Plan, step: Step) -> list[Value]:
     """What a layer's kernel reads and writes, in the order of its parameters."""
-    signature = plan.graph.signature(node)
+    signature = plan.signature(step)
     return [v for v in (*signature.inputs, *signature.outputs) if not v.is_constant]
 
 
@@ -135,16 +133,16 @@ def _storages(plan: Plan, functions: Collection[str]) -> dict[str, int]:
     A layer that is not in ``functions`` is one whose output lies where its input does.
     """
     graph, end = plan.graph, len(plan.steps)
-    last = {v.name: i for i, step in enumerate(plan.steps) for v in graph.signature(step.node).inputs}
+    last = {v.name: i for i, step in enumerate(plan.steps) for v in plan.signature(step).inputs}
     last |= dict.fromkeys((*graph.inputs, *graph.outputs), end)
     storage = {name: i for i, name in enumerate(graph.inputs)}
     until = [end] * len(storage)
     for i, step in enumerate(plan.steps):
-        for name in step.node.outputs:
-            if step.node.name in functions:
+        for name in step.outputs:
+            if step.name in functions:
                 place = next((s for s, read in enumerate(until) if read < i), len(until))
             else:
-                sources = graph.signature(step.node).inputs
+                sources = plan.signature(step).inputs
                 place = storage[next(v.name for v in sources if not v.is_constant)]
             storage[name] = place
             until[place : place + 1] = [max(last.get(name, i), *until[place : place + 1], i)]
@@ -159,20 +157,19 @@ def _graph_json(plan: Plan, functions: dict[str, str]) -> str:
     nodes: list[dict[str, Any]] = [{"op": "null", "name": name, "inputs": []} for name in graph.inputs]
     order = list(graph.inputs)
     for step in plan.steps:
-        node = step.node
-        signature = graph.signature(node)
+        signature = plan.signature(step)
         sources = [v.name for v in signature.inputs if not v.is_constant]
         attributes = {
-            "func_name": functions.get(node.name, "__nop"),
+            "func_name": functions.get(step.name, "__nop"),
             "num_inputs": str(len(sources)),
-            "num_outputs": str(len(node.outputs)),
+            "num_outputs": str(len(step.outputs)),
             "flatten_data": "0",
         }
         inputs = [[*entries[name], 0] for name in sources]
-        for k, name in enumerate(node.outputs):
+        for k, name in enumerate(step.outputs):
             entries[name] = (len(nodes), k)
             order.append(name)
-        nodes.append({"op": "tvm_op", "name": node.name, "attrs": attributes, "inputs": inputs})
+        nodes.append({"op": "tvm_op", "name": step.name, "attrs": attributes, "inputs": inputs})
     rows = [0]
     for entry in nodes:
         rows.append(rows[-1] + int(entry.get("attrs", {}).get("num_outputs", 1)))

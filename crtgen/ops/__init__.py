@@ -8,20 +8,17 @@ from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, AddParams, Mul, MulParams, Sub
 from crtgen.ops.case import Case
 from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
-from crtgen.ops.count import count_macs
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.pool import AveragePool2d, MaxPool2d, PoolParams
 from crtgen.ops.quant import AffineParams, Dequantize, Quantize, RequantizeParams
 from crtgen.ops.reduce import Mean, MeanParams
 from crtgen.ops.resize import ResizeNearest
 from crtgen.ops.shape import Concat, Pad, Reshape, StridedSlice, Transpose
-from crtgen.ops.stream import AddProjection, RowStream, Stage, Windowed
 
 __all__ = [
     "Activation",
     "Add",
     "AddParams",
-    "AddProjection",
     "AffineParams",
     "AveragePool2d",
     "Case",
@@ -46,18 +43,14 @@ __all__ = [
     "RequantizeParams",
     "Reshape",
     "ResizeNearest",
-    "RowStream",
     "SigmoidParams",
     "Softmax",
     "SoftmaxParams",
-    "Stage",
     "StridedSlice",
     "Sub",
     "Tanh",
     "Transpose",
-    "Windowed",
     "all_cases",
-    "count_macs",
 ]
 
 

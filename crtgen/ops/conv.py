@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -149,6 +150,9 @@ class Conv2d(_Convolution):
         size = self.padding.output_size((x.shape[1], x.shape[2]), window, self.stride, self.dilation)
         return (((x.shape[0], *size, w.shape[0]), x.dtype),)
 
+    def macs(self, sig: Signature) -> int:
+        return sig.y.elements * prod(sig.inputs[1].shape[1:])
+
     def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
         """The sums ``[N,oh,ow,O]``, without bias; ``x`` is less its zero point: padding is 0."""
         padded = pad_image(x, self.padding)
@@ -190,6 +194,9 @@ class DepthwiseConv2d(_Convolution):
         window = (w.shape[1], w.shape[2])
         size = self.padding.output_size((x.shape[1], x.shape[2]), window, self.stride, self.dilation)
         return (((x.shape[0], *size, channels), x.dtype),)
+
+    def macs(self, sig: Signature) -> int:
+        return sig.y.elements * prod(sig.inputs[1].shape[1:3])
 
     def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
         """The sums ``[N,oh,ow,C*multiplier]``, without bias; ``x`` is less its zero point: padding is 0."""

@@ -39,6 +39,9 @@ class FullyConnected(Op):
         require(x.shape[-1:] == (depth,), f"weights for {depth} inputs on {x.shape[-1:]}")
         return (((*x.shape[:-1], outputs), x.dtype),)
 
+    def macs(self, sig: Signature) -> int:
+        return sig.y.elements * sig.inputs[1].shape[1]
+
     def parameters(self, sig: Signature) -> ConvParams:
         """As a convolution's, but ``in * filter`` is a float32 product where there is one scale."""
         x, y, w = tensor_quant(sig.x), tensor_quant(sig.y), sig.inputs[1]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crtgen.ir import Array, Graph, Node, Op, Quant, Value
-from crtgen.ops import DepthwiseConv2d, Reshape, StridedSlice, count_macs
+from crtgen.ops import DepthwiseConv2d, Reshape, StridedSlice
 from crtgen.passes.channels import Selection, select_channels
 from crtgen.passes.core import Hit, Pass
 from crtgen.passes.ranges import Interval, Mask, intervals, is_affordable
@@ -75,7 +75,7 @@ class FoldChannels(Pass):
         hits = [
             _certify(self.name, (graph, old), (folded, new), selection, known)
             for old, new in zip(graph.nodes, folded.nodes, strict=True)
-            if old.name in touched and count_macs(old.op, graph.signature(old))
+            if old.name in touched and old.op.macs(graph.signature(old))
         ]
         return folded, tuple(hits)
 
@@ -157,7 +157,7 @@ def _certify(
 ) -> FoldedLayer:
     node, name = before[1], before[1].outputs[0]
     removed = _removed(known[name], ~selection.kept[name])
-    macs = [count_macs(n.op, g.signature(n)) for g, n in (before, after)]
+    macs = [n.op.macs(g.signature(n)) for g, n in (before, after)]
     sizes = [sum(g.values[i].nbytes for i in n.inputs[1:]) for g, n in (before, after)]
     saved = f"{macs[0] - macs[1]:,} of {macs[0]:,} MACs and {sizes[0] - sizes[1]:,} bytes saved"
     text = f"{_losses(removed, len(selection.kept[name]))}; {saved}"

@@ -28,7 +28,6 @@ from crtgen.ops import (
     Mul,
     Sub,
     Tanh,
-    count_macs,
 )
 from crtgen.ops.attrs import padded_elements
 
@@ -103,7 +102,7 @@ def _work(node: Node, graph: Graph) -> int:
     sig = graph.signature(node)
     if isinstance(node.op, AveragePool2d | MaxPool2d):
         return prod(node.op.window) * (sig.y.elements + _PER_TAP)
-    return count_macs(node.op, sig)
+    return node.op.macs(sig)
 
 
 def _working(node: Node, graph: Graph) -> int:

@@ -1,9 +1,21 @@
-"""Memory planning: order, lifetimes, in-place, offsets in one static arena."""
+"""Memory planning: order, lifetimes, in-place, row loops, offsets in one static arena."""
 
 from crtgen.plan.check import check_plan
 from crtgen.plan.lifetime import Lifetime, lifetimes
 from crtgen.plan.plan import Plan, Slot, Step
 from crtgen.plan.planner import make_plan
-from crtgen.plan.stream import stream_rows
+from crtgen.plan.row_loops import loop_over_rows
+from crtgen.plan.schedule import Call, RowLoop
 
-__all__ = ["Lifetime", "Plan", "Slot", "Step", "check_plan", "lifetimes", "make_plan", "stream_rows"]
+__all__ = [
+    "Call",
+    "Lifetime",
+    "Plan",
+    "RowLoop",
+    "Slot",
+    "Step",
+    "check_plan",
+    "lifetimes",
+    "loop_over_rows",
+    "make_plan",
+]

@@ -69,7 +69,8 @@ def check_plan(plan: Plan) -> None:
     paper = _Paper(plan)
     if not plan.lower_bound <= plan.arena:
         raise paper.fail(f"the arena of {plan.arena} is below the bound of {plan.lower_bound}")
-    if sorted(step.node.name for step in plan.steps) != sorted(node.name for node in plan.graph.nodes):
+    computed = [node.name for step in plan.steps for node in step.item.nodes]
+    if sorted(computed) != sorted(node.name for node in plan.graph.nodes):
         raise paper.fail("its steps are not the nodes of the graph")
     for name in plan.graph.inputs:
         paper.write(name)
@@ -83,46 +84,46 @@ def check_plan(plan: Plan) -> None:
 
 
 def _step(paper: _Paper, step: Step) -> None:
-    inputs = paper.variables(step.node.inputs)
+    inputs = paper.variables(step.inputs)
     for name in inputs:
-        paper.read(name, step.node.name)
+        paper.read(name, step.name)
     if step.kernel.is_alias:
-        (output,) = step.node.outputs
-        if paper.slot(output) != paper.slot(step.node.inputs[0]):
-            raise paper.fail(f"{step.node.name} is an alias, but its output lies elsewhere")
-        paper.number[output] = paper.number[step.node.inputs[0]]
+        (output,) = step.outputs
+        if paper.slot(output) != paper.slot(step.inputs[0]):
+            raise paper.fail(f"{step.name} is an alias, but its output lies elsewhere")
+        paper.number[output] = paper.number[step.inputs[0]]
         return
     _overlaps(paper, step)
     _scratch(paper, step, inputs)
-    for name in step.node.outputs:
+    for name in step.outputs:
         paper.write(name)
 
 
 def _scratch(paper: _Paper, step: Step, inputs: list[str]) -> None:
     if (step.scratch.size if step.scratch else 0) != step.kernel.scratch:
-        raise paper.fail(f"{step.node.name} has not the scratch memory that it needs")
+        raise paper.fail(f"{step.name} has not the scratch memory that it needs")
     if step.scratch is None:
         return
-    paper.inside(f"the scratch of {step.node.name}", step.scratch)
-    for name in (*inputs, *step.node.outputs):
+    paper.inside(f"the scratch of {step.name}", step.scratch)
+    for name in (*inputs, *step.outputs):
         if _meet(paper.slot(name), step.scratch):
-            raise paper.fail(f"{name} meets the scratch of {step.node.name}")
+            raise paper.fail(f"{name} meets the scratch of {step.name}")
     paper.owner[step.scratch.offset : step.scratch.offset + step.scratch.size] = _NOBODY
 
 
 def _overlaps(paper: _Paper, step: Step) -> None:
     """Outputs lie apart from each other, and over an input only where the kernel gives leave."""
-    outputs = [paper.slot(name) for name in step.node.outputs]
+    outputs = [paper.slot(name) for name in step.outputs]
     for i, output in enumerate(outputs):
         if any(_meet(output, other) for other in outputs[:i]):
-            raise paper.fail(f"two outputs of {step.node.name} meet")
-        for j, name in enumerate(step.node.inputs):
+            raise paper.fail(f"two outputs of {step.name} meet")
+        for j, name in enumerate(step.inputs):
             if paper.plan.graph.values[name].is_constant or not _meet(output, paper.slot(name)):
                 continue
             lead = paper.slot(name).offset - output.offset
             leave = [p for p in step.kernel.inplace if (p.input, p.output) == (j, i)]
             if not any(p.lead == lead if p.exact else p.lead <= lead for p in leave):
-                raise paper.fail(f"{step.node.name} may not lay its output over {name}")
+                raise paper.fail(f"{step.name} may not lay its output over {name}")
 
 
 def _meet(a: Slot, b: Slot) -> bool:

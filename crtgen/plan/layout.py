@@ -46,12 +46,7 @@ def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
             scratch[step] = len(sizes)
             sizes.append(demand.tasks[task].scratch)
             spans.append((1 + step, 1 + step))
-    gaps = {
-        (i, j): sizes[i]
-        for i in range(len(sizes))
-        for j in range(len(sizes))
-        if i != j and spans[i][0] <= spans[j][1] and spans[j][0] <= spans[i][1]
-    }
+    gaps = {(i, j): sizes[i] for i, j in _together(spans)}
     for step, task in enumerate(order):
         for (o, i), lead in demand.tasks[task].leads.items():
             if spans[i][1] == 1 + step:
@@ -62,12 +57,35 @@ def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
 
 def _spans(demand: Demand, order: Sequence[int]) -> list[tuple[int, int]]:
     moment = {task: 1 + step for step, task in enumerate(order)}
-    spans = []
-    for place in demand.places:
-        first = 0 if place.writer is None else moment[place.writer]
-        reads = [moment[task] for task in order if place.readers >> task & 1]
-        spans.append((first, 1 + len(order) if place.kept else max(reads, default=first)))
-    return spans
+    first = [0 if place.writer is None else moment[place.writer] for place in demand.places]
+    last = list(first)
+    for step, task in enumerate(order):
+        for place in demand.tasks[task].reads:
+            last[place] = 1 + step
+    for number, kept in enumerate(place.kept for place in demand.places):
+        if kept:
+            last[number] = 1 + len(order)
+    return list(zip(first, last, strict=True))
+
+
+def _live(spans: Sequence[tuple[int, int]], moments: int) -> list[list[int]]:
+    """For each moment, the items that hold something."""
+    live: list[list[int]] = [[] for _ in range(moments)]
+    for item, (first, last) in enumerate(spans):
+        for moment in range(first, last + 1):
+            live[moment].append(item)
+    return live
+
+
+def _together(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Every pair of items that hold something at the same moment, in both directions."""
+    live: list[int] = []
+    for item in sorted(range(len(spans)), key=lambda i: spans[i]):
+        live = [other for other in live if spans[other][1] >= spans[item][0]]
+        for other in live:
+            yield item, other
+            yield other, item
+        live.append(item)
 
 
 def _needs(
@@ -79,8 +97,7 @@ def _needs(
     inputs that end there is taken off.
     """
     units = tuple(-(-size // align) for size in sizes)
-    for moment in range(len(order) + 2):
-        live = [i for i, (first, last) in enumerate(spans) if first <= moment <= last]
+    for moment, live in enumerate(_live(spans, len(order) + 2)):
         need = sum(units[i] for i in live)
         if 1 <= moment <= len(order):
             dying = frozenset(i for i in live if spans[i][1] == moment)

@@ -34,13 +34,13 @@ def _lifetimes(plan: Plan) -> Iterator[Lifetime]:
     roots = {name: name for name in plan.graph.inputs}
     spans = {name: [0, 0] for name in plan.graph.inputs}
     for moment, step in enumerate(plan.steps, start=1):
-        for name in (n for n in step.node.inputs if n in roots):
+        for name in (n for n in step.inputs if n in roots):
             spans[roots[name]][1] = moment
-        for name in step.node.outputs:
-            roots[name] = roots[step.node.inputs[0]] if step.kernel.is_alias else name
+        for name in step.outputs:
+            roots[name] = roots[step.inputs[0]] if step.kernel.is_alias else name
             spans.setdefault(roots[name], [moment, moment])
         if step.scratch is not None:
-            yield Lifetime(step.node.name, step.scratch, moment, moment, is_scratch=True)
+            yield Lifetime(step.name, step.scratch, moment, moment, is_scratch=True)
     kept = plan.graph.inputs if plan.kept_inputs else ()
     for name in (*plan.graph.outputs, *kept):
         spans[roots[name]][1] = len(plan.steps) + 1

@@ -6,7 +6,7 @@ and keeps the best way to each. That is exact; where a level has more than ``BEA
 them go on, and the result is a heuristic one. A chain has one set per level.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,7 +53,11 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
     Of equal peaks the one with the smaller sum over the steps wins, then the model's own order.
     """
     sizes = tuple(-(-place.size // align) for place in demand.places)
-    moves = [_move(demand, sizes, align, node) for node in range(len(demand.tasks))]
+    followers: list[list[int]] = [[] for _ in demand.tasks]
+    for node, task in enumerate(demand.tasks):
+        for before in _bits(task.after):
+            followers[before].append(node)
+    moves = [_move(demand, sizes, align, node, after) for node, after in enumerate(followers)]
     ready = sum(1 << node for node, task in enumerate(demand.tasks) if not task.after)
     live = sum(sizes[i] for i, p in enumerate(demand.places) if p.writer is None and (p.kept or p.readers))
     level = [_State(0, ready, live, (0, 0))]
@@ -74,7 +78,7 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
     return _path(final)
 
 
-def _move(demand: Demand, sizes: tuple[int, ...], align: int, node: int) -> _Move:
+def _move(demand: Demand, sizes: tuple[int, ...], align: int, node: int, followers: Sequence[int]) -> _Move:
     task = demand.tasks[node]
     ends = [i for i in (*task.reads, *task.writes) if not demand.places[i].kept]
     return _Move(
@@ -82,7 +86,7 @@ def _move(demand: Demand, sizes: tuple[int, ...], align: int, node: int) -> _Mov
         sum(sizes[i] for i in task.writes),
         -(-task.scratch // align),
         tuple((i, demand.places[i].readers, sizes[i]) for i in ends),
-        tuple((i, other.after) for i, other in enumerate(demand.tasks) if other.after >> node & 1),
+        tuple((i, demand.tasks[i].after) for i in followers),
     )
 
 

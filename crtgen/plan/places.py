@@ -1,11 +1,13 @@
-"""What a graph asks of memory: places, and what each node does to them."""
+"""What a schedule asks of memory: places, and what each of its items does to them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from crtgen.errors import UnsupportedError
-from crtgen.ir import Graph, Node
+from crtgen.ir import Graph
 from crtgen.kernels.kernel import Kernel
+from crtgen.plan.schedule import Item, signature_of
 
 __all__ = ["Demand", "Place", "Task", "find_demand"]
 
@@ -14,8 +16,8 @@ __all__ = ["Demand", "Place", "Task", "find_demand"]
 class Place:
     """One piece of memory: a value together with all its aliases.
 
-    ``size`` is bytes, ``writer`` the node that fills it (None: an input of the graph), ``readers`` a bit
-    per node that reads it, ``kept`` whether it has to hold its data until the run is over.
+    ``size`` is bytes, ``writer`` the task that fills it (None: an input of the graph), ``readers`` a bit
+    per task that reads it, ``kept`` whether it has to hold its data until the run is over.
     """
 
     values: tuple[str, ...]
@@ -27,9 +29,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a node does to the places.
+    """What an item does to the places.
 
-    ``after`` has a bit per node that must run before. ``leads`` maps (written place, read place) to the
+    ``after`` has a bit per task that must run before. ``leads`` maps (written place, read place) to the
     kernel's lead where it may lay the first over the second.
     """
 
@@ -42,60 +44,64 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """Places and tasks of a graph; a task's number is its node's position in the graph."""
+    """Places and tasks of a schedule; a task's number is its item's position."""
 
     places: tuple[Place, ...]
     tasks: tuple[Task, ...]
 
 
-def find_demand(graph: Graph, kernels: Mapping[str, Kernel], keep_inputs: bool) -> Demand:
-    """The places of ``graph``, aliases and what kernels take over united, and what its nodes do to them.
+def find_demand(
+    graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel], keep_inputs: bool
+) -> Demand:
+    """The places of ``graph``, aliases and what kernels take over united, and what its items do to them.
 
-    Raises ``UnsupportedError`` where an output is a constant or a node has no kernel.
+    Raises ``UnsupportedError`` where an output is a constant or an item has no kernel.
     """
-    for node in graph.nodes:
-        if node.name not in kernels:
-            raise UnsupportedError(f"no kernel computes {node.op.name}", where=f"{graph.name}: {node.name}")
-    roots = _roots(graph, kernels, keep_inputs)
+    for item in items:
+        if item.name not in kernels:
+            raise UnsupportedError(f"no kernel computes {item.name}", where=graph.name)
+    roots = _roots(graph, items, kernels, keep_inputs)
     _check_outputs(graph, roots)
     names = [v for v in roots if roots[v] == v]
     index = {name: i for i, name in enumerate(names)}
     where = {value: index[root] for value, root in roots.items() if root in index}
-    tasks = _tasks(graph, kernels, where)
+    tasks = _tasks(items, kernels, where)
     return Demand(_places(graph, where, names, tasks, keep_inputs), tasks)
 
 
-def _roots(graph: Graph, kernels: Mapping[str, Kernel], keep_inputs: bool) -> dict[str, str]:
+def _roots(
+    graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel], keep_inputs: bool
+) -> dict[str, str]:
     """For every value that is not a constant, the value in whose place it lies."""
     roots = {name: name for name in graph.inputs}
-    for node in graph.nodes:
-        kernel = kernels[node.name]
-        same = kernel.is_alias or _takes_over(graph, node, kernel, roots, keep_inputs)
-        for output in node.outputs:
-            roots[output] = roots.get(node.inputs[0], node.inputs[0]) if same else output
+    members = {name: [name] for name in graph.inputs}
+    readers: dict[str, int] = Counter(name for item in items for name in set(item.inputs))
+    needed = {*graph.outputs, *(graph.inputs if keep_inputs else ())}
+    for item in items:
+        kernel = kernels[item.name]
+        first = roots.get(item.inputs[0])
+        together = members.get(first, []) if first is not None else []
+        same = kernel.is_alias
+        if not same and first is not None and _may_take_over(graph, item, kernel):
+            same = all(name not in needed and readers[name] == 1 for name in together)
+        for output in item.outputs:
+            roots[output] = (first or item.inputs[0]) if same else output
+            members.setdefault(roots[output], []).append(output)
         if kernel.is_alias:
-            _check_alias(graph, node, kernel)
+            _check_alias(graph, item, kernel)
     return roots
 
 
-def _takes_over(
-    graph: Graph, node: Node, kernel: Kernel, roots: Mapping[str, str], keep_inputs: bool
-) -> bool:
-    """Whether the kernel may write over its first input in place, and nothing else needs what lies there."""
-    if not any(permit.exact for permit in kernel.inplace) or node.inputs[0] not in roots:
-        return False
-    sig = graph.signature(node)
-    if sig.x.nbytes != sig.y.nbytes:
-        return False
-    members = [name for name, root in roots.items() if root == roots[node.inputs[0]]]
-    needed = {*graph.outputs, *(graph.inputs if keep_inputs else ())}
-    return all(name not in needed and len(graph.consumers(name)) == 1 for name in members)
+def _may_take_over(graph: Graph, item: Item, kernel: Kernel) -> bool:
+    """Whether the kernel may write over its first input in place, if nothing else needs what lies there."""
+    sig = signature_of(item, graph)
+    return any(permit.exact for permit in kernel.inplace) and sig.x.nbytes == sig.y.nbytes
 
 
-def _check_alias(graph: Graph, node: Node, kernel: Kernel) -> None:
-    sig = graph.signature(node)
-    if len(node.outputs) != 1 or sig.x.nbytes != sig.y.nbytes or kernel.scratch:
-        raise ValueError(f"{node.name}: an alias has one output of its input's size and no scratch")
+def _check_alias(graph: Graph, item: Item, kernel: Kernel) -> None:
+    sig = signature_of(item, graph)
+    if len(item.outputs) != 1 or sig.x.nbytes != sig.y.nbytes or kernel.scratch:
+        raise ValueError(f"{item.name}: an alias has one output of its input's size and no scratch")
 
 
 def _check_outputs(graph: Graph, roots: Mapping[str, str]) -> None:
@@ -117,7 +123,10 @@ def _places(
     for value, place in where.items():
         members[place].append(value)
     writers = {place: i for i, task in enumerate(tasks) for place in task.writes}
-    readers = [sum(1 << i for i, task in enumerate(tasks) if p in task.reads) for p in range(len(names))]
+    readers = [0] * len(names)
+    for i, task in enumerate(tasks):
+        for place in task.reads:
+            readers[place] |= 1 << i
     kept = {where[name] for name in graph.outputs}
     if keep_inputs:
         kept |= {where[name] for name in graph.inputs}
@@ -127,29 +136,31 @@ def _places(
     )
 
 
-def _tasks(graph: Graph, kernels: Mapping[str, Kernel], where: Mapping[str, int]) -> tuple[Task, ...]:
-    producer = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
-    return tuple(_task(node, kernels[node.name], where, producer) for node in graph.nodes)
+def _tasks(
+    items: Sequence[Item], kernels: Mapping[str, Kernel], where: Mapping[str, int]
+) -> tuple[Task, ...]:
+    producer = {name: i for i, item in enumerate(items) for name in item.outputs}
+    return tuple(_task(item, kernels[item.name], where, producer) for item in items)
 
 
-def _task(node: Node, kernel: Kernel, where: Mapping[str, int], producer: Mapping[str, int]) -> Task:
-    reads = frozenset(where[name] for name in node.inputs if name in where)
+def _task(item: Item, kernel: Kernel, where: Mapping[str, int], producer: Mapping[str, int]) -> Task:
+    reads = frozenset(where[name] for name in item.inputs if name in where)
     after = 0
-    for name in node.inputs:
+    for name in item.inputs:
         after |= 1 << producer[name] if name in producer else 0
     if kernel.is_alias:
         return Task(reads, (), 0, after, {})
-    writes = tuple(where[name] for name in node.outputs if where[name] not in reads)
-    return Task(reads, writes, kernel.scratch, after, _leads(node, kernel, where))
+    writes = tuple(where[name] for name in item.outputs if where[name] not in reads)
+    return Task(reads, writes, kernel.scratch, after, _leads(item, kernel, where))
 
 
-def _leads(node: Node, kernel: Kernel, where: Mapping[str, int]) -> dict[tuple[int, int], int]:
+def _leads(item: Item, kernel: Kernel, where: Mapping[str, int]) -> dict[tuple[int, int], int]:
     """Leave by places: a place that is read through several inputs needs leave for each of them."""
     leave = {(permit.output, permit.input): permit.lead for permit in kernel.inplace if not permit.exact}
     leads: dict[tuple[int, int], int] = {}
-    for o, output in enumerate(node.outputs):
-        for place in {where[name] for name in node.inputs if name in where}:
-            asked = [(o, i) for i, name in enumerate(node.inputs) if where.get(name) == place]
+    for o, output in enumerate(item.outputs):
+        for place in {where[name] for name in item.inputs if name in where}:
+            asked = [(o, i) for i, name in enumerate(item.inputs) if where.get(name) == place]
             if all(pair in leave for pair in asked):
                 leads[where[output], place] = max(leave[pair] for pair in asked)
     return leads

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crtgen.ir import Graph, Node
+from crtgen.ir import Graph, Signature
 from crtgen.kernels.kernel import Kernel
+from crtgen.plan.schedule import Item, macs_of, signature_of
 
 __all__ = ["Plan", "Slot", "Step"]
 
@@ -19,22 +20,39 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One layer at its place in the order; ``scratch`` is where its working memory lies, if it needs any."""
+    """One item of the schedule at its place in the order.
 
-    node: Node
+    ``scratch`` is where its working memory lies, if it needs any.
+    """
+
+    item: Item
     kernel: Kernel
     scratch: Slot | None = None
+
+    @property
+    def name(self) -> str:
+        return self.item.name
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The values that it reads, constants included."""
+        return self.item.inputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.item.outputs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A graph with its order and its memory decided.
+    """A graph with its schedule and its memory decided.
 
-    ``slots`` gives every input, output and intermediate value its place in the arena (constants have
-    none). ``arena`` is the arena's bytes, ``lower_bound`` the bytes below which no layout of this order
-    can go, ``optimal`` whether ``arena`` is proven to be the least for this order, ``method`` who found
-    the layout (``heuristic`` or ``exact``). ``kept_inputs`` says that the inputs still hold their data
-    after a run; otherwise a run may overwrite them. ``needs`` are the bytes that each step alone asks for.
+    ``slots`` gives every input, output and intermediate value its place in the arena; constants have none,
+    nor have values within loops. ``arena`` is the arena's bytes, ``lower_bound`` the bytes below which no
+    layout of this order can go, ``optimal`` whether ``arena`` is proven to be the least for this order,
+    ``method`` who found the layout (``heuristic`` or ``exact``). ``kept_inputs`` says that the inputs still
+    hold their data after a run; otherwise a run may overwrite them. ``needs`` are the bytes that each step
+    alone asks for.
     """
 
     graph: Graph
@@ -47,3 +65,11 @@ class Plan:
     kept_inputs: bool = False
     align: int = 16
     needs: tuple[int, ...] = ()
+
+    def signature(self, step: Step) -> Signature:
+        """The values that a step reads and writes."""
+        return signature_of(step.item, self.graph)
+
+    def macs(self, step: Step) -> int:
+        """Multiplications of inputs with weights."""
+        return macs_of(step.item, self.graph)

@@ -1,6 +1,6 @@
-"""The memory planner: from a graph and its kernels to a plan."""
+"""The memory planner: from a graph, its schedule and its kernels to a plan."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from crtgen.errors import UsageError
@@ -12,6 +12,7 @@ from crtgen.plan.layout import Problem, arena_of, find_problem, lay_heuristicall
 from crtgen.plan.order import best_order
 from crtgen.plan.places import find_demand
 from crtgen.plan.plan import Plan, Slot, Step
+from crtgen.plan.schedule import Call, Item
 
 __all__ = ["make_plan"]
 
@@ -19,13 +20,16 @@ __all__ = ["make_plan"]
 def make_plan(
     graph: Graph,
     kernels: Mapping[str, Kernel],
+    items: Sequence[Item] | None = None,
     *,
     keep_inputs: bool = False,
     exact: bool | None = None,
     time_limit: float = 10.0,
     align: int = 16,
 ) -> Plan:
-    """Order, lifetimes and offsets of ``graph``; ``kernels`` has a kernel for each node's name.
+    """Order, lifetimes and offsets of ``graph``; ``kernels`` has a kernel for each item's name.
+
+    ``items`` are what is to run, in an order in which it can; a call of each node unless told otherwise.
 
     With ``keep_inputs`` the inputs still hold their data after a run. ``exact`` decides what happens where
     the heuristic does not meet the lower bound: True searches exactly (``UsageError`` without OR-Tools),
@@ -39,18 +43,19 @@ def make_plan(
         raise UsageError(f"the alignment of the arena is {align}", hint="it has to be a power of two")
     if exact and not exact_available():
         raise UsageError("the exact planner needs OR-Tools", hint="pip install 'crtgen[exact]'")
-    demand = find_demand(graph, kernels, keep_inputs)
+    items = [Call(node) for node in graph.nodes] if items is None else items
+    demand = find_demand(graph, items, kernels, keep_inputs)
     order = best_order(demand, align)
     problem = find_problem(demand, order, align)
     offsets, method, optimal = _lay(problem, exact_available() if exact is None else exact, time_limit)
-    nodes = [graph.nodes[task] for task in order]
     slots = {
         value: Slot(offset, place.size)
         for place, offset in zip(demand.places, offsets, strict=False)
         for value in place.values
     }
     steps = tuple(
-        Step(node, kernels[node.name], _scratch(problem, offsets, step)) for step, node in enumerate(nodes)
+        Step(items[task], kernels[items[task].name], _scratch(problem, offsets, step))
+        for step, task in enumerate(order)
     )
     plan = Plan(
         graph=graph,

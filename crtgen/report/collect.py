@@ -27,7 +27,7 @@ def reports_of(
 def _report(
     info: ModelInfo, board: str, optimize: str, plan: Plan | None, image: SizeReport | None
 ) -> Report:
-    steps = {step.node.name: step for step in plan.steps} if plan else {}
+    steps = {step.name: step for step in plan.steps} if plan else {}
     sizes = image.layers[info.name] if image else [None] * len(info.layers)
     graph = plan.graph if plan else None
     rows = zip(info.layers, sizes, strict=True)
@@ -56,8 +56,8 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
         kernel=info.kernel,
         function=info.function,
         macs=info.macs,
-        inputs=step.node.inputs if step else None,
-        outputs=step.node.outputs if step else None,
+        inputs=step.inputs if step else None,
+        outputs=step.outputs if step else None,
         weights_bytes=_weights(graph, step) if graph and step else None,
         scratch=step.scratch if step else None,
         code_bytes=size.code if size else None,
@@ -69,7 +69,7 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
 
 def _weights(graph: Graph, step: Step) -> int:
     """Bytes of a layer's constants as the model has them."""
-    values = (graph.values[name] for name in step.node.inputs)
+    values = (graph.values[name] for name in step.inputs)
     return sum(value.data.nbytes for value in values if value.data is not None)
 
 

@@ -15,7 +15,7 @@ from crtgen.kernels.registry import registered
 from crtgen.ops import Add, Conv2d, FullyConnected, Padding, Relu, all_cases
 from crtgen.ops.case import int8s, weights_and_bias
 from crtgen.passes import DEFAULT_PASSES, run_passes
-from crtgen.plan import make_plan, stream_rows
+from crtgen.plan import make_plan, loop_over_rows
 from tests.support import model_path
 
 
@@ -102,7 +102,7 @@ def test_what_is_chosen_is_packed_once(monkeypatch: pytest.MonkeyPatch, core: st
     monkeypatch.setattr(Const, "data", property(count))
     target = Target(find_core(core))
     graph, _ = run_passes(load(model_path("kws_int8")), DEFAULT_PASSES)
-    plan, _ = stream_rows(make_plan(graph, select(graph, target)), target)
+    plan, _ = loop_over_rows(make_plan(graph, select(graph, target)), target)
     assert not packed
     generate_c(plan, "kws")
     assert packed == [const.name for step in plan.steps for const in step.kernel.consts]

@@ -22,7 +22,7 @@ from crtgen.ops import (
     Sub,
 )
 from crtgen.passes import DEFAULT_PASSES, Hit, run_passes
-from crtgen.plan import Plan, make_plan, stream, stream_rows
+from crtgen.plan import Plan, make_plan, stream, loop_over_rows
 from tests.passes.networks import Network, draw
 from tests.support import model_path
 
@@ -42,7 +42,7 @@ def _pair(net: Network, x: str, name: str, channels: int, wide: int) -> str:
 def _stream(graph: Graph, target: Target | None = None, keep: bool = False) -> tuple[Plan, Plan, list[Hit]]:
     target = target or Target()
     whole = make_plan(graph, select(graph, target), keep_inputs=keep, exact=False)
-    plan, hits = stream_rows(whole, target, exact=False)
+    plan, hits = loop_over_rows(whole, target, exact=False)
     assert plan.kept_inputs is keep
     return whole, plan, list(hits)
 
@@ -181,7 +181,7 @@ def test_a_block_is_found_wherever_its_peak_is(at: str) -> None:
     whole = make_plan(graph, kernels, exact=False)
     (peak,) = [step.node.name for step in whole.steps if step.kernel.scratch == 50_000]
     assert peak == at
-    plan, _ = stream_rows(whole, target, exact=False)
+    plan, _ = loop_over_rows(whole, target, exact=False)
     assert [step.node.name for step in plan.steps] == ["a+b+c+add"]
 
 
@@ -274,7 +274,7 @@ def test_a_price_that_is_too_high_is_not_paid(optimize: str) -> None:
     target = Target(optimize=optimize)
     kernels = {name: replace(kernel, cost=1.0) for name, kernel in select(graph, target).items()}
     whole = make_plan(graph, kernels, exact=False)
-    plan, hits = stream_rows(whole, target, exact=False)
+    plan, hits = loop_over_rows(whole, target, exact=False)
     assert plan is whole
     assert hits == ()
 

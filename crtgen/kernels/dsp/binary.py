@@ -11,17 +11,18 @@ broadcast over pixels, and a number over channels.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from crtgen.ir import DType, Signature
+from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.binary import operands, product_scale
 from crtgen.kernels.dsp.finish import Finish, finish_lanes
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
-from crtgen.kernels.sums import SumForm, every_sum
+from crtgen.kernels.sums import SumForm, every_sum, quants_of
 from crtgen.ops.binary import Add, Mul, Sub
 
 __all__ = ["PairsView", "Runs", "add", "multiply", "solve_sum"]
@@ -83,7 +84,7 @@ class PairsView:
 def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """For int8 operands; None for others, without runs of four, or if no factors are exact."""
     runs = _runs(sig)
-    form = solve_sum(op, sig) if runs else None
+    form = solve_sum(op, quants_of(sig)) if runs else None
     if runs is None or form is None:
         return None
     params = op.parameters(sig)
@@ -116,12 +117,13 @@ def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     return _kernel("dsp_product", sig, view, four, one, end)
 
 
-def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:
+@lru_cache(maxsize=256)
+def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | None:
     """``sat8(((x0 * factors[0] >> 8) + (x1 * factors[1] >> 8) + constant) >> shift)``, as the reference.
 
     It agrees for every pair of int8 values; None if the search finds no such factors.
     """
-    table = every_sum(op, sig)
+    table = every_sum(op, quants)
     largest = 22 - max(0, int(np.ceil(np.log2(max(map(abs, table.factors))))))
     for shift in range(largest, max(largest - _SHIFTS, 0), -1):
         for a, b in table.near(shift + 8):

@@ -1,12 +1,14 @@
 """Sums, differences and products with Helium, of operands that may be repeated or constant."""
 
+from functools import lru_cache
+
 import numpy as np
 
-from crtgen.ir import DType, Signature
+from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.elements import NARROW, Body, elementwise, requantised, rescaled, walk, word
 from crtgen.kernels.registry import design
-from crtgen.kernels.sums import SumForm, every_sum
+from crtgen.kernels.sums import SumForm, every_sum, quants_of
 from crtgen.ops import Add, Mul, Sub
 
 __all__ = ["exact_sums", "product", "solve_sum", "sums"]
@@ -18,7 +20,7 @@ _TRIES = 4  # shifts tried from the largest one down
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """int8; None for others or if no factors are exact."""
-    form = solve_sum(op, sig)
+    form = solve_sum(op, quants_of(sig))
     if form is None:
         return None
     params, way = op.parameters(sig), walk(sig)
@@ -100,12 +102,13 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     return elementwise("mve product", sig, target, way, body)
 
 
-def solve_sum(op: Add | Sub, sig: Signature) -> SumForm | None:
+@lru_cache(maxsize=256)
+def solve_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm | None:
     """``sat8((x0 * factors[0] + x1 * factors[1] + constant) >> shift)``, as the reference for every pair.
 
     None if the search finds no such factors.
     """
-    table = every_sum(op, sig)
+    table = every_sum(op, quants)
     largest = min(_WIDEST, int(np.floor(23 - np.log2(sum(map(abs, table.factors))))))  # 128 times that fits
     for shift in range(largest, max(largest - _TRIES, _NARROWEST - 1), -1):
         for a, b in table.near(shift):

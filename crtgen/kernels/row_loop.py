@@ -15,26 +15,18 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import DType, Signature, Value
+from crtgen.ir import DType, Op, Signature, Value
+from crtgen.kernels.beside import add_beside
 from crtgen.kernels.kernel import InPlace, Kernel, Part, Target
 from crtgen.kernels.parts import CALL, aligned, arguments, assemble, find_part
-from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import (
-    Add,
-    AddProjection,
-    AveragePool2d,
-    Conv2d,
-    DepthwiseConv2d,
-    MaxPool2d,
-    Padding,
-    RowStream,
-    Stage,
-    Windowed,
-)
+from crtgen.ops import Add, AveragePool2d, Conv2d, DepthwiseConv2d, MaxPool2d, Padding
 
-__all__ = ["StageView", "StreamView"]
+__all__ = ["RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", "streams"]
 
+Windowed = Conv2d | DepthwiseConv2d | AveragePool2d | MaxPool2d
+
+_IMAGE = 4  # axes
 _WORD = 4  # what kernels rely on where they are given a row
 _MOVED = {"speed": 0.6, "size": 1.3}  # instructions for a byte that crt_copy moves
 
@@ -86,7 +78,7 @@ class StageView:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamView:
+class RowLoopView:
     """Stages, the last one making an image of ``height`` rows; ``work`` is where the parts' scratch is."""
 
     type: str
@@ -100,54 +92,97 @@ class StreamView:
         return any("work" in stage.arguments for stage in self.stages)
 
 
-@design(RowStream, weights=None)
-def row_stream(op: RowStream, sig: Signature, target: Target) -> Kernel | None:
-    """One image per run whose rows are whole words, where all rows of each stripe are read."""
-    sigs = op.signatures(sig)
-    windows = [_window(stage, s) for stage, s in zip(op.stages, sigs, strict=True)]
-    if sig.x.is_constant or not all(map(_streams, op.stages, sigs, windows)):
+@dataclass(frozen=True, slots=True)
+class RowStage:
+    """An operator of a loop over rows, and what it is applied to: the image that runs through comes first.
+
+    ``beside`` is a layer that makes an addition's second operand, and what that is applied to.
+    """
+
+    op: Op
+    sig: Signature
+    beside: tuple[Op, Signature] | None = None
+
+    @property
+    def others(self) -> tuple[Value, ...]:
+        """What it reads beside its image, a layer's output apart."""
+        if self.beside is None:
+            return self.sig.inputs[1:]
+        return (*(v for v in self.sig.inputs[1:] if v != self.beside[1].y), *self.beside[1].inputs)
+
+    @property
+    def images(self) -> tuple[Value, ...]:
+        """The images that it reads: one, or both operands of an addition."""
+        other = self.sig.inputs[1:2] if self.beside is None else self.beside[1].inputs[:1]
+        return (self.sig.x, *other) if isinstance(self.op, Add) else (self.sig.x,)
+
+    @property
+    def window(self) -> Window:
+        """The window of its own image."""
+        return _window(self.op, self.sig)
+
+
+def streams(op: Op, sig: Signature) -> bool:
+    """Whether an operator can be a stage at all, whatever its shape."""
+    return isinstance(op, Windowed | Add) and len(sig.x.shape) == len(sig.y.shape) == _IMAGE
+
+
+def makes_operand(op: Op) -> bool:
+    """Whether an operator can make an addition's operand, beside it."""
+    return isinstance(op, Windowed)
+
+
+def row_loop(stages: Sequence[RowStage], last_rows: int, target: Target) -> Kernel | None:
+    """The kernel of ``stages``, of which the last makes ``last_rows`` rows at a time.
+
+    None unless there is one image per run whose rows are whole words, the rows divide the image, and all rows
+    of each stripe are read.
+    """
+    windows = [stage.window for stage in stages]
+    if not all(map(_fits, stages, windows)) or stages[-1].sig.y.shape[1] % last_rows:
         return None
     if any(later.rows < later.stride_y for later in windows[1:]):
         return None
-    rows = _rows(windows, op.rows)
-    found = [_part(*each, target) for each in zip(op.stages, sigs, windows, rows, strict=True)]
+    rows = _rows(windows, last_rows)
+    found = [_part(*each, target) for each in zip(stages, windows, rows, strict=True)]
     parts = [part for part in found if part is not None]
     if len(parts) < len(found):
         return None
-    view = _view(op, sigs, windows, rows, parts)
+    view = _view(stages, windows, rows, parts)
     made = _made(view.stages, view.height)
     return assemble(
-        f"{op.rows} rows of {', '.join(part.kernel.design for part in parts)}",
-        "stream.c.j2",
+        f"{last_rows} rows of {', '.join(part.kernel.design for part in parts)}",
+        "row_loop.c.j2",
         view,
         parts,
         work=view.work,
-        inplace=tuple(_leaves(op, sigs, view, parts, made)),
-        cost=_cost(view, parts, made, sig.x.dtype.itemsize * _MOVED[target.optimize]),
+        inplace=tuple(_leaves(stages, view, parts, made)),
+        cost=_cost(view, parts, made, stages[0].sig.x.dtype.itemsize * _MOVED[target.of_one_kernel.optimize]),
     )
 
 
-def _window(stage: Stage, sig: Signature) -> Window:
-    match stage:
+def _window(op: Op, sig: Signature) -> Window:
+    match op:
         case Conv2d() | DepthwiseConv2d():
             taps = sig.inputs[1].shape
-            return Window.of(sig, (taps[1], taps[2]), stage.stride, stage.padding, stage.dilation)
+            return Window.of(sig, (taps[1], taps[2]), op.stride, op.padding, op.dilation)
         case AveragePool2d() | MaxPool2d():
-            return Window.of(sig, stage.window, stage.stride, stage.padding)
+            return Window.of(sig, op.window, op.stride, op.padding)
     return Window.of(sig, (1, 1), (1, 1), Padding())
 
 
-def _streams(stage: Stage, sig: Signature, window: Window) -> bool:
+def _fits(stage: RowStage, window: Window) -> bool:
     """Whether a stage can compute a few rows on their own."""
-    whole = _whole(sig.x) and _whole(sig.y)
-    match stage:
-        case Add():
-            return whole and not sig.inputs[1].is_constant and sig.inputs[1].shape == sig.x.shape
-        case AddProjection():
-            of_layer, _ = stage.signatures(sig)
-            inside = not _window(stage.layer, of_layer).padded_rows
-            return whole and inside and _whole(of_layer.x) and stage.projected.shape == sig.x.shape
-    return whole and not (window.padded_rows and _fill(stage, sig.x) is None)
+    sig = stage.sig
+    if any(image.is_constant for image in stage.images) or not (_whole(sig.x) and _whole(sig.y)):
+        return False
+    if stage.beside is not None:
+        op, of_layer = stage.beside
+        inside = not _window(op, of_layer).padded_rows
+        return inside and _whole(of_layer.x) and of_layer.y.shape == sig.x.shape
+    if isinstance(stage.op, Add):
+        return sig.inputs[1].shape == sig.x.shape
+    return not (window.padded_rows and _fill(stage.op, sig.x) is None)
 
 
 def _whole(image: Value) -> bool:
@@ -155,11 +190,11 @@ def _whole(image: Value) -> bool:
     return image.shape[0] == 1 and image.shape[2] * image.shape[3] * image.dtype.itemsize % _WORD == 0
 
 
-def _fill(stage: Stage, x: Value) -> int | None:
+def _fill(op: Op, x: Value) -> int | None:
     """The byte that padding consists of; None where no value does instead of it."""
-    if isinstance(stage, Conv2d | DepthwiseConv2d):
+    if isinstance(op, Conv2d | DepthwiseConv2d):
         return x.quant.zero_point % 256 if x.quant else 0
-    return 0x80 if isinstance(stage, MaxPool2d) and x.dtype is DType.INT8 else None
+    return 0x80 if isinstance(op, MaxPool2d) and x.dtype is DType.INT8 else None
 
 
 def _own(window: Window) -> bool:
@@ -180,29 +215,25 @@ def _span(window: Window, rows: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _part(stage: Stage, sig: Signature, window: Window, rows: int, target: Target) -> Part | None:
+def _part(stage: RowStage, window: Window, rows: int, target: Target) -> Part | None:
     """The kernel of a stage for so many rows, without padding above and below, if there is one.
 
     A planner that tries chains asks for the same ones again and again.
     """
-    inside: Stage
-    others = sig.inputs[1:]
-    match stage:
-        case Add():
-            inside, others = stage, (_cut(others[0], rows),)
-        case AddProjection():
-            beside = _window(stage.layer, stage.signatures(sig)[0])
-            inside = replace(stage, layer=_inside(stage.layer), projected=_cut(stage.projected, rows))
-            others = (_cut(others[0], _span(beside, rows)), *others[1:])
-        case _:
-            inside = _inside(stage)
-    piece = Signature((_cut(sig.x, _span(window, rows)), *others), (_cut(sig.y, rows),))
-    return find_part(inside, piece, target)
+    sig = stage.sig
+    x, y = _cut(sig.x, _span(window, rows)), _cut(sig.y, rows)
+    if stage.beside is not None:
+        op, of_layer = stage.beside
+        image = _cut(of_layer.x, _span(_window(op, of_layer), rows))
+        layer = Signature((image, *of_layer.inputs[1:]), (_cut(of_layer.y, rows),))
+        return add_beside(stage.op, Signature((x, layer.y), (y,)), _inside(op), layer, target)
+    others = tuple(_cut(v, rows) for v in sig.inputs[1:]) if isinstance(stage.op, Add) else sig.inputs[1:]
+    return find_part(_inside(stage.op), Signature((x, *others), (y,)), target)
 
 
-def _inside(layer: Windowed) -> Windowed:
-    """The layer without padding above and below."""
-    return replace(layer, padding=replace(layer.padding, top=0, bottom=0))
+def _inside(op: Op) -> Op:
+    """The operator without padding above and below."""
+    return replace(op, padding=replace(op.padding, top=0, bottom=0)) if isinstance(op, Windowed) else op
 
 
 def _cut(image: Value, rows: int) -> Value:
@@ -210,18 +241,14 @@ def _cut(image: Value, rows: int) -> Value:
 
 
 def _view(
-    op: RowStream,
-    sigs: Sequence[Signature],
-    windows: Sequence[Window],
-    rows: Sequence[int],
-    parts: Sequence[Part],
-) -> StreamView:
-    stages: list[StageView] = []
+    stages: Sequence[RowStage], windows: Sequence[Window], rows: Sequence[int], parts: Sequence[Part]
+) -> RowLoopView:
+    views: list[StageView] = []
     given = arguments(parts)
     at = images = 0
-    for number, (stage, sig, window, count) in enumerate(zip(op.stages, sigs, windows, rows, strict=True)):
-        images += isinstance(stage, Add | AddProjection)
-        y_row = sig.y.shape[2] * sig.y.shape[3]
+    for number, (stage, window, count) in enumerate(zip(stages, windows, rows, strict=True)):
+        sig = stage.sig
+        images += isinstance(stage.op, Add)
         view = StageView(
             number=number,
             rows=count,
@@ -231,29 +258,30 @@ def _view(
             height=window.height,
             padded=window.padded_rows,
             own=_own(window),
-            fill=_fill(stage, sig.x) or 0,
+            fill=_fill(stage.op, sig.x) or 0,
             stripe=at,
             x_row=sig.x.shape[2] * sig.x.shape[3],
-            y_row=y_row,
-            other=_other(stage, sig, images, number),
+            y_row=sig.y.shape[2] * sig.y.shape[3],
+            other=_other(stage, images, number),
             arguments=given[number],
         )
-        stages.append(view)
+        views.append(view)
         if view.has_stripe:
             at += view.window * view.x_row * sig.x.dtype.itemsize
-    return StreamView(sigs[0].x.dtype.c_name, sigs[-1].y.shape[1], tuple(stages), aligned(at))
+    first, last = stages[0].sig.x, stages[-1].sig.y
+    return RowLoopView(first.dtype.c_name, last.shape[1], tuple(views), aligned(at))
 
 
-def _other(stage: Stage, sig: Signature, image: int, number: int) -> str:
-    if not isinstance(stage, Add | AddProjection):
+def _other(stage: RowStage, image: int, number: int) -> str:
+    if not isinstance(stage.op, Add):
         return ""
-    _, _, width, channels = sig.inputs[1].shape
+    _, _, width, channels = stage.images[1].shape
     return f"x{image} + row{number} * {_step(stage) * width * channels}"
 
 
-def _step(stage: Add | AddProjection) -> int:
+def _step(stage: RowStage) -> int:
     """Rows of the other image from one row of outputs to the next."""
-    return stage.layer.stride[0] if isinstance(stage, AddProjection) else 1
+    return 1 if stage.beside is None else _window(*stage.beside).stride_y
 
 
 _Rows = npt.NDArray[np.int64]
@@ -270,24 +298,25 @@ def _made(stages: Sequence[StageView], height: int) -> list[_Rows]:
 
 
 def _leaves(
-    op: RowStream, sigs: Sequence[Signature], view: StreamView, parts: Sequence[Part], made: Sequence[_Rows]
+    stages: Sequence[RowStage], view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows]
 ) -> Iterator[InPlace]:
     """The output over the first stage's image, or over the other image of an addition.
 
     When the last stage writes a block's rows, the stages before it have read what they need for it.
     """
-    written = made[-1] * sigs[-1].y.nbytes // view.height
+    written = made[-1] * stages[-1].sig.y.nbytes // view.height
     first = view.stages[0]
     unread = np.maximum(made[0] * first.stride - first.top, 0)
-    yield InPlace(0, lead=_lead(written, unread, made[0], sigs[0].x))
-    for number, stage in enumerate(op.stages):
-        if isinstance(stage, Add | AddProjection):
-            index = op.inputs_of(number)[0]
+    yield InPlace(0, lead=_lead(written, unread, made[0], stages[0].sig.x))
+    index = 1
+    for number, stage in enumerate(stages):
+        if isinstance(stage.op, Add):
             unread = made[number] * _step(stage)
-            lead = _lead(written, unread, made[number], sigs[number].inputs[1])
+            lead = _lead(written, unread, made[number], stage.images[1])
             if number == len(parts) - 1:
                 lead = max(lead, _within(parts[number]))
             yield InPlace(index, lead=lead)
+        index += len(stage.others)
 
 
 def _lead(written: _Rows, unread: _Rows, made: _Rows, image: Value) -> int:
@@ -302,7 +331,7 @@ def _within(part: Part) -> int:
     return min(leads, default=part.sig.y.nbytes)
 
 
-def _cost(view: StreamView, parts: Sequence[Part], made: Sequence[_Rows], element: float) -> float:
+def _cost(view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows], element: float) -> float:
     """Of the parts and their calls, and of rows filled or moved, which takes ``element`` for each element."""
     cost = 30.0
     for number, (stage, part) in enumerate(zip(view.stages, parts, strict=True)):

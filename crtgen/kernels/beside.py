@@ -1,0 +1,49 @@
+"""An addition whose other operand a layer makes: that is in scratch until it is added."""
+
+from dataclasses import dataclass
+
+from crtgen.ir import Op, Signature
+from crtgen.kernels.kernel import InPlace, Part, Target
+from crtgen.kernels.parts import CALL, aligned, arguments, assemble, find_part
+
+__all__ = ["BesideView", "add_beside"]
+
+
+@dataclass(frozen=True, slots=True)
+class BesideView:
+    """What the layer makes is of the C type ``type``, the parts' scratch is at the offset ``work``.
+
+    ``arguments`` is what the layer and the addition are given behind their images.
+    """
+
+    type: str
+    work: int
+    arguments: tuple[tuple[str, ...], ...]
+
+    @property
+    def works(self) -> bool:
+        """Whether a part has scratch of its own."""
+        return any("work" in names for names in self.arguments)
+
+
+def add_beside(add: Op, sums: Signature, layer: Op, made: Signature, target: Target) -> Part | None:
+    """``add`` of ``sums``, of which ``layer`` makes the second operand; None if there are no kernels.
+
+    The inputs are the first operand, then those of the layer. The layer's image may be written over, since it
+    is read when the addition begins.
+    """
+    parts = [find_part(layer, made, target), find_part(add, sums, target)]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    work = aligned(made.y.nbytes)
+    kernel = assemble(
+        f"{found[1].kernel.design} after {found[0].kernel.design}",
+        "beside.c.j2",
+        BesideView(made.y.dtype.c_name, work, arguments(found)),
+        found,
+        work=work,
+        inplace=(InPlace(1),),
+        cost=sum(part.kernel.cost + CALL for part in found),
+    )
+    return Part("add_beside", Signature((sums.x, *made.inputs), sums.outputs), kernel)

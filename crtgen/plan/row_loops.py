@@ -1,0 +1,312 @@
+"""Row loops: chains of operators run a few rows at a time where that lowers the peak of the arena.
+
+Joining a chain changes what lies in memory between its first and its last step, and nowhere else. So a chain
+is tried by planning this stretch of the schedule alone, and the time for a network grows with its length.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+
+from crtgen.ir import Graph
+from crtgen.kernels import Kernel, Target, makes_operand, row_loop, streams
+from crtgen.ops import Add
+from crtgen.passes import Hit
+from crtgen.plan.layout import Problem, arena_of, find_problem, lay_heuristically
+from crtgen.plan.places import find_demand
+from crtgen.plan.plan import Plan
+from crtgen.plan.planner import make_plan
+from crtgen.plan.schedule import Call, Item, RowLoop, Stage
+
+__all__ = ["loop_over_rows"]
+
+_MOST_ROWS = 16
+_MOST_STAGES = 4
+_AROUND = 16
+"""Steps before and after a loop that are laid out with it where it is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Price:
+    """``most`` is the share of instructions that may be added; 1 of it has to save ``worth`` of the arena.
+
+    What saves less than the share ``least`` of the arena is not done.
+    """
+
+    most: float
+    worth: float
+    least: float
+
+
+_PRICES = {"speed": _Price(0.03, 10, 0.125), "balanced": _Price(0.05, 1, 0), "size": _Price(0.05, 0.5, 0)}
+
+
+def loop_over_rows(plan: Plan, target: Target, *, exact: bool | None = None) -> tuple[Plan, tuple[Hit, ...]]:
+    """``plan`` with chains at the peak run by rows as long as that lowers the peak, and a note for each.
+
+    All of it adds 5 % of estimated instructions at most, for speed 3 %. A percent of instructions saves at
+    least a percent of the arena, for speed ten, for size half a percent. For speed an eighth of the arena is
+    saved, or nothing is done. ``exact`` is that of ``make_plan``.
+    """
+    price = _PRICES[target.optimize]
+    start = best = current = _Line.of(plan)
+    while True:
+        within = [line for line in current.lowered(target) if line.added(start) <= price.most]
+        if not within:
+            break
+        current = _best(within, start, price)
+        saved = 1 - current.arena / best.arena
+        if saved > max(0.0, price.worth * current.added(best)) and saved >= price.least:
+            best = current
+    if best is start:
+        return plan, ()
+    options = {"keep_inputs": plan.kept_inputs, "exact": exact, "align": plan.align}
+    made = make_plan(plan.graph, best.kernels, best.items, **options)  # type: ignore[arg-type]
+    return (made, tuple(_hits(plan, made))) if made.arena < plan.arena else (plan, ())
+
+
+def _best(lines: Sequence["_Line"], start: "_Line", price: _Price) -> "_Line":
+    """The one with the least sum of arena and price. The peak is known at once, and the arena is no less."""
+
+    def rank(line: _Line, arena: int) -> float:
+        return arena / start.arena + price.worth * line.added(start)
+
+    found: tuple[float, _Line] | None = None
+    for line in sorted(lines, key=lambda line: rank(line, line.peak)):
+        if found is not None and rank(line, line.peak) >= found[0]:
+            break
+        if found is None or rank(line, line.arena) < found[0]:
+            found = rank(line, line.arena), line
+    assert found is not None
+    return found[1]
+
+
+def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
+    saved = f"the arena is {after.arena:,} bytes instead of {before.arena:,}"
+    for step in after.steps:
+        loop = step.item
+        if isinstance(loop, RowLoop):
+            inner = [after.graph.values[name] for name in loop.inner]
+            values = " and ".join(f"{value.name} of {value.nbytes:,} bytes" for value in inner)
+            verb = "is" if len(inner) == 1 else "are"
+            text = f"{loop.rows} rows at a time, {values} {verb} never whole; {saved}"
+            yield Hit("loop over rows", loop.name, text)
+
+
+@dataclass(frozen=True, eq=False)
+class _Line:
+    """Items in the order in which they run, their kernels by name, and the bytes that each step needs.
+
+    ``joined`` is where the last loop is, ``laid`` the arena of a line without any.
+    """
+
+    graph: Graph
+    kept: frozenset[str]
+    align: int
+    items: tuple[Item, ...]
+    kernels: Mapping[str, Kernel]
+    needs: tuple[int, ...]
+    cost: float
+    joined: int | None = None
+    laid: int = 0
+
+    @classmethod
+    def of(cls, plan: Plan) -> "_Line":
+        kept = frozenset((*plan.graph.outputs, *(plan.graph.inputs if plan.kept_inputs else ())))
+        kernels = MappingProxyType({step.name: step.kernel for step in plan.steps})
+        cost = sum(step.kernel.cost for step in plan.steps)
+        items = tuple(step.item for step in plan.steps)
+        return cls(plan.graph, kept, plan.align, items, kernels, plan.needs, cost, laid=plan.arena)
+
+    @cached_property
+    def peak(self) -> int:
+        return max(self.needs)
+
+    @cached_property
+    def arena(self) -> int:
+        """Bytes of an arena in which what was joined last has its place, with the steps around it."""
+        if self.joined is None:
+            return self.laid
+        first, last = max(self.joined - _AROUND, 0), min(self.joined + _AROUND, len(self.items) - 1)
+        problem = self._problem(self.items[first : last + 1], self.kernels, first, last)
+        return max(self.peak, arena_of(problem, lay_heuristically(problem)))
+
+    def added(self, before: "_Line") -> float:
+        """The share of estimated instructions that were added."""
+        return self.cost / before.cost - 1
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """Where each value is made, among the items."""
+        return {name: i for i, item in enumerate(self.items) for name in item.outputs}
+
+    @cached_property
+    def uses(self) -> Mapping[str, tuple[int, ...]]:
+        """Where each value is read."""
+        uses: dict[str, list[int]] = {}
+        for i, item in enumerate(self.items):
+            for name in item.inputs:
+                uses.setdefault(name, []).append(i)
+        return {name: tuple(found) for name, found in uses.items()}
+
+    @cached_property
+    def alive(self) -> Sequence[frozenset[str]]:
+        """For each item, the values that exist before it and are still needed."""
+        alive = [set[str]() for _ in self.items]
+        for name in (*self.graph.inputs, *self.position):
+            end = len(self.items) - 1 if name in self.kept else max(self.uses.get(name, (-1,)))
+            for i in range(self.position.get(name, -1) + 1, end + 1):
+                alive[i].add(name)
+        return [frozenset(names) for names in alive]
+
+    def lowered(self, target: Target) -> Iterator["_Line"]:
+        """Every way to lower the first peak by running a chain that is there by rows.
+
+        More rows at a time need more memory: where a few are no gain, more are not tried.
+        """
+        for chain in dict.fromkeys(_chains(self, self.needs.index(self.peak))):
+            for rows in _rows(self, chain):
+                line = self._joined(chain, rows, target)
+                if line is None:
+                    break
+                yield line
+
+    def _joined(self, chain: "_Chain", rows: int, target: Target) -> "_Line | None":
+        """With a chain as one loop; None if no kernel does that, or if it does not lower the peak."""
+        loop = RowLoop(chain.stages, rows)
+        kernel = row_loop([stage.described(self.graph) for stage in loop.stages], rows, target)
+        if kernel is None:
+            return None
+        first, last = min(chain.items), max(chain.items)
+        part = [self.items[i] for i in range(first, last) if i not in chain.items]
+        kernels = MappingProxyType({**self.kernels, loop.name: kernel})
+        needs = self._problem([*part, loop], kernels, first, last).needs[1:-1]
+        if max(needs) >= self.peak:
+            return None
+        cost = kernel.cost - sum(self.kernels[self.items[i].name].cost for i in chain.items)
+        return _Line(
+            self.graph,
+            self.kept,
+            self.align,
+            (*self.items[:first], *part, loop, *self.items[last + 1 :]),
+            kernels,
+            (*self.needs[:first], *needs, *self.needs[last + 1 :]),
+            self.cost + cost,
+            joined=first + len(part),
+        )
+
+    def _problem(
+        self, items: Sequence[Item], kernels: Mapping[str, Kernel], first: int, last: int
+    ) -> Problem:
+        """Laying what is there while ``items`` run in place of the items from ``first`` to ``last``."""
+        before = self.alive[first]
+        after = self.alive[last + 1] if last + 1 < len(self.items) else self.kept
+        stretch = Graph(self.graph.name, self.graph.values, (), tuple(sorted(before)), tuple(sorted(after)))
+        demand = find_demand(stretch, items, kernels, keep_inputs=False)
+        return find_problem(demand, range(len(items)), self.align)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Stages that follow each other, which items of the line they are of, and the last of these."""
+
+    stages: tuple[Stage, ...]
+    items: frozenset[int]
+    last: int
+
+    def then(self, other: "_Chain") -> "_Chain":
+        """Both, one after the other; ``other`` takes its image from this one."""
+        first, *more = other.stages
+        (image,) = self.stages[-1].node.outputs
+        stages = (*self.stages, replace(first, image=image), *more)
+        return _Chain(stages, self.items | other.items, other.last)
+
+
+def _rows(line: _Line, chain: _Chain) -> Iterator[int]:
+    """Numbers of rows that divide the height, fewer than now for what is a loop already."""
+    height = line.graph.values[chain.stages[-1].node.outputs[0]].shape[1]
+    item = line.items[chain.last]
+    most = item.rows - 1 if isinstance(item, RowLoop) and len(chain.items) == 1 else _MOST_ROWS
+    return (rows for rows in range(1, min(most, height) + 1) if height % rows == 0)
+
+
+def _chains(line: _Line, peak: int) -> Iterator[_Chain]:
+    """Chains of few stages with the item at ``peak`` among them."""
+    links = [*_ending(line, peak)]
+    after = _next(line, peak)
+    links += [] if after is None else [link for link in _beside(line, after) if peak in link.items]
+    for link in links:
+        for chain in _backward(line, link):
+            yield from (whole for whole in _forward(line, chain) if len(whole.stages) > 1)
+
+
+def _ending(line: _Line, at: int) -> Iterator[_Chain]:
+    """The stages that the item is, and an addition also with a layer beside it."""
+    item = line.items[at]
+    if isinstance(item, RowLoop):
+        yield _Chain(item.stages, frozenset((at,)), at)
+    elif _streams(line, item):
+        yield _Chain((Stage(item.node, item.node.inputs[0]),), frozenset((at,)), at)
+        yield from _beside(line, at)
+
+
+def _beside(line: _Line, at: int) -> Iterator[_Chain]:
+    """An addition with the layer that makes one of its operands, if nothing else reads that."""
+    item = line.items[at]
+    if not (isinstance(item, Call) and isinstance(item.node.op, Add)):
+        return
+    for operand, image in (item.node.inputs, item.node.inputs[::-1]):
+        maker = line.position.get(operand)
+        if maker is None or _next(line, maker) != at:
+            continue
+        layer = line.items[maker]
+        if isinstance(layer, Call) and makes_operand(layer.node.op):
+            yield _Chain((Stage(item.node, image, layer.node),), frozenset((at, maker)), at)
+
+
+def _backward(line: _Line, chain: _Chain) -> Iterator[_Chain]:
+    """The chain, and every longer one that ends as it does."""
+    yield chain
+    first = chain.stages[0]
+    either = isinstance(first.node.op, Add) and first.layer is None and len(chain.items) == len(chain.stages)
+    for image in dict.fromkeys(first.node.inputs if either else (first.image,)):
+        maker = line.position.get(image)
+        if maker is None or _next(line, maker) not in chain.items:
+            continue
+        for link in _ending(line, maker):
+            if len(link.stages) + len(chain.stages) <= _MOST_STAGES:
+                yield from _backward(line, link.then(chain))
+
+
+def _forward(line: _Line, chain: _Chain) -> Iterator[_Chain]:
+    """The chain, and every longer one that begins as it does."""
+    yield chain
+    after = _next(line, chain.last)
+    if after is None:
+        return
+    (image,) = line.items[chain.last].outputs
+    for link in _ending(line, after):
+        first = link.stages[0]
+        fits = first.layer is None or first.image == image
+        if fits and len(link.stages) + len(chain.stages) <= _MOST_STAGES:
+            yield from _forward(line, chain.then(link))
+
+
+def _next(line: _Line, at: int) -> int | None:
+    """The item that reads the output of this one as its image, if nothing else reads it."""
+    item = line.items[at]
+    (output, *more) = item.outputs
+    uses = line.uses.get(output, ())
+    if more or len(uses) != 1 or output in line.graph.outputs:
+        return None
+    use = line.items[uses[0]]
+    if isinstance(use, RowLoop):
+        images = use.inputs[:1]
+    else:
+        images = use.inputs if isinstance(use.node.op, Add) else use.inputs[:1]
+    return uses[0] if output in images and _streams(line, item) and _streams(line, use) else None
+
+
+def _streams(line: _Line, item: Item) -> bool:
+    return isinstance(item, RowLoop) or streams(item.node.op, line.graph.signature(item.node))

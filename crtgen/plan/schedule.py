@@ -1,0 +1,132 @@
+"""What runs, in order: a schedule is a tree of operators and of loops over rows of images.
+
+A ``Call`` computes one operator whole. A ``RowLoop`` computes several operators a few rows at a time: what
+lies between them never exists as a whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from crtgen.ir import Graph, Node, Signature, Value
+from crtgen.kernels import RowStage
+
+__all__ = ["Call", "Item", "RowLoop", "Stage", "macs_of", "signature_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """An operator within a loop over rows.
+
+    ``image`` is the input that comes from the stage before. ``layer`` is the node that makes the other
+    operand of an addition: it is computed beside it, for the same rows.
+    """
+
+    node: Node
+    image: str
+    layer: Node | None = None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """In the order in which they are computed."""
+        return (self.node,) if self.layer is None else (self.layer, self.node)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """What it reads beside the image, a layer's output apart."""
+        inputs = list(self.node.inputs)
+        inputs.remove(self.image)
+        if self.layer is None:
+            return tuple(inputs)
+        return (*(name for name in inputs if name not in self.layer.outputs), *self.layer.inputs)
+
+    def described(self, graph: Graph) -> RowStage:
+        """The operator and what it is applied to, the image first."""
+        inputs = list(self.node.inputs)
+        inputs.remove(self.image)
+        values = tuple(graph.values[name] for name in (self.image, *inputs))
+        beside = None if self.layer is None else (self.layer.op, graph.signature(self.layer))
+        return RowStage(self.node.op, Signature(values, graph.signature(self.node).outputs), beside)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One operator."""
+
+    node: Node
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def operator(self) -> str:
+        return self.node.op.name
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (self.node,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The values that it reads, constants included."""
+        return self.node.inputs
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.node.outputs
+
+
+@dataclass(frozen=True)
+class RowLoop:
+    """Stages one after the other, of which the last makes ``rows`` rows of its output at a time."""
+
+    stages: tuple[Stage, ...]
+    rows: int
+
+    @property
+    def name(self) -> str:
+        """The names of its operators."""
+        return "+".join(node.name for node in self.nodes)
+
+    @property
+    def operator(self) -> str:
+        return "row_loop"
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """In the order in which the first rows are computed."""
+        return tuple(node for stage in self.stages for node in stage.nodes)
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The first stage's image, then what each stage reads beside its image."""
+        return (self.stages[0].image, *(name for stage in self.stages for name in stage.others))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return self.stages[-1].node.outputs
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """The values that never exist as a whole."""
+        between = [stage.image for stage in self.stages[1:]]
+        return (*between, *(stage.layer.outputs[0] for stage in self.stages if stage.layer is not None))
+
+
+Item: TypeAlias = Call | RowLoop
+
+
+def signature_of(item: Item, graph: Graph) -> Signature:
+    """The values that an item reads and writes."""
+    return Signature(_values(graph, item.inputs), _values(graph, item.outputs))
+
+
+def macs_of(item: Item, graph: Graph) -> int:
+    """Multiplications of inputs with weights."""
+    return sum(node.op.macs(graph.signature(node)) for node in item.nodes)
+
+
+def _values(graph: Graph, names: Sequence[str]) -> tuple[Value, ...]:
+    return tuple(graph.values[name] for name in names)

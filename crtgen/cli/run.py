@@ -119,6 +119,7 @@ def _profile(report: Report) -> Rows:
     rows = table("layer", "operator", "design", "ticks", "%", right=("ticks", "%"))
     total = max(sum(layer.ticks or 0 for layer in report.layers), 1)
     for layer in report.layers:
-        ticks = layer.ticks or 0
-        rows.add_row(layer.name, layer.operator, layer.kernel, f"{ticks:,}", f"{100 * ticks / total:.1f}")
+        for o in layer.operators:
+            ticks = o.ticks or 0
+            rows.add_row(o.name, o.operator, o.kernel, f"{ticks:,}", f"{100 * ticks / total:.1f}")
     return rows

@@ -1,26 +1,26 @@
 """Reports as tables and lines."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
 from crtgen.cli.output import Rows, table
 from crtgen.ir import shape_text
-from crtgen.report import Layer, Report, bound_text
+from crtgen.report import Layer, Operator, Report, bound_text
 
 __all__ = ["arena_line", "figures_table", "interface_lines", "layer_table", "number", "print_layers"]
 
-_NUMBERS: Mapping[str, Callable[[Layer], int | None]] = {
-    "MACs": lambda layer: layer.macs,
-    "weights": lambda layer: layer.weights_bytes,
-    "scratch": lambda layer: layer.scratch.size if layer.scratch else 0,
-    "code": lambda layer: layer.code_bytes,
-    "shared by": lambda layer: layer.shared_by,
-    "constants": lambda layer: layer.constants_bytes,
-    "stack": lambda layer: layer.stack_bytes,
-    "ticks": lambda layer: layer.ticks,
-    "instructions": lambda layer: layer.instructions,
-    "cycles (estimate)": lambda layer: layer.cycles_estimated,
+_NUMBERS: Mapping[str, str] = {
+    "MACs": "macs",
+    "weights": "weights_bytes",
+    "scratch": "scratch_bytes",
+    "code": "code_bytes",
+    "shared by": "shared_by",
+    "constants": "constants_bytes",
+    "stack": "stack_bytes",
+    "ticks": "ticks",
+    "instructions": "instructions",
+    "cycles (estimate)": "cycles_estimated",
 }
 
 
@@ -39,15 +39,29 @@ def interface_lines(report: Report) -> list[str]:
 
 
 def layer_table(report: Report, *numbers: str, output: bool = False) -> Rows:
-    """A row for each layer, with these columns of numbers, and with the shape of its ``output``."""
+    """A row for each layer, with these columns of numbers, and with the shape of its ``output``.
+
+    A loop over rows has a row for each of its operators, too.
+    """
     shapes = {place.name: shape_text(place.shape) for place in report.arena or ()}
     rows = table("layer", "operator", *(["output"] if output else []), "kernel", *numbers, right=numbers)
     for layer in report.layers:
         shape = [shapes[layer.outputs[0]] if layer.outputs else ""] if output else []
-        rows.add_row(
-            layer.name, layer.operator, *shape, layer.kernel, *(number(_NUMBERS[n](layer)) for n in numbers)
+        what = (
+            (layer.kernel, layer.operator, *shape, "")
+            if layer.loop
+            else (layer.name, layer.operator, *shape, layer.kernel)
         )
+        rows.add_row(*what, *_counts(layer, numbers))
+        for o in layer.operators if layer.loop else ():
+            blank = [""] if output else []
+            rows.add_row(f"  {o.name}", o.operator, *blank, o.kernel, *_counts(o, numbers))
     return rows
+
+
+def _counts(row: Layer | Operator, numbers: Sequence[str]) -> list[str]:
+    """The figures of a row; nothing for what an operator within a loop does not have for itself."""
+    return [number(getattr(row, _NUMBERS[name], None)) for name in numbers]
 
 
 def print_layers(console: Console, report: Report, *numbers: str) -> None:

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from crtgen.codegen.external import Externals
-from crtgen.codegen.info import model_info
+from crtgen.codegen.info import loop_operators, model_info
 from crtgen.codegen.module import (
     ASSEMBLY_SUFFIX,
     CModule,
@@ -140,7 +140,8 @@ class _Generator:
         shapes = ", ".join(shape_text(v.shape) for v in sig.inputs if not v.is_constant)
         text = f"{index}: {step.item.operator} {comment(step.name)}, {step.kernel.design}, {shapes} -> "
         text += f"{shape_text(sig.y.shape)} {sig.y.dtype.value}" + (f", {macs:,} MACs" if macs else "")
-        about = LayerInfo(step.name, step.item.operator, step.kernel.design, macs)
+        operators = tuple(loop_operators(self.plan.graph, step))
+        about = LayerInfo(step.name, step.item.operator, step.kernel.design, macs, operators=operators)
         if step.kernel.is_alias:
             self.infos.append(about)
             return LayerView(index, text, "")

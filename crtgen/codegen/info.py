@@ -1,14 +1,16 @@
 """What a compiled model is: its interface, its arithmetic and its memory in figures."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from crtgen.byoc import constants_of
-from crtgen.codegen.module import Interface, LayerInfo, ModelInfo
+from crtgen.codegen.module import Interface, LayerInfo, ModelInfo, OperatorInfo
 from crtgen.codegen.names import unique_identifiers
 from crtgen.ir import Graph
-from crtgen.plan import Plan
+from crtgen.kernels import Part
+from crtgen.plan import Plan, RowLoop, Step
 
-__all__ = ["model_info"]
+__all__ = ["loop_operators", "model_info"]
 
 
 def model_info(plan: Plan, name: str, layers: Sequence[LayerInfo] = ()) -> ModelInfo:
@@ -32,3 +34,19 @@ def _interfaces(graph: Graph, names: Sequence[str]) -> tuple[Interface, ...]:
     identifiers = unique_identifiers(names)
     values = ((graph.values[n], identifiers[n]) for n in names)
     return tuple(Interface(v.name, c, v.shape, v.dtype, v.quant, v.nbytes) for v, c in values)
+
+
+def loop_operators(graph: Graph, step: Step) -> Iterator[OperatorInfo]:
+    """The operators of a loop over rows, each with its share of the instructions."""
+    if not isinstance(step.item, RowLoop):
+        return
+    parts = [part for whole in step.kernel.parts for part in _parts(whole)]
+    costs = [part.kernel.cost * part.calls for part in parts]
+    for node, part, cost in zip(step.item.nodes, parts, costs, strict=True):
+        macs = node.op.macs(graph.signature(node))
+        yield OperatorInfo(node.name, node.op.name, part.kernel.design, macs, cost / sum(costs))
+
+
+def _parts(part: Part) -> tuple[Part, ...]:
+    """The functions that compute operators: an addition with a layer beside it is two."""
+    return tuple(replace(p, calls=p.calls * part.calls) for p in part.kernel.parts) or (part,)

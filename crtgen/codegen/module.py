@@ -25,6 +25,7 @@ __all__ = [
     "Interface",
     "LayerInfo",
     "ModelInfo",
+    "OperatorInfo",
     "Param",
     "Role",
     "SharedFunction",
@@ -113,8 +114,29 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """An operator of the model within a loop over rows; ``share`` is its part of the loop's instructions.
+
+    The share is an estimate: on a device the loop is measured as a whole.
+    """
+
+    name: str
+    operator: str
+    kernel: str
+    macs: int
+    share: float
+
+    def __post_init__(self) -> None:
+        check_sizes(1 << 63, macs=self.macs)
+        if not 0 <= self.share <= 1:
+            raise CorruptModelError(f"operator {self.name!r} has {self.share} of its loop")
+
+
+@dataclass(frozen=True, slots=True)
 class LayerInfo:
     """A layer in the order of execution: node, operator, kernel design, and the symbols it is made of.
+
+    A loop over rows is one layer; ``operators`` are those of the model in it, and else there are none.
 
     ``function`` is shared by layers of the same shape, and empty where no code runs; ``consts`` are its own.
     ``parts`` are the functions that it calls, which may be those of other layers. Of a subgraph that an
@@ -131,6 +153,7 @@ class LayerInfo:
     parts: tuple[str, ...] = ()
     entry: str = ""
     device: str = ""
+    operators: tuple[OperatorInfo, ...] = ()
 
     def __post_init__(self) -> None:
         check_c_names(f"layer {self.name!r}", (*self.consts, *self.parts))

@@ -174,8 +174,12 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A function within a kernel: ``kernel`` for the ``operator`` of that name with the signature ``sig``."""
+    """A function within a kernel: ``kernel`` for the ``operator`` of that name with the signature ``sig``.
+
+    It is called ``calls`` times in a run.
+    """
 
     operator: str
     sig: Signature
     kernel: Kernel
+    calls: int = 1

@@ -150,8 +150,12 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, target: Target) -> Kern
         return None
     view = _view(stages, windows, rows, parts)
     made = _made(view.stages, view.height)
+    parts = [
+        replace(part, calls=int(done[-1]) // stage.rows)
+        for part, stage, done in zip(parts, view.stages, made, strict=True)
+    ]
     return assemble(
-        f"{last_rows} rows of {', '.join(part.kernel.design for part in parts)}",
+        f"{last_rows} row{'s' if last_rows > 1 else ''} at a time",
         "row_loop.c.j2",
         view,
         parts,
@@ -335,7 +339,7 @@ def _cost(view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows], eleme
     """Of the parts and their calls, and of rows filled or moved, which takes ``element`` for each element."""
     cost = 30.0
     for number, (stage, part) in enumerate(zip(view.stages, parts, strict=True)):
-        calls = int(made[number][-1]) // stage.rows
+        calls = part.calls
         cost += calls * (part.kernel.cost + CALL)
         if stage.keeps:
             cost += (calls * stage.window - int(made[number - 1][-1])) * stage.x_row * element

@@ -12,7 +12,7 @@ from crtgen.errors import MismatchError
 from crtgen.measure.cases import random_inputs
 from crtgen.measure.estimate import estimate_cycles, layer_cycles
 from crtgen.project.options import STACK
-from crtgen.report import Report
+from crtgen.report import Layer, Report
 
 __all__ = ["RpcFigures", "measure_model", "measure_rpc"]
 
@@ -59,11 +59,18 @@ def _profiled(report: Report, compiled: api.Compiled, stack: int, toolchain: str
         per_tick = session.instructions_per_tick()
         ticks = session.profile()
     counts = [round(n * per_tick) for n in ticks]
-    mix = [(layer.operator, count) for layer, count in zip(report.layers, counts, strict=True)]
     core = compiled.board.core
-    each = layer_cycles(core, mix)
-    report = report.profiled(ticks, counts, [round(cycles) for cycles in each] if each else None)
+    report = report.profiled(ticks, counts)
+    each = [layer_cycles(core, _mix(layer)) for layer in report.layers]
+    cycles = [round(sum(part)) for part in each if part is not None]
+    mix = [pair for layer in report.layers for pair in _mix(layer)]
+    report = report.profiled(ticks, counts, cycles if len(cycles) == len(each) else None)
     return replace(report, cycles_estimated=estimate_cycles(core, report.instructions or 0, mix))
+
+
+def _mix(layer: Layer) -> list[tuple[str, int]]:
+    """The layer's operators, each with its instructions."""
+    return [(operator.operator, operator.instructions or 0) for operator in layer.operators]
 
 
 def measure_rpc(compiled: api.Compiled, *, toolchain: str | None = None) -> RpcFigures:

@@ -53,7 +53,7 @@ class Entry:
     def of(cls, measured: Report) -> "Entry":
         """The entry that ``measured`` just meets; what the device does not count is left out."""
         figures = {m: getattr(measured, m) for m in METRICS if getattr(measured, m) is not None}
-        counts = ((layer.name, layer.instructions) for layer in measured.layers)
+        counts = ((o.name, o.instructions) for layer in measured.layers for o in layer.operators)
         layers = {name: count for name, count in counts if count is not None}
         return cls(measured.model, measured.board, measured.optimize, figures, layers)
 

@@ -2,6 +2,6 @@
 
 from crtgen.report.arena import arena_map, bound_text
 from crtgen.report.collect import reports_of
-from crtgen.report.report import Layer, Place, Report
+from crtgen.report.report import Layer, Operator, Place, Report
 
-__all__ = ["Layer", "Place", "Report", "arena_map", "bound_text", "reports_of"]
+__all__ = ["Layer", "Operator", "Place", "Report", "arena_map", "bound_text", "reports_of"]

@@ -64,6 +64,7 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
         shared_by=size.shared_by if size else None,
         constants_bytes=size.constants if size else None,
         stack_bytes=size.stack if size else None,
+        loop=info.operators,
     )
 
 

@@ -1,11 +1,11 @@
 """The structure of a report, and its form in JSON."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from crtgen.build import SizeReport
-from crtgen.codegen.module import Interface
+from crtgen.codegen.module import Interface, OperatorInfo
 from crtgen.ir import DType
 from crtgen.plan import Slot
 
@@ -47,6 +47,22 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of the model; ``ticks``, ``instructions`` and cycles as those of a layer.
+
+    Those of an operator within a loop over rows are its estimated share of what is measured for the loop.
+    """
+
+    name: str
+    operator: str
+    kernel: str
+    macs: int
+    ticks: int | None = None
+    instructions: int | None = None
+    cycles_estimated: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """A layer; sizes in bytes. What is not known is None.
 
@@ -54,7 +70,7 @@ class Layer:
     has them) and ``scratch``. A built image knows ``code_bytes`` of its function and parts, how many layers
     share that, the ``constants_bytes`` that are packed for it, and its ``stack_bytes``. A profile of a run
     knows ``ticks`` of the device's timer, and where the device counts them, ``instructions``.
-    ``cycles_estimated`` is there for cores with a model.
+    ``cycles_estimated`` is there for cores with a model. ``loop`` are the operators of a loop over rows.
     """
 
     name: str
@@ -73,6 +89,23 @@ class Layer:
     ticks: int | None = None
     instructions: int | None = None
     cycles_estimated: int | None = None
+    loop: tuple[OperatorInfo, ...] = ()
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self.scratch.size if self.scratch else 0
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """The operators of the model that it computes: one, or those of a loop over rows."""
+        figures = (self.ticks, self.instructions, self.cycles_estimated)
+        if not self.loop:
+            return (Operator(self.name, self.operator, self.kernel, self.macs, *figures),)
+        found = []
+        for o in self.loop:
+            shares = (None if n is None else round(o.share * n) for n in figures)
+            found.append(Operator(o.name, o.operator, o.kernel, o.macs, *shares))
+        return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -82,10 +115,11 @@ class Layer:
             "inputs": None if self.inputs is None else list(self.inputs),
             "outputs": None if self.outputs is None else list(self.outputs),
             "scratch": None if scratch is None else {"offset": scratch.offset, "bytes": scratch.size},
+            "operators": [asdict(operator) for operator in self.operators],
         }
 
 
-_PLAIN = tuple(name for name in Layer.__slots__ if name not in ("inputs", "outputs", "scratch"))
+_PLAIN = tuple(name for name in Layer.__slots__ if name not in ("inputs", "outputs", "scratch", "loop"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,6 +25,6 @@ def test_a_shared_function_is_counted_for_each_and_said_to_be_shared() -> None:
 
 
 def test_functions_that_a_function_calls_are_a_part_of_it() -> None:
-    layers = [LayerInfo("s", "row_stream", "rows", 10, "f2", (), ("f0", "f1"))]
+    layers = [LayerInfo("s", "row_loop", "rows", 10, "f2", (), ("f0", "f1"))]
     symbols = [Symbol(f"f{i}", "text", size, "model", "k.o") for i, size in enumerate((100, 20, 3))]
-    assert layer_sizes(layers, symbols, {"f2": 8}) == (LayerSize("s", "row_stream", "rows", 123, 1, 0, 8),)
+    assert layer_sizes(layers, symbols, {"f2": 8}) == (LayerSize("s", "row_loop", "rows", 123, 1, 0, 8),)

@@ -93,7 +93,7 @@ def test_a_model(cmsis_nn: CmsisNn, board: str, target: str) -> None:
     path = model_path("kws_int8")
     compiled = crtgen.compile([crtgen.load(path)], board, generators=[cmsis_nn], fallback=True)
     (plan,) = compiled.plans
-    others = [s.node.op.name for s in plan.steps if not isinstance(s.node.op, External)]
+    others = [n.op.name for s in plan.steps for n in s.item.nodes if not isinstance(n.op, External)]
     assert others == ["reshape"]
     with compiled.generate(target=target).build().run(counting=False) as session:
         assert not any(v.difference for v in verify(session, path, path.with_suffix(".npz")))

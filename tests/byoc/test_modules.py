@@ -60,7 +60,8 @@ def test_two_models_and_fallback() -> None:
 def call_each(session: Session, made: api.Compiled) -> None:
     """Every subgraph by its entry, on numbers of its own."""
     library = session.client.system_lib()
-    steps = [(s, s.node.op.subgraph) for s in made.plans[0].steps if isinstance(s.node.op, External)]
+    nodes = [(s, s.item.nodes[0].op) for s in made.plans[0].steps]
+    steps = [(step, op.subgraph) for step, op in nodes if isinstance(op, External)]
     entries = {layer.name: layer.entry for layer in made.modules[0].info.layers}
     assert sorted(entries.values()) == sorted(NAMES)
     assert any(step.scratch is not None for step, _ in steps)
@@ -68,7 +69,7 @@ def call_each(session: Session, made: api.Compiled) -> None:
         inputs = inputs_of(graph, seed)
         expected = numpy_result(graph, inputs)
         outputs = [session.client.allocate(e.shape, e.dtype) for e in expected]
-        assert library.function(entries[step.node.name])(*inputs, *outputs) is None
+        assert library.function(entries[step.name])(*inputs, *outputs) is None
         for found, wanted in zip(outputs, expected, strict=True):
             np.testing.assert_array_equal(found.read(), wanted)
 
@@ -109,8 +110,8 @@ def test_a_direct_call_checks_its_tensors_and_voids_those_of_the_model() -> None
     """The scratch of a call is in the arena, where the inputs of the model are as well."""
     made = compiled("host")
     step = next(s for s in made.plans[0].steps if s.scratch is not None)
-    graph = step.node.op.subgraph  # type: ignore[attr-defined]
-    entry = next(layer.entry for layer in made.modules[0].info.layers if layer.name == step.node.name)
+    graph = step.item.nodes[0].op.subgraph  # type: ignore[attr-defined]
+    entry = next(layer.entry for layer in made.modules[0].info.layers if layer.name == step.name)
     x = inputs_of(graph, 1)
     with made.generate().build().run() as session:
         function = session.client.system_lib().function(entry)
@@ -154,7 +155,7 @@ def test_a_tensor_within_the_scratch_is_refused(executor: str) -> None:
         ):
             free.write(x)
             function(free, y)
-            expected = numpy_result(products.node.op.subgraph, [x])[0]  # type: ignore[attr-defined]
+            expected = numpy_result(products.item.nodes[0].op.subgraph, [x])[0]  # type: ignore[attr-defined]
             np.testing.assert_array_equal(y.read(), expected)
             place = run.input(inside.index(True))
             place.write(x)

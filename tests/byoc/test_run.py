@@ -51,7 +51,9 @@ def run(graphs: Sequence[Graph], board: str, generators: Sequence[Generator]) ->
     from crtgen.api import compile
 
     compiled = compile([Model(g) for g in graphs], board, generators=generators)
-    assert all(isinstance(s.node.op, External) for plan in compiled.plans for s in plan.steps)
+    assert all(
+        isinstance(n.op, External) for plan in compiled.plans for s in plan.steps for n in s.item.nodes
+    )
     with compiled.generate().build().run(counting=False) as session:
         for graph in graphs:
             for seed in (1, 2):

@@ -15,7 +15,6 @@ from crtgen.errors import CrtgenError
 from crtgen.frontends import load_tflite
 from crtgen.ir import Array, DType, Graph, Value
 from crtgen.kernels import Target
-from crtgen.ops import count_macs
 from crtgen.passes import DEFAULT_PASSES, run_passes
 from crtgen.plan import Plan
 from tests.fuzz.engine import Outcome
@@ -74,7 +73,7 @@ def _run(data: bytes, number: int, random: Random, seen: set[bytes]) -> Planned 
 
 
 def _is_small(graph: Graph) -> bool:
-    macs = sum(count_macs(node.op, graph.signature(node)) for node in graph.nodes)
+    macs = sum(node.op.macs(graph.signature(node)) for node in graph.nodes)
     macs += sum(prod(getattr(node.op, "window", ())) for node in graph.nodes) * 1000
     sane = all(
         v.data is None or not v.dtype.name.startswith("FLOAT") or bool((np.abs(v.data) < _LARGEST).all())

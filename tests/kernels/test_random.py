@@ -70,7 +70,7 @@ def _run(folder: Path, kind: str, core: str, optimize: str, count: int) -> None:
 def test_every_operator_is_drawn() -> None:
     """But what moves nothing, what another code generator computes, and what has tests of its own."""
     drawn = {op for kind in KINDS.values() for op in kind.operators}
-    own = {"add_projection", "external", "reshape", "row_stream"}
+    own = {"external", "reshape"}
     assert {op.name for op in set(operators()) - drawn} == own
 
 

@@ -15,7 +15,7 @@ from crtgen.kernels.registry import registered
 from crtgen.ops import Add, Conv2d, FullyConnected, Padding, Relu, all_cases
 from crtgen.ops.case import int8s, weights_and_bias
 from crtgen.passes import DEFAULT_PASSES, run_passes
-from crtgen.plan import make_plan, loop_over_rows
+from crtgen.plan import loop_over_rows, make_plan
 from tests.support import model_path
 
 

@@ -55,11 +55,11 @@ def test_layers_are_functions_of_the_registry_that_check_their_tensors() -> None
     x = CASES["case7_input0"]
     with compiled.generate().build().run() as session:
         layer = session.client.system_lib().function(first)
-        shape = compiled.plans[0].graph.values[compiled.plans[0].steps[0].node.outputs[0]].shape
+        shape = compiled.plans[0].graph.values[compiled.plans[0].steps[0].outputs[0]].shape
         with session.client.allocate(shape, np.int8) as out:
             assert layer(x, out) is None
             values = compiled.plans[0].graph.evaluate({compiled.plans[0].graph.inputs[0]: x})
-            np.testing.assert_array_equal(out.read(), values[compiled.plans[0].steps[0].node.outputs[0]])
+            np.testing.assert_array_equal(out.read(), values[compiled.plans[0].steps[0].outputs[0]])
             with pytest.raises(RemoteError, match=f"{first} takes 2 arguments, not 1"):
                 layer(x)
             with pytest.raises(RemoteError, match=f"argument 0 of {first} has to be a tensor"):

@@ -6,7 +6,6 @@ from crtgen.ir import DType, Op, Quant, Signature, Value
 from crtgen.ops import (
     Activation,
     Add,
-    AddProjection,
     AveragePool2d,
     Concat,
     Conv2d,
@@ -22,7 +21,6 @@ from crtgen.ops import (
     Relu,
     Reshape,
     ResizeNearest,
-    RowStream,
     Softmax,
     StridedSlice,
     Tanh,
@@ -33,7 +31,6 @@ from crtgen.ops.case import floats, int8s
 _X = floats("x", (1, 4, 5, 3))
 _INT32 = Value("i", (3,), DType.INT32)
 _SMALL = floats("h", (1, 2, 3, 3))
-_BESIDE = AddProjection(AveragePool2d((1, 1), (2, 2)), _SMALL, Add())
 
 _REFUSED: list[tuple[Op, list[Value], str]] = [
     (Conv2d(), [_X], "1 inputs instead of 3"),
@@ -55,12 +52,6 @@ _REFUSED: list[tuple[Op, list[Value], str]] = [
     (Add(Activation.RELU), [_INT32, _INT32], "an activation of integers"),
     (Add(), [_INT32, Value("q", (3,), DType.INT32, Quant.tensor(0.1))], "q is quantised, i is not"),
     (Add(), [Value("q", (3,), DType.INT32, Quant.tensor(0.1)), _INT32], "q is int32"),
-    (_BESIDE, [_SMALL], "0 inputs instead of 1"),
-    (_BESIDE, [_SMALL, _SMALL], "h is not what average_pool2d computes"),
-    (_BESIDE, [floats("y", (1, 2, 3, 4)), _X], "broadcast"),
-    (RowStream((Add(), Add()), (_INT32,), 1), [_INT32, _INT32, _INT32], "i has 1 dimensions instead of four"),
-    (RowStream((Add(), Add()), (_SMALL,), 1), [_X, _X, _X], "h is not what add computes"),
-    (RowStream((Add(), Add()), (_X,), 3), [_X, _X, _X], "3 rows at a time of 4"),
     (Relu(), [_INT32], "i is int32"),
     (Softmax(), [floats("x", ())], "must have a dimension"),
     (Reshape((7,)), [_X], "60 elements do not make 7"),

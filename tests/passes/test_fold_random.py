@@ -25,7 +25,6 @@ from crtgen.ops import (
     Quantize,
     Relu,
     Reshape,
-    count_macs,
 )
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, FoldChannels, FoldedLayer, run_passes
 from tests.passes.networks import Network
@@ -172,7 +171,7 @@ def vww() -> Graph:
 
 def live(graph: Graph) -> tuple[int, int]:
     """MACs, and bytes of the weights of convolutions."""
-    macs = sum(count_macs(n.op, graph.signature(n)) for n in graph.nodes)
+    macs = sum(n.op.macs(graph.signature(n)) for n in graph.nodes)
     layers = [n for n in graph.nodes if isinstance(n.op, Conv2d | DepthwiseConv2d)]
     return macs, sum(graph.values[n.inputs[1]].nbytes for n in layers)
 

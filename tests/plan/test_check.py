@@ -63,7 +63,7 @@ def test_a_value_that_is_overwritten() -> None:
     net = Net({"x": 16}, "z", node("a", "x", {"y": 16}), node("b", "x y", {"z": 16}))
     plan = make_plan(net.graph, net.kernels)
     late = Net({"x": 16}, "z", node("a", "x", {"y": 16}, kernel(InPlace())), node("b", "x y", {"z": 16}))
-    steps = tuple(replace(s, kernel=late.kernels[s.node.name]) for s in plan.steps)
+    steps = tuple(replace(s, kernel=late.kernels[s.name]) for s in plan.steps)
     with pytest.raises(CrtgenError, match="x is overwritten before b reads it"):
         check_plan(replace(moved(plan, y=plan.slots["x"]), steps=steps))
 

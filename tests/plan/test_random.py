@@ -141,12 +141,12 @@ class _Search:
         for name in plan.graph.inputs:
             number[name] = self.add(plan.slots[name].size, 0)
         for moment, step in enumerate(plan.steps, start=1):
-            for name in step.node.inputs:
+            for name in step.inputs:
                 self.extend(number[name], moment)
             if step.kernel.is_alias:
-                number[step.node.outputs[0]] = number[step.node.inputs[0]]
+                number[step.outputs[0]] = number[step.inputs[0]]
                 continue
-            for name in step.node.outputs:
+            for name in step.outputs:
                 number[name] = self.add(plan.slots[name].size, moment)
             if step.scratch:
                 self.add(step.scratch.size, moment)
@@ -156,9 +156,9 @@ class _Search:
 
     def allow(self, step: Step, number: dict[str, int]) -> None:
         permits = {(p.output, p.input): p.lead for p in step.kernel.inplace}
-        for o, output in enumerate(step.node.outputs):
-            for place in {number[i] for i in step.node.inputs}:
-                where = [i for i, value in enumerate(step.node.inputs) if number[value] == place]
+        for o, output in enumerate(step.outputs):
+            for place in {number[i] for i in step.inputs}:
+                where = [i for i, value in enumerate(step.inputs) if number[value] == place]
                 if all((o, i) in permits for i in where):
                     self.leave[number[output], place] = max(permits[o, i] for i in where)
 

@@ -17,7 +17,7 @@ def test_the_map() -> None:
         node("relu", "flat", {"z": 64}, kernel(InPlace())),
     )
     plan = make_plan(net.graph, net.kernels)
-    layers = [LayerInfo(step.node.name, "fake", "fake") for step in plan.steps]
+    layers = [LayerInfo(step.name, "fake", "fake") for step in plan.steps]
     (report,) = reports_of([model_info(plan, "net", layers)], "host", "speed", [plan])
     assert arena_map(report) == (
         "arena 112 bytes, the least possible\n"

@@ -9,20 +9,17 @@ from crtgen.ir import DType, Quant, Value
 from crtgen.ops import (
     Activation,
     Add,
-    AddProjection,
     AveragePool2d,
     Case,
     Conv2d,
     DepthwiseConv2d,
     MaxPool2d,
     Padding,
-    RowStream,
-    Stage,
-    Windowed,
 )
 from crtgen.ops.case import floats, int8s, make, weights_and_bias
+from tests.kernels.chains import Chain, Stage, SumBeside, Windowed
 
-__all__ = ["SAME", "Beside", "Layer", "chain", "random_case", "stream_cases"]
+__all__ = ["SAME", "Beside", "Layer", "chain", "random_case", "row_loop_cases"]
 
 RELU = Activation.RELU
 SAME = Padding(1, 1, 1, 1)
@@ -52,7 +49,7 @@ def chain(name: str, x: Value, layers: Sequence[Layer], rows: int) -> Case:
         inputs += others
         image = _made(f"middle{number}", stage, [image, *others], Quant.tensor(0.06, -17))
         between.append(image)
-    return make(name, RowStream(tuple(stages), tuple(between[:-1]), rows), inputs, image.quant)
+    return make(name, Chain(tuple(stages), tuple(between[:-1]), rows), inputs, image.quant)
 
 
 def _made(name: str, stage: Stage, inputs: Sequence[Value], quant: Quant) -> Value:
@@ -68,7 +65,7 @@ def _stage(name: str, layer: Layer, x: Value, image: Value) -> tuple[Stage, list
         beside, others = _stage(f"{name}_beside", layer.layer, x, x)
         assert isinstance(beside, Windowed)
         projected = _made(f"projected_{name}", beside, [x, *others], Quant.tensor(0.07, 11))
-        return AddProjection(beside, projected, layer.add), [x, *others]
+        return SumBeside(beside, projected, layer.add), [x, *others]
     if isinstance(layer, tuple):
         return layer[0], _constants(name, layer, image)
     if not isinstance(layer, Add):
@@ -86,7 +83,7 @@ def _constants(name: str, layer: Constants, image: Value) -> list[Value]:
     return [Value(f"{v.name}_{name}", v.shape, v.dtype, v.quant, v.data) for v in constants]
 
 
-def stream_cases() -> Iterator[Case]:
+def row_loop_cases() -> Iterator[Case]:
     """int8 and float32."""
     yield from _pairs()
     yield from _chains()

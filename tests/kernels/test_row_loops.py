@@ -10,10 +10,9 @@ import pytest
 from crtgen.boards.core import find_core
 from crtgen.codegen import generate_c
 from crtgen.ir import Graph, Node, Signature, Value
-from crtgen.kernels import Kernel, Target, applicable, select
+from crtgen.kernels import Kernel, Target, select
 from crtgen.ops import (
     Add,
-    AddProjection,
     AveragePool2d,
     Case,
     Conv2d,
@@ -21,23 +20,22 @@ from crtgen.ops import (
     MaxPool2d,
     Padding,
     Relu,
-    RowStream,
-    Stage,
 )
 from crtgen.ops.case import floats, int8s, make
-from crtgen.plan import Plan, make_plan, loop_over_rows
+from crtgen.plan import Plan, loop_over_rows, make_plan
+from tests.kernels.chains import Chain, Stage, SumBeside, loop_kernels
 from tests.kernels.overlays import guarded
 from tests.kernels.program import Run, check_outputs, run_plans_on_host, run_plans_on_qemu
-from tests.kernels.stream_cases import SAME, Beside, Constants, Layer, chain, random_case, stream_cases
+from tests.kernels.row_loop_cases import SAME, Beside, Constants, Layer, chain, random_case, row_loop_cases
 from tests.passes.networks import Network
 from tests.support import nightly
 
-CASES = list(stream_cases())
+CASES = list(row_loop_cases())
 RANDOM = [random_case(number) for number in range(20)]
 
 
-def _stream(case: Case) -> RowStream:
-    assert isinstance(case.op, RowStream)
+def _stream(case: Case) -> Chain:
+    assert isinstance(case.op, Chain)
     return case.op
 
 
@@ -48,7 +46,7 @@ def _composition(case: Case) -> Graph:
     nodes: list[Node] = []
     for number, stage in enumerate(op.stages):
         others = [case.sig.inputs[i].name for i in op.inputs_of(number)]
-        if isinstance(stage, AddProjection):
+        if isinstance(stage, SumBeside):
             projected = stage.projected.name
             nodes.append(Node(f"beside{number}", stage.layer, tuple(others), (projected,)))
             stage, others = stage.add, [projected]
@@ -58,7 +56,7 @@ def _composition(case: Case) -> Graph:
 
 
 def _kernel(case: Case, target: Target) -> Kernel:
-    (kernel,) = applicable(case.op, case.sig, target)
+    (kernel,) = loop_kernels(case.op, case.sig, target)
     return kernel
 
 
@@ -93,7 +91,7 @@ def test_reference_is_one_after_the_other(case: Case) -> None:
 
 def _rows_read(stage: Stage, sig: Signature, made: range) -> set[int]:
     """Rows of its image that the windows of a stage span for these rows of its output."""
-    if isinstance(stage, Add | AddProjection):
+    if isinstance(stage, Add | SumBeside):
         return set(made)
     taps, spread = (
         (stage.window[0], 1)
@@ -118,7 +116,7 @@ def _reads(case: Case) -> Iterator[tuple[int, dict[int, set[int]]]]:
             image = _rows_read(op.stages[number], sig, made)
             wanted = max(image, default=-1) + 1
             stage, others = op.stages[number], op.inputs_of(number)
-            if isinstance(stage, AddProjection):
+            if isinstance(stage, SumBeside):
                 reads[others[0]] = _rows_read(stage.layer, stage.signatures(sig)[0], made)
             elif isinstance(stage, Add):
                 reads[others[0]] = set(made)
@@ -197,15 +195,18 @@ def test_guards_see_scratch_that_is_too_short(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("core", "designs"),
     [
-        ("cortex-m3", "2 rows of gemm 2x4, depthwise ring 2x1"),
-        ("cortex-m4", "2 rows of dsp_matrix, dsp_depthwise"),
-        ("cortex-m55", "2 rows of mve pixels, mve patches"),
+        ("cortex-m3", ["gemm 2x4", "depthwise ring 2x1"]),
+        ("cortex-m4", ["dsp_matrix", "dsp_depthwise"]),
+        ("cortex-m55", ["mve pixels", "mve patches"]),
     ],
 )
-def test_parts_are_the_cores_own_designs(core: str, designs: str) -> None:
+def test_parts_are_the_cores_own_designs(core: str, designs: list[str]) -> None:
     layers: list[Layer] = [(Conv2d(), (1, 1, 16)), (DepthwiseConv2d((1, 1), SAME), (3, 3, 16))]
     case = chain("designs", int8s("x", (1, 12, 12, 8)), layers, 2)
-    assert _kernel(case, Target(find_core(core))).design == designs
+    kernel = _kernel(case, Target(find_core(core)))
+    assert kernel.design == "2 rows at a time"
+    assert [part.kernel.design for part in kernel.parts] == designs
+    assert [part.calls for part in kernel.parts] == [12, 6]
 
 
 def test_streams_of_one_shape_share_their_functions() -> None:
@@ -220,7 +221,7 @@ def test_streams_of_one_shape_share_their_functions() -> None:
     plan, _ = loop_over_rows(make_plan(graph, select(graph, target), exact=False), target, exact=False)
     module = generate_c(plan, "net")
     one, _, two, _ = module.info.layers
-    assert one.function == two.function == "net_row_stream_2"
+    assert one.function == two.function == "net_row_loop_2"
     assert one.parts == two.parts == ("net_conv2d_0", "net_conv2d_1")
     assert not set(one.consts) & set(two.consts)
     for function in (one.function, *one.parts):
@@ -238,10 +239,21 @@ def test_what_a_projection_calls_is_part_of_its_layer() -> None:
     plan, _ = loop_over_rows(make_plan(graph, select(graph, target), exact=False), target, exact=False)
     module = generate_c(plan, "net")
     (layer,) = module.info.layers
-    assert layer.function == "net_row_stream_5"
-    beside = ("net_add_projection_4", "net_conv2d_2", "net_add_3")
+    assert layer.function == "net_row_loop_5"
+    beside = ("net_add_beside_4", "net_conv2d_2", "net_add_3")
     assert layer.parts == ("net_conv2d_0", "net_conv2d_1", *beside)
     assert layer.macs == 32 * 16 * 16 * (9 * 16 + 9 * 32 + 16)
+    named = [(o.name, o.operator, o.macs) for o in layer.operators]
+    each = 32 * 16 * 16
+    assert named == [
+        ("halve", "conv2d", each * 9 * 16),
+        ("same", "conv2d", each * 9 * 32),
+        ("beside", "conv2d", each * 16),
+        ("add", "add", 0),
+    ]
+    shares = [o.share for o in layer.operators]
+    assert sum(shares) == pytest.approx(1)
+    assert shares[1] > shares[0] > shares[2] > shares[3] > 0
 
 
 POINTWISE: Layer = (Conv2d(), (1, 1, 8))
@@ -260,13 +272,13 @@ AROUND: Layer = (DepthwiseConv2d((1, 1), SAME), (3, 3, 8))
 )
 def test_what_no_stream_computes(shape: tuple[int, ...], layers: list[Layer]) -> None:
     case = chain("none", int8s("x", shape), layers, 2)
-    assert applicable(case.op, case.sig, Target()) == []
+    assert loop_kernels(case.op, case.sig, Target()) == []
 
 
 def test_no_padding_of_float_maxima() -> None:
     layers: list[Layer] = [POINTWISE, MaxPool2d((3, 3), (1, 1), SAME)]
     case = chain("none", floats("x", (1, 8, 8, 8)), layers, 2)
-    assert applicable(case.op, case.sig, Target()) == []
+    assert loop_kernels(case.op, case.sig, Target()) == []
 
 
 @pytest.mark.parametrize("constant", [True, False])
@@ -277,7 +289,7 @@ def test_an_operand_that_is_no_image_is_not_streamed(constant: bool) -> None:
         Value.constant("c", np.ones(other.shape, np.int8), other.quant) if constant else int8s("c", (8,), 0.1)
     )
     changed = make("other", case.op, [x, w, b, operand], case.sig.y.quant)
-    assert applicable(changed.op, changed.sig, Target()) == []
+    assert loop_kernels(changed.op, changed.sig, Target()) == []
 
 
 BESIDE: Constants = (Conv2d((2, 2)), (1, 1, 8))
@@ -295,9 +307,9 @@ HALVED: Layer = (Conv2d((2, 2), Padding(0, 1, 0, 1)), (3, 3, 8))
 )
 def test_what_is_not_made_beside(shape: tuple[int, ...], beside: Constants) -> None:
     case = chain("beside", int8s("x", shape), [HALVED, Beside(Add(), beside)], 2)
-    assert applicable(case.op, case.sig, Target()) == []
+    assert loop_kernels(case.op, case.sig, Target()) == []
     fits = chain("beside", int8s("x", shape), [HALVED, Beside(Add(), BESIDE)], 2)
-    assert len(applicable(fits.op, fits.sig, Target())) == 1
+    assert len(loop_kernels(fits.op, fits.sig, Target())) == 1
 
 
 @pytest.mark.parametrize("index", [0, 3])
@@ -306,7 +318,7 @@ def test_a_constant_image_is_not_streamed(index: int) -> None:
     image = Value.constant("c", np.ones((1, 8, 8, 8), np.int8), case.sig.x.quant)
     inputs = [image if i == index else value for i, value in enumerate(case.sig.inputs)]
     changed = make("c", case.op, inputs, case.sig.y.quant)
-    assert applicable(changed.op, changed.sig, Target()) == []
+    assert loop_kernels(changed.op, changed.sig, Target()) == []
 
 
 @pytest.mark.parametrize(("rows", "works"), [(1, True), (5, False), (12, True), (24, False), (0, False)])

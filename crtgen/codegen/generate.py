@@ -39,6 +39,7 @@ from crtgen.codegen.views import (
     tensor_argument,
 )
 from crtgen.ir import Signature, shape_text
+from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.kernels.kernel import Const, Kernel
 from crtgen.plan import Plan, Slot, Step
 
@@ -52,7 +53,7 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
     """The sources of ``plan`` under ``name``, which prefixes every symbol and file.
 
     The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_weights.c``, ``_kernels.c``, and
-    ``_asm_kernels.c`` with the kernels that have assembly in them; external code generators have a file each.
+    ``_asm_kernels.S`` with functions in assembly; external code generators have a file each.
     The registry gets ``<name>_run``, and ``tvmgen_<name>_<generator>_main_<n>`` for each of their subgraphs.
     A function that one of the modules ``beside`` it in the image has is called there. Raises ``UsageError``
     unless ``name`` is a C identifier that neither the C library nor the runtime uses.
@@ -68,6 +69,9 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
         f"{name}_internal.h": render("internal.h.j2", m=view),
         f"{name}{WEIGHTS}.c": render("weights.c.j2", m=view),
     }
+    if generator.routines:
+        title = f"Functions in assembly of {name}, specialised for its layers. Generated: do not edit."
+        files[f"{name}_asm{KERNELS}.S"] = assembly_file(title, generator.routines)
     files |= {f"{name}{v.suffix}": render("kernels.c.j2", name=name, v=v) for v in generator.kernel_files()}
     sizes = [c.nbytes for step in plan.steps for c in step.kernel.consts]
     params = tuple(Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True)))
@@ -92,6 +96,7 @@ class _Generator:
             self.known |= module.kernels
         self.used: dict[str, SharedFunction] = {}
         self.functions: list[tuple[Kernel, KernelView]] = []
+        self.routines: list[tuple[str, Routine]] = []
         self.arrays: list[ArrayView] = []
         self.infos: list[LayerInfo] = []
         self.externals = Externals(plan, name)
@@ -171,23 +176,29 @@ class _Generator:
         return symbol
 
     def _function(self, layer: str, operator: str, sig: Signature, kernel: Kernel) -> SharedFunction:
-        """The kernel's function, which layers with equal template, view, parameters and parts share.
+        """The kernel's function, which layers with equal template, view, parameters and callees share.
 
         Those of an external code generator are shared within its module.
         """
+        routines = [self._routine(routine) for routine in kernel.routines]
+        if not kernel.template:
+            return routines[0]
         called = [self._function(layer, p.operator, p.sig, p.kernel) for p in kernel.parts]
         parts = tuple(function.symbol for function in called)
+        called += routines
         parameters = _parameters(sig, kernel)
         module = (self.name, kernel.module) if kernel.module is not None else ()
-        key = (kernel.template, kernel.view, parameters, parts, module)
+        symbols = tuple(function.symbol for function in called)
+        key = (kernel.template, kernel.view, parameters, symbols, module)
         if key not in self.known:
-            symbol = f"{self.name}_{operator}_{len(self.functions)}"
+            symbol = self._symbol(operator)
             prototype = _wrap(f"void {symbol}({parameters})")
             context: Mapping[str, Any] = {
                 "k": kernel.view,
                 "name": symbol,
                 "prototype": prototype,
                 "parts": parts,
+                "routines": tuple(routine.symbol for routine in routines),
             }
             source = render(f"kernels/{kernel.template}", **context)
             text = f"{operator}, {kernel.design}: first used by {comment(layer)}"
@@ -197,6 +208,18 @@ class _Generator:
             self.known[key] = SharedFunction(symbol, prototype, tuple(below))
         function = self.known[key]
         return self.used.setdefault(function.symbol, function)
+
+    def _routine(self, routine: Routine) -> SharedFunction:
+        """The function in assembly, which all kernels share that have an equal one."""
+        if routine not in self.known:
+            symbol = self._symbol(routine.name)
+            self.routines.append((symbol, routine))
+            self.known[routine] = SharedFunction(symbol, _wrap(routine.prototype(symbol)), ())
+        function = self.known[routine]
+        return self.used.setdefault(function.symbol, function)
+
+    def _symbol(self, what: str) -> str:
+        return f"{self.name}_{what}_{len(self.functions) + len(self.routines)}"
 
 
 def _tensors(

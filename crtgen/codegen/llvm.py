@@ -7,6 +7,7 @@ known to be there.
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import PurePosixPath
 
 from crtgen.boards.core import Core
 from crtgen.codegen.metadata import Registry, describe
@@ -66,10 +67,12 @@ def compile_modules(
     request = LlvmRequest(sources, Registry.of(modules), target, tuple(definitions), tuple(folders))
     code, assembled = compile_objects(request)
     objects = {f"{'_'.join(module.info.name for module in modules)}{KERNELS}.o": code}
-    objects |= {f"{path.removesuffix('.c')}.o": data for path, data in assembled.items()}
+    for path, data in sorted(assembled.items()):  # that of .S is first
+        stem = PurePosixPath(path).stem
+        objects[f"{stem}_c.o" if f"{stem}.o" in objects else f"{stem}.o"] = data
     return tuple(map(_without_c, modules)), objects
 
 
 def _without_c(module: CModule) -> CModule:
-    files = {n: t for n, t in module.files.items() if not n.endswith((".c", "_internal.h"))}
+    files = {n: t for n, t in module.files.items() if not n.endswith((".c", ".S", "_internal.h"))}
     return replace(module, files=files)

@@ -70,8 +70,8 @@ def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
             file = directory / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        sources = sorted(path for path in request.sources if PurePosixPath(path).suffix == ".c")
-        assembled = [path for path in sources if path.endswith(ASSEMBLY_SUFFIX)]
+        sources = sorted(path for path in request.sources if PurePosixPath(path).suffix in (".c", ".S"))
+        assembled = [path for path in sources if path.endswith((ASSEMBLY_SUFFIX, ".S"))]
         module = parse(str(metadata_module(describe(request.registry), request.target.core)))
         for path in (path for path in sources if path not in assembled):
             _link(module, _bitcode(directory, path, request))

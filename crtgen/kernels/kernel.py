@@ -1,6 +1,6 @@
 """A kernel: one layer's code as a template, the constants it is specialised by, and the memory it needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -9,6 +9,7 @@ import numpy as np
 
 from crtgen.boards.core import HOST, Core
 from crtgen.ir import Array, Signature
+from crtgen.kernels.asm import Routine
 from crtgen.level import find_level
 
 __all__ = [
@@ -138,8 +139,11 @@ class Kernel:
     the node's non-constant inputs in order, its outputs, its consts in order, and the scratch pointer
     only if ``scratch`` > 0. ``<T>`` is the C type of the value, ``<C>`` that of the const's elements.
 
-    A kernel with an empty ``template`` computes nothing: the output *is* the first input, which the
-    planner must lay in the same place (reshape).
+    ``routines`` are functions in assembly: their symbols reach the template as ``routines``, in order.
+    Without a template, the only one is the kernel, with the kernel's parameters.
+
+    A kernel with neither computes nothing: the output *is* the first input, which the planner must lay in
+    the same place (reshape).
 
     ``parts`` are functions that the kernel calls: their symbols reach the template as ``parts``, in order.
     They are shared as any other; their consts and their scratch are the business of the kernel, which
@@ -164,12 +168,22 @@ class Kernel:
     support: str = ""
     libraries: tuple[SourceLibrary, ...] = ()
     parts: tuple["Part", ...] = ()
+    routines: tuple[Routine, ...] = ()
     module: ModuleOf | None = None
 
     @property
     def is_alias(self) -> bool:
         """Whether the output is the input, and no code runs."""
-        return not self.template
+        return not (self.template or self.routines)
+
+    @property
+    def code(self) -> int:
+        """Bytes of code, those of C left out."""
+        return sum(routine.code_bytes for routine in (*self.routines, *self._of_parts()))
+
+    def _of_parts(self) -> Iterator[Routine]:
+        for part in self.parts:
+            yield from (*part.kernel.routines, *part.kernel._of_parts())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ from crtgen.boards.core import find_core
 from crtgen.codegen.render import render
 from crtgen.ir import Array, Signature, shape_text
 from crtgen.kernels import Kernel
+from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.ops import Case
 from crtgen.resources import runtime_dir
 from tests.support import require_tool
@@ -221,7 +222,13 @@ def _build(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str) -
     command += [] if core.unaligned else ["-DTRAP_UNALIGNED"]
     command += [f"-I{HERE}", f"-I{runtime_dir() / 'include'}", f"-Wa,-I{folder}", "-nostartfiles"]
     command += ["-specs=nano.specs", f"-T{folder / 'link.ld'}", str(HERE / "start.c"), str(HERE / "jobs.c")]
-    command += [str(folder / "kernels.c"), str(folder / "data.S"), "-o", str(folder / "image.elf")]
+    command += [
+        str(folder / "kernels.c"),
+        str(folder / "routines.S"),
+        str(folder / "data.S"),
+        "-o",
+        str(folder / "image.elf"),
+    ]
     subprocess.run(command, check=True, timeout=250, capture_output=True, text=True)
     return folder / "image.elf"
 
@@ -263,10 +270,10 @@ def _write_data(buffers: Sequence[_Buffer], folder: Path) -> None:
 def _write_kernels(jobs: Sequence[Job], buffers: Sequence[Sequence[_Buffer]], folder: Path) -> None:
     includes = sorted({f"#include <{i}>" for job in jobs for i in job.kernel.includes})
     lines = ["#include <crt/kernel.h>", *includes, '#include "jobs.h"']
-    table = []
+    table, routines = [], dict[str, Routine]()
     for index, (job, group) in enumerate(zip(jobs, buffers, strict=True)):
         name, kernel = f"k{index}", job.kernel
-        lines += [f"/* {job.case.op.name}: {kernel.design} */", _source(name, job.case.sig, kernel)]
+        lines += [f"/* {job.case.op.name}: {kernel.design} */", _source(name, job.case.sig, kernel, routines)]
         lines += [f"extern const uint8_t {b.symbol}[];" for b in group if b.data is not None]
         lines += [f"static const struct buffer {name}_buffers[] = {{", *(b.row for b in group), "};"]
         leaves = _leaves(job)
@@ -277,19 +284,26 @@ def _write_kernels(jobs: Sequence[Job], buffers: Sequence[Sequence[_Buffer]], fo
         table += [f"{{{name}_call, {name}_buffers, {len(group)}, {place}, {_tolerance(group)}}},"]
     lines += ["const struct job jobs[] = {", *table, "};", f"const uint32_t num_jobs = {len(jobs)};", ""]
     (folder / "kernels.c").write_text("\n".join(lines))
+    (folder / "routines.S").write_text(assembly_file("Routines of the jobs.", routines.items()))
 
 
-def _source(name: str, sig: Signature, kernel: Kernel) -> str:
-    """The function of that name, after those that it calls."""
+def _source(name: str, sig: Signature, kernel: Kernel, routines: dict[str, Routine]) -> str:
+    """The function of that name, after those that it calls; its routines are added to ``routines``."""
+    own = [f"{name}_{i}" for i in range(len(kernel.routines))] if kernel.template else [name]
+    routines |= zip(own, kernel.routines, strict=False)
+    texts = [f"{routine.prototype(n)};" for n, routine in zip(own, kernel.routines, strict=False)]
+    if not kernel.template:
+        return "\n".join(texts)
     parts = [f"{name}_part{i}" for i in range(len(kernel.parts))]
-    texts = [_source(n, p.sig, p.kernel) for n, p in zip(parts, kernel.parts, strict=True)]
+    texts += [_source(n, p.sig, p.kernel, routines) for n, p in zip(parts, kernel.parts, strict=True)]
     variable = [v for v in sig.inputs if not v.is_constant]
     parameters = [f"const {v.dtype.c_name} *x{i}" for i, v in enumerate(variable)]
     parameters += [f"{v.dtype.c_name} *y{i}" for i, v in enumerate(sig.outputs)]
     parameters += [f"const {_c_type(c.dtype)} *{c.name}" for c in kernel.consts]
     parameters += ["uint8_t *scratch"] if kernel.scratch else []
     prototype = f"void {name}({', '.join(parameters)})"
-    source = render(f"kernels/{kernel.template}", k=kernel.view, name=name, prototype=prototype, parts=parts)
+    context = {"k": kernel.view, "name": name, "prototype": prototype, "parts": parts, "routines": own}
+    source = render(f"kernels/{kernel.template}", **context)
     return "\n".join([*texts, source])
 
 

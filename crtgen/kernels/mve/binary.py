@@ -1,15 +1,26 @@
 """Sums, differences and products with Helium, of operands that may be repeated or constant."""
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.elements import NARROW, Body, elementwise, requantised, rescaled, walk, word
+from crtgen.kernels.mve.elements import (
+    Form,
+    Operands,
+    Steps,
+    elementwise,
+    narrow,
+    requantised,
+    rescaled,
+    spread,
+    walk,
+)
 from crtgen.kernels.registry import design
 from crtgen.kernels.sums import SumForm, every_sum, quants_of
-from crtgen.ops import Add, Mul, Sub
+from crtgen.ops import Add, AddParams, Mul, Sub
 
 __all__ = ["exact_sums", "product", "solve_sum", "sums"]
 
@@ -24,59 +35,98 @@ def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     if form is None:
         return None
     params, way = op.parameters(sig), walk(sig)
+    clamp = Form((params.act_min, params.act_max))
+    factors = (form.factors[way.order[0]], form.factors[way.order[1]])
+    return elementwise("mve sum", sig, target, way, lambda o: _sum(o, form, factors, way.still), clamp)
+
+
+def _sum(o: Operands, form: SumForm, factors: tuple[int, int], still: bool) -> Steps:
+    f, (first, second) = o.f, o.inputs
     # both narrowing instructions round: what they add is taken off before
-    first = min(form.shift, 16)
+    shift = min(form.shift, 16)
     constant = form.constant - (1 << (form.shift - 1))
-    constant -= (1 << (first - 1)) if form.shift > first else 0
-    a, b = (form.factors[i] for i in way.order)
-    setup = (*word("r3", a), "vdup.32 q2, r3", *word("r3", b), *word("r12", constant))
-    narrow = f"vqrshrnb.s16 q0, q0, #{form.shift - first}" if form.shift > first else "vqmovnb.s16 q0, q0"
-    load, narrows = "vldrb.s32 q0, [r0], #4", (f"vqrshrnb.s32 q0, q0, #{first}", narrow)
-    clamp = (params.act_min, params.act_max)
-    if way.still:
-        entry = ("ldrsb r4, [r1]", "mla r4, r4, r3, r12")
-        body = Body(setup, (load, "vmlas.s32 q0, q2, r4", *narrows), entry, clamp)
-    else:
-        add = ("vldrb.s32 q1, [r1], #4", "vmlas.s32 q0, q2, r12", "vmla.s32 q0, q1, r3")
-        body = Body(setup, (load, *add, *narrows), (), clamp)
-    return elementwise("mve sum", sig, target, way, body)
+    constant -= (1 << (shift - 1)) if form.shift > shift else 0
+    x, factor = f.vector("elements"), f.vector("factor of the first operand")
+    spread(f, factor, factors[0])
+    other = f.constant("factor of the second operand", factors[1])
+    start = f.constant("constant", constant)
+    more = f.core("the second operand") if still else f.vector("the second operand")
+
+    def entry() -> None:
+        if still:
+            f("ldrsb", more, f"[{second}]")
+            f("mla", more, more, other, start)
+
+    def vector() -> str:
+        f("vldrb.s32", x, f"[{first}], #4")
+        if still:
+            f("vmlas.s32", x, factor, more)
+        else:
+            f("vldrb.s32", more, f"[{second}], #4")
+            f("vmlas.s32", x, factor, start)
+            f("vmla.s32", x, more, other)
+        f("vqrshrnb.s32", x, x, f"#{shift}")
+        if form.shift > shift:
+            f("vqrshrnb.s16", x, x, f"#{form.shift - shift}")
+        else:
+            f("vqmovnb.s16", x, x)
+        return x
+
+    return Steps(vector, entry)
 
 
 @design(Add, Sub, types=(DType.INT8,), needs="mve", weights=None)
 def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """int8 with each of TFLite's roundings; None for others."""
     p, way = op.parameters(sig), walk(sig)
-    operands = (
+    form = Form((p.act_min, p.act_max))
+    return elementwise(
+        "mve exact sum", sig, target, way, lambda o: _exact_sum(o, op.name, p, way.order, way.still), form
+    )
+
+
+def _exact_sum(o: Operands, name: str, p: AddParams, order: tuple[int, ...], still: bool) -> Steps:
+    f, (first, second) = o.f, o.inputs
+    scales = (
         (p.input1_offset, p.input1_multiplier, p.input1_shift),
         (p.input2_offset, p.input2_multiplier, p.input2_shift),
     )
-    a, b = (operands[i] for i in way.order)
-    numbers = {
-        "r4": a[0],
-        "r5": b[0],
-        "r6": a[1],
-        "r8": b[1],
-        "r3": p.output_multiplier,
-        "r7": p.output_offset,
-    }
-    setup = tuple(text for register, number in numbers.items() for text in word(register, number))
-    second = "vdup.32 q1, r12" if way.still else "vldrb.s32 q1, [r1], #4"
-    body = (
-        "vldrb.s32 q0, [r0], #4",
-        second,
-        "vadd.i32 q0, q0, r4",
-        "vadd.i32 q1, q1, r5",
-        f"vshl.i32 q0, q0, #{p.left_shift}",
-        f"vshl.i32 q1, q1, #{p.left_shift}",
-        *rescaled("q0", "q2", "r6", a[2]),
-        *rescaled("q1", "q2", "r8", b[2]),
-        f"v{op.name}.i32 q0, {'q0, q1' if way.order == (0, 1) else 'q1, q0'}",
-        *rescaled("q0", "q2", "r3", p.output_shift),
-        "vadd.i32 q0, q0, r7",
-        *NARROW,
+    vectors = f.vectors("elements of both operands", 2)
+    spare = f.vector("signs")
+    terms = [
+        (q, f.constant("offset", scales[i][0]), f.constant("multiplier", scales[i][1]), scales[i][2])
+        for q, i in zip(vectors, order, strict=True)
+    ]
+    multiplier, zero = (
+        f.constant("multiplier", p.output_multiplier),
+        f.constant("zero point", p.output_offset),
     )
-    entry = ("ldrsb r12, [r1]",) if way.still else ()
-    return elementwise("mve exact sum", sig, target, way, Body(setup, body, entry, (p.act_min, p.act_max)))
+    value = f.core("the second operand") if still else ""
+    x, y = vectors
+
+    def entry() -> None:
+        if still:
+            f("ldrsb", value, f"[{second}]")
+
+    def vector() -> str:
+        f("vldrb.s32", x, f"[{first}], #4")
+        if still:
+            f("vdup.32", y, value)
+        else:
+            f("vldrb.s32", y, f"[{second}], #4")
+        for q, offset, _, _ in terms:
+            f("vadd.i32", q, q, offset)
+        for q, _, _, _ in terms:
+            f("vshl.i32", q, q, f"#{p.left_shift}")
+        for q, _, factor, shift in terms:
+            rescaled(f, q, spare, factor, shift)
+        f(f"v{name}.i32", x, *((x, y) if order == (0, 1) else (y, x)))
+        rescaled(f, x, spare, multiplier, p.output_shift)
+        f("vadd.i32", x, x, zero)
+        narrow(f, x)
+        return x
+
+    return Steps(vector, entry)
 
 
 @design(Mul, types=(DType.INT8,), needs="mve", weights=None)
@@ -88,18 +138,46 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     scale = (params.output_multiplier, params.output_shift)
     clamp = (params.act_min, params.act_max)
     span = (int(corners.min()), int(corners.max()))
-    start, constants, finish = requantised(scale, params.output_offset, clamp, span, 0)
-    a, b = (offsets[i] for i in way.order)
-    setup = (*constants, *word("r4", a), *word("r5", b), *word("r12", start))
-    load = "vldrb.s32 q0, [r0], #4"
-    if way.still:
-        entry = ("ldrsb r6, [r1]", "add r6, r6, r5", "mla r8, r4, r6, r12")
-        product = (load, "vmul.i32 q0, q0, r6", "vadd.i32 q0, q0, r8")
-        body = Body(setup, (*product, *finish), entry, clamp)
-    else:
-        both = (load, "vldrb.s32 q1, [r1], #4", "vadd.i32 q0, q0, r4", "vadd.i32 q1, q1, r5")
-        body = Body(setup, (*both, "vmlas.s32 q0, q1, r12", *finish), (), clamp)
-    return elementwise("mve product", sig, target, way, body)
+    pair = (offsets[way.order[0]], offsets[way.order[1]])
+
+    def steps(o: Operands) -> Steps:
+        x = o.f.vector("elements")
+        start, finish = requantised(o.f, scale, params.output_offset, clamp, span, 0)
+        return _product(o, x, pair, way.still, start, finish)
+
+    return elementwise("mve product", sig, target, way, steps, Form(clamp))
+
+
+def _product(
+    o: Operands, x: str, offsets: tuple[int, int], still: bool, start: int, finish: Callable[[str], None]
+) -> Steps:
+    f, (first, second) = o.f, o.inputs
+    a = f.constant("offset of the first operand", offsets[0])
+    b = f.constant("offset of the second operand", offsets[1])
+    constant = f.constant("start", start)
+    y = f.core("the second operand") if still else f.vector("the second operand")
+    begin = f.core("its part of the offsets' products") if still else ""
+
+    def entry() -> None:
+        if still:
+            f("ldrsb", y, f"[{second}]")
+            f("add", y, y, b)
+            f("mla", begin, a, y, constant)
+
+    def vector() -> str:
+        f("vldrb.s32", x, f"[{first}], #4")
+        if still:
+            f("vmul.i32", x, x, y)
+            f("vadd.i32", x, x, begin)
+        else:
+            f("vldrb.s32", y, f"[{second}], #4")
+            f("vadd.i32", x, x, a)
+            f("vadd.i32", y, y, b)
+            f("vmlas.s32", x, y, constant)
+        finish(x)
+        return x
+
+    return Steps(vector, entry)
 
 
 @lru_cache(maxsize=256)

@@ -5,12 +5,13 @@ staying at one value. Four elements at a time in 32 bits (16 as bytes), what is 
 run are loops of scalar instructions, for operands that are repeated.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, merge, repeated_strides, strides_of
 from crtgen.kernels.mve.finish import requantisation
@@ -19,28 +20,25 @@ from crtgen.kernels.requant import Rescale
 __all__ = [
     "BYTES",
     "MOST_LOOPS",
-    "NARROW",
     "WORDS",
-    "Around",
-    "Body",
-    "ElementsView",
+    "Form",
+    "Operands",
+    "Steps",
     "Walk",
-    "around",
     "elementwise",
+    "narrow",
     "requantised",
     "rescaled",
+    "run_loops",
     "scaled",
+    "spread",
     "unrolling",
     "walk",
-    "word",
 ]
 
 WORDS, BYTES = 4, 16  # elements in a vector
-NARROW = ("vqmovnb.s32 q0, q0", "vqmovnb.s16 q0, q0")  # saturates to int8
+MOST_LOOPS = 4  # a register each, but for the innermost one
 _UNROLL = 4
-_LOW, _HIGH = "q3", "q4"
-_COUNTERS = ("r9", "r10", "r11")  # of the loops around a run, innermost first
-MOST_LOOPS = len(_COUNTERS) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,89 +59,36 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """What is done with each element, in instructions.
+class Operands:
+    """The function that is written, and its registers: addresses of the operands in the walk's order.
 
-    ``setup`` once, ``entry`` before each run, ``body`` for ``lanes`` elements at a time. Operands are at r0
-    and r1; a result before clamping is in q0, by ``store`` at r2. int8 is in the lowest byte of each lane.
+    ``tables`` are addresses of further constants.
     """
 
-    setup: tuple[str, ...]
-    body: tuple[str, ...]
-    entry: tuple[str, ...] = ()
+    f: Function
+    inputs: tuple[str, ...]
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What is done: ``vector`` for each vector, it says where the results are; ``entry`` before each run."""
+
+    vector: Callable[[], str]
+    entry: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How results are stored: clamped, so many in a vector, by this instruction of ``step`` bytes.
+
+    int8 is in the lowest byte of each lane.
+    """
+
     clamp: tuple[int, int] = (-128, 127)
     lanes: int = WORDS
-    store: str = "vstrb.32 q0, [r2], #4"
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """A loop around a run, or around another one: ``count`` rounds, each of which ends with ``advance``."""
-
-    count: tuple[str, ...]
-    rounds: int
-    register: str
-    advance: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ElementsView:
-    """A ``Body`` with its clamp and store, for runs of ``run`` elements.
-
-    ``parameters`` are those of the C function, ``arguments`` brings them into the body's registers.
-    ``around`` are the loops around a run, outermost first. ``vectors``: there are vectors to keep for the
-    caller.
-    """
-
-    run: int
-    parameters: tuple[str, ...]
-    arguments: tuple[str, ...]
-    setup: tuple[str, ...]
-    entry: tuple[str, ...]
-    body: tuple[str, ...]
-    around: tuple[Around, ...]
-    lanes: int
-    unroll: int
-    vectors: bool
-
-    @property
-    def rounds(self) -> int:
-        """Of the unrolled loop."""
-        return self.run // (self.lanes * self.unroll) if self.unroll > 1 else 0
-
-    @property
-    def rest(self) -> int:
-        return self.run - self.rounds * self.lanes * self.unroll
-
-    @property
-    def bits(self) -> int:
-        """Of a lane."""
-        return 128 // self.lanes
-
-    @property
-    def unrolled(self) -> tuple[str, ...]:
-        return self.body * self.unroll
-
-    @property
-    def stack(self) -> int:
-        """Bytes."""
-        return 24 + 12 * (len(self.around) > 0) + 16 * self.vectors
-
-    @property
-    def start_rounds(self) -> tuple[str, ...]:
-        return tuple(word("lr", self.rounds))
-
-    @property
-    def start_rest(self) -> tuple[str, ...]:
-        return tuple(word("lr", self.rest))
-
-    @property
-    def cost(self) -> float:
-        each = len(self.entry) + self.rounds * (len(self.unrolled) + 1) + 2 * (self.rounds > 0)
-        each += -(-self.rest // self.lanes) * (len(self.body) + 1) + 2 * (self.rest > 0)
-        for loop in reversed(self.around):
-            each = loop.rounds * (each + len(loop.advance) + 2) + 1
-        return len(self.arguments) + len(self.setup) + 2 + 2 * self.vectors + each
+    store: str = "vstrb.32"
+    step: int = WORDS
 
 
 def walk(sig: Signature) -> Walk:
@@ -155,60 +100,89 @@ def walk(sig: Signature) -> Walk:
 
 
 def elementwise(
-    name: str, sig: Signature, target: Target, way: Walk, body: Body, consts: Sequence[Const] = ()
+    name: str,
+    sig: Signature,
+    target: Target,
+    way: Walk,
+    steps: Callable[[Operands], Steps],
+    form: Form = Form(),
+    consts: Sequence[Const] = (),
 ) -> Kernel | None:
-    """The kernel of a body; None if the operands need more loops than there are registers.
+    """The kernel that takes these steps; None if the operands need more loops than there are registers.
 
-    ``consts`` are tables that the body finds behind the operands, at r1.
+    ``steps`` appends what is done once, and says what is done for each run and vector. ``consts`` are tables.
     """
     if len(way.loops) > MOST_LOOPS:
         return None
     arrays = [Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant]
-    view = _view(sig, target, way, body, [*arrays, *consts])
+    routine = _routine(name, sig, target, way, steps, form, [*arrays, *consts])
     whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
     growth = max(0, sig.y.dtype.itemsize - sig.x.dtype.itemsize)
-    lead = growth * body.lanes * (-(-sig.y.elements // body.lanes) - 1)
+    lead = growth * form.lanes * (-(-sig.y.elements // form.lanes) - 1)
     return Kernel(
         design=name,
-        template="mve/elements.c.j2",
-        view=view,
+        template="",
+        view=routine,
         consts=(*arrays, *consts),
         inplace=tuple(InPlace(i, lead=lead) for i in whole),
-        cost=view.cost,
+        cost=routine.instructions(),
+        routines=(routine,),
     )
 
 
-def _view(sig: Signature, target: Target, way: Walk, body: Body, consts: Sequence[Const]) -> ElementsView:
-    limits = [
-        (limit, operation, register)
-        for limit, operation, register, end in zip(
-            body.clamp, ("vmax.s8", "vmin.s8"), (_LOW, _HIGH), (-128, 127), strict=True
-        )
-        if limit != end
-    ]
-    loads = [text for n, _, q in limits for text in (f"mov lr, #{n}", f"vdup.8 {q}, lr")]
-    clamps = [f"{operation} q0, q0, {q}" for _, operation, q in limits]
+def _routine(
+    name: str,
+    sig: Signature,
+    target: Target,
+    way: Walk,
+    steps: Callable[[Operands], Steps],
+    form: Form,
+    consts: Sequence[Const],
+) -> Routine:
     variable = [i for i, v in enumerate(sig.inputs) if not v.is_constant]
     constant = [i for i, v in enumerate(sig.inputs) if v.is_constant]
-    places = {number: f"r{n}" for n, number in enumerate(way.order)}
-    targets = [*(places[i] for i in variable), "r2", *(places[i] for i in constant)]
-    targets += [f"r{len(way.order) + n}" for n in range(len(consts) - len(constant))]
-    return ElementsView(
-        run=way.loops[-1].count,
-        parameters=(
-            *(f"const {sig.inputs[i].dtype.c_name} *x{i}" for i in variable),
-            f"{sig.y.dtype.c_name} *y",
-            *(f"const {DType(c.dtype).c_name} *{c.name}" for c in consts),
-        ),
-        arguments=_permutation(targets),
-        setup=(*body.setup, *loads),
-        entry=body.entry,
-        body=(*body.body, *clamps, body.store),
-        around=around(scaled(way.loops, sig.y.dtype.itemsize), body.lanes),
-        lanes=body.lanes,
-        unroll=unrolling(target),
-        vectors=any(q == _HIGH for _, _, q in limits),
+    f = Function(
+        name.removeprefix("mve ").replace(" ", "_"),
+        *(f"const {sig.inputs[i].dtype.c_name} *x{i}" for i in variable),
+        f"{sig.y.dtype.c_name} *y",
+        *(f"const {DType(c.dtype).c_name} *{c.name}" for c in consts),
+        purpose=f"{sig.y.elements} elements",
     )
+    places = dict(zip([*variable, "y", *constant], f.arguments, strict=False))
+    inputs, y = tuple(places[i] for i in way.order), places["y"]
+    taken = steps(Operands(f, inputs, f.arguments[len(places) :]))
+    clamp = _clamp(f, form.clamp)
+
+    def vector() -> None:
+        results = taken.vector()
+        clamp(results)
+        f(form.store, results, f"[{y}], #{form.step}")
+
+    loops = scaled(way.loops, sig.y.dtype.itemsize)
+    run_loops(f, (*inputs, y), loops, (form.lanes, unrolling(target)), vector, taken.entry)
+    return f.done()
+
+
+def _clamp(f: Function, clamp: tuple[int, int]) -> Callable[[str], None]:
+    """Clamps bytes; the limits are loaded at once, those that saturation has already are not."""
+    limits = []
+    for operation, limit, end in zip(("vmax.s8", "vmin.s8"), clamp, (-128, 127), strict=True):
+        if limit != end:
+            limits.append((operation, f.vector("a limit")))
+            spread(f, limits[-1][1], limit, 8)
+
+    def each(vector: str) -> None:
+        for operation, limit in limits:
+            f(operation, vector, vector, limit)
+
+    return each
+
+
+def spread(f: Function, vector: str, value: int, bits: int = 32) -> None:
+    """A number in every lane."""
+    number = f.constant("a number", value)
+    f(f"vdup.{bits}", vector, number)
+    f.free(number)
 
 
 def unrolling(target: Target) -> int:
@@ -216,79 +190,104 @@ def unrolling(target: Target) -> int:
     return _UNROLL if target.optimize == "speed" else 1
 
 
-def _permutation(targets: Sequence[str]) -> tuple[str, ...]:
-    """Moves of r0, r1, ... to these registers, by way of others."""
-    moved = [(f"r{n}", f"r{n + 3}", to) for n, to in enumerate(targets) if to != f"r{n}"]
-    return (*(f"mov {by}, {of}" for of, by, _ in moved), *(f"mov {to}, {by}" for _, by, to in moved))
-
-
 def scaled(loops: Sequence[Loop], size: int) -> tuple[Loop, ...]:
     """With strides in bytes, for elements of this size."""
     return tuple(Loop(loop.count, tuple(stride * size for stride in loop.strides)) for loop in loops)
 
 
-def around(loops: Sequence[Loop], lanes: int) -> tuple[Around, ...]:
-    """Outermost first, of strides in bytes.
+def run_loops(
+    f: Function,
+    pointers: Sequence[str],
+    loops: Sequence[Loop],
+    shape: tuple[int, int],
+    vector: Callable[[], None],
+    entry: Callable[[], None] = lambda: None,
+) -> Sequence[int]:
+    """Append the loops, outermost first, of strides in bytes; how far the pointers have moved.
 
-    A run moves addresses on by whole vectors, which the loop around it makes up for.
+    ``shape`` is elements in a vector, and how many vectors are written out. A run moves addresses on by whole
+    vectors, which the loop around it makes up for.
     """
-    run, found = loops[-1], list[Around]()
-    moved = [-(-run.count // lanes) * lanes * stride for stride in run.strides]
-    for register, loop in zip(_COUNTERS, reversed(loops[:-1]), strict=False):
-        steps = [stride - done for stride, done in zip(loop.strides, moved, strict=True)]
-        registers = ("r0", "r1", "r2") if len(steps) == 3 else ("r0", "r2")
-        advance = [text for r, n in zip(registers, steps, strict=True) for text in _add(r, n)]
-        found.append(Around(tuple(word(register, loop.count)), loop.count, register, tuple(advance)))
-        moved = [stride * loop.count for stride in loop.strides]
-    return tuple(reversed(found))
+    (loop, *inner), (lanes, unroll) = loops, shape
+    if not inner:
+        entry()
+        _run(f, loop.count, lanes, unroll, vector)
+        return [-(-loop.count // lanes) * lanes * stride for stride in loop.strides]
+    counter = f.core("rounds left of a loop")
+    with f.counted_loop("rows", counter, loop.count):
+        moved = run_loops(f, pointers, inner, shape, vector, entry)
+        for pointer, stride, done in zip(pointers, loop.strides, moved, strict=True):
+            f.advance(pointer, stride - done)
+    f.free(counter)
+    return [stride * loop.count for stride in loop.strides]
 
 
-def _add(register: str, number: int) -> Iterator[str]:
-    """``register += number``."""
-    if abs(number) > 4095:
-        yield from word("lr", number)
-        yield f"add {register}, {register}, lr"
-    elif number:
-        yield f"{'add' if number > 0 else 'sub'}w {register}, {register}, #{abs(number)}"
-
-
-def word(register: str, number: int) -> Iterator[str]:
-    """A number in a register."""
-    bits = number & 0xFFFFFFFF
-    yield f"movw {register}, #{bits & 0xFFFF}"
-    if bits >> 16:
-        yield f"movt {register}, #{bits >> 16}"
+def _run(f: Function, count: int, lanes: int, unroll: int, vector: Callable[[], None]) -> None:
+    rounds, rest = divmod(count, lanes * unroll) if unroll > 1 else (0, count)
+    if rounds:
+        with f.low_overhead_loop(f"by {lanes * unroll}", rounds):
+            for _ in range(unroll):
+                vector()
+    if rest:
+        with f.predicated_loop("rest", 128 // lanes, rest):
+            vector()
 
 
 def requantised(
-    scale: tuple[int, int], zero_point: int, clamp: tuple[int, int], span: tuple[int, int], start: int
-) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """What to add first, instructions that load the constants, and those that requantise q0.
+    f: Function,
+    scale: tuple[int, int],
+    zero_point: int,
+    clamp: tuple[int, int],
+    span: tuple[int, int],
+    start: int,
+) -> tuple[int, Callable[[str], None]]:
+    """What to add first, and what requantises a vector; the constants are loaded at once.
 
-    ``span`` are the least and the greatest accumulator, ``start`` what has to be added anyway. Takes r3 and
-    q2, or r3, r7 and q1.
+    ``span`` are the least and the greatest accumulator, ``start`` what has to be added anyway.
     """
     numbers = [np.array([n], np.int64) for n in (*scale, *span, start)]
     rescale = Rescale(numbers[0], numbers[1], zero_point, *clamp, numbers[2], numbers[3])
     requant = requantisation(rescale, numbers[4])
     if requant.finish.shift is None:
-        return start, (*word("r3", scale[0]), f"mov r7, #{zero_point}"), _roundings(scale[1])
+        return start, _roundings(f, scale, zero_point)
     begin, multiplier, constant = (int(c[0]) for c in requant.constants)
-    setup = (*word("r3", multiplier), "vdup.32 q2, r3", *word("r3", constant))
-    shift = f"vqrshrnb.s32 q0, q0, #{requant.finish.shift}"
-    return begin, setup, ("vmulh.s32 q0, q0, q2", "vadd.i32 q0, q0, r3", shift, "vqmovnb.s16 q0, q0")
+    factor = f.vector("multiplier")
+    spread(f, factor, multiplier)
+    last = f.constant("last constant", constant)
+
+    def each(q: str) -> None:
+        f("vmulh.s32", q, q, factor)
+        f("vadd.i32", q, q, last)
+        f("vqrshrnb.s32", q, q, f"#{requant.finish.shift}")
+        f("vqmovnb.s16", q, q)
+
+    return begin, each
 
 
-def _roundings(shift: int) -> tuple[str, ...]:
-    return (*rescaled("q0", "q1", "r3", shift), "vadd.i32 q0, q0, r7", *NARROW)
+def _roundings(f: Function, scale: tuple[int, int], zero_point: int) -> Callable[[str], None]:
+    spare = f.vector("signs")
+    multiplier, zero = f.constant("multiplier", scale[0]), f.constant("zero point", zero_point)
+
+    def each(q: str) -> None:
+        rescaled(f, q, spare, multiplier, scale[1])
+        f("vadd.i32", q, q, zero)
+        narrow(f, q)
+
+    return each
 
 
-def rescaled(vector: str, spare: str, multiplier: str, shift: int) -> tuple[str, ...]:
+def narrow(f: Function, vector: str) -> None:
+    """Words saturated to int8."""
+    f("vqmovnb.s32", vector, vector)
+    f("vqmovnb.s16", vector, vector)
+
+
+def rescaled(f: Function, vector: str, spare: str, multiplier: str, shift: int) -> None:
     """TFLite's rescaling by a register's multiplier and a shift, halves away from zero; spoils a vector."""
-    left = (f"vshl.i32 {vector}, {vector}, #{shift}",) if shift > 0 else ()
-    away = (
-        f"vshr.s32 {spare}, {vector}, #31",
-        f"vadd.i32 {vector}, {vector}, {spare}",
-        f"vrshr.s32 {vector}, {vector}, #{-shift}",
-    )
-    return (*left, f"vqrdmulh.s32 {vector}, {vector}, {multiplier}", *(away if shift < 0 else ()))
+    if shift > 0:
+        f("vshl.i32", vector, vector, f"#{shift}")
+    f("vqrdmulh.s32", vector, vector, multiplier)
+    if shift < 0:
+        f("vshr.s32", spare, vector, "#31")
+        f("vadd.i32", vector, vector, spare, note="halves go away from zero")
+        f("vrshr.s32", vector, vector, f"#{-shift}")

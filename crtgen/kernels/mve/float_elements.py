@@ -1,19 +1,20 @@
 """Element-wise operators with Helium that take or give float32, four at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.elements import Body, elementwise, walk, word
+from crtgen.kernels.mve.elements import Form, Operands, Steps, Walk, elementwise, spread, walk
 from crtgen.kernels.registry import design
 from crtgen.ops import Activation, Add, AffineParams, Dequantize, Mul, Quantize, Relu, Sub
 
 __all__ = ["arithmetic", "clamp", "dequantize", "divides", "quantize"]
 
-_LOAD, _STORE = "vldrw.u32 q0, [r0], #16", "vstrw.32 q0, [r2], #16"
+_FLOATS = Form(store="vstrw.32", step=16)
 _FAR = 512  # steps of the output: beyond all int8 values
 _STEPS = 8  # float32 values on both sides
 
@@ -24,30 +25,72 @@ Floats = npt.NDArray[np.float32]
 def arithmetic(op: Add | Sub | Mul, sig: Signature, target: Target) -> Kernel | None:
     """float32 operands that may be repeated or constant; None for others."""
     way = walk(sig)
-    operands = "q0, q1" if way.order == (0, 1) else "q1, q0"
-    compute = f"v{op.name}.f32 q0, {operands}"
-    setup, clamps = _clamps(op.activation)
-    if way.still:
-        body = Body(setup, (_LOAD, compute, *clamps), ("ldr r4, [r1]", "vdup.32 q1, r4"), store=_STORE)
-    else:
-        body = Body(setup, (_LOAD, "vldrw.u32 q1, [r1], #16", compute, *clamps), store=_STORE)
-    return elementwise("mve float", sig, target, way, body)
+    kind = op.activation
+    return elementwise("mve float", sig, target, way, lambda o: _arithmetic(o, op.name, way, kind), _FLOATS)
+
+
+def _arithmetic(o: Operands, name: str, way: Walk, kind: Activation) -> Steps:
+    f, (first, second) = o.f, o.inputs
+    x, y = f.vectors("elements", 2)
+    clamp = _clamp(f, kind)
+    value = f.core("the second operand") if way.still else ""
+
+    def entry() -> None:
+        if way.still:
+            f("ldr", value, f"[{second}]")
+            f("vdup.32", y, value)
+
+    def vector() -> str:
+        f("vldrw.u32", x, f"[{first}], #16")
+        if not way.still:
+            f("vldrw.u32", y, f"[{second}], #16")
+        f(f"v{name}.f32", x, *((x, y) if way.order == (0, 1) else (y, x)))
+        clamp(x)
+        return x
+
+    return Steps(vector, entry)
 
 
 @design(Relu, types=(DType.FLOAT32,), needs="mve")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """float32; None for others."""
-    setup, clamps = _clamps(op.kind)
-    return elementwise("mve float", sig, target, walk(sig), Body(setup, (_LOAD, *clamps), store=_STORE))
+
+    def steps(o: Operands) -> Steps:
+        f, (first,) = o.f, o.inputs
+        x = f.vector("elements")
+        clamp = _clamp(f, op.kind)
+
+        def vector() -> str:
+            f("vldrw.u32", x, f"[{first}], #16")
+            clamp(x)
+            return x
+
+        return Steps(vector)
+
+    return elementwise("mve float", sig, target, walk(sig), steps, _FLOATS)
 
 
 @design(Dequantize, types=(DType.INT8,), needs="mve")
 def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
     """int8 to float32."""
     params = op.parameters(sig)
-    setup = (*word("r3", -params.zero_point), *_float("r4", params.scale))
-    convert = ("vldrb.s32 q0, [r0], #4", "vadd.i32 q0, q0, r3", "vcvt.f32.s32 q0, q0", "vmul.f32 q0, q0, r4")
-    return elementwise("mve dequantize", sig, target, walk(sig), Body(setup, convert, store=_STORE))
+
+    def steps(o: Operands) -> Steps:
+        f, (first,) = o.f, o.inputs
+        x = f.vector("elements")
+        offset = f.constant("minus the zero point", -params.zero_point)
+        scale = f.constant("scale", _bits(params.scale))
+
+        def vector() -> str:
+            f("vldrb.s32", x, f"[{first}], #4")
+            f("vadd.i32", x, x, offset)
+            f("vcvt.f32.s32", x, x)
+            f("vmul.f32", x, x, scale)
+            return x
+
+        return Steps(vector)
+
+    return elementwise("mve dequantize", sig, target, walk(sig), steps, _FLOATS)
 
 
 @design(Quantize, types=(DType.FLOAT32,), needs="mve")
@@ -56,21 +99,30 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     params = op.parameters(sig)
     if not isinstance(params, AffineParams) or not divides(params):
         return None
-    far = _FAR * params.scale
-    setup = [*word("r3", params.zero_point), *_float("r4", 1 / params.scale), *_float("r5", -params.scale)]
-    for register, limit in (("q2", -far), ("q3", far)):
-        setup += [*_float("lr", limit), f"vdup.32 {register}, lr"]
-    convert = (
-        "vmaxnm.f32 q0, q0, q2",
-        "vminnm.f32 q0, q0, q3",
-        "vmul.f32 q1, q0, r4",
-        "vfma.f32 q0, q1, r5",  # what the product is short of
-        "vfma.f32 q1, q0, r4",
-        "vcvta.s32.f32 q0, q1",
-        "vadd.i32 q0, q0, r3",
-        "vqmovnb.s16 q0, q0",
-    )
-    return elementwise("mve quantize", sig, target, walk(sig), Body(tuple(setup), (_LOAD, *convert)))
+    return elementwise("mve quantize", sig, target, walk(sig), lambda o: _quantize(o, params))
+
+
+def _quantize(o: Operands, params: AffineParams) -> Steps:
+    f, (first,) = o.f, o.inputs
+    x, quotient = f.vector("elements"), f.vector("quotients")
+    low, high = (_limit(f, sign * _FAR * params.scale) for sign in (-1, 1))
+    reciprocal = f.constant("1 / scale", _bits(1 / params.scale))
+    scale = f.constant("-scale", _bits(-params.scale))
+    zero = f.constant("zero point", params.zero_point)
+
+    def vector() -> str:
+        f("vldrw.u32", x, f"[{first}], #16")
+        f("vmaxnm.f32", x, x, low)
+        f("vminnm.f32", x, x, high)
+        f("vmul.f32", quotient, x, reciprocal)
+        f("vfma.f32", x, quotient, scale, note="what the product is short of")
+        f("vfma.f32", quotient, x, reciprocal)
+        f("vcvta.s32.f32", x, quotient)
+        f("vadd.i32", x, x, zero)
+        f("vqmovnb.s16", x, x)
+        return x
+
+    return Steps(vector)
 
 
 def divides(params: AffineParams) -> bool:
@@ -113,17 +165,27 @@ def _fma(x: Floats, factor: np.float32, to: Floats) -> Floats:
     return odd.astype(np.float32)
 
 
-def _clamps(kind: Activation) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Instructions that load the limits, and those that clamp q0."""
-    setup, clamps = list[str](), list[str]()
-    limits = zip(kind.float_range(), ("vmaxnm.f32", "vminnm.f32"), ("q2", "q3"), strict=True)
-    for limit, operation, register in limits:
-        if np.isfinite(limit):
-            setup += [*_float("lr", limit), f"vdup.32 {register}, lr"]
-            clamps.append(f"{operation} q0, q0, {register}")
-    return tuple(setup), tuple(clamps)
+def _clamp(f: Function, kind: Activation) -> Callable[[str], None]:
+    """Clamps a vector; the limits are loaded at once."""
+    limits = [
+        (operation, _limit(f, limit))
+        for limit, operation in zip(kind.float_range(), ("vmaxnm.f32", "vminnm.f32"), strict=True)
+        if np.isfinite(limit)
+    ]
+
+    def each(x: str) -> None:
+        for operation, limit in limits:
+            f(operation, x, x, limit)
+
+    return each
 
 
-def _float(register: str, value: float) -> Iterator[str]:
-    """A float32 in a core register."""
-    yield from word(register, int(np.float32(value).view(np.uint32)))
+def _limit(f: Function, value: float) -> str:
+    vector = f.vector("a limit")
+    spread(f, vector, _bits(value))
+    return vector
+
+
+def _bits(value: float) -> int:
+    """A float32 as a word."""
+    return int(np.float32(value).view(np.uint32))

@@ -1,13 +1,15 @@
 """Operators that move elements, with Helium: runs of bytes under masks, elements apart by gather loads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from crtgen.ir import Signature
+from crtgen.kernels.asm import EVEN, Function, Routine
 from crtgen.kernels.blocks import Movement, blocks_of
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.loops import Loop
-from crtgen.kernels.mve.elements import BYTES, MOST_LOOPS, ElementsView, around, scaled, unrolling, word
+from crtgen.kernels.mve.bytes import fill as filling
+from crtgen.kernels.mve.elements import BYTES, MOST_LOOPS, run_loops, scaled, unrolling
 from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Pad, StridedSlice, Transpose
 
@@ -15,6 +17,7 @@ __all__ = ["MoveView", "Part", "concat", "pad", "strided_slice", "transpose"]
 
 _SHORTEST = 16  # bytes of a run; shorter ones are better copied by words
 _FARTHEST = 1 << 16  # beyond an offset in 16 bits
+_CALL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +27,15 @@ class Part:
     source: str
     first: int
     start: int
-    walk: ElementsView
 
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """``parts`` one after another, with ``fill`` in all ``size`` bytes of the output before if not None."""
+    """``parts`` one after another, with ``fill`` in all ``size`` bytes of the output before if not None.
 
-    parameters: tuple[str, ...]
+    The routines are those of the parts, then the one that fills.
+    """
+
     parts: tuple[Part, ...]
     size: int
     fill: int | None = None
@@ -69,70 +73,88 @@ def _kernel(
 ) -> Kernel | None:
     if not target.core.mve:
         return None
-    size, c_type = sig.y.dtype.itemsize, sig.y.dtype.c_name
-    blocks = blocks_of(op, sig)
+    size, blocks = sig.y.dtype.itemsize, blocks_of(op, sig)
     walks = [_walk(block.loops, size, target) for block in blocks]
-    found = [w for w in walks if w is not None]
-    if len(found) < len(walks):
+    routines = [w for w in walks if w is not None]
+    if len(routines) < len(walks):
         return None
-    consts = tuple(Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant)
-    parts = [Part(b.source, b.first * size, b.start * size, w) for b, w in zip(blocks, found, strict=True)]
-    inputs = [f"x{i}" for i in range(len(sig.inputs) - len(consts))]
+    cost = sum(routine.instructions() + _CALL for routine in routines)
+    if fill is not None:
+        cost += filling().instructions(vectors=sig.y.nbytes / BYTES)
+        routines.append(filling())
     view = MoveView(
-        parameters=(
-            *(f"const {c_type} *{n}" for n in inputs),
-            f"{c_type} *y",
-            *(f"const {c_type} *{c.name}" for c in consts),
-        ),
-        parts=tuple(parts),
+        parts=tuple(Part(block.source, block.first * size, block.start * size) for block in blocks),
         size=sig.y.nbytes,
         fill=fill,
     )
-    cost = sum(w.cost + 6 for w in found) + (sig.y.nbytes / BYTES * 2 if fill is not None else 0)
-    return Kernel(design=name, template="mve/move.c.j2", view=view, consts=consts, cost=cost)
+    return Kernel(
+        design=name,
+        template="mve/move.c.j2",
+        view=view,
+        consts=tuple(Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant),
+        cost=cost,
+        routines=tuple(routines),
+    )
 
 
-def _walk(loops: tuple[Loop, ...], size: int, target: Target) -> ElementsView | None:
+def _walk(loops: tuple[Loop, ...], size: int, target: Target) -> Routine | None:
     """The cheapest order of the loops; None if none is short enough, or they are too many."""
     if len(loops) > MOST_LOOPS:
         return None
-    views = [_inner(run, [a for a in loops if a is not run], size, unrolling(target)) for run in loops]
-    return min((v for v in views if v is not None), key=lambda v: v.cost, default=None)
+    ways = [_inner(run, [a for a in loops if a is not run], size, unrolling(target)) for run in loops]
+    return min((w for w in ways if w is not None), key=lambda w: w.instructions(), default=None)
 
 
-def _inner(run: Loop, outer: Sequence[Loop], size: int, unroll: int) -> ElementsView | None:
+def _inner(run: Loop, outer: Sequence[Loop], size: int, unroll: int) -> Routine | None:
     """With this loop as the run: neighbours on both sides, or on one while the other takes gathers."""
-    setup: tuple[str, ...] = ()
+    f = Function("move", "const void *from", "void *to", purpose="Moves elements.")
     if run.strides == (1, 1):
         if run.count * size < _SHORTEST:
             return None
-        lanes = BYTES
-        run = Loop(run.count * size, (1, 1))
-        body: tuple[str, ...] = ("vldrb.8 q0, [r0], #16", "vstrb.8 q0, [r2], #16")
+        lanes, run = BYTES, Loop(run.count * size, (1, 1))
+        vector = _neighbours(f)
     else:
         lanes = 8 if size == 1 else 4
         step = max(run.strides) * size
         if min(run.strides) != 1 or run.count < lanes or step * (lanes - 1) >= _FARTHEST:
             return None
-        kind, bits = ("b", 16) if size == 1 else ("w", 32)
-        setup = ("movs r4, #0", f"vidup.u{bits} q1, r4, #1", *word("r3", step))
-        setup = (*setup, f"vmul.i{bits} q1, q1, r3", *word("r5", step * lanes))
-        near = f"#{lanes * size}"
-        load, store = f"vldr{kind}.u{bits} q0", f"vstr{kind}.{bits} q0"
-        if run.strides[1] == 1:
-            body = (f"{load}, [r0, q1]", "add r0, r0, r5", f"{store}, [r2], {near}")
-        else:
-            body = (f"{load}, [r0], {near}", f"{store}, [r2, q1]", "add r2, r2, r5")
+        vector = _apart(f, size, step, run.strides[1] == 1)
         (run,) = scaled([run], size)
-    return ElementsView(
-        run=run.count,
-        parameters=("const int8_t *x", "int8_t *y"),
-        arguments=("mov r2, r1",),
-        setup=setup,
-        entry=(),
-        body=body,
-        around=around((*scaled(outer, size), run), lanes),
-        lanes=lanes,
-        unroll=unroll,
-        vectors=False,
-    )
+    run_loops(f, f.arguments, (*scaled(outer, size), run), (lanes, unroll), vector)
+    return f.done()
+
+
+def _neighbours(f: Function) -> Callable[[], None]:
+    (source, to), elements = f.arguments, f.vector("bytes")
+
+    def vector() -> None:
+        f("vldrb.8", elements, f"[{source}], #{BYTES}")
+        f("vstrb.8", elements, f"[{to}], #{BYTES}")
+
+    return vector
+
+
+def _apart(f: Function, size: int, step: int, gathers: bool) -> Callable[[], None]:
+    """Elements that lie ``step`` bytes apart, where they are read if it ``gathers``, or where they go."""
+    (source, to), elements, offsets = f.arguments, f.vector("elements"), f.vector("offsets of the lanes")
+    kind, bits, lanes = ("b", 16, 8) if size == 1 else ("w", 32, 4)
+    even, apart = f.core("a lane's number", EVEN), f.core("bytes apart")
+    f("movs", even, "#0")
+    f(f"vidup.u{bits}", offsets, even, "#1")
+    f.number(apart, step)
+    f(f"vmul.i{bits}", offsets, offsets, apart)
+    f.number(apart, step * lanes)
+    f.free(even)
+    load, store, near = f"vldr{kind}.u{bits}", f"vstr{kind}.{bits}", f"#{lanes * size}"
+
+    def vector() -> None:
+        if gathers:
+            f(load, elements, f"[{source}, {offsets}]")
+            f("add", source, source, apart)
+            f(store, elements, f"[{to}], {near}")
+        else:
+            f(load, elements, f"[{source}], {near}")
+            f(store, elements, f"[{to}, {offsets}]")
+            f("add", to, to, apart)
+
+    return vector

@@ -2,14 +2,14 @@
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.elements import BYTES, Body, elementwise, requantised, walk, word
+from crtgen.kernels.mve.elements import BYTES, Form, Operands, Steps, elementwise, requantised, walk
 from crtgen.kernels.pointwise import every_output
 from crtgen.kernels.registry import design
 from crtgen.ops import Logistic, Quantize, Relu, ReluParams, RequantizeParams, Tanh
 
 __all__ = ["clamp", "requantize", "table"]
 
-_STORE = "vstrb.8 q0, [r2], #16"
+_CLAMPED = (-128, 127)
 
 
 @design(Logistic, Tanh, Relu, Quantize, types=(DType.INT8,), needs="mve")
@@ -17,8 +17,25 @@ def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target)
     """int8 to int8 by a table of 256 bytes; None for others, and for size where arithmetic is shorter."""
     if isinstance(op, Relu | Quantize) and target.optimize == "size":
         return None
-    body = Body((), ("vldrb.u8 q1, [r0], #16", "vldrb.u8 q0, [r1, q1]"), lanes=BYTES, store=_STORE)
-    return elementwise("mve table", sig, target, walk(sig), body, [every_output(op, sig)])
+    return elementwise(
+        "mve table", sig, target, walk(sig), _looked_up, _bytes(_CLAMPED), [every_output(op, sig)]
+    )
+
+
+def _looked_up(o: Operands) -> Steps:
+    f, (x,), (table,) = o.f, o.inputs, o.tables
+    index, found = f.vectors("elements", 2)
+
+    def vector() -> str:
+        f("vldrb.u8", index, f"[{x}], #{BYTES}")
+        f("vldrb.u8", found, f"[{table}, {index}]")
+        return found
+
+    return Steps(vector)
+
+
+def _bytes(clamp: tuple[int, int]) -> Form:
+    return Form(clamp, BYTES, "vstrb.8", BYTES)
 
 
 @design(Quantize, types=(DType.INT8,), needs="mve")
@@ -27,7 +44,7 @@ def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     params = op.parameters(sig)
     if not isinstance(params, RequantizeParams):
         return None
-    return _rescaled("mve requantise", sig, target, params, (-128, 127))
+    return _rescaled("mve requantise", sig, target, params, _CLAMPED)
 
 
 @design(Relu, types=(DType.INT8,), needs="mve")
@@ -36,9 +53,19 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     params = op.parameters(sig)
     limits = (params.act_min, params.act_max)
     if sig.x.quant == sig.y.quant:
-        body = Body((), ("vldrb.8 q0, [r0], #16",), (), limits, BYTES, _STORE)
-        return elementwise("mve clamp", sig, target, walk(sig), body)
+        return elementwise("mve clamp", sig, target, walk(sig), _taken, _bytes(limits))
     return _rescaled("mve clamp", sig, target, params, limits)
+
+
+def _taken(o: Operands) -> Steps:
+    f, (x,) = o.f, o.inputs
+    elements = f.vector("elements")
+
+    def vector() -> str:
+        f("vldrb.8", elements, f"[{x}], #{BYTES}")
+        return elements
+
+    return Steps(vector)
 
 
 def _rescaled(
@@ -46,7 +73,19 @@ def _rescaled(
 ) -> Kernel | None:
     offset = params.input_offset
     scale, span = (params.multiplier, params.shift), (-128 + offset, 127 + offset)
-    start, constants, finish = requantised(scale, params.output_offset, limits, span, offset)
-    load = ("vldrb.s32 q0, [r0], #4", "vadd.i32 q0, q0, r12")
-    body = Body((*constants, *word("r12", start)), (*load, *finish), (), limits)
-    return elementwise(name, sig, target, walk(sig), body)
+
+    def steps(o: Operands) -> Steps:
+        f, (x,) = o.f, o.inputs
+        elements = f.vector("elements")
+        start, finish = requantised(f, scale, params.output_offset, limits, span, offset)
+        first = f.constant("start", start)
+
+        def vector() -> str:
+            f("vldrb.s32", elements, f"[{x}], #4")
+            f("vadd.i32", elements, elements, first)
+            finish(elements)
+            return elements
+
+        return Steps(vector)
+
+    return elementwise(name, sig, target, walk(sig), steps, Form(limits))

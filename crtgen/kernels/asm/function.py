@@ -1,0 +1,240 @@
+"""The builder: registers taken by role, instructions, loops; what is around them follows from these."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from crtgen.kernels.asm.encoding import registers_in
+from crtgen.kernels.asm.routine import Frame, Instruction, Label, Line, Routine
+
+__all__ = ["CORE", "EVEN", "LOW", "ODD", "Function"]
+
+LOW = tuple(f"r{n}" for n in range(8))
+"""Registers that narrow instructions reach."""
+CORE = (*LOW, "r12", *(f"r{n}" for n in range(8, 12)), "lr")
+"""In the order in which they are taken: those first that make code short, and that need not be saved."""
+EVEN = ("r0", "r2", "r4", "r6", "r12", "r8", "r10", "lr")
+ODD = ("r1", "r3", "r5", "r7", "r9", "r11")
+_VECTORS = tuple(f"q{n}" for n in range(8))
+_SAVED = (*(f"r{n}" for n in range(4, 12)), "lr")
+_MOST_ARGUMENTS = 4
+_MOVED = 4095  # of ADDW and SUBW
+
+
+class Function:
+    """A function in assembly while it is written; calling it appends an instruction.
+
+    ``parameters`` are C, at most four of a word each; they arrive in r0 to r3, which are taken. ``keep`` are
+    numbers of parameters that the prologue puts on the stack, where ``kept`` finds them; their registers are
+    free at once. ``local`` is words of stack below these, from ``[sp]`` on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *parameters: str,
+        purpose: str = "",
+        returns: str = "void",
+        keep: Sequence[int] = (),
+        local: int = 0,
+    ) -> None:
+        if len(parameters) > _MOST_ARGUMENTS:
+            raise ValueError(f"{name} has {len(parameters)} parameters, not {_MOST_ARGUMENTS} at most")
+        self._about = (name, purpose, returns, parameters)
+        self._body: list[Line] = []
+        self._counts: defaultdict[tuple[str, ...], int] = defaultdict(int)
+        self._loops: tuple[str, ...] = ()
+        self._factor = 1
+        self._tables: list[tuple[str, tuple[int, ...]]] = []
+        self._roles: dict[str, list[str]] = {}
+        self._taken: set[str] = set()
+        self._used: set[str] = set()
+        self._labels: set[str] = set()
+        self._local = 4 * local
+        self._kept = tuple(LOW[n] for n in sorted(keep))
+        self.kept = {n: f"[sp, #{self._local + 4 * i}]" for i, n in enumerate(sorted(keep))}
+        """The address of each parameter on the stack, by its number."""
+        self.arguments = LOW[: len(parameters)]
+        """The registers of the parameters, in order."""
+        for number, parameter in enumerate(parameters):
+            if number not in keep:
+                self._take((self.arguments[number],), parameter.split()[-1].lstrip("*"), 1)
+
+    def __call__(self, mnemonic: str, *operands: str, note: str = "") -> None:
+        """Append an instruction; all registers that it names have to be taken."""
+        for operand in operands:
+            unknown = registers_in(operand) - self._taken
+            if unknown:
+                raise ValueError(f"{mnemonic} {', '.join(operands)}: {', '.join(unknown)} is not taken")
+        self._body.append(Instruction(mnemonic, operands, note))
+        self._counts[self._loops] += self._factor
+
+    def core(self, role: str, among: Iterable[str] = CORE) -> str:
+        """A general register that is free; ``ValueError`` if there is none ``among`` these."""
+        return self._take(among, role, 1)[0]
+
+    def cores(self, role: str, count: int, among: Iterable[str] = CORE) -> tuple[str, ...]:
+        """So many general registers."""
+        return self._take(among, role, count)
+
+    def vector(self, role: str, among: Iterable[str] = _VECTORS) -> str:
+        """A vector that is free."""
+        return self._take(among, role, 1)[0]
+
+    def vectors(self, role: str, count: int) -> tuple[str, ...]:
+        """So many vectors."""
+        return self._take(_VECTORS, role, count)
+
+    def free(self, *registers: str) -> None:
+        """Give registers back."""
+        self._taken -= set(registers)
+
+    def moved(self, register: str, role: str, among: Iterable[str] = CORE) -> str:
+        """The same value in another register; the old one is free."""
+        other = self.core(role, among)
+        self("mov", other, register)
+        self.free(register)
+        return other
+
+    def number(self, register: str, value: int) -> None:
+        """``register = value``, of 32 bits with or without sign."""
+        bits = value & 0xFFFFFFFF
+        if bits >> 8 == 0xFFFFFF:
+            self("mvn", register, f"#{bits ^ 0xFFFFFFFF}")
+            return
+        self("movw", register, f"#{bits & 0xFFFF}")
+        if bits >> 16:
+            self("movt", register, f"#{bits >> 16}")
+
+    def constant(self, role: str, value: int) -> str:
+        """A number in a register of its own."""
+        register = self.core(role)
+        self.number(register, value)
+        return register
+
+    def advance(self, register: str, by: int, spare: str = "") -> None:
+        """``register += by``; far steps need a spare register, or take one for a moment."""
+        if abs(by) <= _MOVED:
+            if by:
+                self("add" if by > 0 else "sub", register, register, f"#{abs(by)}")
+            return
+        other = spare or self.core("a far step")
+        self.number(other, by)
+        self("add", register, register, other)
+        if not spare:
+            self.free(other)
+
+    def table(self, name: str, words: Sequence[int]) -> Callable[[str], None]:
+        """Constants of the function; what comes back puts their address into a register."""
+        self._tables.append((name, tuple(word & 0xFFFFFFFF for word in words)))
+
+        def address(register: str) -> None:
+            self("movw", register, f"#:lower16:.L_{name}")
+            self("movt", register, f"#:upper16:.L_{name}")
+
+        return address
+
+    @contextmanager
+    def loop(self, meaning: str, rounds: int | str) -> Iterator[str]:
+        """What is within runs ``rounds`` times; it ends with a branch to the label that it gets.
+
+        ``rounds`` is a name where only the caller knows the number.
+        """
+        label = self._label(meaning)
+        self._body.append(Label(label))
+        with self._repeated(rounds):
+            yield label
+
+    @contextmanager
+    def counted_loop(self, meaning: str, counter: str, rounds: int) -> Iterator[None]:
+        """A loop that counts a register down."""
+        self.number(counter, rounds)
+        with self.loop(meaning, rounds) as label:
+            yield
+            self("subs", counter, counter, "#1")
+            self("bne", label)
+
+    @contextmanager
+    def low_overhead_loop(self, meaning: str, rounds: int | str, count: str = "") -> Iterator[None]:
+        """DLS and LE, over lr; the number of rounds is in the register ``count`` if the caller knows it.
+
+        What runs once is no loop.
+        """
+        if rounds == 1:
+            yield
+            return
+        lr = self.core("rounds", ("lr",))
+        if not count:
+            self.number(lr, int(rounds))
+        self("dls", lr, count or lr)
+        with self.loop(meaning, rounds) as label:
+            yield
+            self("le", lr, label)
+        self.free(lr)
+
+    @contextmanager
+    def predicated_loop(self, meaning: str, bits: int, elements: int) -> Iterator[None]:
+        """DLSTP and LETP: the last round acts on what is left of ``elements`` of so many bits."""
+        lr = self.core("elements left", ("lr",))
+        self.number(lr, elements)
+        self(f"dlstp.{bits}", lr, lr)
+        with self.loop(meaning, -(-elements * bits // 128)) as label:
+            yield
+            self("letp", lr, label)
+        self.free(lr)
+
+    @contextmanager
+    def predicated_while(self, meaning: str, bits: int, rounds: str, elements: str) -> Iterator[None]:
+        """WLSTP and LETP: ``elements`` is a register, and may be 0; ``rounds`` is a name."""
+        lr, end = self.core("elements left", ("lr",)), self._label(f"no_{meaning}")
+        self(f"wlstp.{bits}", lr, elements, end)
+        with self.loop(meaning, rounds) as label:
+            yield
+            self("letp", lr, label)
+        self._body.append(Label(end))
+        self.free(lr)
+
+    def done(self) -> Routine:
+        """The function with its prologue and epilogue."""
+        name, purpose, returns, parameters = self._about
+        core = tuple(r for r in _SAVED if r in self._used)
+        core = core if not core or core[-1] == "lr" else (*core, "lr")
+        highest = max((_VECTORS.index(q) for q in self._used.intersection(_VECTORS)), default=0)
+        return Routine(
+            name=name,
+            purpose=purpose,
+            returns=returns,
+            parameters=parameters,
+            roles=tuple((role, tuple(dict.fromkeys(taken))) for role, taken in self._roles.items()),
+            frame=Frame(core, _VECTORS[4 : highest + 1], self._kept, self._local),
+            body=tuple(self._body),
+            counts=tuple(self._counts.items()),
+            tables=tuple(self._tables),
+        )
+
+    def _take(self, among: Iterable[str], role: str, count: int) -> tuple[str, ...]:
+        found = tuple(r for r in among if r not in self._taken)[:count]
+        if len(found) < count:
+            raise ValueError(f"{self._about[0]}: no register is free for {role}")
+        self._taken |= set(found)
+        self._used |= set(found)
+        self._roles.setdefault(role, []).extend(found)
+        return found
+
+    def _label(self, meaning: str) -> str:
+        label = base = ".L_" + meaning.replace(" ", "_")
+        number = 2
+        while label in self._labels:
+            label, number = f"{base}_{number}", number + 1
+        self._labels.add(label)
+        return label
+
+    @contextmanager
+    def _repeated(self, rounds: int | str) -> Iterator[None]:
+        before = self._loops, self._factor
+        if isinstance(rounds, str):
+            self._loops += (rounds,)
+        else:
+            self._factor *= rounds
+        yield
+        self._loops, self._factor = before

@@ -1,0 +1,146 @@
+"""A function in assembly as data: its lines, what it takes from its caller, and what follows from them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from crtgen.kernels.asm.encoding import is_branch, is_narrow
+
+__all__ = ["Count", "Frame", "Instruction", "Label", "Line", "Routine"]
+
+_NEAR = {True: (-252, 258), False: (-2044, 2050)}
+"""Where a narrow branch can go, with a condition and without, in bytes from its own place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A mnemonic and its operands; ``note`` is a comment."""
+
+    mnemonic: str
+    operands: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A place that branches go to."""
+
+    name: str
+
+
+Line = Instruction | Label
+Count = tuple[tuple[str, ...], int]
+"""Instructions that run once for each combination of rounds of the loops of these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a function puts on the stack, from the top down.
+
+    ``core`` registers and ``vectors`` (q4 to q7) of its caller's, arguments that are ``kept``, and ``local``
+    bytes below them, where the stack pointer stays.
+    """
+
+    core: tuple[str, ...]
+    vectors: tuple[str, ...]
+    kept: tuple[str, ...]
+    local: int
+
+    @property
+    def bytes(self) -> int:
+        return 4 * len(self.core) + 16 * len(self.vectors) + 4 * len(self.kept) + self.local
+
+    @property
+    def begin(self) -> tuple[Instruction, ...]:
+        """The prologue. Kept arguments go with the registers where no vectors are between them."""
+        together = () if self.vectors else self.kept
+        lines = [_list("push", (*together, *self.core))]
+        if self.vectors:
+            lines += [_list("vpush", _doubles(self.vectors)), _list("push", self.kept)]
+        if self.local:
+            lines.append(Instruction("sub", ("sp", "sp", f"#{self.local}")))
+        return tuple(line for line in lines if line.operands != ("{}",))
+
+    @property
+    def end(self) -> tuple[Instruction, ...]:
+        """The epilogue, which returns."""
+        drop = self.local + 4 * len(self.kept)
+        lines = [Instruction("add", ("sp", "sp", f"#{drop}"))] if drop else []
+        lines += [_list("vpop", _doubles(self.vectors))] if self.vectors else []
+        if not self.core:
+            return (*lines, Instruction("bx", ("lr",)))
+        return (*lines, _list("pop", (*self.core[:-1], "pc")))
+
+
+def _list(mnemonic: str, registers: Iterable[str]) -> Instruction:
+    return Instruction(mnemonic, (f"{{{', '.join(registers)}}}",))
+
+
+def _doubles(vectors: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"d{2 * int(q[1:]) + half}" for q in vectors for half in (0, 1))
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A function in assembly, without a symbol: equal ones are one function.
+
+    ``name`` is what its symbol begins with, ``purpose`` a sentence about it, ``returns`` and ``parameters``
+    are C. ``roles`` say what is in which registers. ``body`` is what is between prologue and epilogue.
+    ``tables`` are words of constants by name.
+    """
+
+    name: str
+    purpose: str
+    returns: str
+    parameters: tuple[str, ...]
+    roles: tuple[tuple[str, tuple[str, ...]], ...]
+    frame: Frame
+    body: tuple[Line, ...]
+    counts: tuple[Count, ...]
+    tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def instructions(self, **rounds: float) -> float:
+        """Executed by one call, with the number of rounds of each loop that has a name."""
+        own = sum(count * prod(rounds[name] for name in loops) for loops, count in self.counts)
+        return own + len(self.frame.begin) + len(self.frame.end)
+
+    def prototype(self, symbol: str) -> str:
+        """The declaration in C, without semicolon."""
+        return f"{self.returns} {symbol}({', '.join(self.parameters)})"
+
+    @property
+    def stack(self) -> int:
+        """Bytes."""
+        return self.frame.bytes
+
+    @cached_property
+    def code_bytes(self) -> int:
+        """Bytes of the instructions; branches are as long as they have to be."""
+        lines = (*self.frame.begin, *self.body, *self.frame.end)
+        wide: set[int] = set()
+        while True:
+            places, at = [], 0
+            for number, line in enumerate(lines):
+                places.append(at)
+                at += _length(line, number in wide)
+            labels = {a.name: p for a, p in zip(lines, places, strict=True) if isinstance(a, Label)}
+            far = {n for n, line in enumerate(lines) if _is_far(line, places[n], labels)} - wide
+            if not far:
+                return at + sum(4 * len(words) for _, words in self.tables)
+            wide |= far
+
+
+def _length(line: Line, wide: bool) -> int:
+    if isinstance(line, Label):
+        return 0
+    if is_branch(line.mnemonic):
+        return 4 if wide else 2
+    return 2 if is_narrow(line.mnemonic, line.operands) else 4
+
+
+def _is_far(line: Line, place: int, labels: dict[str, int]) -> bool:
+    if isinstance(line, Label) or not is_branch(line.mnemonic):
+        return False
+    low, high = _NEAR[line.mnemonic != "b"]
+    return not low <= labels[line.operands[0]] - place <= high

@@ -1,0 +1,236 @@
+"""The builder of functions in assembly: registers, loops, what it counts, and what assemblers make of it."""
+
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elftools.dwarf.callframe import FDE
+from elftools.elf.elffile import ELFFile
+
+from crtgen.boards.core import Core, find_core
+from crtgen.kernels import Target, applicable
+from crtgen.kernels.asm import EVEN, Function, Routine, assembly_file
+from crtgen.kernels.asm.encoding import is_narrow
+from crtgen.ops import all_cases
+from tests.support import require_tool, symbol_table
+
+
+def _copy(elements: int = 40) -> Function:
+    f = Function("copy", "uint8_t *to", "const uint8_t *from")
+    to, source = f.arguments
+    vector = f.vector("bytes")
+    with f.predicated_loop("vectors", 8, elements):
+        f("vldrb.8", vector, f"[{source}], #16")
+        f("vstrb.8", vector, f"[{to}], #16")
+    return f
+
+
+def _nested() -> Routine:
+    """Two vectors and eight registers to save, two arguments kept, two words of its own, rounds by name."""
+    f = Function("sum", "int *y", "int *x", "int n", purpose="Sums.", keep=(0, 2), local=2)
+    (pointer,) = (f.arguments[1],)
+    sums = f.cores("sums", 4, EVEN)
+    more = f.vectors("vectors", 6)
+    with f.loop("pairs", "pairs") as again:
+        with f.counted_loop("channels", f.core("channels left"), 5):
+            f("vldrw.u32", more[5], f"[{pointer}], #16")
+            f("vmladava.s8", sums[0], more[5], more[0])
+        f("ldr", sums[1], f.kept[2])
+        f("cmp", sums[0], sums[1])
+        f("bne", again)
+    f("ldr", sums[2], f.kept[0])
+    f("str", sums[0], f"[{sums[2]}]")
+    return f.done()
+
+
+def test_registers_are_taken_and_given_back() -> None:
+    f = Function("f", "int *x")
+    assert f.arguments == ("r0",)
+    first = f.core("first")
+    assert first == "r1"
+    assert f.cores("sums", 3, EVEN) == ("r2", "r4", "r6")
+    f.free(first)
+    assert f.core("another") == "r1"
+    f.vectors("all", 8)
+    with pytest.raises(ValueError, match="f: no register is free for one too many"):
+        f.vector("one too many")
+
+
+def test_a_register_that_nobody_took_is_refused() -> None:
+    f = Function("f", "int *x")
+    with pytest.raises(ValueError, match="add r0, r0, r7: r7 is not taken"):
+        f("add", "r0", "r0", "r7")
+    scratch = f.core("scratch")
+    f.free(scratch)
+    with pytest.raises(ValueError, match="r1 is not taken"):
+        f("ldr", "r0", f"[{scratch}]")
+
+
+def test_parameters_are_in_registers() -> None:
+    with pytest.raises(ValueError, match="5 parameters"):
+        Function("f", *["int x"] * 5)
+
+
+def test_frame() -> None:
+    """Only what is taken is saved; lr comes with it, since the epilogue returns with it."""
+    assert _copy().done().frame.begin[0].operands == ("{lr}",)
+    frame = _nested().frame
+    texts = [f"{line.mnemonic} {', '.join(line.operands)}" for line in (*frame.begin, *frame.end)]
+    assert texts == [
+        "push {r4, r6, lr}",
+        "vpush {d8, d9, d10, d11}",
+        "push {r0, r2}",
+        "sub sp, sp, #8",
+        "add sp, sp, #16",
+        "vpop {d8, d9, d10, d11}",
+        "pop {r4, r6, pc}",
+    ]
+    assert frame.bytes == _nested().stack == 12 + 32 + 8 + 8
+
+
+def test_kept_arguments_cost_no_instruction() -> None:
+    f = Function("f", "int *x", "int n", keep=(1,))
+    f("ldr", f.core("n", ("r5",)), f.kept[1])
+    frame = f.done().frame
+    assert [line.operands for line in frame.begin] == [("{r1, r5, lr}",)]
+    assert [line.mnemonic for line in frame.end] == ["add", "pop"]
+
+
+def test_instructions_are_those_of_a_call() -> None:
+    assert _copy(40).done().instructions() == 2 + 2 + 3 * 3  # push, pop; movw, dlstp; three rounds
+    pair = 1 + 5 * 4 + 3
+    assert _nested().instructions(pairs=3) == 7 + 3 * pair + 2
+    with pytest.raises(KeyError):
+        _nested().instructions()
+
+
+def test_no_loop_of_one_round() -> None:
+    f = Function("f")
+    with f.low_overhead_loop("once", 1):
+        f("nop")
+    assert f.done().instructions() == 2
+
+
+def test_numbers() -> None:
+    def texts(value: int) -> list[str]:
+        f = Function("f", "int x")
+        f.number("r0", value)
+        return [f"{line.mnemonic} {line.operands[1]}" for line in f.done().body]  # type: ignore[union-attr]
+
+    assert texts(65535) == ["movw #65535"]
+    assert texts(-2) == ["mvn #1"]
+    assert texts(1 << 16) == ["movw #0", "movt #1"]
+    assert texts(-300) == ["movw #65236", "movt #65535"]
+
+
+def test_equal_functions_are_equal() -> None:
+    assert _copy().done() == _copy().done()
+    assert hash(_copy().done()) == hash(_copy().done())
+    assert _copy().done() != _copy(41).done()
+
+
+_LENGTHS = """
+push {r4, lr}; push {r4, r8}; pop {r0, pc}; ldm r0!, {r1, r2}; stm r1!, {r2, r8}; ldm r0, {r1, r2}
+mov r8, r9; mov r0, #1; movs r0, #255; movs r8, #1; movs r1, r2; mvn r0, #1; movw r0, #1
+add r0, r0, r9; add r0, r1, r2; add r0, r0, #4; add r0, sp, #8; add sp, sp, #16; sub sp, sp, #508
+add sp, sp, #512; add r8, sp, #8; sub r0, r0, r1; adds r0, r1, r2; adds r0, r0, #255; adds r0, r1, #7
+adds r0, r1, #8; subs r3, r3, #1; subs r8, r8, #1; subs r1, #4; cmp r0, #255; cmp r8, #1; cmp r8, r9
+ldr r0, [r1]; ldr r0, [r1, #124]; ldr r0, [r1, #128]; ldr r0, [sp, #1020]; ldr r8, [sp]; ldr r0, [r1], #4
+str r0, [r1, r2]; str r0, [r1, r2, lsl #2]; ldrb r0, [r1, #31]; ldrb r0, [r1, #32]; strh r0, [r1, #62]
+ldrsb r0, [r1]; ldrsb r0, [r1, r2]; ldrd r0, r1, [r2]; lsls r0, r1, #3; asrs r0, r0, r1; lsl r0, r1, #3
+sxtb r0, r1; sxtb r8, r1; uxth r0, r1; sxtb16 r0, r1; smlad r0, r1, r2, r3; ssat r0, #8, r1; bx lr; nop
+"""
+
+
+@pytest.mark.qemu
+def test_lengths_of_instructions(tmp_path: Path) -> None:
+    """As long as the assembler makes them, each by itself."""
+    texts = [text.strip() for line in _LENGTHS.split("\n") for text in line.split(";") if text.strip()]
+    body = "".join(f'.section .text.i{i}, "ax"\n{text}\n' for i, text in enumerate(texts))
+    (tmp_path / "all.S").write_text(f".syntax unified\n.thumb\n{body}")
+    elf = _assemble(tmp_path / "all.S", find_core("cortex-m33"))
+    for number, text in enumerate(texts):
+        mnemonic, _, operands = text.partition(" ")
+        parts = tuple(_split(operands))
+        assert is_narrow(mnemonic, parts) == (len(_bytes(elf, f".text.i{number}")) == 2), text
+
+
+def _split(operands: str) -> Iterator[str]:
+    depth, part = 0, ""
+    for letter in operands:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and not depth:
+            yield part.strip()
+            part = ""
+        else:
+            part += letter
+    yield from [part.strip()] if part else []
+
+
+def _assemble(path: Path, core: Core) -> ELFFile:
+    command = [require_tool("arm-none-eabi-gcc"), *core.gcc_flags, "-c", str(path)]
+    subprocess.run([*command, "-o", str(path.with_suffix(".o"))], check=True, timeout=120)
+    return ELFFile(io.BytesIO(path.with_suffix(".o").read_bytes()))
+
+
+def _bytes(elf: ELFFile, section: str) -> bytes:
+    found = elf.get_section_by_name(section)
+    assert found is not None
+    return found.data()
+
+
+def _value(elf: ELFFile, symbol: str) -> int:
+    found = symbol_table(elf).get_symbol_by_name(symbol)
+    assert found is not None
+    return int(found[0]["st_value"])
+
+
+def _routines(core: Core) -> list[Routine]:
+    """Those of every kernel of every case."""
+    levels = [Target(core, level) for level in ("speed", "size")]
+    kernels = (k for case in all_cases() for target in levels for k in applicable(case.op, case.sig, target))
+    return list(dict.fromkeys(routine for kernel in kernels for routine in kernel.routines))
+
+
+@pytest.mark.qemu
+def test_sizes_stack_and_unwinding_of_all_routines(tmp_path: Path) -> None:
+    """Code is as long as is told, and the call frame after the prologue is the stack that is declared."""
+    routines = {"nested": _nested()}
+    routines |= {f"f{i}": routine for i, routine in enumerate(_routines(find_core("cortex-m55")))}
+    assert len(routines) > 50
+    (tmp_path / "all.S").write_text(assembly_file("All.", routines.items()))
+    elf = _assemble(tmp_path / "all.S", find_core("cortex-m55"))
+    symbols = {s.name: s for s in symbol_table(elf).iter_symbols()}
+    frames = [e for e in elf.get_dwarf_info().CFI_entries() if isinstance(e, FDE)]
+    assert len(frames) == len(routines)
+    for (name, routine), entry in zip(routines.items(), frames, strict=True):
+        words = sum(4 * len(words) for _, words in routine.tables)
+        assert symbols[name]["st_size"] == routine.code_bytes - words, name
+        assert _value(elf, f"crt_stack_of_{name}") == routine.stack
+        assert max(row["cfa"].offset for row in entry.get_decoded().table) == routine.stack
+
+
+@pytest.mark.cc
+def test_signed_return_addresses(tmp_path: Path) -> None:
+    """Where the compiler is asked to protect branches, functions sign what they return to."""
+    pytest.importorskip("ziglang")
+    (tmp_path / "all.S").write_text(assembly_file("All.", [("nested", _nested()), ("copy", _copy().done())]))
+    codes = {}
+    for protection in ("none", "standard"):
+        command = [sys.executable, "-m", "ziglang", "cc", *find_core("cortex-m85").zig_flags]
+        command[-1] += "+pacbti"
+        command += [f"-mbranch-protection={protection}", "-c", str(tmp_path / "all.S")]
+        out = tmp_path / f"{protection}.o"
+        subprocess.run([*command, "-o", str(out)], check=True, timeout=120)
+        elf = ELFFile(io.BytesIO(out.read_bytes()))
+        codes[protection] = _bytes(elf, ".text.nested")
+        stack = _nested().stack + (8 if protection == "standard" else 0)
+        assert _value(elf, "crt_stack_of_nested") == stack
+    pac, aut = b"\xaf\xf3\x1d\x80", b"\xaf\xf3\x2d\x80"
+    assert codes["standard"].startswith(pac)
+    assert codes["standard"].endswith(aut + b"\x70\x47")  # then BX LR
+    assert pac not in codes["none"]
+    assert aut not in codes["none"]

@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from crtgen.errors import CorruptModelError
 from crtgen.ir.types import Array, DType, Value, shape_text
 
-__all__ = ["Graph", "Node", "Op", "Signature"]
+__all__ = ["Graph", "Index", "Node", "Op", "Signature"]
+
+Index: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +57,44 @@ class Op(ABC):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """The definition, in numpy: ``arrays`` has one array per input, constants included."""
 
+    moves_only: ClassVar[bool] = False
+    """Whether it moves elements and changes none: its output is quantised as its inputs."""
+
     def macs(self, sig: Signature) -> int:
         """Multiplications of an input with a weight; 0 for an operator without weights."""
         return 0
+
+    def work(self, sig: Signature) -> int:
+        """What the reference takes, as multiplications that take as long."""
+        return self.macs(sig)
+
+    def working_elements(self, sig: Signature) -> int:
+        """Elements that the reference holds at once, about."""
+        return sum(value.elements for value in (*sig.inputs, *sig.outputs))
+
+    def is_identity(self, sig: Signature) -> bool:
+        """Whether it copies its input, given that shape, type and quantisation stay the same."""
+        return False
+
+    def resized(self, sig: Signature) -> "Op":
+        """The same operator for values of which the last axes have other lengths."""
+        return self
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        """How channels, along the last axis, hang together, for each input and then each output.
+
+        Channels with the same number can only be removed together; a value without numbers stays whole.
+        None for an operator that mixes channels, or of which nothing is known.
+        """
+        return None
+
+    def bounds(
+        self, sig: Signature, low: Sequence[Array], high: Sequence[Array]
+    ) -> tuple[Array, Array] | None:
+        """The least and greatest output for inputs between ``low`` and ``high``; None if nothing is known."""
+        if not self.rising:
+            return None
+        return self.reference(sig, low)[0], self.reference(sig, high)[0]
 
     def attributes(self) -> str:
         """The attributes as text, for the dump: ``stride=(2, 2) padding=same``."""

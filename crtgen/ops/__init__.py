@@ -1,8 +1,9 @@
 """The operators: attributes, shape rule, numpy reference with the exact arithmetic, test cases."""
 
 from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 
-from crtgen.ops import activation, binary, conv, dense, pool, quant, reduce, resize, shape
 from crtgen.ops.activation import Logistic, Relu, ReluParams, SigmoidParams, Softmax, SoftmaxParams, Tanh
 from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, AddParams, Mul, MulParams, Sub
@@ -13,15 +14,20 @@ from crtgen.ops.pool import AveragePool2d, MaxPool2d, PoolParams
 from crtgen.ops.quant import AffineParams, Dequantize, Quantize, RequantizeParams
 from crtgen.ops.reduce import Mean, MeanParams
 from crtgen.ops.resize import ResizeNearest
+from crtgen.ops.scheme import FLOAT32, INT8, Scheme, scheme_of
 from crtgen.ops.shape import Concat, Pad, Reshape, StridedSlice, Transpose
+from crtgen.ops.traits import Clamping, Weighted, Windowed, channels
 
 __all__ = [
+    "FLOAT32",
+    "INT8",
     "Activation",
     "Add",
     "AddParams",
     "AffineParams",
     "AveragePool2d",
     "Case",
+    "Clamping",
     "Concat",
     "Conv2d",
     "ConvParams",
@@ -43,6 +49,7 @@ __all__ = [
     "RequantizeParams",
     "Reshape",
     "ResizeNearest",
+    "Scheme",
     "SigmoidParams",
     "Softmax",
     "SoftmaxParams",
@@ -50,11 +57,16 @@ __all__ = [
     "Sub",
     "Tanh",
     "Transpose",
+    "Weighted",
+    "Windowed",
     "all_cases",
+    "channels",
+    "scheme_of",
 ]
 
 
 def all_cases() -> Iterator[Case]:
-    """The test cases of every operator."""
-    for module in (conv, dense, pool, binary, activation, shape, reduce, resize, quant):
-        yield from module.cases()
+    """The test cases of every operator: each module of this package that has ``cases``."""
+    for found in iter_modules(__path__):
+        module = import_module(f"{__name__}.{found.name}")
+        yield from getattr(module, "cases", tuple)()

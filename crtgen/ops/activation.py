@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Array, DType, Index, Op, Quant, Signature, Value
 from crtgen.ops.attrs import (
     Activation,
     clamp_float,
-    floating,
     magnitude,
     require,
     require_inputs,
@@ -27,6 +26,8 @@ from crtgen.ops.fixedpoint import (
     single,
 )
 from crtgen.ops.gemmlowp import exp_on_negative_values, logistic, one_over_one_plus_x, tanh
+from crtgen.ops.scheme import INT8, Scheme, scheme_of
+from crtgen.ops.traits import Tabulated, channelwise
 
 __all__ = ["Logistic", "Relu", "ReluParams", "SigmoidParams", "Softmax", "SoftmaxParams", "Tanh", "cases"]
 
@@ -36,13 +37,13 @@ _SIGMOID_INPUT_BITS = 4
 
 
 class _Unary(Op):
-    """One input, one output, equal in shape and type: float32 or int8."""
+    """One input, one output, equal in shape and type."""
 
     __slots__ = ()
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
-        floating(inputs[0])
+        scheme_of(inputs[0])
         return ((inputs[0].shape, inputs[0].dtype),)
 
 
@@ -74,8 +75,8 @@ class Softmax(_Unary):
     def parameters(self, sig: Signature) -> SoftmaxParams:
         """As TFLite's ``PreprocessSoftmaxScaling``; ``ValueError`` for another output quantisation."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        fixed = y.scale == 1 / 256 and y.zero_point == -128
-        require(fixed, f"the output has {y} instead of scale 1/256 zero -128")
+        wanted = _probability(scheme_of(sig.y))
+        require(y == wanted, f"the output has {y} instead of {wanted}")
         longest = 1 << _SOFTMAX_SUM_BITS
         depth = sig.x.shape[-1]
         require(depth < longest, f"softmax over {depth:,} elements; supported: fewer than {longest:,}")
@@ -85,7 +86,7 @@ class Softmax(_Unary):
         return SoftmaxParams(multiplier, shift, -_radius(_SOFTMAX_INPUT_BITS, shift))
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        if sig.x.dtype is DType.FLOAT32:
+        if scheme_of(sig.x).is_real:
             x = arrays[0].astype(np.float64)
             real = np.exp(self.beta * (x - x.max(axis=-1, keepdims=True)))
             return ((real / real.sum(axis=-1, keepdims=True)).astype(np.float32),)
@@ -106,8 +107,14 @@ class Softmax(_Unary):
         headroom = 32 - bits
         reciprocal = one_over_one_plus_x((total << headroom) - (1 << 31))
         share = saturating_rounding_doubling_high_mul(powers, reciprocal)
-        scaled = rounding_divide_by_pot(share, _SOFTMAX_SUM_BITS - headroom + 31 - 8) - 128
-        return np.where(counts, np.clip(scaled, -128, 127), -128).astype(np.int8)
+        scaled = rounding_divide_by_pot(share, _SOFTMAX_SUM_BITS - headroom + 31 - 8)
+        scaled += scheme_of(sig.y).low
+        return scheme_of(sig.y).saturated(np.where(counts, scaled, scheme_of(sig.y).low))
+
+
+def _probability(scheme: Scheme) -> Quant:
+    """The quantisation of what lies between 0 and 1: the only one that softmax has."""
+    return Quant.tensor(1 / (scheme.high - scheme.low + 1), scheme.low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +139,7 @@ class SigmoidParams:
         return cls(x.zero_point, _radius(_SIGMOID_INPUT_BITS, shift), multiplier, shift)
 
 
-class _Sigmoid(_Unary):
+class _Sigmoid(_Unary, Tabulated):
     __slots__ = ()
 
     output: ClassVar[Quant]
@@ -147,12 +154,12 @@ class Logistic(_Sigmoid):
     """``1 / (1 + exp(-x))``; int8 has scale 1/256 and zero point -128."""
 
     name: ClassVar[str] = "logistic"
-    output: ClassVar[Quant] = Quant.tensor(1 / 256, -128)
+    output: ClassVar[Quant] = Quant.tensor(1 / 256, INT8.low)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        if sig.x.dtype is DType.FLOAT32:
+        if scheme_of(sig.x).is_real:
             return ((0.5 + 0.5 * np.tanh(arrays[0].astype(np.float64) / 2)).astype(np.float32),)
-        return (_sigmoid(self.parameters(sig), arrays[0], logistic, 8, -128),)
+        return (_sigmoid(self.parameters(sig), arrays[0], logistic, 8, self.output.zero_point),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +170,7 @@ class Tanh(_Sigmoid):
     output: ClassVar[Quant] = Quant.tensor(1 / 128, 0)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        if sig.x.dtype is DType.FLOAT32:
+        if scheme_of(sig.x).is_real:
             return (np.tanh(arrays[0].astype(np.float64)).astype(np.float32),)
         return (_sigmoid(self.parameters(sig), arrays[0], tanh, 7, 0),)
 
@@ -177,8 +184,8 @@ def _sigmoid(
         np.where(np.abs(centred) < radius, centred, 0), params.input_multiplier, params.input_left_shift
     )
     inside = rounding_divide_by_pot(function(argument, _SIGMOID_INPUT_BITS), 31 - bits) + zero_point
-    saturated = np.where(centred <= -radius, -128, np.where(centred >= radius, 127, inside))
-    return np.clip(saturated, -128, 127).astype(np.int8)
+    saturated = np.where(centred <= -radius, INT8.low, np.where(centred >= radius, INT8.high, inside))
+    return INT8.saturated(saturated)
 
 
 def _radius(integer_bits: int, left_shift: int) -> int:
@@ -203,28 +210,31 @@ class ReluParams:
 
 @dataclass(frozen=True, slots=True)
 class Relu(_Unary):
-    """A clamp that stands alone; int8 is requantised where input and output differ."""
+    """A clamp that stands alone; it requantises where input and output differ."""
 
     name: ClassVar[str] = "relu"
     rising: ClassVar[bool] = True
 
     kind: Activation = Activation.RELU
 
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        return channelwise(sig)
+
     def parameters(self, sig: Signature) -> ReluParams:
         """The factor ``in / out``, divided in float32 as TFLite's ``RELU`` does."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         factor = quantize_multiplier(single(x.scale / y.scale), magnitude(sig.x))
-        low, high = self.kind.quantized_range(y)
+        low, high = self.kind.quantized_range(sig.y)
         return ReluParams(-x.zero_point, y.zero_point, *factor, act_min=low, act_max=high)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        if sig.x.dtype is DType.FLOAT32:
+        if scheme_of(sig.x).is_real:
             return (clamp_float(arrays[0].astype(np.float64), self.kind),)
         p = self.parameters(sig)
         scaled = multiply_by_quantized_multiplier(
             arrays[0].astype(np.int64) + p.input_offset, p.multiplier, p.shift
         )
-        return (np.clip(scaled + p.output_offset, p.act_min, p.act_max).astype(np.int8),)
+        return (scheme_of(sig.y).saturated(scaled + p.output_offset, p.act_min, p.act_max),)
 
 
 def cases() -> Iterator[Case]:

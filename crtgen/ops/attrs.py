@@ -7,15 +7,15 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Quant, Value
+from crtgen.ir import Array, Quant, Value
 from crtgen.ops.fixedpoint import round_half_away, single
+from crtgen.ops.scheme import scheme_of
 
 __all__ = [
     "NO_PADDING",
     "Activation",
     "Padding",
     "clamp_float",
-    "floating",
     "magnitude",
     "padded_elements",
     "require",
@@ -39,11 +39,12 @@ class Activation(Enum):
             self.value
         ]
 
-    def quantized_range(self, quant: Quant) -> tuple[int, int]:
-        """Lowest and highest int8 value under ``quant``, as ``CalculateActivationRangeQuantized``."""
-        low, high = self.float_range()
-        lowest = -128 if np.isinf(low) else max(-128, _quantize(low, quant))
-        highest = 127 if np.isinf(high) else min(127, _quantize(high, quant))
+    def quantized_range(self, value: Value) -> tuple[int, int]:
+        """Lowest and highest number of a quantised output, as ``CalculateActivationRangeQuantized``."""
+        (low, high), (least, most) = self.float_range(), scheme_of(value).limits
+        quant = tensor_quant(value)
+        lowest = least if np.isinf(low) else max(least, _quantize(low, quant))
+        highest = most if np.isinf(high) else min(most, _quantize(high, quant))
         return lowest, highest
 
 
@@ -141,15 +142,8 @@ def tensor_quant(value: Value) -> Quant:
 
 
 def magnitude(value: Value) -> int:
-    """The largest ``|q - zero_point|`` of an int8 tensor."""
-    zero_point = tensor_quant(value).zero_point
-    return max(127 - zero_point, 128 + zero_point)
-
-
-def floating(value: Value) -> bool:
-    """Whether an operator computes in float32; ``ValueError`` unless it is float32 or int8."""
-    require(value.dtype in (DType.FLOAT32, DType.INT8), f"{value.name} is {value.dtype.value}")
-    return value.dtype is DType.FLOAT32
+    """The largest ``|q - zero_point|`` of a quantised tensor."""
+    return scheme_of(value).magnitude(tensor_quant(value).zero_point)
 
 
 def clamp_float(real: npt.NDArray[np.float64], activation: Activation) -> Array:

@@ -3,16 +3,16 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Array, DType, Index, Quant, Signature, Value
 from crtgen.ops.attrs import (
     Activation,
     clamp_float,
-    floating,
     magnitude,
     require,
     require_inputs,
@@ -20,6 +20,8 @@ from crtgen.ops.attrs import (
 )
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.ops.scheme import scheme_of
+from crtgen.ops.traits import Clamping, channelwise
 
 __all__ = ["Add", "AddParams", "Mul", "MulParams", "Sub", "cases"]
 
@@ -66,15 +68,13 @@ class MulParams:
     act_max: int
 
 
-class _Binary(Op):
+class _Binary(Clamping):
     """``x0, x1 -> the broadcast shape``; both operands of one type.
 
     Integers without quantisation are plain numbers, of any width: they wrap, as numpy's do.
     """
 
     __slots__ = ()
-
-    activation: Activation
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 2)
@@ -83,16 +83,19 @@ class _Binary(Op):
             require(_is_plain(b), f"{b.name} is quantised, {a.name} is not")
             require(self.activation is Activation.NONE, "an activation of integers without quantisation")
         else:
-            floating(a)
+            scheme_of(a)
         require(a.dtype is b.dtype, f"operands of {a.dtype.value} and {b.dtype.value}")
         return ((np.broadcast_shapes(a.shape, b.shape), a.dtype),)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        if sig.x.dtype is DType.FLOAT32:
-            return (clamp_float(self._apply(*(x.astype(np.float64) for x in arrays)), self.activation),)
         if _is_plain(sig.x):
             return (self._apply(*(x.astype(np.int64) for x in arrays)).astype(sig.x.dtype.numpy),)
+        if scheme_of(sig.x).is_real:
+            return (clamp_float(self._apply(*(x.astype(np.float64) for x in arrays)), self.activation),)
         return (self._quantized(sig, *(x.astype(np.int64) for x in arrays)),)
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        return channelwise(sig)
 
     @abstractmethod
     def _apply(self, a: Numbers, b: Numbers) -> Numbers:
@@ -100,7 +103,7 @@ class _Binary(Op):
 
     @abstractmethod
     def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
-        """The int8 result."""
+        """The quantised result."""
 
 
 def _is_plain(value: Value) -> bool:
@@ -132,7 +135,7 @@ class _Sum(_Binary):
             *second,
             y.zero_point,
             *last,
-            *self.activation.quantized_range(y),
+            *self.activation.quantized_range(sig.y),
         )
 
     def _apply(self, a: Numbers, b: Numbers) -> Numbers:
@@ -146,7 +149,7 @@ class _Sum(_Binary):
         total = multiply_by_quantized_multiplier(
             left + self.sign * right, p.output_multiplier, p.output_shift
         )
-        return np.clip(total + p.output_offset, p.act_min, p.act_max).astype(np.int8)
+        return scheme_of(sig.y).saturated(total + p.output_offset, p.act_min, p.act_max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,9 @@ class Sub(_Sum):
 
     activation: Activation = Activation.NONE
 
+    def bounds(self, sig: Signature, low: Sequence[Array], high: Sequence[Array]) -> tuple[Array, Array]:
+        return self.reference(sig, [low[0], high[1]])[0], self.reference(sig, [high[0], low[1]])[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Mul(_Binary):
@@ -183,8 +189,13 @@ class Mul(_Binary):
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         bound = magnitude(sig.inputs[0]) * magnitude(sig.inputs[1])
         factor = quantize_multiplier(a.scale * b.scale / y.scale, bound)
-        clamp = self.activation.quantized_range(y)
+        clamp = self.activation.quantized_range(sig.y)
         return MulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, *clamp)
+
+    def bounds(self, sig: Signature, low: Sequence[Array], high: Sequence[Array]) -> tuple[Array, Array]:
+        """Linear in each factor: the extremes are at the corners."""
+        corners = [self.reference(sig, pair)[0] for pair in product(*zip(low, high, strict=True))]
+        return np.minimum.reduce(corners), np.maximum.reduce(corners)
 
     def _apply(self, a: Numbers, b: Numbers) -> Numbers:
         return a * b
@@ -193,7 +204,7 @@ class Mul(_Binary):
         p = self.parameters(sig)
         product = (a + p.input1_offset) * (b + p.input2_offset)
         scaled = multiply_by_quantized_multiplier(product, p.output_multiplier, p.output_shift)
-        return np.clip(scaled + p.output_offset, p.act_min, p.act_max).astype(np.int8)
+        return scheme_of(sig.y).saturated(scaled + p.output_offset, p.act_min, p.act_max)
 
 
 def cases() -> Iterator[Case]:

@@ -1,6 +1,5 @@
 """Convolutions: ``conv2d`` and ``depthwise_conv2d``."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -9,13 +8,12 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value, shape_text
+from crtgen.ir import Array, DType, Index, Quant, Signature, Value, shape_text
 from crtgen.ops.attrs import (
     NO_PADDING,
     Activation,
     Padding,
     clamp_float,
-    floating,
     magnitude,
     padded_elements,
     require,
@@ -24,6 +22,8 @@ from crtgen.ops.attrs import (
 )
 from crtgen.ops.case import Case, floats, int8s, make, weights_and_bias
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.ops.scheme import Scheme, scheme_of
+from crtgen.ops.traits import Clamping, Real, Weighted, Windowed
 
 __all__ = [
     "Conv2d",
@@ -35,8 +35,6 @@ __all__ = [
     "weight_scales",
     "window_tap",
 ]
-
-Real = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +51,7 @@ class ConvParams:
     act_max: int
     multipliers: npt.NDArray[np.int32]
     shifts: npt.NDArray[np.int32]
+    scheme: Scheme
 
     @classmethod
     def of(
@@ -62,13 +61,14 @@ class ConvParams:
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         bounds = _bounds(sig, axis)
         pairs = np.array([quantize_multiplier(f, b) for f, b in zip(factors, bounds, strict=True)], np.int32)
-        low, high = activation.quantized_range(y)
-        return cls(-x.zero_point, y.zero_point, low, high, pairs[:, 0].copy(), pairs[:, 1].copy())
+        low, high = activation.quantized_range(sig.y)
+        scheme = scheme_of(sig.y)
+        return cls(-x.zero_point, y.zero_point, low, high, pairs[:, 0].copy(), pairs[:, 1].copy(), scheme)
 
     def finish(self, acc: Real) -> Array:
-        """The int8 output of the accumulators, channels last."""
+        """The output of the accumulators, channels last."""
         scaled = multiply_by_quantized_multiplier(acc.astype(np.int64), self.multipliers, self.shifts)
-        return np.clip(scaled + self.output_offset, self.act_min, self.act_max).astype(np.int8)
+        return self.scheme.saturated(scaled + self.output_offset, self.act_min, self.act_max)
 
 
 def _bounds(sig: Signature, axis: int) -> list[int]:
@@ -95,23 +95,33 @@ def check_weights(inputs: Sequence[Value], channels: int) -> None:
     """``ValueError`` unless types of input, weights and bias go together and the bias has ``channels``."""
     require_inputs(inputs, 3)
     x, w, bias = inputs
-    expected = DType.FLOAT32 if floating(x) else DType.INT32
-    require(w.dtype is x.dtype, f"weights of {w.dtype.value} on {x.dtype.value}")
-    require(bias.dtype is expected, f"a bias of {bias.dtype.value} on {x.dtype.value}")
+    scheme = scheme_of(x)
+    require(w.dtype is scheme.weights, f"weights of {w.dtype.value} on {x.dtype.value}")
+    require(bias.dtype is scheme.biases, f"a bias of {bias.dtype.value} on {x.dtype.value}")
     require(bias.shape == (channels,), f"a bias of {shape_text(bias.shape)} for {channels} channels")
 
 
-class _Convolution(Op):
-    """What the two convolutions share: everything but the sum of products."""
+class _Convolution(Weighted, Windowed, Clamping):
+    """What the two convolutions share: everything but the sum of products.
+
+    Sums are exact in float64 for quantised inputs, since they stay far below 2**53.
+    """
 
     __slots__ = ()
 
-    channel_axis: ClassVar[int]
-    activation: Activation
+    slides: ClassVar[bool] = True
 
-    @abstractmethod
-    def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
-        """Sums of products without bias; exact for int8, since they stay far below 2**53."""
+    dilation: tuple[int, int]
+
+    @property
+    def spread(self) -> tuple[int, int]:
+        return self.dilation
+
+    def taps(self, sig: Signature) -> tuple[int, int]:
+        return sig.inputs[1].shape[1], sig.inputs[1].shape[2]
+
+    def padding_value(self, x: Value) -> int | None:
+        return x.quant.zero_point if x.quant is not None else 0
 
     def parameters(self, sig: Signature) -> ConvParams:
         """Factors ``in * filter / out`` in double, as TFLite's convolutions."""
@@ -121,10 +131,10 @@ class _Convolution(Op):
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, w, bias = (a.astype(np.float64) for a in arrays)
-        if sig.x.dtype is DType.FLOAT32:
-            return (clamp_float(self.accumulate(x, w, sig) + bias, self.activation),)
+        if scheme_of(sig.x).is_real:
+            return (clamp_float(self.sums(x, w, sig) + bias, self.activation),)
         params = self.parameters(sig)
-        return (params.finish(self.accumulate(x + params.input_offset, w, sig) + bias),)
+        return (params.finish(self.sums(x + params.input_offset, w, sig) + bias),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +143,7 @@ class Conv2d(_Convolution):
 
     name: ClassVar[str] = "conv2d"
     channel_axis: ClassVar[int] = 0
+    mixes: ClassVar[bool] = True
 
     stride: tuple[int, int] = (1, 1)
     padding: Padding = NO_PADDING
@@ -153,7 +164,27 @@ class Conv2d(_Convolution):
     def macs(self, sig: Signature) -> int:
         return sig.y.elements * prod(sig.inputs[1].shape[1:])
 
-    def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+    def working_elements(self, sig: Signature) -> int:
+        """Beside the padded image, the windows side by side."""
+        outputs = sig.y.shape[-1]
+        columns = 2 * (sig.y.elements // outputs) * (sig.inputs[1].elements // outputs)
+        return Windowed.working_elements(self, sig) + columns
+
+    def taps_seen(self, sig: Signature) -> Real:
+        taps = self.taps(sig)
+        if self.padding == NO_PADDING:
+            return np.ones((1, taps[0] * taps[1]))
+        starts = (self.padding.top, self.padding.left)
+        rows, columns = (
+            np.unique(_inside(*along), axis=0)
+            for along in zip(
+                sig.y.shape[1:3], taps, self.stride, self.dilation, starts, sig.x.shape[1:3], strict=True
+            )
+        )
+        both: Real = rows[:, None, :, None] * columns[None, :, None, :]
+        return both.reshape(len(rows) * len(columns), -1)
+
+    def sums(self, x: Real, w: Real, sig: Signature) -> Real:
         """The sums ``[N,oh,ow,O]``, without bias; ``x`` is less its zero point: padding is 0."""
         padded = pad_image(x, self.padding)
         taps = [
@@ -175,6 +206,7 @@ class DepthwiseConv2d(_Convolution):
 
     name: ClassVar[str] = "depthwise_conv2d"
     channel_axis: ClassVar[int] = 3
+    mixes: ClassVar[bool] = False
 
     stride: tuple[int, int] = (1, 1)
     padding: Padding = NO_PADDING
@@ -198,7 +230,13 @@ class DepthwiseConv2d(_Convolution):
     def macs(self, sig: Signature) -> int:
         return sig.y.elements * prod(sig.inputs[1].shape[1:3])
 
-    def accumulate(self, x: Real, w: Real, sig: Signature) -> Real:
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        if not all(v.is_constant for v in sig.inputs[1:]):
+            return None
+        channels = np.arange(sig.x.shape[-1])
+        return channels, None, None, np.repeat(channels, self.multiplier)
+
+    def sums(self, x: Real, w: Real, sig: Signature) -> Real:
         """The sums ``[N,oh,ow,C*multiplier]``, without bias; ``x`` is less its zero point: padding is 0."""
         padded = pad_image(x, self.padding)
         acc: Real = np.zeros(sig.y.shape)
@@ -207,6 +245,12 @@ class DepthwiseConv2d(_Convolution):
                 tap = window_tap(padded, (i, j), self.stride, self.dilation, sig)
                 acc += np.repeat(tap, self.multiplier, axis=3) * w[0, i, j]
         return acc
+
+
+def _inside(outputs: int, taps: int, step: int, spread: int, start: int, size: int) -> Real:
+    """Along one axis: ``[outputs, taps]``, 1 where the tap is on the image."""
+    at = np.arange(outputs)[:, None] * step - start + np.arange(taps) * spread
+    return ((at >= 0) & (at < size)).astype(np.float64)
 
 
 def pad_image(x: Real, padding: Padding, fill: float = 0.0) -> Real:

@@ -6,23 +6,28 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, make, weights_and_bias
 from crtgen.ops.conv import ConvParams, check_weights, weight_scales
 from crtgen.ops.fixedpoint import single
+from crtgen.ops.scheme import scheme_of
+from crtgen.ops.traits import Clamping, Real, Weighted
 
 __all__ = ["FullyConnected", "cases"]
 
 
 @dataclass(frozen=True, slots=True)
-class FullyConnected(Op):
+class FullyConnected(Weighted, Clamping):
     """``x[..., K], w[O,K], bias[O] -> [batch, O]``, or ``[..., O]`` where ``keep_dims``.
 
     Without ``keep_dims`` the input is read as rows of K elements, whatever its shape.
     """
 
     name: ClassVar[str] = "fully_connected"
+    channel_axis: ClassVar[int] = 0
+    mixes: ClassVar[bool] = True
+    slides: ClassVar[bool] = False
 
     activation: Activation = Activation.NONE
     keep_dims: bool = False
@@ -39,6 +44,15 @@ class FullyConnected(Op):
         require(x.shape[-1:] == (depth,), f"weights for {depth} inputs on {x.shape[-1:]}")
         return (((*x.shape[:-1], outputs), x.dtype),)
 
+    def fewest_channels(self, sig: Signature) -> int:
+        """A layer with one scale is computed otherwise than one with several: of several two stay."""
+        quant = sig.inputs[1].quant
+        return 2 if quant is not None and len(quant.scales) > 1 else 1
+
+    def sums(self, x: Real, w: Real, sig: Signature) -> Real:
+        rows: Real = x.reshape(-1, w.shape[1]) @ w.T
+        return rows
+
     def macs(self, sig: Signature) -> int:
         return sig.y.elements * sig.inputs[1].shape[1]
 
@@ -53,11 +67,10 @@ class FullyConnected(Op):
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, w, bias = (a.astype(np.float64) for a in arrays)
-        rows = x.reshape(-1, w.shape[1])
-        if sig.x.dtype is DType.FLOAT32:
-            return (clamp_float(rows @ w.T + bias, self.activation).reshape(sig.y.shape),)
+        if scheme_of(sig.x).is_real:
+            return (clamp_float(self.sums(x, w, sig) + bias, self.activation).reshape(sig.y.shape),)
         params = self.parameters(sig)
-        return (params.finish((rows + params.input_offset) @ w.T + bias).reshape(sig.y.shape),)
+        return (params.finish(self.sums(x + params.input_offset, w, sig) + bias).reshape(sig.y.shape),)
 
 
 def _case(name: str, op: FullyConnected, x: Value, outputs: int, out: Quant, per_axis: bool = False) -> Case:

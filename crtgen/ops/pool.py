@@ -3,26 +3,29 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Signature, Value
+from crtgen.ir import Array, DType, Index, Signature, Value
 from crtgen.ops.attrs import (
     NO_PADDING,
     Activation,
     Padding,
     clamp_float,
-    floating,
     padded_elements,
     require,
     require_inputs,
-    tensor_quant,
 )
 from crtgen.ops.case import Case, floats, int8s, make
-from crtgen.ops.conv import Real, pad_image, window_tap
+from crtgen.ops.conv import pad_image, window_tap
+from crtgen.ops.scheme import scheme_of
+from crtgen.ops.traits import Clamping, Real, Windowed, channelwise
 
 __all__ = ["AveragePool2d", "MaxPool2d", "PoolParams", "cases"]
+
+_PER_TAP = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class PoolParams:
     act_max: int
 
 
-class _Pool(Op):
+class _Pool(Windowed, Clamping):
     """What both poolings share: ``x[N,H,W,C] -> [N,oh,ow,C]``; input and output are quantised alike."""
 
     __slots__ = ()
@@ -41,14 +44,21 @@ class _Pool(Op):
     rising: ClassVar[bool] = True
 
     window: tuple[int, int]
-    stride: tuple[int, int]
-    padding: Padding
-    activation: Activation
+
+    def taps(self, sig: Signature) -> tuple[int, int]:
+        return self.window
+
+    def work(self, sig: Signature) -> int:
+        """The reference goes through the taps of a window one by one."""
+        return prod(self.window) * (sig.y.elements + _PER_TAP)
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        return channelwise(sig)
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
         (x,) = inputs
-        floating(x)
+        scheme_of(x)
         require(len(x.shape) == 4, "the input must have four dimensions")
         pad = self.padding
         vertical, horizontal = max(pad.top, pad.bottom), max(pad.left, pad.right)
@@ -61,18 +71,18 @@ class _Pool(Op):
     def parameters(self, sig: Signature) -> PoolParams:
         """The clamp; ``ValueError`` where input and output are quantised differently."""
         require(sig.x.quant == sig.y.quant, "input and output are quantised differently")
-        return PoolParams(*self.activation.quantized_range(tensor_quant(sig.y)))
+        return PoolParams(*self.activation.quantized_range(sig.y))
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         pooled = self._pool(arrays[0].astype(np.float64), sig)
-        if sig.x.dtype is DType.FLOAT32:
+        if scheme_of(sig.x).is_real:
             return (clamp_float(pooled, self.activation),)
         params = self.parameters(sig)
-        return (np.clip(pooled, params.act_min, params.act_max).astype(np.int8),)
+        return (scheme_of(sig.y).saturated(pooled, params.act_min, params.act_max),)
 
     @abstractmethod
     def _pool(self, x: Real, sig: Signature) -> Real:
-        """The windows' averages or maxima; whole numbers for int8."""
+        """The windows' averages or maxima; whole numbers where the input is quantised."""
 
     def _taps(self, x: Real, sig: Signature, fill: float) -> Iterator[Real]:
         padded = pad_image(x, self.padding, fill)
@@ -92,10 +102,13 @@ class AveragePool2d(_Pool):
     padding: Padding = NO_PADDING
     activation: Activation = Activation.NONE
 
+    def padding_value(self, x: Value) -> int | None:
+        return None
+
     def _pool(self, x: Real, sig: Signature) -> Real:
         total = sum(self._taps(x, sig, 0.0), np.zeros(sig.y.shape))
         count = sum(self._taps(np.ones(x.shape), sig, 0.0), np.zeros(sig.y.shape))
-        if sig.x.dtype is DType.FLOAT32:
+        if scheme_of(sig.x).is_real:
             return total / count
         magnitude = (np.abs(total) + count // 2) // count
         return np.copysign(magnitude, total)
@@ -111,6 +124,9 @@ class MaxPool2d(_Pool):
     stride: tuple[int, int]
     padding: Padding = NO_PADDING
     activation: Activation = Activation.NONE
+
+    def padding_value(self, x: Value) -> int | None:
+        return None if scheme_of(x).is_real else scheme_of(x).low
 
     def _pool(self, x: Real, sig: Signature) -> Real:
         greatest = np.full(sig.y.shape, -np.inf)

@@ -6,10 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value
-from crtgen.ops.attrs import floating, magnitude, require, require_inputs, tensor_quant
+from crtgen.ir import Array, DType, Index, Op, Quant, Signature, Value
+from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.ops.scheme import INT8, scheme_of
+from crtgen.ops.traits import channelwise
 
 __all__ = ["AffineParams", "Dequantize", "Quantize", "RequantizeParams", "cases"]
 
@@ -41,13 +43,19 @@ class Quantize(Op):
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
-        floating(inputs[0])
-        return ((inputs[0].shape, DType.INT8),)
+        scheme_of(inputs[0])
+        return ((inputs[0].shape, INT8.activations),)
+
+    def is_identity(self, sig: Signature) -> bool:
+        return True
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        return channelwise(sig)
 
     def parameters(self, sig: Signature) -> AffineParams | RequantizeParams:
         """The output's quantisation for float32, the factor ``in / out`` in double for int8."""
         y = tensor_quant(sig.y)
-        if sig.x.dtype is DType.FLOAT32:
+        if scheme_of(sig.x).is_real:
             return AffineParams(y.scale, y.zero_point)
         x = tensor_quant(sig.x)
         factor = quantize_multiplier(x.scale / y.scale, magnitude(sig.x))
@@ -58,10 +66,10 @@ class Quantize(Op):
         if isinstance(p, AffineParams):
             ratio = (arrays[0].astype(np.float32) / np.float32(p.scale)).astype(np.float64)
             rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
-            return (np.clip(rounded + p.zero_point, -128, 127).astype(np.int8),)
+            return (scheme_of(sig.y).saturated(rounded + p.zero_point),)
         centred = arrays[0].astype(np.int64) + p.input_offset
         scaled = multiply_by_quantized_multiplier(centred, p.multiplier, p.shift) + p.output_offset
-        return (np.clip(scaled, -128, 127).astype(np.int8),)
+        return (scheme_of(sig.y).saturated(scaled),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class Dequantize(Op):
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
-        require(inputs[0].dtype is DType.INT8, f"the input is {inputs[0].dtype.value}, not int8")
+        require(not scheme_of(inputs[0]).is_real, f"the input is {inputs[0].dtype.value}, not quantised")
         return ((inputs[0].shape, DType.FLOAT32),)
 
     def parameters(self, sig: Signature) -> AffineParams:

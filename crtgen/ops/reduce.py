@@ -7,10 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value
-from crtgen.ops.attrs import floating, magnitude, require, require_inputs, tensor_quant
+from crtgen.ir import Array, DType, Index, Op, Quant, Signature, Value
+from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.ops.scheme import scheme_of
+from crtgen.ops.traits import channelwise
 
 __all__ = ["Mean", "MeanParams", "cases"]
 
@@ -43,12 +45,15 @@ class Mean(Op):
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
         (x,) = inputs
-        floating(x)
+        scheme_of(x)
         known = all(0 <= a < len(x.shape) for a in self.axes) and len(set(self.axes)) == len(self.axes)
         require(known, f"axes {self.axes} of {len(x.shape)} dimensions")
         if self.keep_dims:
             return ((tuple(1 if a in self.axes else d for a, d in enumerate(x.shape)), x.dtype),)
         return ((tuple(d for a, d in enumerate(x.shape) if a not in self.axes), x.dtype),)
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        return None if len(sig.x.shape) - 1 in self.axes else channelwise(sig)
 
     def parameters(self, sig: Signature) -> MeanParams:
         """The factor ``in / out`` as a multiplier, divided by the count as ``QuantizedMeanOrSum`` does."""
@@ -60,13 +65,13 @@ class Mean(Op):
         return MeanParams(-x.zero_point, y.zero_point, count, divided, shift - extra)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        if sig.x.dtype is DType.FLOAT32:
+        if scheme_of(sig.x).is_real:
             mean = arrays[0].astype(np.float64).mean(axis=self.axes)
             return (np.asarray(mean, np.float32).reshape(sig.y.shape),)
         p = self.parameters(sig)
         total = np.asarray(arrays[0].astype(np.int64).sum(axis=self.axes)) + p.count * p.input_offset
         scaled = multiply_by_quantized_multiplier(total, p.multiplier, p.shift) + p.output_offset
-        return (np.clip(scaled, -128, 127).astype(np.int8).reshape(sig.y.shape),)
+        return (scheme_of(sig.y).saturated(scaled).reshape(sig.y.shape),)
 
 
 def cases() -> Iterator[Case]:

@@ -7,9 +7,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Op, Signature, Value
+from crtgen.ir import Array, DType, Index, Op, Signature, Value
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.traits import channelwise
 
 __all__ = ["ResizeNearest", "cases"]
 
@@ -20,6 +21,7 @@ class ResizeNearest(Op):
 
     name: ClassVar[str] = "resize_nearest"
     rising: ClassVar[bool] = True
+    moves_only: ClassVar[bool] = True
 
     size: tuple[int, int]
     align_corners: bool = False
@@ -30,6 +32,9 @@ class ResizeNearest(Op):
         (x,) = inputs
         require(len(x.shape) == 4, "the input must have four dimensions")
         return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        return channelwise(sig)
 
     def sources(self, sig: Signature) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """The input row of each output row and the input column of each output column."""

@@ -4,15 +4,16 @@ Their outputs are quantised as their inputs.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Signature, Value, shape_text
+from crtgen.ir import Array, DType, Index, Op, Signature, Value, shape_text
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.traits import channels, channelwise
 
 __all__ = ["Concat", "Pad", "Reshape", "StridedSlice", "Transpose", "cases"]
 
@@ -23,6 +24,7 @@ class Reshape(Op):
 
     name: ClassVar[str] = "reshape"
     rising: ClassVar[bool] = True
+    moves_only: ClassVar[bool] = True
 
     shape: tuple[int, ...]
 
@@ -36,6 +38,18 @@ class Reshape(Op):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         return (arrays[0].reshape(self.shape),)
 
+    def is_identity(self, sig: Signature) -> bool:
+        return True
+
+    def resized(self, sig: Signature) -> Op:
+        return replace(self, shape=sig.y.shape)
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        """The finer of the two last axes counts, if the other is a multiple of it."""
+        before, after = channels(sig.x), channels(sig.y)
+        few, many = sorted((before, after))
+        return None if many % few else (np.arange(before) % few, np.arange(after) % few)
+
 
 @dataclass(frozen=True, slots=True)
 class Pad(Op):
@@ -46,6 +60,7 @@ class Pad(Op):
 
     name: ClassVar[str] = "pad"
     rising: ClassVar[bool] = True
+    moves_only: ClassVar[bool] = True
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -70,6 +85,12 @@ class Pad(Op):
         border = list(zip(self.before, self.after, strict=True))
         return (np.pad(arrays[0], border, constant_values=self.fill(sig)),)
 
+    def is_identity(self, sig: Signature) -> bool:
+        return True
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        return channelwise(sig) if self.before[-1:] == self.after[-1:] == (0,) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Transpose(Op):
@@ -77,6 +98,7 @@ class Transpose(Op):
 
     name: ClassVar[str] = "transpose"
     rising: ClassVar[bool] = True
+    moves_only: ClassVar[bool] = True
 
     perm: tuple[int, ...]
 
@@ -90,6 +112,16 @@ class Transpose(Op):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         return (np.ascontiguousarray(arrays[0].transpose(self.perm)),)
 
+    def moving(self, sig: Signature) -> list[int]:
+        """The axes that are longer than 1, in the output's order: if they keep theirs, no element moves."""
+        return [axis for axis in self.perm if sig.x.shape[axis] > 1]
+
+    def is_identity(self, sig: Signature) -> bool:
+        return self.moving(sig) == sorted(self.moving(sig))
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        return channelwise(sig) if self.perm[-1:] == (len(self.perm) - 1,) else None
+
 
 @dataclass(frozen=True, slots=True)
 class StridedSlice(Op):
@@ -101,6 +133,7 @@ class StridedSlice(Op):
 
     name: ClassVar[str] = "strided_slice"
     rising: ClassVar[bool] = True
+    moves_only: ClassVar[bool] = True
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
@@ -126,6 +159,17 @@ class StridedSlice(Op):
         picks = [np.arange(*s) for s in zip(self.begin, self.end, self.stride, strict=True)]
         return (arrays[0][np.ix_(*picks)].reshape(sig.y.shape),)
 
+    def is_identity(self, sig: Signature) -> bool:
+        return all(step > 0 or length == 1 for step, length in zip(self.stride, sig.x.shape, strict=True))
+
+    def resized(self, sig: Signature) -> Op:
+        return replace(self, end=(*self.end[:-1], channels(sig.x)))
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        last = len(sig.x.shape) - 1
+        whole = (self.begin[-1:], self.end[-1:], self.stride[-1:]) == ((0,), sig.x.shape[-1:], (1,))
+        return channelwise(sig) if whole and last not in self.shrink else None
+
 
 @dataclass(frozen=True, slots=True)
 class Concat(Op):
@@ -133,6 +177,7 @@ class Concat(Op):
 
     name: ClassVar[str] = "concat"
     rising: ClassVar[bool] = True
+    moves_only: ClassVar[bool] = True
 
     axis: int
 
@@ -152,6 +197,18 @@ class Concat(Op):
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         return (np.concatenate(arrays, axis=self.axis),)
+
+    def is_identity(self, sig: Signature) -> bool:
+        return len(sig.inputs) == 1
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        if self.axis < len(sig.y.shape) - 1:
+            return channelwise(sig)
+        if len({value.name for value in sig.inputs}) < len(sig.inputs):
+            return None
+        ends = np.cumsum([channels(value) for value in sig.inputs])
+        parts = [np.arange(end - channels(value), end) for value, end in zip(sig.inputs, ends, strict=True)]
+        return (*parts, np.arange(channels(sig.y)))
 
 
 def cases() -> Iterator[Case]:

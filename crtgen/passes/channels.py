@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import DType, Graph, Node
-from crtgen.ops import DepthwiseConv2d, FullyConnected
+from crtgen.ir import Graph, Index, Node
+from crtgen.ops import INT8, Weighted, channels
 from crtgen.passes.ranges import Interval, Mask
-from crtgen.passes.wiring import Index, Mixing, bundles, channels, mixing
+from crtgen.passes.wiring import Mixing, bundles, mixing
 
 __all__ = ["Selection", "select_channels"]
 
@@ -58,7 +58,7 @@ def select_channels(graph: Graph, known: Mapping[str, Interval], multiple: int =
     wires = [_wires(graph, node, known) for node in graph.nodes]
     kept = {name: np.zeros(channels(value), np.bool_) for name, value in graph.values.items()}
     fixed = {name for w in wires for name in w.pinned} | {*graph.inputs, *graph.outputs}
-    fixed |= {name for name, value in graph.values.items() if value.dtype is not DType.INT8}
+    fixed |= {name for name, value in graph.values.items() if value.dtype is not INT8.activations}
     for name in fixed:
         kept[name][:] = True
     _settle(wires, kept)
@@ -71,12 +71,8 @@ def select_channels(graph: Graph, known: Mapping[str, Interval], multiple: int =
 
 def _wires(graph: Graph, node: Node, known: Mapping[str, Interval]) -> _Wires:
     apart, least = bundles(graph, node), 1
-    constant = all(graph.values[n].is_constant for n in node.inputs[1:])
-    if isinstance(node.op, DepthwiseConv2d) and not constant:
-        apart = None
-    if isinstance(node.op, FullyConnected):
-        quant = graph.values[node.inputs[1]].quant
-        least = 2 if quant is not None and len(quant.scales) > 1 else 1
+    if isinstance(node.op, Weighted):
+        least = node.op.fewest_channels(graph.signature(node))
     return _Wires(node, apart, mixing(graph, node, known), least)
 
 

@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, Graph, Node, Op, Quant, Value
-from crtgen.ops import DepthwiseConv2d, Reshape, StridedSlice
+from crtgen.ir import Array, Graph, Node, Quant, Signature, Value
+from crtgen.ops import Weighted
 from crtgen.passes.channels import Selection, select_channels
 from crtgen.passes.core import Hit, Pass
 from crtgen.passes.ranges import Interval, Mask, intervals, is_affordable
-from crtgen.passes.wiring import channels
 
 __all__ = ["FoldChannels", "FoldedLayer", "RemovedChannel"]
 
@@ -91,7 +90,7 @@ def _rebuild(graph: Graph, selection: Selection, touched: set[str]) -> Graph:
         constants = _constants(graph, node, selection)
         values |= {value.name: value for value in constants}
         operands = node.inputs[: len(node.inputs) - len(constants)]
-        op = _resized(node.op, node, values)
+        op = node.op.resized(_signature(node, values))
         nodes.append(replace(node, op=op, inputs=(*operands, *(v.name for v in constants))))
     return Graph.build(graph.name, list(values.values()), nodes, graph.inputs, graph.outputs)
 
@@ -104,13 +103,8 @@ def _narrow(value: Value, kept: Mask) -> Value:
     return replace(value, shape=(*value.shape[:-1], int(kept.sum())))
 
 
-def _resized(op: Op, node: Node, values: Mapping[str, Value]) -> Op:
-    """The operator with the last axis as long as it is now, where an attribute says that."""
-    if isinstance(op, Reshape):
-        return replace(op, shape=values[node.outputs[0]].shape)
-    if isinstance(op, StridedSlice):
-        return replace(op, end=(*op.end[:-1], channels(values[node.inputs[0]])))
-    return op
+def _signature(node: Node, values: Mapping[str, Value]) -> Signature:
+    return Signature(tuple(values[n] for n in node.inputs), tuple(values[n] for n in node.outputs))
 
 
 def _constants(graph: Graph, node: Node, selection: Selection) -> Sequence[Value]:
@@ -127,7 +121,7 @@ def _constants(graph: Graph, node: Node, selection: Selection) -> Sequence[Value
             _constant(graph, node, 1, w[outputs][..., columns], outputs),
             _constant(graph, node, 2, full[outputs], outputs),
         )
-    if isinstance(node.op, DepthwiseConv2d):
+    if isinstance(node.op, Weighted):
         arrays = [graph.values[n].array()[..., outputs] for n in node.inputs[1:]]
         return [_constant(graph, node, 1 + i, array, outputs) for i, array in enumerate(arrays)]
     return ()

@@ -1,29 +1,13 @@
 """Passes that move work into the operator before or after it, where that is exact."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
-from crtgen.ir import DType, Graph, Node
-from crtgen.ops import (
-    Activation,
-    Add,
-    AveragePool2d,
-    Conv2d,
-    DepthwiseConv2d,
-    FullyConnected,
-    MaxPool2d,
-    Mul,
-    Pad,
-    Padding,
-    Relu,
-    Sub,
-)
+from crtgen.ir import Graph, Node
+from crtgen.ops import Activation, Clamping, Pad, Padding, Relu, Windowed
 from crtgen.passes.core import Change, Rule
 
 __all__ = ["FoldPadding", "FuseActivations"]
-
-_Clamping: TypeAlias = Conv2d | DepthwiseConv2d | FullyConnected | Add | Sub | Mul | AveragePool2d | MaxPool2d
-_Convolution: TypeAlias = Conv2d | DepthwiseConv2d
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +21,18 @@ class FuseActivations(Rule):
 
     def match(self, graph: Graph, node: Node) -> Change | None:
         producer = graph.producer(node.inputs[0])
-        if not isinstance(node.op, Relu) or producer is None or not isinstance(producer.op, _Clamping):
+        if not isinstance(node.op, Relu) or producer is None or not isinstance(producer.op, Clamping):
             return None
         between = node.inputs[0]
         if between in graph.outputs or len(graph.consumers(between)) != 1:
             return None
         sig = graph.signature(node)
-        if sig.x.dtype is not DType.FLOAT32 and sig.x.quant != sig.y.quant:
+        if sig.x.quant != sig.y.quant:
             return None
         both = _intersection(producer.op.activation, node.op.kind)
         if both is None:
             return None
-        fused = replace(producer, op=replace(producer.op, activation=both), outputs=node.outputs)
+        fused = replace(producer, op=producer.op.clamped(both), outputs=node.outputs)
         return Change(f"{producer.name} clamps by itself", {producer.name: fused, node.name: None})
 
 
@@ -61,9 +45,9 @@ def _intersection(a: Activation, b: Activation) -> Activation | None:
 
 @dataclass(frozen=True, slots=True)
 class FoldPadding(Rule):
-    """Let a convolution pad its input itself, instead of a pad before it.
+    """Let an operator with a window pad its input itself, instead of a pad before it.
 
-    Exact where the pad fills rows and columns with what convolutions pad with: zero, or the zero point.
+    Exact where the pad fills rows and columns with what the operator's own padding counts as.
     Not done where a window would lie wholly in the padding, which no kernel has to expect.
     """
 
@@ -73,19 +57,18 @@ class FoldPadding(Rule):
         if not isinstance(node.op, Pad) or node.outputs[0] in graph.outputs:
             return None
         sig = graph.signature(node)
-        neutral = sig.x.quant.zero_point if sig.x.quant is not None else 0
-        if node.op.fill(sig) != neutral or sig.x.quant != sig.y.quant or not _in_image(node.op):
+        if sig.x.quant != sig.y.quant or not _in_image(node.op):
             return None
-        convolutions = graph.consumers(node.outputs[0])
-        if not convolutions:
+        readers = graph.consumers(node.outputs[0])
+        if not readers:
             return None
         nodes: dict[str, Node | None] = {node.name: None}
-        for convolution in convolutions:
-            padded = _padded(graph, convolution, node)
+        for reader in readers:
+            padded = _padded(graph, reader, node)
             if padded is None:
                 return None
-            nodes[convolution.name] = padded
-        return Change(f"{', '.join(c.name for c in convolutions)} pads by itself", nodes)
+            nodes[reader.name] = padded
+        return Change(f"{', '.join(reader.name for reader in readers)} pads by itself", nodes)
 
 
 def _in_image(pad: Pad) -> bool:
@@ -94,15 +77,16 @@ def _in_image(pad: Pad) -> bool:
 
 
 def _padded(graph: Graph, node: Node, pad: Node) -> Node | None:
-    """The convolution with the pad's rows and columns added to its own, reading the pad's input."""
-    op = node.op
-    if not isinstance(op, _Convolution) or not isinstance(pad.op, Pad) or pad.outputs[0] in node.inputs[1:]:
+    """The node with the pad's rows and columns added to its own, reading the pad's input."""
+    op, sig = node.op, graph.signature(node)
+    if not isinstance(op, Windowed) or not isinstance(pad.op, Pad) or pad.outputs[0] in node.inputs[1:]:
+        return None
+    if pad.op.fill(graph.signature(pad)) != op.padding_value(sig.x):
         return None
     (_, top, left, _), (_, bottom, right, _) = pad.op.before, pad.op.after
     own = op.padding
     padding = Padding(own.top + top, own.bottom + bottom, own.left + left, own.right + right)
-    weights = graph.values[node.inputs[1]].shape
-    height, width = ((weights[1 + axis] - 1) * op.dilation[axis] for axis in (0, 1))
+    height, width = ((taps - 1) * spread for taps, spread in zip(op.taps(sig), op.spread, strict=True))
     if max(padding.top, padding.bottom) > height or max(padding.left, padding.right) > width:
         return None
-    return replace(node, op=replace(op, padding=padding), inputs=(pad.inputs[0], *node.inputs[1:]))
+    return replace(node, op=op.padded(padding), inputs=(pad.inputs[0], *node.inputs[1:]))

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from crtgen.ir import Graph, Node, Quant, Signature, Value, shape_text
-from crtgen.ops import Concat, Pad, Quantize, Reshape, StridedSlice, Transpose
+from crtgen.ir import Graph, Node, Quant, Value, shape_text
+from crtgen.ops import Reshape, Transpose
 from crtgen.passes.core import Change, Rule, bypass
 
 __all__ = ["FoldConstants", "MergeReshapes", "RemoveDead", "RemoveIdentities", "ReshapeTransposes"]
@@ -51,28 +51,9 @@ class RemoveIdentities(Rule):
     def match(self, graph: Graph, node: Node) -> Change | None:
         sig = graph.signature(node)
         same = (sig.x.shape, sig.x.dtype, sig.x.quant) == (sig.y.shape, sig.y.dtype, sig.y.quant)
-        if not same or sig.x.is_constant or not _is_identity(node, sig):
+        if not same or sig.x.is_constant or not node.op.is_identity(sig):
             return None
         return bypass(graph, node, f"{node.op.name} changes nothing")
-
-
-def _is_identity(node: Node, sig: Signature) -> bool:
-    """Whether the operator copies its input, given that shape, type and quantisation are the same."""
-    match node.op:
-        case Reshape() | Pad() | Quantize():
-            return True
-        case Concat():
-            return len(node.inputs) == 1
-        case Transpose(perm):
-            return _moving(perm, sig.x.shape) == sorted(_moving(perm, sig.x.shape))
-        case StridedSlice(stride=stride):
-            return all(step > 0 or length == 1 for step, length in zip(stride, sig.x.shape, strict=True))
-    return False
-
-
-def _moving(perm: tuple[int, ...], shape: tuple[int, ...]) -> list[int]:
-    """The axes of ``perm`` that are longer than 1: where those keep their order, no element moves."""
-    return [axis for axis in perm if shape[axis] > 1]
 
 
 def _plain(quant: Quant | None) -> bool:
@@ -90,8 +71,7 @@ class ReshapeTransposes(Rule):
         sig = graph.signature(node)
         if not isinstance(node.op, Transpose) or not _plain(sig.x.quant):
             return None
-        moving = _moving(node.op.perm, sig.x.shape)
-        if moving != sorted(moving):
+        if not node.op.is_identity(sig):
             return None
         reshape = replace(node, op=Reshape(sig.y.shape))
         return Change("it only moves axes of length 1", {node.name: reshape})

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crtgen.ir import Quant
 from crtgen.ops import Activation, Padding
+from crtgen.ops.case import int8s
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from crtgen.ops import Activation, Padding
     ],
 )
 def test_quantized_range(activation: Activation, scale: float, zero: int, expected: tuple[int, int]) -> None:
-    assert activation.quantized_range(Quant.tensor(scale, zero)) == expected
+    assert activation.quantized_range(int8s("y", (1,), scale, zero)) == expected
 
 
 @pytest.mark.parametrize(

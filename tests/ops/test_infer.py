@@ -70,7 +70,7 @@ _REFUSED: list[tuple[Op, list[Value], str]] = [
     (Mean((4,)), [_X], r"axes \(4,\) of 4 dimensions"),
     (ResizeNearest((2, 2)), [_INT32], "four dimensions"),
     (Quantize(), [_INT32], "i is int32"),
-    (Dequantize(), [_X], "the input is float32, not int8"),
+    (Dequantize(), [_X], "the input is float32, not quantised"),
 ]
 
 
@@ -101,7 +101,7 @@ _HALF = Quant.tensor(0.5)
         (Relu(), [int8s("x", (2,), 1e9)], Quant.tensor(1e-9), "more than 32 bits hold"),
         (Add(), [int8s("a", (2,), 0.5), int8s("b", (2,))], Quant.tensor(1e-7), "too fine for its inputs"),
         (MaxPool2d((1, 1), (1, 1)), [int8s("x", (1, 2, 2, 1))], _HALF, "quantised differently"),
-        (Softmax(), [int8s("x", (2,))], _HALF, "instead of scale 1/256 zero -128"),
+        (Softmax(), [int8s("x", (2,))], _HALF, "instead of scale 0.00390625 zero -128"),
         (Softmax(), [int8s("x", (2,), 1e-9)], Quant.tensor(1 / 256, -128), "too fine for softmax"),
         (Softmax(), [int8s("x", (1, 4096))], Quant.tensor(1 / 256, -128), "4,096 elements; supported: fewer"),
         (Logistic(), [int8s("x", (2,))], _HALF, "instead of scale 0.00390625 zero -128"),

@@ -1,0 +1,79 @@
+"""Number schemes: how real numbers are stored in tensors and computed with.
+
+What int8 and float32 differ in is said here, and nowhere else: operators, passes, front ends and kernels ask
+the scheme of a tensor. Another one (int16 activations, weights of four bits, uint8) is another object, with
+kernels of its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.ir import Array, DType, Value
+
+__all__ = ["FLOAT32", "INT8", "SCHEMES", "Scheme", "scheme_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How numbers are stored and computed with.
+
+    ``activations``, ``weights`` and ``biases`` are the types of tensors, ``accumulators`` is that of sums.
+    Numbers of a quantised scheme are whole, from ``low`` to ``high``, and results beyond saturate; a real
+    scheme has no limits.
+    """
+
+    name: str
+    activations: DType
+    weights: DType
+    biases: DType
+    accumulators: DType
+
+    @property
+    def is_real(self) -> bool:
+        """Whether tensors hold real numbers, not quantised ones."""
+        return not self.activations.is_integer
+
+    @property
+    def low(self) -> int:
+        """The least number of a quantised tensor."""
+        return int(np.iinfo(self.activations.value).min)
+
+    @property
+    def high(self) -> int:
+        """The greatest number of a quantised tensor."""
+        return int(np.iinfo(self.activations.value).max)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        return self.low, self.high
+
+    def every_number(self) -> Array:
+        """All numbers that a quantised tensor can hold, in order."""
+        return np.arange(self.low, self.high + 1).astype(self.activations.numpy)
+
+    def saturated(self, numbers: npt.ArrayLike, low: int | None = None, high: int | None = None) -> Array:
+        """Whole numbers as elements of a quantised tensor: clamped to its limits, or to narrower ones."""
+        least, most = (self.low if low is None else low), (self.high if high is None else high)
+        return np.clip(numbers, least, most).astype(self.activations.numpy)
+
+    def magnitude(self, zero_point: int) -> int:
+        """The greatest distance of a number from ``zero_point``."""
+        return max(self.high - zero_point, zero_point - self.low)
+
+
+INT8 = Scheme("int8", DType.INT8, DType.INT8, DType.INT32, DType.INT32)
+"""TFLite's: activations and weights of int8, weights symmetric, sums in 32 bits."""
+
+FLOAT32 = Scheme("float32", DType.FLOAT32, DType.FLOAT32, DType.FLOAT32, DType.FLOAT32)
+
+SCHEMES = (INT8, FLOAT32)
+
+
+def scheme_of(value: Value) -> Scheme:
+    """The scheme of an activation; ``ValueError`` if its type has none."""
+    for scheme in SCHEMES:
+        if value.dtype is scheme.activations:
+            return scheme
+    raise ValueError(f"{value.name} is {value.dtype.value}")

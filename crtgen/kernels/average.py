@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crtgen.ops import INT8
+
 __all__ = ["MOST", "Reciprocal", "reciprocal"]
 
 MOST = 255
@@ -24,7 +26,7 @@ def reciprocal(count: int) -> Reciprocal | None:
 
     Halves are rounded away from zero, which a slightly larger multiplier does on both sides of zero.
     """
-    sums = np.arange(-128 * count, 127 * count + 1, dtype=np.int64)
+    sums = np.arange(INT8.low * count, INT8.high * count + 1, dtype=np.int64)
     means = np.sign(sums) * ((np.abs(sums) + count // 2) // count)
     for shift in range(22, 15, -1):
         for part in range(17):

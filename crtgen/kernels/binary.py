@@ -13,11 +13,12 @@ from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
 from crtgen.kernels.sums import SumForm, every_sum, quants_of
-from crtgen.ops import Add, Mul, MulParams, Sub
+from crtgen.ops import INT8, Add, Mul, MulParams, Sub, scheme_of
 
 __all__ = ["BinaryView", "operands", "product_scale"]
 
 _Binary = Add | Sub | Mul
+_EXTENT = INT8.high - INT8.low
 _DELTAS = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1))
 
 
@@ -36,7 +37,7 @@ class BinaryView:
 @design(Add, Sub, Mul, types=(DType.INT8, DType.FLOAT32), weights=None)
 def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
     """The definition, with each rounding of its own."""
-    if sig.x.dtype is DType.FLOAT32:
+    if scheme_of(sig.x).is_real:
         return _kernel(sig, "element by element", _float_lines(op), 6)
     if isinstance(op, Mul):
         return _product(op, sig)
@@ -63,7 +64,7 @@ def _kernel(sig: Signature, name: str, lines: tuple[str, ...], per_element: floa
     loops = [Loop(n, s) for n, s in zip(sig.y.shape, zip(*strides, strict=True), strict=True)]
     merged = merge(loops, 2)
     view = BinaryView(
-        sum_type="float" if sig.y.dtype is DType.FLOAT32 else "int32_t",
+        sum_type=scheme_of(sig.y).accumulators.c_name,
         operands=names,
         indices=(index_of(merged, 0), index_of(merged, 1)),
         loops=merged,
@@ -108,7 +109,7 @@ def _sign(op: _Binary) -> str:
 
 def product_scale(params: MulParams) -> Rescale:
     """The requantisation of a product of two int8 values less their zero points."""
-    ends = np.array([-128, 127], np.int64)
+    ends = np.array(INT8.limits, np.int64)
     corners = np.outer(ends + params.input1_offset, ends + params.input2_offset)
     numbers = (params.output_multiplier, params.output_shift, corners.min(), corners.max())
     multiplier, shift, least, most = (np.array([n], np.int64) for n in numbers)
@@ -121,7 +122,7 @@ def _product(op: Mul, sig: Signature) -> Kernel:
     clamp = f"crt_int8(v, {p.act_min}, {p.act_max})"
     scaled, name, per_element = one_rounding(product, product_scale(p)), "one rounding", 14
     if scaled is None:
-        twice = two_roundings(product, p.output_multiplier, p.output_shift, 255 * 255)
+        twice = two_roundings(product, p.output_multiplier, p.output_shift, _EXTENT * _EXTENT)
         scaled = f"{twice} {plus(p.output_offset)}"
         name, per_element = "element by element", 22
     return _kernel(sig, name, (f"int32_t v = {scaled};", clamp), per_element)
@@ -129,7 +130,7 @@ def _product(op: Mul, sig: Signature) -> Kernel:
 
 def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
     p = op.parameters(sig)
-    extent = 255 << p.left_shift  # of each operand; their sum of halves or less is no more
+    extent = _EXTENT << p.left_shift  # of each operand; their sum of halves or less is no more
     a = f"crt_shift_left(a {plus(p.input1_offset)}, {p.left_shift})"
     b = f"crt_shift_left(b {plus(p.input2_offset)}, {p.left_shift})"
     total = two_roundings(f"a {_sign(op)} b", p.output_multiplier, p.output_shift, extent)
@@ -146,7 +147,7 @@ def _find_linear(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm |
     """The linear form, checked on every pair of inputs."""
     table = every_sum(op, quants)
     for shift in range(22, 11, -1):
-        if sum(map(abs, table.factors)) * 2**shift * 128 + 2.0 ** (shift + 9) >= 2**31:
+        if sum(map(abs, table.factors)) * 2**shift * INT8.magnitude(0) + 2.0 ** (shift + 9) >= 2**31:
             continue
         for a, b in table.near(shift, _DELTAS):
             total = table.x[0] * a + table.x[1] * b

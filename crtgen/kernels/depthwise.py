@@ -14,7 +14,7 @@ from crtgen.kernels.finish import Finish, finish_float, finish_int8, folded_bias
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import DepthwiseConv2d
+from crtgen.ops import DepthwiseConv2d, scheme_of
 
 __all__ = ["DepthwiseView"]
 
@@ -53,7 +53,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
         ring_rows=window.rows,
         ring_columns=window.columns,
         copied=max(0, min(window.width, window.columns - window.left)),
-        fill=sig.x.quant.zero_point % 256 if sig.x.dtype is DType.INT8 and sig.x.quant else 0,
+        fill=sig.x.quant.zero_point % 256 if sig.x.quant else 0,
         tile=_tile(window.out_width),
         unrolled=window.taps_y * window.taps_x <= _UNROLLED_TAPS,
     )
@@ -83,7 +83,7 @@ def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Finish, tuple[Const
         return np.ascontiguousarray(taps.T)
 
     ordered = Const("weights", taps.dtype.name, taps.shape[::-1], pack, 4, "[output][tap]")
-    if sig.x.dtype is DType.FLOAT32:
+    if scheme_of(sig.x).is_real:
         return finish_float(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
     bias = folded_bias(sig, params, (0, 1, 2))

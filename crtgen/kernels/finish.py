@@ -9,7 +9,7 @@ from crtgen.ir import Array, Signature
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.requant import Rescale, solve_floor
-from crtgen.ops import Activation, ConvParams
+from crtgen.ops import INT8, Activation, ConvParams
 
 __all__ = [
     "Finish",
@@ -20,6 +20,9 @@ __all__ = [
     "order_weights",
     "two_roundings",
 ]
+
+
+_GREATEST = INT8.magnitude(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish
     multipliers, shifts = params.multipliers.copy(), params.shifts.copy()
     shifts[multipliers == 0] = -1
     summed = sig.inputs[1].elements // len(bias)
-    largest = int(np.abs(bias.astype(np.int64)).max()) + 128 * 128 * summed
+    largest = int(np.abs(bias.astype(np.int64)).max()) + _GREATEST * _GREATEST * summed
     right = bool((shifts < 0).all()) and largest < 2**30
     per_channel = len(set(zip(multipliers.tolist(), shifts.tolist(), strict=True))) > 1
     count = len(shifts) if per_channel else 1

@@ -15,7 +15,7 @@ from crtgen.kernels.finish import Finish, finish_float, finish_int8, folded_bias
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import Conv2d, FullyConnected
+from crtgen.ops import Conv2d, FullyConnected, scheme_of
 
 __all__ = ["Block", "GemmView", "gemm_lead"]
 
@@ -70,7 +70,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
     tile = _tile(pixels, sig, target)
     blocks = _blocks(outputs)
     finish, consts = _constants(op, sig, blocks)
-    fill = sig.x.quant.zero_point % 256 if sig.x.dtype is DType.INT8 and sig.x.quant else 0
+    fill = sig.x.quant.zero_point % 256 if sig.x.quant else 0
     unroll = max(u for u in range(1, 12 // tile) if depth % u == 0) if tile < 4 else 1
     view = GemmView(
         finish=finish,
@@ -79,7 +79,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
         outputs=outputs,
         tile=tile,
         unroll=unroll,
-        fused=sig.x.dtype is DType.FLOAT32 and target.core.fast_fma,
+        fused=scheme_of(sig.x).is_real and target.core.fast_fma,
         blocks=blocks,
         window=window,
         fill=fill,
@@ -100,7 +100,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
 
 def _tile(pixels: int, sig: Signature, target: Target) -> int:
     """Pixels at a time: their sums and a block's weights have to fit into registers."""
-    if sig.x.dtype is DType.FLOAT32 and target.core.fpu != "none" and pixels >= 4:
+    if scheme_of(sig.x).is_real and target.core.fpu != "none" and pixels >= 4:
         return 4
     return 2 if pixels > 1 and target.core.arch != "armv6-m" else 1
 
@@ -120,7 +120,7 @@ def _constants(
 
     note = "[output / 4][input][output % 4]"
     ordered = Const("weights", weights.dtype.name, (weights.size,), pack, 4, note)
-    if sig.x.dtype is DType.FLOAT32:
+    if scheme_of(sig.x).is_real:
         return finish_float(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
     bias = folded_bias(sig, params, tuple(range(1, weights.ndim)))

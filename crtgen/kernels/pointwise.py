@@ -9,7 +9,7 @@ from crtgen.kernels.finish import finish_float
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
-from crtgen.ops import AffineParams, Dequantize, Logistic, Quantize, Relu, Tanh
+from crtgen.ops import INT8, AffineParams, Dequantize, Logistic, Quantize, Relu, Tanh, scheme_of
 
 __all__ = ["MapView", "every_output"]
 
@@ -40,7 +40,7 @@ def every_output(op: Logistic | Tanh | Relu | Quantize, sig: Signature) -> Const
 @design(Relu, types=(DType.INT8, DType.FLOAT32))
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """A clamp without requantisation."""
-    if sig.x.dtype is DType.FLOAT32:
+    if scheme_of(sig.x).is_real:
         finish = finish_float(op.kind)
         result = f"crt_maxf(v, {finish.low})" if finish.low else "v"
         return _map(sig, "clamp", f"crt_minf({result}, {finish.high})" if finish.high else result, 6)
@@ -63,7 +63,7 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     if not isinstance(params, AffineParams):
         return None
     ratio = f"crt_minf(crt_maxf(v / {c_float(params.scale)}, -512.0f), 512.0f)"
-    result = f"crt_int8(crt_roundf({ratio}) {plus(params.zero_point)}, -128, 127)"
+    result = f"crt_int8(crt_roundf({ratio}) {plus(params.zero_point)}, {INT8.low}, {INT8.high})"
     return _map(sig, "quantize", result, 30)
 
 

@@ -9,7 +9,7 @@ from crtgen.kernels.finish import finish_float
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import AveragePool2d, MaxPool2d
+from crtgen.ops import AveragePool2d, MaxPool2d, scheme_of
 
 __all__ = ["ChannelBlock", "PoolView", "least_pool_lead"]
 
@@ -49,7 +49,7 @@ def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kerne
     blocks = (ChannelBlock(4, 0, whole), ChannelBlock(1, whole, window.channels))
     view = PoolView(
         x_type=sig.x.dtype.c_name,
-        sum_type="float" if sig.x.dtype is DType.FLOAT32 else "int32_t",
+        sum_type=scheme_of(sig.x).accumulators.c_name,
         average=isinstance(op, AveragePool2d),
         window=window,
         count=0 if window.padded else window.taps_y * window.taps_x,
@@ -67,7 +67,7 @@ def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kerne
 
 
 def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:
-    if sig.x.dtype is DType.FLOAT32:
+    if scheme_of(sig.x).is_real:
         finish = finish_float(op.activation)
         return finish.low, finish.high
     params = op.parameters(sig)

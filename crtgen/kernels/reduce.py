@@ -12,7 +12,7 @@ from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
-from crtgen.ops import Mean
+from crtgen.ops import INT8, Mean, scheme_of
 
 __all__ = ["MeanView", "image_of", "mean_result"]
 
@@ -45,7 +45,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel:
     tile = _TILE if kept[-1].strides == (1,) and kept[-1].count % _TILE == 0 else 1
     view = MeanView(
         x_type=sig.x.dtype.c_name,
-        sum_type="float" if sig.x.dtype is DType.FLOAT32 else "int32_t",
+        sum_type=scheme_of(sig.x).accumulators.c_name,
         kept=kept,
         reduced=reduced,
         start=index_of(kept, 0),
@@ -68,14 +68,15 @@ def image_of(op: Mean, x: Value) -> tuple[int, int, int] | None:
 
 def mean_result(op: Mean, sig: Signature) -> str:
     """C for the mean of the elements whose ``sum`` is known."""
-    if sig.x.dtype is DType.FLOAT32:
+    if scheme_of(sig.x).is_real:
         return f"sum / {c_float(sig.x.elements // sig.y.elements)}"
     p = op.parameters(sig)
-    ends = p.count * (np.array([[-128], [127]], np.int64) + p.input_offset)
+    ends = p.count * (np.array([[INT8.low], [INT8.high]], np.int64) + p.input_offset)
     multiplier, shift = np.array([p.multiplier], np.int64), np.array([p.shift], np.int64)
-    rescale = Rescale(multiplier, shift, p.output_offset, -128, 127, ends[0], ends[1])
+    rescale = Rescale(multiplier, shift, p.output_offset, *INT8.limits, ends[0], ends[1])
     total = f"(sum {plus(p.count * p.input_offset)})"
     scaled = one_rounding(total, rescale)
     if scaled is None:
-        scaled = f"{two_roundings(total, p.multiplier, p.shift, 255 * p.count)} {plus(p.output_offset)}"
-    return f"crt_int8({scaled}, -128, 127)"
+        extent = (INT8.high - INT8.low) * p.count
+        scaled = f"{two_roundings(total, p.multiplier, p.shift, extent)} {plus(p.output_offset)}"
+    return f"crt_int8({scaled}, {INT8.low}, {INT8.high})"

@@ -20,6 +20,7 @@ from crtgen.ops.fixedpoint import (
     multiply_by_quantized_multiplier,
     saturating_rounding_doubling_high_mul,
 )
+from crtgen.ops.scheme import INT8
 
 __all__ = [
     "Floor",
@@ -40,7 +41,7 @@ _OFFSETS = 1 << 17  # offsets are below
 _WORD = 1 << 32
 _FAR = 1 << 62
 _TRIES = 4  # shifts tried from the largest possible one down
-_MAX_SHIFT = 23  # 2**(32 + shift) * 127 must fit into int64
+_MAX_SHIFT = 23  # 2**(32 + shift) * INT8.high must fit into int64
 
 
 def accumulator_range(weights: Int64, low: Int64, high: Int64) -> tuple[Int64, Int64]:
@@ -130,15 +131,15 @@ class Rescale:
 def rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
     """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any int8 input."""
     depth = weights.shape[1]
-    low = np.full(depth, -128 + params.input_offset, np.int64)
-    high = np.full(depth, 127 + params.input_offset, np.int64)
+    low = np.full(depth, INT8.low + params.input_offset, np.int64)
+    high = np.full(depth, INT8.high + params.input_offset, np.int64)
     least, greatest = accumulator_range(weights, low, high)
     return Rescale.of(params, least + bias, greatest + bias)
 
 
 def clamp_limits(low: int, high: int) -> tuple[int | None, int | None]:
     """What is left of a clamp to ``low..high`` after saturation to int8: None where that is enough."""
-    return low if low > -128 else None, high if high < 127 else None
+    return low if low > INT8.low else None, high if high < INT8.high else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +159,7 @@ class Floor:
     def apply(self, acc: Int64) -> Int64:
         """The saturated result for ``acc[..., O]``, before any narrower clamp."""
         high: Int64 = ((acc + self.offset) * self.gain * self.multiplier) >> 32
-        result: Int64 = np.clip((high + self.constant) >> self.shift, -128, 127)
+        result: Int64 = np.clip((high + self.constant) >> self.shift, *INT8.limits)
         return result
 
 
@@ -174,7 +175,7 @@ class HalfAway:
         """The saturated result for ``acc[..., O]``, before any narrower clamp."""
         high = saturating_rounding_doubling_high_mul(acc, self.multiplier)
         shifted: Int64 = (high + self.constant - (acc < 0)) >> self.shift
-        return np.clip(shifted, -128, 127)
+        return np.clip(shifted, *INT8.limits)
 
 
 def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:

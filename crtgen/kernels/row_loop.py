@@ -15,16 +15,14 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import DType, Op, Signature, Value
+from crtgen.ir import Op, Signature, Value
 from crtgen.kernels.beside import add_beside
 from crtgen.kernels.kernel import InPlace, Kernel, Part, Target
 from crtgen.kernels.parts import CALL, aligned, arguments, assemble, find_part
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import Add, AveragePool2d, Conv2d, DepthwiseConv2d, MaxPool2d, Padding
+from crtgen.ops import Add, Padding, Windowed
 
 __all__ = ["RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", "streams"]
-
-Windowed = Conv2d | DepthwiseConv2d | AveragePool2d | MaxPool2d
 
 _IMAGE = 4  # axes
 _WORD = 4  # what kernels rely on where they are given a row
@@ -166,12 +164,8 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, target: Target) -> Kern
 
 
 def _window(op: Op, sig: Signature) -> Window:
-    match op:
-        case Conv2d() | DepthwiseConv2d():
-            taps = sig.inputs[1].shape
-            return Window.of(sig, (taps[1], taps[2]), op.stride, op.padding, op.dilation)
-        case AveragePool2d() | MaxPool2d():
-            return Window.of(sig, op.window, op.stride, op.padding)
+    if isinstance(op, Windowed):
+        return Window.of(sig, op.taps(sig), op.stride, op.padding, op.spread)
     return Window.of(sig, (1, 1), (1, 1), Padding())
 
 
@@ -196,9 +190,8 @@ def _whole(image: Value) -> bool:
 
 def _fill(op: Op, x: Value) -> int | None:
     """The byte that padding consists of; None where no value does instead of it."""
-    if isinstance(op, Conv2d | DepthwiseConv2d):
-        return x.quant.zero_point % 256 if x.quant else 0
-    return 0x80 if isinstance(op, MaxPool2d) and x.dtype is DType.INT8 else None
+    value = op.padding_value(x) if isinstance(op, Windowed) else None
+    return None if value is None else value % 256
 
 
 def _own(window: Window) -> bool:
@@ -237,7 +230,7 @@ def _part(stage: RowStage, window: Window, rows: int, target: Target) -> Part | 
 
 def _inside(op: Op) -> Op:
     """The operator without padding above and below."""
-    return replace(op, padding=replace(op.padding, top=0, bottom=0)) if isinstance(op, Windowed) else op
+    return op.padded(replace(op.padding, top=0, bottom=0)) if isinstance(op, Windowed) else op
 
 
 def _cut(image: Value, rows: int) -> Value:

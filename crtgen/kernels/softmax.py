@@ -8,7 +8,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float
 from crtgen.kernels.registry import design
-from crtgen.ops import Softmax
+from crtgen.ops import Softmax, scheme_of
 from crtgen.ops.fixedpoint import Int64, saturating_rounding_doubling_high_mul
 from crtgen.ops.gemmlowp import exp_on_negative_values
 
@@ -55,7 +55,7 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
     """int8 in gemmlowp's fixed point, or float32."""
     depth = sig.x.shape[-1]
     rows = sig.x.elements // depth
-    if sig.x.dtype is DType.FLOAT32:
+    if scheme_of(sig.x).is_real:
         view: FloatSoftmaxView | SoftmaxView = FloatSoftmaxView(rows, depth, c_float(op.beta))
         template = "softmax_float.c.j2"
     else:

@@ -6,10 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from crtgen.ir import DType, Quant, Signature, Value
+from crtgen.ir import Quant, Signature, Value
 from crtgen.ops.attrs import tensor_quant
 from crtgen.ops.binary import Add, Sub
 from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.scheme import INT8
 
 __all__ = ["EverySum", "SumForm", "every_sum", "quants_of"]
 
@@ -60,9 +61,9 @@ def quants_of(sig: Signature) -> tuple[Quant, Quant, Quant]:
 @lru_cache(maxsize=16)
 def every_sum(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> EverySum:
     """The table of an operator on int8 values of these quantisations."""
-    every = np.arange(-128, 128, dtype=np.int8)
+    every = INT8.every_number()
     shapes = ((256, 1), (1, 256), (256, 256))
-    a, b, y = (Value(n, s, DType.INT8, q) for n, s, q in zip("aby", shapes, quants, strict=True))
+    a, b, y = (Value(n, s, INT8.activations, q) for n, s, q in zip("aby", shapes, quants, strict=True))
     sig = Signature((a, b), (y,))
     (result,) = op.reference(sig, [every.reshape(a.shape), every.reshape(b.shape)])
     params = op.parameters(sig)

@@ -167,7 +167,7 @@ class Tanh(_Sigmoid):
     """The hyperbolic tangent; int8 has scale 1/128 and zero point 0."""
 
     name: ClassVar[str] = "tanh"
-    output: ClassVar[Quant] = Quant.tensor(1 / 128, 0)
+    output: ClassVar[Quant] = Quant.tensor(1 / INT8.magnitude(0), 0)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         if scheme_of(sig.x).is_real:

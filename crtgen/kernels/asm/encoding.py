@@ -124,6 +124,8 @@ def _always(mnemonic: str, operands: Operands) -> bool:
     return True
 
 
+_CONDITIONS = ("eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "hi", "ls", "ge", "lt", "gt", "le")
+_BRANCHES = frozenset(("b", *(f"b{condition}" for condition in _CONDITIONS)))
 _RULES: Mapping[str, Callable[[str, Operands], bool]] = {
     **dict.fromkeys(("push", "pop"), _stack_list),
     **dict.fromkeys(("ldm", "stm"), _multiple),
@@ -133,9 +135,7 @@ _RULES: Mapping[str, Callable[[str, Operands], bool]] = {
     **dict.fromkeys(("lsls", "lsrs", "asrs"), _shift_flags),
     **dict.fromkeys(("sxtb", "sxth", "uxtb", "uxth", "rev"), _extend),
     **dict.fromkeys(("bx", "it", "itt", "ite", "nop"), _always),
+    **dict.fromkeys(("movs", *(f"mov{condition}" for condition in _CONDITIONS)), _move_flags),
     "cmp": _compare,
     "mov": _move,
-    "movs": _move_flags,
 }
-_CONDITIONS = ("", "eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "hi", "ls", "ge", "lt", "gt", "le")
-_BRANCHES = frozenset(f"b{condition}" for condition in _CONDITIONS)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.finish import Requantisation, requantisation
-from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, stream_const
+from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, pairs_of_pixels, stream_const
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared import shared_matrix
 from crtgen.kernels.registry import design
@@ -84,9 +86,9 @@ class Gather:
 
     @property
     def instructions(self) -> float:
-        """For two pixels, with the call of the micro-kernel for these."""
+        """For two pixels, without the call of the micro-kernel for these."""
         copies = self.rows * (len(self.copies) * 2 + (1 if self.unrolled else 6))
-        return 2 * copies + 45
+        return 2 * copies + 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +137,17 @@ class ConvView:
     @property
     def cost(self) -> float:
         w = self.window
-        each = self.micro.instructions + (self.gather.instructions if self.gather else 0)
-        rows = w.batch * w.out_height * (30 + 5 * len(self.row_offsets) + 25 * self.odd)
+        lines = w.batch * w.out_height
+        calls = self.pairs if self.gather else lines * (1 + self.odd)
+        rows = lines * (30 + 5 * len(self.row_offsets) + 13 * self.odd)
+        gather = self.pairs * self.gather.instructions if self.gather else 0
         ring = w.batch * self.ring.instructions(w.height) if self.ring else 0.0
-        return self.pairs * each + rows + ring + 40
+        return self.micro.instructions(calls, self.pairs) + gather + rows + ring + 40
+
+    @property
+    def routines(self) -> tuple[Routine, ...]:
+        """Micro-kernel, and what a ring takes to copy and to fill."""
+        return (pairs_of_pixels(self.micro), *((copy(), fill()) if self.ring else ()))
 
 
 @design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
@@ -179,6 +188,7 @@ def windows_kernel(
         inplace=(InPlace(lead=lead),),
         cost=view.cost,
         includes=("arm_mve.h",),
+        routines=view.routines,
     )
 
 
@@ -234,7 +244,8 @@ def matrix_of_pixels(
         view=view,
         consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE),),
         inplace=(InPlace(lead=least_lead((starts + 2) * outputs, starts * depth)),),
-        cost=len(starts) * kernel.instructions + 30,
+        cost=kernel.instructions(1 + view.odd, len(starts)) + 8,
+        routines=(pairs_of_pixels(kernel),),
     )
 
 

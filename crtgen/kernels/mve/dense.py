@@ -4,14 +4,16 @@ Several rows of inputs are the pixels of a pointwise convolution.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
-from crtgen.kernels.mve.finish import Finish, Requantisation, requantisation
-from crtgen.kernels.mve.matrix import LANES, Words, contiguous, stream_const
+from crtgen.kernels.mve.finish import Finish, Requantisation, finish_words, requantisation
+from crtgen.kernels.mve.matrix import LANES, Words, contiguous, gather_sums, stream_const
 from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -21,8 +23,6 @@ from crtgen.ops.fixedpoint import Int64
 __all__ = ["DenseView", "fully_connected"]
 
 _WRITTEN_OUT = {"speed": 16, "size": 2}
-_REGISTERS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "r14")
-_WEIGHTS = ("q1", "q2", "q3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +42,100 @@ class DenseView:
     finish: Finish
 
     @property
-    def sums(self) -> tuple[tuple[str, str], ...]:
-        """For each of the outputs the register of its sum and the vector that its weights are loaded to."""
-        return tuple((r, _WEIGHTS[i % 3]) for i, r in enumerate(_REGISTERS[: self.at_once]))
-
-    @property
-    def wide(self) -> bool:
-        return self.at_once == len(_REGISTERS)
-
-    @property
     def ragged(self) -> bool:
         """Whether the last group is not full."""
         return self.outputs % self.at_once != 0
 
-    @property
-    def cost(self) -> float:
-        vectors, fours = self.head + self.rounds * self.unroll, self.at_once // 4
-        group = vectors * (2 * self.at_once + 1) + 2 * self.rounds + bool(self.rounds) + bool(self.tail) + 3
-        group += fours * (3 + self.finish.instructions(1)) + self.ragged * (5 * fours - 1)
-        return -(-self.outputs // self.at_once) * group + (14 if self.finish.uniform else 10)
+
+@lru_cache(maxsize=256)
+def row_of_outputs(k: DenseView) -> Routine:
+    """``dense(x, y, weights)``."""
+    writer = _Writer(k)
+    writer.write()
+    return writer.f.done()
+
+
+class _Writer:
+    """Writes the layer: its registers, and what is done with them."""
+
+    def __init__(self, k: DenseView) -> None:
+        self.k = k
+        self.f = f = Function(
+            "dense",
+            "const int8_t *x",
+            "int8_t *y",
+            "const uint32_t *weights",
+            purpose=f"A fully connected layer of one row: {k.at_once} of {k.outputs} outputs at a time.",
+        )
+        x, y, weights = f.arguments
+        self.x = f.moved(x, "all inputs", ODD)
+        self.y = f.moved(y, "outputs", ODD)
+        self.weights = f.moved(weights, "weights", ODD)
+        self.inputs = f.core("inputs", ODD)
+        self.left = f.core("outputs left", ODD)
+        self.sums = f.cores("sums", k.at_once, EVEN)
+        self.vector, *self.vectors = f.vectors("inputs and weights, then sums and constants", 4)
+        self.united = (f.vector("multiplier"), f.vector("last constant")) if k.finish.uniform else None
+
+    def write(self) -> None:
+        f, k = self.f, self.k
+        for q in self.united or ():
+            f("vldrw.u32", q, f"[{self.weights}], #16")
+        f.number(self.left, k.outputs)
+        if not k.ragged:
+            self._mask()
+        with f.loop("outputs", -(-k.outputs // k.at_once)) as again:
+            if k.ragged:
+                self._mask()
+            f("mov", self.inputs, self.x)
+            self._multiply()
+            vectors = [self.vector, self.vectors[0]][: k.at_once // 4]
+            for number, q in enumerate(vectors):
+                gather_sums(f, q, self.sums[4 * number : 4 * number + 4])
+            for number, q in enumerate(vectors):
+                self._store(q)
+                f("subs", self.left, self.left, "#4")
+                if k.ragged and number < len(vectors) - 1:
+                    f("it", "lt")
+                    f("movlt", self.left, "#0")
+            f("bgt", again)
+
+    def _mask(self) -> None:
+        if self.k.tail:
+            self.f.number(self.sums[0], self.k.tail)
+            self.f("vctp.8", self.sums[0])
+
+    def _multiply(self) -> None:
+        f, k = self.f, self.k
+        for number in range(k.head):
+            self._inputs(not number)
+        if k.rounds:
+            rounds = f.core("rounds left", ODD)
+            with f.counted_loop("inputs", rounds, k.rounds):
+                for _ in range(k.unroll):
+                    self._inputs(False)
+            f.free(rounds)
+
+    def _inputs(self, first: bool) -> None:
+        """Sixteen of them, times the weights of all outputs."""
+        f, masked = self.f, first and self.k.tail
+        if masked:
+            f("vpst")
+        load = "vldrbt.u8" if masked else "vldrb.u8"
+        f(load, self.vector, f"[{self.inputs}], #{masked or LANES}")
+        for number, total in enumerate(self.sums):
+            weights = self.vectors[number % 3]
+            f("vldrw.u32", weights, f"[{self.weights}], #16")
+            f("vmladav.s8" if first else "vmladava.s8", total, self.vector, weights)
+
+    def _store(self, q: str) -> None:
+        f, k = self.f, self.k
+        spare = (self.vectors[1], self.vectors[2], self.sums[0])
+        finish_words(f, k.finish, [q], self.weights, spare, self.united)
+        if k.ragged:
+            f("vctp.32", self.left)
+            f("vpst")
+        f("vstrbt.32" if k.ragged else "vstrb.32", q, f"[{self.y}], #4")
 
 
 @design(FullyConnected, types=(DType.INT8,), needs="mve", weights=(1, 2))
@@ -102,10 +177,12 @@ def _single_row(weights: Int64, header: Words, requant: Requantisation, target: 
     rounds = (vectors - head) // unroll
     view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.finish)
     note = f"per {at_once} outputs: weights by 16 inputs, requantisation"
+    routine = row_of_outputs(view)
     return Kernel(
         design=f"mve row {at_once}",
-        template="mve/dense.c.j2",
+        template="",
         view=view,
         consts=(stream_const(weights, contiguous(depth), requant, at_once, note, header),),
-        cost=view.cost,
+        cost=routine.instructions(),
+        routines=(routine,),
     )

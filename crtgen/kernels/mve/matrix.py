@@ -6,19 +6,31 @@ accumulators, six vectors loaded serve eight of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.kernel import Const
-from crtgen.kernels.mve.finish import Finish, Requantisation
+from crtgen.kernels.mve.finish import Finish, Requantisation, finish_words
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Cut", "Load", "Micro", "Run", "contiguous", "micro", "stream_const"]
+__all__ = [
+    "Cut",
+    "Load",
+    "Micro",
+    "Run",
+    "contiguous",
+    "gather_sums",
+    "micro",
+    "pairs_of_pixels",
+    "stream_const",
+]
 
 LANES = 16
 _CHANNELS = 4
-_POINTERS = ("r1", "r3", "r11")
+_POINTERS = 3  # into a row, at most
 _FAR_WORD, _FAR_BYTE = 508, 127  # offsets of VLDRW and VLDRB
 _FAR_ADD = 4095
 
@@ -56,39 +68,37 @@ def contiguous(depth: int) -> list[Cut]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How one vector of both pixels is loaded: an instruction and two addresses."""
+    """How one vector of both pixels is loaded: an instruction, the number of the pointer, an offset.
+
+    The second pixel is ``ahead`` bytes behind the first one if it has no pointer of its own. With ``walk``
+    there is no offset, but the pointers move on.
+    """
 
     operation: str
-    first: str
-    second: str
+    pointer: int
+    offset: int = 0
+    ahead: int = 0
+    walk: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Micro:
     """The micro-kernel over the pixels of a row, two at a time.
 
-    ``pointers`` are the registers that the row's pointers are in; ``step`` bytes lie between two pixels;
-    ``second``: r3 points to the second one. The vectors of ``head`` are written out, then a loop runs
-    ``rounds`` times over ``unroll`` more. ``tail`` bytes of the first vector count, if not 0.
+    It has so many ``pointers`` into a row; ``step`` bytes lie between two pixels; ``second``: one more points
+    to the second pixel. The vectors of ``head`` are written out, then a loop runs ``rounds`` times over
+    ``unroll`` more. ``tail`` bytes of the first vector count, if not 0.
     """
 
     outputs: int
     step: int
-    pointers: tuple[str, ...]
+    pointers: int
     second: bool
     head: tuple[Load, ...]
     rounds: int
     unroll: int
     tail: int
     finish: Finish
-
-    @property
-    def walking(self) -> bool:
-        return self.rounds > 0
-
-    @property
-    def body(self) -> tuple[Load, ...]:
-        return (_WALK,) * self.unroll if self.walking else ()
 
     @property
     def ragged(self) -> bool:
@@ -99,42 +109,163 @@ class Micro:
     def groups(self) -> int:
         return -(-self.outputs // _CHANNELS)
 
-    @property
-    def advance(self) -> str:
-        """From behind the first pixel's outputs, rounded up to whole groups, to the next two."""
-        by = 2 * self.outputs - _CHANNELS * self.groups
-        return f"sub r7, r7, #{-by}" if by < 0 else f"add r7, r7, #{by}"
-
-    @property
-    def frame(self) -> int:
-        """Bytes of stack."""
-        return 36 + 16
-
-    @property
-    def moving(self) -> tuple[str, ...]:
-        """The registers that move on with the pixels."""
-        return (*self.pointers, "r3") if self.second else self.pointers
-
-    @property
-    def far(self) -> bool:
-        """Whether the second pixel's outputs need a pointer of their own."""
-        return self.outputs > _FAR_BYTE
-
-    @property
-    def group_instructions(self) -> float:
-        """For eight outputs."""
-        vectors = len(self.head) + self.rounds * self.unroll
-        loads = 14 * vectors + 2 * self.rounds + 3 * self.walking
-        ragged = (3 if self.tail else 2) * self.ragged
-        return loads + 4 + self.finish.instructions(2) + 4 + 3 * bool(self.tail) + ragged + self.far
-
-    @property
-    def instructions(self) -> float:
-        """For two pixels."""
-        return self.groups * self.group_instructions + 6 + len(self.pointers) * (3 if self.walking else 1)
+    def instructions(self, calls: int, pairs: int) -> float:
+        """Of so many calls for so many pairs of pixels together."""
+        return pairs_of_pixels(self).instructions(pairs=pairs / calls) * calls
 
 
-_WALK = Load("vldrb.u8", "[r1], #16", "[r3], #16")
+_WALK = Load("vldrb.u8", 0, walk=LANES)
+
+
+@lru_cache(maxsize=256)
+def pairs_of_pixels(m: Micro) -> Routine:
+    """``row(weights, y, x, end)``: the pixels of a row up to that whose outputs begin at ``end``.
+
+    ``x`` is the address of the inputs, or that of several.
+    """
+    writer = _Writer(m)
+    writer.write()
+    return writer.f.done()
+
+
+class _Writer:
+    """Writes the micro-kernel: its registers, and what is done with them."""
+
+    def __init__(self, m: Micro) -> None:
+        self.m = m
+        walking = m.rounds > 0
+        self.f = f = Function(
+            "row",
+            "const uint32_t *weights",
+            "int8_t *y",
+            "const void *x",
+            "const int8_t *end",
+            purpose="Pixels of a row up to `end`, two by two, each with four channels at a time.",
+            keep=(0, 3),
+            local=2 if walking else 0,
+        )
+        _, y, x, _ = f.arguments
+        self.y = f.moved(y, "outputs", ODD)
+        self.pointers = self._pointers(x)
+        self.weights, self.left = f.core("weights", ODD), f.core("channels left", ODD)
+        self.rounds = f.core("rounds left", ODD) if walking else ""
+        self.sums = f.cores("sums of the first pixel", 4, EVEN), f.cores("sums of the second pixel", 4, EVEN)
+        self.inputs = f.vector("inputs of the first pixel"), f.vector("inputs of the second pixel")
+        self.channels = f.vector("weights, then constants"), f.vector("weights, then constants")
+
+    def _pointers(self, x: str) -> tuple[str, ...]:
+        f, m = self.f, self.m
+        if m.pointers == 1:
+            first = f.moved(x, "inputs", ODD)
+            if not m.second:
+                return (first,)
+            second = f.core("inputs", ODD)
+            f("add", second, first, f"#{m.step}")
+            return first, second
+        pointers = f.cores("inputs", m.pointers, ODD)
+        f("ldrd", pointers[0], pointers[1], f"[{x}]")
+        if m.pointers == 3:
+            f("ldr", pointers[2], f"[{x}, #8]")
+        f.free(x)
+        return pointers
+
+    def write(self) -> None:
+        f, m = self.f, self.m
+        self._places("strd")
+        if not m.ragged:
+            self._mask()
+        with f.loop("two pixels", "pairs") as next_pixels:
+            f("ldr", self.weights, f.kept[0])
+            f.number(self.left, m.outputs)
+            with f.loop("four channels", m.groups) as next_channels:
+                if m.ragged:
+                    self._mask()
+                self._multiply()
+                self._store()
+                self._places("ldrd")
+                f("subs", self.left, self.left, f"#{_CHANNELS}")
+                f("bgt", next_channels)
+            for pointer in self.pointers:
+                f.advance(pointer, 2 * m.step)
+            self._places("strd")
+            f.advance(self.y, 2 * m.outputs - _CHANNELS * m.groups)
+            f("ldr", self.left, f.kept[3])
+            f("cmp", self.y, self.left)
+            f("bne", next_pixels)
+
+    def _places(self, operation: str) -> None:
+        """Pointers that walk over the inputs are kept where the pixels begin."""
+        if self.m.rounds:
+            self.f(operation, *self.pointers, "[sp]")
+
+    def _mask(self) -> None:
+        if self.m.tail:
+            spare = self.sums[0][0]
+            self.f.number(spare, self.m.tail)
+            self.f("vctp.8", spare)
+
+    def _multiply(self) -> None:
+        m = self.m
+        for number, load in enumerate(m.head):
+            self._vector(load, not number, m.tail > 0 and not number)
+        if m.rounds:
+            with self.f.counted_loop("inputs", self.rounds, m.rounds):
+                for _ in range(m.unroll):
+                    self._vector(_WALK, False, False)
+
+    def _vector(self, load: Load, first: bool, masked: bool) -> None:
+        """Sixteen inputs of two pixels times those of four channels."""
+        f, m = self.f, self.m
+        here = self.pointers[load.pointer]
+        there = self.pointers[1] if m.second else here
+        if load.walk:
+            places = f"[{here}], #{load.walk}", f"[{there}], #{load.walk}"
+        else:
+            places = f"[{here}, #{load.offset}]", f"[{there}, #{load.offset + load.ahead}]"
+        operation = load.operation.replace(".", "t.") if masked else load.operation
+        even, odd = self.channels
+        if masked:
+            f("vpstt")
+        f(operation, self.inputs[0], places[0])
+        if masked:
+            f(operation, self.inputs[1], places[1])
+        f("vldrw.u32", even, f"[{self.weights}], #16")
+        if not masked:
+            f(operation, self.inputs[1], places[1])
+        f("vldrw.u32", odd, f"[{self.weights}], #16")
+        self._channel(0, even, first)
+        f("vldrw.u32", even, f"[{self.weights}], #16")
+        self._channel(1, odd, first)
+        f("vldrw.u32", odd, f"[{self.weights}], #16")
+        self._channel(2, even, first)
+        self._channel(3, odd, first)
+
+    def _channel(self, channel: int, weights: str, first: bool) -> None:
+        for sums, inputs in zip(self.sums, self.inputs, strict=True):
+            self.f("vmladav.s8" if first else "vmladava.s8", sums[channel], inputs, weights)
+
+    def _store(self) -> None:
+        """Four channels of both pixels from their sums to memory."""
+        f, m = self.f, self.m
+        for q, sums in zip(self.inputs, self.sums, strict=True):
+            gather_sums(f, q, sums)
+        spare = self.sums[0][0]
+        finish_words(f, m.finish, self.inputs, self.weights, (*self.channels, spare))
+        far = m.outputs > _FAR_BYTE
+        if far:
+            f("add", spare, self.y, f"#{m.outputs}")
+        if m.ragged:
+            f("vctp.32", self.left)
+            f("vpstt")
+        store = "vstrbt.32" if m.ragged else "vstrb.32"
+        f(store, self.inputs[1], f"[{spare}]" if far else f"[{self.y}, #{m.outputs}]")
+        f(store, self.inputs[0], f"[{self.y}], #4")
+
+
+def gather_sums(f: Function, vector: str, sums: Sequence[str]) -> None:
+    """Four core registers to the words of a vector."""
+    f("vmov", f"{vector}[2]", f"{vector}[0]", sums[0], sums[2])
+    f("vmov", f"{vector}[3]", f"{vector}[1]", sums[1], sums[3])
 
 
 def micro(
@@ -157,10 +288,9 @@ def micro(
         return None
     unroll = max(1, min(most, vectors) // 2) if vectors > most else 1
     head = vectors % unroll or unroll
-    first = Load("vldrb.u8", f"[r1], #{tail or LANES}", f"[r3], #{tail or LANES}")
-    loads = (first, *(_WALK,) * (head - 1))
+    loads = (Load("vldrb.u8", 0, walk=tail or LANES), *(_WALK,) * (head - 1))
     rounds = (vectors - head) // unroll
-    return Micro(outputs, step, ("r1",), True, loads, rounds, unroll, tail, finish)
+    return Micro(outputs, step, 1, True, loads, rounds, unroll, tail, finish)
 
 
 def _indexed(
@@ -168,9 +298,8 @@ def _indexed(
 ) -> Micro | None:
     """All vectors written out, at fixed offsets from the pointers."""
     count = max(r.pointer for r in runs) + 1
-    if count > len(_POINTERS):
+    if count > _POINTERS:
         return None
-    pointers = _POINTERS[:count]
     cuts = [(0, c) for c in contiguous(runs[0].length)] if tail else _cuts(runs)
     furthest = max(cut.start for _, cut in cuts)
     for second in (False, True) if count == 1 else (False,):
@@ -180,12 +309,11 @@ def _indexed(
             continue
         operations = ["vldrw.u32" if word else "vldrb.u8"] * len(cuts)
         operations[0] = "vldrb.u8" if tail else operations[0]
-        others = ("r3",) if second else pointers
         head = tuple(
-            Load(o, f"[{pointers[p]}, #{c.start}]", f"[{others[p]}, #{c.start + ahead}]")
-            for o, (p, c) in zip(operations, cuts, strict=True)
+            Load(operation, pointer, cut.start, ahead)
+            for operation, (pointer, cut) in zip(operations, cuts, strict=True)
         )
-        return Micro(outputs, step, pointers, second, head, 0, 0, tail, finish)
+        return Micro(outputs, step, count, second, head, 0, 0, tail, finish)
     return None
 
 

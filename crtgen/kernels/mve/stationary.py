@@ -4,14 +4,17 @@ The inputs of a chunk of pixels are copied to scratch first, so that outputs may
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import EVEN, LOW, ODD, Function, Routine
 from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.mve.bytes import copy
 from crtgen.kernels.mve.conv import requantise
-from crtgen.kernels.mve.matrix import LANES, Cut, stream_const
+from crtgen.kernels.mve.matrix import LANES, Cut, gather_sums, stream_const
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d
@@ -21,6 +24,7 @@ __all__ = ["StationaryView", "pointwise"]
 _CHUNK = 64
 _UNROLL = 4
 _FAR = 127  # the greatest step of VSTRB
+_CALLS = 16  # for a chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,6 @@ class StationaryView:
         return self.outputs <= _FAR
 
     @property
-    def store(self) -> str:
-        """An instruction without its operand, under a predicate where a group may not be full."""
-        return "vpst\\n vstrbt.32" if self.ragged else "vstrb.32"
-
-    @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
         """How often, and how many pixels."""
         return tuple((n, size) for n, size in ((self.chunks, self.chunk), (1, self.rest)) if n and size)
@@ -61,12 +60,70 @@ class StationaryView:
 
     @property
     def cost(self) -> float:
-        pixel = 13 + self.ragged + (not self.near) + 1 / self.unroll
-        groups = -(-self.outputs // 4)
+        chunk, copying = chunk_of_pixels(self), copy()
         each = [
-            n * (groups * (size * pixel + 14) + size * self.depth / LANES * 3 + 45) for n, size in self.sizes
+            n
+            * (
+                chunk.instructions(rounds=size // self.unroll)
+                + copying.instructions(vectors=-(-size * self.depth // LANES))
+                + _CALLS
+            )
+            for n, size in self.sizes
         ]
         return sum(each) + 10
+
+
+@lru_cache(maxsize=256)
+def chunk_of_pixels(k: StationaryView) -> Routine:
+    """``chunk(weights, y, x, rounds)``: so many times ``k.unroll`` pixels."""
+    f = Function(
+        "chunk",
+        "const uint32_t *weights",
+        "int8_t *y",
+        "const int8_t *x",
+        "uint32_t rounds",
+        purpose=f"`rounds` times {k.unroll} pixels, with the weights of four channels at a time in vectors.",
+    )
+    weights, y, x, count = f.arguments
+    to = f.core("outputs of a pixel", LOW)
+    weights, y = f.moved(weights, "weights", ODD), f.moved(y, "outputs", ODD)
+    x, count = f.moved(x, "all inputs", ODD), f.moved(count, "rounds", ODD)
+    sums = f.cores("sums", 4, EVEN)
+    inputs, left = f.core("inputs of a pixel"), f.core("channels left")
+    vectors = (*f.vectors("weights", 4), f.vector("start"), f.vector("multiplier"), f.vector("last constant"))
+    q = f.vector("inputs, then sums")
+    f.number(left, k.outputs)
+    with f.loop("four channels", -(-k.outputs // 4)) as again:
+        for vector in vectors:
+            f("vldrw.u32", vector, f"[{weights}], #16")
+        if k.ragged:
+            f("vctp.32", left)
+        f("mov", inputs, x)
+        f("mov", to, y)
+        f("add", y, y, "#4")
+        with f.low_overhead_loop("pixels", "rounds", count):
+            for _ in range(k.unroll):
+                f("vldrb.u8", q, f"[{inputs}], #{k.depth}")
+                for total, vector in zip(sums, vectors[:4], strict=True):
+                    f("vmladav.s8", total, q, vector)
+                gather_sums(f, q, sums)
+                f("vadd.i32", q, q, vectors[4])
+                f("vmulh.s32", q, q, vectors[5])
+                f("vadd.i32", q, q, vectors[6])
+                f("vqrshrnb.s32", q, q, f"#{k.shift}")
+                f("vqmovnb.s16", q, q)
+                if k.ragged:
+                    f("vpst")
+                f(
+                    "vstrbt.32" if k.ragged else "vstrb.32",
+                    q,
+                    f"[{to}], #{k.outputs}" if k.near else f"[{to}]",
+                )
+                if not k.near:
+                    f("add", to, to, f"#{k.outputs}")
+        f("subs", left, left, "#4")
+        f("bgt", again)
+    return f.done()
 
 
 @design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
@@ -99,4 +156,5 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
         scratch=view.scratch,
         inplace=(InPlace(lead=least_lead(ends[:-1] * outputs, ends[:-1] * depth)),),
         cost=view.cost,
+        routines=(chunk_of_pixels(view), copy()),
     )

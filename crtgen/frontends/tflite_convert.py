@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.tflite_file import FileOperator, FileTensor
 from crtgen.ir import Array, DType, Op, shape_text
 from crtgen.ops import (
@@ -36,7 +37,7 @@ from crtgen.ops import (
     Transpose,
 )
 
-__all__ = ["CONVERTERS", "Converted", "Converter", "Layer", "Refused"]
+__all__ = ["CONVERTERS", "Converter", "Layer", "option_fields"]
 
 _ACTIVATIONS = {
     0: Activation.NONE,
@@ -51,22 +52,6 @@ _ACTIVATIONS = {
 class _Padding(IntEnum):
     SAME = 0
     VALID = 1
-
-
-class Refused(Exception):
-    """An option or a type that crtgen does not have; the text says which and what there is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """An operator and what it is applied to: tensors by index, or constants made by the converter.
-
-    ``roles`` names the operands after the first, for the names of constants.
-    """
-
-    op: Op
-    operands: tuple[int | Array, ...]
-    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +140,11 @@ def _with_weights(layer: Layer, op: Op, channels: int) -> Converted:
     roles = ("weights", "bias")
     expected = DType.FLOAT32 if x.dtype is DType.FLOAT32 else DType.INT32
     if bias is None:
-        return Converted(op, (x.index, w.index, np.zeros(channels, expected.numpy)), roles)
+        return Converted(op, (x, w, np.zeros(channels, expected.numpy)), roles)
     layer.constant(2, "biases")
     if bias.dtype is not expected:
         raise Refused(f"a bias of {bias.type_name} on {x.type_name}; supported: {expected.name}")
-    return Converted(op, (x.index, w.index, bias.index), roles)
+    return Converted(op, (x, w, bias), roles)
 
 
 def _conv2d(layer: Layer) -> Converted:
@@ -199,42 +184,42 @@ def _pool(kind: type[AveragePool2d] | type[MaxPool2d]) -> "Convert":
         height, width = int(layer.option("FilterHeight")), int(layer.option("FilterWidth"))
         stride = layer.pair("Stride")
         padding = layer.padding((height, width), stride)
-        return Converted(kind((height, width), stride, padding, layer.activation()), (layer.x.index,))
+        return Converted(kind((height, width), stride, padding, layer.activation()), (layer.x,))
 
     return convert
 
 
 def _binary(kind: type[Add] | type[Sub] | type[Mul]) -> "Convert":
     def convert(layer: Layer) -> Converted:
-        operands = (layer.tensor(0).index, layer.tensor(1).index)
+        operands = (layer.tensor(0), layer.tensor(1))
         return Converted(kind(layer.activation()), operands, ("operand",))
 
     return convert
 
 
 def _unary(op: Op) -> "Convert":
-    return lambda layer: Converted(op, (layer.x.index,))
+    return lambda layer: Converted(op, (layer.x,))
 
 
 def _softmax(layer: Layer) -> Converted:
     beta = float(layer.option("Beta"))
     if not 0 < beta < np.inf:
         raise Refused(f"beta {beta}; supported: positive numbers")
-    return Converted(Softmax(beta), (layer.x.index,))
+    return Converted(Softmax(beta), (layer.x,))
 
 
 def _reshape(layer: Layer) -> Converted:
     """Also squeeze and expand_dims: the file has the resulting shape."""
     if prod(layer.x.shape) != prod(layer.y.shape):
         raise ValueError(f"{shape_text(layer.x.shape)} does not become {shape_text(layer.y.shape)}")
-    return Converted(Reshape(layer.y.shape), (layer.x.index,))
+    return Converted(Reshape(layer.y.shape), (layer.x,))
 
 
 def _pad(layer: Layer) -> Converted:
     amounts = layer.integers(1, "paddings")
     if len(amounts) != 2 * len(layer.x.shape):
         raise ValueError(f"{len(amounts)} paddings for {len(layer.x.shape)} axes")
-    return Converted(Pad(tuple(amounts[::2]), tuple(amounts[1::2])), (layer.x.index,))
+    return Converted(Pad(tuple(amounts[::2]), tuple(amounts[1::2])), (layer.x,))
 
 
 def _pad_v2(layer: Layer) -> Converted:
@@ -245,13 +230,13 @@ def _pad_v2(layer: Layer) -> Converted:
         raise ValueError(f"a padding value of {shape_text(tensor.shape)} {tensor.type_name}")
     if tensor.quant != layer.x.quant:
         raise Refused("a padding value that is quantised unlike the input")
-    return Converted(Pad(op.before, op.after, value.reshape(-1)[0].item()), (layer.x.index,))
+    return Converted(Pad(op.before, op.after, value.reshape(-1)[0].item()), (layer.x,))
 
 
 def _transpose(layer: Layer) -> Converted:
     rank = len(layer.x.shape)
     perm = tuple(p + rank if p < 0 else p for p in layer.integers(1, "permutations"))
-    return Converted(Transpose(perm), (layer.x.index,))
+    return Converted(Transpose(perm), (layer.x,))
 
 
 def _strided_slice(layer: Layer) -> Converted:
@@ -277,14 +262,14 @@ def _strided_slice(layer: Layer) -> Converted:
             last = None if layer.option("EndMask") & bit else ends[axis]
             ranges.append(slice(first, last, strides[axis]).indices(length))
     begin, end, stride = (tuple(r[part] for r in ranges) for part in range(3))
-    return Converted(StridedSlice(begin, end, stride, tuple(shrink)), (layer.x.index,))
+    return Converted(StridedSlice(begin, end, stride, tuple(shrink)), (layer.x,))
 
 
 def _concat(layer: Layer) -> Converted:
     if layer.activation() is not Activation.NONE:
         raise Refused("a fused activation in a concatenation; supported: NONE")
     axis = int(layer.option("Axis"))
-    operands = tuple(layer.tensor(i).index for i in range(len(layer.inputs)))
+    operands = tuple(layer.tensor(i) for i in range(len(layer.inputs)))
     return Converted(
         Concat(axis + len(layer.x.shape) if axis < 0 else axis),
         operands,
@@ -295,7 +280,7 @@ def _concat(layer: Layer) -> Converted:
 def _mean(layer: Layer) -> Converted:
     rank = len(layer.x.shape)
     axes = sorted({a + rank if a < 0 else a for a in layer.integers(1, "axes")})
-    return Converted(Mean(tuple(axes), bool(layer.option("KeepDims"))), (layer.x.index,))
+    return Converted(Mean(tuple(axes), bool(layer.option("KeepDims"))), (layer.x,))
 
 
 def _resize_nearest(layer: Layer) -> Converted:
@@ -303,8 +288,18 @@ def _resize_nearest(layer: Layer) -> Converted:
     if len(size) != 2 or min(size) < 1:
         raise ValueError(f"a size of {size}")
     corners, centres = bool(layer.option("AlignCorners")), bool(layer.option("HalfPixelCenters"))
-    return Converted(ResizeNearest((size[0], size[1]), corners, centres), (layer.x.index,))
+    return Converted(ResizeNearest((size[0], size[1]), corners, centres), (layer.x,))
 
+
+_FUSED = ("FusedActivationFunction",)
+_WINDOW = ("Padding", "StrideH", "StrideW", "FusedActivationFunction")
+_CONVOLUTION = (*_WINDOW, "DilationHFactor", "DilationWFactor")
+_DEPTHWISE = (*_CONVOLUTION, "DepthMultiplier")
+_POOLING = (*_WINDOW, "FilterHeight", "FilterWidth")
+_DENSE = ("FusedActivationFunction", "WeightsFormat", "KeepNumDims")
+_JOIN = ("Axis", "FusedActivationFunction")
+_SLICE = ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset")
+_RESIZE = ("AlignCorners", "HalfPixelCenters")
 
 Convert = Callable[[Layer], Converted]
 _Types = frozenset[tuple[DType, DType]]
@@ -317,31 +312,50 @@ _SAME: _Types = frozenset({(_F32, _F32), (_I8, _I8)})
 class Converter:
     """A row of the table.
 
-    ``types`` are the pairs of first input and output, ``options`` the name of the options' table,
-    ``stems`` what the layer's name begins with.
+    ``stems`` is what the layer's name begins with, ``options`` the name of the options' table and ``fields``
+    what is read of it, ``types`` the pairs of first input and output.
     """
 
     convert: Convert
     stems: tuple[str, ...]
     options: str = ""
+    fields: tuple[str, ...] = ()
     types: _Types = _SAME
 
 
 CONVERTERS: Mapping[str, Converter] = {
-    "ADD": Converter(_binary(Add), ("add",), "AddOptions"),
+    "ADD": Converter(_binary(Add), ("add",), "AddOptions", _FUSED),
     "AVERAGE_POOL_2D": Converter(
-        _pool(AveragePool2d), ("average_pool2d", "average_pooling2d"), "Pool2DOptions"
+        _pool(AveragePool2d),
+        ("average_pool2d", "average_pooling2d"),
+        "Pool2DOptions",
+        _POOLING,
     ),
-    "CONCATENATION": Converter(_concat, ("concat",), "ConcatenationOptions"),
-    "CONV_2D": Converter(_conv2d, ("conv2d",), "Conv2DOptions"),
-    "DEPTHWISE_CONV_2D": Converter(_depthwise_conv2d, ("depthwise_conv2d",), "DepthwiseConv2DOptions"),
+    "CONCATENATION": Converter(_concat, ("concat",), "ConcatenationOptions", _JOIN),
+    "CONV_2D": Converter(_conv2d, ("conv2d",), "Conv2DOptions", _CONVOLUTION),
+    "DEPTHWISE_CONV_2D": Converter(
+        _depthwise_conv2d,
+        ("depthwise_conv2d",),
+        "DepthwiseConv2DOptions",
+        _DEPTHWISE,
+    ),
     "DEQUANTIZE": Converter(_unary(Dequantize()), ("dequantize",), types=frozenset({(_I8, _F32)})),
     "EXPAND_DIMS": Converter(_reshape, ("expand_dims",)),
-    "FULLY_CONNECTED": Converter(_fully_connected, ("fully_connected", "dense"), "FullyConnectedOptions"),
+    "FULLY_CONNECTED": Converter(
+        _fully_connected,
+        ("fully_connected", "dense"),
+        "FullyConnectedOptions",
+        _DENSE,
+    ),
     "LOGISTIC": Converter(_unary(Logistic()), ("logistic", "sigmoid")),
-    "MAX_POOL_2D": Converter(_pool(MaxPool2d), ("max_pool2d", "max_pooling2d"), "Pool2DOptions"),
-    "MEAN": Converter(_mean, ("mean", "global_average_pooling2d"), "ReducerOptions"),
-    "MUL": Converter(_binary(Mul), ("mul",), "MulOptions"),
+    "MAX_POOL_2D": Converter(
+        _pool(MaxPool2d),
+        ("max_pool2d", "max_pooling2d"),
+        "Pool2DOptions",
+        _POOLING,
+    ),
+    "MEAN": Converter(_mean, ("mean", "global_average_pooling2d"), "ReducerOptions", ("KeepDims",)),
+    "MUL": Converter(_binary(Mul), ("mul",), "MulOptions", _FUSED),
     "PAD": Converter(_pad, ("pad", "zero_padding2d")),
     "PADV2": Converter(_pad_v2, ("pad",)),
     "QUANTIZE": Converter(_unary(Quantize()), ("quantize",), types=frozenset({(_F32, _I8), (_I8, _I8)})),
@@ -350,12 +364,25 @@ CONVERTERS: Mapping[str, Converter] = {
     "RELU_N1_TO_1": Converter(_unary(Relu(Activation.RELU_N1_1)), ("relu_n1_to_1",)),
     "RESHAPE": Converter(_reshape, ("reshape", "flatten")),
     "RESIZE_NEAREST_NEIGHBOR": Converter(
-        _resize_nearest, ("resize_nearest", "up_sampling2d"), "ResizeNearestNeighborOptions"
+        _resize_nearest,
+        ("resize_nearest", "up_sampling2d"),
+        "ResizeNearestNeighborOptions",
+        _RESIZE,
     ),
-    "SOFTMAX": Converter(_softmax, ("softmax",), "SoftmaxOptions"),
+    "SOFTMAX": Converter(_softmax, ("softmax",), "SoftmaxOptions", ("Beta",)),
     "SQUEEZE": Converter(_reshape, ("squeeze",)),
-    "STRIDED_SLICE": Converter(_strided_slice, ("strided_slice",), "StridedSliceOptions"),
-    "SUB": Converter(_binary(Sub), ("sub",), "SubOptions"),
+    "STRIDED_SLICE": Converter(
+        _strided_slice,
+        ("strided_slice",),
+        "StridedSliceOptions",
+        _SLICE,
+    ),
+    "SUB": Converter(_binary(Sub), ("sub",), "SubOptions", _FUSED),
     "TANH": Converter(_unary(Tanh()), ("tanh",)),
     "TRANSPOSE": Converter(_transpose, ("transpose",)),
 }
+
+
+def option_fields() -> Mapping[str, tuple[str, ...]]:
+    """What is read of each table of options."""
+    return {row.options: row.fields for row in CONVERTERS.values() if row.options}

@@ -15,6 +15,7 @@ import tflite
 
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.files import memory_limit
+from crtgen.frontends.builder import Tensor
 from crtgen.ir import Array, DType, Quant, shape_text
 
 __all__ = ["FileModel", "FileOperator", "FileTensor", "read"]
@@ -30,42 +31,11 @@ _OPERATORS = {v: k for k, v in vars(tflite.BuiltinOperator).items() if not k.sta
 _TABLES = {v: k for k, v in vars(tflite.BuiltinOptions).items() if not k.startswith("_")}
 _DTYPES = {d.name: d for d in DType}
 
-_WINDOW = ("Padding", "StrideH", "StrideW", "FusedActivationFunction")
-_DILATION = ("DilationHFactor", "DilationWFactor")
-_OPTIONS = {
-    "Conv2DOptions": (*_WINDOW, *_DILATION),
-    "DepthwiseConv2DOptions": (*_WINDOW, *_DILATION, "DepthMultiplier"),
-    "Pool2DOptions": (*_WINDOW, "FilterHeight", "FilterWidth"),
-    "FullyConnectedOptions": ("FusedActivationFunction", "WeightsFormat", "KeepNumDims"),
-    "AddOptions": ("FusedActivationFunction",),
-    "SubOptions": ("FusedActivationFunction",),
-    "MulOptions": ("FusedActivationFunction",),
-    "SoftmaxOptions": ("Beta",),
-    "ConcatenationOptions": ("Axis", "FusedActivationFunction"),
-    "ReducerOptions": ("KeepDims",),
-    "StridedSliceOptions": (
-        "BeginMask",
-        "EndMask",
-        "EllipsisMask",
-        "NewAxisMask",
-        "ShrinkAxisMask",
-        "Offset",
-    ),
-    "ResizeNearestNeighborOptions": ("AlignCorners", "HalfPixelCenters"),
-}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FileTensor:
-    """A tensor; ``dtype`` is None for a type that crtgen does not have, ``type_name`` is the schema's."""
+class FileTensor(Tensor):
+    """A tensor; its key is its index."""
 
-    index: int
-    name: str
-    shape: tuple[int, ...]
-    type_name: str
-    dtype: DType | None
-    quant: Quant | None
-    data: Array | None
     is_variable: bool
     is_sparse: bool
 
@@ -95,13 +65,14 @@ class FileModel:
     outputs: tuple[int, ...]
 
 
-def read(data: bytes, where: str) -> FileModel:
+def read(data: bytes, where: str, options: Mapping[str, tuple[str, ...]]) -> FileModel:
     """The model in ``data``; ``CorruptModelError`` if it is damaged, ``UnsupportedError`` if it has parts
-    that no model of ours has. ``where`` is what the errors call the file."""
+    that no model of ours has. ``where`` is what the errors call the file, ``options`` are the fields that are
+    read of each table of options."""
     if data[4:8] != _IDENTIFIER:
         raise CorruptModelError("it is not a TFLite model: the identifier TFL3 is missing", where=where)
     try:
-        return _Reader(data, where).model()
+        return _Reader(data, where, options).model()
     except (struct.error, IndexError, ValueError, OverflowError, TypeError, AttributeError) as error:
         raise CorruptModelError(f"the file is damaged: {error}", where=where, hint=_HINT) from error
 
@@ -113,6 +84,7 @@ _HINT = "export or download the model again"
 class _Reader:
     data: bytes
     where: str
+    fields: Mapping[str, tuple[str, ...]]
 
     def model(self) -> FileModel:
         root = tflite.Model.GetRootAs(self.data, 0)
@@ -174,7 +146,7 @@ class _Reader:
             raise self._corrupt(f"{label} names buffer {tensor.Buffer()} of {len(buffers)}")
         dtype = _DTYPES.get(type_name)
         return FileTensor(
-            index=index,
+            key=index,
             name=name,
             shape=shape,
             type_name=type_name,
@@ -238,15 +210,14 @@ class _Reader:
             raise self._corrupt(f"operator {index} has no output")
         table = _TABLES.get(operator.BuiltinOptionsType(), "NONE")
         inputs = tuple(None if i < 0 else i for i in given)
-        options = _options(table, operator.BuiltinOptions())
+        options = _options(table, self.fields.get(table, ()), operator.BuiltinOptions())
         return FileOperator(index, codes[code], inputs, outputs, table, options)
 
     def _corrupt(self, reason: str) -> CorruptModelError:
         return CorruptModelError(reason, where=self.where, hint=_HINT)
 
 
-def _options(table: str, raw: Any) -> Mapping[str, Any]:
-    fields = _OPTIONS.get(table, ())
+def _options(table: str, fields: tuple[str, ...], raw: Any) -> Mapping[str, Any]:
     if raw is None or not fields:
         return {}
     options = getattr(tflite, table)()

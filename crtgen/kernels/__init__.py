@@ -20,18 +20,9 @@ a shape that it does not cover or a requantisation that cannot be re-encoded. Ot
 - ``cost``: estimated instructions. The cheapest applicable design wins, so a faster one simply takes over.
 """
 
-from crtgen.kernels import (
-    binary,
-    depthwise,
-    dsp,
-    gemm,
-    move,
-    mve,
-    pointwise,
-    pool,
-    reduce,
-    softmax,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import Design, applicable, design, select
 from crtgen.kernels.row_loop import RowStage, makes_operand, row_loop, streams
@@ -45,19 +36,12 @@ __all__ = [
     "RowStage",
     "Target",
     "applicable",
-    "binary",
-    "depthwise",
     "design",
-    "dsp",
-    "gemm",
     "makes_operand",
-    "move",
-    "mve",
-    "pointwise",
-    "pool",
-    "reduce",
     "row_loop",
     "select",
-    "softmax",
     "streams",
 ]
+
+for _found in iter_modules(__path__):
+    import_module(f"{__name__}.{_found.name}")

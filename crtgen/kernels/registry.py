@@ -57,7 +57,7 @@ def design(
     needs: Feature | None = None,
     weights: tuple[int, ...] | None = (),
 ) -> Callable[[_D], _D]:
-    """Register a function as a design of these operators.
+    """Register a function as a design of these operators, or of all with a trait.
 
     ``types`` are the element types that the first input may have, any if it is empty. ``needs`` is what the
     core has to have. ``weights`` are the inputs that have to be constant, while no other may be; None: any
@@ -79,8 +79,8 @@ def operators() -> tuple[type[Op], ...]:
 
 
 def registered(operator: type[Op]) -> tuple[Entry, ...]:
-    """Every design of an operator."""
-    return tuple(_DESIGNS.get(operator, ()))
+    """Every design of an operator: its own, then those of the traits that it has."""
+    return tuple(entry for kind in operator.__mro__ for entry in _DESIGNS.get(kind, ()))
 
 
 def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:

@@ -1,5 +1,7 @@
 """Designs for cores with the DSP extension: Cortex-M4, M7 and M33. Importing the package registers them."""
 
-from crtgen.kernels.dsp import binary, clamp, conv, dense, depthwise, depthwise_any, pool
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = ["binary", "clamp", "conv", "dense", "depthwise", "depthwise_any", "pool"]
+for _found in iter_modules(__path__):
+    import_module(f"{__name__}.{_found.name}")

@@ -1,33 +1,7 @@
 """Designs for cores with Helium: Cortex-M55 and M85. Importing the package registers them."""
 
-from crtgen.kernels.mve import (
-    binary,
-    conv,
-    dense,
-    depthwise,
-    float_elements,
-    floats,
-    mean,
-    move,
-    pool,
-    softmax,
-    stationary,
-    unary,
-    upright,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "binary",
-    "conv",
-    "dense",
-    "depthwise",
-    "float_elements",
-    "floats",
-    "mean",
-    "move",
-    "pool",
-    "softmax",
-    "stationary",
-    "unary",
-    "upright",
-]
+for _found in iter_modules(__path__):
+    import_module(f"{__name__}.{_found.name}")

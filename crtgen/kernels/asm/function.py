@@ -119,8 +119,8 @@ class Function:
                 self("add" if by > 0 else "sub", register, register, f"#{abs(by)}")
             return
         other = spare or self.core("a far step")
-        self.number(other, by)
-        self("add", register, register, other)
+        self.number(other, abs(by))
+        self("add" if by > 0 else "sub", register, register, other)
         if not spare:
             self.free(other)
 

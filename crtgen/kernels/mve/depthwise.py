@@ -7,18 +7,22 @@ needs up to four patches. Eight outputs of a channel are requantised together an
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.conv import windows_kernel
 from crtgen.kernels.mve.finish import Finish, requantisation
-from crtgen.kernels.mve.matrix import LANES, Words
+from crtgen.kernels.mve.matrix import LANES, Words, gather_sums
 from crtgen.kernels.mve.patches import (
     FAR_ADD,
     SIDE,
     Batch,
+    Patch,
     Rows,
     Strip,
     batches_of,
@@ -64,16 +68,10 @@ class DepthwiseView:
     finish: Finish
 
     @property
-    def weights(self) -> tuple[tuple[str, str], ...]:
-        """Vectors of weights and their addresses: in a square moved by a column and a row."""
-        if self.squares:
-            return (("q3", "[r11, #-5]"), ("q2", "[r11, #-1]"), ("q1", "[r11, #-4]"), ("q0", "[r11], #16"))
-        return tuple((f"q{i}", "[r11], #16") for i in range(self.groups))
-
-    @property
     def far(self) -> bool:
-        """Whether a core register has to make long steps."""
-        return not self.stepping and any(len(p.moves) > 1 for batch in self.batches for p in batch.patches)
+        """Whether a core register has to make steps that no instruction holds."""
+        steps = (abs(patch.advance) for batch in self.batches for patch in batch.patches)
+        return not self.stepping and max(steps) > FAR_ADD
 
     @property
     def outputs(self) -> int:
@@ -123,26 +121,158 @@ class DepthwiseView:
         return tuple(dict.fromkeys(rows for strip in self.strips for rows in strip.planes))
 
     @property
-    def frame(self) -> int:
-        """Bytes of stack: registers, vectors and six words."""
-        return 36 + 64 + 24
-
-    @property
     def cost(self) -> float:
-        channel = 10 + len(self.weights) + 2 * self.stepping + 2 * self.far
-        channel += sum(self._batch(b) for b in self.batches)
         blocks = (self.whole + (2 if self.rest else 0)) * len(self.strips[0].planes)
-        strip = self.outputs * channel + blocks * 10 + 60
+        strip = self.multiplier * all_channels(self).instructions() + blocks * 13 + 42
         strips = self.window.batch * sum(s.count for s in self.strips)
         return strips * strip + self.scratch / 8 + 40
 
-    def _batch(self, batch: Batch) -> int:
-        loads = len(batch.patches)
-        loads += 0 if self.stepping else sum(len(patch.moves) for patch in batch.patches)
-        vectors = 2 if batch.full else 1
-        clamps = (self.finish.low is not None) + (self.finish.high is not None)
-        requant = 3 * vectors + vectors if self.finish.shift is not None else 6 * vectors + vectors + 2
-        return loads + sum(len(p.sums) for p in batch.patches) + 2 * vectors + requant + 3 + 3 * clamps
+
+@lru_cache(maxsize=256)
+def all_channels(k: DepthwiseView) -> Routine:
+    """``channels(patches, y, weights, requant)``: the outputs of a strip."""
+    writer = _Writer(k)
+    writer.write()
+    return writer.f.done()
+
+
+class _Writer:
+    """Writes the outputs of a strip: its registers, and what is done with them."""
+
+    def __init__(self, k: DepthwiseView) -> None:
+        self.k = k
+        self.f = f = Function(
+            "channels",
+            "const int8_t *patches",
+            "int8_t *y",
+            "const uint32_t *weights",
+            "const uint32_t *requant",
+            purpose="All channels of a strip, eight outputs of a channel at a time.",
+            keep=(0, 3),
+            local=3 if k.far else 2,
+        )
+        _, y, weights, _ = f.arguments
+        self.weights = f.core("weights", ("r11",))
+        f("add", self.weights, weights, f"#{LANES}")
+        self.y = f.moved(y, "outputs", ODD)
+        f.free(weights)
+        self.patch = f.core("address of the patch", ODD)
+        self.start, self.last = f.core("start", ODD), f.core("last constant", ODD)
+        self.offsets = f.core("places of the outputs", ODD)
+        self.sums = f.cores("sums", 8, EVEN)
+        self.vectors = f.vectors("weights", SIDE)
+        self.multiplier = f.vector("multiplier")
+        self.inputs = f.vector("patch, then sums"), f.vector("patch, then sums, then places")
+        self.lanes = f.vector("addresses of a patch" if k.stepping else "distances within a patch")
+
+    def write(self) -> None:
+        f, k = self.f, self.k
+        words = [*k.lanes, *(word for batch in k.batches for word in batch.words)]
+        table, end = self.sums[2], self.start
+        f.table("places", words)(table)
+        if not k.stepping:
+            f("vldrw.u32", self.lanes, f"[{table}], #16")
+        f("add", end, self.y, f"#{k.outputs}")
+        f("strd", table, end, "[sp]")
+        if k.far:
+            f("str", self.weights, "[sp, #8]")
+        with f.loop("channels", k.channels) as again:
+            self._channel()
+            for batch in k.batches:
+                self._batch(batch)
+            f("ldr", self.sums[0], "[sp, #4]")
+            f("add", self.y, self.y, f"#{k.multiplier}")
+            f("cmp", self.y, self.sums[0])
+            f("bne", again)
+
+    def _channel(self) -> None:
+        """Constants, weights and the place of the channel's first patch."""
+        f, k = self.f, self.k
+        requant, factor, following = self.sums[0], self.sums[1], self.sums[2]
+        f("ldrd", self.patch, requant, f.kept[0])
+        f("ldr", self.offsets, "[sp]")
+        f("ldm", f"{requant}!", f"{{{factor}, {self.start}, {self.last}}}")
+        f("add", following, self.patch, "#4")
+        f("strd", following, requant, f.kept[0])
+        f("vdup.32", self.multiplier, factor)
+        if k.far:
+            f("ldr", self.weights, "[sp, #8]")
+        if k.squares:  # moved by a column and a row, a column, a row
+            for vector, before in zip(self.vectors[:0:-1], (5, 1, 4), strict=True):
+                f("vldrb.u8", vector, f"[{self.weights}, #-{before}]")
+            f("vldrb.u8", self.vectors[0], f"[{self.weights}], #{LANES}")
+        else:
+            for vector in self.vectors[: k.groups]:
+                f("vldrb.u8", vector, f"[{self.weights}], #{LANES}")
+        if k.far:
+            f("str", self.weights, "[sp, #8]")
+        if k.stepping:
+            f("vldrw.u32", self.lanes, f"[{self.offsets}], #16")
+            f("vadd.i32", self.lanes, self.lanes, self.patch)
+
+    def _load(self, patch: Patch) -> str:
+        f, vector = self.f, self.inputs[patch.second]
+        if self.k.stepping:
+            f("vldrw.u32", vector, f"[{self.lanes}, #{patch.advance}]!")
+        else:
+            f.advance(self.patch, patch.advance, spare=self.weights)
+            f("vldrw.u32", vector, f"[{self.patch}, {self.lanes}]")
+        return vector
+
+    def _batch(self, batch: Batch) -> None:
+        f = self.f
+        for patch in batch.patches:
+            inputs = self._load(patch)
+            for total, number in patch.sums:
+                multiply = "vmladav.s8" if patch.first else "vmladava.s8"
+                f(multiply, self.sums[total], inputs, self.vectors[number])
+        sums, places = self.inputs
+        gather_sums(f, sums, self.sums[:4])
+        if batch.full:
+            gather_sums(f, places, self.sums[4:])
+        self._requantise(batch.full)
+        f("vldrh.u16" if batch.full else "vldrw.u32", places, f"[{self.offsets}], #16")
+        f("vstrb.16" if batch.full else "vstrb.32", sums, f"[{self.y}, {places}]")
+
+    def _requantise(self, full: bool) -> None:
+        """Sums to int8 in the lowest bytes of a vector's halves, or of its words if there is one vector."""
+        f, finish = self.f, self.k.finish
+        vectors = self.inputs if full else self.inputs[:1]
+        low, high = self.inputs
+        for q in vectors:
+            f("vadd.i32", q, q, self.start)
+        if finish.shift is not None:
+            for q in vectors:
+                f("vmulh.s32", q, q, self.multiplier)
+            for q in vectors:
+                f("vadd.i32", q, q, self.last)
+            f("vqrshrnb.s32", low, low, f"#{finish.shift}")
+            if full:
+                f("vqrshrnt.s32", low, high, f"#{finish.shift}")
+        else:
+            self._shift_right(vectors)
+        f("vqmovnb.s16", low, low)
+        for limit, operation in ((finish.low, "vmax.s8"), (finish.high, "vmin.s8")):
+            if limit is not None:
+                f.number(self.sums[0], limit)
+                f("vdup.8", high, self.sums[0])
+                f(operation, low, low, high)
+
+    def _shift_right(self, vectors: tuple[str, ...]) -> None:
+        f = self.f
+        minus_one, zero = self.sums[:2]
+        f.number(minus_one, -1)
+        f.number(zero, self.k.finish.zero_point)
+        for q in vectors:
+            f("vqrdmulh.s32", q, q, self.multiplier)
+        for q in vectors:
+            f("vpt.s32", "lt", q, "zr")
+            f("vaddt.i32", q, q, minus_one, note="halves go away from zero")
+            f("vrshl.s32", q, self.last)
+            f("vadd.i32", q, q, zero)
+        f("vqmovnb.s32", vectors[0], vectors[0])
+        if len(vectors) > 1:
+            f("vqmovnt.s32", *vectors)
 
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
@@ -181,6 +311,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         inplace=(InPlace(lead=_lead(view)),),
         cost=view.cost,
         includes=("arm_mve.h",),
+        routines=(all_channels(view), fill()),
     )
 
 

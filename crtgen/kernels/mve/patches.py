@@ -26,31 +26,20 @@ SIDE = 4
 """Rows and columns of a patch."""
 FAR_ADD = 4095
 """The greatest step of a core register in one instruction."""
-_REGISTERS = ("r0", "r2", "r4", "r6", "r8", "r10", "r12", "r14")
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
     """A load of 4x4 inputs, ``advance`` bytes behind the last one, and the sums that it serves.
 
-    ``sums`` are pairs of a register and the vector that holds the weights; ``first``: they begin here.
+    It is loaded to the first or the ``second`` of two vectors. ``sums`` are pairs of a sum's number and that
+    of the vector that holds the weights; ``first``: they begin here.
     """
 
-    register: str
+    second: bool
     advance: int
-    sums: tuple[tuple[str, str], ...]
+    sums: tuple[tuple[int, int], ...]
     first: bool
-
-    @property
-    def moves(self) -> tuple[str, ...]:
-        """The instructions that move a core register on."""
-        operation, bytes_ = ("add" if self.advance > 0 else "sub"), abs(self.advance)
-        if not bytes_:
-            return ()
-        if bytes_ <= FAR_ADD:
-            return (f"{operation} r1, r1, #{bytes_}",)
-        high = (f"movt r11, #{bytes_ >> 16}",) if bytes_ >> 16 else ()
-        return (f"movw r11, #{bytes_ & 0xFFFF}", *high, f"{operation} r1, r1, r11")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +131,9 @@ def batches_of(
         patches = []
         for group, (down, across) in enumerate(groups):
             for number, start in enumerate(part):
-                registers = _REGISTERS[number * each : (number + 1) * each]
-                sums = tuple((r, f"q{group + i}") for i, r in enumerate(registers))
+                sums = tuple((number * each + i, group + i) for i in range(each))
                 here = down * plane + (start * window.stride_x + across * window.dilation_x) * column
-                register = ("q5", "q7")[number % 2]
-                patches.append(Patch(register, here - at, sums, group == 0))
+                patches.append(Patch(number % 2 > 0, here - at, sums, group == 0))
                 at = here
         places = [p for start in part for p in _outputs(window, multiplier, start, squares)]
         yield Batch(tuple(patches), _in_lanes(places))

@@ -36,6 +36,7 @@ from crtgen.ops import (
     Tanh,
     Transpose,
 )
+from crtgen.ops.activation import LeakyRelu
 
 __all__ = ["CONVERTERS", "Converter", "Layer", "option_fields"]
 
@@ -201,6 +202,13 @@ def _unary(op: Op) -> "Convert":
     return lambda layer: Converted(op, (layer.x,))
 
 
+def _leaky_relu(layer: Layer) -> Converted:
+    alpha = float(layer.option("Alpha"))
+    if not np.isfinite(alpha):
+        raise ValueError(f"alpha is {alpha}")
+    return Converted(LeakyRelu(alpha), (layer.x,))
+
+
 def _softmax(layer: Layer) -> Converted:
     beta = float(layer.option("Beta"))
     if not 0 < beta < np.inf:
@@ -347,6 +355,7 @@ CONVERTERS: Mapping[str, Converter] = {
         "FullyConnectedOptions",
         _DENSE,
     ),
+    "LEAKY_RELU": Converter(_leaky_relu, ("leaky_relu",), "LeakyReluOptions", ("Alpha",)),
     "LOGISTIC": Converter(_unary(Logistic()), ("logistic", "sigmoid")),
     "MAX_POOL_2D": Converter(
         _pool(MaxPool2d),

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import DType, Signature, Value
+from crtgen.ir import DType, Op, Signature, Value
 from crtgen.kernels.finish import finish_float
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
 from crtgen.ops import INT8, AffineParams, Dequantize, Logistic, Quantize, Relu, Tanh, scheme_of
+from crtgen.ops.activation import LeakyRelu
+from crtgen.ops.traits import Tabulated
 
 __all__ = ["MapView", "every_output"]
 
@@ -23,13 +25,13 @@ class MapView:
     result: str
 
 
-@design(Logistic, Tanh, Relu, Quantize, types=(DType.INT8,))
-def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target) -> Kernel:
+@design(Tabulated, Relu, Quantize, types=(DType.INT8,))
+def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel:
     """int8 to int8: all 256 outputs are known."""
     return _map(sig, "table", "table[(uint8_t)v]", 5, (every_output(op, sig),))
 
 
-def every_output(op: Logistic | Tanh | Relu | Quantize, sig: Signature) -> Const:
+def every_output(op: Op, sig: Signature) -> Const:
     """The outputs of a function of one int8 element, ``int8[256]``."""
     bytes_ = np.arange(256, dtype=np.uint8).view(np.int8)
     x, y = (Value(v.name, (256,), v.dtype, v.quant) for v in (sig.x, sig.y))
@@ -54,6 +56,13 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
 def transcendental(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
     """float32, by functions of the runtime."""
     return _map(sig, op.name, f"crt_{op.name}f(v)", 60)
+
+
+@design(LeakyRelu, types=(DType.FLOAT32,))
+def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel:
+    """float32: the greater of two numbers, or the less, since one is a multiple of the other."""
+    greater = "crt_maxf" if op.alpha <= 1 else "crt_minf"
+    return _map(sig, "leaky relu", f"{greater}(v, v * {c_float(op.alpha)})", 6)
 
 
 @design(Quantize, types=(DType.FLOAT32,))

@@ -10,7 +10,7 @@ from crtgen.errors import UnsupportedError
 from crtgen.ir import DType, Graph, Node, Op, Signature, shape_text
 from crtgen.kernels.kernel import Kernel, Target
 
-__all__ = ["Design", "Entry", "applicable", "design", "operators", "registered", "select"]
+__all__ = ["Design", "Entry", "applicable", "design", "registered", "select"]
 
 Design = Callable[[Any, Signature, Target], Kernel | None]
 Feature: TypeAlias = Literal["dsp", "mve"]
@@ -48,11 +48,11 @@ class Entry:
         return self.function(op, sig, target.of_one_kernel)
 
 
-_DESIGNS: dict[type[Op], list[Entry]] = {}
+_DESIGNS: dict[type, list[Entry]] = {}
 
 
 def design(
-    *operators: type[Op],
+    *operators: type,
     types: tuple[DType, ...] = (),
     needs: Feature | None = None,
     weights: tuple[int, ...] | None = (),
@@ -71,11 +71,6 @@ def design(
         return function
 
     return register
-
-
-def operators() -> tuple[type[Op], ...]:
-    """Every operator that has a design."""
-    return tuple(_DESIGNS)
 
 
 def registered(operator: type[Op]) -> tuple[Entry, ...]:

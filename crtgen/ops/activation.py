@@ -237,6 +237,52 @@ class Relu(_Unary):
         return (scheme_of(sig.y).saturated(scaled + p.output_offset, p.act_min, p.act_max),)
 
 
+@dataclass(frozen=True, slots=True)
+class LeakyReluParams:
+    """Integers of a quantised leaky relu: multiplier and shift below the input's zero point, and above.
+
+    ``y = clamp(output_offset + (x + input_offset) * multiplier * 2**(shift - 31))``.
+    """
+
+    input_offset: int
+    output_offset: int
+    below: tuple[int, int]
+    above: tuple[int, int]
+
+
+def _signed_multiplier(factor: float, bound: int) -> tuple[int, int]:
+    """As ``QuantizeMultiplier``, for factors that may be negative or zero."""
+    if factor == 0:
+        return 0, 0
+    multiplier, shift = quantize_multiplier(abs(factor), bound)
+    return (multiplier if factor > 0 else -multiplier), shift
+
+
+@dataclass(frozen=True, slots=True)
+class LeakyRelu(_Unary, Tabulated):
+    """``x`` where it is positive, elsewhere ``alpha * x``."""
+
+    name: ClassVar[str] = "leaky_relu"
+
+    alpha: float = 0.2
+
+    def parameters(self, sig: Signature) -> LeakyReluParams:
+        """Factors ``in * alpha / out`` and ``in / out`` in double, as TFLite Micro's."""
+        x, y = tensor_quant(sig.x), tensor_quant(sig.y)
+        factors = (x.scale * self.alpha / y.scale, x.scale / y.scale)
+        below, above = (_signed_multiplier(f, magnitude(sig.x)) for f in factors)
+        return LeakyReluParams(-x.zero_point, y.zero_point, below, above)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if scheme_of(sig.x).is_real:
+            x = arrays[0].astype(np.float64)
+            return (np.where(x > 0, x, x * self.alpha).astype(np.float32),)
+        p = self.parameters(sig)
+        centred = arrays[0].astype(np.int64) + p.input_offset
+        below, above = (multiply_by_quantized_multiplier(centred, *factor) for factor in (p.below, p.above))
+        return (scheme_of(sig.y).saturated(np.where(centred >= 0, above, below) + p.output_offset),)
+
+
 def cases() -> Iterator[Case]:
     """Fine, ordinary and coarse scales, one row and many, all three clamps."""
     probability = Quant.tensor(1 / 256, -128)
@@ -261,3 +307,7 @@ def cases() -> Iterator[Case]:
         yield make(name, Relu(kind), [x])
         yield make(f"{name}_requantised", Relu(kind), [x], Quant.tensor(0.023, -128))
         yield make(f"{name}_f32", Relu(kind), [floats("x", (3, 35))])
+    for alpha in (0.125, 0.0, -0.25, 1.5):
+        x, out = int8s("x", (1, 5, 3, 11), 0.06, -9), Quant.tensor(0.05, -20)
+        yield make(f"alpha_{alpha}", LeakyRelu(alpha), [x], out)
+        yield make(f"alpha_{alpha}_f32", LeakyRelu(alpha), [floats("x", (3, 35))])

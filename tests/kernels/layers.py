@@ -33,6 +33,7 @@ from crtgen.ops import (
     Tanh,
     Transpose,
 )
+from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.case import make
 
 __all__ = ["KINDS", "Kind"]
@@ -265,6 +266,7 @@ def _binary(draw: st.DrawFn, dtype: DType) -> Case:
 def _unary(draw: st.DrawFn, dtype: DType) -> Case:
     x = _tensor(draw, (*_shape(draw, 0, 2), draw(st.integers(1, 70))), dtype)
     kinds: list[Op] = [Quantize(), Logistic(), Tanh()]
+    kinds += [LeakyRelu(alpha) for alpha in (0.0, 0.125, -0.5, 1.25)]
     kinds += [Relu(a) for a in Activation if a is not Activation.NONE]
     op = draw(st.sampled_from([*kinds, Dequantize()] if dtype is DType.INT8 else kinds))
     quant = x.quant if isinstance(op, Relu) and draw(st.booleans()) else draw(_quants)
@@ -356,7 +358,7 @@ KINDS = {
     "dense": _kind(_dense, FullyConnected),
     "pool": _kind(_pool, AveragePool2d, MaxPool2d),
     "binary": _kind(_binary, Add, Sub, Mul),
-    "unary": _kind(_unary, Relu, Quantize, Dequantize, Logistic, Tanh),
+    "unary": _kind(_unary, Relu, Quantize, Dequantize, Logistic, Tanh, LeakyRelu),
     "softmax": _kind(_softmax, Softmax),
     "mean": _kind(_mean, Mean),
     "movement": _kind(_movement, Transpose, Pad, Concat, StridedSlice, ResizeNearest),

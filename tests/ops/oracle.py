@@ -33,6 +33,7 @@ from crtgen.ops import (
     Transpose,
 )
 from crtgen.ops import Padding as Border
+from crtgen.ops.activation import LeakyRelu
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
 __all__ = ["assert_same", "model", "run"]
@@ -164,6 +165,11 @@ def _relu(writer: _Writer, node: Node, sig: Signature) -> _Written:
     return code[op.kind], None, []
 
 
+def _leaky_relu(writer: _Writer, node: Node, sig: Signature) -> _Written:
+    op: Any = node.op
+    return "LEAKY_RELU", Options("LeakyReluOptions", Alpha=op.alpha), []
+
+
 def _reshape(writer: _Writer, node: Node, sig: Signature) -> _Written:
     op: Any = node.op
     shape = writer.constant(f"{node.name}_shape", op.shape)
@@ -226,6 +232,7 @@ _WRITERS: dict[type, Callable[[_Writer, Node, Signature], _Written]] = {
     Logistic: _plain("LOGISTIC"),
     Tanh: _plain("TANH"),
     Relu: _relu,
+    LeakyRelu: _leaky_relu,
     Reshape: _reshape,
     Pad: _pad,
     Transpose: _transpose,

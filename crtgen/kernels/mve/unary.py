@@ -5,15 +5,16 @@ from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.elements import BYTES, Form, Operands, Steps, elementwise, requantised, walk
 from crtgen.kernels.pointwise import every_output
 from crtgen.kernels.registry import design
-from crtgen.ops import Logistic, Quantize, Relu, ReluParams, RequantizeParams, Tanh
+from crtgen.ops import Quantize, Relu, ReluParams, RequantizeParams
+from crtgen.ops.traits import Tabulated
 
 __all__ = ["clamp", "requantize", "table"]
 
 _CLAMPED = (-128, 127)
 
 
-@design(Logistic, Tanh, Relu, Quantize, types=(DType.INT8,), needs="mve")
-def table(op: Logistic | Tanh | Relu | Quantize, sig: Signature, target: Target) -> Kernel | None:
+@design(Tabulated, Relu, Quantize, types=(DType.INT8,), needs="mve")
+def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel | None:
     """int8 to int8 by a table of 256 bytes; None for others, and for size where arithmetic is shorter."""
     if isinstance(op, Relu | Quantize) and target.optimize == "size":
         return None

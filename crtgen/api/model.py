@@ -16,7 +16,7 @@ from crtgen.ir import Graph, Value, shape_text
 from crtgen.kernels import select
 from crtgen.library import SUFFIXES, Linkable, Package, load_package, own_graph
 from crtgen.passes import Hit, run_passes
-from crtgen.plan import Plan, loop_over_rows, make_plan
+from crtgen.plan import Plan, check_fit, loop_over_rows, make_plan
 from crtgen.request import Request, RequestFields
 
 __all__ = ["Imported", "Model", "compile", "load"]
@@ -135,6 +135,9 @@ def compile(
         module = generate_c(plan, model.name, [part.module for part in parts])
         parts.append(own_graph(plan, module) if request.executor == "graph" else Linkable(module))
     _refuse_twins(parts)
+    constants = sum(param.nbytes for part in parts for param in part.module.params)
+    largest = max((part.module.info.arena for part in parts), default=0)  # one arena may serve all
+    check_fit(request.board, request.place, largest, constants)
     unknown = (m.package.where for m in models if isinstance(m, Imported) and not m.trust)
     return Compiled(request, tuple(plans), tuple(parts), tuple(hits), next(unknown, ""))
 

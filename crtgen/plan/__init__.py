@@ -1,6 +1,7 @@
 """Memory planning: order, lifetimes, in-place, row loops, offsets in one static arena."""
 
 from crtgen.plan.check import check_plan
+from crtgen.plan.fit import check_fit
 from crtgen.plan.lifetime import Lifetime, lifetimes
 from crtgen.plan.plan import Plan, Slot, Step
 from crtgen.plan.planner import make_plan
@@ -14,6 +15,7 @@ __all__ = [
     "RowLoop",
     "Slot",
     "Step",
+    "check_fit",
     "check_plan",
     "lifetimes",
     "loop_over_rows",

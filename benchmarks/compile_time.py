@@ -1,7 +1,7 @@
-"""How long load, compile and generate take, in seconds of CPU: ``python benchmarks/compile_time.py [MODEL...]``.
+"""Seconds of CPU that load, compile and generate take: ``python benchmarks/compile_time.py [MODEL...]``.
 
 The models that are given, and generated networks of residual blocks with 10, 100 and 1,000 layers, for one
-board of each kind at each level. Best of three, in one process; only ratios mean something on another machine.
+board of each kind at each level. Best of three, in one process; elsewhere only ratios mean something.
 """
 
 import sys

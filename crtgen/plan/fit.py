@@ -1,4 +1,4 @@
-"""Whether plans fit a board, before any compiler runs: its memories against what goes into them for certain."""
+"""Whether models fit a board, before any compiler runs: its memories, and what goes there for certain."""
 
 from collections.abc import Mapping
 
@@ -16,10 +16,8 @@ def check_fit(board: Board, place: Mapping[str, str], arena: int, constants: int
     """
     if board.is_host:
         return
-    arenas, rooms = (
-        board.memory(place.get("arena", board.data)),
-        board.memory(place.get("weights", board.code)),
-    )
+    arenas = board.memory(place.get("arena", board.data))
+    rooms = board.memory(place.get("weights", board.code))
     if arena > arenas.size:
         raise _error(board, f"the arena needs {arena:,} bytes", arenas, arena, (constants, arena))
     if constants > rooms.size:
@@ -33,9 +31,5 @@ def _error(board: Board, what: str, memory: Memory, nbytes: int, both: tuple[int
         part = "arena" if memory.kind == "ram" else "weights"
         hint = f"{beside[0]} is large enough: --place {part}={beside[0]}"
     else:
-        hint = (
-            f"these boards may hold it: {', '.join(others)}"
-            if others
-            else "no board that crtgen knows holds it"
-        )
+        hint = f"these boards may hold it: {', '.join(others)}" if others else "no known board holds it"
     return DoesNotFitError(f"{what}, and {memory.name} has {memory.size:,}", where=board.name, hint=hint)

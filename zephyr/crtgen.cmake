@@ -3,13 +3,14 @@
 #     crtgen_add_model(app models/kws.tflite)
 #
 # turns model files into C for the board of the build and links it to a target. An application names all its
-# models in one call. Options: OPTIMIZE <speed|size|balanced>, TARGET <c|llvm>, OWN_ARENAS, KEEP_INPUTS, PROFILE;
-# for external code generators CODEGEN <name>..., CMSIS_NN <path>, FALLBACK. PLACE <part>=<MEMORY>... puts the parts
-# kernels, weights and arena into other memories. A model file that changes is turned into C again by the next build.
+# models in one call. Options: OPTIMIZE <speed|size|balanced>, TARGET <c|llvm>, OWN_ARENAS, KEEP_INPUTS, PROFILE,
+# REGISTRY for the registry of functions and the RPC server; for external code generators CODEGEN <name>...,
+# CMSIS_NN <path>, FALLBACK. PLACE <part>=<MEMORY>... puts the parts kernels, weights and arena into other memories.
+# A model file that changes is turned into C again by the next build.
 include_guard(GLOBAL)
 
 function(crtgen_add_model target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;OWN_ARENAS;FALLBACK" "OPTIMIZE;TARGET;CMSIS_NN" "CODEGEN;PLACE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "KEEP_INPUTS;PROFILE;OWN_ARENAS;REGISTRY;FALLBACK" "OPTIMIZE;TARGET;CMSIS_NN" "CODEGEN;PLACE")
   if(NOT arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "crtgen_add_model: name a model file")
   endif()
@@ -47,6 +48,9 @@ function(crtgen_add_model target)
   endif()
   if(arg_PROFILE)
     list(APPEND options --profile)
+  endif()
+  if(arg_REGISTRY)
+    list(APPEND options --registry)
   endif()
   foreach(name ${arg_CODEGEN})
     list(APPEND options --codegen ${name})

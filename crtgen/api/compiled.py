@@ -117,7 +117,8 @@ class Compiled:
     def _library(self, options: Options) -> Library:
         if options.target not in TARGETS:
             raise UsageError(f"unknown target {options.target}", hint=f"known: {', '.join(TARGETS)}")
-        library = link(self.parts, self.board.core, options.share_arena)
+        registry = options.registry or options.type != "library"
+        library = link(self.parts, self.board.core, options.share_arena, registry)
         return library if options.target == "c" else self._by_llvm(library, options)
 
     def _by_llvm(self, library: Library, options: Options) -> Library:

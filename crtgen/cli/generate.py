@@ -37,6 +37,9 @@ def command(
     own_arenas: Annotated[
         bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
     ] = False,
+    registry: Annotated[
+        bool, typer.Option("--registry", help="A library gets the registry of functions, with TVM's types.")
+    ] = False,
     trust: options.Trust = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite files that were edited since they were generated.")
@@ -53,7 +56,7 @@ def command(
             compiled = compiling.compile(loaded, say, board, generating.place or ())
             samples = _samples(input, type, [module.info for module in compiled.modules])
             share = False if own_arenas else None
-            generated = generating.generate(compiled, type, samples, share)
+            generated = generating.generate(compiled, type, samples, share, registry)
             kept = generated.extract(directory, force=force).kept
         project, reports = generated.project, compiled.reports
         data = {

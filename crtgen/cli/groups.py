@@ -85,6 +85,7 @@ class Generating:
         type: str = "server",
         samples: Mapping[str, Sequence[Array]] | None = None,
         share_arena: bool | None = None,
+        registry: bool = False,
     ) -> api.Generated:
         """The project; see ``Compiled.generate``."""
         pool, blocks = options.pool_size(self.pool)
@@ -94,6 +95,7 @@ class Generating:
             platform=self.platform or "",
             target=self.target,
             share_arena=share_arena,
+            registry=registry,
             stack=self.stack,
             pool=pool,
             blocks=blocks,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from crtgen.codegen.arena import Arena
 from crtgen.codegen.module import ASSEMBLY_SUFFIX, ExternalModule, LayerInfo
 from crtgen.codegen.names import KERNELS, comment, unique_identifiers
 from crtgen.codegen.views import KernelFileView, KernelView, PackedView
@@ -29,10 +30,11 @@ class Externals:
     in the model's arena and its device are those that the subgraph has in a run.
     """
 
-    def __init__(self, plan: Plan, model: str) -> None:
+    def __init__(self, plan: Plan, arena: Arena) -> None:
         modules = dict.fromkeys(s.kernel.module for s in plan.steps if s.kernel.module is not None)
         identifiers = unique_identifiers(module.name for module in modules)
-        self.model = model
+        self.arena = arena
+        self.model = arena.model
         self.found = {module: _Found(identifiers[module.name]) for module in modules}
         self.entries: list[PackedView] = []
 
@@ -60,7 +62,7 @@ class Externals:
         entry = f"tvmgen_{self.model}_{found.identifier}_main_{len(found.layers)}"
         about = replace(about, entry=entry, device=self.device(module))
         found.layers.append(about)
-        self.entries.append(PackedView.of(self.model, entry, about, step, values))
+        self.entries.append(PackedView.of(self.arena, entry, about, step, values))
         return about
 
     def files(self) -> Iterator[KernelFileView]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from crtgen.codegen.arena import Arena
 from crtgen.codegen.external import Externals
 from crtgen.codegen.info import loop_operators, model_info
 from crtgen.codegen.module import (
@@ -19,14 +20,15 @@ from crtgen.codegen.module import (
 )
 from crtgen.codegen.names import (
     KERNELS,
+    REGISTRY,
     WEIGHTS,
-    arena_symbol,
     check_model_name,
     comment,
     param_symbol,
     unique_identifiers,
 )
 from crtgen.codegen.render import render
+from crtgen.codegen.tidy import tidy
 from crtgen.codegen.views import (
     ArrayView,
     KernelFileView,
@@ -34,14 +36,13 @@ from crtgen.codegen.views import (
     LayerView,
     ModelView,
     TensorView,
-    place,
     rows_of,
     tensor_argument,
 )
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.kernels.kernel import Const, Kernel
-from crtgen.plan import Plan, Slot, Step
+from crtgen.plan import Plan, Step
 
 __all__ = ["RUNTIME_VERSION", "generate_c"]
 
@@ -54,9 +55,10 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
 
     The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_weights.c``, ``_kernels.c``, and
     ``_asm_kernels.S`` with functions in assembly; external code generators have a file each.
-    The registry gets ``<name>_run``, and ``tvmgen_<name>_<generator>_main_<n>`` for each of their subgraphs.
-    A function that one of the modules ``beside`` it in the image has is called there. Raises ``UsageError``
-    unless ``name`` is a C identifier that neither the C library nor the runtime uses.
+    ``_registry.c`` is for the registry alone, which gets ``<name>_run``, and
+    ``tvmgen_<name>_<generator>_main_<n>`` for each subgraph of a generator. A function that one of the
+    modules ``beside`` it in the image has is called there. Raises ``UsageError`` unless ``name`` is a C
+    identifier that neither the C library nor the runtime uses.
     """
     check_model_name(name)
     generator = _Generator(plan, name, beside)
@@ -66,6 +68,7 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
     files = {
         f"{name}.h": render("model.h.j2", m=view),
         f"{name}.c": render("model.c.j2", m=view),
+        f"{name}{REGISTRY}.c": render("registry.c.j2", m=view),
         f"{name}_internal.h": render("internal.h.j2", m=view),
         f"{name}{WEIGHTS}.c": render("weights.c.j2", m=view),
     }
@@ -99,18 +102,17 @@ class _Generator:
         self.routines: list[tuple[str, Routine]] = []
         self.arrays: list[ArrayView] = []
         self.infos: list[LayerInfo] = []
-        self.externals = Externals(plan, name)
+        self.arena = Arena(name, plan)
+        self.externals = Externals(plan, self.arena)
 
     def view(self, info: ModelInfo, layers: tuple[LayerView, ...]) -> ModelView:
-        slots = self.plan.slots
-        inputs = _tensors(self.name, "input", info.inputs, slots)
-        outputs = _tensors(self.name, "output", info.outputs, slots)
+        inputs = self.tensors("input", info.inputs, 0)
+        outputs = self.tensors("output", info.outputs, len(inputs))
         return ModelView(
             name=self.name,
             macro=self.name.upper(),
             version=RUNTIME_VERSION,
-            arena=info.arena,
-            arena_symbol=arena_symbol(self.name),
+            arena=self.arena.view(),
             keeps_inputs=info.kept_inputs,
             inputs=inputs,
             outputs=outputs,
@@ -122,6 +124,10 @@ class _Generator:
             layers=layers,
             summary=f"{len(layers)} layers, {info.macs:,} MACs, {info.weights:,} bytes of weights and biases",
         )
+
+    def tensors(self, role: str, values: Sequence[Interface], first: int) -> tuple[TensorView, ...]:
+        """The inputs or outputs; ``first`` is how many arguments come before them."""
+        return tuple(TensorView.of(self.arena, role, i, first + i, v) for i, v in enumerate(values))
 
     def kernel_files(self) -> Iterator[KernelFileView]:
         """The functions in plain C, and those with assembly: not every compiler that reads C assembles."""
@@ -143,7 +149,9 @@ class _Generator:
         sig = self.plan.signature(step)
         macs = self.plan.macs(step)
         shapes = ", ".join(shape_text(v.shape) for v in sig.inputs if not v.is_constant)
-        text = f"{index}: {step.item.operator} {comment(step.name)}, {step.kernel.design}, {shapes} -> "
+        text = (
+            f"step {index + 1}: {step.item.operator} {comment(step.name)}, {step.kernel.design}, {shapes} -> "
+        )
         text += f"{shape_text(sig.y.shape)} {sig.y.dtype.value}" + (f", {macs:,} MACs" if macs else "")
         operators = tuple(loop_operators(self.plan.graph, step))
         about = LayerInfo(step.name, step.item.operator, step.kernel.design, macs, operators=operators)
@@ -154,8 +162,8 @@ class _Generator:
         function = self._function(step.name, step.item.operator, sig, step.kernel)
         about = replace(about, function=function.symbol, consts=tuple(symbols), parts=function.parts)
         values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
-        places = [f"(void *)({place(self.name, self.plan.slots[v.name].offset)})" for v in values]
-        scratch = [place(self.name, step.scratch.offset)] if step.scratch is not None else []
+        places = [f"(void *)({self.arena.value(v.name)})" for v in values]
+        scratch = [self.arena.scratch(step)] if step.scratch is not None else []
         about = self.externals.layer(about, step, values)
         self.infos.append(about)
         arguments = [*places, *symbols, *scratch, *([about.device] if about.device else [])]
@@ -200,7 +208,7 @@ class _Generator:
                 "parts": parts,
                 "routines": tuple(routine.symbol for routine in routines),
             }
-            source = render(f"kernels/{kernel.template}", **context)
+            source = tidy(render(f"kernels/{kernel.template}", **context))
             text = f"{operator}, {kernel.design}: first used by {comment(layer)}"
             self.functions.append((kernel, KernelView(text, source)))
             self.externals.function(*self.functions[-1])
@@ -220,12 +228,6 @@ class _Generator:
 
     def _symbol(self, what: str) -> str:
         return f"{self.name}_{what}_{len(self.functions) + len(self.routines)}"
-
-
-def _tensors(
-    model: str, role: str, values: Sequence[Interface], slots: Mapping[str, Slot]
-) -> tuple[TensorView, ...]:
-    return tuple(TensorView.of(model, role, i, v, slots[v.name].offset) for i, v in enumerate(values))
 
 
 def _parameters(sig: Signature, kernel: Kernel) -> str:

@@ -52,6 +52,8 @@ def compile_modules(
 ) -> tuple[tuple[CModule, ...], dict[str, bytes]]:
     """The models' C, under ``definitions`` of macros, and their metadata module as objects for ``target``.
 
+    Models without functions for the registry have no metadata module.
+
     ``<models>_kernels.o`` is everything but the kernels with assembly; ``<model>_asm_kernels.o`` are those.
     The modules come back with what is left of their files: their interfaces.
     """
@@ -64,7 +66,8 @@ def compile_modules(
         headers = ((path, data) for path, data in library.files if path.endswith(".h"))
         sources |= {f"{library.name}/{path}": data.decode("utf-8", "replace") for path, data in headers}
     folders = dict.fromkeys(f"{lib.name}/{folder}" for lib in libraries for folder in lib.include_dirs)
-    request = LlvmRequest(sources, Registry.of(modules), target, tuple(definitions), tuple(folders))
+    registry = Registry.of(modules) if any(module.functions for module in modules) else None
+    request = LlvmRequest(sources, registry, target, tuple(definitions), tuple(folders))
     code, assembled = compile_objects(request)
     objects = {f"{'_'.join(module.info.name for module in modules)}{KERNELS}.o": code}
     for path, data in sorted(assembled.items()):  # that of .S is first

@@ -47,13 +47,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LlvmRequest:
-    """What is to be compiled: C sources and headers by name, the registry, and for what.
+    """What is to be compiled: C sources and headers by name, the registry if there is one, and for what.
 
     ``definitions`` are macros, ``include_dirs`` further folders below the sources.
     """
 
     sources: Mapping[str, str]
-    registry: Registry
+    registry: Registry | None
     target: Target
     definitions: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
@@ -72,9 +72,12 @@ def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
             file.write_text(text, encoding="utf-8")
         sources = sorted(path for path in request.sources if PurePosixPath(path).suffix in (".c", ".S"))
         assembled = [path for path in sources if path.endswith((ASSEMBLY_SUFFIX, ".S"))]
-        module = parse(str(metadata_module(describe(request.registry), request.target.core)))
-        for path in (path for path in sources if path not in assembled):
-            _link(module, _bitcode(directory, path, request))
+        modules = [_bitcode(directory, path, request) for path in sources if path not in assembled]
+        if request.registry is not None:
+            modules.insert(0, parse(str(metadata_module(describe(request.registry), request.target.core))))
+        module, *others = modules
+        for other in others:
+            _link(module, other)
         optimise(module, request.target.core)
         code = emit_object(parse(_own_sections(module)), request.target.core)
         return code, {path: _assemble(directory, path, request) for path in assembled}

@@ -6,12 +6,12 @@ what was read from an archive, and for the manifest of a project.
 
 import re
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, TypeAlias
 
 from crtgen.codegen.checks import SIZE_LIMIT, check_c_names, check_file, check_sizes, check_word
-from crtgen.codegen.names import KERNELS
+from crtgen.codegen.names import KERNELS, REGISTRY
 from crtgen.errors import CorruptModelError
 from crtgen.ir import DType, Quant, shape_text
 from crtgen.kernels.kernel import DeviceContext, SourceLibrary
@@ -237,3 +237,12 @@ class CModule:
             check_word("a library", library.name)
             for path in (*(path for path, _ in library.files), *library.include_dirs):
                 check_file(path)
+
+    @property
+    def plain(self) -> "CModule | None":
+        """The same without what the registry needs; None for imported code, which needs it."""
+        registry = f"{self.info.name}{REGISTRY}.c"
+        if registry not in self.files:
+            return None
+        files = {name: text for name, text in self.files.items() if name != registry}
+        return replace(self, files=files, functions=(), params=())

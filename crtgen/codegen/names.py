@@ -9,7 +9,9 @@ __all__ = [
     "ARENA",
     "KERNELS",
     "PARAM",
+    "REGISTRY",
     "WEIGHTS",
+    "arena_macro",
     "arena_symbol",
     "c_identifier",
     "c_string",
@@ -28,7 +30,8 @@ ARENA = "_arena"
 
 KERNELS = "_kernels"
 WEIGHTS = "_weights"
-"""What the names of files end in, before the dot, that hold the functions of layers, or constants."""
+REGISTRY = "_registry"
+"""What the names of files end in, before the dot: functions of layers, constants, what the registry needs."""
 
 _KEYWORDS = re.compile(
     "alignas|alignof|and|and_eq|asm|auto|bitand|bitor|bool|break|case|catch|char|char16_t|char32_t|char8_t|class|"
@@ -84,6 +87,11 @@ def arena_symbol(model: str) -> str:
     return model + ARENA
 
 
+def arena_macro(model: str) -> str:
+    """The macro for the address of the first byte of a model's arena, behind its guard."""
+    return arena_symbol(model).upper()
+
+
 def symbol_stem(name: str) -> str:
     """What the symbols of an imported model begin with: its name as it is, if a symbol can begin so.
 
@@ -92,14 +100,17 @@ def symbol_stem(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else c_identifier(name)
 
 
-def unique_identifiers(texts: Iterable[str]) -> dict[str, str]:
-    """A different identifier for each of the texts; what would coincide gets ``_2``, ``_3`` ..."""
+def unique_identifiers(texts: Iterable[str], upper: bool = False) -> dict[str, str]:
+    """A different identifier for each of the texts; what would coincide gets ``_2``, ``_3`` ...
+
+    With ``upper`` they are in capitals.
+    """
     chosen: dict[str, str] = {}
     taken: set[str] = set()
     for text in texts:
         if text in chosen:
             continue
-        base = name = c_identifier(text)
+        base = name = c_identifier(text).upper() if upper else c_identifier(text)
         count = 1
         while name in taken:
             count += 1

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crtgen.codegen.arena import Arena, ArenaView
 from crtgen.codegen.module import Argument, Interface, LayerInfo
-from crtgen.codegen.names import arena_symbol, c_string, comment
+from crtgen.codegen.names import c_string, comment
 from crtgen.errors import UnsupportedError
 from crtgen.ir import Array, DType, Value, shape_text
 from crtgen.kernels.literal import c_float
@@ -22,7 +23,6 @@ __all__ = [
     "TensorView",
     "dl_numbers",
     "dl_type",
-    "place",
     "rows_of",
     "tensor_argument",
 ]
@@ -95,10 +95,10 @@ class PackedView:
 
     @classmethod
     def of(
-        cls, model: str, symbol: str, layer: LayerInfo, step: Step, values: Sequence[Value]
+        cls, arena: Arena, symbol: str, layer: LayerInfo, step: Step, values: Sequence[Value]
     ) -> "PackedView":
         """The layer of a model with the constants, the scratch and the device of a run; ``values`` vary."""
-        scratch = place(model, step.scratch.offset) if step.scratch is not None else ""
+        scratch = arena.scratch(step)
         tensors = (f"data[{i}]" for i in range(len(values)))
         return cls(
             symbol=symbol,
@@ -125,11 +125,13 @@ class LayerView:
 class TensorView:
     """An input or output, as C: ``place`` is its address, ``shape_symbol`` its array of dimensions or NULL.
 
-    ``dtype`` initialises a ``DLDataType``; ``scale`` is empty for what is not quantised as a whole.
+    ``argument`` is its number among inputs and outputs together, the former first. ``dtype`` initialises a
+    ``DLDataType``; ``scale`` is empty for what is not quantised as a whole.
     """
 
     name: str
     text: str
+    argument: int
     c_name: str
     macro: str
     c_type: str
@@ -145,16 +147,18 @@ class TensorView:
     zero_point: str
 
     @classmethod
-    def of(cls, model: str, role: str, index: int, value: Interface, offset: int) -> "TensorView":
-        """The view of the model's ``index``-th ``input`` or ``output``, at ``offset`` of the arena."""
+    def of(cls, arena: Arena, role: str, index: int, argument: int, value: Interface) -> "TensorView":
+        """The view of the model's ``index``-th ``input`` or ``output``."""
+        model = arena.model
         whole = value.quant is not None and value.quant.axis is None
         return cls(
             name=c_string(value.name),
             text=comment(value.name),
+            argument=argument,
             c_name=value.c_name,
             macro=f"{model}_{role}_{value.c_name}".upper(),
             c_type=value.dtype.c_name,
-            place=place(model, offset),
+            place=arena.value(value.name),
             nbytes=value.nbytes,
             elements=value.nbytes // value.dtype.itemsize,
             rank=len(value.shape),
@@ -175,8 +179,7 @@ class ModelView:
     name: str
     macro: str
     version: int
-    arena: int
-    arena_symbol: str
+    arena: ArenaView
     keeps_inputs: bool
     inputs: tuple[TensorView, ...]
     outputs: tuple[TensorView, ...]
@@ -190,12 +193,6 @@ class ModelView:
 
 
 _DL_KINDS = {"i": ("kDLInt", 0), "u": ("kDLUInt", 1), "f": ("kDLFloat", 2)}
-
-
-def place(model: str, offset: int) -> str:
-    """The address of a byte of the arena, in C."""
-    arena = arena_symbol(model)
-    return f"{arena} + {offset}" if offset else arena
 
 
 def dl_type(dtype: DType) -> str:
@@ -220,12 +217,17 @@ def _dl_kind(dtype: DType) -> tuple[str, int]:
 
 
 def rows_of(data: Array, where: str) -> tuple[str, ...]:
-    """The elements as C, a line's worth at a time; ``UnsupportedError`` for infinities and NaN."""
+    """The elements as C, a line's worth at a time; ``UnsupportedError`` for infinities and NaN.
+
+    Words without a sign are packed from smaller numbers: they are in hexadecimal.
+    """
     flat = data.ravel()
     if flat.dtype == np.float32:
         if not np.isfinite(flat).all():
             raise UnsupportedError("a constant is infinite or not a number", where=where)
         items = [c_float(float(x)) for x in flat]
+    elif flat.dtype == np.uint32:
+        items = [f"0x{x:08x}u" for x in flat.tolist()]
     else:
         items = ["INT64_MIN" if x == _INT64_MIN else str(int(x)) for x in flat.tolist()]
     step = _PER_ROW[flat.dtype.name]

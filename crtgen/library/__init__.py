@@ -17,7 +17,7 @@ from crtgen.library.module import Module
 from crtgen.library.own_graph import own_graph
 from crtgen.library.package import SUFFIXES, Package, load_package
 from crtgen.library.params import NDArray, read_params, write_params
-from crtgen.library.stored import Workspace, registry_source, store_model
+from crtgen.library.stored import Workspace, registry_source, runtime_headers, store_model
 
 __all__ = [
     "BACKEND_FILE",
@@ -44,6 +44,7 @@ __all__ = [
     "read_exported",
     "read_params",
     "registry_source",
+    "runtime_headers",
     "static_modules",
     "store_model",
     "write_archive",

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from crtgen.codegen.arena import ArenaView
 from crtgen.codegen.generate import RUNTIME_VERSION
 from crtgen.codegen.module import (
     Argument,
@@ -20,6 +21,7 @@ from crtgen.codegen.module import (
     Param,
 )
 from crtgen.codegen.names import (
+    arena_macro,
     arena_symbol,
     c_string,
     comment,
@@ -61,7 +63,9 @@ class Place:
 
     def c(self, arena: str) -> str:
         """The address, as a ``void *`` in C."""
-        return f"(void *)(uintptr_t){self.symbol}" if self.symbol else f"{arena} + {self.offset}"
+        if self.symbol:
+            return f"(void *)(uintptr_t){self.symbol}"
+        return f"{arena} + {self.offset}" if self.offset else arena
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +151,9 @@ class ExecutorTables:
         return f"{self.name}_model"
 
     @property
-    def arena(self) -> str:
+    def arena(self) -> ArenaView:
         """The array that holds the pool."""
-        return arena_symbol(self.name)
+        return ArenaView(arena_symbol(self.name), arena_macro(self.name), self.pool)
 
     @property
     def index_type(self) -> str:

@@ -30,13 +30,20 @@ class Library:
     storages: tuple[tuple[int, ...], ...] = ()
 
 
-def link(parts: Sequence[Linkable], core: Core, share_arena: bool | None = None) -> Library:
+def link(
+    parts: Sequence[Linkable], core: Core, share_arena: bool | None = None, registry: bool = True
+) -> Library:
     """The models as one library for a core.
 
-    Several models share one arena, as large as the largest needs, unless ``share_arena`` is false. Raises
-    ``UsageError`` for names that clash and ``UnsupportedError`` for what cannot be linked for the core.
+    Several models share one arena, as large as the largest needs, unless ``share_arena`` is false. Without
+    ``registry`` it is left out, if no model needs it. Raises ``UsageError`` for names that clash and
+    ``UnsupportedError`` for what cannot be linked for the core.
     """
-    modules = tuple(part.module for part in parts)
+    plain = [part.module.plain for part in parts]
+    modules = tuple(module for module in plain if module is not None)
+    registry = registry or len(modules) < len(parts)
+    if registry:
+        modules = tuple(part.module for part in parts)
     objects: dict[str, bytes] = {}
     for part in parts:
         for name, data in part.objects.items():
@@ -44,7 +51,7 @@ def link(parts: Sequence[Linkable], core: Core, share_arena: bool | None = None)
                 raise UsageError(f"two models have an object {name}", hint="give them different names")
             check_core(part.module.info.name, name, data, core)
             objects[name] = data
-    files = dict(metadata_files(modules))
+    files = dict(metadata_files(modules)) if registry else {}
     workspaces = [part.workspace for part in parts if part.workspace is not None]
     if workspaces:
         files[BACKEND_FILE] = backend_file(max(workspaces))

@@ -5,8 +5,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from crtgen.codegen.arena import Arena
 from crtgen.codegen.module import CModule, Function, LayerInfo
-from crtgen.codegen.names import unique_identifiers
+from crtgen.codegen.names import REGISTRY, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.codegen.views import PackedView
 from crtgen.ir import Value
@@ -39,7 +40,8 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
     tables = builder.tables(calls)
     name, external = module.info.name, [f for f in module.functions if f.role == "external"]
     entries = {f.symbol for f in external}
-    files = {n: text for n, text in module.files.items() if n not in (f"{name}.c", f"{name}.h")}
+    calls_of_c = (f"{name}.c", f"{name}.h", f"{name}{REGISTRY}.c")
+    files = {n: text for n, text in module.files.items() if n not in calls_of_c}
     graph_json = _graph_json(plan, {c.name: c.function for c in calls})
     storages = tuple(read_graph_json(graph_json).storage_sizes().values())
     made = replace(
@@ -70,7 +72,8 @@ class _Builder:
         self.types: dict[TensorType, int] = {}
         self.shapes: dict[tuple[int, ...], int] = {}
         self.rows: dict[Tensor, int] = {}
-        self.functions: dict[tuple[str, str, str, tuple[int, ...]], PackedView] = {}
+        self.arena = Arena(self.name, plan)
+        self.functions: dict[tuple[object, ...], PackedView] = {}
 
     @property
     def name(self) -> str:
@@ -93,8 +96,9 @@ class _Builder:
 
     def function(self, step: Step, layer: LayerInfo, values: Sequence[Value]) -> PackedView:
         symbol = layer.entry or f"tvmgen_{self.name}_{self.identifiers[step.name]}"
-        view = PackedView.of(self.name, symbol, layer, step, values)
-        key = (view.kernel, layer.entry, view.arguments, view.nbytes)
+        view = PackedView.of(self.arena, symbol, layer, step, values)
+        scratch = step.scratch.offset if step.scratch is not None else None
+        key = (view.kernel, layer.entry, layer.consts, scratch, view.nbytes)
         return self.functions.setdefault(key, view)
 
     def tables(self, calls: tuple[Call, ...]) -> ExecutorTables:

@@ -30,7 +30,15 @@ from crtgen.library.metadata import (
 from crtgen.library.mlf import EXTERNAL, Code, MlfModel
 from crtgen.resources import runtime_dir
 
-__all__ = ["Stored", "StoredLibrary", "Workspace", "registry_source", "restore_model", "store_model"]
+__all__ = [
+    "Stored",
+    "StoredLibrary",
+    "Workspace",
+    "registry_source",
+    "restore_model",
+    "runtime_headers",
+    "store_model",
+]
 
 _FORMAT = 1
 _CPU = 1
@@ -119,7 +127,7 @@ def store_model(
         metadata=_metadata(part, core, time, operators),
         code=Code(code),
         headers=headers,
-        runtime=_runtime_headers((*code.values(), *headers.values())),
+        runtime=runtime_headers((*code.values(), *headers.values())),
         relay=text,
         graph_json=part.graph_json,
         own=_ADAPTER.dump_json(stored, indent=1).decode() + "\n",
@@ -132,7 +140,7 @@ def registry_source() -> str:
     return (runtime_dir() / "src" / "crt_registry.c").read_text(encoding="utf-8")
 
 
-def _runtime_headers(texts: Iterable[str]) -> dict[str, str]:
+def runtime_headers(texts: Iterable[str]) -> dict[str, str]:
     """The headers ``crt/...`` that texts include, with those that they include in turn."""
     found: dict[str, str] = {}
     wanted = {name for text in texts for name in _RUNTIME_HEADER.findall(text)}

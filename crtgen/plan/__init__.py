@@ -1,5 +1,6 @@
 """Memory planning: order, lifetimes, in-place, row loops, offsets in one static arena."""
 
+from crtgen.plan.chart import Bar, chart
 from crtgen.plan.check import check_plan
 from crtgen.plan.fit import check_fit
 from crtgen.plan.lifetime import Lifetime, lifetimes
@@ -9,12 +10,14 @@ from crtgen.plan.row_loops import loop_over_rows
 from crtgen.plan.schedule import Call, RowLoop
 
 __all__ = [
+    "Bar",
     "Call",
     "Lifetime",
     "Plan",
     "RowLoop",
     "Slot",
     "Step",
+    "chart",
     "check_fit",
     "check_plan",
     "lifetimes",

@@ -130,6 +130,11 @@ class Firmware:
         return "_".join(info.name for info in self.models)
 
     @property
+    def has_registry(self) -> bool:
+        """Whether the models can be found and called by name, as TVM's hosts do."""
+        return any(module.functions for module in self.modules)
+
+    @property
     def has_backend(self) -> bool:
         """Whether there is code that calls TVM's functions for memory and errors."""
         return BACKEND_FILE in self.metadata

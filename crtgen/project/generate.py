@@ -1,5 +1,6 @@
 """From models and a board to a project."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
 from crtgen.ir import shape_text
+from crtgen.library import runtime_headers
 from crtgen.project import baremetal, host, zephyr
 from crtgen.project.firmware import Firmware
 from crtgen.project.library import example_files
@@ -22,6 +24,7 @@ __all__ = ["generate_project"]
 
 _SOURCES = (".c", ".S", ".o")
 _EXTERNAL = "external"
+_INCLUDE = re.compile(r"^#include <(\w+\.h)>", re.MULTILINE)
 _TITLE = {"server": "an RPC server", "standalone": "a program with built-in input", "library": "a library"}
 
 
@@ -66,6 +69,7 @@ class _ReadmeView:
     is_library: bool
     is_host: bool
     has_example: bool
+    has_registry: bool
     abi: str
     run: str
     run_note: str
@@ -85,7 +89,7 @@ def _cmake_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, by
     """Everything beside the models for a project of CMake's own."""
     files = {f"platform/{name}": text.encode() for name, text in _platform_files(firmware).items()}
     files |= {f"cmake/{name}": text.encode() for name, text in _toolchain_files(firmware).items()}
-    files |= _runtime_files(with_sources=firmware.type != "library")
+    files |= _runtime_files(firmware, model)
     files |= example_files(firmware)
     template = "library.cmake.j2" if firmware.type == "library" else "CMakeLists.txt.j2"
     view = _build_view(firmware, tuple(sorted({*model, *files})))
@@ -96,7 +100,7 @@ def _cmake_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, by
 
 def _zephyr_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
     """Everything beside the models for a project of Zephyr's."""
-    files = zephyr.platform_files(firmware) | _runtime_files(with_sources=True)
+    files = zephyr.platform_files(firmware) | _runtime_files(firmware, model)
     view = _build_view(firmware, tuple(sorted({*model, *files})))
     files["crtgen.cmake"] = zephyr.library_file(
         firmware, view.title, view.model_level, view.model_sources, view.runtime_sources, view.include_dirs
@@ -154,16 +158,22 @@ def _toolchains(firmware: Firmware) -> tuple[str, ...]:
     return host.TOOLCHAINS if firmware.board.is_host else baremetal.TOOLCHAINS
 
 
-def _runtime_files(with_sources: bool) -> dict[str, bytes]:
+def _runtime_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The C runtime; a library has its headers, or without a registry those that its code includes."""
     root = runtime_dir()
-    folders = ("include", "src") if with_sources else ("include",)
-    found = (file for folder in folders for file in (root / folder).rglob("*"))
-    sources = {
-        f"runtime/{file.relative_to(root).as_posix()}": file.read_bytes()
-        for file in sorted(found)
-        if file.suffix in (".c", ".h")
-    }
-    return {**sources, "runtime/LICENSE": license_file().read_bytes()}
+    if firmware.has_registry:
+        is_source = firmware.type != "library" or firmware.platform == "zephyr"
+        folders = ("include", "src") if is_source else ("include",)
+        wanted = [file for folder in folders for file in (root / folder).rglob("*.[ch]")]
+    else:
+        code = [data.decode("utf-8", "replace") for p, data in model.items() if p.endswith((".c", ".h"))]
+        headers = runtime_headers(code)
+        wanted = [root / "include" / header for header in headers]
+        included = {name for text in (*code, *headers.values()) for name in _INCLUDE.findall(text)}
+        c_library = () if firmware.board.is_host else (root / "include" / "freestanding").glob("*.h")
+        wanted += [file for file in c_library if file.name in included]
+    files = {f"runtime/{f.relative_to(root).as_posix()}": f.read_bytes() for f in sorted(wanted)}
+    return {**files, "runtime/LICENSE": license_file().read_bytes()}
 
 
 def _sources(files: tuple[str, ...], folder: str) -> tuple[str, ...]:
@@ -211,6 +221,7 @@ def _readme_view(firmware: Firmware) -> _ReadmeView:
         is_library=firmware.type == "library",
         is_host=firmware.board.is_host,
         has_example=bool(example_files(firmware)),
+        has_registry=firmware.has_registry,
         abi=_abi(firmware.board.core),
         run=run,
         run_note=run_note,

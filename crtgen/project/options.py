@@ -26,6 +26,8 @@ class Options:
     ``type`` is ``server``, ``standalone`` or ``library``. ``platform`` is one of the board's, ``zephyr`` for
     example; empty means its first. ``target`` is ``c``, or ``llvm`` for a project with the models as object
     files. With ``share_arena`` the models of C share their working memory; None means if there are several.
+    ``registry`` adds the registry of functions, with TVM's types, to a library; other types always have it,
+    and so have libraries of imported code.
 
     ``stack`` is reserved for the stack, ``receive_buffer`` limits the packets of the RPC, ``pool`` is what
     a host may allocate on the device, in at most ``blocks`` blocks; None is what the models need, see
@@ -36,6 +38,7 @@ class Options:
     platform: str = ""
     target: str = "c"
     share_arena: bool | None = None
+    registry: bool = False
     stack: int = STACK
     pool: int | None = None
     blocks: int | None = None
@@ -53,6 +56,7 @@ class OptionFields(TypedDict, total=False):
     platform: str
     target: str
     share_arena: bool | None
+    registry: bool
     stack: int
     pool: int | None
     blocks: int | None

@@ -44,6 +44,7 @@ class _ReadmeView:
     title: str
     version: str
     is_library: bool
+    has_registry: bool
     models: tuple[object, ...]
     board: str
     other_names: str
@@ -76,8 +77,8 @@ def library_file(
         "CRT_TVM_CODE": firmware.has_backend,
         "CRT_ARENA_GUARD": firmware.type == "server",
         f"CRT_SHARED_ARENA={firmware.shared_arena}": bool(firmware.shared_arena),
-        f"CRT_POOL_BLOCKS={firmware.blocks}": True,
-        f"CRT_POOL_SIZE={firmware.pool}": True,
+        f"CRT_POOL_BLOCKS={firmware.blocks}": firmware.has_registry,
+        f"CRT_POOL_SIZE={firmware.pool}": firmware.has_registry,
     }
     chosen = tuple(name for name, wanted in definitions.items() if wanted)
     core = firmware.board.core
@@ -100,6 +101,7 @@ def read_me(firmware: Firmware, title: str, version: str, models: tuple[object, 
         title=title,
         version=version,
         is_library=firmware.type == "library",
+        has_registry=firmware.has_registry,
         models=models,
         board=firmware.board.zephyr[0].name,
         other_names=_other_names(firmware.board),

@@ -24,7 +24,9 @@ X = np.array([-128, 127, 3, 0, 60, -60, 5, 99, -99, 17, 1, -1], np.int8)
 def test_files_and_figures() -> None:
     plan = two_layers()
     module = generate_c(plan, "net")
-    assert set(module.files) == {"net.h", "net.c", "net_internal.h", "net_kernels.c", "net_weights.c"}
+    assert set(module.files) == {
+        *("net.h", "net.c", "net_internal.h", "net_kernels.c", "net_weights.c", "net_registry.c"),
+    }
     info = module.info
     assert info.macs == 5 * 12 + 5 * 5
     assert info.weights == 5 * 12 + 5 * 5 + 2 * 5 * 4
@@ -81,7 +83,7 @@ def test_a_name_that_others_use(name: str, why: str) -> None:
 def test_calls_of_a_model_with_a_long_name() -> None:
     name = "a" * 40
     (line,) = re.findall(r"^ +\S+_0\(.*$", generate_c(two_layers(), name).files[f"{name}.c"], re.MULTILINE)
-    assert line == f"    {name}_fully_connected_0((void *)({name}_arena),"
+    assert line == f"    {name}_fully_connected_0((void *)({name.upper()}_ARENA + {name.upper()}_AT_FLAT),"
 
 
 def test_infinite_weight() -> None:

@@ -86,7 +86,7 @@ def test_a_parameter_as_input_0() -> None:
     )
     assert [place.c("arena") for place in result.places] == [
         "(void *)(uintptr_t)__tvm_param__net_w",
-        "arena + 0",
+        "arena",
         "arena + 16",
     ]
 

@@ -1,6 +1,7 @@
 """A library in somebody's CMake project: as a directory of it and installed, for the host and Cortex-M."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -141,3 +142,70 @@ def test_the_readme_says_how() -> None:
         ]
         assert all(text.startswith(b"/* SPDX-License-Identifier: Apache-2.0 */") for text in ours)
         assert b"is yours" in files["README.md"]
+
+
+PLAIN = {
+    *("digits.h", "digits.c", "digits_internal.h", "digits_weights.c", "digits_kernels.c"),
+    *("crt/kernel.h", "crt/run.h", "crt/version.h"),
+}
+"""The C of a library for the host."""
+
+
+def sources(board: str = "host", registry: bool = False) -> dict[str, str]:
+    """The C of a library, by its name in an include."""
+    files = crtgen.load(DIGITS).compile(board).generate("library", registry=registry).project.files
+    prefix = ("model/", "runtime/include/")
+    found = {p: t.decode() for p, t in files.items() if p.startswith(prefix) and p.endswith((".c", ".h"))}
+    return {path.removeprefix(prefix[0]).removeprefix(prefix[1]): text for path, text in found.items()}
+
+
+@pytest.mark.parametrize("board", ["host", "mps2_an386"])
+def test_a_library_is_plain(board: str) -> None:
+    """Nothing of TVM is in it, and no header that its code does not include."""
+    found = sources(board)
+    cross = {name for name in found if name.startswith("freestanding/")}
+    assert set(found) - cross - {"digits_asm_kernels.c"} == PLAIN
+    assert bool(cross) == (board != "host")
+    assert not [name for name, text in found.items() if re.search("TVM|DLTensor|dlpack|crt_model", text)]
+
+
+def test_a_library_with_the_registry_has_all_of_it() -> None:
+    found = sources(registry=True)
+    assert {"crt_metadata.c", "digits_registry.c", "dlpack/dlpack.h", "crt/model.h"} <= set(found)
+    plain = sources()
+    assert {name: found[name] for name in plain} == plain
+
+
+def test_an_archive_of_our_own_makes_a_plain_library_and_a_graph_keeps_its_registry(tmp_path: Path) -> None:
+    model = crtgen.load(DIGITS)
+    for executor in ("aot", "graph"):
+        (tmp_path / f"{executor}.tar").write_bytes(model.compile("host", executor=executor).archive())
+    plain, graph = (
+        crtgen.load(tmp_path / f"{name}.tar", trust=True).compile("host").generate("library").project.files
+        for name in ("aot", "graph")
+    )
+    assert "model/crt_metadata.c" not in plain
+    assert "model/digits.c" in plain
+    assert {"model/crt_metadata.c", "model/digits_graph.c"} <= set(graph)
+
+
+def test_several_models_in_a_plain_library_share_an_arena(tmp_path: Path) -> None:
+    (tmp_path / "other.tflite").write_bytes(DIGITS.read_bytes())
+    models = [crtgen.load(DIGITS), crtgen.load(tmp_path / "other.tflite")]
+    files = crtgen.compile(models, "host").generate("library").project.files
+    assert "model/crt_arena.c" in files
+    assert "model/crt_metadata.c" not in files
+    assert not [path for path in files if "tvm" in path or "dlpack" in path]
+
+
+def test_the_header_says_what_may_run_at_the_same_time() -> None:
+    assert "not re-entrant" in sources()["digits.h"]
+
+
+@pytest.mark.cc
+def test_objects_of_llvm_are_plain_too() -> None:
+    pytest.importorskip("llvmlite")
+    generated = crtgen.load(DIGITS).compile("mps2_an386").generate("library", target="llvm")
+    (data,) = (d for p, d in generated.project.files.items() if p.endswith("digits_kernels.o"))
+    assert b"digits_run" in data
+    assert b"TVMSystemLibEntryPoint" not in data

@@ -21,7 +21,7 @@ def test_the_map() -> None:
     (report,) = reports_of([model_info(plan, "net", layers)], "host", "speed", [plan])
     assert arena_map(report) == (
         "arena 112 bytes, the least possible\n"
-        "    offset      bytes  alive     value           1 step(s) per column\n"
+        "    offset      bytes  alive     value           one column per step\n"
         "         0         64  1-3       y               .###.\n"
         "         0         64  3-out     z               ...##\n"
         "        64         32  in-1      x               ##...\n"

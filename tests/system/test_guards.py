@@ -21,13 +21,13 @@ def leaving_its_arena(board: str, at: str, executor: str = "aot") -> api.Generat
     text = generated.project.files[name].decode()
     good = "digits_compute(void)\n{\n"
     assert good in text
-    bad = text.replace(good, f"{good}    ((volatile uint8_t *)digits_arena)[{at}] ^= 1;\n")
+    bad = text.replace(good, f"{good}    ((volatile uint8_t *)DIGITS_ARENA)[{at}] ^= 1;\n")
     project = replace(generated.project, sources={**generated.project.sources, name: bad.encode()})
     return replace(generated, project=project)
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("at", ["-1", "digits_arena_bytes"])
+@pytest.mark.parametrize("at", ["-1", "DIGITS_ARENA_BYTES"])
 @pytest.mark.parametrize("executor", ["aot", "graph"])
 def test_a_write_outside_of_the_arena_is_an_exception(at: str, executor: str) -> None:
     require_tool("gcc")
@@ -42,7 +42,7 @@ def test_a_write_outside_of_the_arena_is_an_exception(at: str, executor: str) ->
     ("board", "at", "side"),
     [
         ("mps2_an386", "-1", "below"),
-        ("mps2_an386", "digits_arena_bytes", "above"),
+        ("mps2_an386", "DIGITS_ARENA_BYTES", "above"),
         *(nightly(board, "-1", "below") for board in BOARDS if board != "mps2_an386"),
     ],
 )

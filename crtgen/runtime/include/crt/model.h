@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include <crt/run.h>
 #include <dlpack/dlpack.h>
 
 /* One input or output. `data` is its place, usually in the model's arena. */
@@ -24,15 +25,9 @@ struct crt_tensor {
 /* The arena lies between guards; crt/guard.h. */
 #define CRT_MODEL_HAS_GUARD 2u
 
-/* Bytes of a guard. */
-#define CRT_GUARD_SIZE 16
-
-/* For the code of a model: what it leaves on either side of its arena, and the flag. */
 #ifdef CRT_ARENA_GUARD
-#define CRT_ARENA_MARGIN CRT_GUARD_SIZE
 #define CRT_MODEL_GUARD CRT_MODEL_HAS_GUARD
 #else
-#define CRT_ARENA_MARGIN 0
 #define CRT_MODEL_GUARD 0u
 #endif
 
@@ -54,15 +49,5 @@ struct crt_model {
 /* The models of this image, in the generated metadata module. */
 extern const struct crt_model *const crt_models[];
 extern const uint16_t crt_num_models;
-
-/*
- * A build with CRT_PROFILE calls this after each layer of a run, and a build without it never does.
- */
-#ifdef CRT_PROFILE
-void crt_layer_done(uint16_t layer);
-#define CRT_LAYER_DONE(layer) crt_layer_done(layer)
-#else
-#define CRT_LAYER_DONE(layer) ((void)0)
-#endif
 
 #endif

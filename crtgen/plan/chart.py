@@ -1,0 +1,44 @@
+"""What lies where in an arena, and when: a table with a bar for each place."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Bar", "chart"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bar:
+    """A place in the arena, in bytes, and from which moment to which it holds its data; see ``Lifetime``."""
+
+    offset: int
+    first: int
+    last: int
+    label: str
+    nbytes: int
+
+
+def chart(bars: Iterable[Bar], width: int) -> tuple[str, ...]:
+    """A line of headings, then one per bar, by offset; the moments take at most ``width`` columns.
+
+    Steps count from 1; ``in`` is before the first and ``out`` after the last.
+    """
+    rows = sorted(bars)
+    margin = max((len(row.label) for row in rows), default=0)
+    moments = max((row.last for row in rows), default=0) + 1
+    column = -(-moments // width)
+    steps = "one column per step" if column == 1 else f"{column} steps per column"
+    return (
+        f"{'offset':>10} {'bytes':>10}  {'alive':<9} {'value':<{margin}}  {steps}",
+        *(_line(row, margin, moments, column) for row in rows),
+    )
+
+
+def _line(row: Bar, margin: int, moments: int, column: int) -> str:
+    alive = f"{_moment(row.first, moments)}-{_moment(row.last, moments)}"
+    starts = range(0, moments, column)
+    bar = "".join("#" if row.first < s + column and row.last >= s else "." for s in starts)
+    return f"{row.offset:>10,} {row.nbytes:>10,}  {alive:<9} {row.label:<{margin}}  {bar}"
+
+
+def _moment(moment: int, moments: int) -> str:
+    return {0: "in", moments - 1: "out"}.get(moment, str(moment))

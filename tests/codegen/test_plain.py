@@ -1,0 +1,94 @@
+"""Generated C as people read it: its memory map, names for offsets, and nothing that does nothing."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from crtgen.boards.core import CORES, HOST
+from crtgen.codegen import generate_c
+from crtgen.codegen.tidy import tidy
+from crtgen.codegen.views import rows_of
+from crtgen.ir import Graph
+from crtgen.kernels import Target, select
+from crtgen.ops import all_cases
+from crtgen.plan import lifetimes, make_plan
+from tests.codegen.models import two_layers
+
+_TURNS = re.compile(r"for \((?:int32_t )?(\w+) = (\d+); \1 < (\d+); \1(?:\+\+| \+= (\d+))\)")
+_IDLE = re.compile(r"[+-] 0(?![\w.])|[*/] 1(?![\w.])|(?<![\w.])1 \* |(?<![\w.])0 [*/%] | % 1(?![\w.])")
+
+
+def test_the_map_of_the_arena_is_in_the_source() -> None:
+    plan = two_layers()
+    module = generate_c(plan, "net")
+    head, _, code = module.files["net.c"].partition("*/")
+    rows = re.findall(r"^ \* +([\d,]+) +([\d,]+)  (\S+) +(\w+) +[.#]+$", head, re.MULTILINE)
+    lives = [life for life in lifetimes(plan) if not life.alias_of]
+    constants = dict(re.findall(r"(NET_\w+) = (\d+), /\*", module.files["net_internal.h"]))
+    assert len(rows) == len(lives) == 4
+    assert all(constants[name] == offset for offset, _, _, name in rows)
+    assert sorted(int(nbytes) for _, nbytes, _, _ in rows) == sorted(life.slot.size for life in lives)
+    assert {alive for _, _, alive, name in rows if name == "NET_AT_X"} == {"in-2"}
+    assert "NET_ARENA + NET_AT_X" in code
+    assert not re.search(r"NET_ARENA \+ \d", code)
+
+
+def test_names_that_capitals_make_equal() -> None:
+    module = generate_c(two_layers(layer="H"), "net")
+    found = re.findall(r"(NET_AT_\w+) = ", module.files["net_internal.h"])
+    assert len(found) == len(set(found)) == 5
+
+
+def test_packed_words_are_hexadecimal_and_weights_signed() -> None:
+    assert rows_of(np.array([1, 0xFFFFFFFF], np.uint32), "x") == ("0x00000001u, 0xffffffffu,",)
+    assert rows_of(np.array([-128, 5], np.int8), "x") == ("-128, 5,",)
+
+
+@pytest.mark.parametrize("core", ["host", "cortex-m0plus", "cortex-m4"])
+def test_no_loop_of_one_turn_and_no_term_that_does_nothing(core: str) -> None:
+    """In every file of C without assembly, of every case of every operator, at both ends of optimisation."""
+    found = [
+        (case.name, line.strip())
+        for level in ("speed", "size")
+        for case in all_cases()
+        for line in _lines(case.graph(), Target(HOST if core == "host" else CORES[core], level))
+        if _turns(line) < 2 or _IDLE.search(line)
+    ]
+    assert not found
+
+
+def _lines(graph: Graph, target: Target) -> Iterator[str]:
+    module = generate_c(make_plan(graph, select(graph, target), exact=False), "net")
+    for name, text in module.files.items():
+        if name.endswith(".c") and "__asm" not in text:
+            yield from re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).splitlines()
+
+
+def _turns(line: str) -> int:
+    match = _TURNS.search(line)
+    return len(range(int(match[2]), int(match[3]), int(match[4] or 1))) if match else 2
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("    x += 0 * 8 + 4 * 1;", "    x += 4;"),
+        ("    x = y[(0 * 2 + 0) * 8 + 1];", "    x = y[1];"),
+        ("    x = f(0) * 10 + 0.5f - 1.0f * 0.25f;", "    x = f(0) * 10 + 0.5f - 1.0f * 0.25f;"),
+        ("    x = (int32_t)(0) + 10 * 1 + a % 1;", "    x = (int32_t)(0) + 10;"),
+        ("    x = a + 0 * b[1] - 0x10;", "    x = a + 0 * b[1] - 0x10;"),
+        ("    for (int32_t i = 0; i < 1; i++) {\n        x[i * 2] = 3;\n    }", "    x[0] = 3;"),
+        ("    for (int32_t i = 0; i < 4; i += 4)\n    {\n        x[i] = 3;\n    }", "    x[0] = 3;"),
+        ("    a();\n    for (int32_t i = 1; i < 1; i++) {\n        x[i] = 3;\n    }", "    a();"),
+        ("    for (int32_t i = 0; i < 2; i++) {\n        x[i] = 3;\n    }",) * 2,
+        ("    for (int32_t i = 0; i < 1; i++) {\n        break;\n    }",) * 2,
+        (
+            "    for (int32_t i = 0; i < 1; i++) {\n        int32_t a = i;\n    }\n    a = 3;",
+            "    {\n        int32_t a = 0;\n    }\n    a = 3;",
+        ),
+    ],
+)
+def test_what_is_tidied(body: str, wanted: str) -> None:
+    assert tidy(f"void f(void)\n{{\n{body}\n}}\n") == f"void f(void)\n{{\n{wanted}\n}}\n"

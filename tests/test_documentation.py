@@ -75,3 +75,10 @@ def test_figures_of_levels_are_those_of_the_budget(model: str, core: str, board:
 
 def _millions(figures: Mapping[str, int]) -> str:
     return f"{figures['instructions'] / 1e6:.3g} M"
+
+
+def test_decisions_are_numbered_without_holes() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [page.name[:5] for page in pages] == [f"{i:04}-" for i in range(1, len(pages) + 1)]
+    for number, page in enumerate(pages, start=1):
+        assert page.read_text().startswith(f"# {number}. "), page.name

@@ -12,7 +12,7 @@ from crtgen.measure.budget import read_budget
 from tests.support import ROOT
 
 PAGES = sorted(
-    [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("boards/*.md"), *ROOT.glob("crtgen/**/*.md")]
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("boards/*.md"), *ROOT.glob("crtgen/**/*.md")]
 )
 BUDGET = {e.key: e.figures for e in read_budget(ROOT / "benchmarks" / "budget.toml").entries}
 

@@ -86,7 +86,7 @@ class _Regions:
         for kind in pattern:
             if chain:
                 readers = self.graph.consumers(chain[-1].outputs[0])
-                if len(readers) != 1 or chain[-1].outputs[0] in self.graph.outputs:
+                if len(readers) != 1 or chain[-1].outputs[0] in self.graph.lasting:
                     return ()
                 node = readers[0]
             free = self.of[node.name].generator is None
@@ -143,7 +143,7 @@ class _Regions:
         inside = {node.name for node in nodes}
         made = [value for node in nodes for value in node.outputs]
         outside = {v for node in self.graph.nodes if node.name not in inside for v in node.inputs}
-        outputs = [v for v in made if v in outside or v in self.graph.outputs]
+        outputs = [v for v in made if v in outside or v in self.graph.lasting]
         inputs = [v for v in read if not values[v].is_constant]
         return Graph.build(name, [values[v] for v in (*read, *made)], nodes, inputs, outputs)
 
@@ -163,7 +163,9 @@ class _Regions:
             text = ", ".join(n.op.name for n in region.nodes)
             hits.append(Hit("partition", name, f"{region.generator.name} computes {text}"))
         graph = self.graph
-        rewritten = Graph.build(graph.name, list(graph.values.values()), nodes, graph.inputs, graph.outputs)
+        rewritten = Graph.build(
+            graph.name, list(graph.values.values()), nodes, graph.inputs, graph.outputs, graph.states
+        )
         return rewritten, tuple(hits)
 
 

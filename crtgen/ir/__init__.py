@@ -1,6 +1,18 @@
 """The intermediate representation: typed values, operators, nodes, graphs."""
 
 from crtgen.ir.graph import Graph, Index, Node, Op, Signature
-from crtgen.ir.types import Array, DType, Quant, Value, shape_text
+from crtgen.ir.types import Array, DType, Quant, Storage, Value, shape_text
 
-__all__ = ["Array", "DType", "Graph", "Index", "Node", "Op", "Quant", "Signature", "Value", "shape_text"]
+__all__ = [
+    "Array",
+    "DType",
+    "Graph",
+    "Index",
+    "Node",
+    "Op",
+    "Quant",
+    "Signature",
+    "Storage",
+    "Value",
+    "shape_text",
+]

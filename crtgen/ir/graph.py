@@ -118,7 +118,8 @@ class Node:
 class Graph:
     """A network: nodes in an order in which they can run, and every value they name.
 
-    ``inputs`` and ``outputs`` name values in the order of the model's interface.
+    ``inputs`` and ``outputs`` name values in the order of the model's interface. ``states`` has, for each
+    value that lives from run to run, its name and the name of the value that it is after a run.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Graph:
     nodes: tuple[Node, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    states: tuple[tuple[str, str], ...] = ()
     _producers: Mapping[str, Node] = field(init=False, repr=False)
     _consumers: Mapping[str, tuple[Node, ...]] = field(init=False, repr=False)
 
@@ -146,17 +148,24 @@ class Graph:
         nodes: Sequence[Node],
         inputs: Sequence[str],
         outputs: Sequence[str],
+        states: Sequence[tuple[str, str]] = (),
     ) -> "Graph":
         """A verified graph; values that nothing names are left out."""
         table = {v.name: v for v in values}
         if len(table) != len(values):
             twice, _ = Counter(v.name for v in values).most_common(1)[0]
             raise CorruptModelError(f"two values are called {twice}", where=name)
-        used = {*inputs, *outputs, *(n for node in nodes for n in (*node.inputs, *node.outputs))}
+        used = {*inputs, *outputs, *(n for pair in states for n in pair)}
+        used |= {*(n for node in nodes for n in (*node.inputs, *node.outputs))}
         kept = {k: v for k, v in table.items() if k in used}
-        graph = cls(name, MappingProxyType(kept), tuple(nodes), tuple(inputs), tuple(outputs))
+        graph = cls(name, MappingProxyType(kept), tuple(nodes), tuple(inputs), tuple(outputs), tuple(states))
         graph.verify()
         return graph
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """The values that have to be there when a run is over: outputs, and what states become."""
+        return (*self.outputs, *(after for _, after in self.states))
 
     def signature(self, node: Node) -> Signature:
         """The values that ``node`` reads and writes."""
@@ -173,7 +182,10 @@ class Graph:
         return self._consumers.get(value, ())
 
     def evaluate(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Every value of the network by the operators' numpy references, keyed by name."""
+        """Every value of the network by the operators' numpy references, keyed by name.
+
+        States are what they are at first, unless ``inputs`` has them, too.
+        """
         env: dict[str, Array] = {n: v.data for n, v in self.values.items() if v.data is not None}
         env.update(inputs)
         for node in self.nodes:
@@ -188,7 +200,7 @@ class Graph:
         node's outputs have the shape and type that its operator infers.
         """
         self._verify_interface()
-        defined = {*self.inputs, *(n for n, v in self.values.items() if v.is_constant)}
+        defined = {*self.inputs, *(n for n, v in self.values.items() if v.data is not None)}
         names: set[str] = set()
         for node in self.nodes:
             where = f"{self.name}: {node.name} ({node.op.name})"
@@ -200,6 +212,24 @@ class Graph:
         for name in self.outputs:
             if name not in defined:
                 raise CorruptModelError(f"nothing computes the output {name}", where=self.name)
+        self._verify_states(defined)
+
+    def _verify_states(self, defined: set[str]) -> None:
+        named = [before for before, _ in self.states]
+        lacking = [name for name, value in self.values.items() if value.is_state and name not in named]
+        if lacking or len(set(named)) < len(named):
+            what = f"what becomes of the state {lacking[0]}" if lacking else "a state twice"
+            raise CorruptModelError(f"it {'does not say' if lacking else 'names'} {what}", where=self.name)
+        for before, after in self.states:
+            if before not in self.values or not self.values[before].is_state:
+                raise CorruptModelError(f"its states name {before}, which is none", where=self.name)
+            if after not in defined:
+                raise CorruptModelError(f"nothing computes {after}, which {before} becomes", where=self.name)
+            old, new = self.values[before], self.values[after]
+            if new.is_state and after != before:
+                raise CorruptModelError(f"the state {before} becomes another state, {after}", where=self.name)
+            if (old.shape, old.dtype, old.quant) != (new.shape, new.dtype, new.quant):
+                raise CorruptModelError(f"the state {before} becomes another type, {after}", where=self.name)
 
     def _verify_interface(self) -> None:
         if not self.outputs:
@@ -242,12 +272,14 @@ class Graph:
         """The readable dump: one line per input, node and output."""
         lines = [f"graph {self.name}"]
         lines += [f"  input  {self.values[n]}" for n in self.inputs]
+        lines += [f"  state  {self.values[n]}" for n, _ in self.states]
         for node in self.nodes:
             outs = ", ".join(str(self.values[n]) for n in node.outputs)
             args = ", ".join(_argument(self.values[n]) for n in node.inputs)
             attributes = node.op.attributes()
             lines.append(f"  {outs}\n      = {node.op.name}({args}){' ' + attributes if attributes else ''}")
         lines += [f"  output %{n}" for n in self.outputs]
+        lines += [f"  state  %{before} = %{after}" for before, after in self.states]
         return "\n".join(lines) + "\n"
 
 

@@ -1,14 +1,14 @@
 """Element types, quantisation and values: the nouns of the IR."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "DType", "Quant", "Value", "shape_text"]
+__all__ = ["Array", "DType", "Quant", "Storage", "Value", "shape_text"]
 
 Array = npt.NDArray[np.generic]
 
@@ -88,11 +88,20 @@ class Quant:
         return f"{len(self.scales)} scales on axis {self.axis}"
 
 
+class Storage(Enum):
+    """How long a value lives: within a run, for ever, or from run to run."""
+
+    TEMPORARY = "temporary"
+    CONSTANT = "constant"
+    STATE = "state"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A tensor of the graph: an input, a constant (``data`` is set) or what a node computes.
+    """A tensor of the graph: temporary, constant, or a state that lives from run to run.
 
-    Its name is its identity within a graph. Dimensions are fixed and positive; a scalar has shape ``()``.
+    ``data`` is what a constant is, and what a state is before the first run. Its name is its identity within
+    a graph. Dimensions are fixed and positive; a scalar has shape ``()``.
     """
 
     name: str
@@ -100,6 +109,12 @@ class Value:
     dtype: DType
     quant: Quant | None = None
     data: Array | None = None
+    is_state: bool = False
+
+    @classmethod
+    def state(cls, name: str, initial: Array, quant: Quant | None = None) -> "Value":
+        """A state with the shape and type of its initial value."""
+        return replace(cls.constant(name, initial, quant), is_state=True)
 
     @classmethod
     def constant(cls, name: str, data: Array, quant: Quant | None = None) -> "Value":
@@ -110,7 +125,14 @@ class Value:
 
     @property
     def is_constant(self) -> bool:
-        return self.data is not None
+        return self.data is not None and not self.is_state
+
+    @property
+    def storage(self) -> Storage:
+        """Where it lives, and how long."""
+        if self.is_state:
+            return Storage.STATE
+        return Storage.CONSTANT if self.is_constant else Storage.TEMPORARY
 
     @property
     def elements(self) -> int:
@@ -123,7 +145,7 @@ class Value:
         return self.elements * self.dtype.itemsize
 
     def array(self) -> Array:
-        """The data of a constant."""
+        """The data of a constant, or what a state is at first."""
         if self.data is None:
             raise ValueError(f"{self.name} is not a constant")
         return self.data

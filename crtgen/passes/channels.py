@@ -57,7 +57,8 @@ def select_channels(graph: Graph, known: Mapping[str, Interval], multiple: int =
     """
     wires = [_wires(graph, node, known) for node in graph.nodes]
     kept = {name: np.zeros(channels(value), np.bool_) for name, value in graph.values.items()}
-    fixed = {name for w in wires for name in w.pinned} | {*graph.inputs, *graph.outputs}
+    fixed = {name for w in wires for name in w.pinned} | {*graph.inputs, *graph.lasting}
+    fixed |= {name for name, _ in graph.states}
     fixed |= {name for name, value in graph.values.items() if value.dtype is not INT8.activations}
     for name in fixed:
         kept[name][:] = True

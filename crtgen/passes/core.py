@@ -40,7 +40,8 @@ class Change:
         nodes = [self.nodes.get(node.name, node) for node in graph.nodes]
         table = {**graph.values, **{value.name: value for value in self.values}}
         renamed = [self._renamed(node) for node in nodes if node is not None]
-        return Graph.build(graph.name, list(table.values()), renamed, graph.inputs, graph.outputs)
+        states = [(before, self.rename.get(after, after)) for before, after in graph.states]
+        return Graph.build(graph.name, list(table.values()), renamed, graph.inputs, graph.outputs, states)
 
     def _renamed(self, node: Node) -> Node:
         inputs = tuple(self.rename.get(name, name) for name in node.inputs)
@@ -101,8 +102,8 @@ def bypass(graph: Graph, node: Node, text: str) -> Change | None:
     where the input belongs to the interface too, and then the node stays.
     """
     before, after = node.inputs[0], node.outputs[0]
-    if after not in graph.outputs:
+    if after not in graph.lasting:
         return Change(text, {node.name: None}, {after: before})
-    if graph.producer(before) is None or before in graph.outputs:
+    if graph.producer(before) is None or before in graph.lasting:
         return None
     return Change(text, {node.name: None}, {before: after})

@@ -92,7 +92,7 @@ def _rebuild(graph: Graph, selection: Selection, touched: set[str]) -> Graph:
         operands = node.inputs[: len(node.inputs) - len(constants)]
         op = node.op.resized(_signature(node, values))
         nodes.append(replace(node, op=op, inputs=(*operands, *(v.name for v in constants))))
-    return Graph.build(graph.name, list(values.values()), nodes, graph.inputs, graph.outputs)
+    return Graph.build(graph.name, list(values.values()), nodes, graph.inputs, graph.outputs, graph.states)
 
 
 def _narrow(value: Value, kept: Mask) -> Value:

@@ -24,7 +24,7 @@ class FuseActivations(Rule):
         if not isinstance(node.op, Relu) or producer is None or not isinstance(producer.op, Clamping):
             return None
         between = node.inputs[0]
-        if between in graph.outputs or len(graph.consumers(between)) != 1:
+        if between in graph.lasting or len(graph.consumers(between)) != 1:
             return None
         sig = graph.signature(node)
         if sig.x.quant != sig.y.quant:
@@ -54,7 +54,7 @@ class FoldPadding(Rule):
     name: ClassVar[str] = "fold padding"
 
     def match(self, graph: Graph, node: Node) -> Change | None:
-        if not isinstance(node.op, Pad) or node.outputs[0] in graph.outputs:
+        if not isinstance(node.op, Pad) or node.outputs[0] in graph.lasting:
             return None
         sig = graph.signature(node)
         if sig.x.quant != sig.y.quant or not _in_image(node.op):

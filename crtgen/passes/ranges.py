@@ -61,8 +61,8 @@ def intervals(
         if value.dtype is INT8.activations and value.quant is not None:
             low, high = inputs.get(name, INT8.limits)
             known[name] = Interval(np.full(value.shape, low, np.int8), np.full(value.shape, high, np.int8))
-            if value.data is not None:
-                known[name] = Interval(value.data, value.data)
+            if value.is_constant:
+                known[name] = Interval(value.array(), value.array())
     for node in graph.nodes:
         if all(name in known for name in node.outputs):
             found = _apply(graph, node, known)

@@ -21,7 +21,7 @@ class FoldConstants(Rule):
 
     def match(self, graph: Graph, node: Node) -> Change | None:
         sig = graph.signature(node)
-        if not all(v.is_constant for v in sig.inputs) or set(node.outputs) & set(graph.outputs):
+        if not all(v.is_constant for v in sig.inputs) or set(node.outputs) & set(graph.lasting):
             return None
         results = node.op.reference(sig, [v.array() for v in sig.inputs])
         values = tuple(
@@ -37,7 +37,7 @@ class RemoveDead(Rule):
     name: ClassVar[str] = "remove dead"
 
     def match(self, graph: Graph, node: Node) -> Change | None:
-        if any(v in graph.outputs or graph.consumers(v) for v in node.outputs):
+        if any(v in graph.lasting or graph.consumers(v) for v in node.outputs):
             return None
         return Change(f"nobody reads {', '.join(node.outputs)}", {node.name: None})
 

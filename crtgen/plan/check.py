@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.errors import CrtgenError
+from crtgen.ir import Storage
 from crtgen.plan.plan import Plan, Slot, Step
 
 __all__ = ["check_plan"]
@@ -61,7 +62,7 @@ class _Paper:
             raise self.fail(f"{value} is overwritten before {reader} reads it")
 
     def variables(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if not self.plan.graph.values[name].is_constant]
+        return [name for name in names if self.plan.graph.values[name].storage is Storage.TEMPORARY]
 
 
 def check_plan(plan: Plan) -> None:
@@ -79,7 +80,7 @@ def check_plan(plan: Plan) -> None:
     for step in plan.steps:
         _step(paper, step)
     kept = plan.graph.inputs if plan.kept_inputs else ()
-    for name in (*plan.graph.outputs, *kept):
+    for name in (*paper.variables(plan.graph.lasting), *kept):
         paper.read(name, "the end of the run")
 
 
@@ -118,7 +119,7 @@ def _overlaps(paper: _Paper, step: Step) -> None:
         if any(_meet(output, other) for other in outputs[:i]):
             raise paper.fail(f"two outputs of {step.name} meet")
         for j, name in enumerate(step.inputs):
-            if paper.plan.graph.values[name].is_constant or not _meet(output, paper.slot(name)):
+            if name not in paper.number or not _meet(output, paper.slot(name)):
                 continue
             lead = paper.slot(name).offset - output.offset
             leave = [p for p in step.kernel.inplace if (p.input, p.output) == (j, i)]

@@ -42,7 +42,7 @@ def _lifetimes(plan: Plan) -> Iterator[Lifetime]:
         if step.scratch is not None:
             yield Lifetime(step.name, step.scratch, moment, moment, is_scratch=True)
     kept = plan.graph.inputs if plan.kept_inputs else ()
-    for name in (*plan.graph.outputs, *kept):
+    for name in (*(n for n in plan.graph.lasting if n in roots), *kept):
         spans[roots[name]][1] = len(plan.steps) + 1
     for name, root in roots.items():
         first, last = spans[root]

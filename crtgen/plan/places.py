@@ -76,7 +76,7 @@ def _roots(
     roots = {name: name for name in graph.inputs}
     members = {name: [name] for name in graph.inputs}
     readers: dict[str, int] = Counter(name for item in items for name in set(item.inputs))
-    needed = {*graph.outputs, *(graph.inputs if keep_inputs else ())}
+    needed = {*graph.lasting, *(graph.inputs if keep_inputs else ())}
     for item in items:
         kernel = kernels[item.name]
         first = roots.get(item.inputs[0])
@@ -105,10 +105,12 @@ def _check_alias(graph: Graph, item: Item, kernel: Kernel) -> None:
 
 
 def _check_outputs(graph: Graph, roots: Mapping[str, str]) -> None:
-    for name in {**dict.fromkeys(graph.outputs), **roots}:
+    for name in {**dict.fromkeys(graph.lasting), **roots}:
         root = roots.get(name, name)
-        if root in roots:
+        if root in roots or (name == root and graph.values[name].is_state):
             continue
+        if graph.values[root].is_state:
+            raise UnsupportedError(f"{name} is another view of the state {root}", where=graph.name)
         raise UnsupportedError(
             f"{name} is the constant {root}: no run computes it" if name != root else f"{name} is a constant",
             where=graph.name,
@@ -127,7 +129,7 @@ def _places(
     for i, task in enumerate(tasks):
         for place in task.reads:
             readers[place] |= 1 << i
-    kept = {where[name] for name in graph.outputs}
+    kept = {where[name] for name in graph.lasting if name in where}
     if keep_inputs:
         kept |= {where[name] for name in graph.inputs}
     return tuple(

@@ -1,7 +1,7 @@
 """The product of planning: which layer runs when, with which kernel, and where everything lies."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crtgen.ir import Graph, Signature
 from crtgen.kernels.kernel import Kernel
@@ -52,7 +52,7 @@ class Plan:
     layout of this order can go, ``optimal`` whether ``arena`` is proven to be the least for this order,
     ``method`` who found the layout (``heuristic`` or ``exact``). ``kept_inputs`` says that the inputs still
     hold their data after a run; otherwise a run may overwrite them. ``needs`` are the bytes that each step
-    alone asks for.
+    alone asks for. ``states`` are the places of what lives from run to run, in memory of the model's own.
     """
 
     graph: Graph
@@ -65,6 +65,12 @@ class Plan:
     kept_inputs: bool = False
     align: int = 16
     needs: tuple[int, ...] = ()
+    states: Mapping[str, Slot] = field(default_factory=dict)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of all states."""
+        return max((slot.offset + slot.size for slot in self.states.values()), default=0)
 
     def signature(self, step: Step) -> Signature:
         """The values that a step reads and writes."""

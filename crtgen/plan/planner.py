@@ -68,9 +68,19 @@ def make_plan(
         kept_inputs=keep_inputs,
         align=align,
         needs=problem.needs[1:-1],
+        states=MappingProxyType(_states(graph, align)),
     )
     check_plan(plan)
     return plan
+
+
+def _states(graph: Graph, align: int) -> dict[str, Slot]:
+    """The places of states, one after another."""
+    slots, end = dict[str, Slot](), 0
+    for name, _ in graph.states:
+        slots[name] = Slot(-(-end // align) * align, graph.values[name].nbytes)
+        end = slots[name].offset + slots[name].size
+    return slots
 
 
 def _lay(problem: Problem, exact: bool, time_limit: float) -> tuple[tuple[int, ...], str, bool]:

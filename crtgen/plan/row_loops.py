@@ -113,7 +113,7 @@ class _Line:
 
     @classmethod
     def of(cls, plan: Plan) -> "_Line":
-        kept = frozenset((*plan.graph.outputs, *(plan.graph.inputs if plan.kept_inputs else ())))
+        kept = frozenset((*plan.graph.lasting, *(plan.graph.inputs if plan.kept_inputs else ())))
         kernels = MappingProxyType({step.name: step.kernel for step in plan.steps})
         cost = sum(step.kernel.cost for step in plan.steps)
         items = tuple(step.item for step in plan.steps)
@@ -298,7 +298,7 @@ def _next(line: _Line, at: int) -> int | None:
     item = line.items[at]
     (output, *more) = item.outputs
     uses = line.uses.get(output, ())
-    if more or len(uses) != 1 or output in line.graph.outputs:
+    if more or len(uses) != 1 or output in line.graph.lasting:
         return None
     use = line.items[uses[0]]
     if isinstance(use, RowLoop):

@@ -48,7 +48,9 @@ class Arena:
         self._scratch = _constants(f"{model}_SCRATCH", steps)
 
     def value(self, name: str) -> str:
-        """The address of a value, in C."""
+        """The address of a value, in C: in the arena, or among the states."""
+        if name in self._plan.states:
+            return f"{self.model}_state + {self._plan.states[name].offset}"
         return f"{self._macro} + {self._values[name]}"
 
     def scratch(self, step: Step) -> str:

@@ -28,6 +28,7 @@ from crtgen.codegen.names import (
     unique_identifiers,
 )
 from crtgen.codegen.render import render
+from crtgen.codegen.state import states_of
 from crtgen.codegen.tidy import tidy
 from crtgen.codegen.views import (
     ArrayView,
@@ -122,6 +123,8 @@ class _Generator:
             entries=tuple(self.externals.entries),
             devices=self.externals.devices(),
             layers=layers,
+            states=tuple(states_of(self.plan, self.arena)),
+            state_bytes=self.plan.state_bytes,
             summary=f"{len(layers)} layers, {info.macs:,} MACs, {info.weights:,} bytes of weights and biases",
         )
 

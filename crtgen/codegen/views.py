@@ -20,6 +20,7 @@ __all__ = [
     "LayerView",
     "ModelView",
     "PackedView",
+    "StateView",
     "TensorView",
     "dl_numbers",
     "dl_type",
@@ -173,6 +174,21 @@ class TensorView:
 
 
 @dataclass(frozen=True, slots=True)
+class StateView:
+    """A state of ``nbytes`` at ``place``; after a run it is a copy of what is at ``becomes``.
+
+    ``initial`` are the initialisers of what it is at first, of the type ``c_type``; none if that is zero.
+    """
+
+    text: str
+    place: str
+    becomes: str
+    nbytes: int
+    c_type: str
+    initial: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelView:
     """A model: names, figures, and everything that its files hold."""
 
@@ -190,6 +206,13 @@ class ModelView:
     devices: tuple[str, ...]
     layers: tuple[LayerView, ...]
     summary: str
+    states: tuple[StateView, ...] = ()
+    state_bytes: int = 0
+
+    @property
+    def begins(self) -> bool:
+        """Whether states have to be set before the first run: memory is zero by then."""
+        return any(state.initial for state in self.states)
 
 
 _DL_KINDS = {"i": ("kDLInt", 0), "u": ("kDLUInt", 1), "f": ("kDLFloat", 2)}

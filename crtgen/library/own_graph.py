@@ -10,6 +10,7 @@ from crtgen.codegen.module import CModule, Function, LayerInfo
 from crtgen.codegen.names import REGISTRY, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.codegen.views import PackedView
+from crtgen.errors import UnsupportedError
 from crtgen.ir import Value
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_executor import (
@@ -33,6 +34,9 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
 
     Constants belong to the functions, not to the graph: their storage ids follow those of the graph.
     """
+    if plan.states:
+        hint = "leave --executor graph out"
+        raise UnsupportedError("the graph executor has no states", where=plan.graph.name, hint=hint)
     builder = _Builder(plan, module)
     pairs = zip(plan.steps, module.info.layers, strict=True)
     layers = [(step, layer) for step, layer in pairs if layer.function]

@@ -27,8 +27,8 @@ class Generated:
     outputs as ``y0`` ..., each of ``consts`` under its name, ``scratch``, if there are bytes of it, and
     ``device``, if the generator has a handle of one.
     ``support`` is C at file scope that all functions of the generator share. ``includes`` are headers, of
-    ``libraries`` among others. ``inplace`` is leave to lay an output over an input: see ``InPlace``, which
-    counts the subgraph's inputs here.
+    ``libraries`` among others. ``inplace`` says which inputs an output may overwrite: see ``InPlace``,
+    which counts the subgraph's inputs here.
     """
 
     body: str

@@ -43,7 +43,7 @@ def machine(core: Core) -> Any:
 
 
 def _features(core: Core) -> str:
-    """What the core has not, and its leave to read words from anywhere: freestanding code gets none."""
+    """What the core lacks, and whether it may read words from unaligned addresses."""
     if core.arch == "host":
         return ""
     off = [name for name in _OFF if not _has(core, name)]

@@ -76,12 +76,13 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """Leave to lay an output over an input that nothing reads later.
+    """An output may overwrite an input that nothing reads later.
 
     ``input`` and ``output`` count the node's inputs, constants included, and its outputs. The kernel is
     right when the output starts at least ``lead`` bytes before the input: 0 is the same address (or before
-    it). Without leave, the two must not overlap at all. ``exact`` asks for the same address and nothing
-    else: such a kernel takes over its first input's place, of the same size, where nothing else reads it.
+    it). Without such a permit the two must not overlap at all. ``exact`` asks for the same address and
+    nothing else: such a kernel takes over its first input's place, of the same size, where nothing else
+    reads it.
     """
 
     input: int = 0

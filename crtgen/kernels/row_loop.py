@@ -323,8 +323,8 @@ def _lead(written: _Rows, unread: _Rows, made: _Rows, image: Value) -> int:
 
 
 def _within(part: Part) -> int:
-    """The lead of an addition's output over its other operand."""
-    leads = [leave.lead for leave in part.kernel.inplace if leave.input == 1 and not leave.exact]
+    """The lead with which an addition may overwrite its other operand."""
+    leads = [permit.lead for permit in part.kernel.inplace if permit.input == 1 and not permit.exact]
     return min(leads, default=part.sig.y.nbytes)
 
 

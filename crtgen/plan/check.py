@@ -113,7 +113,7 @@ def _scratch(paper: _Paper, step: Step, inputs: list[str]) -> None:
 
 
 def _overlaps(paper: _Paper, step: Step) -> None:
-    """Outputs lie apart from each other, and over an input only where the kernel gives leave."""
+    """Outputs do not overlap, and overwrite an input only where the kernel may do so."""
     outputs = [paper.slot(name) for name in step.outputs]
     for i, output in enumerate(outputs):
         if any(_meet(output, other) for other in outputs[:i]):
@@ -122,9 +122,9 @@ def _overlaps(paper: _Paper, step: Step) -> None:
             if name not in paper.number or not _meet(output, paper.slot(name)):
                 continue
             lead = paper.slot(name).offset - output.offset
-            leave = [p for p in step.kernel.inplace if (p.input, p.output) == (j, i)]
-            if not any(p.lead == lead if p.exact else p.lead <= lead for p in leave):
-                raise paper.fail(f"{step.name} may not lay its output over {name}")
+            permits = [p for p in step.kernel.inplace if (p.input, p.output) == (j, i)]
+            if not any(p.lead == lead if p.exact else p.lead <= lead for p in permits):
+                raise paper.fail(f"{step.name} may not overwrite {name}")
 
 
 def _meet(a: Slot, b: Slot) -> bool:

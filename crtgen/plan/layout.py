@@ -19,7 +19,7 @@ class Problem:
     ``spans`` are the first and last moment at which an item holds something: moment 0 is before the run,
     moment ``1 + s`` is step ``s``, and one more is after the run. ``gaps`` has both directions of every
     pair that is alive together: if i starts below j, or at the same offset, j has to start at least
-    ``gaps[i, j]`` bytes above it. That is i's size, or the lead where the kernel may lay i over j.
+    ``gaps[i, j]`` bytes above it. That is i's size, or the lead where i may overwrite j.
     ``scratch`` maps a step to its item, ``needs`` are the bytes below which no layout can go at each moment.
     """
 

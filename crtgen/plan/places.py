@@ -32,7 +32,7 @@ class Task:
     """What an item does to the places.
 
     ``after`` has a bit per task that must run before. ``leads`` maps (written place, read place) to the
-    kernel's lead where it may lay the first over the second.
+    kernel's lead where the first may overwrite the second.
     """
 
     reads: frozenset[int]
@@ -157,12 +157,12 @@ def _task(item: Item, kernel: Kernel, where: Mapping[str, int], producer: Mappin
 
 
 def _leads(item: Item, kernel: Kernel, where: Mapping[str, int]) -> dict[tuple[int, int], int]:
-    """Leave by places: a place that is read through several inputs needs leave for each of them."""
-    leave = {(permit.output, permit.input): permit.lead for permit in kernel.inplace if not permit.exact}
+    """Leads by places: a place that is read through several inputs has to be overwritable through each."""
+    permits = {(permit.output, permit.input): permit.lead for permit in kernel.inplace if not permit.exact}
     leads: dict[tuple[int, int], int] = {}
     for o, output in enumerate(item.outputs):
         for place in {where[name] for name in item.inputs if name in where}:
             asked = [(o, i) for i, name in enumerate(item.inputs) if where.get(name) == place]
-            if all(pair in leave for pair in asked):
-                leads[where[output], place] = max(leave[pair] for pair in asked)
+            if all(pair in permits for pair in asked):
+                leads[where[output], place] = max(permits[pair] for pair in asked)
     return leads

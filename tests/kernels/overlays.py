@@ -1,4 +1,4 @@
-"""Plans of single layers that use every leave to overlay to the last byte."""
+"""Plans of single layers whose output overwrites an input, as close as the lead allows."""
 
 from dataclasses import replace
 

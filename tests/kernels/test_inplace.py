@@ -1,4 +1,4 @@
-"""Every leave to lay an output over an input, taken to the last byte."""
+"""Every output over every input that it may overwrite, as close as the lead allows."""
 
 from pathlib import Path
 

@@ -46,16 +46,16 @@ def test_a_bad_slot(slots: dict[str, Slot], message: str) -> None:
         check_plan(moved(good(), **slots))
 
 
-def test_an_output_over_an_input_without_leave() -> None:
+def test_an_output_over_an_input_that_must_not_be_overwritten() -> None:
     plan = good()
-    with pytest.raises(CrtgenError, match="b may not lay its output over y"):
+    with pytest.raises(CrtgenError, match="b may not overwrite y"):
         check_plan(moved(plan, z=plan.slots["y"].__class__(plan.slots["y"].offset, 32)))
 
 
 def test_an_output_too_close_to_its_input() -> None:
     plan = good()
     y = plan.slots["y"]
-    with pytest.raises(CrtgenError, match="a may not lay its output over x"):
+    with pytest.raises(CrtgenError, match="a may not overwrite x"):
         check_plan(moved(plan, x=Slot(y.offset, 32)))
 
 

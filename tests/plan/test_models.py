@@ -18,7 +18,7 @@ PEAKS = {"ad01_int8": 768, "kws_int8": 16_000, "ic01_int8": 49_152, "vww_int8": 
 
 
 def apart(kernel: Kernel) -> Kernel:
-    """The kernel without scratch and without leave to overwrite its input."""
+    """The kernel without scratch, which may not overwrite its input."""
     return replace(kernel, scratch=0, inplace=())
 
 

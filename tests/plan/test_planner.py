@@ -90,7 +90,7 @@ def test_not_over_an_input_that_is_kept() -> None:
     assert plan.kept_inputs
 
 
-def test_an_operand_that_is_read_twice_needs_leave_for_both() -> None:
+def test_an_operand_that_is_read_twice_must_be_overwritable_through_both() -> None:
     once = Net({"x": 64}, "y", node("add", "x x", {"y": 64}, kernel(InPlace(0))))
     both = Net({"x": 64}, "y", node("add", "x x", {"y": 64}, kernel(InPlace(0), InPlace(1))))
     assert make_plan(once.graph, once.kernels).arena == 128

@@ -71,5 +71,5 @@ def test_the_proof_asks_for_the_very_address() -> None:
     net = Net({"x": 64}, "y", node("one", "x", {"y": 64}, kernel(EXACT)))
     plan = make_plan(net.graph, net.kernels)
     moved = replace(plan, slots={"y": Slot(0, 64), "x": Slot(16, 64)}, arena=80, lower_bound=0)
-    with pytest.raises(CrtgenError, match="may not lay its output over x"):
+    with pytest.raises(CrtgenError, match="may not overwrite x"):
         check_plan(moved)

@@ -33,8 +33,8 @@ How a template with assembly in it becomes a routine:
 6. ``python -m pytest tests/kernels`` compares outputs and instructions with what QEMU counts.
 """
 
-from crtgen.kernels.asm.function import CORE, EVEN, LOW, ODD, Function
+from crtgen.kernels.asm.function import CORE, EVEN, LISTED, LOW, ODD, Function
 from crtgen.kernels.asm.routine import Routine
 from crtgen.kernels.asm.text import assembly_file
 
-__all__ = ["CORE", "EVEN", "LOW", "ODD", "Function", "Routine", "assembly_file"]
+__all__ = ["CORE", "EVEN", "LISTED", "LOW", "ODD", "Function", "Routine", "assembly_file"]

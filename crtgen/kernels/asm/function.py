@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from crtgen.kernels.asm.encoding import registers_in
 from crtgen.kernels.asm.routine import Frame, Instruction, Label, Line, Routine
 
-__all__ = ["CORE", "EVEN", "LOW", "ODD", "Function"]
+__all__ = ["CORE", "EVEN", "LISTED", "LOW", "ODD", "Function"]
 
 LOW = tuple(f"r{n}" for n in range(8))
 """Registers that narrow instructions reach."""
 CORE = (*LOW, "r12", *(f"r{n}" for n in range(8, 12)), "lr")
 """In the order in which they are taken: those first that make code short, and that need not be saved."""
 EVEN = ("r0", "r2", "r4", "r6", "r12", "r8", "r10", "lr")
+LISTED = tuple(f"r{n}" for n in range(13))
+"""In the order in which LDM and STM want them."""
 ODD = ("r1", "r3", "r5", "r7", "r9", "r11")
 _VECTORS = tuple(f"q{n}" for n in range(8))
 _SAVED = (*(f"r{n}" for n in range(4, 12)), "lr")
@@ -25,8 +27,8 @@ class Function:
     """A function in assembly while it is written; calling it appends an instruction.
 
     ``parameters`` are C, at most four of a word each; they arrive in r0 to r3, which are taken. ``keep`` are
-    numbers of parameters that the prologue puts on the stack, where ``kept`` finds them; their registers are
-    free at once. ``local`` is words of stack below these, from ``[sp]`` on.
+    numbers of parameters that the prologue puts on the stack, too, where ``kept`` finds them. ``local`` is
+    words of stack below these, from ``[sp]`` on.
     """
 
     def __init__(
@@ -57,8 +59,7 @@ class Function:
         self.arguments = LOW[: len(parameters)]
         """The registers of the parameters, in order."""
         for number, parameter in enumerate(parameters):
-            if number not in keep:
-                self._take((self.arguments[number],), parameter.split()[-1].lstrip("*"), 1)
+            self._take((self.arguments[number],), parameter.split()[-1].lstrip("*"), 1)
 
     def __call__(self, mnemonic: str, *operands: str, note: str = "") -> None:
         """Append an instruction; all registers that it names have to be taken."""
@@ -134,14 +135,27 @@ class Function:
 
         return address
 
+    def label(self, meaning: str) -> str:
+        """A label that is not yet anywhere."""
+        label = base = ".L_" + meaning.replace(" ", "_")
+        number = 2
+        while label in self._labels:
+            label, number = f"{base}_{number}", number + 1
+        self._labels.add(label)
+        return label
+
+    def place(self, label: str) -> None:
+        """The label is here."""
+        self._body.append(Label(label))
+
     @contextmanager
     def loop(self, meaning: str, rounds: int | str) -> Iterator[str]:
         """What is within runs ``rounds`` times; it ends with a branch to the label that it gets.
 
         ``rounds`` is a name where only the caller knows the number.
         """
-        label = self._label(meaning)
-        self._body.append(Label(label))
+        label = self.label(meaning)
+        self.place(label)
         with self._repeated(rounds):
             yield label
 
@@ -153,6 +167,17 @@ class Function:
             yield
             self("subs", counter, counter, "#1")
             self("bne", label)
+
+    @contextmanager
+    def repeated(self, meaning: str, rounds: int) -> Iterator[None]:
+        """The same with a register of its own; what runs once is no loop."""
+        if rounds == 1:
+            yield
+            return
+        counter = self.core(f"{meaning} left")
+        with self.counted_loop(meaning, counter, rounds):
+            yield
+        self.free(counter)
 
     @contextmanager
     def low_overhead_loop(self, meaning: str, rounds: int | str, count: str = "") -> Iterator[None]:
@@ -186,12 +211,12 @@ class Function:
     @contextmanager
     def predicated_while(self, meaning: str, bits: int, rounds: str, elements: str) -> Iterator[None]:
         """WLSTP and LETP: ``elements`` is a register, and may be 0; ``rounds`` is a name."""
-        lr, end = self.core("elements left", ("lr",)), self._label(f"no_{meaning}")
+        lr, end = self.core("elements left", ("lr",)), self.label(f"no_{meaning}")
         self(f"wlstp.{bits}", lr, elements, end)
         with self.loop(meaning, rounds) as label:
             yield
             self("letp", lr, label)
-        self._body.append(Label(end))
+        self.place(end)
         self.free(lr)
 
     def done(self) -> Routine:
@@ -220,14 +245,6 @@ class Function:
         self._used |= set(found)
         self._roles.setdefault(role, []).extend(found)
         return found
-
-    def _label(self, meaning: str) -> str:
-        label = base = ".L_" + meaning.replace(" ", "_")
-        number = 2
-        while label in self._labels:
-            label, number = f"{base}_{number}", number + 1
-        self._labels.add(label)
-        return label
 
     @contextmanager
     def _repeated(self, rounds: int | str) -> Iterator[None]:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Routine
+from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.layer import Layer
-from crtgen.kernels.dsp.matrix import Micro, Stream, Unrolling, micro, stream_of
-from crtgen.kernels.dsp.packing import Packing
+from crtgen.kernels.dsp.matrix import Micro, Stream, Unrolling, group_of_pixels, micro, stream_of
+from crtgen.kernels.dsp.packing import Packing, pack_windows
 from crtgen.kernels.dsp.shared import UNROLL, shared_kernel
 from crtgen.kernels.dsp.walk import PIXELS, Geometry, Walk, Window
 from crtgen.kernels.kernel import InPlace, Kernel, Target
@@ -19,6 +21,7 @@ from crtgen.ops.fixedpoint import Int64
 __all__ = ["ConvView", "conv2d", "matrix_kernel", "single_channel"]
 
 _STEPS_WRITTEN_OUT = {"speed": Unrolling(36, 18), "size": Unrolling(UNROLL, UNROLL)}
+_CALLS = 8  # of a group's functions
 _STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
 
 
@@ -42,8 +45,10 @@ class ConvView:
         return self.micros[0].activation_bytes
 
     @property
-    def pack_unroll(self) -> int:
-        return 2 if self.packing.words % 2 == 0 else 1
+    def routines(self) -> tuple[Routine, ...]:
+        """For each group's number of pixels micro-kernel and packing; then what copies rows."""
+        pairs = ((group_of_pixels(m), pack_windows(self.packing, m.pixels)) for m in self.micros)
+        return (*(routine for pair in pairs for routine in pair), *((copy(),) if self.window else ()))
 
 
 @design(Conv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
@@ -96,6 +101,7 @@ def _kernel(layer: Layer, unrolling: Unrolling) -> Kernel:
         scratch=view.column_bytes + (layer.window.bytes if layer.window else 0),
         inplace=(InPlace(lead=layer.lead),),
         cost=_cost(view, layer.stream),
+        routines=view.routines,
     )
 
 
@@ -131,7 +137,9 @@ def _cost(view: ConvView, stream: Stream) -> float:
     walking = 9 if view.walk.wraps else 2
     groups = 0.0
     for m in view.micros:
-        group = m.instructions(stream.pairs) + view.packing.instructions(m.pixels) + walking * m.pixels
+        micro, packing = group_of_pixels(m), pack_windows(view.packing, m.pixels)
+        group = micro.instructions(pairs=stream.even) + (micro.instructions(pairs=1) if stream.odd else 0)
+        group += packing.instructions() + walking * m.pixels + _CALLS
         groups += group * (view.groups if m.pixels == PIXELS else 1)
     window = view.window.instructions(view.walk.height) if view.window else 0.0
     return view.images * (groups + window) + 20

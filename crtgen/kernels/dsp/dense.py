@@ -4,14 +4,17 @@ The weights are those of the matrix micro-kernel, two words per step: channels 0
 Several rows, or less than four outputs, are a pointwise convolution.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.conv import matrix_kernel
-from crtgen.kernels.dsp.finish import Finish, Lanes, finish_lanes
-from crtgen.kernels.dsp.packing import Packing, order_weights
+from crtgen.kernels.dsp.finish import Finish, Lanes, finish_lanes, floor, half_away
+from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -49,17 +52,125 @@ class DenseView:
         return self.unroll < self.steps
 
     @property
-    def pairs(self) -> range:
-        """The unrolled steps two by two."""
-        return range(self.unroll // 2)
-
-    @property
     def whole_words(self) -> int:
         return self.whole * self.group_words
 
-    @property
-    def pack_unroll(self) -> int:
-        return 2 if self.packing.words % 2 == 0 else 1
+
+@lru_cache(maxsize=256)
+def groups_of_outputs(k: DenseView) -> Routine:
+    """``dense(weights, y, columns, end)``: groups of four outputs from ``weights`` to ``end``."""
+    writer = _Writer(k)
+    writer.write()
+    return writer.f.done()
+
+
+class _Writer:
+    """Writes the groups of outputs: registers, and what is done with them."""
+
+    def __init__(self, k: DenseView) -> None:
+        self.k = k
+        self.f = f = Function(
+            "dense",
+            "const uint32_t *weights",
+            "int8_t *y",
+            "const uint32_t *columns",
+            "const uint32_t *end",
+            purpose="Groups of four outputs from `weights` to `end`.",
+            keep=(1, 2, 3) if k.looped else (2, 3),
+        )
+        self.weights, self.y, columns, end = f.arguments
+        f.free(columns, end)
+        self.columns = columns
+        inputs = f.core("inputs", (columns,))
+        self.taps = f.cores("weights, then requantisation", 4, LISTED)
+        self.pair = f.cores("inputs of two steps, then requantisation", 2, LISTED)
+        self.mix = f.cores("256 * a + b of two pairs", 2, LISTED)
+        self.low = f.cores("b of two pairs", 2, LISTED)
+        self.spare = f.core("ends")
+        if k.looped:
+            f.number(self.spare, 4 * k.steps)
+            f("add", self.spare, self.spare, inputs)
+            f("str", self.spare, f.kept[1])
+
+    def write(self) -> None:
+        f, k = self.f, self.k
+        with f.loop("four outputs", "groups") as again:
+            f("ldr", self.columns, f.kept[2])
+            f("ldm", f"{self.weights}!", _listed((*self.mix, *self.low)))
+            if k.looped:
+                f("ldr", self.spare, f.kept[1])
+                with f.loop("steps", k.steps // k.unroll) as next_steps:
+                    self._steps()
+                    f("cmp", self.columns, self.spare)
+                    f("bne", next_steps)
+            else:
+                self._steps()
+            for mix, low in zip(self.mix, self.low, strict=True):
+                f("sub", mix, mix, low, note="256 * a")
+            self._requantise()
+            (a, c), (b, d) = self.mix, self.low
+            for place, output in ((1, b), (2, c), (3, d)):
+                f("strb", output, f"[{self.y}, #{place}]")
+            f("strb", a, f"[{self.y}], #4")
+            f("ldr", self.spare, f.kept[3])
+            f("cmp", self.weights, self.spare)
+            f("bne", again)
+
+    def _steps(self) -> None:
+        f = self.f
+        for _ in range(self.k.unroll // 2):
+            f("ldrd", *self.pair, f"[{self.columns}], #8")
+            f("ldm", f"{self.weights}!", _listed(self.taps))
+            self._step(self.pair[0], self.taps[:2])
+            self._step(self.pair[1], self.taps[2:])
+
+    def _step(self, inputs: str, weights: Sequence[str]) -> None:
+        """Two inputs times the weights of four outputs."""
+        f = self.f
+        for total, word in zip(self.mix, weights, strict=True):
+            f("smlad", total, inputs, word, total)
+        for word in weights:
+            f("sxtb16", word, word)
+        for total, word in zip(self.low, weights, strict=True):
+            f("smlad", total, inputs, word, total)
+
+    def _requantise(self) -> None:
+        f, k = self.f, self.k
+        outputs = (self.mix[0], self.low[0], self.mix[1], self.low[1])
+        if k.header:
+            f("ldr", self.columns, f.kept[2])
+        if not k.finish.floor:
+            self._half_away(outputs)
+            return
+        if k.header:
+            f("ldmdb", self.columns, _listed(self.taps))
+            constants = (*self.taps, *self.taps)
+        else:
+            f("ldm", f"{self.weights}!", _listed((*self.taps, *self.pair)))
+            f("ldrd", self.spare, self.columns, f"[{self.weights}], #8")
+            constants = (*self.taps, *self.pair, self.spare, self.columns)
+        for number, output in enumerate(outputs):
+            shift = k.finish.shifts[number % len(k.finish.shifts)]
+            floor(f, k.finish, output, constants[2 * number], constants[2 * number + 1], shift)
+
+    def _half_away(self, outputs: Sequence[str]) -> None:
+        f, k = self.f, self.k
+        for mix in self.mix:
+            f("asr", mix, mix, "#7")
+        for low in self.low:
+            f("lsl", low, low, "#1")
+        multiplier, constant, shift, spare = self.taps
+        if k.header:
+            f("ldmdb", self.columns, _listed((multiplier, constant)))
+        for number, output in enumerate(outputs):
+            if not k.header:
+                f("ldm", f"{self.weights}!", _listed(self.taps[: k.finish.constants]))
+            right = k.finish.shifts[number] if k.finish.shifts else shift
+            half_away(f, k.finish, output, (multiplier, constant), spare, right)
+
+
+def _listed(registers: Sequence[str]) -> str:
+    return f"{{{', '.join(registers)}}}"
 
 
 @design(FullyConnected, types=(DType.INT8,), needs="dsp", weights=(1, 2))
@@ -97,6 +208,7 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
         scratch=4 * (steps + view.header),
         inplace=(InPlace(),),
         cost=_cost(view),
+        routines=(groups_of_outputs(view), pack_windows(packing, 1)),
     )
 
 
@@ -158,7 +270,6 @@ def _heads(start: Int64, lanes: Lanes) -> Words:
 
 
 def _cost(view: DenseView) -> float:
-    rounds = view.steps // view.unroll
-    group = 13 + 7 * view.steps + (2 * rounds if view.looped else 0)
-    group += _LANES * (view.finish.instructions + (0 if view.finish.floor else 1))
-    return 40 + (view.whole + view.rest) * group + view.packing.instructions(1)
+    groups = groups_of_outputs(view)
+    cost = groups.instructions(groups=view.whole) + (groups.instructions(groups=1) + 6 if view.rest else 0)
+    return cost + pack_windows(view.packing, 1).instructions() + 16 + 3 * view.header

@@ -6,12 +6,16 @@ int16 in the same order, two words per tap, and SMLABB and SMLATT multiply each 
 With a depth multiplier, inputs are repeated on their way into the rows in scratch: each output has its own.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.dsp.finish import Finish, finish_lanes
+from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.dsp.copy import copy
+from crtgen.kernels.dsp.finish import Finish, finish_lanes, floor, half_away
 from crtgen.kernels.dsp.walk import Geometry, Walk, Window, least_lead
 from crtgen.kernels.dsp.words import FAR, Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -63,8 +67,92 @@ class WindowedView:
         return self.channels % _CHANNELS != 0
 
     @property
+    def copies(self) -> bool:
+        """Whether rows in scratch are copied as they are."""
+        return self.window is not None and (self.window.kept > 0 or self.expansion is None)
+
+    @property
     def whole_words(self) -> int:
         return self.whole * self.group_words
+
+
+@lru_cache(maxsize=256)
+def one_pixel(k: WindowedView) -> Routine:
+    """``pixel(x, weights, y, groups)``: so many groups of four channels of a pixel."""
+    f = Function(
+        "pixel",
+        "const int8_t *x",
+        "const uint32_t *weights",
+        "int8_t *y",
+        "uint32_t groups",
+        purpose="A pixel, so many groups of four channels.",
+        keep=(0, 3),
+    )
+    x, weights, y, groups = f.arguments
+    f.free(groups)
+    taps = f.cores("weights, then requantisation", 2, LISTED)
+    inputs = f.cores("inputs, then requantisation", 2, LISTED)
+    sums = f.cores("sums", _CHANNELS, LISTED)
+    rest = f.cores("of loops, then requantisation", 2, LISTED)
+    spare = f.core("of loops, then requantisation", ("lr",))
+    with f.loop("four channels", "groups") as again:
+        f("ldm", f"{weights}!", f"{{{', '.join(sums)}}}")
+        f("ldr", x, f.kept[0])
+        f("add", spare, x, "#4")
+        f("str", spare, f.kept[0])
+        if k.rows > 1:
+            f.number(rest[1], k.row_step)
+            with f.counted_loop("rows", rest[0], k.rows):
+                _row(f, k.taps, (x, weights), taps, inputs, sums)
+                f("add", x, x, rest[1])
+        else:
+            _row(f, k.taps, (x, weights), taps, inputs, sums)
+        _requantise(f, k.finish, weights, sums, (*taps, *inputs, *rest, spare, x))
+        for place in (1, 2, 3):
+            f("strb", sums[place], f"[{y}, #{place}]")
+        f("strb", sums[0], f"[{y}], #4")
+        f("ldr", spare, f.kept[3])
+        f("subs", spare, spare, "#1")
+        f("str", spare, f.kept[3])
+        f("bne", again)
+    return f.done()
+
+
+def _row(
+    f: Function,
+    offsets: Sequence[int],
+    pointers: tuple[str, str],
+    taps: Sequence[str],
+    inputs: Sequence[str],
+    sums: Sequence[str],
+) -> None:
+    """The taps at these offsets: four channels of inputs, each half times its own."""
+    (x, weights), (odd, even) = pointers, inputs
+    for offset in offsets:
+        f("ldr", odd, f"[{x}, #{offset}]")
+        f("ldrd", *taps, f"[{weights}], #8")
+        f("sxtb16", even, odd, note="channels 0 and 2")
+        f("sxtb16", odd, odd, "ror #8", note="channels 1 and 3")
+        for first, word, tap in ((0, even, taps[0]), (1, odd, taps[1])):
+            f("smlabb", sums[first], word, tap, sums[first])
+            f("smlatt", sums[first + 2], word, tap, sums[first + 2])
+
+
+def _requantise(f: Function, finish: Finish, weights: str, sums: Sequence[str], words: Sequence[str]) -> None:
+    """``words`` are registers for constants, of which all but the last two ascend."""
+    if finish.floor:
+        f("ldm", f"{weights}!", f"{{{', '.join(words[:-2])}}}")
+        f("ldrd", *words[-2:], f"[{weights}], #8")
+        for number, total in enumerate(sums):
+            floor(f, finish, total, words[2 * number], words[2 * number + 1], finish.shifts[0])
+        return
+    multiplier, constant, shift, spare = words[:4]
+    for total in sums:
+        f("ldm", f"{weights}!", f"{{{', '.join(words[: finish.constants])}}}")
+        f("lsl", total, total, "#1")
+        half_away(
+            f, finish, total, (multiplier, constant), spare, finish.shifts[0] if finish.shifts else shift
+        )
 
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
@@ -103,6 +191,7 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
         scratch=view.window.bytes if view.window else 0,
         inplace=_inplace(view),
         cost=_cost(view),
+        routines=(one_pixel(view), *((copy(),) if view.copies else ())),
     )
 
 
@@ -170,10 +259,9 @@ def _inplace(view: WindowedView) -> tuple[InPlace, ...]:
 
 
 def _cost(view: WindowedView) -> float:
-    row = 8 * len(view.taps) + (3 if view.rows > 1 else 0)
-    extra = 0 if view.finish.floor else 2
-    group = 12 + view.rows * row + _CHANNELS * (view.finish.instructions + 1 + extra)
-    pixel = (view.whole + view.rest) * group + 14 + 18 * view.rest
+    routine = one_pixel(view)
+    pixel = routine.instructions(groups=view.whole) + (routine.instructions(groups=1) + 6 if view.rest else 0)
+    pixel += 8
     window = view.window.instructions(view.walk.height) if view.window else 0.0
     if view.window and view.expansion:
         rows = view.walk.height * min(view.window.stride, view.window.rows) + view.window.rows

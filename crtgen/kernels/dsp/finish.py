@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crtgen.kernels.asm import Function
 from crtgen.kernels.dsp.words import Words, words
 from crtgen.kernels.requant import Floor, HalfAway, Rescale, clamp_limits, solve_floor, solve_half_away
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Finish", "Lanes", "finish_lanes"]
+__all__ = ["Finish", "Lanes", "clamp", "finish_lanes", "floor", "half_away", "saturate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +91,39 @@ def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) ->
     columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
     constants = tuple(words(np.stack(c, axis=1)) for c in columns)
     return Lanes(finish, tuple(np.zeros_like(f.shift) for f in forms), constants)
+
+
+def clamp(f: Function, finish: Finish, register: str) -> None:
+    """Append the clamps that saturation is not."""
+    for limit, condition in ((finish.low, "lt"), (finish.high, "gt")):
+        if limit is not None:
+            number = f"#{limit}"
+            f("cmp", register, number)
+            f("it", condition)
+            f(f"mov{condition}", register, number)
+
+
+def saturate(f: Function, register: str, shift: int = 0) -> None:
+    """To int8, shifted right first."""
+    f("ssat", register, "#8", register, *([f"asr #{shift}"] if shift else []))
+
+
+def floor(f: Function, finish: Finish, register: str, multiplier: str, constant: str, shift: int) -> None:
+    """Append an output of the form ``floor``: the high word of a product, plus the constant."""
+    f("smmla", register, register, multiplier, constant)
+    saturate(f, register, shift)
+    clamp(f, finish, register)
+
+
+def half_away(
+    f: Function, finish: Finish, register: str, constants: tuple[str, str], spare: str, shift: int | str
+) -> None:
+    """Append TFLite's rounding of twice the accumulator: multiplier and constant, a shift or its register."""
+    multiplier, constant = constants
+    f("add", spare, constant, register, "asr #31")
+    f("smmlar", register, register, multiplier, spare)
+    if isinstance(shift, str):
+        f("asr", register, register, shift)
+        shift = 0
+    saturate(f, register, shift)
+    clamp(f, finish, register)

@@ -9,31 +9,22 @@ of mix and accB, the steps' words, the constants of requantisation.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from crtgen.kernels.dsp.finish import Finish, Lanes, finish_lanes
+from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.dsp.finish import Finish, Lanes, finish_lanes, floor, half_away
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.words import Words, words, words16
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.requant import Rescale
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Lane", "Micro", "Stream", "Unrolling", "micro", "stream_of"]
+__all__ = ["Micro", "Stream", "Unrolling", "group_of_pixels", "micro", "stream_of"]
 
 _GAIN = 256
 _MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """The registers of one pixel, and where its two outputs go relative to the first pixel's."""
-
-    mix: str
-    low: str
-    act: str
-    at_a: int
-    at_b: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,43 +38,141 @@ class Micro:
     finish: Finish
 
     @property
-    def lanes(self) -> tuple[Lane, ...]:
-        at = [p * self.stride for p in range(self.pixels)]
-        return tuple(
-            Lane(f"r{2 + p}", f"r{5 + p}", f"r{8 + p}", at[p], at[p] + 1) for p in range(self.pixels)
-        )
-
-    @property
-    def last(self) -> Lane:
-        return self.lanes[-1]
-
-    @property
     def looped(self) -> bool:
         return self.unroll < self.steps
-
-    @property
-    def pairs(self) -> range:
-        """The unrolled steps two by two."""
-        return range(self.unroll // 2)
-
-    @property
-    def odd(self) -> bool:
-        """Whether a single step follows the pairs."""
-        return self.unroll % 2 == 1
 
     @property
     def activation_bytes(self) -> int:
         return 4 * self.steps * self.pixels
 
-    def instructions(self, pairs: int) -> float:
-        """One call: all pairs of channels for one group of pixels."""
-        lanes, finish = self.pixels, self.finish
-        step = 2 * lanes + 2
-        rounds = self.steps // self.unroll
-        steps = self.steps * step + rounds * (self.unroll // 2 + self.unroll % 2)
-        loop: float = 2 * rounds + 2 * (lanes - 1) + 2 if self.looped else 0
-        constants = 1 if finish.shifts else 2
-        return pairs * (5 + steps + loop + constants + lanes * (2 * finish.instructions + 3)) + 8
+
+@lru_cache(maxsize=256)
+def group_of_pixels(m: Micro) -> Routine:
+    """``group(weights, y, columns, end)``: the pairs of channels from ``weights`` to ``end``."""
+    writer = _Writer(m)
+    writer.write()
+    return writer.f.done()
+
+
+class _Writer:
+    """Writes the micro-kernel: its registers, and what is done with them."""
+
+    def __init__(self, m: Micro) -> None:
+        self.m = m
+        self.f = f = Function(
+            "group",
+            "const uint32_t *weights",
+            "int8_t *y",
+            "const uint32_t *columns",
+            "const uint32_t *end",
+            purpose=f"{m.pixels} packed pixels times the pairs of channels from `weights` to `end`.",
+            keep=(1, 2, 3) if m.looped else (2, 3),
+        )
+        self.weights, y, columns, end = f.arguments
+        f.free(end)
+        self.y = self.columns_end = ""
+        if m.looped:
+            self.columns_end = f.core("where the columns end", ("lr",))
+            f.number(self.columns_end, m.activation_bytes)
+            f("add", self.columns_end, self.columns_end, columns)
+            f.free(y)
+        else:
+            self.y = y
+        self.columns = columns
+        self.inputs = f.cores("inputs, then requantisation", 3, LISTED)
+        self.taps = f.cores("weights of two steps, then requantisation", 2, LISTED)
+        self.mix = f.cores("256 * a + b of each pixel", m.pixels)
+        self.low = f.cores("b of each pixel", m.pixels)
+
+    def write(self) -> None:
+        f, m = self.f, self.m
+        with f.loop("pairs of channels", "pairs") as again:
+            f("ldr", self.columns, f.kept[2])
+            f("ldrd", self.mix[-1], self.low[-1], f"[{self.weights}], #8")
+            if m.looped:
+                for mix, low in zip(self.mix[:-1], self.low[:-1], strict=True):
+                    f("mov", mix, self.mix[-1])
+                    f("mov", low, self.low[-1])
+                with f.loop("steps", m.steps // m.unroll) as next_steps:
+                    self._steps()
+                    f("cmp", self.columns, self.columns_end)
+                    f("bne", next_steps)
+            else:
+                self._steps()
+            self._requantise()
+            self._store()
+            f("ldr", self.inputs[0], f.kept[3])
+            f("cmp", self.weights, self.inputs[0])
+            f("bne", again)
+
+    def _steps(self) -> None:
+        f, m = self.f, self.m
+        fresh = not m.looped
+        for pair in range(m.unroll // 2):
+            f("ldrd", *self.taps, f"[{self.weights}], #8")
+            self._step(self.taps[0], fresh and not pair)
+            self._step(self.taps[1], False)
+        if m.unroll % 2:
+            f("ldr", self.taps[0], f"[{self.weights}], #4")
+            self._step(self.taps[0], fresh and m.unroll == 1)
+
+    def _step(self, weights: str, first: bool) -> None:
+        """Two inputs of each pixel times a word of weights; the first step begins with the start values."""
+        f, inputs = self.f, self.inputs[: self.m.pixels]
+        if len(inputs) > 1:
+            f("ldm", f"{self.columns}!", f"{{{', '.join(inputs)}}}")
+        else:
+            f("ldr", inputs[0], f"[{self.columns}], #4")
+        for total, word in zip(self.mix, inputs, strict=True):
+            f("smlad", total, word, weights, self.mix[-1] if first else total)
+        f("sxtb16", weights, weights)
+        for total, word in zip(self.low, inputs, strict=True):
+            f("smlad", total, word, weights, self.low[-1] if first else total)
+
+    def _requantise(self) -> None:
+        """A sum less the other one is 256 times that of the first channel."""
+        f, finish = self.f, self.m.finish
+        lanes = list(zip(self.mix, self.low, strict=True))
+        if finish.floor:
+            constants = (*self.inputs, self.taps[0])
+            f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")
+            for mix, low in lanes:
+                f("sub", mix, mix, low)
+                floor(f, finish, mix, constants[0], constants[1], finish.shifts[0])
+                floor(f, finish, low, constants[2], constants[3], finish.shifts[1])
+            return
+        self._constants()
+        for mix, low in lanes:
+            f("sub", mix, mix, low)
+            f("asr", mix, mix, "#7")
+            self._half_away(mix, 0)
+        self._constants()
+        for _, low in lanes:
+            f("lsl", low, low, "#1")
+            self._half_away(low, 1)
+
+    def _constants(self) -> None:
+        words = self.inputs[: self.m.finish.constants]
+        self.f("ldm", f"{self.weights}!", f"{{{', '.join(words)}}}")
+
+    def _half_away(self, register: str, channel: int) -> None:
+        finish, (multiplier, constant, shift) = self.m.finish, self.inputs
+        right = finish.shifts[channel] if finish.shifts else shift
+        half_away(self.f, finish, register, (multiplier, constant), self.taps[1], right)
+
+    def _store(self) -> None:
+        """The second channel first: the last store moves the pointer on to the next pair of channels."""
+        f, m = self.f, self.m
+        y = self.y or self.taps[1]
+        if m.looped:
+            f("ldr", y, f.kept[1])
+        f("strb", self.low[0], f"[{y}, #1]")
+        for number, (mix, low) in enumerate(zip(self.mix[1:], self.low[1:], strict=True), 1):
+            f("strb", mix, f"[{y}, #{number * m.stride}]")
+            f("strb", low, f"[{y}, #{number * m.stride + 1}]")
+        f("strb", self.mix[0], f"[{y}], #2")
+        if m.looped:
+            f("str", y, f.kept[1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,13 +6,15 @@ bytes each, is packed two by two, before the words.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.words import FAR
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Packing", "order_weights"]
+__all__ = ["Packing", "order_weights", "pack_windows"]
 
 _WRITTEN_OUT = 12  # words of a window up to which no loop packs them
 
@@ -101,3 +103,90 @@ def order_weights(weights: Int64, packing: Packing, steps: int) -> Int64:
     padded = np.append(weights, np.zeros((len(weights), 1), np.int64), axis=1)
     ordered = padded[:, packing.order()]
     return np.pad(ordered, ((0, 0), (0, steps - packing.steps), (0, 0)))
+
+
+@lru_cache(maxsize=256)
+def pack_windows(packing: Packing, pixels: int) -> Routine:
+    """``pack(to, a, b, c)`` for up to three pixels, whose windows begin at ``a``, ``b`` and ``c``."""
+    writer = _Writer(packing, pixels)
+    writer.write()
+    return writer.f.done()
+
+
+class _Writer:
+    """Writes the packing of windows: bytes that fill no word, then words in loops or one by one."""
+
+    def __init__(self, packing: Packing, pixels: int) -> None:
+        names = ("a", "b", "c")[:pixels]
+        self.packing = packing
+        self.f = f = Function(
+            "pack",
+            "uint32_t *to",
+            *(f"const int8_t *{name}" for name in names),
+            purpose="Widens the inputs of windows: 0 and 2 of each word, then 1 and 3.",
+        )
+        self.to, *self.windows = f.arguments
+        self.wide = f.cores("inputs widened", pixels, LISTED)
+        self.words = f.cores("four inputs", pixels, LISTED)
+
+    def write(self) -> None:
+        packing = self.packing
+        for first, second in packing.rest:
+            self._two(first, second)
+        if packing.written_out:
+            for offset in packing.whole:
+                self._word(offset)
+        elif packing.words:
+            self._rows()
+
+    def _two(self, first: int, second: int | None) -> None:
+        """Two bytes of each window, or one."""
+        f = self.f
+        for window, low, high in zip(self.windows, self.wide, self.words, strict=True):
+            self._byte(low, window, first)
+            if second is not None:
+                self._byte(high, window, second)
+                f("pkhbt", low, low, high, "lsl #16")
+            else:
+                f("uxth", low, low)
+        self._store()
+
+    def _byte(self, to: str, window: str, offset: int) -> None:
+        if offset > FAR:
+            self.f.number(to, offset)
+            self.f("ldrsb", to, f"[{window}, {to}]")
+        else:
+            self.f("ldrsb", to, f"[{window}, #{offset}]")
+
+    def _rows(self) -> None:
+        f, packing = self.f, self.packing
+        with f.repeated("rows", packing.rows):
+            with f.repeated("taps", packing.taps):
+                unroll = 2 if packing.words % 2 == 0 else 1
+                with f.repeated("words", packing.words // unroll):
+                    for _ in range(unroll):
+                        self._word(None)
+                if packing.taps > 1:
+                    self._advance(packing.tap_advance)
+            if packing.rows > 1:
+                self._advance(packing.row_advance)
+
+    def _advance(self, by: int) -> None:
+        for window in self.windows:
+            self.f.advance(window, by)
+
+    def _word(self, offset: int | None) -> None:
+        """Four bytes of each window, those where the pointers are if there is no offset."""
+        f = self.f
+        for word, window in zip(self.words, self.windows, strict=True):
+            f("ldr", word, f"[{window}], #4" if offset is None else f"[{window}, #{offset}]")
+        for rotated in ((), ("ror #8",)):
+            for wide, word in zip(self.wide, self.words, strict=True):
+                f("sxtb16", wide, word, *rotated)
+            self._store()
+
+    def _store(self) -> None:
+        if len(self.wide) > 1:
+            self.f("stm", f"{self.to}!", f"{{{', '.join(self.wide)}}}")
+        else:
+            self.f("str", self.wide[0], f"[{self.to}], #4")

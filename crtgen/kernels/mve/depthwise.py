@@ -151,7 +151,8 @@ class _Writer:
             keep=(0, 3),
             local=3 if k.far else 2,
         )
-        _, y, weights, _ = f.arguments
+        patches, y, weights, requant = f.arguments
+        f.free(patches, requant)
         self.weights = f.core("weights", ("r11",))
         f("add", self.weights, weights, f"#{LANES}")
         self.y = f.moved(y, "outputs", ODD)

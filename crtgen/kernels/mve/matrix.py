@@ -144,7 +144,8 @@ class _Writer:
             keep=(0, 3),
             local=2 if walking else 0,
         )
-        _, y, x, _ = f.arguments
+        weights, y, x, end = f.arguments
+        f.free(weights, end)
         self.y = f.moved(y, "outputs", ODD)
         self.pointers = self._pointers(x)
         self.weights, self.left = f.core("weights", ODD), f.core("channels left", ODD)

@@ -31,7 +31,8 @@ def _copy(elements: int = 40) -> Function:
 def _nested() -> Routine:
     """Two vectors and eight registers to save, two arguments kept, two words of its own, rounds by name."""
     f = Function("sum", "int *y", "int *x", "int n", purpose="Sums.", keep=(0, 2), local=2)
-    (pointer,) = (f.arguments[1],)
+    y, pointer, n = f.arguments
+    f.free(y, n)
     sums = f.cores("sums", 4, EVEN)
     more = f.vectors("vectors", 6)
     with f.loop("pairs", "pairs") as again:

@@ -16,8 +16,9 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import DType, Quant, Signature
+from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.binary import operands, product_scale
-from crtgen.kernels.dsp.finish import Finish, finish_lanes
+from crtgen.kernels.dsp.finish import Finish, clamp, finish_lanes, floor, half_away, saturate
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
@@ -67,7 +68,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class PairsView:
-    """``pair`` is what goes into r4 and r5: factors of a sum, or zero points twice of a product.
+    """``pair`` are factors of a sum, or zero points twice of a product.
 
     ``start`` is what sums begin with, ``requant`` the multiplier and the constant of a product; all are
     unsigned words.
@@ -92,8 +93,7 @@ def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     finish = Finish("floor", (form.shift,), low, high)
     a, b = reversed(form.factors) if runs.swapped else form.factors
     view = PairsView(runs, _words(a, b), form.constant & 0xFFFFFFFF, None, finish)
-    four, one = (7, 3) if runs.stays else (14, 6)
-    return _kernel("dsp_sum", sig, view, four, one, 2 + 3 * finish.clamps)
+    return _kernel("dsp_sum", sig, view)
 
 
 @design(Mul, types=(DType.INT8,), needs="dsp", weights=None)
@@ -111,10 +111,167 @@ def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     first, second = reversed(offsets) if runs.swapped else offsets
     pair = _words((first & 0xFFFF) * 65537, (second & 0xFFFF) * 65537)
     view = PairsView(runs, pair, int(lanes.offsets[0][0]) & 0xFFFFFFFF, (scale, constant), lanes.finish)
-    doubled = 0 if lanes.finish.floor or runs.stays else 1
-    four, one = (7, 2) if runs.stays else (10 + 2 * doubled, 5 + doubled)
-    end = 4 - lanes.finish.floor + 3 * lanes.finish.clamps
-    return _kernel("dsp_product", sig, view, four, one, end)
+    return _kernel("dsp_product", sig, view)
+
+
+@lru_cache(maxsize=256)
+def run_of_pairs(k: PairsView) -> Routine:
+    """``run(x0, x1, y)``."""
+    f = Function(
+        "run",
+        "const int8_t *x0",
+        "const int8_t *x1",
+        "int8_t *y",
+        purpose=f"{'Sums' if k.requant is None else 'Products'} of {k.runs.length} pairs of elements.",
+    )
+    writer = _Sum(f, k) if k.requant is None else _Product(f, k, k.requant)
+    if k.runs.whole:
+        end = f.constant("where the fours end", k.runs.whole)
+        f("add", end, end, writer.y)
+        with f.loop("fours", k.runs.whole // _LANES) as again:
+            outputs = writer.four()
+            for place, output in enumerate(outputs[1:], 1):
+                f("strb", output, f"[{writer.y}, #{place}]")
+            f("strb", outputs[0], f"[{writer.y}], #{_LANES}")
+            f("cmp", writer.y, end)
+            f("bne", again)
+    for _ in range(k.runs.rest):
+        f("strb", writer.one(), f"[{writer.y}], #1")
+    return f.done()
+
+
+class _Sum:
+    """Inputs are kept 256 times too large, as the upper bytes of halves."""
+
+    def __init__(self, f: Function, k: PairsView) -> None:
+        self.f, self.k = f, k
+        self.first, self.second, self.y = f.arguments
+        self.factors = [f.constant("a factor", number) for number in k.pair]
+        self.start = f.constant("constant", k.start)
+        self.words = f.cores("elements, then sums", 6)
+        self.mask = f.constant("the upper bytes", 0xFF00FF00) if k.runs.whole else ""
+        if k.runs.stays:  # the second operand's part is the same for all
+            number = self.words[0]
+            f("ldrsb", number, f"[{self.second}]")
+            f("lsl", number, number, "#8")
+            f("smlawb", self.start, self.factors[1], number, self.start)
+
+    def four(self) -> tuple[str, ...]:
+        """The outputs of four elements."""
+        f, (a, b), stays = self.f, self.factors, self.k.runs.stays
+        odd, even, first, second, other, otherwise = self.words
+        f("ldr", odd, f"[{self.first}], #4")
+        if not stays:
+            f("ldr", otherwise, f"[{self.second}], #4")
+        f("and", even, self.mask, odd, "lsl #8", note="elements 0 and 2")
+        f("and", odd, self.mask, odd, note="elements 1 and 3")
+        sums = (first, second, even, odd)
+        for half, total, word in (("b", first, even), ("t", even, even), ("b", second, odd), ("t", odd, odd)):
+            f(f"smlaw{half}", total, a, word, self.start)
+        if not stays:
+            f("and", other, self.mask, otherwise, "lsl #8")
+            f("and", otherwise, self.mask, otherwise)
+            for half, total, word in (
+                ("b", first, other),
+                ("t", even, other),
+                ("b", second, otherwise),
+                ("t", odd, otherwise),
+            ):
+                f(f"smlaw{half}", total, b, word, total)
+        for total in sums:
+            self._finish(total)
+        return sums
+
+    def one(self) -> str:
+        """The output of one element."""
+        f, total, other = self.f, *self.words[:2]
+        operands = [(self.first, total, self.factors[0], self.start)]
+        operands += [] if self.k.runs.stays else [(self.second, other, self.factors[1], total)]
+        for pointer, word, factor, start in operands:
+            f("ldrsb", word, f"[{pointer}], #1")
+            f("lsl", word, word, "#8")
+            f("smlawb", total, factor, word, start)
+        self._finish(total)
+        return total
+
+    def _finish(self, total: str) -> None:
+        saturate(self.f, total, self.k.finish.shifts[0])
+        clamp(self.f, self.k.finish, total)
+
+
+class _Product:
+    """SXTAB16 adds the zero points to elements."""
+
+    def __init__(self, f: Function, k: PairsView, requant: tuple[int, int]) -> None:
+        self.f, self.k = f, k
+        self.first, self.second, self.y = f.arguments
+        self.zeros = [f.constant("a zero point", number) for number in k.pair]
+        self.multiplier, self.constant = (f.constant("requantisation", number) for number in requant)
+        self.start = f.core("start" if k.finish.floor else "of a rounding")
+        if k.finish.floor:
+            f.number(self.start, k.start)
+        self.words = f.cores("elements, then products", 5)
+        if k.runs.stays:
+            number, twice = self.words[0], self.zeros[1]
+            f("ldrsb", number, f"[{self.second}]")
+            f("uxth", number, number)
+            f("orr", number, number, number, "lsl #16")
+            f("sadd16", twice, twice, number, note="the second operand twice")
+            self._double(twice)
+
+    def _double(self, *registers: str) -> None:
+        """What follows rounds twice the product."""
+        if not self.k.finish.floor:
+            for register in registers:
+                self.f("sadd16", register, register, register)
+
+    def four(self) -> tuple[str, ...]:
+        """The outputs of four elements."""
+        f, (a, b), stays = self.f, self.zeros, self.k.runs.stays
+        odd, even, otherwise, other, first = self.words
+        f("ldr", odd, f"[{self.first}], #4")
+        if not stays:
+            f("ldr", otherwise, f"[{self.second}], #4")
+        f("sxtab16", even, a, odd, note="elements 0 and 2, less the zero point")
+        f("sxtab16", odd, a, odd, "ror #8", note="elements 1 and 3")
+        if not stays:
+            f("sxtab16", other, b, otherwise)
+            f("sxtab16", otherwise, b, otherwise, "ror #8")
+            self._double(other, otherwise)
+        self._multiply(first, "bb", even, b if stays else other)
+        self._multiply(even, "tt", even, b if stays else other)
+        self._multiply(other, "bb", odd, b if stays else otherwise)
+        self._multiply(odd, "tt", odd, b if stays else otherwise)
+        products = (first, other, even, odd)
+        for product in products:
+            self._finish(product)
+        return products
+
+    def one(self) -> str:
+        """The output of one element."""
+        f, (a, b), product, other = self.f, self.zeros, *self.words[:2]
+        f("ldrb", product, f"[{self.first}], #1")
+        f("sxtab16", product, a, product)
+        if not self.k.runs.stays:
+            f("ldrb", other, f"[{self.second}], #1")
+            f("sxtab16", other, b, other)
+            self._double(other)
+        self._multiply(product, "bb", product, b if self.k.runs.stays else other)
+        self._finish(product)
+        return product
+
+    def _multiply(self, to: str, halves: str, a: str, b: str) -> None:
+        if self.k.finish.floor:
+            self.f(f"smla{halves}", to, a, b, self.start)
+        else:
+            self.f(f"smul{halves}", to, a, b)
+
+    def _finish(self, product: str) -> None:
+        finish, constants = self.k.finish, (self.multiplier, self.constant)
+        if finish.floor:
+            floor(self.f, finish, product, *constants, finish.shifts[0])
+        else:
+            half_away(self.f, finish, product, constants, self.start, finish.shifts[0])
 
 
 @lru_cache(maxsize=256)
@@ -155,18 +312,17 @@ def _words(first: int, second: int) -> tuple[int, int]:
     return first & 0xFFFFFFFF, second & 0xFFFFFFFF
 
 
-def _kernel(name: str, sig: Signature, view: PairsView, four: float, one: float, end: float) -> Kernel:
-    """``four`` and ``one`` are instructions for so many elements, without the ``end`` of each."""
-    runs = view.runs
+def _kernel(name: str, sig: Signature, view: PairsView) -> Kernel:
+    runs, routine = view.runs, run_of_pairs(view)
     consts: tuple[Const, ...] = operands(sig)[1]
     call = 0 if runs.plain else 10 + 2 * len(runs.loops)
-    run = 14 + call + runs.whole / _LANES * (four + 4 * end + 2) + runs.rest * (one + end)
     whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
     return Kernel(
         design=name,
-        template="dsp/binary.c.j2",
+        template="" if runs.plain else "dsp/binary.c.j2",
         view=view,
         consts=consts,
         inplace=tuple(InPlace(i) for i in whole),
-        cost=runs.count * run,
+        cost=runs.count * (routine.instructions() + call),
+        routines=(routine,),
     )

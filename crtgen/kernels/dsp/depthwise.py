@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Routine
+from crtgen.kernels.dsp.depthwise_asm import Channel, Columns, one_channel, widen, widen_padding
 from crtgen.kernels.dsp.finish import Finish, finish_lanes
 from crtgen.kernels.dsp.rows import Row, Rows
 from crtgen.kernels.dsp.words import FAR, Words, fours, words
@@ -25,6 +27,8 @@ __all__ = ["DepthwiseView", "depthwise_3x3"]
 _CHANNELS = 4
 _STRIP_BYTES = {"speed": 4096, "size": 2048}
 _WRITTEN_OUT = {"speed": 6, "size": 0}  # columns up to which a row is written out
+_FAR_STEP = 255  # by which LDR moves its pointer on
+_CALL = 14  # of what widens rows
 _WIDENED = {"speed": (1, 2, 4), "size": (1,)}  # columns widened per round, if they divide
 _REPEATED = {"speed": (1, 3, 2), "size": (1,)}  # rounds written out, the last that divides
 
@@ -57,19 +61,20 @@ class DepthwiseView:
     single: Row | None
 
     @property
-    def unpack(self) -> tuple[tuple[str, str, str], ...]:
-        """Registers of each column's weights: two for its halves, and the packed word.
-
-        For stride 1 columns follow each other, for stride 2 the pairs come first.
-        """
-        if self.stride == 1:
-            return (("r2", "r3", "r8"), ("r4", "r5", "r9"), ("r6", "r7", "r10"))
-        return (("r2", "r5", "r8"), ("r3", "r6", "r9"), ("r4", "r7", "r10"))
+    def routines(self) -> tuple[Routine, ...]:
+        """A channel, what widens rows that may be padding, and others unless there are too many channels."""
+        columns = Columns(self.seen, self.channels, self.pairs, self.channel_words)
+        fast = self.channels <= _FAR_STEP
+        return (
+            one_channel(self.channel),
+            widen_padding(columns),
+            *((widen(columns, self.widened),) if fast else ()),
+        )
 
     @property
-    def compact(self) -> bool:
-        """Whether the weights' words hold a constant of the requantisation."""
-        return self.weight_words < 4 + self.finish.constants
+    def channel(self) -> Channel:
+        compact = self.weight_words < 4 + self.finish.constants
+        return Channel(self.stride, compact, self.out_row_bytes, self.finish, self.row, self.single)
 
     @property
     def channel_words(self) -> int:
@@ -106,10 +111,6 @@ class DepthwiseView:
     @property
     def overlaps(self) -> bool:
         return self.channels % _CHANNELS != 0
-
-    @property
-    def rows_per_pass(self) -> int:
-        return 2 if self.stride == 1 else 1
 
     @property
     def out_row_bytes(self) -> int:
@@ -149,6 +150,7 @@ def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
         scratch=_CHANNELS * 4 * view.channel_words,
         inplace=_inplace(view),
         cost=_cost(view),
+        routines=view.routines,
     )
 
 
@@ -191,7 +193,7 @@ def _view(
         return None
     seen = min(width, columns - op.padding.left)
     written_out, repeated = _WRITTEN_OUT[target.optimize], _REPEATED[target.optimize]
-    build = Rows(op.stride, pairs * 4, out_width, channels, finish, written_out, repeated)
+    build = Rows(op.stride, pairs * 4, out_width, channels, written_out, repeated)
     return DepthwiseView(
         images=images,
         channels=channels,
@@ -244,13 +246,12 @@ def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:
 
 
 def _cost(view: DepthwiseView) -> float:
-    strips = -(-view.out_height // view.strip)
-    rows = view.out_height // view.rows_per_pass
-    channel = rows * view.row.instructions + (view.single.instructions if view.single else 0) + 44 * strips
-    pair_rows = sum(
-        _pairs(min(view.strip, view.out_height - y), view.stride)
-        for y in range(0, view.out_height, view.strip)
-    )
-    widen = pair_rows * ((12 + 2 / view.widened) * view.seen + 14)
+    channel, padding, *fast = view.routines
+    strips = [min(view.strip, view.out_height - y) for y in range(0, view.out_height, view.strip)]
+    passes = view.channel.rows_per_pass
+    rows = sum(channel.instructions(passes=n // passes, odd=n % passes) for n in strips)
+    pair_rows = sum(_pairs(n, view.stride) for n in strips)
+    widened = (fast or [padding])[0].instructions() + _CALL
     edges = 4 * len(view.edges) * view.pairs * 3
-    return view.images * view.groups * (4 * channel + widen + 10 * strips) + edges + 40
+    groups = 4 * (rows + 8 * len(strips)) + pair_rows * widened + 10 * len(strips)
+    return view.images * view.groups * groups + edges + 40

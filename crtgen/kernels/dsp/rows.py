@@ -1,12 +1,10 @@
-"""The instructions of a row of outputs of a depthwise 3x3 convolution with the DSP extension.
+"""The products of a row of outputs of a depthwise 3x3 convolution with the DSP extension, and their order.
 
-Registers are those of templates/kernels/dsp/depthwise.c.j2: weights in r2 to r7, the words of a column in r12
-and lr, accumulators from r8 on.
+Six registers hold weights, two the words of a column, up to four the sums; they are told by their numbers.
 """
 
 from dataclasses import dataclass, replace
 
-from crtgen.kernels.dsp.finish import Finish
 from crtgen.kernels.dsp.words import FAR
 
 __all__ = ["Chunk", "Mac", "Row", "Rows", "Store"]
@@ -17,20 +15,20 @@ _NEAR = 255  # the most by which STRB moves its pointer on
 
 @dataclass(frozen=True, slots=True)
 class Mac:
-    """One multiplication of halves: ``op into, data, weight, start``."""
+    """One multiplication of halves: ``op into, data, weight, start``; the last one is a sum, too."""
 
     op: str
-    into: str
-    data: str
-    weight: str
-    start: str
+    into: int
+    data: int
+    weight: int
+    start: int
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """An output: its register, and where it goes from the output pointer, or from one a row further down."""
+    """An output: its sum, and where it goes from the output pointer, or from one a row further down."""
 
-    reg: str
+    sum: int
     at: int
     below: bool = False
 
@@ -45,14 +43,13 @@ class Chunk:
 
     columns: tuple[tuple[int, tuple[Mac, ...]], ...]
     stores: tuple[Store, ...]
-    instructions: int
     data_step: int = 0
     output_step: int = 0
 
     @property
-    def last(self) -> str:
-        """The register that receives the start value."""
-        return max((store.reg for store in self.stores), key=lambda reg: int(reg[1:]))
+    def last(self) -> int:
+        """The sum that receives the start value."""
+        return max(store.sum for store in self.stores)
 
     @property
     def below(self) -> bool:
@@ -88,12 +85,6 @@ class Row:
         """What the rounds write of one row."""
         return self.rounds * self.output_step
 
-    @property
-    def instructions(self) -> float:
-        moves = 3 / self.repeated + self.separate
-        body = (self.body.instructions + moves) * self.rounds if self.body else 0
-        return body + sum(chunk.instructions for chunk in self.tail) + 6 + 3 * bool(self.rounds)
-
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -103,7 +94,6 @@ class Rows:
     column_bytes: int
     out_width: int
     channels: int
-    finish: Finish
     written_out: int
     repeated: tuple[int, ...]
 
@@ -147,46 +137,42 @@ class Rows:
     def chunk(self, count: int, at: int, both: bool) -> Chunk:
         """``count`` columns of outputs from column ``at`` on."""
         rows = 2 if both else 1
-        regs = [f"r{8 + i}" for i in range(count * rows)]
+        sums = list(range(count * rows))
         step = self.stride[1]
-        started: set[str] = set()
+        started: set[int] = set()
         columns = []
         for column in range((count - 1) * step + 3):
             macs = [
                 mac
                 for x in range(count)
                 if 0 <= column - x * step < 3
-                for mac in self._macs(regs[x * rows : x * rows + rows], column - x * step)
+                for mac in self._macs(sums[x * rows : x * rows + rows], column - x * step)
             ]
-            placed = tuple(self._placed(mac, started, regs[-1]) for mac in macs)
+            placed = tuple(self._placed(mac, started, sums[-1]) for mac in macs)
             columns.append(((at * step + column) * self.column_bytes, placed))
         stores = tuple(
-            self._store(regs[x * rows + row], (at + x) * self.channels, row)
+            self._store(sums[x * rows + row], (at + x) * self.channels, row)
             for x in range(count)
             for row in range(rows)
         )
-        return Chunk(tuple(columns), stores, self._instructions(columns, len(stores)))
+        return Chunk(tuple(columns), stores)
 
-    def _store(self, reg: str, at: int, row: int) -> Store:
+    def _store(self, total: int, at: int, row: int) -> Store:
         below = at + row * self.out_width * self.channels
-        return Store(reg, below) if below <= FAR else Store(reg, at, below=True)
+        return Store(total, below) if below <= FAR else Store(total, at, below=True)
 
-    def _instructions(self, columns: list[tuple[int, tuple[Mac, ...]]], outputs: int) -> int:
-        extra = 0 if self.finish.floor else 2 + (not self.finish.shifts)
-        products = sum(1 + len(macs) for _, macs in columns)
-        return 2 + products + outputs * (self.finish.instructions + 1 + extra)
-
-    def _macs(self, into: list[str], tap: int) -> list[tuple[str, str, str, str]]:
+    def _macs(self, into: list[int], tap: int) -> list[tuple[str, int, int, int]]:
+        """With strides of 1 weights follow by column, with 2 the pairs come first."""
         if self.stride[0] == 2:
-            return [("smlad", into[0], "r12", f"r{2 + tap}"), ("smlabb", into[0], "lr", f"r{5 + tap}")]
-        upper, lower = f"r{2 + 2 * tap}", f"r{3 + 2 * tap}"
-        first = [("smlad", into[0], "r12", upper), ("smlabt", into[0], "lr", lower)]
-        second = [("smlatb", into[-1], "r12", upper), ("smlad", into[-1], "lr", lower)]
+            return [("smlad", into[0], 0, tap), ("smlabb", into[0], 1, 3 + tap)]
+        upper, lower = 2 * tap, 2 * tap + 1
+        first = [("smlad", into[0], 0, upper), ("smlabt", into[0], 1, lower)]
+        second = [("smlatb", into[-1], 0, upper), ("smlad", into[-1], 1, lower)]
         return first + second if len(into) == 2 else first
 
     @staticmethod
-    def _placed(mac: tuple[str, str, str, str], started: set[str], start: str) -> Mac:
-        """The product, the first one of each register adding to the start value."""
+    def _placed(mac: tuple[str, int, int, int], started: set[int], start: int) -> Mac:
+        """The product, the first one of each sum adding to the start value."""
         op, into, data, weight = mac
         origin = into if into in started else start
         started.add(into)

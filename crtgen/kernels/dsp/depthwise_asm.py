@@ -1,0 +1,257 @@
+"""The assembly of depthwise 3x3 convolutions: rows of int8 to columns of int16, columns to outputs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.dsp.finish import Finish, clamp, floor, saturate
+from crtgen.kernels.dsp.rows import Chunk, Row
+
+__all__ = ["Channel", "Columns", "one_channel", "widen", "widen_padding"]
+
+_START, _MULTIPLIER, _CONSTANT, _SHIFT, _END = (f"[sp, #{4 * i}]" for i in range(5))
+_LOCAL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """``seen`` columns of four channels, ``channels`` bytes apart, become words, ``pairs`` words apart.
+
+    ``apart`` words lie between two channels.
+    """
+
+    seen: int
+    channels: int
+    pairs: int
+    apart: int
+
+
+@lru_cache(maxsize=256)
+def widen(k: Columns, at_once: int) -> Routine:
+    """``widen(to, a, b)``: rows a and b as words (a, b)."""
+    f = Function(
+        "widen",
+        "uint32_t *to",
+        "const int8_t *a",
+        "const int8_t *b",
+        purpose="Two rows of four channels as words of two inputs each.",
+    )
+    to, *rows = f.arguments
+    left, *words = f.cores("columns left, then inputs", 4)
+    with f.counted_loop("columns", left, k.seen // at_once):
+        for _ in range(at_once):
+            for word, row in zip(words, rows, strict=False):
+                f("ldr", word, f"[{row}], #{k.channels}")
+            _columns(f, k, to, words)
+    return f.done()
+
+
+@lru_cache(maxsize=256)
+def widen_padding(k: Columns) -> Routine:
+    """``widen(to, a, b, steps)``: the same, the bytes between columns of each row are a half of ``steps``."""
+    f = Function(
+        "widen_padding",
+        "uint32_t *to",
+        "const int8_t *a",
+        "const int8_t *b",
+        "uint32_t steps",
+        purpose="The same for rows of which one may be padding, whose columns are 0 bytes apart.",
+    )
+    to, a, b, steps = f.arguments
+    left, *words = f.cores("columns left, then inputs", 4)
+    second = f.core("bytes between columns of the second row")
+    f("lsr", second, steps, "#16")
+    f("uxth", steps, steps)
+    with f.counted_loop("columns", left, k.seen):
+        for word, row in zip(words, (a, b), strict=False):
+            f("ldr", word, f"[{row}]")
+        f("add", a, a, steps)
+        f("add", b, b, second)
+        _columns(f, k, to, words)
+    return f.done()
+
+
+def _columns(f: Function, k: Columns, to: str, words: Sequence[str]) -> None:
+    a, b, both = words
+    f("pkhbt", both, a, b, "lsl #16")
+    f("pkhtb", b, b, a, "asr #16")
+    for channel, word, rotated in ((1, both, True), (2, b, False), (3, b, True)):
+        f("sxtb16", a, word, *(("ror #8",) if rotated else ()))
+        f("str", a, f"[{to}, #{4 * channel * k.apart}]")
+    f("sxtb16", a, both)
+    f("str", a, f"[{to}], #{4 * k.pairs}")
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A channel of a strip: its rows of outputs, two at a time with a vertical stride of 1, else one.
+
+    ``single`` is one more that may be left. ``compact``: the weights' words hold a constant of the
+    requantisation. ``out_row_bytes`` lie between two rows of outputs.
+    """
+
+    stride: int
+    compact: bool
+    out_row_bytes: int
+    finish: Finish
+    row: Row
+    single: Row | None
+
+    @property
+    def rows_per_pass(self) -> int:
+        return 2 if self.stride == 1 else 1
+
+
+@lru_cache(maxsize=256)
+def one_channel(k: Channel) -> Routine:
+    """``channel(data, weights, y, rows)``."""
+    writer = _Writer(k)
+    writer.write()
+    return writer.f.done()
+
+
+class _Writer:
+    """Writes a channel: its registers, and what is done with them."""
+
+    def __init__(self, k: Channel) -> None:
+        self.k = k
+        self.f = f = Function(
+            "channel",
+            "const uint32_t *data",
+            "const uint32_t *weights",
+            "int8_t *y",
+            "uint32_t rows",
+            purpose="A channel of a strip, so many rows of outputs.",
+            keep=(3,),
+            local=_LOCAL,
+        )
+        self.data, self.stream, self.y, rows = f.arguments
+        f.free(rows)
+        self.sums = f.cores("sums", 4, LISTED)
+        self.pair = f.cores("words of a column", 2, ("r12", "lr"))
+        self.weights = (*f.cores("weights", 5, LISTED), self.stream)
+
+    def write(self) -> None:
+        f, k = self.f, self.k
+        self._weights()
+        left = self.pair[0]
+        if k.single is None:
+            with f.loop("rows", "passes") as again:
+                self._row(k.row)
+                f.advance(self.data, k.row.data_next, spare=left)
+                f.advance(self.y, k.row.output_next, spare=left)
+                f("ldr", left, f.kept[3])
+                f("subs", left, left, f"#{k.rows_per_pass}")
+                f("str", left, f.kept[3])
+                f("bne", again)
+            return
+        odd, end = f.label("an odd row"), f.label("end")
+        with f.loop("two rows", "passes") as again:
+            f("ldr", left, f.kept[3])
+            f("subs", left, left, "#2")
+            f("bmi", odd)
+            f("str", left, f.kept[3])
+            self._row(k.row)
+            f.advance(self.data, k.row.data_next, spare=left)
+            f.advance(self.y, k.row.output_next, spare=left)
+            f("b", again)
+        f.place(odd)
+        f("cmp", left, "#-1")
+        f("bne", end)
+        with f.loop("one row", "odd"):
+            self._row(k.single)
+        f.place(end)
+
+    def _weights(self) -> None:
+        """Three words of weights to six of two, and the requantisation to the stack."""
+        f, k = self.f, self.k
+        packed, spare = self.sums[:3], self.sums[3]
+        f("ldm", f"{self.stream}!", _listed(packed))
+        start, multiplier, constant, shift = self.weights[:4]
+        each = () if k.finish.shifts else (shift,)
+        if k.compact:  # the constant is in the weights' last bytes
+            f("ldm", self.stream, _listed((start, multiplier, *each)))
+            f("lsr", constant, packed[0], "#24")
+            for number, word in enumerate(packed[1:], 1):
+                f("lsr" if number == 1 else "asr", spare, word, "#24")
+                f("orr", constant, constant, spare, f"lsl #{8 * number}")
+        else:
+            f("ldm", self.stream, _listed((start, multiplier, constant, *each)))
+        f("stm", "sp", _listed((start, multiplier, constant, *each)))
+        for number, word in enumerate(packed):
+            if k.stride == 1:
+                self._both(word, *self.weights[2 * number : 2 * number + 2])
+            else:
+                f("sxtb16", self.weights[number], word)
+                f("sxtb16", self.weights[number + 3], word, "ror #8")
+
+    def _both(self, packed: str, upper: str, lower: str) -> None:
+        """A column's first two weights to a word, and its last two."""
+        f, spare = self.f, self.pair[0]
+        f("sxtb16", spare, packed)
+        f("sxtb16", lower, packed, "ror #8")
+        f("pkhbt", upper, spare, lower, "lsl #16")
+        f("pkhbt", lower, lower, spare)
+
+    def _row(self, r: Row) -> None:
+        f, spare = self.f, self.pair[0]
+        if r.body:
+            f.number(spare, r.output_bytes)
+            f("add", spare, spare, self.y)
+            f("str", spare, _END)
+            with f.loop("columns", r.rounds // r.repeated) as again:
+                for _ in range(r.repeated):
+                    self._chunk(r.body)
+                    if r.separate:
+                        f.advance(self.y, r.output_step, spare=spare)
+                f("ldr", spare, _END)
+                f("cmp", self.y, spare)
+                f("bne", again)
+        for chunk in r.tail:
+            self._chunk(chunk)
+
+    def _chunk(self, c: Chunk) -> None:
+        """A few outputs together, from their columns to memory."""
+        f = self.f
+        f("ldr", self.sums[c.last], _START)
+        for offset, macs in c.columns:
+            moves = "!" if offset and offset == c.data_step else ""
+            f("ldrd", *self.pair, f"[{self.data}, #{offset}]{moves}")
+            for m in macs:
+                f(m.op, self.sums[m.into], self.pair[m.data], self.weights[m.weight], self.sums[m.start])
+        self._finish([self.sums[store.sum] for store in c.stores])
+        below = self.pair[0]
+        if c.below:
+            f.number(below, self.k.out_row_bytes)
+            f("add", below, below, self.y, note="a row further down")
+        for number, store in enumerate(c.stores):
+            if c.output_step and number == len(c.stores) - 1:
+                place = f"[{self.y}], #{c.output_step}"
+            else:
+                place = f"[{below if store.below else self.y}, #{store.at}]"
+            f("strb", self.sums[store.sum], place)
+
+    def _finish(self, sums: Sequence[str]) -> None:
+        f, finish = self.f, self.k.finish
+        multiplier, constant = self.pair
+        if finish.floor:
+            f("ldrd", multiplier, constant, _MULTIPLIER)
+            for total in sums:
+                floor(f, finish, total, multiplier, constant, finish.shifts[0])
+            return
+        f("ldr", multiplier, _MULTIPLIER)
+        for total in sums:
+            f("ldr", constant, _CONSTANT)
+            f("lsl", total, total, "#1")
+            f("add", constant, constant, total, "asr #31")
+            f("smmlar", total, total, multiplier, constant)
+            if not finish.shifts:
+                f("ldr", constant, _SHIFT)
+                f("asr", total, total, constant)
+            saturate(f, total, finish.shifts[0] if finish.shifts else 0)
+            clamp(f, finish, total)
+
+
+def _listed(registers: Sequence[str]) -> str:
+    return f"{{{', '.join(registers)}}}"

@@ -21,6 +21,7 @@ from crtgen.codegen.llvm_metadata import metadata_module
 from crtgen.codegen.llvm_target import triple
 from crtgen.codegen.metadata import Registry, describe
 from crtgen.codegen.module import ASSEMBLY_SUFFIX
+from crtgen.codegen.names import KERNELS
 from crtgen.errors import BuildError, ToolMissingError
 from crtgen.kernels import Target
 from crtgen.level import find_level
@@ -107,10 +108,13 @@ def _target_flags(core: Core) -> list[str]:
 
 
 def _bitcode(directory: Path, path: str, request: LlvmRequest) -> Any:
-    """The module of one C file, not yet optimised; ``memcpy`` and the like are known to be the library's."""
-    module = llvm.parse_bitcode(
-        _clang(directory, path, request, ["-Xclang", "-disable-llvm-passes", "-emit-llvm"])
-    )
+    """The module of one C file, not yet optimised; ``memcpy`` and the like are known to be the library's.
+
+    Kernels stay functions of their own, which models share and profiles show.
+    """
+    how = ["-Xclang", "-disable-llvm-passes", "-emit-llvm"]
+    how += ["-finline-hint-functions"] if path.endswith(f"{KERNELS}.c") else []
+    module = llvm.parse_bitcode(_clang(directory, path, request, how))
     module.triple = triple(request.target.core)
     module.name = path
     return module

@@ -141,7 +141,7 @@ def test_parts_are_placed_as_those_of_c() -> None:
 def test_the_project_has_an_object_and_no_c_of_the_model() -> None:
     project = _compiled("kws_int8", "mps2_an386").generate(target="llvm").project
     model = [p for p in project.files if p.startswith("model/")]
-    objects = ["model/kws_int8_asm_kernels.o", "model/kws_int8_kernels.o"]
+    objects = [f"model/kws_int8_{kind}.o" for kind in ("asm_kernels", "asm_kernels_c", "kernels")]
     assert sorted(model) == ["model/kws_int8.h", *objects]
     elf = ELFFile(io.BytesIO(project.files["model/kws_int8_kernels.o"]))
     assert elf["e_machine"] == "EM_ARM"
@@ -171,7 +171,7 @@ def test_llvmlite_emits_all_but_the_assembly(board: str, monkeypatch: pytest.Mon
         assembled
         == {
             "mps2_an385": [],
-            "mps2_an386": ["kws_int8_asm_kernels.c"],
+            "mps2_an386": ["kws_int8_asm_kernels.S", "kws_int8_asm_kernels.c"],
             "mps3_an547": ["kws_int8_asm_kernels.S", "kws_int8_asm_kernels.c"],
         }[board]
     )

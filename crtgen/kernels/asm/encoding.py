@@ -15,6 +15,7 @@ _REGISTER = re.compile(r"\b(?:r1[0-2]|r\d|lr|q[0-7])\b")
 _LOW = re.compile(r"r[0-7]")
 _ADDRESS = re.compile(r"\[(\w+)(?:, (?:#(\d+)|(\w+)))?\]")
 _SCALE = {"ldr": 4, "str": 4, "ldrh": 2, "strh": 2, "ldrb": 1, "strb": 1}
+_SHIFTS = ("lsl ", "lsr ", "asr ", "ror ")
 _LINK = {"push": "lr", "pop": "pc"}
 
 Operands = tuple[str, ...]
@@ -35,7 +36,8 @@ def registers_in(operand: str) -> frozenset[str]:
 def is_narrow(mnemonic: str, operands: Operands) -> bool:
     """Whether the instruction, no branch, takes two bytes."""
     rule = _RULES.get(mnemonic)
-    return rule is not None and rule(mnemonic, operands)
+    shifted = operands and operands[-1].startswith(_SHIFTS)
+    return rule is not None and not shifted and rule(mnemonic, operands)
 
 
 def _low(*operands: str) -> bool:

@@ -137,7 +137,8 @@ _LENGTHS = """
 push {r4, lr}; push {r4, r8}; pop {r0, pc}; ldm r0!, {r1, r2}; stm r1!, {r2, r8}; ldm r0, {r1, r2}
 mov r8, r9; mov r0, #1; movs r0, #255; movs r8, #1; movs r1, r2; mvn r0, #1; movw r0, #1
 add r0, r0, r9; add r0, r1, r2; add r0, r0, #4; add r0, sp, #8; add sp, sp, #16; sub sp, sp, #508
-add r0, r0, r1, asr #31; add sp, sp, #512; add r8, sp, #8; sub r0, r0, r1; adds r0, r1, r2; adds r0, r0, #255; adds r0, r1, #7
+add r0, r0, r1, asr #31; add sp, sp, #512; add r8, sp, #8
+sub r0, r0, r1; adds r0, r1, r2; adds r0, r0, #255; adds r0, r1, #7
 adds r0, r1, #8; subs r3, r3, #1; subs r8, r8, #1; subs r1, #4; cmp r0, #255; cmp r8, #1; cmp r8, r9
 ldr r0, [r1]; ldr r0, [r1, #124]; ldr r0, [r1, #128]; ldr r0, [sp, #1020]; ldr r8, [sp]; ldr r0, [r1], #4
 str r0, [r1, r2]; str r0, [r1, r2, lsl #2]; ldrb r0, [r1, #31]; ldrb r0, [r1, #32]; strh r0, [r1, #62]

@@ -148,8 +148,8 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
     graph, claimed = partition(graph, request.generators, fallback=request.fallback)
     kernels = select(graph, request.target)
     plan = make_plan(graph, kernels, keep_inputs=request.keep_inputs, exact=request.exact)
-    plan, streamed = loop_over_rows(plan, request.target, exact=request.exact)
-    return plan, [*found, *claimed, *streamed]
+    plan, looped = loop_over_rows(plan, request.target, exact=request.exact)
+    return plan, [*found, *claimed, *looped]
 
 
 def _refuse_twins(parts: Sequence[Linkable]) -> None:

@@ -25,7 +25,7 @@ from pkgutil import iter_modules
 
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import Design, applicable, design, select
-from crtgen.kernels.row_loop import RowStage, makes_operand, row_loop, streams
+from crtgen.kernels.row_loop import RowStage, makes_operand, row_loop, runs_by_rows
 
 __all__ = [
     "Const",
@@ -39,8 +39,8 @@ __all__ = [
     "design",
     "makes_operand",
     "row_loop",
+    "runs_by_rows",
     "select",
-    "streams",
 ]
 
 for _found in iter_modules(__path__):

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import DType, Quant, Signature
-from crtgen.kernels.finish import finish_float, one_rounding, two_roundings
+from crtgen.kernels.epilogue import float_epilogue, one_rounding, two_roundings
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
@@ -96,10 +96,10 @@ def operands(sig: Signature) -> tuple[tuple[str, str], tuple[Const, ...]]:
 
 
 def _float_lines(op: _Binary) -> tuple[str, ...]:
-    finish = finish_float(op.activation)
+    epilogue = float_epilogue(op.activation)
     lines = [f"float v = a {_sign(op)} b;"]
-    lines += [f"v = crt_maxf(v, {finish.low});"] if finish.low else []
-    lines += [f"v = crt_minf(v, {finish.high});"] if finish.high else []
+    lines += [f"v = crt_maxf(v, {epilogue.low});"] if epilogue.low else []
+    lines += [f"v = crt_minf(v, {epilogue.high});"] if epilogue.high else []
     return (*lines, "v")
 
 

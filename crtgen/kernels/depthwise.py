@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.finish import Finish, finish_float, finish_int8, folded_bias
+from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, int8_epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
@@ -29,7 +29,7 @@ class DepthwiseView:
     ``unrolled``: the sum over the taps is written out.
     """
 
-    finish: Finish
+    epilogue: Epilogue
     window: Window
     multiplier: int
     ring_rows: int
@@ -45,9 +45,9 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
     """A depthwise convolution of any shape."""
     weights = sig.inputs[1].array()
     window = Window.of(sig, (weights.shape[1], weights.shape[2]), op.stride, op.padding, op.dilation)
-    finish, consts = _constants(op, sig)
+    epilogue, consts = _constants(op, sig)
     view = DepthwiseView(
-        finish=finish,
+        epilogue=epilogue,
         window=window,
         multiplier=op.multiplier,
         ring_rows=window.rows,
@@ -75,7 +75,7 @@ def _tile(width: int) -> int:
     return min((2, 3), key=lambda tile: -(-width // tile) * tile) if width > 1 else 1
 
 
-def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Finish, tuple[Const, ...]]:
+def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Epilogue, tuple[Const, ...]]:
     weights = sig.inputs[1].array()
     taps = weights.reshape(-1, weights.shape[3])
 
@@ -84,11 +84,11 @@ def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Finish, tuple[Const
 
     ordered = Const("weights", taps.dtype.name, taps.shape[::-1], pack, 4, "[output][tap]")
     if scheme_of(sig.x).is_real:
-        return finish_float(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
+        return float_epilogue(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
     bias = folded_bias(sig, params, (0, 1, 2))
-    finish, scales = finish_int8(sig, params, bias)
-    return finish, (ordered, Const.of("bias", bias, 4, "less zero point times weights"), *scales)
+    epilogue, scales = int8_epilogue(sig, params, bias)
+    return epilogue, (ordered, Const.of("bias", bias, 4, "less zero point times weights"), *scales)
 
 
 def _lead(view: DepthwiseView, size: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.finish import Finish, finish_float, finish_int8, folded_bias, order_weights
+from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, int8_epilogue, order_weights
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
@@ -37,7 +37,7 @@ class GemmView:
     in a row; ``fill`` is the byte that padding consists of.
     """
 
-    finish: Finish
+    epilogue: Epilogue
     pixels: int
     depth: int
     outputs: int
@@ -69,11 +69,11 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
     pixels = sig.y.elements // outputs
     tile = _tile(pixels, sig, target)
     blocks = _blocks(outputs)
-    finish, consts = _constants(op, sig, blocks)
+    epilogue, consts = _constants(op, sig, blocks)
     fill = sig.x.quant.zero_point % 256 if sig.x.quant else 0
     unroll = max(u for u in range(1, 12 // tile) if depth % u == 0) if tile < 4 else 1
     view = GemmView(
-        finish=finish,
+        epilogue=epilogue,
         pixels=pixels,
         depth=depth,
         outputs=outputs,
@@ -112,7 +112,7 @@ def _blocks(outputs: int) -> tuple[Block, ...]:
 
 def _constants(
     op: Conv2d | FullyConnected, sig: Signature, blocks: tuple[Block, ...]
-) -> tuple[Finish, tuple[Const, ...]]:
+) -> tuple[Epilogue, tuple[Const, ...]]:
     weights = sig.inputs[1].array()
 
     def pack() -> Array:
@@ -121,11 +121,11 @@ def _constants(
     note = "[output / 4][input][output % 4]"
     ordered = Const("weights", weights.dtype.name, (weights.size,), pack, 4, note)
     if scheme_of(sig.x).is_real:
-        return finish_float(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
+        return float_epilogue(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
     bias = folded_bias(sig, params, tuple(range(1, weights.ndim)))
-    finish, scales = finish_int8(sig, params, bias)
-    return finish, (ordered, Const.of("bias", bias, 4, "less zero point times weights"), *scales)
+    epilogue, scales = int8_epilogue(sig, params, bias)
+    return epilogue, (ordered, Const.of("bias", bias, 4, "less zero point times weights"), *scales)
 
 
 def gemm_lead(view: GemmView, size: int) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Op, Signature, Value
-from crtgen.kernels.finish import finish_float
+from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
@@ -43,9 +43,9 @@ def every_output(op: Op, sig: Signature) -> Const:
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """A clamp without requantisation."""
     if scheme_of(sig.x).is_real:
-        finish = finish_float(op.kind)
-        result = f"crt_maxf(v, {finish.low})" if finish.low else "v"
-        return _map(sig, "clamp", f"crt_minf({result}, {finish.high})" if finish.high else result, 6)
+        epilogue = float_epilogue(op.kind)
+        result = f"crt_maxf(v, {epilogue.low})" if epilogue.low else "v"
+        return _map(sig, "clamp", f"crt_minf({result}, {epilogue.high})" if epilogue.high else result, 6)
     if sig.x.quant != sig.y.quant:
         return None
     params = op.parameters(sig)

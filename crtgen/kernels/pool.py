@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.finish import finish_float
+from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
@@ -68,8 +68,8 @@ def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kerne
 
 def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:
     if scheme_of(sig.x).is_real:
-        finish = finish_float(op.activation)
-        return finish.low, finish.high
+        epilogue = float_epilogue(op.activation)
+        return epilogue.low, epilogue.high
     params = op.parameters(sig)
     return str(params.act_min), str(params.act_max)
 

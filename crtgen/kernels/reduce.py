@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 
 from crtgen.ir import DType, Signature, Value
-from crtgen.kernels.finish import one_rounding, two_roundings
+from crtgen.kernels.epilogue import one_rounding, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of

@@ -22,7 +22,7 @@ from crtgen.kernels.parts import CALL, aligned, arguments, assemble, find_part
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Add, Padding, Windowed
 
-__all__ = ["RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", "streams"]
+__all__ = ["RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", "runs_by_rows"]
 
 _IMAGE = 4  # axes
 _WORD = 4  # what kernels rely on where they are given a row
@@ -120,7 +120,7 @@ class RowStage:
         return _window(self.op, self.sig)
 
 
-def streams(op: Op, sig: Signature) -> bool:
+def runs_by_rows(op: Op, sig: Signature) -> bool:
     """Whether an operator can be a stage at all, whatever its shape."""
     return isinstance(op, Windowed | Add) and len(sig.x.shape) == len(sig.y.shape) == _IMAGE
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from crtgen.ir import Graph
-from crtgen.kernels import Kernel, Target, makes_operand, row_loop, streams
+from crtgen.kernels import Kernel, Target, makes_operand, row_loop, runs_by_rows
 from crtgen.ops import Add
 from crtgen.passes import Hit
 from crtgen.plan.layout import Problem, arena_of, find_problem, lay_heuristically
@@ -246,7 +246,7 @@ def _ending(line: _Line, at: int) -> Iterator[_Chain]:
     item = line.items[at]
     if isinstance(item, RowLoop):
         yield _Chain(item.stages, frozenset((at,)), at)
-    elif _streams(line, item):
+    elif _runs_by_rows(line, item):
         yield _Chain((Stage(item.node, item.node.inputs[0]),), frozenset((at,)), at)
         yield from _beside(line, at)
 
@@ -305,8 +305,8 @@ def _next(line: _Line, at: int) -> int | None:
         images = use.inputs[:1]
     else:
         images = use.inputs if isinstance(use.node.op, Add) else use.inputs[:1]
-    return uses[0] if output in images and _streams(line, item) and _streams(line, use) else None
+    return uses[0] if output in images and _runs_by_rows(line, item) and _runs_by_rows(line, use) else None
 
 
-def _streams(line: _Line, item: Item) -> bool:
-    return isinstance(item, RowLoop) or streams(item.node.op, line.graph.signature(item.node))
+def _runs_by_rows(line: _Line, item: Item) -> bool:
+    return isinstance(item, RowLoop) or runs_by_rows(item.node.op, line.graph.signature(item.node))

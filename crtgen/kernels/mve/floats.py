@@ -3,7 +3,7 @@
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.finish import finish_float, order_weights
+from crtgen.kernels.epilogue import float_epilogue, order_weights
 from crtgen.kernels.gemm import Block, GemmView, gemm_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -41,7 +41,7 @@ def _kernel(
     tile = _TILE if pixels >= _TILE else 1
     blocks = _blocks(outputs, 1 if tile > 1 else _ALONE)
     view = GemmView(
-        finish=finish_float(op.activation),
+        epilogue=float_epilogue(op.activation),
         pixels=pixels,
         depth=depth,
         outputs=outputs,
@@ -89,7 +89,7 @@ def _padded(array: Array) -> Array:
 
 def _cost(view: GemmView) -> float:
     tiles = -(-view.pixels // view.tile)
-    clamps = (view.finish.low != "") + (view.finish.high != "")
+    clamps = (view.epilogue.low != "") + (view.epilogue.high != "")
     cost = 0.0
     for block in view.blocks:
         vectors = block.channels // _LANES

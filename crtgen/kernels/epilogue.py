@@ -12,10 +12,10 @@ from crtgen.kernels.requant import Rescale, solve_floor
 from crtgen.ops import INT8, Activation, ConvParams
 
 __all__ = [
-    "Finish",
-    "finish_float",
-    "finish_int8",
+    "Epilogue",
+    "float_epilogue",
     "folded_bias",
+    "int8_epilogue",
     "one_rounding",
     "order_weights",
     "two_roundings",
@@ -26,7 +26,7 @@ _GREATEST = INT8.magnitude(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class Epilogue:
     """What becomes of an accumulator, in the names and literals of C.
 
     ``types`` is of (input, accumulator); ``scale`` the function that requantises, empty for float32;
@@ -42,17 +42,17 @@ class Finish:
     high: str = ""
 
 
-def finish_float(activation: Activation) -> Finish:
+def float_epilogue(activation: Activation) -> Epilogue:
     """The clamp of a float32 layer."""
     low, high = activation.float_range()
-    return Finish(
+    return Epilogue(
         types=("float", "float"),
         low=c_float(low) if np.isfinite(low) else "",
         high=c_float(high) if np.isfinite(high) else "",
     )
 
 
-def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish, tuple[Const, ...]]:
+def int8_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:
     """The requantisation of a layer with this folded bias, and its multipliers and shifts.
 
     Where every factor is below one half and the sums are below 2**30, the cheap form serves, whose shifts
@@ -69,7 +69,7 @@ def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish
         Const.of("multiplier", multipliers[:count], 4, "times 2^31"),
         Const.of("shift", (-1 - shifts if right else shifts)[:count].astype(np.int8), 1, _direction(right)),
     )
-    finish = Finish(
+    epilogue = Epilogue(
         types=("int8_t", "int32_t"),
         scale="crt_scale_down" if right else "crt_scale",
         per_channel=per_channel,
@@ -77,7 +77,7 @@ def finish_int8(sig: Signature, params: ConvParams, bias: Array) -> tuple[Finish
         low=str(params.act_min),
         high=str(params.act_max),
     )
-    return finish, consts
+    return epilogue, consts
 
 
 def two_roundings(total: str, multiplier: int, shift: int, extent: int) -> str:

@@ -43,7 +43,7 @@ CASES = {
 )
 def test_form(name: str, function: str) -> None:
     case = CASES[name]
-    assert applicable(case.op, case.sig, Target())[0].view.finish.scale == function
+    assert applicable(case.op, case.sig, Target())[0].view.epilogue.scale == function
 
 
 @pytest.mark.cc

@@ -4,24 +4,24 @@ Windows of two pixels at a time are gathered into scratch, unless they lie in on
 requantised in TFLite's own arithmetic: its constants are the same for every layer, and short.
 """
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple
 
 import numpy as np
 
 from crtgen.ir import Array
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.kernel import Const, InPlace, Kernel
+from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.mve.ring import Ring, pairs_lead
+from crtgen.kernels.mve.shared_asm import any_dense, pair_of_pixels, runs_of_a_row
+from crtgen.kernels.mve.shared_tables import DenseTable, DenseView, SharedView, Table
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = [
-    "DenseTable",
-    "DenseView",
-    "SharedView",
-    "Table",
     "clamped",
     "packed_constants",
     "shared_dense",
@@ -30,89 +30,6 @@ __all__ = [
 
 _FOUR = 4  # channels whose sums fill a vector
 _START = 1 << 23  # what a start has to be below, to leave a byte for the shift
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A convolution's numbers, in the order of the table.
-
-    ``first`` bytes of a window fill its first vector, ``rounds`` more follow. A window is ``taps`` rows with
-    ``runs`` stretches of ``run_bytes``, ``window_bytes`` in all; in the image or, if ``ring_bytes`` is not 0,
-    in a ring.
-    """
-
-    outputs: int
-    zero_point: int
-    low: int
-    high: int
-    rounds: int
-    first: int
-    gathered: int
-    images: int
-    image_bytes: int
-    out_height: int
-    out_width: int
-    step: int
-    stride: int
-    dilation: int
-    taps: int
-    runs: int
-    run_bytes: int
-    run_step: int
-    window_bytes: int
-    rows: int
-    pitch: int
-    ring_bytes: int
-    ring_left: int
-    fill: int
-    copied: int
-    span: int
-    top: int
-    height: int
-    row_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class DenseTable:
-    """A fully connected layer's numbers; ``first`` bytes fill the first vector, ``rounds`` more follow."""
-
-    outputs: int
-    zero_point: int
-    low: int
-    high: int
-    rounds: int
-    first: int
-    multiplier: int
-    shift: int
-
-
-@dataclass(frozen=True, slots=True)
-class SharedView:
-    """What differs between functions: whether outputs are clamped. All else is in the table."""
-
-    clamped: bool
-
-    @property
-    def table(self) -> tuple[str, ...]:
-        """The names of the table's numbers."""
-        return tuple(f.name for f in fields(Table))
-
-    @property
-    def at(self) -> dict[str, int]:
-        """Where in the table each number is, in bytes."""
-        return {name: 4 * i for i, name in enumerate(self.table)}
-
-
-@dataclass(frozen=True, slots=True)
-class DenseView:
-    """Of a fully connected layer the same, with the numbers of its own table."""
-
-    clamped: bool
-
-    @property
-    def at(self) -> dict[str, int]:
-        """Where in the table each number is, in bytes."""
-        return {f.name: 4 * i for i, f in enumerate(fields(DenseTable))}
 
 
 def shared_matrix(window: Window, weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
@@ -124,14 +41,16 @@ def shared_matrix(window: Window, weights: Int64, bias: Int64, params: ConvParam
     ring = Ring.of(w, -params.input_offset) if w.padded else None
     table = _table(w, ring, weights.shape, params)
     fours = constants.reshape(2, -1, _FOUR).transpose(1, 0, 2)
+    view = SharedView(clamped(params))
     return Kernel(
         design="mve matrix shared",
         template="mve/conv_shared.c.j2",
-        view=SharedView(clamped(params)),
+        view=view,
         consts=(_weights(weights, fours, 4, "per four outputs: weights, requantisation"), _numbers(table)),
         scratch=2 * table.window_bytes + table.ring_bytes or 1,  # the function's interface has it
         inplace=(InPlace(lead=ring.lead(w, outputs) if ring else pairs_lead(w, outputs, overlapping=False)),),
-        cost=_cost(w, ring, table),
+        cost=_cost(w, ring, table, pair_of_pixels(view)),
+        routines=(pair_of_pixels(view), copy(), fill(), runs_of_a_row()),
     )
 
 
@@ -145,17 +64,20 @@ def shared_dense(weights: Int64, bias: Int64, params: ConvParams) -> Kernel | No
     table = DenseTable(
         outputs, params.output_offset, params.act_min, params.act_max, rounds, first, multiplier, shift
     )
+    view = DenseView(clamped(params))
+    routine = any_dense(view)
     start = np.zeros(-(-outputs // _FOUR) * _FOUR, np.int64)
     start[:outputs] = bias + params.input_offset * weights.sum(axis=1)
     return Kernel(
         design="mve row shared",
-        template="mve/dense_shared.c.j2",
-        view=DenseView(clamped(params)),
+        template="",
+        view=view,
         consts=(
             _weights(weights, start.reshape(-1, 1, _FOUR), 8, "per four outputs: weights, starts"),
             _numbers(table),
         ),
-        cost=-(-outputs // _FOUR) * (37 + 10 * rounds + 5 * clamped(params)) + 15,
+        cost=routine.instructions(fours=-(-outputs // _FOUR), vectors=rounds),
+        routines=(routine,),
     )
 
 
@@ -259,9 +181,10 @@ def _numbers(table: Table | DenseTable) -> Const:
     return Const.of("table", np.array(astuple(table), np.int32), 4, "the layer's numbers, see the code")
 
 
-def _cost(w: Window, ring: Ring | None, table: Table) -> float:
+def _cost(w: Window, ring: Ring | None, table: Table, routine: Routine) -> float:
     pairs = w.batch * w.out_height * -(-w.out_width // 2)
-    group = 60 + 16 * table.rounds + 8 * ((table.low, table.high) != (-128, 127))
-    gather = table.taps * (18 + table.runs * (18 + 2 * table.run_bytes / 5)) if table.gathered else 0
+    pair = routine.instructions(groups=-(-table.outputs // _FOUR), vectors=table.rounds)
+    runs = runs_of_a_row().instructions(runs=table.runs, vectors=-(-table.run_bytes // LANES))
+    gather = 12 + table.taps * (runs + 13) if table.gathered else 0
     rows = ring.instructions(w.height) if ring else 0.0
-    return pairs * (-(-table.outputs // _FOUR) * group + gather + 85) + w.batch * rows + 60
+    return pairs * (pair + gather + 62) + w.batch * rows + 60

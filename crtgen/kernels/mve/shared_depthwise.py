@@ -11,10 +11,13 @@ from dataclasses import astuple, dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.kernel import Const, InPlace, Kernel
+from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.matrix import LANES, Words
 from crtgen.kernels.mve.patches import SIDE, stretches
 from crtgen.kernels.mve.shared import clamped, packed_constants
+from crtgen.kernels.mve.strips_asm import all_channels, insert_row
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int64
@@ -104,19 +107,21 @@ def shared_depthwise(window: Window, weights: Int64, bias: Int64, params: ConvPa
     onto = lead == 0 and (w.height, w.width) == (w.out_height, w.out_width)
     channels = LANES if onto and w.channels % LANES == 0 else w.channels
     table = _table(w, params, squares, channels)
+    view = StripsView(squares, clamped(params))
+    routine = all_channels(squares, view.clamped, tuple(view.at.items()))
     numbers = np.array([n for value in astuple(table) for n in np.ravel(value)], np.int64).astype(np.uint32)
     return Kernel(
         design="mve patches shared",
         template="mve/depthwise_shared.c.j2",
-        view=StripsView(squares, clamped(params)),
+        view=view,
         consts=(
             _stream(constants, weights),
             Const.of("table", numbers.view(np.int32), 4, "the layer's numbers, see the code"),
         ),
         scratch=table.plane + LANES,
         inplace=(InPlace(exact=True) if channels < w.channels else InPlace(lead=lead),),
-        cost=_cost(w, table, squares),
-        includes=("arm_mve.h",),
+        cost=_cost(w, table, squares, routine),
+        routines=(routine, fill(), insert_row()),
     )
 
 
@@ -214,12 +219,10 @@ def _lead(w: Window, squares: bool) -> int:
     return least_lead(written[:-1], unread[1:])
 
 
-def _cost(w: Window, table: _Table, squares: bool) -> float:
-    batches = -(-table.outputs // _AT_ONCE)
-    batch = (43 if squares else 55) + 5 * ((table.low, table.high) != (-128, 127))
-    channel = 18 + 7 * squares + batches * batch
+def _cost(w: Window, table: _Table, squares: bool, routine: Routine) -> float:
+    strip = routine.instructions(channels=table.channels, eights=-(-table.outputs // _AT_ONCE))
     firsts, fresh = _rows(w, squares)
     read = int((firsts * w.stride_y - w.top + table.rows - fresh).sum())
-    row = 25 + 5 * -(-table.seen // LANES)
-    part = len(firsts) * (table.channels * channel + 60) + read * row + 20
+    row = 31 + 5 * -(-table.seen // LANES)
+    part = len(firsts) * (strip + 36) + read * row + 20
     return table.parts * part + table.plane / 8 + 30

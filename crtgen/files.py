@@ -97,7 +97,7 @@ def _regular(path: Path, flags: int, what: str) -> int:
     descriptor = os.open(path, flags | _NONBLOCK | _BINARY, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise UsageError(f"{what} is no regular file", where=str(path), hint="name a file")
+        raise UsageError(f"{what} is not a regular file", where=str(path), hint="name a file")
     return descriptor
 
 
@@ -279,7 +279,7 @@ def relative_path(path: str) -> str:
         if part == "..":
             raise ValueError(f"{path!r} leads out of its directory")
         if part.partition(".")[0].lower().rstrip() in _RESERVED or part[-1] in ". " or len(part) > 200:
-            raise ValueError(f"{path!r} has a name that is no file's on every system")
+            raise ValueError(f"{path!r} has a name that not every system allows for a file")
     return str(pure)
 
 

@@ -4,7 +4,7 @@ __all__ = ["printable"]
 
 
 def printable(text: str) -> str:
-    """``text`` with everything escaped that is no visible character: controls, overrides of the direction.
+    """``text`` with everything escaped that is not a visible character: controls, overrides of the direction.
 
     Line ends, tabs and spaces stay. A terminal escape comes out as ``\\x1b[31m``.
     """

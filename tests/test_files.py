@@ -26,7 +26,7 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path, Path("/dev/zero")):
-        with pytest.raises(UsageError, match="the model is no regular file"):
+        with pytest.raises(UsageError, match="the model is not a regular file"):
             files.read(path, "the model")
 
 
@@ -142,6 +142,6 @@ def test_a_lock_follows_no_link(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the lock cannot be opened"), files.opened_lock(tmp_path / "lock"):
         pass
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(UsageError, match="no regular file"), files.opened_lock(tmp_path / "fifo"):
+    with pytest.raises(UsageError, match="not a regular file"), files.opened_lock(tmp_path / "fifo"):
         pass
     assert (tmp_path / "victim").read_text() == "mine"

@@ -24,7 +24,7 @@ def reason(op: Op, sig: Signature) -> str:
     if not isinstance(op, Add | Sub | Mul):
         return f"{op.name} is no arithmetic"
     if sig.y.dtype is DType.BOOL:
-        return "bool is no number"
+        return "bool is not a number"
     if sig.y.dtype.is_integer and any(value.quant is not None for value in (*sig.inputs, sig.y)):
         return "its values are quantised"
     if op.activation is not Activation.NONE:

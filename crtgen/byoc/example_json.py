@@ -56,9 +56,7 @@ def read_example_json(text: str, where: str = "ExampleJSON") -> tuple[ExampleGra
             nodes.append(_node(line, nodes, place))
             continue
         if _NAME.fullmatch(line) is None or line in (name, *(g.name for g in graphs)):
-            raise CorruptModelError(
-                f"{line!r} is no name of a subgraph, or one that occurs twice", where=place
-            )
+            raise CorruptModelError(f"{line!r} is not the name of a subgraph, or occurs twice", where=place)
         graphs += _finished(name, nodes, place)
         name, nodes = line, []
     return (*graphs, *_finished(name, nodes, where))
@@ -78,13 +76,13 @@ def _node(line: str, before: Sequence[ExampleNode], where: str) -> ExampleNode:
     elif match := _CALL.fullmatch(line):
         number, node = int(match[2]), ExampleNode(match[1], _numbers(match[3]), _numbers(match[4]))
         if node.op not in OPERATORS:
-            raise CorruptModelError(f"{node.op} is none of {', '.join(OPERATORS)}", where=where)
+            raise CorruptModelError(f"{node.op} is not one of {', '.join(OPERATORS)}", where=where)
         if len(node.inputs) != 2 or any(
             i >= len(before) or before[i].shape != node.shape for i in node.inputs
         ):
             raise CorruptModelError("it does not have two earlier inputs of its own shape", where=where)
     else:
-        raise CorruptModelError(f"{line!r} is no node", where=where)
+        raise CorruptModelError(f"{line!r} is not a node", where=where)
     if number != len(before) or 0 in node.shape:
         raise CorruptModelError(f"node {len(before)} is expected here, with positive dimensions", where=where)
     return node

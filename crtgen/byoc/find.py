@@ -38,7 +38,7 @@ def find_generator(name: str, options: Mapping[str, str] | None = None) -> Gener
     except (ImportError, AttributeError) as error:
         raise UsageError(f"the code generator {name} cannot be loaded: {error}") from error
     if not (isinstance(kind, type) and issubclass(kind, Generator)):
-        raise UsageError(f"the code generator {name} is no subclass of crtgen.byoc.Generator")
+        raise UsageError(f"the code generator {name} is not a subclass of crtgen.byoc.Generator")
     own = dict(options or {})
     instance, device = own.pop("as", ""), own.pop("device", "")
     generator = kind.create(own)
@@ -50,7 +50,7 @@ def find_generator(name: str, options: Mapping[str, str] | None = None) -> Gener
 def _device(text: str) -> DeviceContext:
     match = _DEVICE.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text!r} is no device", hint="for example npu, or npu:1")
+        raise UsageError(f"{text!r} is not a device", hint="for example npu, or npu:1")
     return DeviceContext(match[1], int(match[2] or 0))
 
 
@@ -64,6 +64,6 @@ def read_generator(text: str, settings: Mapping[str, Mapping[str, str]] | None =
     for pair in rest.split(",") if rest else ():
         key, equals, value = pair.partition("=")
         if not key or not equals or key in options:
-            raise UsageError(f"{pair!r} is no option, or one that occurs twice", where=text)
+            raise UsageError(f"{pair!r} is not an option, or occurs twice", where=text)
         options[key] = value
     return find_generator(name, {**(settings or {}).get(name, {}), **options})

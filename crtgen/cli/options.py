@@ -177,7 +177,7 @@ def pool_size(text: str | None) -> tuple[int | None, int | None]:
     size, colon, blocks = text.partition(":")
     if not all(part.isascii() and part.isdigit() for part in (size, blocks or "0")) or (colon and not blocks):
         raise UsageError(
-            f"--pool {text} is no number of bytes", hint="for example --pool 4096, --pool 65536:100"
+            f"--pool {text} is not a number of bytes", hint="for example --pool 4096, --pool 65536:100"
         )
     return int(size), int(blocks) if blocks else None
 

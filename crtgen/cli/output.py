@@ -48,7 +48,7 @@ def on_log(line: str) -> None:
 
 
 def note(line: str) -> None:
-    """Something to know that is no result."""
+    """Something to know that is not a result."""
     log.print(line)
 
 

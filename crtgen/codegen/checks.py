@@ -23,7 +23,7 @@ def check_c_names(what: str, names: Iterable[str]) -> None:
     """Raise ``CorruptModelError`` unless each is an identifier of C."""
     for name in names:
         if _C_NAME.fullmatch(name) is None:
-            raise CorruptModelError(f"{what}: {name!r} is no name in C")
+            raise CorruptModelError(f"{what}: {name!r} is not a C identifier")
 
 
 def check_file(path: str) -> None:
@@ -42,7 +42,7 @@ def check_file(path: str) -> None:
 def check_word(what: str, text: str) -> None:
     """Raise ``CorruptModelError`` unless it is one word of letters, digits and ``_.+-``."""
     if _WORD.fullmatch(text) is None:
-        raise CorruptModelError(f"{what}: {text!r} is no name of letters and digits")
+        raise CorruptModelError(f"{what}: {text!r} may have letters, digits and _.+- only")
 
 
 def check_sizes(limit: int = SIZE_LIMIT, **sizes: int) -> None:

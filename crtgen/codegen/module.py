@@ -160,7 +160,7 @@ class LayerInfo:
         check_c_names(f"layer {self.name!r}", filter(None, (self.function, self.entry)))
         check_sizes(1 << 63, macs=self.macs)
         if _HANDLE.fullmatch(self.device) is None:
-            raise CorruptModelError(f"layer {self.name!r}: {self.device!r} is no pointer to a device")
+            raise CorruptModelError(f"layer {self.name!r}: {self.device!r} is not a pointer to a device")
 
 
 @dataclass(frozen=True, slots=True)

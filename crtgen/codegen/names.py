@@ -60,7 +60,9 @@ _RUNTIME = "crt_"
 def check_model_name(name: str) -> None:
     """Raise ``UsageError`` unless files and symbols of a model may have this name."""
     if not name.isidentifier() or not name.isascii():
-        raise UsageError(f"{name!r} is no C identifier, so it names no model", hint="use letters and digits")
+        raise UsageError(
+            f"{name!r} is not a C identifier, so it cannot name a model", hint="use letters and digits"
+        )
     if _HEADERS.fullmatch(name):
         raise UsageError(f"a model cannot be called {name}: C has a header {name}.h", hint="rename the file")
     if name.startswith(_RUNTIME):

@@ -24,7 +24,7 @@ _CFSR = {
     12: ("STKERR", "bus error while an exception stored registers"),
     13: ("LSPERR", "bus error while registers of the FPU were stored"),
     16: ("UNDEFINSTR", "undefined instruction"),
-    17: ("INVSTATE", "jump to an address that is no Thumb code"),
+    17: ("INVSTATE", "jump to an address that holds no Thumb code"),
     18: ("INVPC", "invalid return from an exception"),
     19: ("NOCP", "the FPU is off or absent"),
     20: ("STKOF", "stack overflow"),

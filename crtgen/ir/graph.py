@@ -239,7 +239,7 @@ class Graph:
                 raise CorruptModelError(f"its {kind}s name {name} more than once", where=self.name)
         for name in (*self.inputs, *self.outputs):
             if name not in self.values:
-                raise CorruptModelError(f"its interface names {name}, which is no value", where=self.name)
+                raise CorruptModelError(f"its interface names {name}, which is not a value", where=self.name)
         for value in self.values.values():
             if any(d <= 0 for d in value.shape):
                 raise CorruptModelError(f"{value.name} has shape {shape_text(value.shape)}", where=self.name)
@@ -250,7 +250,7 @@ class Graph:
     def _verify_node(self, node: Node, defined: set[str], where: str) -> None:
         for name in (*node.inputs, *node.outputs):
             if name not in self.values:
-                raise CorruptModelError(f"it names {name}, which is no value", where=where)
+                raise CorruptModelError(f"it names {name}, which is not a value", where=where)
         for name in node.inputs:
             if name not in defined:
                 raise CorruptModelError(f"it reads {name} before anything computes it", where=where)

@@ -38,7 +38,7 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
                 end = member.offset_data + (-(-member.size // _BLOCK) * _BLOCK if member.isfile() else 0)
                 _add(files, tar, member, where)
     except (tarfile.TarError, ValueError, OverflowError, EOFError, OSError) as error:
-        raise CorruptModelError(f"it is no tar archive, or a damaged one: {error}", where=where) from error
+        raise CorruptModelError(f"it is not a tar archive, or it is damaged: {error}", where=where) from error
     tail = data[end:]
     if len(tail) < 2 * _BLOCK or any(tail):
         raise CorruptModelError("the archive is truncated: it has no end mark", where=where)

@@ -13,7 +13,7 @@ _PER_LINE = 20
 def check_c_name(name: str, where: str) -> str:
     """The name itself if it is an identifier, else an error: it would be written into C as it is."""
     if _IDENTIFIER.fullmatch(name) is None:
-        raise CorruptModelError(f"{name!r} is no name of a C function", where=where)
+        raise CorruptModelError(f"{name!r} is not the name of a C function", where=where)
     return name
 
 

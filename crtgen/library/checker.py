@@ -35,7 +35,7 @@ class Checker:
         return value
 
     def items(self, value: Any, what: str, kind: type) -> list[Any]:
-        """A list of values of one type; a boolean is no integer."""
+        """A list of values of one type; a boolean is not an integer."""
         if not isinstance(value, list) or any(type(item) is not kind for item in value):
             self.fail(f"{what} is not a list of {kind.__name__}")
         return value
@@ -48,7 +48,7 @@ class Checker:
         return tuple(numbers)
 
     def value(self, table: dict[str, Any], key: str, kind: type[_T], what: str) -> _T:
-        """The value of a key that has to be there and of this type; a boolean is no integer."""
+        """The value of a key that has to be there and of this type; a boolean is not an integer."""
         if key not in table:
             self.fail(f"{what} has no key {key!r}")
         value = table[key]

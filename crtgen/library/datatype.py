@@ -33,7 +33,7 @@ class DataType:
         """From ``float32``, ``int8x4`` or ``bool``."""
         match = _TEXT.fullmatch("uint1" if text == "bool" else text)
         if match is None or not 1 <= int(match[2]) <= 255 or int(match[3] or 1) > 65535:
-            raise CorruptModelError(f"{text!r} is no element type", where=where)
+            raise CorruptModelError(f"{text!r} is not an element type", where=where)
         return cls(_CODES[match[1]], int(match[2]), int(match[3] or 1))
 
     @classmethod

@@ -74,7 +74,7 @@ def read_exported(data: bytes, where: str) -> ExportedLibrary:
         elif _CODE_FILE.fullmatch(name):
             members.append(_member(name, files[name], f"{where}: {name}"))
         else:
-            raise CorruptModelError(f"{name} is no part of an exported library", where=where)
+            raise CorruptModelError(f"{name} is not part of an exported library", where=where)
     if not members:
         raise CorruptModelError("it holds no code", where=where)
     return _library(where, blob, members)
@@ -124,7 +124,7 @@ def _parse_array(text: str, where: str) -> bytes:
     try:
         return bytes(int(item, 0) for item in map(str.strip, text.split(",")) if item)
     except ValueError as error:
-        raise CorruptModelError(f"{BLOB_SYMBOL} is no array of bytes: {error}", where=where) from error
+        raise CorruptModelError(f"{BLOB_SYMBOL} is not an array of bytes: {error}", where=where) from error
 
 
 def _library(where: str, blob: bytes | None, members: Sequence[Module]) -> ExportedLibrary:

@@ -274,7 +274,7 @@ def _check_params(name: str, graph: GraphJson, params: Mapping[str, NDArray]) ->
     arguments = {graph.nodes[i].name: graph.entry(Reference(i, 0)) for i in graph.arg_nodes}
     for param, value in params.items():
         if param not in arguments:
-            raise CorruptModelError(f"the parameter {param} is no argument of the graph", where=name)
+            raise CorruptModelError(f"the parameter {param} is not an argument of the graph", where=name)
         entry = arguments[param]
         if (entry.shape, entry.dtype) != (value.array.shape, value.dtype):
             raise CorruptModelError(

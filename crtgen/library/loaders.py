@@ -39,7 +39,7 @@ def _const_loader(reader: Reader, key: str, name: str) -> Module:
     for symbol, consts in users.items():
         for const in consts:
             if const not in arrays:
-                raise reader.fail(f"{symbol} uses {const}, which is no constant of this module")
+                raise reader.fail(f"{symbol} uses {const}, which is not a constant of this module")
     return ConstLoader(name=name, arrays=arrays, users=users, const_vars=tuple(arrays), loader_key=key)
 
 

@@ -73,7 +73,7 @@ class _Parser(Checker):
         seen: dict[str, str] = {}
         for name in names:
             if _NAME.fullmatch(name) is None:
-                self.fail(f"{name!r} is no name of a model")
+                self.fail(f"{name!r} is not the name of a model")
             if symbol_stem(name) in seen:
                 self.fail(f"the models {seen[symbol_stem(name)]} and {name} have the same name in C")
             seen[symbol_stem(name)] = name
@@ -107,7 +107,7 @@ class _Parser(Checker):
         try:
             return parse_time(text)
         except ValueError:
-            self.fail(f"{text!r} is no time of the form 2021-01-31 23:59:59Z")
+            self.fail(f"{text!r} is not a time of the form 2021-01-31 23:59:59Z")
 
     def target(self, table: dict[str, Any], what: str) -> tuple[str, ...]:
         if self.version >= 6:

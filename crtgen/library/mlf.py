@@ -110,7 +110,7 @@ def read_archive(data: bytes, where: str) -> Archive:
     files = read_tar(data, where)
     if "metadata.json" not in files:
         raise CorruptModelError(
-            "it has no metadata.json: this is no Model Library Format archive", where=where
+            "it has no metadata.json: this is not an archive in Model Library Format", where=where
         )
     reader = _Reader(files, where)
     version, library = read_metadata(reader.text("metadata.json"), where)
@@ -193,7 +193,7 @@ def _folders(metadata: ModelMetadata) -> tuple[str, ...]:
 
 
 def _owner(path: str) -> str | None:
-    """The model that a file of code names, "" if it names none; None for what is no code."""
+    """The model that a file of code names, "" if it names none; None for what is not code."""
     name = path.removeprefix(_SRC).removeprefix(_LIB)
     match = _CODE.fullmatch(name) if name != path else None
     return None if match is None else match["model"] or ""

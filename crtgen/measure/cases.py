@@ -232,7 +232,7 @@ def _array(data: bytes) -> Array:
         shape, by_columns, dtype = _HEADERS[version](stream)
     rest = len(data) - stream.tell()
     if dtype.hasobject or prod(shape) * dtype.itemsize != rest:
-        raise ValueError(f"it is no array of numbers, or its shape does not fit its {rest} bytes")
+        raise ValueError(f"it is not an array of numbers, or its shape does not fit its {rest} bytes")
     array = np.frombuffer(data, dtype, offset=stream.tell())
     return array.reshape(shape, order="F" if by_columns else "C")
 

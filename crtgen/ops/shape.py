@@ -106,7 +106,7 @@ class Transpose(Op):
         require_inputs(inputs, 1)
         (x,) = inputs
         whole = sorted(self.perm) == list(range(len(x.shape)))
-        require(whole, f"{self.perm} is no permutation of {len(x.shape)} axes")
+        require(whole, f"{self.perm} is not a permutation of {len(x.shape)} axes")
         return ((tuple(x.shape[p] for p in self.perm), x.dtype),)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:

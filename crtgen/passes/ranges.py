@@ -53,7 +53,7 @@ def intervals(
     """The interval of every quantised int8 value by name.
 
     ``inputs`` narrows the range of inputs of the network, which is the whole of int8 otherwise. Raises
-    ``UsageError`` if it names none or is no range.
+    ``UsageError`` if it names none or is not a range.
     """
     _check(graph, inputs)
     known: dict[str, Interval] = {}
@@ -83,9 +83,9 @@ def is_affordable(graph: Graph) -> bool:
 def _check(graph: Graph, inputs: Mapping[str, tuple[int, int]]) -> None:
     for name, (low, high) in inputs.items():
         if name not in graph.inputs or graph.values[name].dtype is not INT8.activations:
-            raise UsageError(f"{name} is no int8 input of the network", where=graph.name)
+            raise UsageError(f"{name} is not an int8 input of the network", where=graph.name)
         if not INT8.low <= low <= high <= INT8.high:
-            raise UsageError(f"{low}..{high} is no range of int8", where=f"{graph.name}: {name}")
+            raise UsageError(f"{low}..{high} is not a range within int8", where=f"{graph.name}: {name}")
 
 
 def _apply(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Interval | None:

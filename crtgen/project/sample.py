@@ -50,7 +50,7 @@ def sample_files(firmware: Firmware) -> dict[str, str]:
     """``sample.c`` and ``sample.h`` of a standalone program. Raises ``UsageError`` for a wrong sample."""
     unknown = sorted(set(firmware.samples) - {info.name for info in firmware.models})
     if unknown:
-        raise UsageError(f"a sample is for {unknown[0]}, which is no model of the project")
+        raise UsageError(f"a sample is for {unknown[0]}, which is not a model of the project")
     arrays: list[_ArrayView] = []
     models: list[_ModelView] = []
     for info in firmware.models:

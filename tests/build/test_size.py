@@ -96,5 +96,5 @@ def test_json(tmp_path: Path) -> None:
 def test_no_elf(tmp_path: Path) -> None:
     path = tmp_path / "firmware.elf"
     path.write_text("hello")
-    with pytest.raises(BuildError, match="no ELF"):
+    with pytest.raises(BuildError, match="not an ELF"):
         read_sizes(path)

@@ -131,9 +131,9 @@ def test_options_in_text() -> None:
     assert isinstance(plain, Accelerator)
     assert (plain.name, plain.context, plain.program) == ("accelerator", DeviceContext("cpu", 0), "sub")
     for text, reason in (
-        ("accelerator:program", "'program' is no option"),
+        ("accelerator:program", "'program' is not an option"),
         ("accelerator:program=add,program=sub", "occurs twice"),
-        ("accelerator:device=npu:x", "'npu:x' is no device"),
+        ("accelerator:device=npu:x", "'npu:x' is not a device"),
     ):
         with pytest.raises(UsageError, match=reason):
             read_generator(text)

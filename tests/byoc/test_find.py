@@ -30,7 +30,7 @@ def test_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("absent", "unknown code generator absent", "installed: broken, number, twice"),
         ("broken", "cannot be loaded: No module named 'no_such_module'", ""),
-        ("number", "is no subclass of crtgen.byoc.Generator", ""),
+        ("number", "is not a subclass of crtgen.byoc.Generator", ""),
         ("twice", "several packages bring a code generator twice", ""),
     ],
 )

@@ -186,7 +186,7 @@ def test_a_constant_needs_a_name_of_c(name: str) -> None:
 
     graph = arithmetic("g", DType.INT16, [(Add(), "a", "b")], {"a": S, "b": S})
     after, _ = partition(graph, [Wrong()])
-    with pytest.raises(UsageError, match="is no name of a constant"):
+    with pytest.raises(UsageError, match="is not the name of a constant"):
         select(after, Target())
 
 

@@ -63,7 +63,7 @@ def test_equal_layers_share_code() -> None:
 
 @pytest.mark.parametrize("name", ["", "3d", "a-b", "naïve"])
 def test_bad_name(name: str) -> None:
-    with pytest.raises(UsageError, match="is no C identifier"):
+    with pytest.raises(UsageError, match="is not a C identifier"):
         generate_c(two_layers(), name)
 
 

@@ -93,5 +93,5 @@ def test_what_gdb_cannot_do(tmp_path: Path) -> None:
         flash(Job(image.path, board, gdb_server=f"127.0.0.1:{free_port()}"), "gdb", timeout=60)
     library = tmp_path / "x.elf"
     library.write_bytes(b"nothing")
-    with pytest.raises(FlashError, match="no ELF file"):
+    with pytest.raises(FlashError, match="not an ELF file"):
         flash(Job(library, board), "gdb")

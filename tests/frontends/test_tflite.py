@@ -310,7 +310,7 @@ def test_load_refuses_what_is_no_model_file(tmp_path: Path) -> None:
         load(tmp_path / "absent.tflite")
     with pytest.raises(UsageError, match="the model cannot be read: No such file"):
         load(tmp_path / "absent")
-    with pytest.raises(UsageError, match="the model is no regular file"):
+    with pytest.raises(UsageError, match="the model is not a regular file"):
         load_tflite(tmp_path)
     other = tmp_path / "model.h5"
     other.write_bytes(b"HDF")

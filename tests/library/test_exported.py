@@ -85,13 +85,13 @@ def test_constants_loaded_at_start_up_are_named() -> None:
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"README": b""}, "README is no part of an exported library"),
+        ({"README": b""}, "README is not part of an exported library"),
         ({"devc_dot_c": b"int a;"}, f"does not define {BLOB_SYMBOL}"),
-        ({"devc_dot_c": f"unsigned char {BLOB_SYMBOL}[2] = {{1, x}};".encode()}, "no array of bytes"),
-        ({"devc_dot_c": f"unsigned char {BLOB_SYMBOL}[2] = {{1, 256}};".encode()}, "no array of bytes"),
+        ({"devc_dot_c": f"unsigned char {BLOB_SYMBOL}[2] = {{1, x}};".encode()}, "not an array of bytes"),
+        ({"devc_dot_c": f"unsigned char {BLOB_SYMBOL}[2] = {{1, 256}};".encode()}, "not an array of bytes"),
         ({"devc_dot_c": f"unsigned char {BLOB_SYMBOL}[2] = {{1, 2}};".encode()}, "the length needs 8 bytes"),
-        ({"devc_dot_o": b"no ELF"}, "no ELF file"),
-        ({"lib1_dot_o": b"\x7fELF"}, "no ELF file"),
+        ({"devc_dot_o": b"no ELF"}, "not an ELF file"),
+        ({"lib1_dot_o": b"\x7fELF"}, "not an ELF file"),
         ({"lib0_dot_c": b"\xff"}, "not UTF-8"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_parameter_as_input_0() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({"v": np.zeros(2, np.int8)}, "v is no argument"),
+        ({"v": np.zeros(2, np.int8)}, "v is not an argument"),
         ({"w": np.zeros(3, np.int8)}, r"int8 \[3\] but the graph has int8 \[2\]"),
         ({"w": np.zeros(2, np.uint8)}, "uint8"),
     ],
@@ -122,7 +122,7 @@ def test_two_devices_are_refused() -> None:
 def test_names_that_c_does_not_have() -> None:
     graph = foo()
     graph["nodes"][1]["attrs"]["func_name"] = 'f(); system("x")'
-    with pytest.raises(CorruptModelError, match="no name of a C function"):
+    with pytest.raises(CorruptModelError, match="not the name of a C function"):
         tables(graph)
     graph = foo()
     graph["nodes"][0]["name"] = 'da"ta*/'

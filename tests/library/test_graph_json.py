@@ -130,7 +130,7 @@ def test_an_unknown_key_is_an_error(place: tuple[Any, ...]) -> None:
         (("attrs", "storage_id"), ["list_int", [0, 1, 2, -1]], "negative"),
         (("attrs", "storage_id"), ["list_str", [0, 1, 2, 3]], "list_int"),
         (("attrs", "device_index"), ["list_int", [1]], "different lengths"),
-        (("attrs", "dltype", 1, 0), "float33x", "no element type"),
+        (("attrs", "dltype", 1, 0), "float33x", "not an element type"),
         (("attrs", "shape", 1, 0), [1.5], "not a list of int"),
     ],
 )

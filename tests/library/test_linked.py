@@ -15,7 +15,7 @@ DIGITS = ROOT / "demo" / "digits.tflite"
 
 
 class HostExecutor:
-    """What TVM's graph executor does with a device, one block for each storage that is no parameter."""
+    """What TVM's graph executor does with a device, one block for each storage that is not a parameter."""
 
     def __init__(self, client: Client, graph: GraphJson, lookup: str = "_lookup_linked_param") -> None:
         self.client = client

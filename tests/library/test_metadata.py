@@ -162,7 +162,7 @@ def test_a_missing_key_is_named(path: tuple[Any, ...]) -> None:
         ("style", "half-model", "half-model"),
         ("executors", ["vm"], "it has to be aot or graph"),
         ("executors", ["aot", "graph"], "it has to be aot or graph"),
-        ("export_datetime", "yesterday", "no time of the form"),
+        ("export_datetime", "yesterday", "not a time of the form"),
         ("target", {"1": "c"}, "target of the model net"),
     ],
 )
@@ -196,9 +196,9 @@ def test_names_that_occur_twice() -> None:
 def test_names_that_are_no_file_names(name: str) -> None:
     document = full()
     document["modules"] = {name: {**document["modules"]["net"], "model_name": name}}
-    with pytest.raises(CorruptModelError, match="no name of a model"):
+    with pytest.raises(CorruptModelError, match="not the name of a model"):
         read_metadata(json.dumps(document), "x")
-    with pytest.raises(CorruptModelError, match="no name of a model"):
+    with pytest.raises(CorruptModelError, match="not the name of a model"):
         read_metadata(json.dumps({**version(5), "model_name": name}), "x")
 
 

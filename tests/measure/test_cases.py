@@ -91,7 +91,7 @@ def test_an_archive_with_a_damaged_or_a_pickled_array_is_refused(tmp_path: Path)
         with pytest.raises(UsageError, match=r"not a \.npy|no array for input"):
             read_inputs(tmp_path / "x.npz", (A, A))
     np.savez(tmp_path / "x.npz", a=np.array([object()]))
-    with pytest.raises(UsageError, match=r"x\.npz: not a \.npy.*no array of numbers"):
+    with pytest.raises(UsageError, match=r"x\.npz: not a \.npy.*not an array of numbers"):
         read_inputs(tmp_path / "x.npz", (A,))
 
 

@@ -126,9 +126,9 @@ def test_plain_integers_wrap_and_have_no_interval() -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"z": (0, 1)}, "z is no int8 input of the network"),
-        ({"x": (3, 2)}, "3..2 is no range of int8"),
-        ({"x": (-129, 2)}, "-129..2 is no range of int8"),
+        ({"z": (0, 1)}, "z is not an int8 input of the network"),
+        ({"x": (3, 2)}, "3..2 is not a range within int8"),
+        ({"x": (-129, 2)}, "-129..2 is not a range within int8"),
     ],
 )
 def test_refused_ranges(inputs: dict[str, tuple[int, int]], message: str) -> None:

@@ -90,7 +90,7 @@ def test_no_producer_of_modules_gets_past_the_checks() -> None:
     for change in ({"files": {"../x.c": ""}}, {"libraries": (SourceLibrary("x", (("a;b", b""),)),)}):
         with pytest.raises(CorruptModelError):
             replace(toy(), **change)
-    with pytest.raises(CorruptModelError, match="no name in C"):
+    with pytest.raises(CorruptModelError, match="not a C identifier"):
         replace(toy().info, name="a-b")
     assert isinstance(toy(), CModule)
 

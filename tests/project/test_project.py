@@ -192,7 +192,7 @@ def test_a_sample_has_to_fit_the_input() -> None:
         ({"toy": [good, good]}, "2 sample arrays for 1 inputs"),
         ({"toy": [good.astype(np.float32)]}, "1x4 float32, the input is 1x4 int8"),
         ({"toy": [good[0]]}, "4 int8, the input is 1x4 int8"),
-        ({"tie": [good]}, "no model of the project"),
+        ({"tie": [good]}, "not a model of the project"),
     ]
     for samples, reason in cases:
         with pytest.raises(UsageError, match=reason):

@@ -49,6 +49,8 @@ def loop_over_rows(plan: Plan, target: Target, *, exact: bool | None = None) -> 
     least a percent of the arena, for speed ten, for size half a percent. For speed an eighth of the arena is
     saved, or nothing is done. ``exact`` is that of ``make_plan``.
     """
+    if not plan.steps:
+        return plan, ()
     price = _PRICES[target.optimize]
     start = best = current = _Line.of(plan)
     while True:

@@ -80,6 +80,13 @@ def test_two_equal_peaks_both_go() -> None:
     assert plan.arena < whole.arena
 
 
+def test_a_network_without_operators() -> None:
+    net = Network()
+    whole, plan, hits = _looped(net.graph(net.input("x", 1, 4)))
+    assert (plan, hits) == (whole, [])
+    assert plan.arena == 4
+
+
 def test_no_gain_no_change() -> None:
     """Where the input is larger than anything, nothing is streamed."""
     net = Network()

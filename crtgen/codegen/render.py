@@ -3,17 +3,29 @@
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 
 from crtgen.resources import templates_dir
 
 __all__ = ["render"]
 
 
+def _compiled() -> FileSystemBytecodeCache | None:
+    """Where Jinja keeps compiled templates: below the system's temporary directory, for this user alone.
+
+    Compiling them takes longer than compiling a model. None where no such directory can be had.
+    """
+    try:
+        return FileSystemBytecodeCache()
+    except (OSError, RuntimeError):
+        return None
+
+
 @cache
 def _environment() -> Environment:
     return Environment(
         loader=FileSystemLoader(templates_dir()),
+        bytecode_cache=_compiled(),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

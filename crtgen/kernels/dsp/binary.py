@@ -18,7 +18,7 @@ import numpy as np
 from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.binary import operands, product_scale
-from crtgen.kernels.dsp.finish import Finish, clamp, finish_lanes, floor, half_away, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, half_away, saturate
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
@@ -78,7 +78,7 @@ class PairsView:
     pair: tuple[int, int]
     start: int
     requant: tuple[int, int] | None
-    finish: Finish
+    epilogue: Epilogue
 
 
 @design(Add, Sub, types=(DType.INT8,), needs="dsp", weights=None)
@@ -90,9 +90,9 @@ def add(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
         return None
     params = op.parameters(sig)
     low, high = clamp_limits(params.act_min, params.act_max)
-    finish = Finish("floor", (form.shift,), low, high)
+    epilogue = Epilogue("floor", (form.shift,), low, high)
     a, b = reversed(form.factors) if runs.swapped else form.factors
-    view = PairsView(runs, _words(a, b), form.constant & 0xFFFFFFFF, None, finish)
+    view = PairsView(runs, _words(a, b), form.constant & 0xFFFFFFFF, None, epilogue)
     return _kernel("dsp_sum", sig, view)
 
 
@@ -103,14 +103,14 @@ def multiply(op: Mul, sig: Signature, target: Target) -> Kernel | None:
     if runs is None:
         return None
     params = op.parameters(sig)
-    lanes = finish_lanes(product_scale(params), ((1, np.array([0])),))
+    lanes = epilogue_lanes(product_scale(params), ((1, np.array([0])),))
     if lanes is None:
         return None
     scale, constant = (int(n) for n in lanes.constants[0][0])
     offsets = (params.input1_offset, params.input2_offset)
     first, second = reversed(offsets) if runs.swapped else offsets
     pair = _words((first & 0xFFFF) * 65537, (second & 0xFFFF) * 65537)
-    view = PairsView(runs, pair, int(lanes.offsets[0][0]) & 0xFFFFFFFF, (scale, constant), lanes.finish)
+    view = PairsView(runs, pair, int(lanes.offsets[0][0]) & 0xFFFFFFFF, (scale, constant), lanes.epilogue)
     return _kernel("dsp_product", sig, view)
 
 
@@ -195,8 +195,8 @@ class _Sum:
         return total
 
     def _finish(self, total: str) -> None:
-        saturate(self.f, total, self.k.finish.shifts[0])
-        clamp(self.f, self.k.finish, total)
+        saturate(self.f, total, self.k.epilogue.shifts[0])
+        clamp(self.f, self.k.epilogue, total)
 
 
 class _Product:
@@ -207,8 +207,8 @@ class _Product:
         self.first, self.second, self.y = f.arguments
         self.zeros = [f.constant("a zero point", number) for number in k.pair]
         self.multiplier, self.constant = (f.constant("requantisation", number) for number in requant)
-        self.start = f.core("start" if k.finish.floor else "of a rounding")
-        if k.finish.floor:
+        self.start = f.core("start" if k.epilogue.floor else "of a rounding")
+        if k.epilogue.floor:
             f.number(self.start, k.start)
         self.words = f.cores("elements, then products", 5)
         if k.runs.stays:
@@ -221,7 +221,7 @@ class _Product:
 
     def _double(self, *registers: str) -> None:
         """What follows rounds twice the product."""
-        if not self.k.finish.floor:
+        if not self.k.epilogue.floor:
             for register in registers:
                 self.f("sadd16", register, register, register)
 
@@ -261,17 +261,17 @@ class _Product:
         return product
 
     def _multiply(self, to: str, halves: str, a: str, b: str) -> None:
-        if self.k.finish.floor:
+        if self.k.epilogue.floor:
             self.f(f"smla{halves}", to, a, b, self.start)
         else:
             self.f(f"smul{halves}", to, a, b)
 
     def _finish(self, product: str) -> None:
-        finish, constants = self.k.finish, (self.multiplier, self.constant)
-        if finish.floor:
-            floor(self.f, finish, product, *constants, finish.shifts[0])
+        epilogue, constants = self.k.epilogue, (self.multiplier, self.constant)
+        if epilogue.floor:
+            floor(self.f, epilogue, product, *constants, epilogue.shifts[0])
         else:
-            half_away(self.f, finish, product, constants, self.start, finish.shifts[0])
+            half_away(self.f, epilogue, product, constants, self.start, epilogue.shifts[0])
 
 
 @lru_cache(maxsize=256)

@@ -8,10 +8,10 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.layer import Layer
-from crtgen.kernels.dsp.matrix import Micro, Stream, Unrolling, group_of_pixels, micro, stream_of
+from crtgen.kernels.dsp.matrix import Micro, Unrolling, WeightStream, group_of_pixels, micro, weight_stream
 from crtgen.kernels.dsp.packing import Packing, pack_windows
 from crtgen.kernels.dsp.shared import UNROLL, shared_kernel
-from crtgen.kernels.dsp.walk import PIXELS, Geometry, Walk, Window
+from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -35,8 +35,8 @@ class ConvView:
     groups: int
     micros: tuple[Micro, ...]
     packing: Packing
-    walk: Walk
-    window: Window | None
+    walk: PixelSteps
+    window: PaddedRows | None
     even_words: int
     odd_words: int
 
@@ -84,7 +84,7 @@ def matrix_kernel(
     steps = -(-packing.steps // UNROLL) * UNROLL if shared else unrolling.padded(packing.steps)
     folded = bias + params.input_offset * weights.sum(axis=1)
     rescale = rescale_of(params, weights, bias)
-    stream = stream_of(weights, packing, steps, folded, rescale, each=shared)
+    stream = weight_stream(weights, packing, steps, folded, rescale, each=shared)
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)
@@ -114,7 +114,7 @@ def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
             pixels,
             layer.steps,
             stream.channels,
-            stream.finish,
+            stream.epilogue,
             unrolling if pixels == PIXELS else _STEPS_OF_ONE,
         )
         for pixels in counts
@@ -133,7 +133,7 @@ def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
     )
 
 
-def _cost(view: ConvView, stream: Stream) -> float:
+def _cost(view: ConvView, stream: WeightStream) -> float:
     walking = 9 if view.walk.wraps else 2
     groups = 0.0
     for m in view.micros:

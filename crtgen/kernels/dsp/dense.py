@@ -13,7 +13,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.conv import matrix_kernel
-from crtgen.kernels.dsp.finish import Finish, Lanes, finish_lanes, floor, half_away
+from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, epilogue_lanes, floor, half_away
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import Words, fours, words, words16
@@ -45,7 +45,7 @@ class DenseView:
     unroll: int
     header: int
     group_words: int
-    finish: Finish
+    epilogue: Epilogue
 
     @property
     def looped(self) -> bool:
@@ -139,7 +139,7 @@ class _Writer:
         outputs = (self.mix[0], self.low[0], self.mix[1], self.low[1])
         if k.header:
             f("ldr", self.columns, f.kept[2])
-        if not k.finish.floor:
+        if not k.epilogue.floor:
             self._half_away(outputs)
             return
         if k.header:
@@ -150,8 +150,8 @@ class _Writer:
             f("ldrd", self.spare, self.columns, f"[{self.weights}], #8")
             constants = (*self.taps, *self.pair, self.spare, self.columns)
         for number, output in enumerate(outputs):
-            shift = k.finish.shifts[number % len(k.finish.shifts)]
-            floor(f, k.finish, output, constants[2 * number], constants[2 * number + 1], shift)
+            shift = k.epilogue.shifts[number % len(k.epilogue.shifts)]
+            floor(f, k.epilogue, output, constants[2 * number], constants[2 * number + 1], shift)
 
     def _half_away(self, outputs: Sequence[str]) -> None:
         f, k = self.f, self.k
@@ -164,9 +164,9 @@ class _Writer:
             f("ldmdb", self.columns, _listed((multiplier, constant)))
         for number, output in enumerate(outputs):
             if not k.header:
-                f("ldm", f"{self.weights}!", _listed(self.taps[: k.finish.constants]))
-            right = k.finish.shifts[number] if k.finish.shifts else shift
-            half_away(f, k.finish, output, (multiplier, constant), spare, right)
+                f("ldm", f"{self.weights}!", _listed(self.taps[: k.epilogue.constants]))
+            right = k.epilogue.shifts[number] if k.epilogue.shifts else shift
+            half_away(f, k.epilogue, output, (multiplier, constant), spare, right)
 
 
 def _listed(registers: Sequence[str]) -> str:
@@ -198,7 +198,7 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
         unroll=unroll,
         header=len(stream.header),
         group_words=stream.group_words,
-        finish=stream.finish,
+        epilogue=stream.epilogue,
     )
     return Kernel(
         design="dsp_dense",
@@ -213,19 +213,19 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stream:
+class _Weights:
     header: Words
     group_words: int
-    finish: Finish
+    epilogue: Epilogue
     const: Const
 
 
-def _stream(weights: Int64, packing: Packing, steps: int, start: Int64, rescale: Rescale) -> _Stream | None:
+def _stream(weights: Int64, packing: Packing, steps: int, start: Int64, rescale: Rescale) -> _Weights | None:
     """The packed ``weights[O, K]``; None if inexact, or for a weight of -128 in the wrong place."""
     channels = fours(len(weights))
     shared = rescale.uniform
     gains = [(_GAIN, 1)[lane % 2] for lane in range(_LANES)]
-    lanes = finish_lanes(
+    lanes = epilogue_lanes(
         rescale.united() if shared else rescale,
         [(gain, channels[:, lane]) for lane, gain in enumerate(gains)],
     )
@@ -249,7 +249,7 @@ def _stream(weights: Int64, packing: Packing, steps: int, start: Int64, rescale:
     group_words = _LANES + 2 * steps + sum(end.shape[1] for end in ends)
     count = len(header) + len(channels) * group_words
     note = "requantisation; per four outputs: start, weights"
-    return _Stream(header, group_words, lanes.finish, Const("weights", "uint32", (count,), pack, 4, note))
+    return _Weights(header, group_words, lanes.epilogue, Const("weights", "uint32", (count,), pack, 4, note))
 
 
 def _unrolling(steps: int, most: int) -> tuple[int, int]:

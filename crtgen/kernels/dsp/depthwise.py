@@ -13,8 +13,8 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.dsp.depthwise_asm import Channel, Columns, one_channel, widen, widen_padding
-from crtgen.kernels.dsp.finish import Finish, finish_lanes
-from crtgen.kernels.dsp.rows import Row, Rows
+from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes
+from crtgen.kernels.dsp.rows import Row, RowBuilder
 from crtgen.kernels.dsp.words import FAR, Words, fours, words
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -56,7 +56,7 @@ class DepthwiseView:
     stride: int
     zero_point: int
     weight_words: int
-    finish: Finish
+    epilogue: Epilogue
     row: Row
     single: Row | None
 
@@ -73,8 +73,8 @@ class DepthwiseView:
 
     @property
     def channel(self) -> Channel:
-        compact = self.weight_words < 4 + self.finish.constants
-        return Channel(self.stride, compact, self.out_row_bytes, self.finish, self.row, self.single)
+        compact = self.weight_words < 4 + self.epilogue.constants
+        return Channel(self.stride, compact, self.out_row_bytes, self.epilogue, self.row, self.single)
 
     @property
     def channel_words(self) -> int:
@@ -126,13 +126,13 @@ def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     params = op.parameters(sig)
     weights = w.array().astype(np.int64)[0].reshape(9, -1).T  # [channel, tap]
     bias = b.array().astype(np.int64)
-    lanes = finish_lanes(rescale_of(params, weights, bias), ((1, np.arange(len(bias))),))
+    lanes = epilogue_lanes(rescale_of(params, weights, bias), ((1, np.arange(len(bias))),))
     if lanes is None:
         return None
     start = bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0]
     constants = lanes.constants[0]
     each = 4 + constants.shape[1] - _in_taps(constants)
-    view = _view(op, sig, target, -params.input_offset, each, lanes.finish)
+    view = _view(op, sig, target, -params.input_offset, each, lanes.epilogue)
     if view is None:
         return None
 
@@ -182,7 +182,12 @@ def _in_taps(constants: Words) -> bool:
 
 
 def _view(
-    op: DepthwiseConv2d, sig: Signature, target: Target, zero_point: int, weight_words: int, finish: Finish
+    op: DepthwiseConv2d,
+    sig: Signature,
+    target: Target,
+    zero_point: int,
+    weight_words: int,
+    epilogue: Epilogue,
 ) -> DepthwiseView | None:
     images, height, width, channels = sig.x.shape
     out_height, out_width = sig.y.shape[1:3]
@@ -193,7 +198,7 @@ def _view(
         return None
     seen = min(width, columns - op.padding.left)
     written_out, repeated = _WRITTEN_OUT[target.optimize], _REPEATED[target.optimize]
-    build = Rows(op.stride, pairs * 4, out_width, channels, written_out, repeated)
+    build = RowBuilder(op.stride, pairs * 4, out_width, channels, written_out, repeated)
     return DepthwiseView(
         images=images,
         channels=channels,
@@ -211,7 +216,7 @@ def _view(
         stride=op.stride[0],
         zero_point=zero_point,
         weight_words=weight_words,
-        finish=finish,
+        epilogue=epilogue,
         row=build.row(both=op.stride[0] == 1),
         single=build.row(both=False) if op.stride[0] == 1 and out_height % 2 else None,
     )

@@ -15,8 +15,8 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.copy import copy
-from crtgen.kernels.dsp.finish import Finish, finish_lanes, floor, half_away
-from crtgen.kernels.dsp.walk import Geometry, Walk, Window, least_lead
+from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes, floor, half_away
+from crtgen.kernels.dsp.walk import Geometry, PaddedRows, PixelSteps, groups_lead
 from crtgen.kernels.dsp.words import FAR, Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -52,11 +52,11 @@ class WindowedView:
     rows: int
     taps: tuple[int, ...]
     row_step: int
-    walk: Walk
-    window: Window | None
+    walk: PixelSteps
+    window: PaddedRows | None
     expansion: Expansion | None
     group_words: int
-    finish: Finish
+    epilogue: Epilogue
 
     @property
     def whole(self) -> int:
@@ -107,7 +107,7 @@ def one_pixel(k: WindowedView) -> Routine:
                 f("add", x, x, rest[1])
         else:
             _row(f, k.taps, (x, weights), taps, inputs, sums)
-        _requantise(f, k.finish, weights, sums, (*taps, *inputs, *rest, spare, x))
+        _requantise(f, k.epilogue, weights, sums, (*taps, *inputs, *rest, spare, x))
         for place in (1, 2, 3):
             f("strb", sums[place], f"[{y}, #{place}]")
         f("strb", sums[0], f"[{y}], #4")
@@ -138,20 +138,27 @@ def _row(
             f("smlatt", sums[first + 2], word, tap, sums[first + 2])
 
 
-def _requantise(f: Function, finish: Finish, weights: str, sums: Sequence[str], words: Sequence[str]) -> None:
+def _requantise(
+    f: Function, epilogue: Epilogue, weights: str, sums: Sequence[str], words: Sequence[str]
+) -> None:
     """``words`` are registers for constants, of which all but the last two ascend."""
-    if finish.floor:
+    if epilogue.floor:
         f("ldm", f"{weights}!", f"{{{', '.join(words[:-2])}}}")
         f("ldrd", *words[-2:], f"[{weights}], #8")
         for number, total in enumerate(sums):
-            floor(f, finish, total, words[2 * number], words[2 * number + 1], finish.shifts[0])
+            floor(f, epilogue, total, words[2 * number], words[2 * number + 1], epilogue.shifts[0])
         return
     multiplier, constant, shift, spare = words[:4]
     for total in sums:
-        f("ldm", f"{weights}!", f"{{{', '.join(words[: finish.constants])}}}")
+        f("ldm", f"{weights}!", f"{{{', '.join(words[: epilogue.constants])}}}")
         f("lsl", total, total, "#1")
         half_away(
-            f, finish, total, (multiplier, constant), spare, finish.shifts[0] if finish.shifts else shift
+            f,
+            epilogue,
+            total,
+            (multiplier, constant),
+            spare,
+            epilogue.shifts[0] if epilogue.shifts else shift,
         )
 
 
@@ -167,7 +174,7 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     params = op.parameters(sig)
     weights = w.array().astype(np.int64).reshape(-1, w.shape[3]).T  # [channel, tap]
     bias = b.array().astype(np.int64)
-    lanes = finish_lanes(rescale_of(params, weights, bias), ((1, np.arange(len(bias))),))
+    lanes = epilogue_lanes(rescale_of(params, weights, bias), ((1, np.arange(len(bias))),))
     if lanes is None:
         return None
     groups = fours(len(bias))
@@ -181,7 +188,7 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
         return packed.reshape(-1)
 
     zero_point, image = -params.input_offset, x.elements // x.shape[0]
-    view = _view(geometry, expansion, (zero_point, image, len(bias)), words_each, lanes.finish)
+    view = _view(geometry, expansion, (zero_point, image, len(bias)), words_each, lanes.epilogue)
     note = "per four channels: start, weights, requantisation"
     return Kernel(
         design="dsp_depthwise_any",
@@ -219,7 +226,7 @@ def _view(
     expansion: Expansion | None,
     numbers: tuple[int, int, int],
     group_words: int,
-    finish: Finish,
+    epilogue: Epilogue,
 ) -> WindowedView:
     """``numbers`` are the zero point, the bytes of an image, and the output's channels."""
     zero_point, image_bytes, channels = numbers
@@ -243,7 +250,7 @@ def _view(
         window=window,
         expansion=expansion,
         group_words=group_words,
-        finish=finish,
+        epilogue=epilogue,
     )
 
 
@@ -253,7 +260,7 @@ def _inplace(view: WindowedView) -> tuple[InPlace, ...]:
         return ()
     return (
         InPlace(
-            lead=least_lead(view.walk, view.window, view.images, view.image_bytes, view.channels, pixels=1)
+            lead=groups_lead(view.walk, view.window, view.images, view.image_bytes, view.channels, pixels=1)
         ),
     )
 

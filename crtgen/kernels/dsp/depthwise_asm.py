@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.finish import Finish, clamp, floor, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, saturate
 from crtgen.kernels.dsp.rows import Chunk, Row
 
 __all__ = ["Channel", "Columns", "one_channel", "widen", "widen_padding"]
@@ -94,7 +94,7 @@ class Channel:
     stride: int
     compact: bool
     out_row_bytes: int
-    finish: Finish
+    epilogue: Epilogue
     row: Row
     single: Row | None
 
@@ -169,7 +169,7 @@ class _Writer:
         packed, spare = self.sums[:3], self.sums[3]
         f("ldm", f"{self.stream}!", _listed(packed))
         start, multiplier, constant, shift = self.weights[:4]
-        each = () if k.finish.shifts else (shift,)
+        each = () if k.epilogue.shifts else (shift,)
         if k.compact:  # the constant is in the weights' last bytes
             f("ldm", self.stream, _listed((start, multiplier, *each)))
             f("lsr", constant, packed[0], "#24")
@@ -233,12 +233,12 @@ class _Writer:
             f("strb", self.sums[store.sum], place)
 
     def _finish(self, sums: Sequence[str]) -> None:
-        f, finish = self.f, self.k.finish
+        f, epilogue = self.f, self.k.epilogue
         multiplier, constant = self.pair
-        if finish.floor:
+        if epilogue.floor:
             f("ldrd", multiplier, constant, _MULTIPLIER)
             for total in sums:
-                floor(f, finish, total, multiplier, constant, finish.shifts[0])
+                floor(f, epilogue, total, multiplier, constant, epilogue.shifts[0])
             return
         f("ldr", multiplier, _MULTIPLIER)
         for total in sums:
@@ -246,11 +246,11 @@ class _Writer:
             f("lsl", total, total, "#1")
             f("add", constant, constant, total, "asr #31")
             f("smmlar", total, total, multiplier, constant)
-            if not finish.shifts:
+            if not epilogue.shifts:
                 f("ldr", constant, _SHIFT)
                 f("asr", total, total, constant)
-            saturate(f, total, finish.shifts[0] if finish.shifts else 0)
-            clamp(f, finish, total)
+            saturate(f, total, epilogue.shifts[0] if epilogue.shifts else 0)
+            clamp(f, epilogue, total)
 
 
 def _listed(registers: Sequence[str]) -> str:

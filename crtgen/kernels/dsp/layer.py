@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from crtgen.kernels.dsp.matrix import Stream
+from crtgen.kernels.dsp.matrix import WeightStream
 from crtgen.kernels.dsp.packing import Packing
-from crtgen.kernels.dsp.walk import Geometry, Walk, Window, least_lead
+from crtgen.kernels.dsp.walk import Geometry, PaddedRows, PixelSteps, groups_lead
 from crtgen.kernels.kernel import Const
 
 __all__ = ["Layer"]
@@ -15,10 +15,10 @@ class Layer:
     """All that is decided of a layer before its code is."""
 
     geometry: Geometry
-    walk: Walk
-    window: Window | None
+    walk: PixelSteps
+    window: PaddedRows | None
     packing: Packing
-    stream: Stream
+    stream: WeightStream
     steps: int
 
     @property
@@ -27,6 +27,6 @@ class Layer:
 
     @property
     def lead(self) -> int:
-        """That of the leave to work in place."""
-        geometry = self.geometry
-        return least_lead(self.walk, self.window, geometry.images, geometry.image_bytes, self.stream.channels)
+        """The lead with which the output may overwrite the input."""
+        images, image_bytes = self.geometry.images, self.geometry.image_bytes
+        return groups_lead(self.walk, self.window, images, image_bytes, self.stream.channels)

@@ -14,14 +14,14 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.finish import Finish, Lanes, finish_lanes, floor, half_away
+from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, epilogue_lanes, floor, half_away
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.words import Words, words, words16
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.requant import Rescale
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Micro", "Stream", "Unrolling", "group_of_pixels", "micro", "stream_of"]
+__all__ = ["Micro", "Unrolling", "WeightStream", "group_of_pixels", "micro", "weight_stream"]
 
 _GAIN = 256
 _MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
@@ -35,7 +35,7 @@ class Micro:
     steps: int
     unroll: int
     stride: int
-    finish: Finish
+    epilogue: Epilogue
 
     @property
     def looped(self) -> bool:
@@ -131,15 +131,15 @@ class _Writer:
 
     def _requantise(self) -> None:
         """A sum less the other one is 256 times that of the first channel."""
-        f, finish = self.f, self.m.finish
+        f, epilogue = self.f, self.m.epilogue
         lanes = list(zip(self.mix, self.low, strict=True))
-        if finish.floor:
+        if epilogue.floor:
             constants = (*self.inputs, self.taps[0])
             f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")
             for mix, low in lanes:
                 f("sub", mix, mix, low)
-                floor(f, finish, mix, constants[0], constants[1], finish.shifts[0])
-                floor(f, finish, low, constants[2], constants[3], finish.shifts[1])
+                floor(f, epilogue, mix, constants[0], constants[1], epilogue.shifts[0])
+                floor(f, epilogue, low, constants[2], constants[3], epilogue.shifts[1])
             return
         self._constants()
         for mix, low in lanes:
@@ -152,13 +152,13 @@ class _Writer:
             self._half_away(low, 1)
 
     def _constants(self) -> None:
-        words = self.inputs[: self.m.finish.constants]
+        words = self.inputs[: self.m.epilogue.constants]
         self.f("ldm", f"{self.weights}!", f"{{{', '.join(words)}}}")
 
     def _half_away(self, register: str, channel: int) -> None:
-        finish, (multiplier, constant, shift) = self.m.finish, self.inputs
-        right = finish.shifts[channel] if finish.shifts else shift
-        half_away(self.f, finish, register, (multiplier, constant), self.taps[1], right)
+        epilogue, (multiplier, constant, shift) = self.m.epilogue, self.inputs
+        right = epilogue.shifts[channel] if epilogue.shifts else shift
+        half_away(self.f, epilogue, register, (multiplier, constant), self.taps[1], right)
 
     def _store(self) -> None:
         """The second channel first: the last store moves the pointer on to the next pair of channels."""
@@ -176,7 +176,7 @@ class _Writer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stream:
+class WeightStream:
     """The packed weights of a layer.
 
     ``pairs`` is how many pairs of channels there are, of ``pair_words`` words. With an odd number of channels
@@ -186,7 +186,7 @@ class Stream:
 
     pack: Callable[[], Words]
     pair_words: int
-    finish: Finish
+    epilogue: Epilogue
     pairs: int
     odd: bool
 
@@ -234,17 +234,17 @@ class Unrolling:
         return max(u for u in range(1, self.looped + 1) if steps % u == 0)
 
 
-def micro(pixels: int, steps: int, stride: int, finish: Finish, unrolling: Unrolling) -> Micro:
+def micro(pixels: int, steps: int, stride: int, epilogue: Epilogue, unrolling: Unrolling) -> Micro:
     """The micro-kernel; ``steps`` are padded for the unrolling."""
-    return Micro(pixels, steps, unrolling.of(steps), stride, finish)
+    return Micro(pixels, steps, unrolling.of(steps), stride, epilogue)
 
 
-def stream_of(
+def weight_stream(
     weights: Int64, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
-) -> Stream | None:
+) -> WeightStream | None:
     """The stream of ``weights[O, inputs of a window]``; ``bias[O]`` is all that does not depend on the input.
 
-    ``each`` is that of ``finish_lanes``.
+    ``each`` is that of ``epilogue_lanes``.
 
     None if there is one channel only, or too many, or a weight of -128 in the wrong place, or no exact
     requantisation.
@@ -257,7 +257,7 @@ def stream_of(
         a = np.append(a, channels - 2)
     b = a + 1
     mixed = _GAIN * weights[a] + weights[b]
-    lanes = finish_lanes(rescale, ((_GAIN, a), (1, b)), each)
+    lanes = epilogue_lanes(rescale, ((_GAIN, a), (1, b)), each)
     if lanes is None or mixed.min() < -(1 << 15):
         return None
 
@@ -267,7 +267,7 @@ def stream_of(
         return np.concatenate([*_start(bias[a], bias[b], lanes), taps, *lanes.constants], axis=1).reshape(-1)
 
     words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
-    return Stream(pack, words_each, lanes.finish, len(a), channels % 2 == 1)
+    return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1)
 
 
 def _start(bias_a: Int64, bias_b: Int64, lanes: Lanes) -> tuple[Words, ...]:

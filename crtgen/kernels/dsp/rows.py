@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from crtgen.kernels.dsp.words import FAR
 
-__all__ = ["Chunk", "Mac", "Row", "Rows", "Store"]
+__all__ = ["Chunk", "Mac", "Row", "RowBuilder", "Store"]
 
 _REACH = 1020  # LDRD's largest offset
 _NEAR = 255  # the most by which STRB moves its pointer on
@@ -87,7 +87,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowBuilder:
     """Builds the rows of a layer from its strides, bytes per column, and output shape."""
 
     stride: tuple[int, int]

@@ -4,9 +4,9 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from crtgen.kernels.dsp.finish import Finish
+from crtgen.kernels.dsp.epilogue import Epilogue
 from crtgen.kernels.dsp.layer import Layer
-from crtgen.kernels.dsp.walk import PIXELS, Window
+from crtgen.kernels.dsp.walk import PIXELS, PaddedRows
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 
 __all__ = ["UNROLL", "SharedView", "Table", "shared_kernel"]
@@ -55,7 +55,7 @@ class Table:
 class SharedView:
     """What differs between functions: how outputs are finished. All else is in the table."""
 
-    finish: Finish
+    finish: Epilogue
     pairs: int = UNROLL // 2
     """Pairs of steps that are written out."""
 
@@ -68,7 +68,7 @@ class SharedView:
 def shared_kernel(layer: Layer) -> Kernel:
     """The kernel of a layer whose steps are a multiple of ``UNROLL``."""
     stream, window = layer.stream, layer.window
-    finish = stream.finish
+    finish = stream.epilogue
     scratch = 4 * PIXELS * layer.steps + PIXELS * stream.channels + (window.bytes if window else 0)
     groups = -(-layer.walk.pixels // PIXELS)
     group = _instructions(finish, layer.steps, stream.pairs) + 1.2 * layer.packing.instructions(PIXELS)
@@ -77,7 +77,7 @@ def shared_kernel(layer: Layer) -> Kernel:
     return Kernel(
         design="dsp_matrix_shared",
         template="dsp/conv_shared.c.j2",
-        view=SharedView(Finish(finish.form, (1, 1) if finish.floor else (), finish.low, finish.high)),
+        view=SharedView(Epilogue(finish.form, (1, 1) if finish.floor else (), finish.low, finish.high)),
         consts=(layer.weights, _table(layer)),
         scratch=scratch,
         inplace=(InPlace(lead=layer.lead),),
@@ -88,8 +88,8 @@ def shared_kernel(layer: Layer) -> Kernel:
 def _table(layer: Layer) -> Const:
     """A layer's numbers; without padding the window has no rows."""
     geometry, walk, packing, stream = layer.geometry, layer.walk, layer.packing, layer.stream
-    window = layer.window or Window(0, 0, 0, 0, 0, 0, 0, 0, 0)
-    shift_a, shift_b = stream.finish.shifts or (0, 0)
+    window = layer.window or PaddedRows(0, 0, 0, 0, 0, 0, 0, 0, 0)
+    shift_a, shift_b = stream.epilogue.shifts or (0, 0)
     table = Table(
         column_bytes=4 * PIXELS * layer.steps,
         channels=stream.channels,
@@ -127,7 +127,7 @@ def _table(layer: Layer) -> Const:
     return Const.of("table", data, 4, "the layer's numbers, see the code")
 
 
-def _instructions(finish: Finish, steps: int, pairs: int) -> float:
+def _instructions(finish: Epilogue, steps: int, pairs: int) -> float:
     """One call of the micro-kernel."""
     inner = steps * (2 * PIXELS + 2.5) + 2 * steps / UNROLL
     outputs = PIXELS * (2 * finish.instructions + 3) + (2 * PIXELS if finish.floor else 0)

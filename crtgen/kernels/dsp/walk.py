@@ -8,13 +8,13 @@ from crtgen.ir import Signature
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["PIXELS", "Geometry", "Walk", "Window", "least_lead"]
+__all__ = ["PIXELS", "Geometry", "PaddedRows", "PixelSteps", "groups_lead"]
 
 PIXELS = 3  # computed at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class PaddedRows:
     """Rows of the input, padded with its zero point, that slide over the image in scratch.
 
     ``rows`` of ``pitch`` bytes with the image from byte ``left`` on; the first one is row ``first`` of the
@@ -46,7 +46,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class PixelSteps:
     """From one window to the next: ``pixel_step`` bytes on; after ``width`` of them, ``row_advance`` more."""
 
     width: int
@@ -108,15 +108,15 @@ class Geometry:
         width, height = self.output[1], self.output[0]
         return min(height, 1 if width % pixels == 0 else max(2, pixels // width))
 
-    def slide(self, zero_point: int, pixels: int = PIXELS) -> Window | None:
-        """The window of padded rows for groups of pixels; None without padding: the input itself is read."""
+    def slide(self, zero_point: int, pixels: int = PIXELS) -> PaddedRows | None:
+        """The padded rows for groups of pixels; None without padding: the input itself is read."""
         if not self.padded:
             return None
         extent = [(t - 1) * d + 1 for t, d in zip(self.window, self.dilation, strict=True)]
         rows = extent[0] + (self._rows_at_once(pixels) - 1) * self.stride[0]
         columns = (self.output[1] - 1) * self.stride[1] + extent[1]
         seen = min(self.size[1], columns - self.corner[1])
-        return Window(
+        return PaddedRows(
             rows=rows,
             pitch=-(-columns * self.channels // 4) * 4,
             left=self.corner[1] * self.channels,
@@ -128,16 +128,22 @@ class Geometry:
             zero_point=zero_point,
         )
 
-    def walk(self, pitch: int) -> Walk:
+    def walk(self, pitch: int) -> PixelSteps:
         """The walk over rows of ``pitch`` bytes."""
         step = self.stride[1] * self.channels
-        return Walk(self.output[1], self.output[0], step, self.stride[0] * pitch - self.output[1] * step)
+        height, width = self.output
+        return PixelSteps(width, height, step, self.stride[0] * pitch - width * step)
 
 
-def least_lead(
-    walk: Walk, window: Window | None, images: int, image_bytes: int, channels: int, pixels: int = PIXELS
+def groups_lead(
+    walk: PixelSteps,
+    window: PaddedRows | None,
+    images: int,
+    image_bytes: int,
+    channels: int,
+    pixels: int = PIXELS,
 ) -> int:
-    """How far the output must lie before the input so that it overwrites nothing still to be read."""
+    """The lead where groups of so many pixels are read until their outputs are complete."""
     ends = np.minimum(np.arange(0, walk.pixels, pixels) + pixels, walk.pixels)
     written = ends * channels
     if window is None:

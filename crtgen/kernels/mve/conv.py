@@ -13,7 +13,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, fill
-from crtgen.kernels.mve.finish import Requantisation, requantisation
+from crtgen.kernels.mve.epilogue import Requantisation, requantisation
 from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, pairs_of_pixels, stream_const
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared import shared_matrix
@@ -233,7 +233,7 @@ def matrix_of_pixels(
             return shared
     requant = requantise(params, weights, bias)
     most = _WRITTEN_OUT[target.optimize]
-    kernel = micro([Run(0, 0, depth)], depth, outputs, requant.finish, depth % 4 == 0, most, True)
+    kernel = micro([Run(0, 0, depth)], depth, outputs, requant.epilogue, depth % 4 == 0, most, True)
     if kernel is None:
         return None
     view = PixelsView(kernel, pixels)
@@ -261,14 +261,14 @@ def _views(
     step = window.stride_x * window.channels
     aligned = step % 4 == 0 and (ring is not None or window.pitch % 4 == 0)
     runs = [Run(r, at, length) for r in range(window.taps_y) for at in offsets]
-    direct = micro(runs, step, outputs, requant.finish, aligned, most, False)
+    direct = micro(runs, step, outputs, requant.epilogue, aligned, most, False)
     if direct is not None and direct.rounds == 0:
         parts = Run(0, 0, length).cuts()
         cuts = [Cut(n * length + c.start, c.length) for n in range(len(runs)) for c in parts]
         yield ConvView(direct, window, ring, None, rows), cuts
     depth = window.taps_y * window.taps_x * window.channels
     pitch = -(-depth // LANES) * LANES
-    gathered = micro([Run(0, 0, pitch)], pitch, outputs, requant.finish, True, most, False)
+    gathered = micro([Run(0, 0, pitch)], pitch, outputs, requant.epilogue, True, most, False)
     if gathered is not None:
         gather = Gather(window.taps_y, offsets, length, pitch)
         yield ConvView(gathered, window, ring, gather, rows), Run(0, 0, depth).cuts()

@@ -12,7 +12,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
-from crtgen.kernels.mve.finish import Finish, Requantisation, finish_words, requantisation
+from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words, requantisation
 from crtgen.kernels.mve.matrix import LANES, Words, contiguous, gather_sums, stream_const
 from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.registry import design
@@ -39,7 +39,7 @@ class DenseView:
     rounds: int
     unroll: int
     tail: int
-    finish: Finish
+    epilogue: Epilogue
 
     @property
     def ragged(self) -> bool:
@@ -75,7 +75,7 @@ class _Writer:
         self.left = f.core("outputs left", ODD)
         self.sums = f.cores("sums", k.at_once, EVEN)
         self.vector, *self.vectors = f.vectors("inputs and weights, then sums and constants", 4)
-        self.united = (f.vector("multiplier"), f.vector("last constant")) if k.finish.uniform else None
+        self.united = (f.vector("multiplier"), f.vector("last constant")) if k.epilogue.uniform else None
 
     def write(self) -> None:
         f, k = self.f, self.k
@@ -131,7 +131,7 @@ class _Writer:
     def _store(self, q: str) -> None:
         f, k = self.f, self.k
         spare = (self.vectors[1], self.vectors[2], self.sums[0])
-        finish_words(f, k.finish, [q], self.weights, spare, self.united)
+        epilogue_words(f, k.epilogue, [q], self.weights, spare, self.united)
         if k.ragged:
             f("vctp.32", self.left)
             f("vpst")
@@ -160,10 +160,10 @@ def _requantised(params: ConvParams, weights: Int64, bias: Int64) -> tuple[Words
     if rescale.uniform:
         start = bias + params.input_offset * weights.sum(axis=1)
         shared = requantisation(rescale.united(), start)
-        finish, common = shared.finish, shared.constants[1:]
-        if not (finish.left or finish.some_whole) and (common == common[:, :1]).all():
+        epilogue, common = shared.epilogue, shared.constants[1:]
+        if not (epilogue.left or epilogue.some_whole) and (common == common[:, :1]).all():
             header = np.repeat(common[:, 0].astype(np.int32), 4).view(np.uint32)
-            return header, Requantisation(replace(finish, uniform=True), shared.constants[:1])
+            return header, Requantisation(replace(epilogue, uniform=True), shared.constants[:1])
     return np.zeros(0, np.uint32), requantise(params, weights, bias)
 
 
@@ -175,7 +175,7 @@ def _single_row(weights: Int64, header: Words, requant: Requantisation, target: 
     unroll = min(vectors, _WRITTEN_OUT[target.optimize])
     head = vectors % unroll or unroll
     rounds = (vectors - head) // unroll
-    view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.finish)
+    view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue)
     note = f"per {at_once} outputs: weights by 16 inputs, requantisation"
     routine = row_of_outputs(view)
     return Kernel(

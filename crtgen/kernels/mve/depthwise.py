@@ -16,15 +16,15 @@ from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.conv import windows_kernel
-from crtgen.kernels.mve.finish import Finish, requantisation
+from crtgen.kernels.mve.epilogue import Epilogue, requantisation
 from crtgen.kernels.mve.matrix import LANES, Words, gather_sums
 from crtgen.kernels.mve.patches import (
     FAR_ADD,
     SIDE,
     Batch,
     Patch,
-    Rows,
     Strip,
+    StripRows,
     batches_of,
     patches_of,
     plane_bytes,
@@ -65,7 +65,7 @@ class DepthwiseView:
     groups: int
     stepping: bool
     multiplier: int
-    finish: Finish
+    epilogue: Epilogue
 
     @property
     def far(self) -> bool:
@@ -116,7 +116,7 @@ class DepthwiseView:
         return tuple((i * apart - start) % (1 << 32) for i in range(SIDE))
 
     @property
-    def kinds(self) -> tuple[Rows, ...]:
+    def kinds(self) -> tuple[StripRows, ...]:
         """The ways to interleave."""
         return tuple(dict.fromkeys(rows for strip in self.strips for rows in strip.planes))
 
@@ -237,23 +237,23 @@ class _Writer:
 
     def _requantise(self, full: bool) -> None:
         """Sums to int8 in the lowest bytes of a vector's halves, or of its words if there is one vector."""
-        f, finish = self.f, self.k.finish
+        f, epilogue = self.f, self.k.epilogue
         vectors = self.inputs if full else self.inputs[:1]
         low, high = self.inputs
         for q in vectors:
             f("vadd.i32", q, q, self.start)
-        if finish.shift is not None:
+        if epilogue.shift is not None:
             for q in vectors:
                 f("vmulh.s32", q, q, self.multiplier)
             for q in vectors:
                 f("vadd.i32", q, q, self.last)
-            f("vqrshrnb.s32", low, low, f"#{finish.shift}")
+            f("vqrshrnb.s32", low, low, f"#{epilogue.shift}")
             if full:
-                f("vqrshrnt.s32", low, high, f"#{finish.shift}")
+                f("vqrshrnt.s32", low, high, f"#{epilogue.shift}")
         else:
             self._shift_right(vectors)
         f("vqmovnb.s16", low, low)
-        for limit, operation in ((finish.low, "vmax.s8"), (finish.high, "vmin.s8")):
+        for limit, operation in ((epilogue.low, "vmax.s8"), (epilogue.high, "vmin.s8")):
             if limit is not None:
                 f.number(self.sums[0], limit)
                 f("vdup.8", high, self.sums[0])
@@ -263,7 +263,7 @@ class _Writer:
         f = self.f
         minus_one, zero = self.sums[:2]
         f.number(minus_one, -1)
-        f.number(zero, self.k.finish.zero_point)
+        f.number(zero, self.k.epilogue.zero_point)
         for q in vectors:
             f("vqrdmulh.s32", q, q, self.multiplier)
         for q in vectors:
@@ -292,9 +292,9 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
             return shared
     start = bias + params.input_offset * by_channel.sum(axis=1)
     requant = requantisation(rescale_of(params, by_channel, bias), start)
-    if requant.finish.left or requant.finish.some_whole:
+    if requant.epilogue.left or requant.epilogue.some_whole:
         return None
-    view = _view(window, op.multiplier, -params.input_offset, requant.finish)
+    view = _view(window, op.multiplier, -params.input_offset, requant.epilogue)
     if view is None:
         return None
     order = np.arange(view.outputs).reshape(-1, op.multiplier).T.ravel()
@@ -336,7 +336,7 @@ def _constants(constants: Int64) -> Words:
     return np.ascontiguousarray(constants[[1, 0, 2]].T.astype(np.int32)).reshape(-1).view(np.uint32)
 
 
-def _view(window: Window, multiplier: int, fill: int, finish: Finish) -> DepthwiseView | None:
+def _view(window: Window, multiplier: int, fill: int, epilogue: Epilogue) -> DepthwiseView | None:
     unit = window.stride_y == window.stride_x == window.dilation_y == window.dilation_x == 1
     small = max(window.taps_y, window.taps_x) < SIDE
     squares = unit and small and min(window.out_height, window.out_width) > 1
@@ -361,7 +361,7 @@ def _view(window: Window, multiplier: int, fill: int, finish: Finish) -> Depthwi
         groups=len(groups),
         stepping=all(abs(p.advance) <= _FAR_VECTOR for batch in batches for p in batch.patches),
         multiplier=multiplier,
-        finish=finish,
+        epilogue=epilogue,
     )
 
 

@@ -14,7 +14,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, merge, repeated_strides, strides_of
-from crtgen.kernels.mve.finish import requantisation
+from crtgen.kernels.mve.epilogue import requantisation
 from crtgen.kernels.requant import Rescale
 
 __all__ = [
@@ -23,8 +23,8 @@ __all__ = [
     "WORDS",
     "Form",
     "Operands",
+    "Reading",
     "Steps",
-    "Walk",
     "elementwise",
     "narrow",
     "requantised",
@@ -42,7 +42,7 @@ _UNROLL = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class Reading:
     """How operands are read: ``order`` are their numbers, the first of which advances along a run.
 
     ``loops`` are outermost first, the last one is the run; their strides are those of the operands in this
@@ -91,19 +91,19 @@ class Form:
     step: int = WORDS
 
 
-def walk(sig: Signature) -> Walk:
+def walk(sig: Signature) -> Reading:
     """The inputs of ``sig``, repeated along the axes where they have length 1."""
     strides = [*(repeated_strides(value, sig.y) for value in sig.inputs), strides_of(sig.y.shape)]
     loops = merge([Loop(n, tuple(s)) for n, *s in zip(sig.y.shape, *strides, strict=True)], len(strides))
     order = tuple(sorted(range(len(sig.inputs)), key=lambda i: -loops[-1].strides[i]))
-    return Walk(order, tuple(Loop(a.count, tuple(a.strides[i] for i in (*order, -1))) for a in loops))
+    return Reading(order, tuple(Loop(a.count, tuple(a.strides[i] for i in (*order, -1))) for a in loops))
 
 
 def elementwise(
     name: str,
     sig: Signature,
     target: Target,
-    way: Walk,
+    way: Reading,
     steps: Callable[[Operands], Steps],
     form: Form = Form(),
     consts: Sequence[Const] = (),
@@ -134,7 +134,7 @@ def _routine(
     name: str,
     sig: Signature,
     target: Target,
-    way: Walk,
+    way: Reading,
     steps: Callable[[Operands], Steps],
     form: Form,
     consts: Sequence[Const],
@@ -248,7 +248,7 @@ def requantised(
     numbers = [np.array([n], np.int64) for n in (*scale, *span, start)]
     rescale = Rescale(numbers[0], numbers[1], zero_point, *clamp, numbers[2], numbers[3])
     requant = requantisation(rescale, numbers[4])
-    if requant.finish.shift is None:
+    if requant.epilogue.shift is None:
         return start, _roundings(f, scale, zero_point)
     begin, multiplier, constant = (int(c[0]) for c in requant.constants)
     factor = f.vector("multiplier")
@@ -258,7 +258,7 @@ def requantised(
     def each(q: str) -> None:
         f("vmulh.s32", q, q, factor)
         f("vadd.i32", q, q, last)
-        f("vqrshrnb.s32", q, q, f"#{requant.finish.shift}")
+        f("vqrshrnb.s32", q, q, f"#{requant.epilogue.shift}")
         f("vqmovnb.s16", q, q)
 
     return begin, each

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.elements import Form, Operands, Steps, Walk, elementwise, spread, walk
+from crtgen.kernels.mve.elements import Form, Operands, Reading, Steps, elementwise, spread, walk
 from crtgen.kernels.registry import design
 from crtgen.ops import Activation, Add, AffineParams, Dequantize, Mul, Quantize, Relu, Sub
 
@@ -29,7 +29,7 @@ def arithmetic(op: Add | Sub | Mul, sig: Signature, target: Target) -> Kernel | 
     return elementwise("mve float", sig, target, way, lambda o: _arithmetic(o, op.name, way, kind), _FLOATS)
 
 
-def _arithmetic(o: Operands, name: str, way: Walk, kind: Activation) -> Steps:
+def _arithmetic(o: Operands, name: str, way: Reading, kind: Activation) -> Steps:
     f, (first, second) = o.f, o.inputs
     x, y = f.vectors("elements", 2)
     clamp = _clamp(f, kind)

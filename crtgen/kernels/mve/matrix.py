@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.kernel import Const
-from crtgen.kernels.mve.finish import Finish, Requantisation, finish_words
+from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = [
@@ -98,7 +98,7 @@ class Micro:
     rounds: int
     unroll: int
     tail: int
-    finish: Finish
+    epilogue: Epilogue
 
     @property
     def ragged(self) -> bool:
@@ -251,7 +251,7 @@ class _Writer:
         for q, sums in zip(self.inputs, self.sums, strict=True):
             gather_sums(f, q, sums)
         spare = self.sums[0][0]
-        finish_words(f, m.finish, self.inputs, self.weights, (*self.channels, spare))
+        epilogue_words(f, m.epilogue, self.inputs, self.weights, (*self.channels, spare))
         far = m.outputs > _FAR_BYTE
         if far:
             f("add", spare, self.y, f"#{m.outputs}")
@@ -270,7 +270,13 @@ def gather_sums(f: Function, vector: str, sums: Sequence[str]) -> None:
 
 
 def micro(
-    runs: Sequence[Run], step: int, outputs: int, finish: Finish, aligned: bool, most: int, masked: bool
+    runs: Sequence[Run],
+    step: int,
+    outputs: int,
+    epilogue: Epilogue,
+    aligned: bool,
+    most: int,
+    masked: bool,
 ) -> Micro | None:
     """The micro-kernel for the inputs of ``runs``; None if no addressing reaches them.
 
@@ -282,7 +288,7 @@ def micro(
     tail = runs[0].length % LANES if masked else 0
     vectors = sum(len(r.cuts()) for r in runs)
     if vectors <= most:
-        indexed = _indexed(runs, step, outputs, finish, aligned, tail)
+        indexed = _indexed(runs, step, outputs, epilogue, aligned, tail)
         if indexed is not None:
             return indexed
     if len(runs) > 1:
@@ -291,11 +297,11 @@ def micro(
     head = vectors % unroll or unroll
     loads = (Load("vldrb.u8", 0, walk=tail or LANES), *(_WALK,) * (head - 1))
     rounds = (vectors - head) // unroll
-    return Micro(outputs, step, 1, True, loads, rounds, unroll, tail, finish)
+    return Micro(outputs, step, 1, True, loads, rounds, unroll, tail, epilogue)
 
 
 def _indexed(
-    runs: Sequence[Run], step: int, outputs: int, finish: Finish, aligned: bool, tail: int
+    runs: Sequence[Run], step: int, outputs: int, epilogue: Epilogue, aligned: bool, tail: int
 ) -> Micro | None:
     """All vectors written out, at fixed offsets from the pointers."""
     count = max(r.pointer for r in runs) + 1
@@ -314,7 +320,7 @@ def _indexed(
             Load(operation, pointer, cut.start, ahead)
             for operation, (pointer, cut) in zip(operations, cuts, strict=True)
         )
-        return Micro(outputs, step, count, second, head, 0, 0, tail, finish)
+        return Micro(outputs, step, count, second, head, 0, 0, tail, epilogue)
     return None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.average import MOST
 from crtgen.kernels.kernel import InPlace, Kernel, Target
-from crtgen.kernels.mve.finish import requantisation
+from crtgen.kernels.mve.epilogue import requantisation
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
@@ -93,7 +93,7 @@ def _view(p: MeanParams, matrices: int, columns: int) -> MeanView:
     numbers = [np.array([n], np.int64) for n in (p.multiplier, p.shift, low, high, start)]
     rescale = Rescale(numbers[0], numbers[1], p.output_offset, -128, 127, numbers[2], numbers[3])
     requant = requantisation(rescale, numbers[4])
-    rounding, multiplier, constant = requant.finish.shift, p.multiplier, p.output_offset
+    rounding, multiplier, constant = requant.epilogue.shift, p.multiplier, p.output_offset
     if rounding is not None:
         start, multiplier, constant = (int(c[0]) for c in requant.constants)
     chunk = max(n for n in range(1, MOST + 1) if p.count % n == 0)

@@ -13,8 +13,8 @@ __all__ = [
     "SIDE",
     "Batch",
     "Patch",
-    "Rows",
     "Strip",
+    "StripRows",
     "batches_of",
     "patches_of",
     "plane_bytes",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 SIDE = 4
-"""Rows and columns of a patch."""
+"""StripRows and columns of a patch."""
 FAR_ADD = 4095
 """The greatest step of a core register in one instruction."""
 
@@ -63,11 +63,11 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StripRows:
     """How the four rows of a strip get into scratch.
 
     ``kept`` rows are there already and move to the front by ``moved`` places; of the others, ``inside`` tells
-    whether they are read or padding. Rows that no weight meets count as padding.
+    whether they are read or padding. StripRows that no weight meets count as padding.
     """
 
     kept: int
@@ -98,7 +98,7 @@ class Strip:
     first: int
     count: int
     step: int
-    planes: tuple[Rows, ...]
+    planes: tuple[StripRows, ...]
 
 
 def patches_of(window: Window) -> list[tuple[int, int]]:
@@ -169,7 +169,7 @@ def strips_of(window: Window, step: int) -> tuple[Strip, ...]:
     return tuple(strips)
 
 
-def _planes(window: Window, step: int, top: int, previous: int | None) -> tuple[Rows, ...]:
+def _planes(window: Window, step: int, top: int, previous: int | None) -> tuple[StripRows, ...]:
     """The rows of the strip that begins at row ``top``, after that which begins at row ``previous``."""
     used = window.taps_y + step - 1
     moved = SIDE if previous is None else top - previous
@@ -179,4 +179,4 @@ def _planes(window: Window, step: int, top: int, previous: int | None) -> tuple[
     at = top + rows * window.dilation_y
     inside = (rows < used) & (at >= 0) & (at < window.height)
     fours = inside.reshape(-1, SIDE)[:, kept:]
-    return tuple(Rows(kept, moved if kept else 0, tuple(four.tolist())) for four in fours)
+    return tuple(StripRows(kept, moved if kept else 0, tuple(four.tolist())) for four in fours)

@@ -139,14 +139,14 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
         return None
     weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
     requant = requantise(op.parameters(sig), weights, b.array().astype(np.int64))
-    finish = requant.finish
-    if finish.shift is None or finish.low is not None or finish.high is not None:
+    epilogue = requant.epilogue
+    if epilogue.shift is None or epilogue.low is not None or epilogue.high is not None:
         return None
     outputs, depth = weights.shape
     chunk = min(_CHUNK, window.pixels)
     chunks, rest = divmod(window.pixels, chunk)
     unroll = gcd(gcd(chunk, rest), _UNROLL)
-    view = StationaryView(chunks, chunk, rest, unroll, depth, outputs, finish.shift)
+    view = StationaryView(chunks, chunk, rest, unroll, depth, outputs, epilogue.shift)
     ends = np.minimum(np.arange(chunk, window.pixels + chunk, chunk), window.pixels)
     return Kernel(
         design="mve stationary",

@@ -1,4 +1,4 @@
-"""How a kernel turns accumulators into int8: the form, its shifts, and the clamp that saturation is not."""
+"""The epilogue with the DSP extension: from accumulators to int8, by one of two forms, with clamps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from crtgen.kernels.dsp.words import Words, words
 from crtgen.kernels.requant import Floor, HalfAway, Rescale, clamp_limits, solve_floor, solve_half_away
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Finish", "Lanes", "clamp", "finish_lanes", "floor", "half_away", "saturate"]
+__all__ = ["Epilogue", "Lanes", "clamp", "epilogue_lanes", "floor", "half_away", "saturate"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
-    """The end of a kernel, for accumulators with one or several gains.
+class Epilogue:
+    """The epilogue, for accumulators with one or several gains.
 
     ``form`` is ``floor`` or ``half_away``; ``shifts`` has one shift per gain, or is empty where each channel
     has its own among the constants. ``low`` and ``high`` are clamps to apply after saturation, if any.
@@ -54,12 +54,12 @@ class Lanes:
     ``offsets[lane]`` goes into the start value of the channels, ``constants[lane]`` is words[channel, n].
     """
 
-    finish: Finish
+    epilogue: Epilogue
     offsets: tuple[Int64, ...]
     constants: tuple[Words, ...]
 
 
-def finish_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: bool = False) -> Lanes | None:
+def epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: bool = False) -> Lanes | None:
     """The cheapest form that serves all lanes, (gain, channel numbers) each; None if there is none.
 
     ``each`` keeps a shift per channel in the form that may have one, even where all are equal.
@@ -75,27 +75,29 @@ def finish_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: boo
 
 
 def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
-    finish = Finish("floor", tuple(f.shift for f in forms), *clamp_limits(rescale.act_min, rescale.act_max))
+    epilogue = Epilogue(
+        "floor", tuple(f.shift for f in forms), *clamp_limits(rescale.act_min, rescale.act_max)
+    )
     constants = tuple(words(np.stack([f.multiplier, f.constant], axis=1)) for f in forms)
-    return Lanes(finish, tuple(f.offset for f in forms), constants)
+    return Lanes(epilogue, tuple(f.offset for f in forms), constants)
 
 
 def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) -> Lanes:
     shifts = np.unique(np.concatenate([f.shift for f in forms]))
     uniform = len(shifts) == 1 and not each
-    finish = Finish(
+    epilogue = Epilogue(
         "half_away",
         (int(shifts[0]),) * len(forms) if uniform else (),
         *clamp_limits(rescale.act_min, rescale.act_max),
     )
     columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
     constants = tuple(words(np.stack(c, axis=1)) for c in columns)
-    return Lanes(finish, tuple(np.zeros_like(f.shift) for f in forms), constants)
+    return Lanes(epilogue, tuple(np.zeros_like(f.shift) for f in forms), constants)
 
 
-def clamp(f: Function, finish: Finish, register: str) -> None:
+def clamp(f: Function, epilogue: Epilogue, register: str) -> None:
     """Append the clamps that saturation is not."""
-    for limit, condition in ((finish.low, "lt"), (finish.high, "gt")):
+    for limit, condition in ((epilogue.low, "lt"), (epilogue.high, "gt")):
         if limit is not None:
             number = f"#{limit}"
             f("cmp", register, number)
@@ -108,15 +110,20 @@ def saturate(f: Function, register: str, shift: int = 0) -> None:
     f("ssat", register, "#8", register, *([f"asr #{shift}"] if shift else []))
 
 
-def floor(f: Function, finish: Finish, register: str, multiplier: str, constant: str, shift: int) -> None:
+def floor(f: Function, epilogue: Epilogue, register: str, multiplier: str, constant: str, shift: int) -> None:
     """Append an output of the form ``floor``: the high word of a product, plus the constant."""
     f("smmla", register, register, multiplier, constant)
     saturate(f, register, shift)
-    clamp(f, finish, register)
+    clamp(f, epilogue, register)
 
 
 def half_away(
-    f: Function, finish: Finish, register: str, constants: tuple[str, str], spare: str, shift: int | str
+    f: Function,
+    epilogue: Epilogue,
+    register: str,
+    constants: tuple[str, str],
+    spare: str,
+    shift: int | str,
 ) -> None:
     """Append TFLite's rounding of twice the accumulator: multiplier and constant, a shift or its register."""
     multiplier, constant = constants
@@ -126,4 +133,4 @@ def half_away(
         f("asr", register, register, shift)
         shift = 0
     saturate(f, register, shift)
-    clamp(f, finish, register)
+    clamp(f, epilogue, register)

@@ -1,4 +1,4 @@
-"""How a Helium kernel turns four accumulators at a time into int8."""
+"""The epilogue with Helium: four accumulators at a time to int8."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from crtgen.kernels.asm import Function
 from crtgen.kernels.requant import Rescale, clamp_limits, solve_floor
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Finish", "Requantisation", "finish_words", "requantisation"]
+__all__ = ["Epilogue", "Requantisation", "epilogue_words", "requantisation"]
 
 _NARROWING = range(1, 17)  # shifts of VQRSHRNB
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
-    """The end of a kernel.
+class Epilogue:
+    """From four accumulators at a time to int8.
 
     With a ``shift`` it is ``sat8(((acc + start) * multiplier >> 32) + constant >> shift)``, and the constants
     per channel are start, multiplier, constant. Without, TFLite's two roundings: start, the bits to the left
@@ -41,9 +41,9 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requantisation:
-    """A finish and its constants, ``int64[n, O]``."""
+    """An epilogue and its constants, ``int64[n, O]``."""
 
-    finish: Finish
+    epilogue: Epilogue
     constants: Int64
 
 
@@ -52,19 +52,19 @@ def requantisation(rescale: Rescale, start: Int64) -> Requantisation:
     low, high = clamp_limits(rescale.act_min, rescale.act_max)
     form = solve_floor(rescale)
     if form is not None and form.shift in _NARROWING:
-        finish = Finish(form.shift, False, False, 0, low, high)
+        epilogue = Epilogue(form.shift, False, False, 0, low, high)
         # VQRSHRNB rounds: what it adds is taken off before
         constant = form.constant - (1 << (form.shift - 1))
-        return Requantisation(finish, np.stack([start + form.offset, form.multiplier, constant]))
+        return Requantisation(epilogue, np.stack([start + form.offset, form.multiplier, constant]))
     left, right = np.maximum(rescale.shifts, 0), np.minimum(rescale.shifts, 0)
-    finish = Finish(None, bool(left.any()), bool((right == 0).any()), rescale.zero_point, low, high)
-    rows = [start, *([left] if finish.left else []), rescale.multipliers, right]
-    return Requantisation(finish, np.stack(rows))
+    epilogue = Epilogue(None, bool(left.any()), bool((right == 0).any()), rescale.zero_point, low, high)
+    rows = [start, *([left] if epilogue.left else []), rescale.multipliers, right]
+    return Requantisation(epilogue, np.stack(rows))
 
 
-def finish_words(
+def epilogue_words(
     f: Function,
-    finish: Finish,
+    epilogue: Epilogue,
     sums: Sequence[str],
     stream: str,
     spare: tuple[str, str, str],
@@ -80,37 +80,39 @@ def finish_words(
     if united is None:
         f("vldrw.u32", factor, f"[{stream}], #16")
     _each(f, "vadd.i32", sums, start)
-    if finish.left:
+    if epilogue.left:
         _each(f, "vshl.s32", sums, factor)
         f("vldrw.u32", factor, f"[{stream}], #16")
     multiplier, last = united or (factor, start)
-    _each(f, "vmulh.s32" if finish.shift is not None else "vqrdmulh.s32", sums, multiplier)
+    _each(f, "vmulh.s32" if epilogue.shift is not None else "vqrdmulh.s32", sums, multiplier)
     if united is None:
         f("vldrw.u32", last, f"[{stream}], #16")
-    if finish.shift is not None:
+    if epilogue.shift is not None:
         _each(f, "vadd.i32", sums, last)
-        _each(f, "vqrshrnb.s32", sums, f"#{finish.shift}")
+        _each(f, "vqrshrnb.s32", sums, f"#{epilogue.shift}")
     else:
-        _shift_right(f, finish, sums, (last, factor, number))
+        _shift_right(f, epilogue, sums, (last, factor, number))
     for q in sums:
         f("vqmovnb.s16", q, q)
-    for limit, operation in ((finish.low, "vmax.s8"), (finish.high, "vmin.s8")):
+    for limit, operation in ((epilogue.low, "vmax.s8"), (epilogue.high, "vmin.s8")):
         if limit is not None:
             f.number(number, limit)
             f("vdup.8", start, number)
             _each(f, operation, sums, start)
 
 
-def _shift_right(f: Function, finish: Finish, sums: Sequence[str], registers: tuple[str, str, str]) -> None:
+def _shift_right(
+    f: Function, epilogue: Epilogue, sums: Sequence[str], registers: tuple[str, str, str]
+) -> None:
     """By minus the bits in ``right``, halves away from zero; then the zero point, and words to halves."""
     right, signs, zero = registers
     for q in sums:
-        if finish.some_whole:
+        if epilogue.some_whole:
             f("vand", signs, q, right, note="negative, and shifted")
-        f("vshr.s32", signs, signs if finish.some_whole else q, "#31")
+        f("vshr.s32", signs, signs if epilogue.some_whole else q, "#31")
         f("vadd.i32", q, q, signs, note="halves go away from zero")
     _each(f, "vrshl.s32", sums, right)
-    f.number(zero, finish.zero_point)
+    f.number(zero, epilogue.zero_point)
     _each(f, "vadd.i32", sums, zero)
     for q in sums:
         f("vqmovnb.s32", q, q)

@@ -14,7 +14,7 @@ def check_fit(board: Board, place: Mapping[str, str], arena: int, constants: int
     ``place`` names a memory for ``arena`` and ``weights``; without it they are where the board has data and
     code. What passes may still not fit together with code and stack: that the linker knows.
     """
-    if board.is_host:
+    if not board.memories:
         return
     arenas = board.memory(place.get("arena", board.data))
     rooms = board.memory(place.get("weights", board.code))

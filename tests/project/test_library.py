@@ -112,6 +112,10 @@ def test_an_installed_package_and_the_example(tmp_path: Path) -> None:
     cmake("--build", build)
     subprocess.run([build / "example"], check=True, timeout=120)
     cmake("--install", build, "--prefix", tmp_path / "place")
+    headers = tmp_path / "place" / "include" / "digits"
+    assert {file.relative_to(headers).as_posix() for file in headers.rglob("*.*")} == {
+        *("digits.h", "crt/kernel.h", "crt/run.h", "crt/version.h"),
+    }
     built = app(tmp_path / "app", PACKAGE, f"-DCMAKE_PREFIX_PATH={tmp_path / 'place'}")
     assert scores(str(built)) == expected()
 

@@ -57,7 +57,7 @@ _REFUSED: list[tuple[Op, list[Value], str]] = [
     (Reshape((7,)), [_X], "60 elements do not make 7"),
     (Pad((1,), (0,)), [_X], "padding of 1 axes on 4"),
     (Pad((0, 0, 0, -1), (0, 0, 0, 0)), [_X], "must not be negative"),
-    (Transpose((0, 1, 1, 2)), [_X], "no permutation"),
+    (Transpose((0, 1, 1, 2)), [_X], "not a permutation"),
     (StridedSlice((0,), (1,), (1,)), [_X], "a slice of 1 axes on 4"),
     (StridedSlice((0, 0, 0, 0), (1, 4, 5, 4), (1, 1, 1, 1)), [_X], "leaves 1x4x5x3 or is empty"),
     (StridedSlice((0, 2, 0, 0), (1, 1, 5, 3), (1, 1, 1, 1)), [_X], "leaves 1x4x5x3 or is empty"),

@@ -75,14 +75,6 @@ class Packing:
         """Words of packed inputs per pixel."""
         return len(self.rest) + 2 * self.words * self.rows * self.taps
 
-    def instructions(self, pixels: int) -> float:
-        """Of packing the windows of some pixels."""
-        words = len(self.whole)
-        if self.written_out:
-            return words * (3 * pixels + 2) + 4 * pixels * len(self.rest)
-        loops = (5 if self.words else 0) * self.rows * self.taps + pixels * (self.rows * self.taps - 1)
-        return words * (3 * pixels + 2) + loops + 4 * pixels * len(self.rest)
-
     def _runs(self) -> list[tuple[int, int]]:
         return [(row, tap) for row in range(self.rows) for tap in range(self.taps)]
 

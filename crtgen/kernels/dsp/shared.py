@@ -4,14 +4,15 @@ from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
-from crtgen.kernels.dsp.epilogue import Epilogue
+from crtgen.kernels.asm import Routine
+from crtgen.kernels.dsp.copy import copy
+from crtgen.kernels.dsp.finish import Finish
 from crtgen.kernels.dsp.layer import Layer
-from crtgen.kernels.dsp.walk import PIXELS, PaddedRows
+from crtgen.kernels.dsp.shared_asm import UNROLL, any_group, any_windows
+from crtgen.kernels.dsp.walk import PIXELS, Window
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 
 __all__ = ["UNROLL", "SharedView", "Table", "shared_kernel"]
-
-UNROLL = 4  # steps written out; a layer's steps are padded to a multiple
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,7 @@ class Table:
 class SharedView:
     """What differs between functions: how outputs are finished. All else is in the table."""
 
-    finish: Epilogue
-    pairs: int = UNROLL // 2
-    """Pairs of steps that are written out."""
+    finish: Finish
 
     @property
     def table(self) -> tuple[str, ...]:
@@ -68,21 +67,33 @@ class SharedView:
 def shared_kernel(layer: Layer) -> Kernel:
     """The kernel of a layer whose steps are a multiple of ``UNROLL``."""
     stream, window = layer.stream, layer.window
-    finish = stream.epilogue
+    finish = stream.finish
+    view = SharedView(Finish(finish.form, (1, 1) if finish.floor else (), finish.low, finish.high))
+    places = tuple((name, 4 * i) for i, name in enumerate(view.table))
+    routines = (any_group(view.finish), any_windows(places), copy())
     scratch = 4 * PIXELS * layer.steps + PIXELS * stream.channels + (window.bytes if window else 0)
-    groups = -(-layer.walk.pixels // PIXELS)
-    group = _instructions(finish, layer.steps, stream.pairs) + 1.2 * layer.packing.instructions(PIXELS)
-    group += 75 + 45 * len(layer.packing.rest)
-    slides = 1.6 * window.instructions(layer.walk.height) if window else 0.0  # by single words
+    slides = window.instructions(layer.walk.height) if window else 0.0
+    groups = -(-layer.walk.pixels // PIXELS) * _group(layer, routines[0], routines[1])
     return Kernel(
         design="dsp_matrix_shared",
         template="dsp/conv_shared.c.j2",
-        view=SharedView(Epilogue(finish.form, (1, 1) if finish.floor else (), finish.low, finish.high)),
+        view=view,
         consts=(layer.weights, _table(layer)),
         scratch=scratch,
         inplace=(InPlace(lead=layer.lead),),
-        cost=layer.geometry.images * (groups * group + slides) + 40,
+        cost=layer.geometry.images * (groups + slides) + 40,
+        routines=routines,
     )
+
+
+def _group(layer: Layer, group: Routine, windows: Routine) -> float:
+    """Instructions of three pixels."""
+    packing, stream, rounds = layer.packing, layer.stream, layer.steps // UNROLL
+    parts = [n for n in (stream.even, int(stream.odd)) if n]
+    cost = sum(group.instructions(pairs=n, rounds=rounds) + 12 for n in parts)
+    if packing.words:
+        cost += windows.instructions(rows=packing.rows, taps=packing.taps, words=packing.words)
+    return cost + 75 + 45 * len(packing.rest)
 
 
 def _table(layer: Layer) -> Const:
@@ -125,10 +136,3 @@ def _table(layer: Layer) -> Const:
     if not window.rows and not rest:
         data = data[: 1 + [f.name for f in fields(Table)].index("window_rows")]
     return Const.of("table", data, 4, "the layer's numbers, see the code")
-
-
-def _instructions(finish: Epilogue, steps: int, pairs: int) -> float:
-    """One call of the micro-kernel."""
-    inner = steps * (2 * PIXELS + 2.5) + 2 * steps / UNROLL
-    outputs = PIXELS * (2 * finish.instructions + 3) + (2 * PIXELS if finish.floor else 0)
-    return pairs * (18 + inner + outputs) + 10

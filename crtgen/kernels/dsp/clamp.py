@@ -1,8 +1,10 @@
 """Clamps of int8 with the DSP extension, four elements in a word: SSUB8 compares, SEL takes."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
@@ -30,6 +32,36 @@ class ClampView:
         return self.elements % _BLOCK
 
 
+@lru_cache(maxsize=256)
+def clamp_all(k: ClampView) -> Routine:
+    """``clamp(x, y)``."""
+    f = Function("clamp", "const int8_t *x", "int8_t *y", purpose=f"Clamps {k.elements} elements.")
+    x, y = f.arguments
+    word, spare = f.core("elements"), f.core("differences")
+    limits = [(limit, f.core("a limit")) for limit in (k.low, k.high) if limit is not None]
+    for limit, register in limits:
+        f.number(register, (limit & 0xFF) * 0x01010101)
+    if k.blocks:
+        with f.repeated("blocks", k.blocks):
+            for _ in range(_BLOCK // 4):
+                f("ldr", word, f"[{x}], #4")
+                for limit, register in limits:
+                    pair = (word, register) if limit == k.low else (register, word)
+                    f("ssub8", spare, *pair, note="marks the bytes that are not less")
+                    f("sel", word, word, register)
+                f("str", word, f"[{y}], #4")
+    if k.rest:
+        with f.repeated("elements", k.rest):
+            f("ldrsb", word, f"[{x}], #1")
+            for limit, _ in limits:
+                condition = "lt" if limit == k.low else "gt"
+                f("cmp", word, f"#{limit}")
+                f("it", condition)
+                f(f"mov{condition}", word, f"#{limit}")
+            f("strb", word, f"[{y}], #1")
+    return f.done()
+
+
 @design(Relu, types=(DType.INT8,), needs="dsp")
 def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """Without requantisation; None for others."""
@@ -38,11 +70,12 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     params = op.parameters(sig)
     low, high = clamp_limits(params.act_min, params.act_max)
     view = ClampView(sig.x.elements, low, high)
-    limits = (low is not None) + (high is not None)
+    routine = clamp_all(view)
     return Kernel(
         design="dsp_clamp",
-        template="dsp/clamp.c.j2",
+        template="",
         view=view,
         inplace=(InPlace(),),
-        cost=20 + view.blocks * (8 * limits + 12) + view.rest * (4 * limits + 4),
+        cost=routine.instructions(),
+        routines=(routine,),
     )

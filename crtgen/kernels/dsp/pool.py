@@ -5,12 +5,14 @@ sum. The greater of two words' bytes is SSUB8 and SEL. Windows that reach over t
 own, and a division.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.average import MOST, reciprocal
+from crtgen.kernels.dsp.pool_asm import Pixels, of_part, of_window
 from crtgen.kernels.dsp.words import FAR
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.pool import least_pool_lead
@@ -25,6 +27,7 @@ from crtgen.ops.reduce import Mean
 __all__ = ["PoolView", "average", "greatest", "mean"]
 
 _CHANNELS = 4
+_CALL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,14 @@ class PoolView:
         return self.window.channels % _CHANNELS != 0
 
     @property
-    def block_bytes(self) -> int:
-        return self.unroll * self.window.channels
+    def routines(self) -> tuple[Routine, ...]:
+        """Of windows within the image, and of those at its border."""
+        g = self.window
+        pixels = Pixels(
+            bool(self.mean), self.wide, self.rows, self.blocks, self.unroll, g.channels, self.row_gap
+        )
+        border = replace(pixels, wide=False, rows=1, blocks=1, unroll=1, gap=0)
+        return (of_window(pixels), *((of_part(border, g.width * g.channels),) if self.padded else ()))
 
     @property
     def row_gap(self) -> int:
@@ -111,7 +120,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
         return None
     window = Window.whole(images, pixels, channels)
     view = PoolView(window, *_walk(window), mean_result(op, sig), across)
-    return Kernel("dsp_mean", "dsp/pool.c.j2", view, cost=_cost(view))
+    return Kernel("dsp_mean", "dsp/pool.c.j2", view, cost=_cost(view), routines=view.routines)
 
 
 def _fits(op: AveragePool2d | MaxPool2d, sig: Signature) -> bool:
@@ -135,6 +144,7 @@ def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str)
         view=view,
         inplace=() if view.overlaps else (InPlace(lead=least_pool_lead(window, 1)),),
         cost=_cost(view),
+        routines=view.routines,
     )
 
 
@@ -151,14 +161,15 @@ def _walk(window: Window) -> tuple[int, int, int]:
 
 def _cost(view: PoolView) -> float:
     g = view.window
-    flush = 7 if view.wide else 0
-    window = view.rows * (view.blocks * (3 * view.unroll + 3) + (3 if view.rows > 1 else 0) + flush)
+    within, *border = view.routines
+    window = within.instructions() + _CALL
     clamps = 4 * 3 * ((view.low is not None) + (view.high is not None))
     group = window + clamps + (12 if view.across else 24 if view.mean else 10)
     pixels = g.out_height * g.out_width
     total: float = pixels * (group * view.groups + 6) + g.out_height * 6
     if view.padded:
-        part = 4.5 * g.taps_y * g.taps_x + 20 + clamps + (36 if view.mean else 10)
+        taken = border[0].instructions(rows=g.taps_y, columns=g.taps_x)
+        part = 0.8 * taken + clamps + (36 if view.mean else 14)
         total += 20 * pixels + (pixels - _inside(g)) * (part - group) * view.groups
     return g.batch * total + 20
 

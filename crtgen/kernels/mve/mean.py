@@ -9,8 +9,10 @@ from math import prod
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.average import MOST
 from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.mve.columns import Columns, sums
 from crtgen.kernels.mve.epilogue import requantisation
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.registry import design
@@ -56,12 +58,16 @@ class MeanView:
         return self.chunks * self.blocks * self.unroll * self.columns
 
     @property
+    def routines(self) -> tuple[Routine, ...]:
+        """Of a vector of columns, and of those that fill none."""
+        parts = [n for n, there in ((0, self.whole), (self.rest, self.rest)) if there]
+        return tuple(sums(Columns(n, 1, self.blocks, self.unroll, self.columns)) for n in parts)
+
+    @property
     def cost(self) -> float:
-        whole, rest = (
-            self.chunks * (self.blocks * (each * self.unroll + 1) + 4 + 8 * (self.chunks > 1)) + 25
-            for each in (5, 4 + 2 * (self.rest > 8))
-        )
-        vectors = self.whole // LANES * whole + (rest if self.rest else 0)
+        chunks = [self.chunks * (r.instructions() + 6 + 8 * (self.chunks > 1)) + 32 for r in self.routines]
+        vectors = chunks[0] * (self.whole // LANES) if self.whole else 0.0
+        vectors += chunks[-1] if self.rest else 0.0
         return self.matrices * (vectors + 8) + 12
 
 
@@ -83,6 +89,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
         view=view,
         inplace=(InPlace(),),
         cost=view.cost,
+        routines=view.routines,
         includes=("arm_mve.h",),
     )
 

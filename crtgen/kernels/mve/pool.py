@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.average import MOST, Reciprocal, reciprocal
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.mve.columns import Columns, maxima, sums
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import AveragePool2d, MaxPool2d
+from crtgen.ops import INT8, AveragePool2d, MaxPool2d
 
 __all__ = ["PoolView", "average", "greatest"]
 
@@ -53,15 +55,29 @@ class PoolView:
         return self.window.channels % LANES
 
     @property
+    def routines(self) -> tuple[Routine, ...]:
+        """Of a vector of channels, and of those that fill none."""
+        parts = [n for n, there in ((0, self.whole), (self.rest, self.rest)) if there]
+        return tuple(self._columns(rest) for rest in parts)
+
+    def _columns(self, rest: int) -> Routine:
+        g = self.window
+        columns = Columns(rest, self.rows, self.blocks, self.unroll, g.channels, g.pitch, self.padded)
+        return sums(columns) if self.average else maxima(columns, self._least, self.high)
+
+    @property
+    def _least(self) -> int:
+        return INT8.low if self.low is None else self.low
+
+    @property
     def cost(self) -> float:
         g = self.window
-        clamps = ((self.low is not None) + (self.high is not None)) * (4 if self.average else 1)
-        fixed = clamps + (31 if self.average else 10) + 4 * self.padded
-        whole, rest = (
-            self.rows * (self.blocks * (each * self.unroll + 1) + (5 if self.rows > 1 else 1)) + fixed
-            for each in ((5, 4 + 2 * (self.rest > LANES // 2)) if self.average else (3, 4))
-        )
-        vectors = self.whole // LANES * whole + (rest if self.rest else 0)
+        clamps = ((self.low is not None) + (self.high is not None)) * 4
+        fixed = (clamps + 38 if self.average else 6) + 4 * self.padded
+        rounds = {"rows": g.taps_y, "pixels": g.taps_x} if self.padded else {}
+        costs = [routine.instructions(**rounds) + fixed for routine in self.routines]
+        vectors = sum(costs[:1]) * (self.whole // LANES) if self.whole else 0.0
+        vectors += costs[-1] if self.rest else 0.0
         return g.batch * g.out_height * (g.out_width * (vectors + 5 + 12 * self.padded) + 8) + 20
 
 
@@ -137,5 +153,6 @@ def _kernel(
         consts=consts,
         inplace=(InPlace(lead=least_lead(written, window.first_reads())),),
         cost=view.cost,
+        routines=view.routines,
         includes=("arm_mve.h",),
     )

@@ -1,15 +1,19 @@
 """Softmax of int8 with Helium: powers from a table, since a difference of two int8 values has 256 values."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.softmax import powers_const
-from crtgen.ops import Softmax
+from crtgen.ops import INT8, Softmax
 
 __all__ = ["SoftmaxView", "softmax"]
 
+_MOST = 255  # the greatest difference of two int8 values
 _ELEMENTS = 8  # from so many on a table pays; for size never
 
 
@@ -22,9 +26,94 @@ class SoftmaxView:
     last: int
 
     @property
+    def routines(self) -> tuple[Routine, ...]:
+        return greatest(self.depth), sum_of_powers(self.depth, self.last), shares(self.depth, self.last)
+
+    @property
     def cost(self) -> float:
-        vectors = -(-self.depth // 4)
-        return self.rows * (115 + 3 * -(-self.depth // 16) + (15 + 2 * (self.last < 255)) * vectors)
+        return self.rows * (sum(routine.instructions() for routine in self.routines) + 50)
+
+
+@cache
+def greatest(depth: int) -> Routine:
+    """``greatest(x)``."""
+    f = Function("greatest", "const int8_t *x", purpose="The greatest element.", returns="int32_t")
+    x = f.moved(f.arguments[0], "inputs")
+    most, vector = f.core("the greatest", ("r0",)), f.vector("inputs")
+    f.number(most, INT8.low)
+    with f.predicated_loop("elements", 8, depth):
+        f("vldrb.8", vector, f"[{x}], #16")
+        f("vmaxv.s8", most, vector)
+    return f.done()
+
+
+@cache
+def sum_of_powers(depth: int, last: int) -> Routine:
+    """``sum(x, greatest, powers)``, with 12 integer bits."""
+    f = Function(
+        "sum",
+        "const int8_t *x",
+        "int32_t greatest",
+        "const int32_t *powers",
+        purpose="The sum of the powers of all elements.",
+        returns="uint32_t",
+    )
+    x, most, table = f.arguments
+    x = f.moved(x, "inputs")
+    total = f.core("sum", ("r0",))
+    power = _powers(f, last, x, most, table)
+    f.number(total, 0)
+    with f.predicated_loop("elements", 32, depth):
+        vector = power()
+        f("vrshr.s32", vector, vector, "#12")
+        f("vaddva.s32", total, vector)
+    return f.done()
+
+
+@cache
+def shares(depth: int, last: int) -> Routine:
+    """``shares(x, y, powers, numbers)``: the greatest, a reciprocal, bits to the left to units of 1/256."""
+    f = Function(
+        "shares",
+        "const int8_t *x",
+        "int8_t *y",
+        "const int32_t *powers",
+        "const int32_t *numbers",
+        purpose="Each power times a reciprocal.",
+    )
+    x, y, table, numbers = f.arguments
+    most, reciprocal, left = f.cores("greatest, reciprocal, shift", 3, LISTED)
+    f("ldm", numbers, f"{{{most}, {reciprocal}, {left}}}")
+    zero = f.constant("zero point", INT8.low)
+    power = _powers(f, last, x, most, table)
+    with f.predicated_loop("elements", 32, depth):
+        vector = power()
+        f("vqrdmulh.s32", vector, vector, reciprocal)
+        f("vrshl.s32", vector, left)
+        f("vadd.i32", vector, vector, zero)
+        f("vqmovnb.s16", vector, vector)
+        f("vstrb.32", vector, f"[{y}], #4")
+    return f.done()
+
+
+def _powers(f: Function, last: int, x: str, most: str, table: str) -> Callable[[], str]:
+    """What finds the powers of four differences from the greatest element, and says where they are."""
+    vector, differences, greatest = f.vector("powers"), f.vector("differences"), f.vector("the greatest")
+    f("vdup.32", greatest, most)
+    limit = f.vector("greatest difference") if last < _MOST else ""
+    if limit:
+        f.number(most, last)
+        f("vdup.32", limit, most)
+
+    def power() -> str:
+        f("vldrb.s32", differences, f"[{x}], #4")
+        f("vsub.i32", differences, greatest, differences)
+        if limit:
+            f("vmin.u32", differences, differences, limit)
+        f("vldrw.u32", vector, f"[{table}, {differences}, uxtw #2]")
+        return vector
+
+    return power
 
 
 @design(Softmax, types=(DType.INT8,), needs="mve")
@@ -42,4 +131,5 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
         consts=(powers,),
         inplace=(InPlace(),),
         cost=view.cost,
+        routines=view.routines,
     )

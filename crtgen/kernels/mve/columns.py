@@ -1,0 +1,121 @@
+"""Sums in 16 bits, or maxima, of neighbouring columns of a matrix of bytes with Helium."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from crtgen.kernels.asm import Function, Routine
+
+__all__ = ["Columns", "maxima", "sums"]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Pixels of ``step`` bytes: ``rows`` rows ``pitch`` bytes apart, of ``blocks`` times ``unroll`` each.
+
+    How many rows and blocks there are may be ``given`` by the caller. Of the vector ``rest`` columns count,
+    if that is not 0: only they are read.
+    """
+
+    rest: int
+    rows: int
+    blocks: int
+    unroll: int
+    step: int
+    pitch: int = 0
+    given: bool = False
+
+
+@lru_cache(maxsize=256)
+def sums(k: Columns) -> Routine:
+    """``sums(x, to, rows, pixels)``: of 16 columns, or of 8 where ``rest`` is not above 8."""
+    writer = _Writer(k, "sums", "int16_t *to")
+    f = writer.f
+    totals = f.vectors("sums", 1 if 0 < k.rest <= 8 else 2)
+    pixels = f.vectors("columns of a pixel", len(totals))
+    for total in totals:
+        f("vmov.i16", total, "#0")
+    partial = k.rest % 8
+    writer.mask(16, partial)
+
+    def pixel(x: str) -> None:
+        for number, vector in enumerate(pixels):
+            place = f"[{x}, #8]" if number else f"[{x}]"
+            writer.load("s16", vector, place, partial > 0 and number == len(pixels) - 1)
+        f("add", x, x, writer.step)
+        for total, vector in zip(totals, pixels, strict=True):
+            f("vadd.i16", total, total, vector)
+
+    writer.write(pixel)
+    for number, total in enumerate(totals):
+        f("vstrh.16", total, f"[{writer.to}, #{16 * number}]")
+    return f.done()
+
+
+@lru_cache(maxsize=256)
+def maxima(k: Columns, low: int, high: int | None) -> Routine:
+    """``maxima(x, y, rows, pixels)`` of 16 columns, or of ``rest``, not below ``low`` nor above ``high``."""
+    writer = _Writer(k, "maxima", "int8_t *y")
+    f = writer.f
+    most, vector = f.vector("maxima"), f.vector("columns of a pixel")
+    f.number(writer.spare, low)
+    f("vdup.8", most, writer.spare)
+    writer.mask(8, k.rest)
+
+    def pixel(x: str) -> None:
+        writer.load("8", vector, f"[{x}]", k.rest > 0)
+        f("add", x, x, writer.step)
+        f("vmax.s8", most, most, vector)
+
+    writer.write(pixel)
+    if high is not None:
+        f.number(writer.spare, high)
+        f("vdup.8", vector, writer.spare)
+        f("vmin.s8", most, most, vector)
+    if k.rest:
+        f("vpst")
+    f("vstrbt.8" if k.rest else "vstrb.8", most, f"[{writer.to}]")
+    return f.done()
+
+
+class _Writer:
+    """The loops over rows and pixels."""
+
+    def __init__(self, k: Columns, name: str, to: str) -> None:
+        given = ("uint32_t rows", "uint32_t pixels") if k.given else ()
+        self.k = k
+        self.f = f = Function(name, "const int8_t *x", to, *given, purpose="Columns of a window.")
+        self.x, self.to, *self.given = f.arguments
+        self.spare = f.core("a number")
+        self.step = f.constant("bytes of a pixel", k.step)
+
+    def mask(self, bits: int, columns: int) -> None:
+        if columns:
+            self.f.number(self.spare, columns)
+            self.f(f"vctp.{bits}", self.spare)
+
+    def load(self, kind: str, vector: str, place: str, masked: bool) -> None:
+        if masked:
+            self.f("vpst")
+        self.f(f"vldrb{'t' if masked else ''}.{kind}", vector, place)
+
+    def write(self, pixel: Callable[[str], None]) -> None:
+        f, k = self.f, self.k
+        if k.given:
+            rows, pixels = self.given
+            at = f.core("inputs of a row")
+            with f.loop("rows", "rows") as again:
+                f("mov", at, self.x)
+                with f.low_overhead_loop("pixels", "pixels", pixels):
+                    pixel(at)
+                f.advance(self.x, k.pitch)
+                f("subs", rows, rows, "#1")
+                f("bne", again)
+            return
+        moved = k.blocks * k.unroll * k.step
+        with f.repeated("rows", k.rows):
+            with f.low_overhead_loop("pixels", k.blocks):
+                for _ in range(k.unroll):
+                    pixel(self.x)
+            if k.rows > 1:
+                f.advance(self.x, k.pitch - moved)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from crtgen.codegen.arena import Arena
-from crtgen.codegen.module import ASSEMBLY_SUFFIX, ExternalModule, LayerInfo
+from crtgen.codegen.module import ExternalModule, LayerInfo
 from crtgen.codegen.names import KERNELS, comment, unique_identifiers
 from crtgen.codegen.views import KernelFileView, KernelView, PackedView
 from crtgen.ir import Value
@@ -94,5 +94,4 @@ class Externals:
 
 
 def _suffix(found: _Found) -> str:
-    assembly = any("__asm" in view.source + kernel.support for kernel, view in found.kernels)
-    return f"_external_{found.identifier}{ASSEMBLY_SUFFIX if assembly else f'{KERNELS}.c'}"
+    return f"_external_{found.identifier}{KERNELS}.c"

@@ -9,7 +9,6 @@ from crtgen.codegen.arena import Arena
 from crtgen.codegen.external import Externals
 from crtgen.codegen.info import loop_operators, model_info
 from crtgen.codegen.module import (
-    ASSEMBLY_SUFFIX,
     CModule,
     Function,
     Interface,
@@ -133,19 +132,16 @@ class _Generator:
         return tuple(TensorView.of(self.arena, role, i, first + i, v) for i, v in enumerate(values))
 
     def kernel_files(self) -> Iterator[KernelFileView]:
-        """The functions in plain C, and those with assembly: not every compiler that reads C assembles."""
-        groups = {f"{KERNELS}.c": ("", False), ASSEMBLY_SUFFIX: ("with assembly, ", True)}
-        for suffix, (what, assembly) in groups.items():
-            own = ((k, v) for k, v in self.functions if k.module is None)
-            found = [(k, v) for k, v in own if ("__asm" in v.source + k.support) is assembly]
-            if found:
-                yield KernelFileView(
-                    suffix=suffix,
-                    what=what,
-                    kernels=tuple(v for _, v in found),
-                    includes=tuple(sorted({i for k, _ in found for i in k.includes})),
-                    support=tuple(dict.fromkeys(k.support for k, _ in found if k.support)),
-                )
+        """The functions in C, and those of external code generators, which have a file for each module."""
+        own = [(k, v) for k, v in self.functions if k.module is None]
+        if own:
+            yield KernelFileView(
+                suffix=f"{KERNELS}.c",
+                what="",
+                kernels=tuple(v for _, v in own),
+                includes=tuple(sorted({i for k, _ in own for i in k.includes})),
+                support=tuple(dict.fromkeys(k.support for k, _ in own if k.support)),
+            )
         yield from self.externals.files()
 
     def layer(self, index: int, step: Step) -> LayerView:
@@ -211,7 +207,8 @@ class _Generator:
                 "parts": parts,
                 "routines": tuple(routine.symbol for routine in routines),
             }
-            source = tidy(render(f"kernels/{kernel.template}", **context))
+            source = render(f"kernels/{kernel.template}", **context)
+            source = source if module else tidy(source)
             text = f"{operator}, {kernel.design}: first used by {comment(layer)}"
             self.functions.append((kernel, KernelView(text, source)))
             self.externals.function(*self.functions[-1])

@@ -54,7 +54,8 @@ def compile_modules(
 
     Models without functions for the registry have no metadata module.
 
-    ``<models>_kernels.o`` is everything but the kernels with assembly; ``<model>_asm_kernels.o`` are those.
+    ``<models>_kernels.o`` is everything but functions in assembly, which are in ``<model>_asm_kernels.o``, and
+    what external code generators made.
     The modules come back with what is left of their files: their interfaces.
     """
     require_llvm()
@@ -70,9 +71,7 @@ def compile_modules(
     request = LlvmRequest(sources, registry, target, tuple(definitions), tuple(folders))
     code, assembled = compile_objects(request)
     objects = {f"{'_'.join(module.info.name for module in modules)}{KERNELS}.o": code}
-    for path, data in sorted(assembled.items()):  # that of .S is first
-        stem = PurePosixPath(path).stem
-        objects[f"{stem}_c.o" if f"{stem}.o" in objects else f"{stem}.o"] = data
+    objects |= {f"{PurePosixPath(path).stem}.o": data for path, data in assembled.items()}
     return tuple(map(_without_c, modules)), objects
 
 

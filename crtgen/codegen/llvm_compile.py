@@ -1,7 +1,8 @@
 """Generated C to object files: clang makes bitcode of it, llvmlite links, optimises and emits one object.
 
 The clang is Zig's; its LLVM has to be of llvmlite's major version, since bitcode passes between them. Kernels
-with assembly in them are in files of their own: llvmlite has no assembler for Arm, so clang assembles them.
+in assembly, and what external code generators made, become objects of their own by clang: llvmlite has no
+assembler for Arm.
 """
 
 import re
@@ -20,7 +21,6 @@ from crtgen.codegen.llvm_emit import emit_object, optimise, parse
 from crtgen.codegen.llvm_metadata import metadata_module
 from crtgen.codegen.llvm_target import triple
 from crtgen.codegen.metadata import Registry, describe
-from crtgen.codegen.module import ASSEMBLY_SUFFIX
 from crtgen.codegen.names import KERNELS
 from crtgen.errors import BuildError, ToolMissingError
 from crtgen.kernels import Target
@@ -50,7 +50,8 @@ _SHOWN = 5
 class LlvmRequest:
     """What is to be compiled: C sources and headers by name, the registry if there is one, and for what.
 
-    ``definitions`` are macros, ``include_dirs`` further folders below the sources.
+    ``definitions`` are macros, ``include_dirs`` further folders below the sources. ``apart`` are files of C
+    that may have assembly in them: those of external code generators.
     """
 
     sources: Mapping[str, str]
@@ -58,10 +59,11 @@ class LlvmRequest:
     target: Target
     definitions: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
+    apart: frozenset[str] = frozenset()
 
 
 def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
-    """The object of everything in C and of the metadata, and one for each file with assembly, by its name.
+    """The object of everything in C and of the metadata, and one for each file of assembly or apart.
 
     Raises ``BuildError`` with clang's first errors.
     """
@@ -72,7 +74,7 @@ def compile_objects(request: LlvmRequest) -> tuple[bytes, dict[str, bytes]]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         sources = sorted(path for path in request.sources if PurePosixPath(path).suffix in (".c", ".S"))
-        assembled = [path for path in sources if path.endswith((ASSEMBLY_SUFFIX, ".S"))]
+        assembled = [path for path in sources if path.endswith(".S") or path in request.apart]
         modules = [_bitcode(directory, path, request) for path in sources if path not in assembled]
         if request.registry is not None:
             modules.insert(0, parse(str(metadata_module(describe(request.registry), request.target.core))))

@@ -11,13 +11,12 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from crtgen.codegen.checks import SIZE_LIMIT, check_c_names, check_file, check_sizes, check_word
-from crtgen.codegen.names import KERNELS, REGISTRY
+from crtgen.codegen.names import REGISTRY
 from crtgen.errors import CorruptModelError
 from crtgen.ir import DType, Quant, shape_text
 from crtgen.kernels.kernel import DeviceContext, SourceLibrary
 
 __all__ = [
-    "ASSEMBLY_SUFFIX",
     "Argument",
     "CModule",
     "ExternalModule",
@@ -32,9 +31,6 @@ __all__ = [
 ]
 
 Role: TypeAlias = Literal["run", "external", "own"]
-
-ASSEMBLY_SUFFIX = f"_asm{KERNELS}.c"
-"""What the name of a file of C ends in whose functions have assembly in them."""
 
 _HANDLE = re.compile(r"[\w &*()>.-]{0,200}", re.ASCII)
 """A constant expression of C without anything that could end it."""

@@ -24,9 +24,7 @@ _TERMS = (
 
 
 def tidy(source: str) -> str:
-    """The functions in ``source`` without what does nothing. Inline assembly stays as it is."""
-    if "__asm" in source:
-        return source
+    """The functions in ``source`` without what does nothing."""
     lines = source.split("\n")
     at = 0
     while at < len(lines):

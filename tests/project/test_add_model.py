@@ -113,7 +113,7 @@ function(zephyr_code_relocate)
   message(STATUS "relocate ${{ARGN}}")
 endfunction()
 macro(get_target_property result)
-  set(${{result}} a.c a_kernels.c a_asm_kernels.c b_kernels.S a_weights.c crt_arena.c)
+  set(${{result}} a.c a_kernels.c a_asm_kernels.S b_kernels.c a_weights.c crt_arena.c)
 endmacro()
 include({ROOT}/zephyr/crtgen.cmake)
 """
@@ -124,9 +124,9 @@ RELOCATION = "set(CONFIG_CODE_DATA_RELOCATION y)"
 @pytest.mark.parametrize(
     ("place", "files", "location"),
     [
-        ("kernels=FAST", ["a_kernels.c", "a_asm_kernels.c", "b_kernels.S"], "FAST_TEXT"),
+        ("kernels=FAST", ["a_kernels.c", "a_asm_kernels.S", "b_kernels.c"], "FAST_TEXT"),
         ("weights=SRAM", ["a_weights.c"], "SRAM_RODATA"),
-        ("kernels=SRAM", ["a_kernels.c", "a_asm_kernels.c", "b_kernels.S"], "SRAM_TEXT"),
+        ("kernels=SRAM", ["a_kernels.c", "a_asm_kernels.S", "b_kernels.c"], "SRAM_TEXT"),
     ],
 )
 @pytest.mark.parametrize("version", ["3.0.99", "4.1.0"])

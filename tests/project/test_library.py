@@ -168,7 +168,7 @@ def test_a_library_is_plain(board: str) -> None:
     """Nothing of TVM is in it, and no header that its code does not include."""
     found = sources(board)
     cross = {name for name in found if name.startswith("freestanding/")}
-    assert set(found) - cross - {"digits_asm_kernels.c"} == PLAIN
+    assert set(found) - cross == PLAIN
     assert bool(cross) == (board != "host")
     assert not [name for name, text in found.items() if re.search("TVM|DLTensor|dlpack|crt_model", text)]
 

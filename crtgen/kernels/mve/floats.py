@@ -1,11 +1,17 @@
 """Convolutions and fully connected layers in float32 with Helium: four output channels in a vector."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.epilogue import float_epilogue, order_weights
 from crtgen.kernels.gemm import Block, GemmView, gemm_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.mve.bytes import copy
+from crtgen.kernels.mve.floats_asm import FloatBlock, block_of_outputs
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window
 from crtgen.ops import Conv2d, FullyConnected
@@ -52,6 +58,15 @@ def _kernel(
         window=window,
     )
 
+    low, high = op.activation.float_range()
+    whole = FloatBlock(tile, 1, depth, view.unroll, outputs, 0, low, high)
+    partial = outputs % _LANES
+    routines = []
+    for block in blocks:
+        form = replace(whole, vectors=block.channels // _LANES)
+        routines += [block_of_outputs(form)]
+        routines += [block_of_outputs(replace(form, some=partial))] if partial and form.vectors == 1 else []
+
     def pack() -> Array:
         rows = _padded(weights.reshape(outputs, depth))
         return order_weights(rows, tuple((b.channels, b.count) for b in blocks))
@@ -68,8 +83,8 @@ def _kernel(
         consts=consts,
         scratch=tile * depth * 4 if window else 0,
         inplace=(InPlace(lead=gemm_lead(view, 4)),),
-        cost=_cost(view),
-        includes=("arm_mve.h",),
+        cost=_cost(view, routines),
+        routines=(*routines, *((copy(),) if window else ())),
     )
 
 
@@ -87,13 +102,8 @@ def _padded(array: Array) -> Array:
     return np.pad(array, [(0, more), *[(0, 0)] * (array.ndim - 1)])
 
 
-def _cost(view: GemmView) -> float:
+def _cost(view: GemmView, routines: Sequence[Routine]) -> float:
     tiles = -(-view.pixels // view.tile)
-    clamps = (view.epilogue.low != "") + (view.epilogue.high != "")
-    cost = 0.0
-    for block in view.blocks:
-        vectors = block.channels // _LANES
-        step = view.tile * 0.5 + vectors + vectors * view.tile + 1 / view.unroll
-        cost += block.count * (view.depth * step + vectors * view.tile * (2 + clamps) + 16)
+    cost = sum(b.count * (r.instructions() + 10) for b, r in zip(view.blocks, routines, strict=False))
     gathered = view.tile * view.depth * 1.3 if view.window else 0
     return tiles * (cost + gathered + 20)

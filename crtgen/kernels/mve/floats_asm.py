@@ -1,0 +1,142 @@
+"""The assembly of products in float32: a few pixels times a block of output channels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from crtgen.kernels.asm import Function, Routine
+
+__all__ = ["FloatBlock", "block_of_outputs"]
+
+_LANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FloatBlock:
+    """``depth`` inputs of ``tile`` pixels times the weights of ``vectors`` times four of ``outputs`` outputs.
+
+    ``unroll`` inputs are written out. ``some`` of the last vector's channels count, all if it is 0. ``low``
+    and ``high`` are clamps, where they are finite.
+    """
+
+    tile: int
+    vectors: int
+    depth: int
+    unroll: int
+    outputs: int
+    some: int
+    low: float
+    high: float
+
+
+@lru_cache(maxsize=256)
+def block_of_outputs(k: FloatBlock) -> Routine:
+    """``block(x, y, weights, bias)``; what is behind these weights."""
+    writer = _Writer(k)
+    writer.write()
+    return writer.f.done()
+
+
+class _Writer:
+    def __init__(self, k: FloatBlock) -> None:
+        self.k = k
+        self.f = f = Function(
+            "block",
+            "const float *x",
+            "float *y",
+            "const float *weights",
+            "const float *bias",
+            purpose=f"Pixels times the weights of {_LANES * k.vectors} outputs.",
+            returns="const float *",
+            keep=(1,),
+        )
+        x, y, weights, self.bias = f.arguments
+        f.free(y)
+        first = f.moved(x, "inputs of a pixel")
+        self.weights = f.moved(weights, "weights", ("r0",))
+        self.pixels = (first, *f.cores("inputs of a pixel", k.tile - 1))
+        for before, pixel in zip(self.pixels, self.pixels[1:], strict=False):
+            self.f.number(pixel, 4 * k.depth)
+            f("add", pixel, pixel, before)
+        self.sums = [f.vectors("sums of a pixel", k.vectors) for _ in range(k.tile)]
+        self.taps = f.vectors("weights, then limits", 2)
+
+    def write(self) -> None:
+        f, k = self.f, self.k
+        for sums in self.sums:
+            for number, total in enumerate(sums):
+                f("vldrw.u32", total, f"[{self.bias}, #{16 * number}]")
+        f.free(self.bias)
+        self.words = f.cores("inputs", 4)
+        with f.low_overhead_loop("inputs", k.depth // k.unroll):
+            self._inputs(k.unroll)
+        self._inputs(k.depth % k.unroll)
+        self._store()
+
+    def _inputs(self, count: int) -> None:
+        for _ in range(count // 2):
+            if self.k.tile == 1:
+                self._two_of_one()
+            else:
+                self._two()
+        if count % 2:
+            self._one()
+
+    def _load(self, to: str) -> None:
+        self.f("vldrw.u32", to, f"[{self.weights}], #16")
+
+    def _two_of_one(self) -> None:
+        f, words = self.f, self.words[:2]
+        f("ldrd", *words, f"[{self.pixels[0]}], #8")
+        for word in words:
+            for number, total in enumerate(self.sums[0]):
+                self._load(self.taps[number % 2])
+                f("vfma.f32", total, self.taps[number % 2], word)
+
+    def _two(self) -> None:
+        """Two inputs of each pixel, with one vector of weights for each input."""
+        f, (a0, b0, a1, b1) = self.f, self.words
+        for tap in self.taps:
+            self._load(tap)
+        for number in range(0, self.k.tile, 2):
+            first, second = self.sums[number][0], self.sums[number + 1][0]
+            f("ldrd", a0, b0, f"[{self.pixels[number]}], #8")
+            f("ldrd", a1, b1, f"[{self.pixels[number + 1]}], #8")
+            for tap, word, other in ((self.taps[0], a0, a1), (self.taps[1], b0, b1)):
+                f("vfma.f32", first, tap, word)
+                f("vfma.f32", second, tap, other)
+
+    def _one(self) -> None:
+        f, (tap, _), word = self.f, self.taps, self.words[0]
+        for vector in range(self.k.vectors):
+            self._load(tap)
+            after = ", #4" if vector == self.k.vectors - 1 else ""
+            for pixel, sums in zip(self.pixels, self.sums, strict=True):
+                f("ldr", word, f"[{pixel}]{after}")
+                f("vfma.f32", sums[vector], tap, word)
+
+    def _store(self) -> None:
+        f, k, (number, y, *_) = self.f, self.k, self.words
+        f("ldr", y, f.kept[1])
+        self._clamp(number, [total for sums in self.sums for total in sums])
+        if k.some:
+            f.number(number, k.some)
+            f("vctp.32", number)
+        for pixel, sums in enumerate(self.sums):
+            for vector, total in enumerate(sums):
+                if k.some:
+                    f("vpst")
+                f("vstrwt.32" if k.some else "vstrw.32", total, f"[{y}, #{16 * vector}]")
+            if pixel < k.tile - 1:
+                f.advance(y, 4 * k.outputs)
+
+    def _clamp(self, number: str, sums: Sequence[str]) -> None:
+        limits = ((self.k.low, "vmaxnm.f32"), (self.k.high, "vminnm.f32"))
+        for (limit, operation), vector in zip(limits, self.taps, strict=True):
+            if np.isfinite(limit):
+                self.f.number(number, int(np.float32(limit).view(np.uint32)))
+                self.f("vdup.32", vector, number)
+                for total in sums:
+                    self.f(operation, total, total, vector)

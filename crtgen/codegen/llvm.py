@@ -54,8 +54,8 @@ def compile_modules(
 
     Models without functions for the registry have no metadata module.
 
-    ``<models>_kernels.o`` is everything but functions in assembly, which are in ``<model>_asm_kernels.o``, and
-    what external code generators made.
+    ``<models>_kernels.o`` is everything but functions in assembly, in ``<model>_asm_kernels.o``, and what
+    external code generators made.
     The modules come back with what is left of their files: their interfaces.
     """
     require_llvm()

@@ -6,10 +6,10 @@ import numpy as np
 
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.dsp.copy import copy
-from crtgen.kernels.dsp.finish import Finish
+from crtgen.kernels.dsp.epilogue import Epilogue
 from crtgen.kernels.dsp.layer import Layer
 from crtgen.kernels.dsp.shared_asm import UNROLL, any_group, any_windows
-from crtgen.kernels.dsp.walk import PIXELS, Window
+from crtgen.kernels.dsp.walk import PIXELS, PaddedRows
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 
 __all__ = ["UNROLL", "SharedView", "Table", "shared_kernel"]
@@ -56,7 +56,7 @@ class Table:
 class SharedView:
     """What differs between functions: how outputs are finished. All else is in the table."""
 
-    finish: Finish
+    epilogue: Epilogue
 
     @property
     def table(self) -> tuple[str, ...]:
@@ -67,10 +67,10 @@ class SharedView:
 def shared_kernel(layer: Layer) -> Kernel:
     """The kernel of a layer whose steps are a multiple of ``UNROLL``."""
     stream, window = layer.stream, layer.window
-    finish = stream.finish
-    view = SharedView(Finish(finish.form, (1, 1) if finish.floor else (), finish.low, finish.high))
+    epilogue = stream.epilogue
+    view = SharedView(Epilogue(epilogue.form, (1, 1) if epilogue.floor else (), epilogue.low, epilogue.high))
     places = tuple((name, 4 * i) for i, name in enumerate(view.table))
-    routines = (any_group(view.finish), any_windows(places), copy())
+    routines = (any_group(view.epilogue), any_windows(places), copy())
     scratch = 4 * PIXELS * layer.steps + PIXELS * stream.channels + (window.bytes if window else 0)
     slides = window.instructions(layer.walk.height) if window else 0.0
     groups = -(-layer.walk.pixels // PIXELS) * _group(layer, routines[0], routines[1])

@@ -3,7 +3,7 @@
 from functools import cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.finish import Finish, clamp, half_away, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, half_away, saturate
 from crtgen.kernels.dsp.walk import PIXELS
 
 __all__ = ["UNROLL", "any_group", "any_windows"]
@@ -15,16 +15,16 @@ _COLUMN_BYTES, _CHANNELS, _SHIFT_A, _SHIFT_B, _END = (4 * i for i in range(5))
 
 
 @cache
-def any_group(finish: Finish) -> Routine:
+def any_group(epilogue: Epilogue) -> Routine:
     """``group(weights, y, columns, job)``: three pixels times the pairs of channels up to the job's end."""
-    writer = _Group(finish)
+    writer = _Group(epilogue)
     writer.write()
     return writer.f.done()
 
 
 class _Group:
-    def __init__(self, finish: Finish) -> None:
-        self.finish = finish
+    def __init__(self, epilogue: Epilogue) -> None:
+        self.epilogue = epilogue
         self.f = f = Function(
             "group",
             "const uint32_t *weights",
@@ -75,14 +75,14 @@ class _Group:
             f("smlad", total, word, weights, total)
 
     def _requantise(self) -> None:
-        f, finish, job = self.f, self.finish, self.columns
-        if not finish.floor:
+        f, epilogue, job = self.f, self.epilogue, self.columns
+        if not epilogue.floor:
             for registers, operation, by in ((self.mix, "asr", "#7"), (self.low, "lsl", "#1")):
                 f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs)}}}")
                 multiplier, constant, shift = self.inputs
                 for register in registers:
                     f(operation, register, register, by)
-                    half_away(f, finish, register, (multiplier, constant), self.taps[1], shift)
+                    half_away(f, epilogue, register, (multiplier, constant), self.taps[1], shift)
             f("ldr", job, f.kept[3])
             return
         constants, shift = (*self.inputs, self.taps[0]), self.taps[1]
@@ -95,7 +95,7 @@ class _Group:
                 f("smmla", register, register, multiplier, constant)
                 f("asr", register, register, shift)
                 saturate(f, register)
-                clamp(f, finish, register)
+                clamp(f, epilogue, register)
 
     def _store(self) -> None:
         """The flags say whether the last pair of channels is done."""

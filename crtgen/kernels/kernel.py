@@ -178,6 +178,11 @@ class Kernel:
         return not (self.template or self.routines)
 
     @property
+    def function(self) -> tuple[Any, ...]:
+        """What its code is: kernels of which this is equal share a function, if their parts do."""
+        return self.template, self.view, self.routines
+
+    @property
     def code(self) -> int:
         """Bytes of code, those of C left out."""
         return sum(routine.code_bytes for routine in (*self.routines, *self._of_parts()))

@@ -98,10 +98,10 @@ def select(graph: Graph, target: Target) -> Mapping[str, Kernel]:
 
 def _balanced(fast: Mapping[str, Kernel], small: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
     least = _WORTH * sum(kernel.cost for kernel in fast.values())
-    saved: dict[tuple[str, Any], float] = defaultdict(float)
+    saved: dict[tuple[Any, ...], float] = defaultdict(float)
     for name, kernel in fast.items():
-        saved[kernel.template, kernel.view] += small[name].cost - kernel.cost
-    return {n: k if saved[k.template, k.view] > least else small[n] for n, k in fast.items()}
+        saved[kernel.function] += small[name].cost - kernel.cost
+    return {n: k if saved[k.function] > least else small[n] for n, k in fast.items()}
 
 
 def _choose(graph: Graph, node: Node, target: Target) -> Kernel:

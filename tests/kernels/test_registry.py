@@ -132,3 +132,18 @@ def test_a_design_says_what_it_is_for(core: str, rooms: set[str]) -> None:
     found = [e for e in registered(Conv2d) if e.applies(case.sig, find_core(core))]
     assert {e.function.__module__.split(".")[2] for e in found} == rooms
     assert all(DType.INT8 in e.types for e in found)
+
+
+def test_functions_in_assembly_alone_are_told_apart() -> None:
+    """Sums of 64 elements and of 4,096: a function for speed pays for itself in the second one only."""
+    values, nodes = [int8s("a", (1, 64)), int8s("b", (1, 4096))], []
+    for name, shape in (("a", (1, 64)), ("b", (1, 4096))):
+        values += [int8s(f"{name}2", shape), int8s(f"{name}3", shape, 0.1)]
+        nodes.append(Node(name, Add(), (name, f"{name}2"), (f"{name}3",)))
+    graph = Graph.build("net", values, nodes, ["a", "a2", "b", "b2"], ["a3", "b3"])
+    fast, middle, small = (
+        select(graph, Target(find_core("cortex-m55"), level)) for level in ("speed", "balanced", "size")
+    )
+    assert fast["a"].function != fast["b"].function
+    assert middle["a"].function == small["a"].function
+    assert middle["b"].function == fast["b"].function != small["b"].function

@@ -307,6 +307,8 @@ def cases() -> Iterator[Case]:
         yield make(name, Relu(kind), [x])
         yield make(f"{name}_requantised", Relu(kind), [x], Quant.tensor(0.023, -128))
         yield make(f"{name}_f32", Relu(kind), [floats("x", (3, 35))])
+    coarse = int8s("x", (1, 3, 35), 2.1, 4)
+    yield make("coarse", Relu(Activation.RELU_N1_1), [coarse])  # one number is left
     for alpha in (0.125, 0.0, -0.25, 1.5):
         x, out = int8s("x", (1, 5, 3, 11), 0.06, -9), Quant.tensor(0.05, -20)
         yield make(f"alpha_{alpha}", LeakyRelu(alpha), [x], out)

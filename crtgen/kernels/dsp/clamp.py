@@ -38,26 +38,26 @@ def clamp_all(k: ClampView) -> Routine:
     f = Function("clamp", "const int8_t *x", "int8_t *y", purpose=f"Clamps {k.elements} elements.")
     x, y = f.arguments
     word, spare = f.core("elements"), f.core("differences")
-    limits = [(limit, f.core("a limit")) for limit in (k.low, k.high) if limit is not None]
-    for limit, register in limits:
+    ends = (("lt", k.low), ("gt", k.high))
+    limits = [(beyond, limit, f.core("a limit")) for beyond, limit in ends if limit is not None]
+    for _, limit, register in limits:
         f.number(register, (limit & 0xFF) * 0x01010101)
     if k.blocks:
         with f.repeated("blocks", k.blocks):
             for _ in range(_BLOCK // 4):
                 f("ldr", word, f"[{x}], #4")
-                for limit, register in limits:
-                    pair = (word, register) if limit == k.low else (register, word)
+                for beyond, _, register in limits:
+                    pair = (word, register) if beyond == "lt" else (register, word)
                     f("ssub8", spare, *pair, note="marks the bytes that are not less")
                     f("sel", word, word, register)
                 f("str", word, f"[{y}], #4")
     if k.rest:
         with f.repeated("elements", k.rest):
             f("ldrsb", word, f"[{x}], #1")
-            for limit, _ in limits:
-                condition = "lt" if limit == k.low else "gt"
+            for beyond, limit, _ in limits:
                 f("cmp", word, f"#{limit}")
-                f("it", condition)
-                f(f"mov{condition}", word, f"#{limit}")
+                f("it", beyond)
+                f(f"mov{beyond}", word, f"#{limit}")
             f("strb", word, f"[{y}], #1")
     return f.done()
 

@@ -152,7 +152,8 @@ def _find_linear(op: Add | Sub, quants: tuple[Quant, Quant, Quant]) -> SumForm |
         for a, b in table.near(shift, _DELTAS):
             total = table.x[0] * a + table.x[1] * b
             constants = table.constants(total, shift)
-            constant = (max(constants.start, -(2**30)) + min(constants.stop - 1, 2**30)) // 2
+            near = (max(constants.start, -(2**30)) + min(constants.stop - 1, 2**30)) // 2
+            constant = min(max(near, constants.start), constants.stop - 1)
             if constants and abs(constant) + int(np.abs(total).max()) < 2**31:
                 return SumForm((a, b), constant, shift)
     return None

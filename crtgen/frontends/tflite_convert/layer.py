@@ -1,0 +1,143 @@
+"""A layer of a `.tflite` file as converters see it, and what a row of their tables has."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import product
+from typing import Any
+
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.tflite_file import FileOperator, FileTensor
+from crtgen.ir import Array, DType, Op, shape_text
+from crtgen.ops import Activation, Padding
+
+__all__ = ["NUMBERS", "PLAIN", "Convert", "Converter", "Layer", "pairs", "same", "unary"]
+
+_ACTIVATIONS = {
+    0: Activation.NONE,
+    1: Activation.RELU,
+    2: Activation.RELU_N1_1,
+    3: Activation.RELU6,
+    4: "TANH",
+    5: "SIGN_BIT",
+}
+
+
+class _Padding(IntEnum):
+    SAME = 0
+    VALID = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One operator of the file with its tensors. What is wrong with it is a ``ValueError``."""
+
+    operator: FileOperator
+    inputs: tuple[FileTensor | None, ...]
+    outputs: tuple[FileTensor, ...]
+
+    @property
+    def x(self) -> FileTensor:
+        return self.tensor(0)
+
+    @property
+    def y(self) -> FileTensor:
+        return self.outputs[0]
+
+    def tensor(self, position: int) -> FileTensor:
+        """An input that has to be there."""
+        tensor = self.inputs[position] if position < len(self.inputs) else None
+        if tensor is None:
+            raise ValueError(f"input {position} is missing")
+        return tensor
+
+    def constant(self, position: int, role: str) -> Array:
+        """The data of an input that has to be a constant."""
+        tensor = self.tensor(position)
+        if tensor.data is None:
+            raise Refused(f"{role} that are computed at run time; supported: constants")
+        return tensor.data
+
+    def integers(self, position: int, role: str) -> list[int]:
+        """A short constant vector of integers."""
+        data = self.constant(position, role)
+        if data.dtype.kind != "i" or data.size > 64:
+            raise ValueError(f"the {role} are {shape_text(data.shape)} of {data.dtype.name}")
+        return [int(i) for i in data.reshape(-1).tolist()]
+
+    def option(self, name: str) -> Any:
+        """An option of the operator; 0 where the file has no options."""
+        return self.operator.options.get(name, 0)
+
+    def activation(self) -> Activation:
+        """The fused activation."""
+        number = self.option("FusedActivationFunction")
+        activation = _ACTIVATIONS.get(number, f"number {number}")
+        if not isinstance(activation, Activation):
+            raise Refused(f"fused activation {activation}; supported: NONE, RELU, RELU6, RELU_N1_TO_1")
+        return activation
+
+    def image(self, position: int = 0) -> tuple[int, int]:
+        """Height and width of an input of four dimensions."""
+        shape = self.tensor(position).shape
+        if len(shape) != 4:
+            raise ValueError(f"input {position} has shape {shape_text(shape)} instead of four dimensions")
+        return shape[1], shape[2]
+
+    def pair(self, stem: str, suffix: str = "") -> tuple[int, int]:
+        """An option for height and width: ``StrideH`` and ``StrideW``."""
+        values = tuple(int(self.option(f"{stem}{axis}{suffix}")) for axis in ("H", "W"))
+        return values[0], values[1]
+
+    def padding(
+        self, window: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int] = (1, 1)
+    ) -> Padding:
+        """SAME or VALID as rows and columns."""
+        if min(*window, *stride, *dilation) < 1:
+            raise ValueError(f"window {window}, stride {stride} and dilation {dilation} must be positive")
+        if self.option("Padding") == _Padding.VALID:
+            return Padding()
+        if self.option("Padding") == _Padding.SAME:
+            return Padding.same(self.image(), window, stride, dilation)
+        raise Refused(f"padding number {self.option('Padding')}; supported: SAME, VALID")
+
+
+def unary(op: Op) -> "Convert":
+    """An operator of one input whose attributes are known."""
+    return lambda layer: Converted(op, (layer.x,))
+
+
+Convert = Callable[[Layer], Converted]
+Types = frozenset[tuple[DType, DType]]
+
+
+def same(*types: DType) -> Types:
+    """The output has the type of the first input, one of ``types``."""
+    return frozenset((dtype, dtype) for dtype in types)
+
+
+def pairs(sources: Iterable[DType], results: Iterable[DType]) -> Types:
+    """Each of the types ``sources`` to each of ``results``."""
+    return frozenset(product(sources, results))
+
+
+NUMBERS = same(DType.FLOAT32, DType.INT8)
+"""What is computed with in quantised and in float networks."""
+
+PLAIN = same(*DType)
+"""Any type there is, and the output has it, too: for what moves elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """A row of the table.
+
+    ``stems`` is what the layer's name begins with, ``options`` the name of the options' table and ``fields``
+    what is read of it, ``types`` the pairs of first input and output.
+    """
+
+    convert: Convert
+    stems: tuple[str, ...]
+    options: str = ""
+    fields: tuple[str, ...] = ()
+    types: Types = NUMBERS

@@ -1,0 +1,46 @@
+"""TFLite Micro as the oracle: a graph as a `.tflite` file, and its outputs by tflite-micro."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from tflite_micro import runtime
+
+from crtgen.ir import Array, DType, Graph, Op
+from tests.ops.oracle import elementwise, move, reduce, weights
+from tests.ops.oracle.writer import Write, Writer
+from tests.tflite_builder import Model
+
+_ARENA = 1 << 22
+_WRITERS: Mapping[type[Op], Write] = {
+    kind: write for family in (elementwise, move, reduce, weights) for kind, write in family.WRITERS.items()
+}
+
+
+def model(graph: Graph) -> bytes:
+    """The graph as a `.tflite` file."""
+    writer = Writer(graph)
+    for node in graph.nodes:
+        code, options, extra = _WRITERS[type(node.op)](writer, node, graph.signature(node))
+        if code:
+            writer.add(node, code, options, extra)
+    return Model(writer.tensors, writer.operators, graph.inputs, graph.outputs).to_bytes()
+
+
+def run(data: bytes, inputs: Mapping[str, Array], names: tuple[str, ...], outputs: int = 1) -> list[Array]:
+    """The outputs of a `.tflite` file by tflite-micro's reference kernels."""
+    interpreter = runtime.Interpreter.from_bytes(data, arena_size=_ARENA)
+    for index, name in enumerate(names):
+        interpreter.set_input(inputs[name], index)
+    interpreter.invoke()
+    return [interpreter.get_output(i).copy() for i in range(outputs)]
+
+
+def assert_same(actual: Array, expected: Array) -> None:
+    """int8 is equal; float32 differs by at most 1e-5 of the largest output."""
+    assert actual.shape == expected.shape
+    assert actual.dtype == expected.dtype
+    if actual.dtype == DType.FLOAT32.numpy:
+        error = np.abs(actual.astype(np.float64) - expected.astype(np.float64)).max()
+        assert error <= 1e-5 * max(float(np.abs(expected).max()), 1e-30)
+    else:
+        np.testing.assert_array_equal(actual, expected)

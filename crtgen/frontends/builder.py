@@ -1,33 +1,35 @@
 """What every front end does alike: tensors become values, operators nodes, and what is wrong has its place.
 
-A front end reads its format into ``Tensor`` objects and a converter per operator; names, constants, several
-outputs, refusals and errors are the builder's business.
+A front end reads its format into ``Tensor`` objects and a converter per operator; names, constants and what
+follows from them, states, several outputs, subgraphs, refusals and errors are the builder's business.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypeVar
 
-from crtgen.errors import CorruptModelError, UnsupportedError
+import numpy as np
+
+from crtgen.errors import CorruptModelError
 from crtgen.frontends.naming import Names, identifier, layer_name
+from crtgen.frontends.refusals import NotConstant, Refusals, Refused
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value, shape_text
 from crtgen.ops.scheme import SCHEMES
+from crtgen.ops.shape import Identity, Reshape
 
-__all__ = ["Converted", "GraphBuilder", "Refused", "Tensor"]
+__all__ = ["Converted", "GraphBuilder", "Known", "Refused", "Tensor"]
 
 
 _QUANTISED = {scheme.activations for scheme in SCHEMES if not scheme.is_real}
-
-
-class Refused(Exception):
-    """An option or a type that crtgen does not have; the text says which and what there is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
     """A tensor of a file. ``key`` is what the file's operators call it, ``name`` what people do.
 
-    ``dtype`` is None for a type that crtgen does not have, ``type_name`` is the format's. ``data`` is there
-    for a constant.
+    ``shape`` has -1 for a length that is not fixed. ``dtype`` is None for a type that crtgen does not have,
+    ``type_name`` is the format's. ``data`` is there for a constant. A variable keeps what it holds from run
+    to run; at first that is zero.
     """
 
     key: Hashable
@@ -37,128 +39,357 @@ class Tensor:
     dtype: DType | None
     quant: Quant | None
     data: Array | None
+    is_variable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """An operator and what it is applied to: tensors, or constants made by the converter.
+    """An operator and what it is applied to: tensors, values, or constants made by the converter.
 
-    ``roles`` names the operands after the first, for the names of constants.
+    ``roles`` names the operands after the first, for the names of constants. ``updates`` are the states, by
+    key, that the last outputs of the operator are the new values of.
     """
 
     op: Op
-    operands: tuple[Tensor | Array, ...]
+    operands: tuple["Tensor | Array | Value", ...]
     roles: tuple[str, ...] = ()
+    updates: tuple[Hashable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """The output of an operator that is known already: a constant."""
+
+    data: Array
+
+
+Result: TypeAlias = Converted | Known
+T = TypeVar("T", bound=Tensor)
 
 
 @dataclass(slots=True)
 class GraphBuilder:
-    """Collects values and nodes, one operator after another; keeps what it had to refuse.
+    """Collects values and nodes, one operator after another.
 
-    ``where`` is what errors call the file, ``supported`` the names of the operators that there are.
+    An operator whose operands are all constant is computed at once: its outputs are constants.
+
+    ``where`` is what errors call the file, ``refusals`` is where is kept what had to be refused. ``shapes``
+    are the lengths that the inputs of the model have, by name, where they are not those of the file. By their
+    keys, ``templates`` has the states as they are without an initial value, ``initial`` the values that they
+    are set to before the first run, and ``states`` what they are where this graph begins: in a subgraph, its
+    inputs.
     """
 
     where: str
-    supported: Iterable[str]
-    values: dict[Hashable, Value] = field(default_factory=dict)
-    made: list[Value] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    refusals: Refusals
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    is_inner: bool = False
     value_names: Names = field(default_factory=Names)
     node_names: Names = field(default_factory=Names)
+    templates: dict[Hashable, Value] = field(default_factory=dict)
+    initial: dict[Hashable, Array] = field(default_factory=dict)
+    states: dict[Hashable, Value] = field(default_factory=dict)
+    _tensors: dict[Hashable, Value] = field(default_factory=dict)
+    _latest: dict[Hashable, Value] = field(default_factory=dict)
+    _values: dict[str, Value] = field(default_factory=dict)
+    _nodes: list[Node] = field(default_factory=list)
+    _lost: set[Hashable] = field(default_factory=set)
 
-    def interface(self, tensor: Tensor, default: str) -> str:
-        """The name of an input or output of the model."""
+    def inner(self) -> "GraphBuilder":
+        """A builder for a subgraph of this graph, whose names are unique in both."""
+        shared = (self.value_names, self.node_names, self.templates, self.initial)
+        return GraphBuilder(self.where, self.refusals, self.shapes, True, *shared)
+
+    def input(self, tensor: Tensor, default: str, shape: tuple[int, ...] | None = None) -> str:
+        """The name of an input, which has the shape that was asked for, if one was."""
+        name = identifier(tensor.name, default)
+        asked = self.shapes.get(name) or self.shapes.get(tensor.name) if not self.is_inner else shape
+        try:
+            if asked is not None:
+                self.check_shape(tensor, asked)
+            return self._value(replace(tensor, shape=asked or tensor.shape), name).name
+        except Refused as refusal:
+            self.refusals.add(f"{tensor.name!r}, tensor {tensor.key}", default, refusal)
+            self.lose((tensor,))
+            return default
+
+    def output(self, tensor: Tensor, default: str) -> str:
+        """The name of an output."""
         try:
             return self.value(tensor, identifier(tensor.name, default)).name
         except Refused as refusal:
-            self.refused.append(f"{default} ({tensor.name!r}, tensor {tensor.key}): {refusal}")
+            if tensor.key not in self._lost:
+                self.refusals.add(f"{tensor.name!r}, tensor {tensor.key}", default, refusal)
             return default
+
+    def known(self, tensor: T) -> T:
+        """The tensor with the shape, and the data, that it has by now."""
+        value = self._tensors.get(tensor.key)
+        if value is None:
+            return tensor
+        return replace(tensor, shape=value.shape, data=value.data if value.is_constant else None)
 
     def node(
         self,
         place: str,
+        subject: str,
         stems: tuple[str, ...],
+        inputs: Iterable[Tensor | None],
         outputs: Sequence[Tensor],
-        convert: Callable[[], Converted],
+        convert: Callable[[], Result],
         named: Iterable[Tensor] = (),
     ) -> None:
-        """Add an operator; ``place`` is how errors call it, ``stems`` what its name begins with.
+        """Add an operator; errors call it ``subject`` at its ``place``, its name begins with a stem.
 
-        ``named`` are the outputs of the model, which keep their names.
+        ``named`` are the outputs of the model, which keep their names. An operator is not refused for what
+        follows from the refusal of another one.
         """
-        try:
-            self._add(convert(), stems, outputs, {tensor.key for tensor in named})
-        except Refused as refusal:
-            self.refused.append(f"{place}: {refusal}")
-        except ValueError as error:
-            raise CorruptModelError(f"{place}: {error}", where=self.where) from error
+        kept = {tensor.key for tensor in named}
 
-    def graph(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
-        """The graph, verified. Raises ``UnsupportedError`` that names everything that was refused."""
-        self._raise_refusals()
+        def add() -> None:
+            made = convert()
+            if isinstance(made, Known):
+                self._keep(outputs[0], made.data)
+            else:
+                self._add(made, stems, outputs, kept)
+
+        self.guarded(place, subject, inputs, outputs, add)
+
+    def guarded(
+        self,
+        place: str,
+        subject: str,
+        inputs: Iterable[Tensor | None],
+        outputs: Iterable[Tensor],
+        add: Callable[[], None],
+    ) -> None:
+        """Call ``add`` for an operator. Its refusal is kept; what is wrong with it raises an error."""
+        follows = any(t is not None and t.key in self._lost for t in inputs)
         try:
-            return Graph.build(name, [*self.values.values(), *self.made], self.nodes, inputs, outputs)
-        except CorruptModelError as error:
-            raise CorruptModelError(str(error), where=self.where) from error
+            add()
+        except Refused as refusal:
+            self.lose(outputs)
+            if not (follows and isinstance(refusal, NotConstant)):
+                self.refusals.add(place, subject, refusal)
+        except ValueError as error:
+            self.lose(outputs)
+            if not follows:
+                raise CorruptModelError(f"{subject} ({place}): {error}", where=self.where) from error
+
+    def lose(self, tensors: Iterable[Tensor]) -> None:
+        """These tensors are not computed, for a reason that is told elsewhere."""
+        self._lost |= {tensor.key for tensor in tensors}
+
+    def state(self, key: Hashable, template: Value) -> Value:
+        """What a state is now. At first it is ``template``; in a subgraph, an input of it."""
+        if key not in self._latest:
+            template = self.templates.setdefault(key, template)
+            named = replace(template, name=self.value_names.unique(template.name))
+            first = replace(named, data=None, is_state=False) if self.is_inner else named
+            self.states[key] = first
+            self._latest[key] = self._register(first)
+        return self._latest[key]
+
+    def variable(self, tensor: Tensor, suggestion: str) -> Value:
+        """A state like the tensor: zeros at first. As in TFLite Micro, those of int8 are real zeros."""
+        _check_tensor(tensor)
+        assert tensor.dtype is not None
+        quant = tensor.quant
+        zero = quant.zero_point if quant and quant.axis is None and tensor.dtype is DType.INT8 else 0
+        initial = np.full(tensor.shape, zero, tensor.dtype.numpy)
+        return Value.state(identifier(tensor.name, suggestion), initial, tensor.quant)
+
+    def initial_value(self, key: Hashable) -> Array:
+        """What a state is before the first run."""
+        return self.initial[key] if key in self.initial else self.templates[key].array()
+
+    def become(self, key: Hashable, value: Value) -> None:
+        """A state is this value from now on."""
+        self._latest[key] = value
+
+    def changed(self, key: Hashable) -> bool:
+        """Whether a state is another value now than at first."""
+        return self._latest[key] is not self.states[key]
+
+    def latest(self, key: Hashable) -> str:
+        """The name of the value that a state is now."""
+        return self._latest[key].name
 
     def value(self, tensor: Tensor, suggestion: str) -> Value:
         """The value of a tensor, named after its first use."""
-        if tensor.key not in self.values:
-            if tensor.dtype is None:
-                known = ", ".join(d.name for d in DType)
-                raise Refused(f"a tensor of {tensor.type_name}; supported: {known}")
+        if tensor.is_variable:
+            return self.state(tensor.key, self.variable(tensor, suggestion))
+        return self._value(tensor, suggestion)
+
+    def stand_for(self, tensor: Tensor, value: Value) -> None:
+        """A tensor is a value that is there already."""
+        self._tensors[tensor.key] = value
+
+    def named(self, name: str) -> Value:
+        """The value of that name."""
+        return self._values[name]
+
+    def graph(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
+        """The graph, verified; its outputs are values of their own.
+
+        Raises ``UnsupportedError`` that names everything that was refused.
+        """
+        self.refusals.raise_any()
+        given = set(inputs)
+        ends: list[str] = []
+        for output in outputs:
+            shared = output in given or output in ends or self._values[output].data is not None
+            ends.append(self._copy(output) if shared else output)
+        pairs = [] if self.is_inner else [self._pair(key) for key in self.states]
+        try:
+            return Graph.build(name, list(self._values.values()), self._nodes, inputs, ends, pairs)
+        except CorruptModelError as error:
+            raise CorruptModelError(str(error), where=self.where) from error
+
+    def _pair(self, key: Hashable) -> tuple[str, str]:
+        """A state and what becomes of it; with its initial value, which may have been set later."""
+        first, last = self.states[key].name, self._latest[key].name
+        self._values[first] = Value.state(first, self.initial_value(key), self.states[key].quant)
+        elsewhere = last != first and self._values[last].data is not None
+        return first, self._copy(last) if elsewhere else last
+
+    def _copy(self, name: str) -> str:
+        """A copy of a value."""
+        source = self._values[name]
+        node = self.node_names.unique("copy")
+        result = self._register(
+            Value(self.value_names.unique(f"{name}_copy"), source.shape, source.dtype, source.quant)
+        )
+        self._nodes.append(Node(node, Identity(), (name,), (result.name,)))
+        return result.name
+
+    def _register(self, value: Value) -> Value:
+        self._values[value.name] = value
+        return value
+
+    def _value(self, tensor: Tensor, suggestion: str) -> Value:
+        if tensor.key not in self._tensors:
+            _check_tensor(tensor)
+            assert tensor.dtype is not None
             name = self.value_names.unique(suggestion)
             if tensor.data is None:
-                self.values[tensor.key] = Value(name, tensor.shape, tensor.dtype, tensor.quant)
+                value = Value(name, tensor.shape, tensor.dtype, tensor.quant)
             else:
-                self.values[tensor.key] = Value.constant(name, tensor.data, tensor.quant)
-        return self.values[tensor.key]
+                value = Value.constant(name, tensor.data, tensor.quant)
+            self._tensors[tensor.key] = self._register(value)
+        return self._tensors[tensor.key]
+
+    def _keep(self, tensor: Tensor, data: Array) -> None:
+        """The output of an operator as a constant."""
+        name = self.value_names.unique(identifier(tensor.name, "constant"))
+        made = Value.constant(name, data.astype(data.dtype.newbyteorder("=")), tensor.quant)
+        self._tensors[tensor.key] = self._register(made)
 
     def _add(
         self, made: Converted, stems: tuple[str, ...], outputs: Sequence[Tensor], named: set[Hashable]
     ) -> None:
-        name = self.node_names.unique(layer_name(outputs[0].name, stems))
-        roles = [f"{name}_{role}" for role in ("input", *made.roles)]
-        operands = tuple(self._operand(*pair) for pair in zip(made.operands, roles, strict=True))
-        shapes = made.op.infer(operands)
-        if len(shapes) != len(outputs):
-            count = "one" if len(shapes) == 1 else str(len(shapes))
+        stem = layer_name(outputs[0].name, stems) if outputs else stems[0]
+        roles = [f"{stem}_{role}" for role in ("input", *made.roles)]
+        roles += [f"{stem}_input{i}" for i in range(len(roles), len(made.operands))]
+        operands = tuple(self._operand(*pair) for pair in zip(made.operands, roles, strict=False))
+        inferred = made.op.infer(operands)
+        if len(inferred) != len(outputs) + len(made.updates):
+            expected = len(inferred) - len(made.updates)
+            count = "one" if expected == 1 else str(expected)
             raise ValueError(f"it has {len(outputs)} outputs instead of {count}")
-        results = tuple(self.value(t, _output_name(t, name, t.key in named)) for t in outputs)
-        _check(made.op, Signature(operands, results), [shape for shape, _ in shapes])
+        shapes = [shape for shape, _ in inferred]
+        if outputs and not made.updates and all(v.is_constant for v in operands):
+            self._compute(made.op, operands, outputs, inferred)
+            return
+        name = self.node_names.unique(stem)
+        results = [self._result(t, s, name, named) for t, s in zip(outputs, shapes, strict=False)]
+        for key, (shape, dtype) in zip(made.updates, inferred[len(outputs) :], strict=True):
+            state = self.value_names.unique(f"{self.states[key].name}_next")
+            results.append(self._register(Value(state, shape, dtype, self.states[key].quant)))
+        _check(made.op, Signature(operands, tuple(results)))
         read, written = (tuple(v.name for v in values) for values in (operands, results))
-        self.nodes.append(Node(name, made.op, read, written))
+        self._nodes.append(Node(name, made.op, read, written))
+        for key, value in zip(made.updates, results[len(outputs) :], strict=True):
+            self.become(key, value)
+        for tensor, value in zip(outputs, results, strict=False):
+            self._finish(tensor, value, name, named)
 
-    def _operand(self, operand: Tensor | Array, name: str) -> Value:
-        """A tensor's value, or a new constant."""
+    def _compute(
+        self,
+        op: Op,
+        operands: tuple[Value, ...],
+        outputs: Sequence[Tensor],
+        inferred: Sequence[tuple[tuple[int, ...], DType]],
+    ) -> None:
+        """The outputs of an operator of constants, as constants."""
+        values = tuple(Value(t.name, s, d, t.quant) for t, (s, d) in zip(outputs, inferred, strict=True))
+        sig = Signature(operands, values)
+        _check(op, sig)
+        for tensor, data in zip(outputs, op.reference(sig, [v.array() for v in operands]), strict=True):
+            self._keep(tensor, data if self._is_resized(tensor) else data.reshape(tensor.shape))
+
+    def _is_resized(self, tensor: Tensor) -> bool:
+        """Whether the file does not know the shape of the tensor."""
+        return bool(self.shapes) or -1 in tensor.shape
+
+    def _result(self, tensor: Tensor, shape: tuple[int, ...], node: str, named: set[Hashable]) -> Value:
+        """The value of an output, with the shape that the operator gives it."""
+        _check_tensor(replace(tensor, shape=shape))
+        assert tensor.dtype is not None
+        if tensor.key in self._tensors:
+            raise ValueError(f"it computes {tensor.name!r}, which was read or computed before")
+        if not self._is_resized(tensor) and np.prod(shape) != np.prod(tensor.shape):
+            text = f"its output is {shape_text(tensor.shape)} but the operator gives {shape_text(shape)}"
+            raise ValueError(text)
+        same = shape == tensor.shape or self._is_resized(tensor)
+        suggestion = _output_name(tensor, node, tensor.key in named) if same else f"{node}_flat"
+        return self._register(Value(self.value_names.unique(suggestion), shape, tensor.dtype, tensor.quant))
+
+    def _finish(self, tensor: Tensor, value: Value, node: str, named: set[Hashable]) -> None:
+        """The tensor is the value, in the shape that the file gives it."""
+        if value.shape != tensor.shape and not self._is_resized(tensor):
+            name = self.value_names.unique(_output_name(tensor, node, tensor.key in named))
+            shaped = self._register(replace(value, name=name, shape=tensor.shape))
+            reshape = self.node_names.unique("reshape")
+            self._nodes.append(Node(reshape, Reshape(tensor.shape), (value.name,), (name,)))
+            value = shaped
+        self._tensors[tensor.key] = value
+
+    def _operand(self, operand: Tensor | Array | Value, name: str) -> Value:
+        """A tensor's value, a value, or a new constant."""
+        if isinstance(operand, Value):
+            return operand
         if isinstance(operand, Tensor):
             return self.value(operand, name)
-        self.made.append(Value.constant(self.value_names.unique(name), operand))
-        return self.made[-1]
+        return self._register(Value.constant(self.value_names.unique(name), operand))
 
-    def _raise_refusals(self) -> None:
-        if not self.refused:
-            return
-        first, *others = self.refused
-        count = f"{len(self.refused)} parts are not supported:\n  " if others else ""
-        raise UnsupportedError(
-            count + "\n  ".join([first, *others]),
-            where=self.where,
-            hint="supported operators: " + ", ".join(self.supported),
+    def check_shape(self, tensor: Tensor, asked: tuple[int, ...]) -> None:
+        """``Refused`` unless an input can have the shape that was asked for."""
+        if len(asked) != len(tensor.shape) or min(asked, default=1) < 1:
+            text = f"{shape_text(asked)} was asked for, the file has {shape_text(tensor.shape)}"
+            raise Refused(text, "give every length of it with --shape")
+
+
+def _check_tensor(tensor: Tensor) -> None:
+    if tensor.dtype is None:
+        known = ", ".join(d.name for d in DType)
+        raise Refused(f"a tensor of {tensor.type_name}; supported: {known}")
+    if -1 in tensor.shape:
+        shape = "x".join("?" if d == -1 else str(d) for d in tensor.shape)
+        raise Refused(
+            f"{tensor.name!r} has the shape {shape}: lengths are not fixed",
+            "fix the shapes of the inputs with --shape name=1,96,96,3",
         )
+    if 0 in tensor.shape:
+        raise Refused(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
 
 
 def _output_name(tensor: Tensor, node: str, is_output: bool) -> str:
     return identifier(tensor.name, "output") if is_output and ";" not in tensor.name else node
 
 
-def _check(op: Op, sig: Signature, shapes: Sequence[tuple[int, ...]]) -> None:
-    """``ValueError`` if shapes do not fit, ``Refused`` if the quantisation is none that the operator has."""
-    for value, shape in zip(sig.outputs, shapes, strict=True):
-        if shape != value.shape:
-            text = f"its output is {shape_text(value.shape)} but the operator gives {shape_text(shape)}"
-            raise ValueError(text)
+def _check(op: Op, sig: Signature) -> None:
+    """``Refused`` if the quantisation is none that the operator has."""
     if not any(v.dtype in _QUANTISED for v in (*sig.inputs, *sig.outputs)):
         return
     if op.moves_only and any(v.quant != sig.y.quant for v in sig.inputs):

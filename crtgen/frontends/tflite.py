@@ -1,70 +1,106 @@
 """The TFLite front end: a `.tflite` file as a graph."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from crtgen import files
-from crtgen.frontends.builder import Converted, GraphBuilder, Refused
+from crtgen.errors import UsageError
+from crtgen.frontends.builder import GraphBuilder, Refused, Result
 from crtgen.frontends.naming import identifier
+from crtgen.frontends.refusals import Refusals
 from crtgen.frontends.tflite_convert import CONVERTERS, Layer, option_fields
-from crtgen.frontends.tflite_file import FileModel, FileOperator, read
+from crtgen.frontends.tflite_file import FileGraph, FileOperator, read
+from crtgen.frontends.tflite_flow import FLOW, Flow, flow_fields, needed
 from crtgen.ir import Graph
 
 __all__ = ["load_tflite"]
 
+_NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
-def load_tflite(source: str | Path | bytes, name: str | None = None) -> Graph:
+
+def load_tflite(
+    source: str | Path | bytes,
+    name: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
+) -> Graph:
     """The graph of a `.tflite` file, given as a path or as its bytes.
 
-    ``name`` is the graph's name; without one, the file's. Raises ``UsageError`` if the file cannot be read,
-    ``CorruptModelError`` if it is damaged, ``UnsupportedError`` naming every layer that crtgen lacks.
+    ``name`` is the graph's name; without one, the file's. ``shapes`` are those of inputs, by name, where they
+    are to be others than in the file. Raises ``UsageError`` if the file cannot be read,
+    ``CorruptModelError`` if it is damaged, ``UnsupportedError`` naming everything that crtgen lacks.
     """
     if isinstance(source, bytes):
         data, stem, where = source, "model", name or "model"
     else:
         path = Path(source)
         data, stem, where = files.read(path, "the model"), path.stem, str(path)
-    return _graph(read(data, where, option_fields()), identifier(name or stem, "model"), where)
+    graphs = read(data, where, {**option_fields(), **flow_fields()})
+    return _Importer(graphs, where).model(identifier(name or stem, "model"), shapes)
 
 
-def _graph(model: FileModel, name: str, where: str) -> Graph:
-    builder = GraphBuilder(where, CONVERTERS)
-    given = [model.tensors[i] for i in model.inputs]
-    results = [model.tensors[i] for i in model.outputs]
-    inputs = [builder.interface(tensor, f"input{n}") for n, tensor in enumerate(given)]
-    for operator in model.operators:
-        layer = _layer(model, operator)
-        row = CONVERTERS.get(operator.code)
-        stems = row.stems if row is not None else ("unknown",)
-        builder.node(_place(layer), stems, layer.outputs, partial(_convert, layer), results)
-    outputs = [builder.interface(tensor, f"output{n}") for n, tensor in enumerate(results)]
-    return builder.graph(name, inputs, outputs)
+class _Importer(Flow):
+    """Builds graphs of subgraphs, operator by operator."""
+
+    def model(self, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+        """The first subgraph, which is the model."""
+        file = self.graphs[0]
+        builder = GraphBuilder(self.where, Refusals(self.where), shapes)
+        inputs = [builder.input(file.tensors[i], f"input{n}") for n, i in enumerate(file.inputs)]
+        known = {*inputs, *(file.tensors[i].name for i in file.inputs)}
+        if unknown := next((name for name in shapes if name not in known), None):
+            hint = f"its inputs: {', '.join(inputs)}"
+            raise UsageError(f"there is no input {unknown}", where=self.where, hint=hint)
+        self.operators(0, builder)
+        outputs = [builder.output(file.tensors[i], f"output{n}") for n, i in enumerate(file.outputs)]
+        return builder.graph(name, inputs, outputs)
+
+    def operators(self, number: int, builder: GraphBuilder) -> None:
+        """Add the operators of a subgraph that anything needs."""
+        file = self.graphs[number]
+        results = [file.tensors[i] for i in file.outputs]
+        for operator in needed(file):
+            self.count()
+            layer = _layer(file, operator, builder)
+            place, subject = _place(number, layer), operator.code
+            if operator.code in FLOW:
+                add = partial(self.flow, number, layer, builder)
+                builder.guarded(place, subject, layer.inputs, layer.outputs, add)
+                continue
+            row = CONVERTERS.get(operator.code)
+            stems = row.stems if row is not None else ("unknown",)
+            convert = partial(_convert, layer)
+            builder.node(place, subject, stems, layer.inputs, layer.outputs, convert, results)
 
 
-def _layer(model: FileModel, operator: FileOperator) -> Layer:
-    inputs = tuple(None if i is None else model.tensors[i] for i in operator.inputs)
-    return Layer(operator, inputs, tuple(model.tensors[i] for i in operator.outputs))
+def _layer(file: FileGraph, operator: FileOperator, builder: GraphBuilder) -> Layer:
+    """The operator with its tensors, as far as they are known by now."""
+    inputs = (None if i is None else builder.known(file.tensors[i]) for i in operator.inputs)
+    return Layer(operator, tuple(inputs), tuple(file.tensors[i] for i in operator.outputs))
 
 
-def _convert(layer: Layer) -> Converted:
+def _convert(layer: Layer) -> Result:
     """What the operator means; refuses an operator, its types, and tensors of a kind that crtgen lacks."""
     row = CONVERTERS.get(layer.operator.code)
     if row is None:
-        raise Refused("the operator is not supported")
+        raise Refused("the operator is not supported", "docs/operators.md lists those that are")
     if layer.operator.table not in ("NONE", row.options) and row.options:
         raise ValueError(f"it has {layer.operator.table} instead of {row.options}")
+    if not layer.outputs:
+        raise ValueError("it has no output")
     types = (layer.x.dtype, layer.y.dtype)
     if types not in row.types:
         pairs = ", ".join(sorted(f"{a.name} to {b.name}" for a, b in row.types))
         raise Refused(f"{layer.x.type_name} to {layer.y.type_name}; supported: {pairs}")
     for tensor in (*layer.inputs, *layer.outputs):
-        if tensor is not None and (tensor.is_sparse or tensor.is_variable):
-            kind = "sparse" if tensor.is_sparse else "variable"
-            raise Refused(f"the {kind} tensor {tensor.name!r}; supported: dense, not variable")
+        if tensor is not None and tensor.is_sparse:
+            raise Refused(f"the sparse tensor {tensor.name!r}; supported: dense ones")
     return row.convert(layer)
 
 
-def _place(layer: Layer) -> str:
-    """How an error names a layer."""
-    y = layer.y
-    return f"operator {layer.operator.index} {layer.operator.code} (output {y.name!r}, tensor {y.key})"
+def _place(number: int, layer: Layer) -> str:
+    """Where an operator is, for errors."""
+    within = f"subgraph {number} " if number else ""
+    output = f", output {layer.y.name!r}, tensor {layer.y.key}" if layer.outputs else ""
+    return f"{within}operator {layer.operator.index}{output}"

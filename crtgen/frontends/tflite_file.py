@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import tflite
+from flatbuffers import flexbuffers
 
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.files import memory_limit
 from crtgen.frontends.builder import Tensor
 from crtgen.ir import Array, DType, Quant, shape_text
 
-__all__ = ["FileModel", "FileOperator", "FileTensor", "read"]
+__all__ = ["FileGraph", "FileOperator", "FileTensor", "read"]
 
 _IDENTIFIER = b"TFL3"
 _MAX_ITEMS = 1 << 16
@@ -34,17 +35,17 @@ _DTYPES = {d.name: d for d in DType}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileTensor(Tensor):
-    """A tensor; its key is its index."""
+    """A tensor; its key is its index, with the number of the subgraph before it in all but the first."""
 
-    is_variable: bool
-    is_sparse: bool
+    is_sparse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FileOperator:
-    """An operator: its name in the schema (or ``CUSTOM name``), tensors by index, and options as read.
+    """An operator: its name in the schema, tensors by index, and options as read.
 
-    An absent optional input is None. ``table`` is the name of the options' table, empty if there is none.
+    An absent optional input is None. A custom operator is called ``CUSTOM name``. ``table`` is the name of
+    the options' table, ``NONE`` if there is none; a custom operator has the numbers of its own options.
     """
 
     index: int
@@ -56,8 +57,8 @@ class FileOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class FileModel:
-    """A model of one subgraph."""
+class FileGraph:
+    """A subgraph; its tensors are named by index."""
 
     tensors: tuple[FileTensor, ...]
     operators: tuple[FileOperator, ...]
@@ -65,15 +66,18 @@ class FileModel:
     outputs: tuple[int, ...]
 
 
-def read(data: bytes, where: str, options: Mapping[str, tuple[str, ...]]) -> FileModel:
-    """The model in ``data``; ``CorruptModelError`` if it is damaged, ``UnsupportedError`` if it has parts
-    that no model of ours has. ``where`` is what the errors call the file, ``options`` are the fields that are
-    read of each table of options."""
+def read(data: bytes, where: str, options: Mapping[str, tuple[str, ...]]) -> tuple[FileGraph, ...]:
+    """The subgraphs of the model in ``data``, the first of which is run.
+
+    ``where`` is what the errors call the file, ``options`` are the fields that are read of each table of
+    options. Raises ``CorruptModelError`` if the file is damaged, ``UnsupportedError`` if it has parts that no
+    model of ours has.
+    """
     if data[4:8] != _IDENTIFIER:
         raise CorruptModelError("it is not a TFLite model: the identifier TFL3 is missing", where=where)
     try:
         return _Reader(data, where, options).model()
-    except (struct.error, IndexError, ValueError, OverflowError, TypeError, AttributeError) as error:
+    except (struct.error, LookupError, ValueError, OverflowError, TypeError, AttributeError) as error:
         raise CorruptModelError(f"the file is damaged: {error}", where=where, hint=_HINT) from error
 
 
@@ -86,20 +90,25 @@ class _Reader:
     where: str
     fields: Mapping[str, tuple[str, ...]]
 
-    def model(self) -> FileModel:
+    def model(self) -> tuple[FileGraph, ...]:
         root = tflite.Model.GetRootAs(self.data, 0)
         if root.Version() != 3:
             raise UnsupportedError(f"schema version {root.Version()}; supported: 3", where=self.where)
-        if self._count(root, "Subgraphs") != 1:
-            reason = f"{root.SubgraphsLength()} subgraphs; supported: one"
-            raise UnsupportedError(reason, where=self.where)
-        graph = root.Subgraphs(0)
         buffers = self._tables(root, "Buffers", lambda _, b: self._buffer(b))
         codes = self._tables(root, "OperatorCodes", lambda _, c: _operator_name(c))
-        tensors = self._tables(graph, "Tensors", lambda i, t: self._tensor(i, t, buffers))
+        graphs = self._tables(root, "Subgraphs", lambda i, g: self._graph(i, g, buffers, codes))
+        if not graphs:
+            raise self._corrupt("it has no subgraph")
+        return graphs
+
+    def _graph(
+        self, number: int, graph: Any, buffers: tuple[Array | None, ...], codes: tuple[str, ...]
+    ) -> FileGraph:
+        keys = f"{number}:" if number else ""
+        tensors = self._tables(graph, "Tensors", lambda i, t: self._tensor(f"{keys}{i}", t, buffers))
         operators = self._tables(graph, "Operators", lambda i, o: self._operator(i, o, codes, len(tensors)))
         inputs, outputs = (self._indices(graph, kind, len(tensors)) for kind in ("Inputs", "Outputs"))
-        return FileModel(tensors, operators, inputs, outputs)
+        return FileGraph(tensors, operators, inputs, outputs)
 
     def _count(self, table: Any, name: str) -> int:
         """The length of a vector of tables, checked against the size of the file."""
@@ -135,34 +144,34 @@ class _Reader:
         data: Array = buffer.DataAsNumpy()
         return data
 
-    def _tensor(self, index: int, tensor: Any, buffers: tuple[Array | None, ...]) -> FileTensor:
+    def _tensor(self, key: str, tensor: Any, buffers: tuple[Array | None, ...]) -> FileTensor:
         name = (tensor.Name() or b"").decode(errors="replace")
-        label = f"tensor {index} {name!r}"
+        label = f"tensor {key} {name!r}"
         shape = self._shape(tensor, label)
         type_name = _TYPES.get(tensor.Type())
         if type_name is None:
             raise self._corrupt(f"{label} has type {tensor.Type()}")
         if not 0 <= tensor.Buffer() < len(buffers):
             raise self._corrupt(f"{label} names buffer {tensor.Buffer()} of {len(buffers)}")
-        dtype = _DTYPES.get(type_name)
+        dtype = _DTYPES.get("INT8" if type_name == "INT4" else type_name)
         return FileTensor(
-            key=index,
+            key=key,
             name=name,
             shape=shape,
             type_name=type_name,
             dtype=dtype,
             quant=self._quant(tensor.Quantization(), shape, dtype, label),
-            data=self._constant(buffers[tensor.Buffer()], shape, dtype, label),
+            data=self._constant(buffers[tensor.Buffer()], shape, type_name, dtype, label),
             is_variable=bool(tensor.IsVariable()),
             is_sparse=tensor.Sparsity() is not None,
         )
 
     def _shape(self, tensor: Any, label: str) -> tuple[int, ...]:
-        """The static shape; a batch that is not fixed is 1."""
+        """The shape with -1 for a length that is not fixed; a batch that is not fixed is 1."""
         shape = self._numbers(tensor, "Shape", _MAX_RANK)
         if shape and shape[0] == -1:
             shape = (1, *shape[1:])
-        if any(d <= 0 for d in shape):
+        if any(d < -1 for d in shape):
             raise self._corrupt(f"{label} has shape {shape_text(shape)}")
         most = min(_MAX_ELEMENTS, memory_limit(32))
         if math.prod(shape) > most:
@@ -175,6 +184,8 @@ class _Reader:
         if quant is None or not quant.ScaleLength():
             return None
         axis, count = int(quant.QuantizedDimension()), int(quant.ScaleLength())
+        if len(shape) == 1:
+            axis = 0  # there is no other, whatever the file says: TFLite Micro does not look at it
         if count > 1 and not (0 <= axis < len(shape) and shape[axis] == count):
             raise self._corrupt(f"{label} has {count} scales on axis {axis} of {shape_text(shape)}")
         scales = self._numbers(quant, "Scale", count)
@@ -188,13 +199,16 @@ class _Reader:
         return Quant(scales, zero_points, axis if count > 1 else None)
 
     def _constant(
-        self, data: Array | None, shape: tuple[int, ...], dtype: DType | None, label: str
+        self, data: Array | None, shape: tuple[int, ...], type_name: str, dtype: DType | None, label: str
     ) -> Array | None:
-        if data is None or dtype is None:
+        if data is None or dtype is None or -1 in shape:
             return None
-        expected = math.prod(shape) * dtype.itemsize
+        count = math.prod(shape)
+        expected = (count + 1) // 2 if type_name == "INT4" else count * dtype.itemsize
         if data.nbytes != expected:
             raise self._corrupt(f"{label} has {data.nbytes} bytes of data instead of {expected}")
+        if type_name == "INT4":
+            return _nibbles(data, count).reshape(shape)
         return data.view(dtype.numpy.newbyteorder("<")).reshape(shape)
 
     def _operator(self, index: int, operator: Any, codes: tuple[str, ...], tensors: int) -> FileOperator:
@@ -206,11 +220,11 @@ class _Reader:
             if not -1 <= tensor < tensors:
                 raise self._corrupt(f"operator {index} names tensor {tensor} of {tensors}")
         outputs = self._indices(operator, "Outputs", tensors)
-        if not outputs:
-            raise self._corrupt(f"operator {index} has no output")
         table = _TABLES.get(operator.BuiltinOptionsType(), "NONE")
         inputs = tuple(None if i < 0 else i for i in given)
         options = _options(table, self.fields.get(table, ()), operator.BuiltinOptions())
+        if operator.CustomOptionsLength():
+            options = _custom_options(operator.CustomOptionsAsNumpy().tobytes())
         return FileOperator(index, codes[code], inputs, outputs, table, options)
 
     def _corrupt(self, reason: str) -> CorruptModelError:
@@ -225,8 +239,29 @@ def _options(table: str, fields: tuple[str, ...], raw: Any) -> Mapping[str, Any]
     return {field: getattr(options, field)() for field in fields}
 
 
+def _custom_options(data: bytes) -> Mapping[str, Any]:
+    """The numbers and lists of numbers in a flexbuffer's map; none if it is no map."""
+    root = flexbuffers.GetRoot(data)
+    if not root.IsMap:
+        return {}
+    found: dict[str, Any] = {}
+    for key in root.AsMap.Keys:
+        value = root.AsMap[key.AsKey]
+        if value.IsInt or value.IsFloat or value.IsBool:
+            found[str(key.AsKey)] = value.Value
+        elif value.IsTypedVector:
+            found[str(key.AsKey)] = value.AsTypedVector.Value
+    return found
+
+
 def _operator_name(code: Any) -> str:
     """The name of an operator code; old files have it in a field of one byte."""
     number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
     name = _OPERATORS.get(number, f"number {number}")
     return f"CUSTOM {(code.CustomCode() or b'').decode(errors='replace')}" if name == "CUSTOM" else name
+
+
+def _nibbles(data: Array, count: int) -> Array:
+    """Numbers of four bits, the low half of a byte first, as int8."""
+    halves = np.stack([data.view(np.int8) << 4, data.view(np.int8)], axis=-1).reshape(-1)[:count] >> 4
+    return halves.astype(np.int8)

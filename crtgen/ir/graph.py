@@ -167,6 +167,11 @@ class Graph:
         """The values that have to be there when a run is over: outputs, and what states become."""
         return (*self.outputs, *(after for _, after in self.states))
 
+    @property
+    def macs(self) -> int:
+        """Multiplications of inputs with weights, in all nodes."""
+        return sum(node.op.macs(self.signature(node)) for node in self.nodes)
+
     def signature(self, node: Node) -> Signature:
         """The values that ``node`` reads and writes."""
         return Signature(

@@ -17,11 +17,14 @@ class DType(Enum):
     """Element type of a tensor; the value is numpy's name of it."""
 
     FLOAT32 = "float32"
+    FLOAT16 = "float16"
     INT8 = "int8"
     UINT8 = "uint8"
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
     BOOL = "bool"
 
     @property
@@ -42,7 +45,7 @@ class DType(Enum):
     @property
     def is_integer(self) -> bool:
         """Whether it is an integer type; ``bool`` is none."""
-        return self not in (DType.FLOAT32, DType.BOOL)
+        return self not in (DType.FLOAT32, DType.FLOAT16, DType.BOOL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from crtgen.ir import Signature
 from crtgen.kernels.loops import Loop, merge, strides_of
-from crtgen.ops import Concat, Pad, StridedSlice, Transpose
+from crtgen.ops import Concat, Identity, Pad, StridedSlice, Transpose
 
 __all__ = ["Block", "Movement", "blocks_of"]
 
-Movement: TypeAlias = Transpose | StridedSlice | Concat | Pad
+Movement: TypeAlias = Identity | Transpose | StridedSlice | Concat | Pad
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,9 @@ class Block:
 def blocks_of(op: Movement, sig: Signature) -> tuple[Block, ...]:
     """All that is moved, in the order of the output; what padding fills is not among it."""
     match op:
+        case Identity():
+            source = "operand0" if sig.x.is_constant else "x0"
+            return (Block(source, 0, 0, _loops((sig.x.elements,), (1,), (1,))),)
         case Transpose():
             strides = strides_of(sig.x.shape)
             steps = [strides[p] for p in op.perm]

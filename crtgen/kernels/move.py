@@ -10,7 +10,7 @@ from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_number, plus
 from crtgen.kernels.loops import Loop, index_of, merge
 from crtgen.kernels.registry import design
-from crtgen.ops import Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
+from crtgen.ops import Concat, Identity, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
 
 __all__ = ["Copy", "MoveView", "ResizeView"]
 
@@ -69,6 +69,12 @@ class ResizeView:
 def reshape(op: Reshape, sig: Signature, target: Target) -> Kernel:
     """Nothing moves."""
     return Kernel(design="alias", template="", view=None)
+
+
+@design(Identity, weights=None)
+def identity(op: Identity, sig: Signature, target: Target) -> Kernel:
+    """All of it at once."""
+    return _move("copy", op, sig)
 
 
 @design(Transpose)

@@ -15,7 +15,7 @@ from crtgen.ops.quant import AffineParams, Dequantize, Quantize, RequantizeParam
 from crtgen.ops.reduce import Mean, MeanParams
 from crtgen.ops.resize import ResizeNearest
 from crtgen.ops.scheme import FLOAT32, INT8, Scheme, scheme_of
-from crtgen.ops.shape import Concat, Pad, Reshape, StridedSlice, Transpose
+from crtgen.ops.shape import Concat, Identity, Pad, Reshape, StridedSlice, Transpose
 from crtgen.ops.traits import Clamping, Weighted, Windowed, channels
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "DepthwiseConv2d",
     "Dequantize",
     "FullyConnected",
+    "Identity",
     "Logistic",
     "MaxPool2d",
     "Mean",

@@ -15,7 +15,7 @@ from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, floats, int8s, make
 from crtgen.ops.traits import channels, channelwise
 
-__all__ = ["Concat", "Pad", "Reshape", "StridedSlice", "Transpose", "cases"]
+__all__ = ["Concat", "Identity", "Pad", "Reshape", "StridedSlice", "Transpose", "cases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,25 @@ class Reshape(Op):
         before, after = channels(sig.x), channels(sig.y)
         few, many = sorted((before, after))
         return None if many % few else (np.arange(before) % few, np.arange(after) % few)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity(Op):
+    """The same elements in memory of their own: an output that is a constant, an input, or there twice."""
+
+    name: ClassVar[str] = "identity"
+    rising: ClassVar[bool] = True
+    moves_only: ClassVar[bool] = True
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 1)
+        return ((inputs[0].shape, inputs[0].dtype),)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        return (arrays[0].copy(),)
+
+    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
+        return None if sig.x.is_constant else channelwise(sig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,5 +248,7 @@ def cases() -> Iterator[Case]:
         third = Value("x3", (2, 3, 5, 7), x.dtype, x.quant)
         yield make(f"{prefix}axis3", Concat(3), [x, third])
     yield make("flat", Transpose((1, 0)), [int8s("x", (6, 11))])
+    yield make("int8", Identity(), [int8s("x", (2, 3, 5))])
+    yield make("f32", Identity(), [floats("x", (7,))])
     rows = [int8s(f"x{i}", (1, 3), 0.1, 4) for i in range(3)]
     yield make("rows3", Concat(0), rows)

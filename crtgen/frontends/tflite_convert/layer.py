@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.refusals import NotConstant
 from crtgen.frontends.tflite_file import FileOperator, FileTensor
 from crtgen.ir import Array, DType, Op, shape_text
 from crtgen.ops import Activation, Padding
@@ -55,7 +56,7 @@ class Layer:
         """The data of an input that has to be a constant."""
         tensor = self.tensor(position)
         if tensor.data is None:
-            raise Refused(f"{role} that are computed at run time; supported: constants")
+            raise NotConstant(f"{role} that are computed at run time; supported: constants")
         return tensor.data
 
     def integers(self, position: int, role: str) -> list[int]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crtgen.ir import Node, Op, Signature
-from crtgen.ops import Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
+from crtgen.ops import Concat, Identity, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
 from tests.ops.oracle.writer import Write, Writer, Written
 from tests.tflite_builder import Options
 
@@ -37,6 +37,10 @@ def _strided_slice(writer: Writer, node: Node, sig: Signature) -> Written:
     return "STRIDED_SLICE", Options("StridedSliceOptions", EndMask=open_ends, ShrinkAxisMask=shrink), parts
 
 
+def _identity(writer: Writer, node: Node, sig: Signature) -> Written:
+    return "CONCATENATION", Options("ConcatenationOptions"), []
+
+
 def _concat(writer: Writer, node: Node, sig: Signature) -> Written:
     op: Any = node.op
     return "CONCATENATION", Options("ConcatenationOptions", Axis=op.axis), []
@@ -55,5 +59,6 @@ WRITERS: Mapping[type[Op], Write] = {
     Transpose: _transpose,
     StridedSlice: _strided_slice,
     Concat: _concat,
+    Identity: _identity,
     ResizeNearest: _resize,
 }

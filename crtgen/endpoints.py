@@ -170,6 +170,7 @@ SHARE_PARAMS = Endpoint(
     "share_params", (), object, "refused: the parameters are linked", "crt_executor_params"
 )
 GET_INPUT_NAME = Endpoint("get_input_name", ("int index",), str, "its name", "crt_executor_get_input_name")
+RESET = Endpoint("reset", (), object, "states are what they are before the first run", "crt_executor_reset")
 
 EXECUTOR = (
     GET_INPUT,
@@ -183,5 +184,6 @@ EXECUTOR = (
     SET_INPUT,
     SHARE_PARAMS,
     GET_INPUT_NAME,
+    RESET,
 )
 """The functions of an executor, in the order of their handles."""

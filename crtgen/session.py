@@ -135,6 +135,13 @@ class Session:
         executor.run(timeout=RUN_TIMEOUT)
         return tuple(_expected(o, executor.output(i)).read() for i, o in enumerate(info.outputs))
 
+    def reset(self, model: str | None = None) -> None:
+        """What the model keeps from run to run is as it is before the first one. A session begins so."""
+        info = self.model(model)
+        executor = self._executor(info.name)
+        if info.state:
+            executor.reset()
+
     def measure(self, runs: int = 1, model: str | None = None) -> Measurement:
         """Run a model ``runs`` times, on whatever its inputs hold, and read the device's timer."""
         executor = self._executor(self.model(model).name)
@@ -176,6 +183,8 @@ class Session:
             raise UsageError("the session is not open", where=self.device.name, hint=hint)
         if name not in self._executors:
             self._executors[name] = self.client.aot_executor(name)
+            if self.model(name).state:
+                self._executors[name].reset()
         return self._executors[name]
 
 

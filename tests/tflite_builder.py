@@ -12,7 +12,7 @@ It knows the format and nothing of crtgen. Operators, options and fields have th
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-__all__ = ["Model", "Operator", "Options", "Tensor"]
+__all__ = ["Model", "Operator", "Options", "Subgraph", "Tensor"]
 
 _BUFFER_ALIGNMENT = 16
 
@@ -43,6 +43,7 @@ class Tensor:
     axis: int = 0
     data: npt.NDArray[Any] | None = None
     signature: Sequence[int] | None = None
+    is_variable: bool = False
 
 
 class Options:
@@ -55,25 +56,36 @@ class Options:
 
 @dataclass
 class Operator:
-    """An operator applied to tensors by name; None is an absent optional input."""
+    """An operator applied to tensors by name; None is an absent optional input.
+
+    A custom operator is called ``CUSTOM name``; ``custom`` are its options, a flexbuffer.
+    """
 
     code: str
     inputs: Sequence[str | None]
     outputs: Sequence[str]
     options: Options | None = None
     version: int = 1
+    custom: bytes = b""
 
 
 @dataclass
-class Model:
-    """A model of one subgraph."""
+class Subgraph:
+    """A subgraph; names of tensors are its own."""
 
     tensors: Sequence[Tensor]
     operators: Sequence[Operator]
     inputs: Sequence[str]
     outputs: Sequence[str]
     name: str = "main"
+
+
+@dataclass
+class Model(Subgraph):
+    """A model: its first subgraph, and ``others`` that its operators run."""
+
     description: str = ""
+    others: Sequence[Subgraph] = ()
 
     def to_bytes(self) -> bytes:
         """The file; the same model gives the same bytes."""
@@ -86,38 +98,39 @@ class _Writer:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._builder = flatbuffers.Builder(1024)
-        self._index = {t.name: i for i, t in enumerate(model.tensors)}
-        if len(self._index) != len(model.tensors):
-            raise ValueError("two tensors have the same name")
+        self._buffers = itertools.count(1)
 
     def file(self) -> bytes:
-        model = self._model
-        codes = list(dict.fromkeys((o.code, o.version) for o in model.operators))
-        constants = [t.data for t in model.tensors if t.data is not None]
+        graphs = [self._model, *self._model.others]
+        codes = list(dict.fromkeys((o.code, o.version) for g in graphs for o in g.operators))
+        constants = [t.data for g in graphs for t in g.tensors if t.data is not None]
         buffers = self._offsets([None, *constants], self._buffer)
-        subgraph = self._subgraph(codes)
+        subgraphs = self._offsets(graphs, lambda graph: self._subgraph(graph, codes))
         parts = {
             "Version": 3,
             "OperatorCodes": self._offsets(codes, self._operator_code),
-            "Subgraphs": self._vector([subgraph], "uoffset"),
-            "Description": self._builder.CreateString(model.description),
+            "Subgraphs": subgraphs,
+            "Description": self._builder.CreateString(self._model.description),
             "Buffers": buffers,
         }
         self._builder.Finish(self._table("Model", parts), file_identifier=b"TFL3")
         return bytes(self._builder.Output())
 
-    def _subgraph(self, codes: Sequence[tuple[str, int]]) -> int:
-        model = self._model
-        numbers = itertools.count(1)
-        numbered = [(t, 0 if t.data is None else next(numbers)) for t in model.tensors]
+    def _subgraph(self, graph: Subgraph, codes: Sequence[tuple[str, int]]) -> int:
+        index = {t.name: i for i, t in enumerate(graph.tensors)}
+        if len(index) != len(graph.tensors):
+            raise ValueError("two tensors have the same name")
+        numbered = [(t, 0 if t.data is None else next(self._buffers)) for t in graph.tensors]
+
+        def operator(op: Operator) -> int:
+            return self._operator(op, codes.index((op.code, op.version)), index)
+
         parts = {
             "Tensors": self._offsets(numbered, lambda pair: self._tensor(*pair)),
-            "Inputs": self._vector([self._index[n] for n in model.inputs], "int32"),
-            "Outputs": self._vector([self._index[n] for n in model.outputs], "int32"),
-            "Operators": self._offsets(
-                model.operators, lambda op: self._operator(op, codes.index((op.code, op.version)))
-            ),
-            "Name": self._builder.CreateString(model.name),
+            "Inputs": self._vector([index[n] for n in graph.inputs], "int32"),
+            "Outputs": self._vector([index[n] for n in graph.outputs], "int32"),
+            "Operators": self._offsets(graph.operators, operator),
+            "Name": self._builder.CreateString(graph.name),
         }
         return self._table("SubGraph", parts)
 
@@ -131,8 +144,10 @@ class _Writer:
         return self._table("Buffer", {"Data": self._builder.EndVector()})
 
     def _operator_code(self, code: tuple[str, int]) -> int:
-        number = getattr(tflite.BuiltinOperator, code[0])
-        parts = {"DeprecatedBuiltinCode": min(number, 127), "Version": code[1], "BuiltinCode": number}
+        name, _, custom = code[0].partition(" ")
+        number = getattr(tflite.BuiltinOperator, name)
+        parts: dict[str, Any] = {"CustomCode": self._builder.CreateString(custom)} if custom else {}
+        parts |= {"DeprecatedBuiltinCode": min(number, 127), "Version": code[1], "BuiltinCode": number}
         return self._table("OperatorCode", parts)
 
     def _tensor(self, tensor: Tensor, buffer: int) -> int:
@@ -149,24 +164,30 @@ class _Writer:
                 "QuantizedDimension": tensor.axis,
             }
             parts["Quantization"] = self._table("QuantizationParameters", quantization)
+        if tensor.is_variable:
+            parts["IsVariable"] = True
         if tensor.signature is not None:
             parts["ShapeSignature"] = self._vector(tensor.signature, "int32")
         return self._table("Tensor", parts)
 
-    def _operator(self, op: Operator, code: int) -> int:
+    def _operator(self, op: Operator, code: int, index: Mapping[str, int]) -> int:
         parts = {
             "OpcodeIndex": code,
-            "Inputs": self._vector([-1 if n is None else self._index[n] for n in op.inputs], "int32"),
-            "Outputs": self._vector([self._index[n] for n in op.outputs], "int32"),
+            "Inputs": self._vector([-1 if n is None else index[n] for n in op.inputs], "int32"),
+            "Outputs": self._vector([index[n] for n in op.outputs], "int32"),
         }
+        if op.custom:
+            parts["CustomOptions"] = self._builder.CreateByteVector(op.custom)
         if op.options is not None:
-            values = {
-                name: self._vector(value, "int32") if isinstance(value, Sequence) else value
-                for name, value in op.options.fields.items()
-            }
+            values = {name: self._option(value) for name, value in op.options.fields.items()}
             parts["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, op.options.table)
             parts["BuiltinOptions"] = self._table(op.options.table, values)
         return self._table("Operator", parts)
+
+    def _option(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._builder.CreateString(value)
+        return self._vector(value, "int32") if isinstance(value, Sequence) else value
 
     def _offsets(self, items: Sequence[Any], write: Callable[[Any], int]) -> int:
         return self._vector([write(item) for item in items], "uoffset")

@@ -13,10 +13,9 @@ from crtgen.byoc import partition
 from crtgen.codegen import generate_c
 from crtgen.errors import UsageError
 from crtgen.ir import Graph, Value, shape_text
-from crtgen.kernels import select
 from crtgen.library import SUFFIXES, Linkable, Package, load_package, own_graph
 from crtgen.passes import Hit, run_passes
-from crtgen.plan import Plan, check_fit, loop_over_rows, make_plan
+from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields
 
 __all__ = ["Imported", "Model", "compile", "load"]
@@ -146,9 +145,7 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
     """A model from its graph to its plan, and every rewrite on the way."""
     graph, found = run_passes(graph, request.passes)
     graph, claimed = partition(graph, request.generators, fallback=request.fallback)
-    kernels = select(graph, request.target)
-    plan = make_plan(graph, kernels, keep_inputs=request.keep_inputs, exact=request.exact)
-    plan, looped = loop_over_rows(plan, request.target, exact=request.exact)
+    plan, looped = plan_model(graph, request.target, keep_inputs=request.keep_inputs, exact=request.exact)
     return plan, [*found, *claimed, *looped]
 
 

@@ -1,6 +1,6 @@
 """The operator that stands for a subgraph which an external generator computes, and its kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +9,7 @@ from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, Graph, Op, Signature, Value
 from crtgen.kernels.kernel import Kernel, ModuleOf, Target
 from crtgen.kernels.registry import design
+from crtgen.ops.control import ControlFlow
 
 __all__ = ["External", "constants_of"]
 
@@ -41,8 +42,16 @@ class External(Op):
 
 def constants_of(graph: Graph) -> tuple[Value, ...]:
     """Every constant of a network once, those of subgraphs too."""
-    graphs = [graph, *(n.op.subgraph for n in graph.nodes if isinstance(n.op, External))]
-    return tuple({n: v for g in graphs for n, v in g.values.items() if v.is_constant}.values())
+    return tuple({n: v for g in _graphs(graph) for n, v in g.values.items() if v.is_constant}.values())
+
+
+def _graphs(graph: Graph) -> Iterator[Graph]:
+    """The graph and its subgraphs, however deep."""
+    yield graph
+    for op in (node.op for node in graph.nodes):
+        inner = (op.subgraph,) if isinstance(op, External) else ()
+        for subgraph in op.graphs if isinstance(op, ControlFlow) else inner:
+            yield from _graphs(subgraph)
 
 
 @dataclass(frozen=True, slots=True)

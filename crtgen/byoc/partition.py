@@ -126,7 +126,7 @@ class _Regions:
         """The regions in an order in which they can run, the original one if possible; None in a circle."""
         waiting = list(dict.fromkeys(self.of[node.name] for node in self.graph.nodes))
         values = self.graph.values
-        defined = {*self.graph.inputs, *(n for n, v in values.items() if v.is_constant)}
+        defined = {*self.graph.inputs, *(n for n, v in values.items() if v.data is not None)}
         order: list[_Region] = []
         while waiting:
             ready = next((r for r in waiting if defined.issuperset(_read_from_outside(r.nodes))), None)

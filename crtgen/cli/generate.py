@@ -126,4 +126,7 @@ def _samples(
         raise UsageError(f"--input is for a standalone image, not for a {type}", hint="--type standalone")
     if len(models) > 1:
         raise UsageError("--input is for one model", hint="leave it out: the inputs are then a pattern")
-    return {models[0].name: read_inputs(file, models[0].inputs).arrays}
+    given = read_inputs(file, models[0].inputs)
+    if given.is_sequence:
+        raise UsageError("a sequence of runs; supported here: one run", where=given.source)
+    return {models[0].name: given.runs[0]}

@@ -54,19 +54,23 @@ def command(
                 info = session.model(model)
                 given = _given(input, info.inputs, quantize_input)
                 say("running")
-                outputs = session.infer(*given.arrays, model=info.name)
+                made = [session.infer(*arrays, model=info.name) for arrays in given.runs]
                 measured = session.measure(model=info.name)
                 report = next(r for r in image.reports if r.model == info.name)
                 report = report.measured(measured.instructions, measured.seconds)
                 if generating.profile:
                     report = report.profiled(session.profile(info.name))
+        every = [np.stack(arrays) for arrays in zip(*made, strict=True)]
+        outputs = every if given.is_sequence else made[0]
         if output:
             write_outputs(output, info.outputs, outputs)
         values = {i.name: a.tolist() for i, a in zip(info.outputs, outputs, strict=True)}
 
         def render(console: Console) -> None:
             console.print(f"{info.name} on {image.board}, {given.source}")
-            _print_outputs(console, info.outputs, outputs)
+            if len(made) > 1:
+                console.print(f"  {len(made)} runs one after the other; the outputs of the last one:")
+            _print_outputs(console, info.outputs, made[-1])
             console.print(_figures(report, image.size))
             if generating.profile:
                 console.print(_profile(report))
@@ -76,7 +80,7 @@ def command(
 
 def _given(file: Path | None, interfaces: Sequence[Interface], quantize: bool) -> Inputs:
     if file is None:
-        return Inputs(random_inputs(interfaces, seed=0), "random input")
+        return Inputs((random_inputs(interfaces, seed=0),), "random input")
     return read_inputs(file, interfaces, quantize)
 
 

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from crtgen.codegen.arena import Arena
+from crtgen.codegen.control import Block, arenas_within, control_layer
 from crtgen.codegen.external import Externals
 from crtgen.codegen.info import loop_operators, model_info
 from crtgen.codegen.module import (
@@ -42,7 +43,7 @@ from crtgen.codegen.views import (
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.kernels.kernel import Const, Kernel
-from crtgen.plan import Plan, Step
+from crtgen.plan import Branch, Loop, Plan, Step
 
 __all__ = ["RUNTIME_VERSION", "generate_c"]
 
@@ -62,7 +63,7 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
     """
     check_model_name(name)
     generator = _Generator(plan, name, beside)
-    layers = tuple(generator.layer(i, step) for i, step in enumerate(plan.steps))
+    layers = tuple(generator.views())
     info = model_info(plan, name, generator.infos)
     view = generator.view(info, layers)
     files = {
@@ -76,9 +77,9 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
         title = f"Functions in assembly of {name}, specialised for its layers. Generated: do not edit."
         files[f"{name}_asm{KERNELS}.S"] = assembly_file(title, generator.routines)
     files |= {f"{name}{v.suffix}": render("kernels.c.j2", name=name, v=v) for v in generator.kernel_files()}
-    sizes = [c.nbytes for step in plan.steps for c in step.kernel.consts]
-    params = tuple(Param(i, a.symbol, n) for i, (a, n) in enumerate(zip(view.arrays, sizes, strict=True)))
-    libraries = tuple(dict.fromkeys(lib for step in plan.steps for lib in step.kernel.libraries))
+    pairs = zip(view.arrays, generator.sizes, strict=True)
+    params = tuple(Param(i, array.symbol, size) for i, (array, size) in enumerate(pairs))
+    libraries = tuple(dict.fromkeys(lib for step in plan.all_steps() for lib in step.kernel.libraries))
     externals = generator.externals.modules()
     signatures = {entry.symbol: entry.signature for entry in generator.externals.entries}
     entries = (Function(f, f, "external", signatures[f]) for module in externals for f in module.functions)
@@ -93,7 +94,7 @@ class _Generator:
     def __init__(self, plan: Plan, name: str, beside: Sequence[CModule]) -> None:
         self.plan = plan
         self.name = name
-        self.layers = unique_identifiers(s.name for s in plan.steps)
+        self.names = unique_identifiers(step.name for step in plan.all_steps())
         self.known: dict[Hashable, SharedFunction] = {}
         for module in beside:
             self.known |= module.kernels
@@ -101,8 +102,9 @@ class _Generator:
         self.functions: list[tuple[Kernel, KernelView]] = []
         self.routines: list[tuple[str, Routine]] = []
         self.arrays: list[ArrayView] = []
+        self.sizes: list[int] = []
         self.infos: list[LayerInfo] = []
-        self.arena = Arena(name, plan)
+        self.arena = Arena.of(name, plan)
         self.externals = Externals(plan, self.arena)
 
     def view(self, info: ModelInfo, layers: tuple[LayerView, ...]) -> ModelView:
@@ -144,34 +146,51 @@ class _Generator:
             )
         yield from self.externals.files()
 
-    def layer(self, index: int, step: Step) -> LayerView:
-        sig = self.plan.signature(step)
-        macs = self.plan.macs(step)
+    def views(self) -> Iterator[LayerView]:
+        """The layers in order; what is known of each goes to ``infos``."""
+        for index, step in enumerate(self.plan.steps):
+            view, about = self._layer(index, step, self.plan, self.arena)
+            self.infos.append(about)
+            yield view
+
+    def _layer(self, index: int, step: Step, plan: Plan, arena: Arena) -> tuple[LayerView, LayerInfo]:
+        if isinstance(step.item, Branch | Loop):
+            blocks = tuple(self._block(*inner) for inner in arenas_within(step, arena))
+            return control_layer(index, step, plan, arena, blocks)
+        return self._call(index, step, plan, arena)
+
+    def _block(self, plan: Plan, arena: Arena) -> Block:
+        """A subgraph with its layers."""
+        pairs = [self._layer(index, step, plan, arena) for index, step in enumerate(plan.steps)]
+        return Block(plan, arena, tuple(view for view, _ in pairs), tuple(about for _, about in pairs))
+
+    def _call(self, index: int, step: Step, plan: Plan, arena: Arena) -> tuple[LayerView, LayerInfo]:
+        """A layer that is a call of one function."""
+        sig = plan.signature(step)
+        macs = plan.macs(step)
         shapes = ", ".join(shape_text(v.shape) for v in sig.inputs if not v.is_constant)
         text = (
             f"step {index + 1}: {step.item.operator} {comment(step.name)}, {step.kernel.design}, {shapes} -> "
         )
         text += f"{shape_text(sig.y.shape)} {sig.y.dtype.value}" + (f", {macs:,} MACs" if macs else "")
-        operators = tuple(loop_operators(self.plan.graph, step))
+        operators = tuple(loop_operators(plan.graph, step))
         about = LayerInfo(step.name, step.item.operator, step.kernel.design, macs, operators=operators)
         if step.kernel.is_alias:
-            self.infos.append(about)
-            return LayerView(index, text, "")
+            return LayerView(index, text, ""), about
         symbols = [self._array(step, sig, const) for const in step.kernel.consts]
         function = self._function(step.name, step.item.operator, sig, step.kernel)
         about = replace(about, function=function.symbol, consts=tuple(symbols), parts=function.parts)
         values = [v for v in (*sig.inputs, *sig.outputs) if not v.is_constant]
-        places = [f"(void *)({self.arena.value(v.name)})" for v in values]
-        scratch = [self.arena.scratch(step)] if step.scratch is not None else []
+        places = [f"(void *)({arena.value(v.name)})" for v in values]
+        scratch = [arena.scratch(step)] if step.scratch is not None else []
         about = self.externals.layer(about, step, values)
-        self.infos.append(about)
         arguments = [*places, *symbols, *scratch, *([about.device] if about.device else [])]
         call = f"{function.symbol}({', '.join(arguments)});"
-        return LayerView(index, text, _wrap(call, "    "))
+        return LayerView(index, text, _wrap(call, "    ")), about
 
     def _array(self, step: Step, sig: Signature, const: Const) -> str:
         layer = step.name
-        symbol = param_symbol(self.name, self.layers[layer], const.name)
+        symbol = param_symbol(self.name, self.names[layer], const.name)
         quant = sig.inputs[1].quant if const.name == "weights" and len(sig.inputs) > 1 else None
         text = [f"{const.name} of {layer}", f"{shape_text(const.shape)} {const.dtype}"]
         text += [str(quant)] if quant is not None else []
@@ -180,6 +199,7 @@ class _Generator:
         rows = rows_of(const.data, f"{self.name}: {layer}")
         line = comment(", ".join(text))
         self.arrays.append(ArrayView(symbol, _c_type(const), prod(const.shape), const.align, line, rows))
+        self.sizes.append(const.nbytes)
         return symbol
 
     def _function(self, layer: str, operator: str, sig: Signature, kernel: Kernel) -> SharedFunction:

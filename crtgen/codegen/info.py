@@ -27,6 +27,7 @@ def model_info(plan: Plan, name: str, layers: Sequence[LayerInfo] = ()) -> Model
         weights=sum(v.nbytes for v in constants_of(graph)),
         macs=sum(map(plan.macs, plan.steps)),
         layers=tuple(layers),
+        state=plan.state_bytes,
     )
 
 

@@ -189,7 +189,10 @@ class SharedFunction:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a session, a report and a metadata file have to know of a compiled model."""
+    """What a session, a report and a metadata file have to know of a compiled model.
+
+    ``arena``, ``lower_bound``, ``weights`` and ``state``, which is what lives from run to run, are bytes.
+    """
 
     name: str
     inputs: tuple[Interface, ...]
@@ -201,10 +204,11 @@ class ModelInfo:
     weights: int
     macs: int
     layers: tuple[LayerInfo, ...]
+    state: int = 0
 
     def __post_init__(self) -> None:
         check_c_names("a model", (self.name,))
-        check_sizes(arena=self.arena, lower_bound=self.lower_bound, weights=self.weights)
+        check_sizes(state=self.state, arena=self.arena, lower_bound=self.lower_bound, weights=self.weights)
         check_sizes(1 << 63, macs=self.macs)
 
 

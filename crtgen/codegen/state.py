@@ -15,12 +15,13 @@ __all__ = ["states_of"]
 
 def states_of(plan: Plan, arena: Arena) -> Iterator[StateView]:
     """The states of a model, in order."""
-    for before, after in plan.graph.states:
+    copied = dict(plan.copied)
+    for before in plan.states:
         value = plan.graph.values[before]
         yield StateView(
             text=comment(f"{before}: {shape_text(value.shape)} {value.dtype.value}"),
             place=arena.value(before),
-            becomes=arena.value(after) if after != before else "",
+            becomes=arena.value(copied[before]) if before in copied else "",
             nbytes=value.nbytes,
             c_type=value.dtype.c_name,
             initial=_initial(plan, value),

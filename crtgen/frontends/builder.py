@@ -229,6 +229,10 @@ class GraphBuilder:
         """The value of that name."""
         return self._values[name]
 
+    def stored(self, value: Value) -> Value:
+        """The value, or a copy in memory if it is a constant."""
+        return self.named(self._copy(value.name)) if value.is_constant else value
+
     def graph(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
         """The graph, verified; its outputs are values of their own.
 

@@ -267,6 +267,7 @@ def _add(
     outputs: Sequence[FileTensor],
     changed: Sequence[Hashable],
 ) -> None:
-    made = Converted(op, tuple(operands), updates=tuple(changed))
+    values = (o if isinstance(o, Value) else builder.value(o, "given") for o in operands)
+    made = Converted(op, tuple(map(builder.stored, values)), updates=tuple(changed))
     place, subject = f"operator {layer.operator.index}", layer.operator.code
     builder.node(place, subject, (op.name,), (), outputs, lambda: made)

@@ -9,6 +9,7 @@ from crtgen.boards.core import Core
 from crtgen.errors import UnsupportedError
 from crtgen.ir import DType, Graph, Node, Op, Signature, shape_text
 from crtgen.kernels.kernel import Kernel, Target
+from crtgen.ops.control import ControlFlow
 
 __all__ = ["Design", "Entry", "applicable", "design", "registered", "select"]
 
@@ -87,13 +88,16 @@ def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
 def select(graph: Graph, target: Target) -> Mapping[str, Kernel]:
     """The cheapest kernel for each node, by node name; ``UnsupportedError`` if one has none.
 
+    Control flow has no kernels.
+
     Where size and speed are balanced, nodes have the kernels for size, except for functions for speed that
     save 3 % of the estimated instructions, in all nodes that share them.
     """
     if target.optimize == "balanced":
         fast, small = (select(graph, replace(target, optimize=level)) for level in ("speed", "size"))
         return _balanced(fast, small)
-    return {node.name: _choose(graph, node, target) for node in graph.nodes}
+    calls = (node for node in graph.nodes if not isinstance(node.op, ControlFlow))
+    return {node.name: _choose(graph, node, target) for node in calls}
 
 
 def _balanced(fast: Mapping[str, Kernel], small: Mapping[str, Kernel]) -> Mapping[str, Kernel]:

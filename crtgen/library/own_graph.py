@@ -24,7 +24,7 @@ from crtgen.library.graph_executor import (
 )
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.imported import Linkable
-from crtgen.plan import Plan, Step
+from crtgen.plan import Branch, Loop, Plan, Step
 
 __all__ = ["own_graph"]
 
@@ -34,9 +34,10 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
 
     Constants belong to the functions, not to the graph: their storage ids follow those of the graph.
     """
-    if plan.states:
-        hint = "leave --executor graph out"
-        raise UnsupportedError("the graph executor has no states", where=plan.graph.name, hint=hint)
+    control = any(isinstance(step.item, Branch | Loop) for step in plan.steps)
+    if plan.states or control:
+        what, hint = "states" if plan.states else "control flow", "leave --executor graph out"
+        raise UnsupportedError(f"the graph executor has no {what}", where=plan.graph.name, hint=hint)
     builder = _Builder(plan, module)
     pairs = zip(plan.steps, module.info.layers, strict=True)
     layers = [(step, layer) for step, layer in pairs if layer.function]
@@ -76,7 +77,7 @@ class _Builder:
         self.types: dict[TensorType, int] = {}
         self.shapes: dict[tuple[int, ...], int] = {}
         self.rows: dict[Tensor, int] = {}
-        self.arena = Arena(self.name, plan)
+        self.arena = Arena.of(self.name, plan)
         self.functions: dict[tuple[object, ...], PackedView] = {}
 
     @property

@@ -1,9 +1,10 @@
 """Inputs and expected outputs from files, checked against a model's interface, and the comparison."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import count, pairwise, takewhile
 from math import prod
 from pathlib import Path
 from warnings import catch_warnings
@@ -20,6 +21,7 @@ __all__ = [
     "Case",
     "Difference",
     "Inputs",
+    "case_name",
     "compare",
     "largest_outputs",
     "random_inputs",
@@ -33,16 +35,20 @@ FLOAT_TOLERANCE = 1e-5
 
 _TINY = float(np.finfo(np.float32).tiny)
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_CASE_KEY = re.compile(r"case(\d+)_(input|output)(\d+)")
+_CASE_KEY = re.compile(r"case(\d+)_(?:step(\d+)_)?(?:input|output)\d+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One test case: an array per input, an array per output, in the order of the model's interface."""
+    """One run: an array per input, an array per output, in the order of the model's interface.
+
+    It begins with a reset, unless it ``follows`` the run before.
+    """
 
     name: str
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +72,14 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """An array per input, and where they come from, for people: the file, and which case of several."""
+    """Arrays for runs one after the other, one per input, and where they come from, for people.
 
-    arrays: tuple[Array, ...]
+    ``is_sequence`` says that they were given as a sequence, even of one run.
+    """
+
+    runs: tuple[tuple[Array, ...], ...]
     source: str
+    is_sequence: bool = False
 
 
 def read_inputs(path: Path, interfaces: Sequence[Interface], quantize: bool = False) -> Inputs:
@@ -77,20 +87,21 @@ def read_inputs(path: Path, interfaces: Sequence[Interface], quantize: bool = Fa
 
     An archive names them by the model's input names, as ``input0, input1 ...`` or as the first case of a
     file of cases (``case0_input0 ...``). A single array is the single input. With ``quantize``, floats for an
-    integer input are real values: they become round(x / scale) + zero_point, saturated.
+    integer input are real values: they become round(x / scale) + zero_point, saturated. Arrays with one more
+    dimension in front are a sequence of runs.
     """
     arrays = _load(path)
-    count = len({m[1] for m in map(_CASE_KEY.fullmatch, arrays) if m})
-    source = f"{path}, case0 of {count}" if count > 1 else str(path)
+    cases = len({m[1] for m in map(_CASE_KEY.fullmatch, arrays) if m})
+    source = f"{path}, case0 of {cases}" if cases > 1 else str(path)
 
     def taken(array: Array, interface: Interface, where: str) -> Array:
         return _checked(_quantized(array, interface) if quantize else array, interface, where)
 
     if len(interfaces) == 1 and len(arrays) == 1:
-        return Inputs((taken(next(iter(arrays.values())), interfaces[0], str(path)),), source)
+        return _inputs([(next(iter(arrays.values())), interfaces[0], str(path))], source, taken)
     found = []
     for i, interface in enumerate(interfaces):
-        keys = (interface.name, interface.c_name, f"input{i}", f"case0_input{i}")
+        keys = (interface.name, interface.c_name, f"input{i}", f"case0_input{i}", f"case0_step0_input{i}")
         key = next((k for k in keys if k in arrays), None)
         if key is None:
             raise UsageError(
@@ -98,25 +109,68 @@ def read_inputs(path: Path, interfaces: Sequence[Interface], quantize: bool = Fa
                 where=str(path),
                 hint=f"name it {keys[0]} or input{i}; the file has {', '.join(arrays)}",
             )
-        found.append(taken(arrays[key], interface, f"{path}: {key}"))
-    return Inputs(tuple(found), source)
+        found.append((_first_case(arrays, key), interface, f"{path}: {key}"))
+    return _inputs(found, source, taken)
+
+
+def _first_case(arrays: Mapping[str, Array], key: str) -> Array:
+    """The array of that name; all steps of a case that is a sequence."""
+    steps = (key.replace("_step0_", f"_step{n}_") for n in count(1)) if "_step0_" in key else ()
+    more = [arrays[step] for step in takewhile(arrays.__contains__, steps)]
+    return np.stack([arrays[key], *more]) if "_step0_" in key else arrays[key]
+
+
+def _inputs(
+    given: Sequence[tuple[Array, Interface, str]],
+    source: str,
+    taken: Callable[[Array, Interface, str], Array],
+) -> Inputs:
+    """The checked arrays of one run; or of several, where all have one more dimension."""
+    sequences = [a.ndim == len(i.shape) + 1 and a.shape[1:] == i.shape and len(a) > 0 for a, i, _ in given]
+    if not all(sequences):
+        return Inputs((tuple(taken(*each) for each in given),), source)
+    lengths = {len(array) for array, _, _ in given}
+    if len(lengths) > 1:
+        text = f"sequences of {' and '.join(map(str, sorted(lengths)))} runs"
+        raise UsageError(text, where=source, hint="each input has an array for each run")
+    runs = range(lengths.pop())
+    made = tuple(tuple(taken(a[run], i, where) for a, i, where in given) for run in runs)
+    return Inputs(made, source, is_sequence=True)
 
 
 def read_cases(
     path: Path, inputs: Sequence[Interface], outputs: Sequence[Interface], prefix: str = ""
 ) -> tuple[Case, ...]:
-    """The cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``, after the prefix."""
+    """The cases in a ``.npz`` file with keys ``caseN_inputM`` and ``caseN_outputM``, after the prefix.
+
+    With ``caseN_stepS_inputM`` and so on a case is a sequence of runs.
+    """
     loaded = _load(path)
     arrays = {k.removeprefix(prefix): a for k, a in loaded.items() if k.startswith(prefix)}
-    numbers = sorted({int(m[1]) for m in map(_CASE_KEY.fullmatch, arrays) if m})
-    if not numbers:
+    matches = [m for m in map(_CASE_KEY.fullmatch, arrays) if m]
+    found = sorted({(int(m[1]), None if m[2] is None else int(m[2])) for m in matches}, key=_order)
+    if not found:
         hint = f"name the arrays {prefix}case0_input0, {prefix}case0_output0 ..."
         raise UsageError("no cases", where=str(path), hint=hint)
-    return tuple(_case(n, arrays, inputs, outputs, str(path)) for n in numbers)
+    follows = [False, *(step is not None and n == m for (m, _), (n, step) in pairwise(found))]
+    cases = zip(found, follows, strict=True)
+    return tuple(_case(n, step, after, arrays, inputs, outputs, str(path)) for (n, step), after in cases)
+
+
+def _order(run: tuple[int, int | None]) -> tuple[int, int]:
+    number, step = run
+    return number, -1 if step is None else step
+
+
+def case_name(case: str, step: int | None) -> str:
+    """What a run of a case is called."""
+    return case if step is None else f"{case} step {step}"
 
 
 def _case(
     number: int,
+    step: int | None,
+    follows: bool,
     arrays: Mapping[str, Array],
     inputs: Sequence[Interface],
     outputs: Sequence[Interface],
@@ -125,13 +179,14 @@ def _case(
     def side(kind: str, interfaces: Sequence[Interface]) -> tuple[Array, ...]:
         found = []
         for i, interface in enumerate(interfaces):
-            key = f"case{number}_{kind}{i}"
+            key = f"{stem}_{kind}{i}"
             if key not in arrays:
                 raise UsageError(f"no array {key}", where=where)
             found.append(_checked(arrays[key], interface, f"{where}: {key}"))
         return tuple(found)
 
-    return Case(f"case{number}", side("input", inputs), side("output", outputs))
+    name, stem = case_name(f"case{number}", step), f"case{number}" + ("" if step is None else f"_step{step}")
+    return Case(name, side("input", inputs), side("output", outputs), follows)
 
 
 def random_inputs(interfaces: Sequence[Interface], seed: int) -> tuple[Array, ...]:

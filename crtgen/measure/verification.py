@@ -1,16 +1,27 @@
 """Does a device compute what is expected?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen.api import Model, load
 from crtgen.codegen import Interface
 from crtgen.errors import UsageError
-from crtgen.measure.cases import Case, Difference, compare, largest_outputs, random_inputs, read_cases
+from crtgen.ir import Graph
+from crtgen.measure.cases import (
+    Case,
+    Difference,
+    case_name,
+    compare,
+    largest_outputs,
+    random_inputs,
+    read_cases,
+)
 from crtgen.session import Session
 
 __all__ = ["Verdict", "verify"]
+
+_STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,8 @@ def verify(
     """Run cases of every model of an image on a device and compare.
 
     The cases come from the file ``expect``, where those of several models are called ``<model>.case0_...``,
-    or are ``cases`` random inputs whose outputs the numpy reference of the model ``source`` computes.
+    or are ``cases`` random inputs whose outputs the numpy reference of the model ``source`` computes: of a
+    model with states, sequences of four runs.
     """
     verdicts = []
     for info in session.models:
@@ -44,6 +56,8 @@ def verify(
         largest = largest_outputs(chosen)
         for case in chosen:
             say(f"verifying {prefix}{case.name}")
+            if not case.follows:
+                session.reset(model=info.name)
             outputs = session.infer(*case.inputs, model=info.name)
             difference = compare(info.outputs, case.outputs, outputs, largest)
             verdicts.append(Verdict(case.name, difference, info.name))
@@ -54,10 +68,12 @@ def _reference_cases(source: Path, interfaces: Sequence[Interface], count: int) 
     model = None if source.is_dir() else load(source)
     if not isinstance(model, Model):
         raise UsageError("code has no reference to compare with", where=str(source), hint="give --expect")
-    return tuple(_reference_case(model, interfaces, seed) for seed in range(count))
+    return tuple(case for seed in range(count) for case in _reference_runs(model.graph, interfaces, seed))
 
 
-def _reference_case(model: Model, interfaces: Sequence[Interface], seed: int) -> Case:
-    inputs = random_inputs(interfaces, seed)
-    values = model.graph.evaluate(dict(zip(model.graph.inputs, inputs, strict=True)))
-    return Case(f"random{seed}", inputs, tuple(values[n] for n in model.graph.outputs))
+def _reference_runs(graph: Graph, interfaces: Sequence[Interface], seed: int) -> Iterator[Case]:
+    """A run on random inputs; several, where anything is kept from run to run."""
+    steps = _STEPS if graph.states else 1
+    inputs = [random_inputs(interfaces, seed * steps + step) for step in range(steps)]
+    for step, (given, outputs) in enumerate(zip(inputs, graph.run(inputs), strict=True)):
+        yield Case(case_name(f"random{seed}", step if graph.states else None), given, outputs, step > 0)

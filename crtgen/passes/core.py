@@ -1,11 +1,12 @@
 """What a pass is: options in, graph in, graph out, and a note for every rewrite."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from crtgen.ir import Graph, Node, Value
+from crtgen.ops.control import ControlFlow
 
 __all__ = ["Change", "Hit", "Pass", "Rule", "bypass", "run_passes"]
 
@@ -87,12 +88,29 @@ class Rule(Pass):
 
 
 def run_passes(graph: Graph, passes: Iterable[Pass]) -> tuple[Graph, tuple[Hit, ...]]:
-    """Run passes one after another; the graph is verified after every rewrite."""
+    """Run passes one after another, in subgraphs first; the graph is verified after every rewrite."""
+    passes = tuple(passes)
     hits: list[Hit] = []
+    if any(isinstance(node.op, ControlFlow) for node in graph.nodes):
+        nodes = [_rewritten_inside(node, passes, hits) for node in graph.nodes]
+        values = list(graph.values.values())
+        graph = Graph.build(graph.name, values, nodes, graph.inputs, graph.outputs, graph.states)
     for rule in passes:
         graph, found = rule.rewrite(graph)
         hits.extend(found)
     return graph, tuple(hits)
+
+
+def _rewritten_inside(node: Node, passes: Sequence[Pass], hits: list[Hit]) -> Node:
+    """The node with its subgraphs rewritten."""
+    if not isinstance(node.op, ControlFlow):
+        return node
+    graphs = []
+    for graph in node.op.graphs:
+        inner, found = run_passes(graph, passes)
+        graphs.append(inner)
+        hits.extend(found)
+    return replace(node, op=node.op.with_graphs(graphs))
 
 
 def bypass(graph: Graph, node: Node, text: str) -> Change | None:

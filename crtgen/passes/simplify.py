@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from crtgen.ir import Graph, Node, Quant, Value, shape_text
-from crtgen.ops import Reshape, Transpose
+from crtgen.ops import Identity, Reshape, Transpose
 from crtgen.passes.core import Change, Rule, bypass
 
 __all__ = ["FoldConstants", "MergeReshapes", "RemoveDead", "RemoveIdentities", "ReshapeTransposes"]
@@ -14,7 +14,8 @@ __all__ = ["FoldConstants", "MergeReshapes", "RemoveDead", "RemoveIdentities", "
 class FoldConstants(Rule):
     """Compute what depends on constants only, by the operator's reference.
 
-    What is an output of the network stays: an output is computed by a run.
+    What is an output of the network stays: an output is computed by a run. A copy of a constant is one that
+    has to be in memory.
     """
 
     name: ClassVar[str] = "fold constants"
@@ -22,6 +23,8 @@ class FoldConstants(Rule):
     def match(self, graph: Graph, node: Node) -> Change | None:
         sig = graph.signature(node)
         if not all(v.is_constant for v in sig.inputs) or set(node.outputs) & set(graph.lasting):
+            return None
+        if isinstance(node.op, Identity):
             return None
         results = node.op.reference(sig, [v.array() for v in sig.inputs])
         values = tuple(

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.errors import CrtgenError
-from crtgen.ir import Storage
 from crtgen.plan.plan import Plan, Slot, Step
 
 __all__ = ["check_plan"]
@@ -19,12 +18,20 @@ __all__ = ["check_plan"]
 _NOBODY = -1
 
 
+_ARENA = ""
+
+
 class _Paper:
-    """The arena on paper: an owner's number for each byte, and each value's number."""
+    """Memory on paper: an owner's number for each byte of the arena and of each home; each value's number."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.owner: npt.NDArray[np.int32] = np.full(plan.arena, _NOBODY, np.int32)
+        self.owner: dict[str, npt.NDArray[np.int32]] = {_ARENA: np.full(plan.arena, _NOBODY, np.int32)}
+        for name, home in plan.homes.items():
+            nbytes = plan.graph.values[name].nbytes
+            if home in self.owner and len(self.owner[home]) != nbytes:
+                raise self.fail(f"{name} has {nbytes} bytes, its home {len(self.owner[home])}")
+            self.owner[home] = np.full(nbytes, _NOBODY, np.int32)
         self.number: dict[str, int] = {}
 
     def fail(self, what: str) -> CrtgenError:
@@ -34,14 +41,18 @@ class _Paper:
             hint="this is a defect of crtgen: please report it with the model",
         )
 
-    def slot(self, value: str) -> Slot:
+    def slot(self, value: str) -> tuple[str, Slot]:
+        """In which memory a value lies, and where."""
+        nbytes = self.plan.graph.values[value].nbytes
+        if value in self.plan.homes:
+            return self.plan.homes[value], Slot(0, nbytes)
         if value not in self.plan.slots:
             raise self.fail(f"{value} has no place")
         slot = self.plan.slots[value]
-        if slot.size != self.plan.graph.values[value].nbytes:
+        if slot.size != nbytes:
             raise self.fail(f"{value} has {slot.size} bytes")
         self.inside(value, slot)
-        return slot
+        return _ARENA, slot
 
     def inside(self, what: str, slot: Slot) -> None:
         if slot.offset % self.plan.align:
@@ -49,20 +60,23 @@ class _Paper:
         if slot.offset < 0 or slot.offset + slot.size > self.plan.arena:
             raise self.fail(f"{what} leaves the arena of {self.plan.arena} bytes")
 
+    def owners(self, value: str) -> npt.NDArray[np.int32]:
+        """The owners of the bytes where a value lies."""
+        memory, slot = self.slot(value)
+        return self.owner[memory][slot.offset : slot.offset + slot.size]
+
     def write(self, value: str) -> None:
-        slot = self.slot(value)
         self.number[value] = len(self.number)
-        self.owner[slot.offset : slot.offset + slot.size] = self.number[value]
+        self.owners(value)[:] = self.number[value]
 
     def read(self, value: str, reader: str) -> None:
-        slot = self.slot(value)
         if value not in self.number:
             raise self.fail(f"{reader} reads {value} before it is computed")
-        if (self.owner[slot.offset : slot.offset + slot.size] != self.number[value]).any():
+        if (self.owners(value) != self.number[value]).any():
             raise self.fail(f"{value} is overwritten before {reader} reads it")
 
     def variables(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if self.plan.graph.values[name].storage is Storage.TEMPORARY]
+        return [name for name in names if not self.plan.graph.values[name].is_constant]
 
 
 def check_plan(plan: Plan) -> None:
@@ -73,14 +87,16 @@ def check_plan(plan: Plan) -> None:
     computed = [node.name for step in plan.steps for node in step.item.nodes]
     if sorted(computed) != sorted(node.name for node in plan.graph.nodes):
         raise paper.fail("its steps are not the nodes of the graph")
-    for name in plan.graph.inputs:
+    given = tuple(dict.fromkeys((*plan.graph.inputs, *plan.outside.values)))
+    for name in given:
         paper.write(name)
-    for name in plan.graph.inputs:
+    for name in given:
         paper.read(name, "the run")
     for step in plan.steps:
         _step(paper, step)
     kept = plan.graph.inputs if plan.kept_inputs else ()
-    for name in (*paper.variables(plan.graph.lasting), *kept):
+    after = (name for _, name in plan.outside.pairs)
+    for name in (*paper.variables((*plan.graph.lasting, *after)), *kept):
         paper.read(name, "the end of the run")
 
 
@@ -107,9 +123,9 @@ def _scratch(paper: _Paper, step: Step, inputs: list[str]) -> None:
         return
     paper.inside(f"the scratch of {step.name}", step.scratch)
     for name in (*inputs, *step.outputs):
-        if _meet(paper.slot(name), step.scratch):
+        if _meet(paper.slot(name), (_ARENA, step.scratch)):
             raise paper.fail(f"{name} meets the scratch of {step.name}")
-    paper.owner[step.scratch.offset : step.scratch.offset + step.scratch.size] = _NOBODY
+    paper.owner[_ARENA][step.scratch.offset : step.scratch.offset + step.scratch.size] = _NOBODY
 
 
 def _overlaps(paper: _Paper, step: Step) -> None:
@@ -121,11 +137,13 @@ def _overlaps(paper: _Paper, step: Step) -> None:
         for j, name in enumerate(step.inputs):
             if name not in paper.number or not _meet(output, paper.slot(name)):
                 continue
-            lead = paper.slot(name).offset - output.offset
+            lead = paper.slot(name)[1].offset - output[1].offset
             permits = [p for p in step.kernel.inplace if (p.input, p.output) == (j, i)]
             if not any(p.lead == lead if p.exact else p.lead <= lead for p in permits):
                 raise paper.fail(f"{step.name} may not overwrite {name}")
 
 
-def _meet(a: Slot, b: Slot) -> bool:
-    return a.offset < b.offset + b.size and b.offset < a.offset + a.size
+def _meet(a: tuple[str, Slot], b: tuple[str, Slot]) -> bool:
+    (one, first), (other, second) = a, b
+    beside = first.offset + first.size <= second.offset or second.offset + second.size <= first.offset
+    return one == other and not beside

@@ -26,7 +26,7 @@ class Lifetime:
 
 
 def lifetimes(plan: Plan) -> tuple[Lifetime, ...]:
-    """Of every value in the arena, and of every scratch memory."""
+    """Of every value that has a place in the arena, and of every scratch memory."""
     return tuple(_lifetimes(plan))
 
 
@@ -37,7 +37,7 @@ def _lifetimes(plan: Plan) -> Iterator[Lifetime]:
         for name in (n for n in step.inputs if n in roots):
             spans[roots[name]][1] = moment
         for name in step.outputs:
-            roots[name] = roots[step.inputs[0]] if step.kernel.is_alias else name
+            roots[name] = roots.get(step.inputs[0], name) if step.kernel.is_alias else name
             spans.setdefault(roots[name], [moment, moment])
         if step.scratch is not None:
             yield Lifetime(step.name, step.scratch, moment, moment, is_scratch=True)
@@ -45,5 +45,7 @@ def _lifetimes(plan: Plan) -> Iterator[Lifetime]:
     for name in (*(n for n in plan.graph.lasting if n in roots), *kept):
         spans[roots[name]][1] = len(plan.steps) + 1
     for name, root in roots.items():
+        if name not in plan.slots:
+            continue
         first, last = spans[root]
         yield Lifetime(name, plan.slots[name], first, last, alias_of=root if root != name else "")

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from crtgen.errors import UnsupportedError
 from crtgen.ir import Graph
 from crtgen.kernels.kernel import Kernel
+from crtgen.plan.homes import Homes
 from crtgen.plan.schedule import Item, signature_of
 
 __all__ = ["Demand", "Place", "Task", "find_demand"]
+
+_NO_HOMES = Homes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +54,29 @@ class Demand:
 
 
 def find_demand(
-    graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel], keep_inputs: bool
+    graph: Graph,
+    items: Sequence[Item],
+    kernels: Mapping[str, Kernel],
+    keep_inputs: bool,
+    homes: Homes = _NO_HOMES,
 ) -> Demand:
     """The places of ``graph``, aliases and what kernels take over united, and what its items do to them.
 
-    Raises ``UnsupportedError`` where an output is a constant or an item has no kernel.
+    What lies in a home has no place. Raises ``UnsupportedError`` where an output is a constant.
     """
-    for item in items:
-        if item.name not in kernels:
-            raise UnsupportedError(f"no kernel computes {item.name}", where=graph.name)
-    roots = _roots(graph, items, kernels, keep_inputs)
-    _check_outputs(graph, roots)
-    names = [v for v in roots if roots[v] == v]
+    roots = _roots(graph, items, kernels, keep_inputs, homes)
+    _check_outputs(graph, roots, homes)
+    names = [v for v in roots if roots[v] == v and v not in homes.names]
     index = {name: i for i, name in enumerate(names)}
     where = {value: index[root] for value, root in roots.items() if root in index}
-    tasks = _tasks(items, kernels, where)
+    tasks = _tasks(items, kernels, where, homes)
     return Demand(_places(graph, where, names, tasks, keep_inputs), tasks)
 
 
 def _roots(
-    graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel], keep_inputs: bool
+    graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel], keep_inputs: bool, homes: Homes
 ) -> dict[str, str]:
-    """For every value that is not a constant, the value in whose place it lies."""
+    """For every value that is computed, and every input, the value in whose place it lies."""
     roots = {name: name for name in graph.inputs}
     members = {name: [name] for name in graph.inputs}
     readers: dict[str, int] = Counter(name for item in items for name in set(item.inputs))
@@ -82,7 +86,12 @@ def _roots(
         first = roots.get(item.inputs[0])
         together = members.get(first, []) if first is not None else []
         same = kernel.is_alias
-        if not same and first is not None and _may_take_over(graph, item, kernel):
+        if (
+            not same
+            and first is not None
+            and first not in homes.names
+            and _may_take_over(graph, item, kernel)
+        ):
             same = all(name not in needed and readers[name] == 1 for name in together)
         for output in item.outputs:
             roots[output] = (first or item.inputs[0]) if same else output
@@ -104,13 +113,11 @@ def _check_alias(graph: Graph, item: Item, kernel: Kernel) -> None:
         raise ValueError(f"{item.name}: an alias has one output of its input's size and no scratch")
 
 
-def _check_outputs(graph: Graph, roots: Mapping[str, str]) -> None:
+def _check_outputs(graph: Graph, roots: Mapping[str, str], homes: Homes) -> None:
     for name in {**dict.fromkeys(graph.lasting), **roots}:
         root = roots.get(name, name)
-        if root in roots or (name == root and graph.values[name].is_state):
+        if root in roots or root in homes.names:
             continue
-        if graph.values[root].is_state:
-            raise UnsupportedError(f"{name} is another view of the state {root}", where=graph.name)
         raise UnsupportedError(
             f"{name} is the constant {root}: no run computes it" if name != root else f"{name} is a constant",
             where=graph.name,
@@ -139,20 +146,24 @@ def _places(
 
 
 def _tasks(
-    items: Sequence[Item], kernels: Mapping[str, Kernel], where: Mapping[str, int]
+    items: Sequence[Item], kernels: Mapping[str, Kernel], where: Mapping[str, int], homes: Homes
 ) -> tuple[Task, ...]:
     producer = {name: i for i, item in enumerate(items) for name in item.outputs}
-    return tuple(_task(item, kernels[item.name], where, producer) for item in items)
+    position = {item.name: i for i, item in enumerate(items)}
+    tasks = []
+    for item in items:
+        before = [producer[name] for name in item.inputs if name in producer]
+        before += [position[name] for name in homes.first.get(item.name, ()) if name in position]
+        tasks.append(_task(item, kernels[item.name], where, sum(1 << i for i in set(before))))
+    return tuple(tasks)
 
 
-def _task(item: Item, kernel: Kernel, where: Mapping[str, int], producer: Mapping[str, int]) -> Task:
+def _task(item: Item, kernel: Kernel, where: Mapping[str, int], after: int) -> Task:
     reads = frozenset(where[name] for name in item.inputs if name in where)
-    after = 0
-    for name in item.inputs:
-        after |= 1 << producer[name] if name in producer else 0
     if kernel.is_alias:
         return Task(reads, (), 0, after, {})
-    writes = tuple(where[name] for name in item.outputs if where[name] not in reads)
+    written = [where[name] for name in item.outputs if name in where]
+    writes = tuple(place for place in written if place not in reads)
     return Task(reads, writes, kernel.scratch, after, _leads(item, kernel, where))
 
 
@@ -161,6 +172,8 @@ def _leads(item: Item, kernel: Kernel, where: Mapping[str, int]) -> dict[tuple[i
     permits = {(permit.output, permit.input): permit.lead for permit in kernel.inplace if not permit.exact}
     leads: dict[tuple[int, int], int] = {}
     for o, output in enumerate(item.outputs):
+        if output not in where:
+            continue
         for place in {where[name] for name in item.inputs if name in where}:
             asked = [(o, i) for i, name in enumerate(item.inputs) if where.get(name) == place]
             if all(pair in permits for pair in asked):

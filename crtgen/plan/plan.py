@@ -1,11 +1,12 @@
 """The product of planning: which layer runs when, with which kernel, and where everything lies."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from crtgen.ir import Graph, Signature
 from crtgen.kernels.kernel import Kernel
-from crtgen.plan.schedule import Item, macs_of, signature_of
+from crtgen.plan.homes import Outside
+from crtgen.plan.schedule import Branch, Item, Loop, macs_of, signature_of
 
 __all__ = ["Plan", "Slot", "Step"]
 
@@ -52,7 +53,8 @@ class Plan:
     layout of this order can go, ``optimal`` whether ``arena`` is proven to be the least for this order,
     ``method`` who found the layout (``heuristic`` or ``exact``). ``kept_inputs`` says that the inputs still
     hold their data after a run; otherwise a run may overwrite them. ``needs`` are the bytes that each step
-    alone asks for. ``states`` are the places of what lives from run to run, in memory of the model's own.
+    alone asks for. ``outside`` is what lies outside of the arena, and ``homes`` has the home there of each
+    value that has one. ``states`` are the homes of what lives from run to run, in memory of the model's own.
     """
 
     graph: Graph
@@ -66,11 +68,25 @@ class Plan:
     align: int = 16
     needs: tuple[int, ...] = ()
     states: Mapping[str, Slot] = field(default_factory=dict)
+    outside: Outside = field(default_factory=Outside)
+    homes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def copied(self) -> tuple[tuple[str, str], ...]:
+        """Homes, and the values that are copied there when a run is over."""
+        return tuple((home, name) for home, name in self.outside.pairs if self.homes.get(name) != home)
 
     @property
     def state_bytes(self) -> int:
         """Bytes of all states."""
         return max((slot.offset + slot.size for slot in self.states.values()), default=0)
+
+    def all_steps(self) -> Iterator[Step]:
+        """The steps, each followed by those of the subgraphs that it runs."""
+        for step in self.steps:
+            yield step
+            for plan in step.item.plans if isinstance(step.item, Branch | Loop) else ():
+                yield from plan.all_steps()
 
     def signature(self, step: Step) -> Signature:
         """The values that a step reads and writes."""

@@ -8,6 +8,7 @@ from crtgen.ir import Graph
 from crtgen.kernels.kernel import Kernel
 from crtgen.plan.check import check_plan
 from crtgen.plan.exact import exact_available, lay_exactly
+from crtgen.plan.homes import Outside, find_homes
 from crtgen.plan.layout import Problem, arena_of, find_problem, lay_heuristically
 from crtgen.plan.order import best_order
 from crtgen.plan.places import find_demand
@@ -26,10 +27,13 @@ def make_plan(
     exact: bool | None = None,
     time_limit: float = 10.0,
     align: int = 16,
+    outside: Outside | None = None,
 ) -> Plan:
     """Order, lifetimes and offsets of ``graph``; ``kernels`` has a kernel for each item's name.
 
     ``items`` are what is to run, in an order in which it can; a call of each node unless told otherwise.
+
+    ``outside`` is what a subgraph shares with its caller; without it, a model's states are outside.
 
     With ``keep_inputs`` the inputs still hold their data after a run. ``exact`` decides what happens where
     the heuristic does not meet the lower bound: True searches exactly (``UsageError`` without OR-Tools),
@@ -44,7 +48,9 @@ def make_plan(
     if exact and not exact_available():
         raise UsageError("the exact planner needs OR-Tools", hint="pip install 'crtgen[exact]'")
     items = [Call(node) for node in graph.nodes] if items is None else items
-    demand = find_demand(graph, items, kernels, keep_inputs)
+    outside = Outside.of(graph) if outside is None else outside
+    homes = find_homes(graph, items, kernels, outside)
+    demand = find_demand(graph, items, kernels, keep_inputs, homes)
     order = best_order(demand, align)
     problem = find_problem(demand, order, align)
     offsets, method, optimal = _lay(problem, exact_available() if exact is None else exact, time_limit)
@@ -69,6 +75,8 @@ def make_plan(
         align=align,
         needs=problem.needs[1:-1],
         states=MappingProxyType(_states(graph, align)),
+        outside=outside,
+        homes=MappingProxyType(dict(homes.names)),
     )
     check_plan(plan)
     return plan

@@ -13,6 +13,7 @@ from crtgen.ir import Graph
 from crtgen.kernels import Kernel, Target, makes_operand, row_loop, runs_by_rows
 from crtgen.ops import Add
 from crtgen.passes import Hit
+from crtgen.plan.homes import Homes
 from crtgen.plan.layout import Problem, arena_of, find_problem, lay_heuristically
 from crtgen.plan.places import find_demand
 from crtgen.plan.plan import Plan
@@ -63,7 +64,7 @@ def loop_over_rows(plan: Plan, target: Target, *, exact: bool | None = None) -> 
             best = current
     if best is start:
         return plan, ()
-    options = {"keep_inputs": plan.kept_inputs, "exact": exact, "align": plan.align}
+    options = {"keep_inputs": plan.kept_inputs, "exact": exact, "align": plan.align, "outside": plan.outside}
     made = make_plan(plan.graph, best.kernels, best.items, **options)  # type: ignore[arg-type]
     return (made, tuple(_hits(plan, made))) if made.arena < plan.arena else (plan, ())
 
@@ -105,6 +106,7 @@ class _Line:
 
     graph: Graph
     kept: frozenset[str]
+    homes: Homes
     align: int
     items: tuple[Item, ...]
     kernels: Mapping[str, Kernel]
@@ -119,7 +121,9 @@ class _Line:
         kernels = MappingProxyType({step.name: step.kernel for step in plan.steps})
         cost = sum(step.kernel.cost for step in plan.steps)
         items = tuple(step.item for step in plan.steps)
-        return cls(plan.graph, kept, plan.align, items, kernels, plan.needs, cost, laid=plan.arena)
+        return cls(
+            plan.graph, kept, Homes(plan.homes), plan.align, items, kernels, plan.needs, cost, laid=plan.arena
+        )
 
     @cached_property
     def peak(self) -> int:
@@ -190,6 +194,7 @@ class _Line:
         return _Line(
             self.graph,
             self.kept,
+            self.homes,
             self.align,
             (*self.items[:first], *part, loop, *self.items[last + 1 :]),
             kernels,
@@ -205,7 +210,7 @@ class _Line:
         before = self.alive[first]
         after = self.alive[last + 1] if last + 1 < len(self.items) else self.kept
         stretch = Graph(self.graph.name, self.graph.values, (), tuple(sorted(before)), tuple(sorted(after)))
-        demand = find_demand(stretch, items, kernels, keep_inputs=False)
+        demand = find_demand(stretch, items, kernels, keep_inputs=False, homes=self.homes)
         return find_problem(demand, range(len(items)), self.align)
 
 

@@ -1,18 +1,22 @@
-"""What runs, in order: a schedule is a tree of operators and of loops over rows of images.
+"""What runs, in order: a schedule is a tree of operators, loops over rows of images, and control flow.
 
 A ``Call`` computes one operator whole. A ``RowLoop`` computes several operators a few rows at a time: what
-lies between them never exists as a whole.
+lies between them never exists as a whole. A ``Branch`` runs one of two schedules, a ``Loop`` runs one as long
+as another one says so.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from crtgen.ir import Graph, Node, Signature, Value
 from crtgen.kernels import RowStage
 
-__all__ = ["Call", "Item", "RowLoop", "Stage", "macs_of", "signature_of"]
+if TYPE_CHECKING:
+    from crtgen.plan.plan import Plan
+
+__all__ = ["Branch", "Call", "Item", "Loop", "RowLoop", "Stage", "macs_of", "signature_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Stage:
         return RowStage(self.node.op, Signature(values, graph.signature(self.node).outputs), beside)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """One operator."""
 
@@ -115,7 +119,32 @@ class RowLoop:
         return (*between, *(stage.layer.outputs[0] for stage in self.stages if stage.layer is not None))
 
 
+@dataclass(frozen=True)
+class Branch(Call):
+    """A choice between two schedules, which are plans within the scratch memory of the item."""
+
+    then: "Plan"
+    otherwise: "Plan"
+
+    @property
+    def plans(self) -> "tuple[Plan, ...]":
+        return self.then, self.otherwise
+
+
+@dataclass(frozen=True)
+class Loop(Call):
+    """A schedule that runs again and again, as long as what another one computes is true."""
+
+    condition: "Plan"
+    body: "Plan"
+
+    @property
+    def plans(self) -> "tuple[Plan, ...]":
+        return self.condition, self.body
+
+
 Item: TypeAlias = Call | RowLoop
+"""A ``Branch`` and a ``Loop`` are calls of their nodes' operators."""
 
 
 def signature_of(item: Item, graph: Graph) -> Signature:

@@ -71,7 +71,7 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
 def _weights(graph: Graph, step: Step) -> int:
     """Bytes of a layer's constants as the model has them."""
     values = (graph.values[name] for name in step.inputs)
-    return sum(value.data.nbytes for value in values if value.data is not None)
+    return sum(value.nbytes for value in values if value.is_constant)
 
 
 def _place(graph: Graph, life: Lifetime) -> Place:

@@ -78,6 +78,10 @@ class AotExecutor:
         """One inference, at most ``timeout`` seconds long."""
         self.module.call(endpoints.RUN, timeout=timeout)
 
+    def reset(self) -> None:
+        """What lives from run to run is as it is before the first one."""
+        self.module.call(endpoints.RESET)
+
     def get_output(self, index: int) -> "np.ndarray[Any, Any]":
         """Copy an output from the device."""
         return self.output(index).read()

@@ -30,7 +30,7 @@ ONES, REALS = np.ones((2, 2), np.int8), np.array([1.0, 2.0, 100.0], np.float32)
 )
 def test_inputs_by_name_by_number_or_of_the_first_case(tmp_path: Path, keys: tuple[str, str]) -> None:
     np.savez(tmp_path / "x.npz", **{keys[0]: ONES, keys[1]: REALS})  # type: ignore[arg-type]
-    a, b = read_inputs(tmp_path / "x.npz", (A, B)).arrays
+    a, b = read_inputs(tmp_path / "x.npz", (A, B)).runs[0]
     np.testing.assert_array_equal(a, ONES)
     np.testing.assert_array_equal(b, REALS)
 
@@ -39,7 +39,7 @@ def test_which_of_several_cases_is_taken_is_said(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", case0_input0=ONES, case1_input0=2 * ONES, case1_output0=ONES)
     given = read_inputs(tmp_path / "x.npz", (A,))
     assert given.source == f"{tmp_path / 'x.npz'}, case0 of 2"
-    assert given.arrays[0].tolist() == ONES.tolist()
+    assert given.runs[0][0].tolist() == ONES.tolist()
 
 
 def test_real_values_are_quantised_when_that_is_asked_for(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_real_values_are_quantised_when_that_is_asked_for(tmp_path: Path) -> Non
     quantised = replace(A, quant=Quant((0.5,), (3,)))
     np.save(tmp_path / "x.npy", np.array([[0.25, -0.25], [1e9, -1.0]], np.float32))
     given = read_inputs(tmp_path / "x.npy", (quantised,), quantize=True)
-    assert given.arrays[0].tolist() == [[4, 2], [127, 1]]
-    assert given.arrays[0].dtype == np.int8
+    assert given.runs[0][0].tolist() == [[4, 2], [127, 1]]
+    assert given.runs[0][0].dtype == np.int8
     with pytest.raises(UsageError, match="type float32, but serving/a:0 has int8") as caught:
         read_inputs(tmp_path / "x.npy", (quantised,))
     assert "--quantize-input" in caught.value.hint
@@ -59,7 +59,7 @@ def test_real_values_are_quantised_when_that_is_asked_for(tmp_path: Path) -> Non
 
 def test_a_single_array_needs_no_name(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", ONES)
-    np.testing.assert_array_equal(read_inputs(tmp_path / "x.npy", (A,)).arrays[0], ONES)
+    np.testing.assert_array_equal(read_inputs(tmp_path / "x.npy", (A,)).runs[0][0], ONES)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_an_archive_of_something_else_than_arrays_is_refused(tmp_path: Path) -> 
 
 def test_arrays_in_another_byte_order_are_inputs(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", REALS.astype(">f4"))
-    (x,) = read_inputs(tmp_path / "x.npy", (B,)).arrays
+    ((x,),) = read_inputs(tmp_path / "x.npy", (B,)).runs
     assert x.dtype == np.dtype("<f4")
     np.testing.assert_array_equal(x, REALS)
 

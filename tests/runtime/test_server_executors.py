@@ -75,6 +75,17 @@ def test_used_up_inputs_have_to_be_set_again(client: Client) -> None:
         assert executor.get_output(0).tolist() == [2, 4, 6, 8]
 
 
+def test_reset_is_that_of_the_model(client: Client) -> None:
+    """``once`` has one, which sets its data to zero; ``add`` keeps nothing, and has none."""
+    with client.aot_executor("once") as executor:
+        executor.set_input(0, np.array([1, 2, 3, 4], np.int16))
+        executor.run()
+        executor.reset()
+        assert executor.get_output(0).tolist() == [0, 0, 0, 0]
+    with client.aot_executor("add") as executor:
+        executor.reset()
+
+
 def test_graph_executors_are_that_of_the_only_model(serve: Serve, client: Client) -> None:
     """Hosts send the graph, which is in the image already."""
     with Client(serve("captured"), timeouts=Timeouts(5, 10, 10)) as one:

@@ -189,6 +189,15 @@ static int crt_executor_params(struct crt_call *call)
                     crt_executor_model(call)->name);
 }
 
+static int crt_executor_reset(struct crt_call *call)
+{
+    const struct crt_model *model = crt_executor_model(call);
+    if (model->reset != NULL) {
+        model->reset();
+    }
+    return CRT_OK;
+}
+
 /* Arguments: name or index, tensor. */
 static int crt_executor_set_input(struct crt_call *call)
 {
@@ -257,6 +266,7 @@ static const struct crt_endpoint crt_executor_table[] = {
     {"set_input\0" "nt", crt_executor_set_input},
     {"share_params\0", crt_executor_params},
     {"get_input_name\0" "i", crt_executor_get_input_name},
+    {"reset\0", crt_executor_reset},
 };
 
 const struct crt_endpoints crt_executor_endpoints = {

@@ -33,7 +33,7 @@ static int32_t add_run(void)
     return 0;
 }
 
-static const struct crt_model add = {"add", add_run, add_inputs, add_outputs, 2, 1, 2, 0, NULL, 0};
+static const struct crt_model add = {"add", add_run, NULL, add_inputs, add_outputs, 2, 1, 2, 0, NULL, 0};
 
 /* once: y = x * 2 in place, int16[4]; a second run would double again. */
 static int16_t once_x[4];
@@ -50,7 +50,12 @@ static int32_t once_run(void)
     return 0;
 }
 
-static const struct crt_model once = {"once", once_run, once_inputs, once_outputs, 1, 1, 1,
+static void once_reset(void)
+{
+    memset(once_x, 0, sizeof once_x);
+}
+
+static const struct crt_model once = {"once", once_run, once_reset, once_inputs, once_outputs, 1, 1, 1,
                                       CRT_MODEL_CONSUMES_INPUTS, NULL, 0};
 
 static int32_t broken_run(void)
@@ -58,7 +63,7 @@ static int32_t broken_run(void)
     return -3;
 }
 
-static const struct crt_model broken = {"broken", broken_run, add_inputs, add_outputs, 2, 1, 1, 0, NULL, 0};
+static const struct crt_model broken = {"broken", broken_run, NULL, add_inputs, add_outputs, 2, 1, 1, 0, NULL, 0};
 
 /* Two models with one arena, inputs at the same place: next adds 1 and keeps its input, half uses it up. */
 static int8_t common_arena[8];
@@ -84,8 +89,8 @@ static int32_t half_run(void)
     return 0;
 }
 
-static const struct crt_model next = {"next", next_run, next_inputs, next_outputs, 1, 1, 1, 0, common_arena, 0};
-static const struct crt_model half = {"half", half_run, next_inputs, half_outputs, 1, 1, 1,
+static const struct crt_model next = {"next", next_run, NULL, next_inputs, next_outputs, 1, 1, 1, 0, common_arena, 0};
+static const struct crt_model half = {"half", half_run, NULL, next_inputs, half_outputs, 1, 1, 1,
                                       CRT_MODEL_CONSUMES_INPUTS, common_arena, 0};
 
 /* The captured model: it gives the captured answer. */
@@ -105,7 +110,7 @@ static int32_t captured_run(void)
     return 0;
 }
 
-static const struct crt_model captured = {"kws", captured_run, captured_inputs, captured_outputs, 1, 1, 1, 0,
+static const struct crt_model captured = {"kws", captured_run, NULL, captured_inputs, captured_outputs, 1, 1, 1, 0,
                                           NULL, 0};
 
 static const struct crt_model *const models[] = {&add, &once, &broken};

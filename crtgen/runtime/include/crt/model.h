@@ -35,6 +35,8 @@ struct crt_model {
     const char *name;
     /* One inference from the inputs' places to the outputs' places; 0, or an error. */
     int32_t (*run)(void);
+    /* Sets what lives from run to run to what it is before the first one. NULL: nothing does. */
+    void (*reset)(void);
     const struct crt_tensor *inputs;
     const struct crt_tensor *outputs;
     uint16_t num_inputs;

@@ -1,0 +1,66 @@
+"""From a graph to its plan: kernels are chosen, subgraphs planned, and chains of layers run by rows."""
+
+from crtgen.ir import Graph, Node
+from crtgen.kernels import Kernel, Target, select
+from crtgen.ops.control import If, While
+from crtgen.passes import Hit
+from crtgen.plan.homes import Outside
+from crtgen.plan.plan import Plan
+from crtgen.plan.planner import make_plan
+from crtgen.plan.row_loops import loop_over_rows
+from crtgen.plan.schedule import Branch, Call, Loop
+
+__all__ = ["plan_model"]
+
+_TEMPLATE = "control.c.j2"
+
+
+def plan_model(
+    graph: Graph, target: Target, *, keep_inputs: bool = False, exact: bool | None = None
+) -> tuple[Plan, tuple[Hit, ...]]:
+    """The plan of a model, and a note for each chain that runs by rows.
+
+    A subgraph has a plan of its own, whose arena is scratch memory of the operator that runs it. It reads the
+    operator's inputs where they are, and computes outputs in their places where it can. ``exact`` is that of
+    ``make_plan``.
+    """
+    return _plan(graph, target, keep_inputs, exact, None)
+
+
+def _plan(
+    graph: Graph, target: Target, keep_inputs: bool, exact: bool | None, outside: Outside | None
+) -> tuple[Plan, tuple[Hit, ...]]:
+    items = [_item(node, target, exact) for node in graph.nodes]
+    kernels = {**select(graph, target), **{i.name: _kernel(i) for i in items if isinstance(i, Branch | Loop)}}
+    plan = make_plan(graph, kernels, items, keep_inputs=keep_inputs, exact=exact, outside=outside)
+    return loop_over_rows(plan, target, exact=exact)
+
+
+def _item(node: Node, target: Target, exact: bool | None) -> Call:
+    match node.op:
+        case If(then, otherwise):
+            plans = [_inner(branch, _branch(branch), target, exact) for branch in (then, otherwise)]
+            return Branch(node, plans[0], plans[1])
+        case While(condition, body):
+            carried = Outside(body.inputs, tuple(zip(body.inputs, body.outputs, strict=False)), True)
+            asked = _inner(condition, Outside(condition.inputs, is_inner=True), target, exact)
+            return Loop(node, asked, _inner(body, carried, target, exact))
+    return Call(node)
+
+
+def _branch(graph: Graph) -> Outside:
+    """The inputs, and an output of the operator for each of the graph's."""
+    homes = tuple((f"output {i}", name) for i, name in enumerate(graph.outputs))
+    return Outside(graph.inputs, homes, True)
+
+
+def _inner(graph: Graph, outside: Outside, target: Target, exact: bool | None) -> Plan:
+    return _plan(graph, target, False, exact, outside)[0]
+
+
+def _kernel(item: Branch | Loop) -> Kernel:
+    """What control flow costs: of a branch the dearer side, of a loop one round."""
+    costs = [sum(step.kernel.cost for step in plan.steps) for plan in item.plans]
+    cost = max(costs) if isinstance(item, Branch) else sum(costs)
+    scratch = max(plan.arena for plan in item.plans)
+    return Kernel(item.operator, _TEMPLATE, None, scratch=scratch, cost=cost)

@@ -261,7 +261,7 @@ def _parameters(sig: Signature, kernel: Kernel) -> str:
 
 
 def _c_type(const: Const) -> str:
-    return {"float32": "float"}.get(const.dtype, f"{const.dtype}_t")
+    return {"float32": "float", "bool": "bool"}.get(const.dtype, f"{const.dtype}_t")
 
 
 def _wrap(statement: str, indent: str = "") -> str:

@@ -1,47 +1,37 @@
 """Addition, subtraction and multiplication with broadcasting."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from crtgen.ir import DType, Quant, Signature
+from crtgen.kernels.elements import clamped, elements
 from crtgen.kernels.epilogue import float_epilogue, one_rounding, two_roundings
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import plus
-from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
 from crtgen.kernels.sums import SumForm, every_sum, quants_of
-from crtgen.ops import INT8, Add, Mul, MulParams, Sub, scheme_of
+from crtgen.ops import INT8, Activation, Add, Mul, MulParams, Sub, scheme_of
+from crtgen.ops.scheme import is_plain
 
-__all__ = ["BinaryView", "operands", "product_scale"]
+__all__ = ["product_scale"]
 
 _Binary = Add | Sub | Mul
 _EXTENT = INT8.high - INT8.low
 _DELTAS = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1))
 
 
-@dataclass(frozen=True, slots=True)
-class BinaryView:
-    """``a`` and ``b``, which are ``operands[i][indices[i]]``, through ``lines`` of C to ``result``."""
-
-    sum_type: str
-    operands: tuple[str, str]
-    indices: tuple[str, str]
-    loops: tuple[Loop, ...]
-    lines: tuple[str, ...]
-    result: str
-
-
-@design(Add, Sub, Mul, types=(DType.INT8, DType.FLOAT32), weights=None)
+@design(Add, Sub, Mul, types=(DType.INT8, DType.INT16, DType.INT32, DType.FLOAT32), weights=None)
 def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
     """The definition, with each rounding of its own."""
+    if is_plain(sig.x):
+        return elements(sig, "element by element", _whole_lines(op, sig), 8)
     if scheme_of(sig.x).is_real:
-        return _kernel(sig, "element by element", _float_lines(op), 6)
+        return elements(sig, "element by element", _float_lines(op), 6)
     if isinstance(op, Mul):
         return _product(op, sig)
-    return _kernel(sig, "element by element", _sum_lines(op, sig), 50)
+    return elements(sig, "element by element", _sum_lines(op, sig), 50)
 
 
 @design(Add, Sub, types=(DType.INT8,), weights=None)
@@ -55,44 +45,7 @@ def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
         f"int32_t v = (a * {form.factors[0]} + b * {form.factors[1]} {plus(form.constant)}) >> {form.shift};",
         f"crt_int8(v, {p.act_min}, {p.act_max})",
     )
-    return _kernel(sig, "linear", lines, 9)
-
-
-def _kernel(sig: Signature, name: str, lines: tuple[str, ...], per_element: float) -> Kernel:
-    names, consts = operands(sig)
-    strides = [repeated_strides(v, sig.y) for v in sig.inputs]
-    loops = [Loop(n, s) for n, s in zip(sig.y.shape, zip(*strides, strict=True), strict=True)]
-    merged = merge(loops, 2)
-    view = BinaryView(
-        sum_type=scheme_of(sig.y).accumulators.c_name,
-        operands=names,
-        indices=(index_of(merged, 0), index_of(merged, 1)),
-        loops=merged,
-        lines=lines[:-1],
-        result=lines[-1],
-    )
-    whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
-    return Kernel(
-        design=name,
-        template="binary.c.j2",
-        view=view,
-        consts=consts,
-        inplace=tuple(InPlace(input=i) for i in whole),
-        cost=sig.y.elements * per_element,
-    )
-
-
-def operands(sig: Signature) -> tuple[tuple[str, str], tuple[Const, ...]]:
-    """The C names of both operands, and the arrays of those that are constant."""
-    names, consts, variables = [], [], 0
-    for i, value in enumerate(sig.inputs):
-        if value.is_constant:
-            names.append(f"operand{i}")
-            consts.append(Const.of(f"operand{i}", value.array(), 4))
-        else:
-            names.append(f"x{variables}")
-            variables += 1
-    return (names[0], names[1]), tuple(consts)
+    return elements(sig, "linear", lines, 9)
 
 
 def _float_lines(op: _Binary) -> tuple[str, ...]:
@@ -101,6 +54,15 @@ def _float_lines(op: _Binary) -> tuple[str, ...]:
     lines += [f"v = crt_maxf(v, {epilogue.low});"] if epilogue.low else []
     lines += [f"v = crt_minf(v, {epilogue.high});"] if epilogue.high else []
     return (*lines, "v")
+
+
+def _whole_lines(op: _Binary, sig: Signature) -> tuple[str, ...]:
+    """Of int32, which wraps."""
+    result = f"crt_{op.name}32(a, b)"
+    if op.activation is Activation.NONE:
+        return (result,)
+    low, high = op.activation.whole_range(sig.y)
+    return (f"crt_min(crt_max({result}, {low}), {high})",)
 
 
 def _sign(op: _Binary) -> str:
@@ -119,18 +81,22 @@ def product_scale(params: MulParams) -> Rescale:
 def _product(op: Mul, sig: Signature) -> Kernel:
     p = op.parameters(sig)
     product = f"(a {plus(p.input1_offset)}) * (b {plus(p.input2_offset)})"
-    clamp = f"crt_int8(v, {p.act_min}, {p.act_max})"
-    scaled, name, per_element = one_rounding(product, product_scale(p)), "one rounding", 14
+    clamp = clamped(sig.y, "v", p.act_min, p.act_max)
+    scheme, scaled = scheme_of(sig.y), None
+    if scheme is INT8:
+        scaled, name, per_element = one_rounding(product, product_scale(p)), "one rounding", 14
     if scaled is None:
-        twice = two_roundings(product, p.output_multiplier, p.output_shift, _EXTENT * _EXTENT)
+        extent = max(scheme.magnitude(-p.input1_offset) * scheme.magnitude(-p.input2_offset), _EXTENT)
+        twice = two_roundings(product, p.output_multiplier, p.output_shift, extent)
         scaled = f"{twice} {plus(p.output_offset)}"
         name, per_element = "element by element", 22
-    return _kernel(sig, name, (f"int32_t v = {scaled};", clamp), per_element)
+    return elements(sig, name, (f"int32_t v = {scaled};", clamp), per_element)
 
 
 def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
     p = op.parameters(sig)
-    extent = _EXTENT << p.left_shift  # of each operand; their sum of halves or less is no more
+    scheme = scheme_of(sig.y)
+    extent = (scheme.high - scheme.low) << p.left_shift  # of each operand; their sum of halves is no more
     a = f"crt_shift_left(a {plus(p.input1_offset)}, {p.left_shift})"
     b = f"crt_shift_left(b {plus(p.input2_offset)}, {p.left_shift})"
     total = two_roundings(f"a {_sign(op)} b", p.output_multiplier, p.output_shift, extent)
@@ -138,7 +104,7 @@ def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
         f"a = {two_roundings(a, p.input1_multiplier, p.input1_shift, extent)};",
         f"b = {two_roundings(b, p.input2_multiplier, p.input2_shift, extent)};",
         f"int32_t v = {total} {plus(p.output_offset)};",
-        f"crt_int8(v, {p.act_min}, {p.act_max})",
+        clamped(sig.y, "v", p.act_min, p.act_max),
     )
 
 

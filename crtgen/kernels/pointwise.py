@@ -1,34 +1,35 @@
 """Functions of one element: tables for int8, expressions otherwise."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from crtgen.ir import DType, Op, Signature, Value
-from crtgen.kernels.epilogue import float_epilogue
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.elements import clamped, elements
+from crtgen.kernels.epilogue import float_epilogue, two_roundings
+from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
-from crtgen.ops import INT8, AffineParams, Dequantize, Logistic, Quantize, Relu, Tanh, scheme_of
+from crtgen.ops import (
+    INT16,
+    AffineParams,
+    Dequantize,
+    Logistic,
+    Quantize,
+    Relu,
+    RequantizeParams,
+    Tanh,
+    scheme_of,
+)
 from crtgen.ops.activation import LeakyRelu
+from crtgen.ops.sigmoid16 import Sigmoid16Params, sigmoid_table
 from crtgen.ops.traits import Tabulated
 
-__all__ = ["MapView", "every_output"]
-
-
-@dataclass(frozen=True, slots=True)
-class MapView:
-    """``count`` elements through the C expression ``result`` of ``v``."""
-
-    x_type: str
-    count: int
-    result: str
+__all__ = ["every_output"]
 
 
 @design(Tabulated, Relu, Quantize, types=(DType.INT8,))
 def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel:
     """int8 to int8: all 256 outputs are known."""
-    return _map(sig, "table", "table[(uint8_t)v]", 5, (every_output(op, sig),))
+    return elements(sig, "table", ["table[(uint8_t)a]"], 5, [every_output(op, sig)])
 
 
 def every_output(op: Op, sig: Signature) -> Const:
@@ -44,56 +45,94 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     """A clamp without requantisation."""
     if scheme_of(sig.x).is_real:
         epilogue = float_epilogue(op.kind)
-        result = f"crt_maxf(v, {epilogue.low})" if epilogue.low else "v"
-        return _map(sig, "clamp", f"crt_minf({result}, {epilogue.high})" if epilogue.high else result, 6)
+        result = f"crt_maxf(a, {epilogue.low})" if epilogue.low else "a"
+        return elements(
+            sig, "clamp", [f"crt_minf({result}, {epilogue.high})" if epilogue.high else result], 6
+        )
     if sig.x.quant != sig.y.quant:
         return None
     params = op.parameters(sig)
-    return _map(sig, "clamp", f"crt_int8(v, {params.act_min}, {params.act_max})", 4)
+    return elements(sig, "clamp", [clamped(sig.y, "a", params.act_min, params.act_max)], 4)
 
 
 @design(Logistic, Tanh, types=(DType.FLOAT32,))
 def transcendental(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
     """float32, by functions of the runtime."""
-    return _map(sig, op.name, f"crt_{op.name}f(v)", 60)
+    return elements(sig, op.name, [f"crt_{op.name}f(a)"], 60)
 
 
 @design(LeakyRelu, types=(DType.FLOAT32,))
 def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel:
     """float32: the greater of two numbers, or the less, since one is a multiple of the other."""
     greater = "crt_maxf" if op.alpha <= 1 else "crt_minf"
-    return _map(sig, "leaky relu", f"{greater}(v, v * {c_float(op.alpha)})", 6)
+    return elements(sig, "leaky relu", [f"{greater}(a, a * {c_float(op.alpha)})"], 6)
 
 
-@design(Quantize, types=(DType.FLOAT32,))
-def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
-    """float32 to int8: clamped before it is rounded, far enough outside of what int8 holds."""
+@design(Relu, types=(DType.INT16,))
+def relu16(op: Relu, sig: Signature, target: Target) -> Kernel:
+    """int16 with TFLite's roundings."""
+    p = op.parameters(sig)
+    scaled = two_roundings("a", p.multiplier, p.shift, INT16.magnitude(0))
+    return elements(sig, "relu", [clamped(sig.y, scaled, p.act_min, p.act_max)], 16)
+
+
+@design(LeakyRelu, types=(DType.INT16,))
+def leaky_relu16(op: LeakyRelu, sig: Signature, target: Target) -> Kernel:
+    """int16 with TFLite's roundings: one factor below zero, another one above."""
+    p = op.parameters(sig)
+    above, below = (two_roundings("a", *factor, INT16.magnitude(0)) for factor in (p.above, p.below))
+    return elements(sig, "leaky relu", [clamped(sig.y, f"(a >= 0) ? {above} : {below}", *INT16.limits)], 20)
+
+
+@design(Logistic, Tanh, types=(DType.INT16,))
+def sigmoid16(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
+    """int16: a table of 256 places, interpolated."""
+    p = op.parameters(sig)
+    table = Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")
+    assert isinstance(p, Sigmoid16Params)
+    return elements(sig, op.name, [f"crt_{op.name}16(a, {p.multiplier}, {p.shift}, table)"], 25, [table])
+
+
+_REAL = (DType.FLOAT32,)
+
+
+@design(Quantize, types=_REAL, to=DType.INT8)
+@design(Quantize, types=_REAL, to=DType.INT16)
+def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel:
+    """float32 to int8 or int16: clamped before it is rounded, far enough outside of what these hold."""
     params = op.parameters(sig)
-    if not isinstance(params, AffineParams):
-        return None
-    ratio = f"crt_minf(crt_maxf(v / {c_float(params.scale)}, -512.0f), 512.0f)"
-    result = f"crt_int8(crt_roundf({ratio}) {plus(params.zero_point)}, {INT8.low}, {INT8.high})"
-    return _map(sig, "quantize", result, 30)
+    assert isinstance(params, AffineParams)
+    if sig.y.dtype is DType.INT16:
+        rounded = f"crt_nearest(crt_minf(crt_maxf(a / {c_float(params.scale)}, -131072.0f), 131072.0f))"
+    else:
+        rounded = f"crt_roundf(crt_minf(crt_maxf(a / {c_float(params.scale)}, -512.0f), 512.0f))"
+    result = clamped(sig.y, f"{rounded} {plus(params.zero_point)}", *scheme_of(sig.y).limits)
+    return elements(sig, "quantize", [result], 30)
 
 
-@design(Dequantize, types=(DType.INT8,))
+_WHOLE = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
+
+
+@design(Quantize, types=_WHOLE, to=DType.INT8)
+@design(Quantize, types=_WHOLE, to=DType.UINT8)
+@design(Quantize, types=_WHOLE, to=DType.INT16)
+@design(Quantize, types=_WHOLE, to=DType.INT32)
+def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel:
+    """Integers to integers, with TFLite's roundings."""
+    p = op.parameters(sig)
+    assert isinstance(p, RequantizeParams)
+    extent = 1 << 31 if sig.x.dtype is DType.INT32 else 1 << 17
+    scaled = two_roundings(f"crt_add32(a, {p.input_offset})", p.multiplier, p.shift, extent)
+    if sig.y.dtype is DType.INT32:
+        result = f"crt_add32({scaled}, {p.output_offset})"
+    else:
+        result = clamped(sig.y, f"crt_add32({scaled}, {p.output_offset})", *scheme_of(sig.y).limits)
+    return elements(sig, "requantise", [result], 16)
+
+
+@design(Dequantize, types=(DType.INT8, DType.UINT8, DType.INT16), to=DType.FLOAT32)
 def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel:
-    """int8 to float32."""
+    """Quantised numbers to float32."""
     params = op.parameters(sig)
-    result = f"(float)(v {plus(-params.zero_point)}) * {c_float(params.scale)}"
-    return _map(sig, "dequantize", result, 8)
-
-
-def _map(
-    sig: Signature, name: str, result: str, per_element: float, consts: tuple[Const, ...] = ()
-) -> Kernel:
-    """An output element as wide as the input's may take its place; wider ones run ahead of what is read."""
-    growth = sig.y.dtype.itemsize - sig.x.dtype.itemsize
-    return Kernel(
-        design=name,
-        template="map.c.j2",
-        view=MapView(sig.x.dtype.c_name, sig.x.elements, result),
-        consts=consts,
-        inplace=(InPlace(lead=max(0, growth * (sig.x.elements - 1))),),
-        cost=sig.x.elements * per_element,
-    )
+    result = f"(float)(a {plus(-params.zero_point)}) * {c_float(params.scale)}"
+    return elements(sig, "dequantize", [result], 8)

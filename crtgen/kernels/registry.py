@@ -29,10 +29,11 @@ class Entry:
     types: tuple[DType, ...]
     needs: Feature | None
     weights: tuple[int, ...] | None
+    to: DType | None
 
     def applies(self, sig: Signature, core: Core) -> bool:
         """Whether types, constants and core are those that it is for; it may still refuse shapes."""
-        if self.types and sig.x.dtype not in self.types:
+        if self.types and (sig.x.dtype not in self.types or sig.y.dtype is not (self.to or sig.x.dtype)):
             return False
         if self.needs is not None and not getattr(core, self.needs):
             return False
@@ -57,10 +58,12 @@ def design(
     types: tuple[DType, ...] = (),
     needs: Feature | None = None,
     weights: tuple[int, ...] | None = (),
+    to: DType | None = None,
 ) -> Callable[[_D], _D]:
     """Register a function as a design of these operators, or of all with a trait.
 
-    ``types`` are the element types that the first input may have, any if it is empty. ``needs`` is what the
+    ``types`` are the element types that the first input may have, any if it is empty; the output has the same
+    one, or ``to``. ``needs`` is what the
     core has to have. ``weights`` are the inputs that have to be constant, while no other may be; None: any
     may be. The function gets (operator, signature, target), the target's level is ``speed`` or ``size``; it
     returns the kernel, or None for a shape or numbers that it does not cover.
@@ -68,7 +71,7 @@ def design(
 
     def register(function: _D) -> _D:
         for operator in operators:
-            _DESIGNS.setdefault(operator, []).append(Entry(function, types, needs, weights))
+            _DESIGNS.setdefault(operator, []).append(Entry(function, types, needs, weights, to))
         return function
 
     return register

@@ -14,13 +14,15 @@ from crtgen.ops.pool import AveragePool2d, MaxPool2d, PoolParams
 from crtgen.ops.quant import AffineParams, Dequantize, Quantize, RequantizeParams
 from crtgen.ops.reduce import Mean, MeanParams
 from crtgen.ops.resize import ResizeNearest
-from crtgen.ops.scheme import FLOAT32, INT8, Scheme, scheme_of
+from crtgen.ops.scheme import FLOAT32, INT8, INT16, UINT8, Scheme, scheme_of
 from crtgen.ops.shape import Concat, Identity, Pad, Reshape, StridedSlice, Transpose
 from crtgen.ops.traits import Clamping, Weighted, Windowed, channels
 
 __all__ = [
     "FLOAT32",
     "INT8",
+    "INT16",
+    "UINT8",
     "Activation",
     "Add",
     "AddParams",

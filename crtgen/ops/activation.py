@@ -16,7 +16,7 @@ from crtgen.ops.attrs import (
     require_inputs,
     tensor_quant,
 )
-from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.case import Case, floats, int8s, int16s, make
 from crtgen.ops.fixedpoint import (
     Int64,
     multiply_by_quantized_multiplier,
@@ -26,7 +26,8 @@ from crtgen.ops.fixedpoint import (
     single,
 )
 from crtgen.ops.gemmlowp import exp_on_negative_values, logistic, one_over_one_plus_x, tanh
-from crtgen.ops.scheme import INT8, Scheme, scheme_of
+from crtgen.ops.scheme import INT8, INT16, Scheme, scheme_of
+from crtgen.ops.sigmoid16 import Sigmoid16Params, logistic16, require_fraction, tanh16
 from crtgen.ops.traits import Tabulated, channelwise
 
 __all__ = ["Logistic", "Relu", "ReluParams", "SigmoidParams", "Softmax", "SoftmaxParams", "Tanh", "cases"]
@@ -143,10 +144,19 @@ class _Sigmoid(_Unary, Tabulated):
     __slots__ = ()
 
     output: ClassVar[Quant]
+    plain_shifts: ClassVar[tuple[int, ...]]
+    """Of an int16 input with scales of powers of two: those that need no multiplier."""
 
-    def parameters(self, sig: Signature) -> SigmoidParams:
-        """As TFLite Micro's reference kernel."""
+    def parameters(self, sig: Signature) -> SigmoidParams | Sigmoid16Params:
+        """As TFLite Micro's kernels; ``ValueError`` unless the output has the quantisation there is."""
+        if scheme_of(sig.x) is INT16:
+            require_fraction(tensor_quant(sig.y))
+            return Sigmoid16Params.of(tensor_quant(sig.x), self.plain_shifts)
         return SigmoidParams.of(sig, self.output)
+
+    def output_of(self, x: Value) -> Quant:
+        """The quantisation of the output for an input."""
+        return Quant.tensor(1 / 32768) if scheme_of(x) is INT16 else self.output
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +165,15 @@ class Logistic(_Sigmoid):
 
     name: ClassVar[str] = "logistic"
     output: ClassVar[Quant] = Quant.tensor(1 / 256, INT8.low)
+    plain_shifts: ClassVar[tuple[int, ...]] = (0,)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         if scheme_of(sig.x).is_real:
             return ((0.5 + 0.5 * np.tanh(arrays[0].astype(np.float64) / 2)).astype(np.float32),)
-        return (_sigmoid(self.parameters(sig), arrays[0], logistic, 8, self.output.zero_point),)
+        p = self.parameters(sig)
+        if isinstance(p, Sigmoid16Params):
+            return (logistic16(p, arrays[0]),)
+        return (_sigmoid(p, arrays[0], logistic, 8, self.output.zero_point),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +182,15 @@ class Tanh(_Sigmoid):
 
     name: ClassVar[str] = "tanh"
     output: ClassVar[Quant] = Quant.tensor(1 / INT8.magnitude(0), 0)
+    plain_shifts: ClassVar[tuple[int, ...]] = (0, 1)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         if scheme_of(sig.x).is_real:
             return (np.tanh(arrays[0].astype(np.float64)).astype(np.float32),)
-        return (_sigmoid(self.parameters(sig), arrays[0], tanh, 7, 0),)
+        p = self.parameters(sig)
+        if isinstance(p, Sigmoid16Params):
+            return (tanh16(p, arrays[0]),)
+        return (_sigmoid(p, arrays[0], tanh, 7, 0),)
 
 
 def _sigmoid(
@@ -269,7 +287,7 @@ class LeakyRelu(_Unary, Tabulated):
     def parameters(self, sig: Signature) -> LeakyReluParams:
         """Factors ``in * alpha / out`` and ``in / out`` in double, as TFLite Micro's."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        factors = (x.scale * self.alpha / y.scale, x.scale / y.scale)
+        factors = (x.scale * single(self.alpha) / y.scale, x.scale / y.scale)
         below, above = (_signed_multiplier(f, magnitude(sig.x)) for f in factors)
         return LeakyReluParams(-x.zero_point, y.zero_point, below, above)
 
@@ -302,6 +320,14 @@ def cases() -> Iterator[Case]:
     yield make("f32_rows", Softmax(0.75), [floats("x", (3, 17))])
     yield make("f32", Logistic(), [floats("x", (1, 5, 9))])
     yield make("f32", Tanh(), [floats("x", (1, 5, 9))])
+    for scale in (1 / 4096, 1 / 2048, 0.00031, 0.0007, 0.01):
+        for op in (Logistic(), Tanh()):
+            x = int16s("x", (3, 211), scale)
+            yield make(f"int16_{scale:.5f}", op, [x], op.output_of(x))
+    yield make("int16", Relu(), [int16s("x", (3, 35))], Quant.tensor(0.0007))
+    yield make("int16_relu6", Relu(Activation.RELU6), [int16s("x", (3, 35))])
+    for alpha in (0.3, -0.25):
+        yield make(f"int16_{alpha}", LeakyRelu(alpha), [int16s("x", (3, 211))], Quant.tensor(0.0006))
     for kind in (Activation.RELU, Activation.RELU6, Activation.RELU_N1_1):
         name, x = kind.value, int8s("x", (1, 5, 3, 11), 0.06, -9)
         yield make(name, Relu(kind), [x])

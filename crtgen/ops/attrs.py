@@ -47,6 +47,11 @@ class Activation(Enum):
         highest = most if np.isinf(high) else min(most, _quantize(high, quant))
         return lowest, highest
 
+    def whole_range(self, value: Value) -> tuple[int, int]:
+        """Lowest and highest number of an output that holds integers which mean themselves."""
+        (low, high), info = self.float_range(), np.iinfo(value.dtype.value)
+        return int(max(low, info.min)), int(info.max if np.isinf(high) else high)
+
 
 def _quantize(real: float, quant: Quant) -> int:
     """``real`` on the grid of ``quant``: divided in float32, rounded half away from zero."""

@@ -4,30 +4,25 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Index, Quant, Signature, Value
+from crtgen.ir import Array, Quant, Signature, Value
 from crtgen.ops.attrs import (
     Activation,
     clamp_float,
     magnitude,
     require,
-    require_inputs,
     tensor_quant,
 )
-from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
+from crtgen.ops.elementwise import Elementwise, Numbers, wide
 from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier
-from crtgen.ops.scheme import scheme_of
-from crtgen.ops.traits import Clamping, channelwise
+from crtgen.ops.scheme import INT16, is_plain, scheme_of
+from crtgen.ops.traits import Clamping
 
 __all__ = ["Add", "AddParams", "Mul", "MulParams", "Sub", "cases"]
-
-Numbers = npt.NDArray[Any]
-
-_LEFT_SHIFT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ class MulParams:
     act_max: int
 
 
-class _Binary(Clamping):
+class _Binary(Elementwise, Clamping):
     """``x0, x1 -> the broadcast shape``; both operands of one type.
 
     Integers without quantisation are plain numbers, of any width: they wrap, as numpy's do.
@@ -76,26 +71,24 @@ class _Binary(Clamping):
 
     __slots__ = ()
 
-    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        require_inputs(inputs, 2)
+    operands: ClassVar[int] = 2
+
+    def require_types(self, inputs: Sequence[Value]) -> None:
         a, b = inputs
-        if _is_plain(a):
-            require(_is_plain(b), f"{b.name} is quantised, {a.name} is not")
-            require(self.activation is Activation.NONE, "an activation of integers without quantisation")
+        if is_plain(a):
+            require(is_plain(b), f"{b.name} is quantised, {a.name} is not")
         else:
             scheme_of(a)
-        require(a.dtype is b.dtype, f"operands of {a.dtype.value} and {b.dtype.value}")
-        return ((np.broadcast_shapes(a.shape, b.shape), a.dtype),)
+        Elementwise.require_types(self, inputs)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        if _is_plain(sig.x):
-            return (self._apply(*(x.astype(np.int64) for x in arrays)).astype(sig.x.dtype.numpy),)
+        numbers = [wide(v, x) for v, x in zip(sig.inputs, arrays, strict=True)]
+        if is_plain(sig.x):
+            whole = self._apply(*numbers).astype(sig.x.dtype.numpy)
+            return (np.clip(whole, *self.activation.whole_range(sig.y)).astype(whole.dtype),)
         if scheme_of(sig.x).is_real:
-            return (clamp_float(self._apply(*(x.astype(np.float64) for x in arrays)), self.activation),)
-        return (self._quantized(sig, *(x.astype(np.int64) for x in arrays)),)
-
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        return channelwise(sig)
+            return (clamp_float(self._apply(*numbers), self.activation),)
+        return (self._quantized(sig, *numbers),)
 
     @abstractmethod
     def _apply(self, a: Numbers, b: Numbers) -> Numbers:
@@ -104,11 +97,6 @@ class _Binary(Clamping):
     @abstractmethod
     def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
         """The quantised result."""
-
-
-def _is_plain(value: Value) -> bool:
-    """Whether the value holds integers that mean themselves."""
-    return value.dtype.is_integer and value.quant is None
 
 
 class _Sum(_Binary):
@@ -121,14 +109,14 @@ class _Sum(_Binary):
     def parameters(self, sig: Signature) -> AddParams:
         """Factors in double, relative to twice the larger input scale, as TFLite Micro's."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
+        left_shift = 15 if scheme_of(sig.y) is INT16 else 20
         twice = 2 * max(a.scale, b.scale)
-        finest = twice / (1 << _LEFT_SHIFT)
+        finest = twice / (1 << left_shift)
         require(finest < y.scale, "the output's scale is too fine for its inputs' scales")
-        first, second, last = (
-            quantize_multiplier(f) for f in (a.scale / twice, b.scale / twice, finest / y.scale)
-        )
+        factors = (a.scale / twice, b.scale / twice, finest / y.scale)
+        first, second, last = (quantize_multiplier(f) for f in factors)
         return AddParams(
-            _LEFT_SHIFT,
+            left_shift,
             -a.zero_point,
             *first,
             -b.zero_point,
@@ -228,3 +216,11 @@ def cases() -> Iterator[Case]:
         yield make("wide", kind(Activation.RELU), [wide, int8s("b", (1, 8, 8, 16), 0.04, 3)], out)
         yield make("f32", kind(Activation.RELU), [floats("a", (1, 5, 3, 7)), floats("b", (1, 5, 3, 7))])
         yield make("f32_outer", kind(), [floats("a", (4, 1, 3)), floats("b", (2, 1, 5, 1))])
+        short = [int16s("a", (1, 5, 3, 7)), int16s("b", (7,), 0.0002)]
+        yield make("int16", kind(), short, Quant.tensor(0.0007))
+        yield make("int16_relu6", kind(Activation.RELU6), short[:1] * 2, Quant.tensor(0.0003))
+        near = {"a": (-40000.0, 40000.0), "b": (-40000.0, 40000.0)}
+        yield make("int32", kind(), [plain("a", (4, 1, 3)), plain("b", (5, 1))], limits=near)
+    clamped = [plain("a", (3, 7)), plain("b", (3, 7))]
+    for kind in (Sub, Mul):
+        yield make("int32_relu6", kind(Activation.RELU6), clamped, limits={"a": (-9, 9), "b": (-9, 9)})

@@ -1,22 +1,28 @@
 """A test case of an operator: attributes, shapes, types and constants, and the inputs drawn from a seed."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
+from crtgen.ops.scheme import SCHEMES
 
-__all__ = ["Case", "floats", "int8s", "make", "weights_and_bias"]
+__all__ = ["Case", "floats", "int8s", "int16s", "make", "plain", "weights_and_bias"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One application of one operator, ``name`` is unique among all cases."""
+    """One application of one operator, ``name`` is unique among all cases.
+
+    ``limits`` narrow the range of inputs, by name: the least and the greatest number.
+    """
 
     name: str
     op: Op
     sig: Signature
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
 
     def graph(self) -> Graph:
         """The network of this single node; its inputs are the values that are not constant."""
@@ -28,16 +34,26 @@ class Case:
         return Graph.build(self.name, values, [node], list(variable), outputs)
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Values for the inputs that are not constant: int8 over the whole range, float32 in [-4, 4)."""
+        """Values for the inputs that are not constant, anywhere in their ranges."""
         random = np.random.default_rng(seed)
-        return {v.name: _draw(random, v) for v in self.sig.inputs if not v.is_constant}
+        return {v.name: self._draw(random, v) for v in self.sig.inputs if not v.is_constant}
 
+    def range_of(self, value: Value) -> tuple[float, float]:
+        """The least and greatest number of an input: all of its type, for float32 -4 to 4."""
+        if value.dtype is DType.BOOL:
+            return 0, 1
+        if value.dtype is DType.FLOAT32:
+            return self.limits.get(value.name, (-4, 4))
+        info = np.iinfo(value.dtype.value)
+        return self.limits.get(value.name, (info.min, info.max))
 
-def _draw(random: np.random.Generator, value: Value) -> Array:
-    if value.dtype is DType.FLOAT32:
-        return random.uniform(-4, 4, value.shape).astype(np.float32)
-    info = np.iinfo(value.dtype.value)
-    return random.integers(info.min, info.max, value.shape, value.dtype.value, endpoint=True)
+    def _draw(self, random: np.random.Generator, value: Value) -> Array:
+        low, high = self.range_of(value)
+        if value.dtype is DType.FLOAT32:
+            return random.uniform(low, high, value.shape).astype(np.float32)
+        if value.dtype is DType.BOOL:
+            return random.integers(0, 2, value.shape).astype(np.bool_)
+        return random.integers(int(low), int(high), value.shape, value.dtype.value, endpoint=True)
 
 
 def int8s(name: str, shape: tuple[int, ...], scale: float = 0.05, zero_point: int = 0) -> Value:
@@ -45,16 +61,36 @@ def int8s(name: str, shape: tuple[int, ...], scale: float = 0.05, zero_point: in
     return Value(name, shape, DType.INT8, Quant.tensor(scale, zero_point))
 
 
+def int16s(name: str, shape: tuple[int, ...], scale: float = 0.0005) -> Value:
+    """An int16 tensor quantised as a whole; its zero point is 0."""
+    return Value(name, shape, DType.INT16, Quant.tensor(scale, 0))
+
+
 def floats(name: str, shape: tuple[int, ...]) -> Value:
     """A float32 tensor."""
     return Value(name, shape, DType.FLOAT32)
 
 
-def make(name: str, op: Op, inputs: Sequence[Value], quant: Quant | None = None) -> Case:
+def plain(name: str, shape: tuple[int, ...], dtype: DType = DType.INT32) -> Value:
+    """Integers or truth values that mean themselves."""
+    return Value(name, shape, dtype)
+
+
+_QUANTISED = {scheme.activations for scheme in SCHEMES if not scheme.is_real}
+
+
+def make(
+    name: str,
+    op: Op,
+    inputs: Sequence[Value],
+    quant: Quant | None = None,
+    limits: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+) -> Case:
     """A case whose output has the inferred shape and type, and ``quant`` or else the first input's."""
     ((shape, dtype),) = op.infer(inputs)
-    output = Value("y", shape, dtype, None if dtype is DType.FLOAT32 else quant or inputs[0].quant)
-    return Case(f"{op.name}_{name}", op, Signature(tuple(inputs), (output,)))
+    default = inputs[0].quant if dtype in _QUANTISED else None
+    output = Value("y", shape, dtype, None if dtype is DType.FLOAT32 else quant or default)
+    return Case(f"{op.name}_{name}", op, Signature(tuple(inputs), (output,)), limits)
 
 
 def weights_and_bias(seed: str, x: Value, shape: tuple[int, ...], axis: int, per_axis: bool) -> list[Value]:

@@ -8,7 +8,7 @@ import numpy as np
 from crtgen.ops.fixedpoint import Int64, rounding_divide_by_pot
 from crtgen.ops.fixedpoint import saturating_rounding_doubling_high_mul as mul
 
-__all__ = ["exp_on_negative_values", "logistic", "one_over_one_plus_x", "tanh"]
+__all__ = ["exp_on_negative_values", "inverse_square_root", "logistic", "one_over_one_plus_x", "tanh"]
 
 _ONE = 2**31 - 1  # Q0
 _ONE_Q2 = 1 << 29
@@ -84,3 +84,23 @@ def tanh(a: Int64, integer_bits: int) -> Int64:
     exponential = exp_on_negative_values(-np.abs(a), integer_bits + 1)
     positive = _saturating_left_shift(_newton_reciprocal(exponential) - _ONE_Q2, 2)
     return np.where(a == 0, 0, np.where(a < 0, -positive, positive))
+
+
+def inverse_square_root(x: Int64) -> tuple[Int64, Int64]:
+    """``1 / sqrt(x)`` of whole numbers from 1 to 2**29, as a multiplier and a shift to the left.
+
+    Five Newton steps from 1 on, in Q3 (``GetInvSqrtQuantizedMultiplierExp``).
+    """
+    bits = np.frexp(x.astype(np.float64))[1].astype(np.int64)
+    pairs = (31 - bits) // 2 - 1
+    scaled = (x << 2 * pairs) >> 1
+    half = rounding_divide_by_pot(scaled, 1)
+    root = np.full_like(x, 1 << 28)
+    for _ in range(5):
+        cube = _saturating_left_shift(mul(mul(root, root), root), 6)
+        root = _saturating_left_shift(mul(np.full_like(x, 3 << 27), root) - mul(half, cube), 3)
+    multiplier = mul(root, 1518500250)
+    shift = 11 - pairs
+    multiplier = np.where(shift < 0, multiplier << np.maximum(-shift, 0), multiplier)
+    one = x <= 1
+    return np.where(one, _ONE, multiplier), np.where(one, 0, -np.maximum(shift, 0))

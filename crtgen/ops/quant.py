@@ -1,4 +1,4 @@
-"""Conversion between float32 and int8, and between int8 quantisations."""
+"""Conversion between real and quantised numbers, and between quantisations."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,8 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Index, Op, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
-from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.case import Case, floats, int8s, int16s, make
+from crtgen.ops.elementwise import wrapped
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
 from crtgen.ops.scheme import INT8, scheme_of
 from crtgen.ops.traits import channelwise
@@ -26,7 +27,7 @@ class AffineParams:
 
 @dataclass(frozen=True, slots=True)
 class RequantizeParams:
-    """``y = clamp(output_offset + (x + input_offset) * multiplier * 2**(shift - 31))`` to int8."""
+    """``y = clamp(output_offset + (x + input_offset) * multiplier * 2**(shift - 31))``."""
 
     input_offset: int
     output_offset: int
@@ -36,15 +37,18 @@ class RequantizeParams:
 
 @dataclass(frozen=True, slots=True)
 class Quantize(Op):
-    """float32 to int8, or int8 to int8 with another scale."""
+    """float32 to the integers of type ``to``, or integers to others, with another scale."""
 
     name: ClassVar[str] = "quantize"
     rising: ClassVar[bool] = True
 
+    to: DType = INT8.activations
+
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
-        scheme_of(inputs[0])
-        return ((inputs[0].shape, INT8.activations),)
+        require(inputs[0].dtype is DType.FLOAT32 or inputs[0].dtype.is_integer, "the input is bool")
+        require(self.to.is_integer, f"the output is {self.to.value}")
+        return ((inputs[0].shape, self.to),)
 
     def is_identity(self, sig: Signature) -> bool:
         return True
@@ -53,12 +57,16 @@ class Quantize(Op):
         return channelwise(sig)
 
     def parameters(self, sig: Signature) -> AffineParams | RequantizeParams:
-        """The output's quantisation for float32, the factor ``in / out`` in double for int8."""
+        """The output's quantisation for float32, the factor ``in / out`` in double for integers.
+
+        ``ValueError`` where 32 bits do not hold a result, except of int32: what it has too much is cut off.
+        """
         y = tensor_quant(sig.y)
-        if scheme_of(sig.x).is_real:
+        if sig.x.dtype is DType.FLOAT32:
             return AffineParams(y.scale, y.zero_point)
         x = tensor_quant(sig.x)
-        factor = quantize_multiplier(x.scale / y.scale, magnitude(sig.x))
+        bound = 0 if sig.x.dtype is DType.INT32 else magnitude(sig.x)
+        factor = quantize_multiplier(x.scale / y.scale, bound)
         return RequantizeParams(-x.zero_point, y.zero_point, *factor)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -67,14 +75,16 @@ class Quantize(Op):
             ratio = (arrays[0].astype(np.float32) / np.float32(p.scale)).astype(np.float64)
             rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
             return (scheme_of(sig.y).saturated(rounded + p.zero_point),)
-        centred = arrays[0].astype(np.int64) + p.input_offset
-        scaled = multiply_by_quantized_multiplier(centred, p.multiplier, p.shift) + p.output_offset
+        centred = wrapped(wrapped(arrays[0].astype(np.int64) + p.input_offset) << max(p.shift, 0))
+        scaled = multiply_by_quantized_multiplier(centred, p.multiplier, min(p.shift, 0)) + p.output_offset
+        if sig.y.dtype is DType.INT32:
+            return (scaled.astype(np.int32),)
         return (scheme_of(sig.y).saturated(scaled),)
 
 
 @dataclass(frozen=True, slots=True)
 class Dequantize(Op):
-    """int8 to float32."""
+    """Quantised numbers to float32."""
 
     name: ClassVar[str] = "dequantize"
 
@@ -93,6 +103,15 @@ class Dequantize(Op):
         return (((arrays[0].astype(np.float64) - p.zero_point) * p.scale).astype(np.float32),)
 
 
+_I8, _U8, _I16, _I32 = DType.INT8, DType.UINT8, DType.INT16, DType.INT32
+_PAIRS = (
+    *((_I8, to) for to in (_U8, _I16, _I32)),
+    *((_I16, to) for to in (_I8, _I16, _I32)),
+    *((_I32, to) for to in (_I8, _I16)),
+    (_U8, _I8),
+)
+
+
 def cases() -> Iterator[Case]:
     """All three conversions, to finer and to coarser scales."""
     yield make("f32", Quantize(), [floats("x", (1, 7, 5))], Quant.tensor(0.03, -4))
@@ -101,3 +120,16 @@ def cases() -> Iterator[Case]:
     yield make("finer", Quantize(), [int8s("x", (1, 37), 0.9, 20)], Quant.tensor(0.05, -128))
     yield make("equal", Quantize(), [int8s("x", (1, 37), 0.05, 20)])
     yield make("int8", Dequantize(), [int8s("x", (2, 19), 0.033, -77)])
+    yield make("int16", Dequantize(), [int16s("x", (2, 19), 0.0033)])
+    bytes_ = Value("x", (2, 19), DType.UINT8, Quant.tensor(0.033, 77))
+    yield make("uint8", Dequantize(), [bytes_])
+    yield make("f32_int16", Quantize(DType.INT16), [floats("x", (1, 7, 5))], Quant.tensor(0.00007))
+    for name, scale in (("finer", 0.031), ("coarser", 0.7)):
+        x = Quant.tensor(0.1, 9)
+        for source, to in _PAIRS:
+            zero = 0 if to is DType.INT16 else 3
+            value = Value("x", (1, 37), source, x if source is not DType.INT16 else Quant.tensor(0.1))
+            limits = {"x": (-3000.0, 3000.0)} if source is DType.INT32 else {}
+            case = f"{source.value}_{to.value}_{name}"
+            yield make(case, Quantize(to), [value], Quant.tensor(scale, zero), limits=limits)
+    yield make("signed", Quantize(DType.INT8), [bytes_], Quant.tensor(0.033, -51))

@@ -1,8 +1,7 @@
 """Number schemes: how real numbers are stored in tensors and computed with.
 
-What int8 and float32 differ in is said here, and nowhere else: operators, passes, front ends and kernels ask
-the scheme of a tensor. Another one (int16 activations, weights of four bits, uint8) is another object, with
-kernels of its own.
+What they differ in is said here, and nowhere else: operators, passes, front ends and kernels ask
+the scheme of a tensor. Another one is another object, with kernels of its own.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from crtgen.ir import Array, DType, Value
 
-__all__ = ["FLOAT32", "INT8", "SCHEMES", "Scheme", "scheme_of"]
+__all__ = ["FLOAT32", "INT8", "INT16", "SCHEMES", "UINT8", "Scheme", "is_plain", "scheme_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +65,15 @@ class Scheme:
 INT8 = Scheme("int8", DType.INT8, DType.INT8, DType.INT32, DType.INT32)
 """TFLite's: activations and weights of int8, weights symmetric, sums in 32 bits."""
 
+INT16 = Scheme("int16x8", DType.INT16, DType.INT8, DType.INT64, DType.INT64)
+"""TFLite's: activations of int16 whose zero point is 0, weights of int8, sums in 64 bits."""
+
+UINT8 = Scheme("uint8", DType.UINT8, DType.UINT8, DType.INT32, DType.INT32)
+"""At the edges of a network only: there are operators from and to int8."""
+
 FLOAT32 = Scheme("float32", DType.FLOAT32, DType.FLOAT32, DType.FLOAT32, DType.FLOAT32)
 
-SCHEMES = (INT8, FLOAT32)
+SCHEMES = (INT8, INT16, UINT8, FLOAT32)
 
 
 def scheme_of(value: Value) -> Scheme:
@@ -77,3 +82,8 @@ def scheme_of(value: Value) -> Scheme:
         if value.dtype is scheme.activations:
             return scheme
     raise ValueError(f"{value.name} is {value.dtype.value}")
+
+
+def is_plain(value: Value) -> bool:
+    """Whether the value holds integers or truth values that mean themselves."""
+    return value.dtype is not DType.FLOAT32 and value.quant is None

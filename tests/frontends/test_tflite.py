@@ -142,7 +142,7 @@ def test_refusals_are_grouped_by_cause_in_one_error() -> None:
         " (operator 0, output 'b', tensor 1; operator 1, output 'c', tensor 2)",
         "  ADD: fused activation TANH; supported: NONE, RELU, RELU6, RELU_N1_TO_1"
         " (operator 2, output 'd', tensor 3)",
-        "  TANH: FLOAT32 to INT8; supported: FLOAT32 to FLOAT32, INT8 to INT8"
+        "  TANH: FLOAT32 to INT8; supported: FLOAT32 to FLOAT32, INT16 to INT16, INT8 to INT8"
         " (operator 4, output 'f', tensor 5)",
     ]
     assert caught.value.hint == "docs/operators.md lists those that are"

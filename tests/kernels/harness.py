@@ -308,7 +308,7 @@ def _source(name: str, sig: Signature, kernel: Kernel, routines: dict[str, Routi
 
 
 def _c_type(dtype: str) -> str:
-    return "float" if dtype == "float32" else f"{dtype}_t"
+    return {"float32": "float", "bool": "bool"}.get(dtype, f"{dtype}_t")
 
 
 def _leaves(job: Job) -> list[str]:

@@ -35,6 +35,7 @@ from crtgen.ops import (
 )
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.case import make
+from tests.kernels import element_layers
 
 __all__ = ["KINDS", "Kind"]
 
@@ -345,8 +346,14 @@ def _slice(draw: st.DrawFn, x: Value) -> Case:
     return _case(StridedSlice(tuple(begin), tuple(end), tuple(stride)), [x])
 
 
-def _kind(drawn: Callable[[DType], st.SearchStrategy[Case]], *operators: type[Op]) -> Kind:
-    return Kind(operators, st.one_of(drawn(DType.INT8), drawn(DType.INT8), drawn(DType.FLOAT32)))
+def _kind(
+    drawn: Callable[[DType], st.SearchStrategy[Case]],
+    *operators: type[Op],
+    other: st.SearchStrategy[Case] | None = None,
+) -> Kind:
+    """int8 twice as often as float32, and ``other`` types."""
+    strategies = [drawn(DType.INT8), drawn(DType.INT8), drawn(DType.FLOAT32)]
+    return Kind(operators, st.one_of(*strategies, *([other] if other is not None else [])))
 
 
 KINDS = {
@@ -357,8 +364,13 @@ KINDS = {
     "depthwise": _kind(_depthwise, DepthwiseConv2d),
     "dense": _kind(_dense, FullyConnected),
     "pool": _kind(_pool, AveragePool2d, MaxPool2d),
-    "binary": _kind(_binary, Add, Sub, Mul),
-    "unary": _kind(_unary, Relu, Quantize, Dequantize, Logistic, Tanh, LeakyRelu),
+    "binary": _kind(_binary, Add, Sub, Mul, other=element_layers.pairs()),
+    "unary": _kind(
+        _unary, Relu, Quantize, Dequantize, Logistic, Tanh, LeakyRelu, other=element_layers.units()
+    ),
+    "functions": Kind(element_layers.FUNCTIONS, element_layers.functions()),
+    "comparisons": Kind(element_layers.COMPARISONS, element_layers.comparisons()),
+    "quotients": Kind(element_layers.QUOTIENTS, element_layers.quotients()),
     "softmax": _kind(_softmax, Softmax),
     "mean": _kind(_mean, Mean),
     "movement": _kind(_movement, Transpose, Pad, Concat, StridedSlice, ResizeNearest),

@@ -7,13 +7,15 @@ import pytest
 
 from crtgen.boards.core import find_core
 from crtgen.ir import Array, DType, Value
-from crtgen.ops import all_cases
+from crtgen.ops import Case, all_cases
 from tests.kernels.program import Run, check_outputs, run_on_host, run_on_qemu
 
 
-def _constant_inputs(value: Value, number: int) -> Array:
+def _constant_inputs(case: Case, value: Value, number: int) -> Array:
     """All at one end of the range, or alternating between both ends."""
-    low, high = (-100.0, 100.0) if value.dtype is DType.FLOAT32 else (-128, 127)
+    low, high = case.range_of(value)
+    if value.dtype is DType.FLOAT32 and value.name not in case.limits:
+        low, high = -100.0, 100.0
     patterns = ([low], [high], [low, high])
     return np.resize(np.array(patterns[number], value.dtype.numpy), value.shape)
 
@@ -24,7 +26,7 @@ def _runs(extremes: bool = True) -> list[Run]:
         graph = case.graph()
         runs.append(Run(case.name, graph, case.inputs(1)))
         for number in range(3 if extremes else 0):
-            inputs = {n: _constant_inputs(graph.values[n], number) for n in graph.inputs}
+            inputs = {n: _constant_inputs(case, graph.values[n], number) for n in graph.inputs}
             runs.append(Run(f"{case.name} extreme {number}", graph, inputs))
     return runs
 

@@ -49,7 +49,6 @@ _REFUSED: list[tuple[Op, list[Value], str]] = [
     (MaxPool2d((2, 2), (1, 1), Padding(2, 0, 0, 0)), [_X], "leaves windows outside"),
     (Add(), [_X, floats("y", (4,))], "broadcast"),
     (Add(), [_X, int8s("y", (3,))], "operands of float32 and int8"),
-    (Add(Activation.RELU), [_INT32, _INT32], "an activation of integers"),
     (Add(), [_INT32, Value("q", (3,), DType.INT32, Quant.tensor(0.1))], "q is quantised, i is not"),
     (Add(), [Value("q", (3,), DType.INT32, Quant.tensor(0.1)), _INT32], "q is int32"),
     (Relu(), [_INT32], "i is int32"),
@@ -69,7 +68,7 @@ _REFUSED: list[tuple[Op, list[Value], str]] = [
     (Concat(3), [_X, int8s("y", (1, 4, 5, 3))], "y is int8, not float32"),
     (Mean((4,)), [_X], r"axes \(4,\) of 4 dimensions"),
     (ResizeNearest((2, 2)), [_INT32], "four dimensions"),
-    (Quantize(), [_INT32], "i is int32"),
+    (Quantize(), [Value("t", (3,), DType.BOOL)], "the input is bool"),
     (Dequantize(), [_X], "the input is float32, not quantised"),
 ]
 

@@ -89,5 +89,7 @@ def draw(value: Value, seed: int) -> Array:
     random = np.random.default_rng([seed, *map(ord, value.name)])
     if value.dtype is DType.FLOAT32:
         return random.uniform(-4, 9, value.shape).astype(np.float32)
+    if value.dtype is DType.BOOL:
+        return random.integers(0, 2, value.shape).astype(np.bool_)
     info = np.iinfo(value.dtype.value)
     return random.integers(info.min, info.max, value.shape, value.dtype.value, endpoint=True)

@@ -17,8 +17,9 @@ import numpy as np
 
 from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.binary import operands, product_scale
+from crtgen.kernels.binary import product_scale
 from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, half_away, saturate
+from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 from crtgen.kernels.registry import design

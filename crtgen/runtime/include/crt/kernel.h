@@ -75,6 +75,49 @@ static inline int8_t crt_int8(int32_t x, int32_t low, int32_t high)
     return (int8_t)((x > high) ? high : x);
 }
 
+/* The same for int16_t and uint8_t. */
+static inline int16_t crt_int16(int32_t x, int32_t low, int32_t high)
+{
+#ifdef __ARM_FEATURE_SAT
+    if (low == -32768 && high == 32767) {
+        return (int16_t)__builtin_arm_ssat(x, 16);
+    }
+#endif
+    x = (x < low) ? low : x;
+    return (int16_t)((x > high) ? high : x);
+}
+
+static inline uint8_t crt_uint8(int32_t x, int32_t low, int32_t high)
+{
+    x = (x < low) ? low : x;
+    return (uint8_t)((x > high) ? high : x);
+}
+
+/* Sums, differences and products that wrap. */
+static inline int32_t crt_add32(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+
+static inline int32_t crt_sub32(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a - (uint32_t)b);
+}
+
+static inline int32_t crt_mul32(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a * (uint32_t)b);
+}
+
+/* a / b, cut towards zero; 0 where b is. */
+static inline int32_t crt_div32(int32_t a, int32_t b)
+{
+    if (b == -1) {
+        return crt_sub32(0, a);
+    }
+    return (b == 0) ? 0 : (a / b);
+}
+
 static inline int32_t crt_min(int32_t a, int32_t b)
 {
     return (a < b) ? a : b;
@@ -191,6 +234,228 @@ static inline float crt_tanhf(float x)
     return ((p * z) * x) + x;
 }
 
+/* e^x - 1 for x <= 0, without losing what is small. */
+static inline float crt_expm1f(float x)
+{
+    if (x < -0.35f) {
+        return crt_expf(x) - 1.0f;
+    }
+    float p = (x * 0.00138888889f) + 0.00833333333f;
+    p = (p * x) + 0.0416666667f;
+    p = (p * x) + 0.166666667f;
+    p = (p * x) + 0.5f;
+    return ((p * x) * x) + x;
+}
+
+/* The bits of a float, and the float of such bits. */
+static inline uint32_t crt_bits(float x)
+{
+    uint32_t bits;
+    (void)memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float crt_of_bits(uint32_t bits)
+{
+    float x;
+    (void)memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The natural logarithm within 2 ulp: x = 2^n * m, sqrt(1/2) <= m < sqrt(2), and atanh of s = (m - 1) / (m + 1). */
+static inline float crt_logf(float x)
+{
+    int32_t n = 0;
+    if (!(x > 0.0f)) {
+        return crt_of_bits((x == 0.0f) ? 0xff800000u : 0x7fc00000u);
+    }
+    if (crt_bits(x) >= 0x7f800000u) {
+        return x;
+    }
+    if (crt_bits(x) < 0x00800000u) {
+        x *= 33554432.0f;
+        n = -25;
+    }
+    const uint32_t shifted = crt_bits(x) - 0x3f3504f3u;
+    n += (int32_t)shifted >> 23;
+    const float f = crt_of_bits((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    const float s = f / (2.0f + f);
+    const float z = s * s;
+    float p = (z * 0.222222222f) + 0.285714286f;
+    p = (p * z) + 0.4f;
+    p = (p * z) + 0.666666667f;
+    const float tail = ((p * z) * s) + ((float)n * -2.12194440e-4f);
+    return ((2.0f * s) + tail) + ((float)n * 0.693359375f);
+}
+
+/* The square root within 1 ulp, not a number below 0: three Newton steps for 1 / sqrt(x), and the rest. */
+static inline float crt_sqrtf(float x)
+{
+    if (!(x > 0.0f) || crt_bits(x) >= 0x7f800000u) {
+        return (x < 0.0f) ? crt_of_bits(0x7fc00000u) : x;
+    }
+    float scale = 1.0f;
+    if (crt_bits(x) < 0x00800000u) {
+        x *= 16777216.0f;
+        scale = 0.000244140625f;
+    }
+    float y = crt_of_bits(0x5f375a86u - (crt_bits(x) >> 1));
+    y *= 1.5f - (((0.5f * x) * y) * y);
+    y *= 1.5f - (((0.5f * x) * y) * y);
+    y *= 1.5f - (((0.5f * x) * y) * y);
+    const float root = x * y;
+    return (root + ((0.5f * y) * (x - (root * root)))) * scale;
+}
+
+/*
+ * An angle as a quarter turn, 0 to 3, and the rest within -pi/4 to pi/4, for any finite x.
+ *
+ * x * 2/pi, of which whole multiples of 4 are left out: the significand of x times those 96 bits of 2/pi that
+ * come to less than 4.
+ */
+static inline int32_t crt_quarter(float x, float *rest)
+{
+    static const uint32_t two_by_pi[] = {0,           0xa2f9836eu, 0x4e441529u, 0xfc2757d1u,
+                                         0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu};
+    const uint32_t bits = crt_bits(x) & 0x7fffffffu;
+    if (bits < 0x3f490fdbu) {
+        *rest = x;
+        return 0;
+    }
+    const uint32_t first = (bits >> 23) - 120u;
+    const uint32_t *words = two_by_pi + (first >> 5);
+    const uint32_t left = first & 31u;
+    uint32_t window[3];
+    for (int32_t i = 0; i < 3; i++) {
+        window[i] = (uint32_t)(((((uint64_t)words[i] << 32) | words[i + 1]) << left) >> 32);
+    }
+    const uint64_t significand = (bits & 0x007fffffu) | 0x00800000u;
+    const uint64_t turns =
+        ((significand * window[0]) << 32) + (significand * window[1]) + ((significand * window[2]) >> 32);
+    const uint32_t quarter = (uint32_t)((turns + (1ull << 61)) >> 62);
+    const int64_t part = (int64_t)(turns - ((uint64_t)quarter << 62));
+    const float high = (float)(int32_t)(part >> 32) * 4294967296.0f;
+    const float angle = (high + (float)(uint32_t)part) * 3.40612158e-19f;
+    *rest = (x < 0.0f) ? -angle : angle;
+    return (int32_t)(((x < 0.0f) ? (0u - quarter) : quarter) & 3u);
+}
+
+/* The sine of x + turns quarter turns, to 1e-7; not a number for infinite x. */
+static inline float crt_turnedf(float x, int32_t turns)
+{
+    float r;
+    if ((crt_bits(x) & 0x7fffffffu) >= 0x7f800000u) {
+        return x - x;
+    }
+    const int32_t quarter = crt_quarter(x, &r) + turns;
+    const float z = r * r;
+    float p;
+    if ((quarter & 1) != 0) {
+        p = (z * 2.48015873e-5f) - 0.00138888889f;
+        p = (p * z) + 0.0416666667f;
+        p = ((p * z) * z) - (0.5f * z) + 1.0f;
+    } else {
+        p = (z * 2.75573192e-6f) - 1.98412698e-4f;
+        p = (p * z) + 0.00833333333f;
+        p = (p * z) - 0.166666667f;
+        p = ((p * z) * r) + r;
+    }
+    return ((quarter & 2) != 0) ? -p : p;
+}
+
+static inline float crt_sinf(float x)
+{
+    return crt_turnedf(x, 0);
+}
+
+static inline float crt_cosf(float x)
+{
+    return crt_turnedf(x, 1);
+}
+
+/* The greatest whole number that is not above x, and the least that is not below. */
+static inline float crt_floorf(float x)
+{
+    if (!((x > -8388608.0f) && (x < 8388608.0f))) {
+        return x;
+    }
+    const float cut = (float)(int32_t)x;
+    return (cut > x) ? (cut - 1.0f) : cut;
+}
+
+static inline float crt_ceilf(float x)
+{
+    return -crt_floorf(-x);
+}
+
+/* The nearest whole number, halves to the even one, as a sum without a fraction is rounded. */
+static inline float crt_rintf(float x)
+{
+    if (!((x > -8388608.0f) && (x < 8388608.0f))) {
+        return x;
+    }
+    const float far = (x < 0.0f) ? -8388608.0f : 8388608.0f;
+    return (x + far) - far;
+}
+
+/* x cut towards zero; saturating, 0 if it is not a number. */
+static inline int32_t crt_int32f(float x)
+{
+    if (x >= 2147483648.0f) {
+        return INT32_MAX;
+    }
+    return (x > -2147483648.0f) ? (int32_t)x : ((x < 0.0f) ? INT32_MIN : 0);
+}
+
+/* The nearest whole number, halves away from zero; saturating. */
+static inline int32_t crt_nearest(float x)
+{
+    const int32_t cut = crt_int32f(x);
+    const float rest = x - (float)cut;
+    return cut + ((rest >= 0.5f) ? 1 : 0) - ((rest <= -0.5f) ? 1 : 0);
+}
+
+/* What remains of a after whole multiples of b, exactly: it has the sign of a. Not a number where b is 0. */
+static inline float crt_fmodf(float a, float b)
+{
+    const uint32_t sign = crt_bits(a) & 0x80000000u;
+    uint32_t x = crt_bits(a) ^ sign;
+    uint32_t y = crt_bits(b) & 0x7fffffffu;
+    if (y == 0 || x >= 0x7f800000u || y > 0x7f800000u) {
+        return crt_of_bits(0x7fc00000u);
+    }
+    if (x < y) {
+        return a;
+    }
+    /* Significands and exponents; those of the smallest numbers have the exponent 1. */
+    int32_t steps = (int32_t)((x >> 23) + ((x >> 23) == 0)) - (int32_t)((y >> 23) + ((y >> 23) == 0));
+    const uint32_t exponent = (y >> 23) + ((y >> 23) == 0);
+    x = (x & 0x007fffffu) | ((x >= 0x00800000u) ? 0x00800000u : 0u);
+    y = (y & 0x007fffffu) | ((y >= 0x00800000u) ? 0x00800000u : 0u);
+    for (; steps >= 0; steps--) {
+        x %= y;
+        if (steps > 0) {
+            x <<= 1;
+        }
+    }
+    if (x == 0) {
+        return crt_of_bits(sign);
+    }
+    uint32_t down = exponent;
+    while (x < 0x00800000u && down > 1) {
+        x <<= 1;
+        down--;
+    }
+    return crt_of_bits(sign | ((x >= 0x00800000u) ? ((x & 0x007fffffu) | (down << 23)) : x));
+}
+
+/* The remainder that has the sign of b. */
+static inline float crt_floor_modf(float a, float b)
+{
+    const float rest = crt_fmodf(a, b);
+    return ((rest != 0.0f) && ((b < 0.0f) != (rest < 0.0f))) ? (rest + b) : rest;
+}
+
 /* 1 / (1 + e^-x). */
 static inline float crt_logisticf(float x)
 {
@@ -234,6 +499,63 @@ static inline int32_t crt_reciprocal_q0(int32_t a)
         x += crt_saturating_shift(crt_high_mul(x, (1 << 29) - crt_high_mul(half, x)), 2);
     }
     return crt_saturating_shift(x, 1);
+}
+
+/*
+ * a / b times multiplier * 2^(shift - 31), as TFLite divides; a b of 0 counts as 1.
+ *
+ * A right shift by more than 31 bits is what TFLite Micro's build for x86 makes of it.
+ */
+static inline int32_t crt_quotient(int32_t a, int32_t b, int32_t multiplier, int32_t shift)
+{
+    if (b <= 0) {
+        a = (b < 0) ? -a : a;
+        b = (b < 0) ? -b : 1;
+    }
+    const int32_t zeros = __builtin_clz((uint32_t)b);
+    const int32_t inverse = crt_reciprocal_q0((int32_t)(((uint32_t)b << zeros) - 0x80000000u));
+    const uint32_t digits = (uint32_t)((a < 0) ? ~a : a);
+    const int32_t headroom = (digits == 0) ? 31 : (__builtin_clz(digits) - 1);
+    const int32_t high = crt_high_mul(crt_high_mul(crt_shift_left(a, headroom), inverse), multiplier);
+    const int32_t right = headroom + 31 - zeros - shift;
+    if (right > 31) {
+        return (high >> (right & 31)) + ((high > ((high < 0) ? 0 : -1)) ? 1 : 0);
+    }
+    return (right == 0) ? high : crt_round_shift(high, right);
+}
+
+/*
+ * The logistic function of (x * multiplier + half) >> shift, which counts 3 * 4096 for 1.0, in fractions of 15
+ * bits; table[i] is 65536 times that of i / 24.
+ */
+static inline int16_t crt_logistic16(int32_t x, int32_t multiplier, int32_t shift, const uint16_t *table)
+{
+    x = ((x * multiplier) + ((1 << shift) >> 1)) >> shift;
+    const uint32_t magnitude = (uint32_t)((x < 0) ? -x : x);
+    const uint32_t place = magnitude >> 9;
+    uint32_t y = 0x7fffu << 10;
+    if (place < 255) {
+        const uint32_t step = (uint32_t)table[place + 1] - table[place];
+        y = ((uint32_t)table[place] << 9) + ((magnitude & 511u) * step);
+    }
+    y = (x >= 0) ? (y + 512u) : ((1u << 25) - y + 511u);
+    return (int16_t)(y >> 10);
+}
+
+/* The hyperbolic tangent likewise. */
+static inline int16_t crt_tanh16(int32_t x, int32_t multiplier, int32_t shift, const uint16_t *table)
+{
+    x = ((x * multiplier) + ((1 << shift) >> 1)) >> shift;
+    const uint32_t magnitude = (uint32_t)((x < 0) ? -x : x);
+    const uint32_t place = magnitude >> 8;
+    int32_t y = 0xffff << 8;
+    if (place < 255) {
+        const uint32_t step = (uint32_t)table[place + 1] - table[place];
+        y = (int32_t)(((uint32_t)table[place] << 8) + ((magnitude & 255u) * step));
+    }
+    y -= 1 << 23;
+    y = (x >= 0) ? (y + 128) : (127 - y);
+    return (int16_t)(y >> 8);
 }
 
 /* The nearest integer, halves away from zero; |x| < 2048. What is cut off below 2^-20 decides nothing. */

@@ -1,0 +1,90 @@
+"""Kernels in C that compute element by element, of any number of operands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crtgen.ir import DType, Signature, Value
+from crtgen.kernels.kernel import Const, InPlace, Kernel
+from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
+
+__all__ = ["ElementsView", "Operand", "clamped", "elements", "operands", "stored"]
+
+_WIDE = {DType.INT8: "int32_t", DType.UINT8: "int32_t", DType.INT16: "int32_t"}
+_CLAMPS = {DType.INT8: "crt_int8", DType.UINT8: "crt_uint8", DType.INT16: "crt_int16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A variable ``name`` of the C type ``type`` that is ``array[index]``."""
+
+    type: str
+    name: str
+    array: str
+    index: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElementsView:
+    """In each of ``loops`` the operands, called a, b, ..., through ``lines`` of C to ``result``."""
+
+    operands: tuple[Operand, ...]
+    loops: tuple[Loop, ...]
+    lines: tuple[str, ...]
+    result: str
+
+
+def elements(
+    sig: Signature, name: str, lines: Sequence[str], per_element: float, tables: Sequence[Const] = ()
+) -> Kernel:
+    """The kernel of an element-wise operator.
+
+    ``lines`` are C: statements and, last, the expression of the result. The operands are a, b, ... in it:
+    whole numbers of fewer than 32 bits as int32_t, others in their own types. ``tables`` are constants that
+    it reads.
+    """
+    names, consts = operands(sig)
+    strides = [repeated_strides(v, sig.y) for v in sig.inputs]
+    loops = [Loop(n, s) for n, s in zip(sig.y.shape, zip(*strides, strict=True), strict=True)]
+    merged = merge(loops, len(strides))
+    variables = [
+        Operand(_WIDE.get(v.dtype, v.dtype.c_name), chr(ord("a") + i), names[i], index_of(merged, i))
+        for i, v in enumerate(sig.inputs)
+    ]
+    return Kernel(
+        design=name,
+        template="elements.c.j2",
+        view=ElementsView(tuple(variables), merged, tuple(lines[:-1]), lines[-1]),
+        consts=(*consts, *tables),
+        inplace=tuple(_overlays(sig)),
+        cost=sig.y.elements * per_element,
+    )
+
+
+def _overlays(sig: Signature) -> Sequence[InPlace]:
+    """Operands that are read once and in order: an output whose elements are wider runs ahead of them."""
+    whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
+    growth = {i: sig.y.dtype.itemsize - sig.inputs[i].dtype.itemsize for i in whole}
+    return [InPlace(input=i, lead=max(0, growth[i] * (sig.y.elements - 1))) for i in whole]
+
+
+def operands(sig: Signature) -> tuple[tuple[str, ...], tuple[Const, ...]]:
+    """The C names of all operands, and the arrays of those that are constant."""
+    names, consts, variables = [], [], 0
+    for i, value in enumerate(sig.inputs):
+        if value.is_constant:
+            names.append(f"operand{i}")
+            consts.append(Const.of(f"operand{i}", value.array(), max(4, value.dtype.itemsize)))
+        else:
+            names.append(f"x{variables}")
+            variables += 1
+    return tuple(names), tuple(consts)
+
+
+def clamped(value: Value, number: str, low: int, high: int) -> str:
+    """C for ``number``, also C, within limits, as an element of a quantised value."""
+    return f"{_CLAMPS[value.dtype]}({number}, {low}, {high})"
+
+
+def stored(value: Value, number: str) -> str:
+    """C for ``number``, also C, as an element of a value."""
+    return f"({value.dtype.c_name})({number})" if value.dtype in _WIDE else number

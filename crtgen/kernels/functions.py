@@ -1,0 +1,180 @@
+"""Element-wise operators beyond sums, products and activations: each is some lines of C."""
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.elements import clamped, elements, stored
+from crtgen.kernels.epilogue import float_epilogue, two_roundings
+from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.literal import plus
+from crtgen.kernels.registry import design
+from crtgen.ops import INT16, Activation, scheme_of
+from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Prelu, SquaredDifference
+from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
+from crtgen.ops.function import Abs, Cast, Function, LogicalNot
+
+__all__ = ["real_function"]
+
+_REAL = (DType.FLOAT32,)
+_FUNCTIONS = {
+    "abs": ("__builtin_fabsf(a)", 5),
+    "ceil": ("crt_ceilf(a)", 14),
+    "cos": ("crt_cosf(a)", 50),
+    "elu": ("(a < 0.0f) ? crt_expm1f(a) : a", 40),
+    "exp": ("crt_expf(a)", 40),
+    "floor": ("crt_floorf(a)", 14),
+    "hard_swish": ("a * crt_minf(crt_maxf(a + 3.0f, 0.0f), 6.0f) * 0.166666667f", 12),
+    "log": ("crt_logf(a)", 40),
+    "neg": ("-a", 5),
+    "round": ("crt_rintf(a)", 10),
+    "rsqrt": ("1.0f / crt_sqrtf(a)", 50),
+    "sin": ("crt_sinf(a)", 50),
+    "sqrt": ("crt_sqrtf(a)", 36),
+    "square": ("a * a", 5),
+}
+
+
+@design(Function, types=_REAL)
+def real_function(op: Function, sig: Signature, target: Target) -> Kernel:
+    """float32, by functions of the runtime."""
+    result, cost = _FUNCTIONS[op.name]
+    return elements(sig, op.name, [result], cost)
+
+
+@design(Abs, types=(DType.INT16,))
+def abs16(op: Abs, sig: Signature, target: Target) -> Kernel:
+    """int16, quantised or plain."""
+    p = op.parameters(sig)
+    if p is None:
+        return elements(sig, "abs", [stored(sig.y, "(a < 0) ? -a : a")], 5)
+    scaled = two_roundings("((a < 0) ? -a : a)", p.multiplier, p.shift, INT16.magnitude(0))
+    return elements(sig, "abs", [clamped(sig.y, scaled, *INT16.limits)], 16)
+
+
+@design(LogicalNot, weights=None)
+def logical_not(op: LogicalNot, sig: Signature, target: Target) -> Kernel:
+    """One truth value."""
+    return elements(sig, "not", ["!a"], 5)
+
+
+@design(Logical, weights=None)
+def logical(op: Logical, sig: Signature, target: Target) -> Kernel:
+    """Two truth values."""
+    return elements(sig, op.name, [f"a {op.sign} b"], 6)
+
+
+@design(Cast)
+def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
+    """A conversion of C, saturating where real numbers become whole."""
+    if op.to is DType.BOOL:
+        result = "a != 0"
+    elif op.to is DType.FLOAT32:
+        result = "(float)a"
+    else:
+        number = "crt_int32f(a)" if sig.x.dtype is DType.FLOAT32 else "a"
+        result = f"({op.to.c_name}){number}"
+    return elements(sig, "cast", [result], 6)
+
+
+@design(Comparison, weights=None)
+def comparison(op: Comparison, sig: Signature, target: Target) -> Kernel:
+    """Numbers as they are, or scaled with TFLite's roundings."""
+    lines = []
+    if sig.x.quant is not None:
+        p, extent = op.parameters(sig), (scheme_of(sig.x).high - scheme_of(sig.x).low) << 8
+        for name, (offset, multiplier, shift) in (("a", p.first), ("b", p.second)):
+            shifted = f"crt_shift_left({name} {plus(offset)}, 8)"
+            lines.append(f"{name} = {two_roundings(shifted, multiplier, shift, extent)};")
+    return elements(sig, op.name, [*lines, f"a {op.sign} b"], 30 if lines else 7)
+
+
+@design(Maximum, Minimum, weights=None)
+def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel:
+    """One of two numbers."""
+    return elements(sig, op.name, [stored(sig.y, f"(a {op.sign} b) ? a : b")], 7)
+
+
+@design(Select, weights=None)
+def select(op: Select, sig: Signature, target: Target) -> Kernel:
+    """One of two numbers, by a truth value."""
+    return elements(sig, "select", [stored(sig.y, "a ? b : c")], 8)
+
+
+def _clamp(activation: Activation, number: str) -> str:
+    """C for a float within the limits of an activation."""
+    epilogue = float_epilogue(activation)
+    number = f"crt_maxf({number}, {epilogue.low})" if epilogue.low else number
+    return f"crt_minf({number}, {epilogue.high})" if epilogue.high else number
+
+
+@design(Div, types=(DType.FLOAT32, DType.INT32, DType.INT8), weights=None)
+def div(op: Div, sig: Signature, target: Target) -> Kernel:
+    """Quotients of float32, plain int32, or int8 with TFLite's reciprocal."""
+    if sig.x.dtype is DType.FLOAT32:
+        return elements(sig, "div", [_clamp(op.activation, "a / b")], 18)
+    if sig.x.quant is None:
+        low, high = op.activation.whole_range(sig.y)
+        clamp = "crt_div32(a, b)"
+        if op.activation is not Activation.NONE:
+            clamp = f"crt_min(crt_max({clamp}, {low}), {high})"
+        return elements(sig, "div", [clamp], 14)
+    p = op.parameters(sig)
+    operands = f"a {plus(p.input1_offset)}, b {plus(p.input2_offset)}"
+    quotient = f"crt_quotient({operands}, {p.output_multiplier}, {p.output_shift}) {plus(p.output_offset)}"
+    return elements(sig, "div", [clamped(sig.y, quotient, p.act_min, p.act_max)], 70)
+
+
+@design(FloorDiv, types=_REAL, weights=None)
+def floor_div(op: FloorDiv, sig: Signature, target: Target) -> Kernel:
+    """A quotient, rounded down."""
+    return elements(sig, "floor div", ["crt_floorf(a / b)"], 30)
+
+
+@design(FloorMod, types=_REAL, weights=None)
+def floor_mod(op: FloorMod, sig: Signature, target: Target) -> Kernel:
+    """The remainder, exactly."""
+    return elements(sig, "floor mod", ["crt_floor_modf(a, b)"], 60)
+
+
+@design(SquaredDifference, types=(DType.FLOAT32, DType.INT32, DType.INT8, DType.INT16), weights=None)
+def squared_difference(op: SquaredDifference, sig: Signature, target: Target) -> Kernel:
+    """The square of float32, of plain int32, or with TFLite's roundings."""
+    if sig.x.dtype is DType.FLOAT32:
+        return elements(sig, "squared difference", ["(a - b) * (a - b)"], 8)
+    if sig.x.quant is None:
+        return elements(sig, "squared difference", ["a = crt_sub32(a, b);", "crt_mul32(a, a)"], 8)
+    p, scheme = op.parameters(sig), scheme_of(sig.x)
+    lines = []
+    for name, (offset, multiplier, shift) in (("a", p.first), ("b", p.second)):
+        shifted = f"crt_shift_left({name} {plus(offset)}, {p.left_shift})"
+        extent = (scheme.high - scheme.low) << p.left_shift
+        lines.append(f"{name} = {two_roundings(shifted, multiplier, shift, extent)};")
+    square = two_roundings("a * a", p.multiplier, p.shift, 1 << 31)
+    result = clamped(sig.y, f"{square} {plus(p.output_offset)}", *scheme.limits)
+    return elements(sig, "squared difference", [*lines, "a -= b;", result], 45)
+
+
+@design(AddN, types=(DType.FLOAT32, DType.INT8), weights=None)
+def add_n(op: AddN, sig: Signature, target: Target) -> Kernel:
+    """All operands at once."""
+    names = [chr(ord("a") + i) for i in range(len(sig.inputs))]
+    cost = 4 + 2 * len(names)
+    if scheme_of(sig.x).is_real:
+        return elements(sig, "add n", [" + ".join(names)], cost)
+    p = op.parameters(sig)
+    total = f"crt_shift_left({' + '.join(names)} {plus((len(names) + 1) * p.input_offset)}, 19)"
+    scaled = two_roundings(total, p.multiplier, p.shift, 1 << 31)
+    result = clamped(sig.y, f"{scaled} {plus(p.output_offset)}", *scheme_of(sig.y).limits)
+    return elements(sig, "add n", [result], cost + 12)
+
+
+@design(Prelu, types=(DType.FLOAT32, DType.INT8, DType.INT16), weights=None)
+def prelu(op: Prelu, sig: Signature, target: Target) -> Kernel:
+    """float32, or with TFLite's roundings."""
+    if scheme_of(sig.x).is_real:
+        return elements(sig, "prelu", ["(a >= 0.0f) ? a : (a * b)"], 8)
+    p = op.parameters(sig)
+    above = two_roundings("a", *p.above, 1 << 17)
+    below = two_roundings(f"a * (b {plus(p.alpha_offset)})", *p.below, 1 << 25)
+    lines = [f"a = a {plus(p.input_offset)};"] if p.input_offset else []
+    lines += [f"const int32_t v = (a >= 0) ? {above} : {below};"]
+    result = clamped(sig.y, f"v {plus(p.output_offset)}", *scheme_of(sig.y).limits)
+    return elements(sig, "prelu", [*lines, result], 26)

@@ -1,0 +1,345 @@
+"""Functions of one element: ``abs``, ``exp``, ``sqrt``, ``elu``, ``hard_swish`` and more, and ``cast``."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Quant, Signature, Value
+from crtgen.ops.attrs import magnitude, require, tensor_quant
+from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
+from crtgen.ops.elementwise import Elementwise, Numbers, wide
+from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier, single
+from crtgen.ops.gemmlowp import inverse_square_root
+from crtgen.ops.scheme import is_plain, scheme_of
+from crtgen.ops.swish import SwishParams, hard_swish
+from crtgen.ops.traits import Tabulated
+
+__all__ = [
+    "Abs",
+    "AbsParams",
+    "Cast",
+    "Ceil",
+    "Cos",
+    "Elu",
+    "Exp",
+    "Floor",
+    "Function",
+    "HardSwish",
+    "Log",
+    "LogicalNot",
+    "Neg",
+    "Round",
+    "Rsqrt",
+    "Sin",
+    "Sqrt",
+    "Square",
+    "cases",
+]
+
+
+class Function(Tabulated, Elementwise):
+    """A function of real numbers, element by element."""
+
+    __slots__ = ()
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if sig.x.dtype is DType.FLOAT32:
+            with np.errstate(all="ignore"):
+                return (self._real(arrays[0].astype(np.float64)).astype(np.float32),)
+        return (self._whole(sig, arrays[0].astype(np.int64)),)
+
+    @abstractmethod
+    def _real(self, x: Numbers) -> Numbers:
+        """The function itself, on float64."""
+
+    def _whole(self, sig: Signature, x: Int64) -> Array:
+        """The same of whole numbers, in the types that have it."""
+        raise ValueError(f"{self.name} of {sig.x.dtype.value}")
+
+
+@dataclass(frozen=True, slots=True)
+class AbsParams:
+    """``y = clamp(output_offset + |x + input_offset| * multiplier * 2**(shift - 31))``."""
+
+    input_offset: int
+    output_offset: int
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abs(Function):
+    """The distance from zero."""
+
+    name: ClassVar[str] = "abs"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.abs(x))
+
+    def parameters(self, sig: Signature) -> AbsParams | None:
+        """The factor ``in / out``, divided in float32 as TFLite Micro's; None for plain int16."""
+        if sig.x.dtype is DType.INT16 and is_plain(sig.x):
+            return None
+        x, y = tensor_quant(sig.x), tensor_quant(sig.y)
+        factor = quantize_multiplier(single(x.scale / y.scale), magnitude(sig.x))
+        return AbsParams(-x.zero_point, y.zero_point, *factor)
+
+    def _whole(self, sig: Signature, x: Int64) -> Array:
+        p = self.parameters(sig)
+        if p is None:
+            return np.abs(x).astype(sig.x.dtype.numpy)
+        scaled = multiply_by_quantized_multiplier(np.abs(x + p.input_offset), p.multiplier, p.shift)
+        return scheme_of(sig.y).saturated(scaled + p.output_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class RsqrtParams:
+    """``y = clamp(output_offset + 2**20 / sqrt(x + input_offset) * multiplier * 2**(shift - 51))``."""
+
+    input_offset: int
+    output_offset: int
+    multiplier: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rsqrt(Function):
+    """``1 / sqrt(x)``. Of what is not positive an int8 output is its greatest number."""
+
+    name: ClassVar[str] = "rsqrt"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(1 / np.sqrt(x))
+
+    def parameters(self, sig: Signature) -> RsqrtParams:
+        """The factor ``1 / (sqrt(in) * out)`` in float32, as TFLite Micro's."""
+        x, y = tensor_quant(sig.x), tensor_quant(sig.y)
+        product = float(np.float32(np.sqrt(np.float32(x.scale)) * np.float32(y.scale)))
+        return RsqrtParams(-x.zero_point, y.zero_point, *quantize_multiplier(1 / product))
+
+    def _whole(self, sig: Signature, x: Int64) -> Array:
+        p, scheme = self.parameters(sig), scheme_of(sig.y)
+        centred = x + p.input_offset
+        inverse, shift = inverse_square_root(np.maximum(centred, 1))
+        one = multiply_by_quantized_multiplier(np.ones_like(x), inverse, shift + 20)
+        scaled = multiply_by_quantized_multiplier(one, p.multiplier, p.shift - 20) + p.output_offset
+        return scheme.saturated(np.where(centred <= 0, scheme.high, scaled))
+
+
+@dataclass(frozen=True, slots=True)
+class Neg(Function):
+    """``-x``."""
+
+    name: ClassVar[str] = "neg"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.negative(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Exp(Function):
+    """``e**x``."""
+
+    name: ClassVar[str] = "exp"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.exp(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Log(Function):
+    """The natural logarithm: -infinity of 0, not a number below."""
+
+    name: ClassVar[str] = "log"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.log(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Sin(Function):
+    """The sine of an angle in radians."""
+
+    name: ClassVar[str] = "sin"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.sin(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Cos(Function):
+    """The cosine of an angle in radians."""
+
+    name: ClassVar[str] = "cos"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.cos(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Sqrt(Function):
+    """The square root, not a number below 0."""
+
+    name: ClassVar[str] = "sqrt"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.sqrt(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Square(Function):
+    """``x * x``."""
+
+    name: ClassVar[str] = "square"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.square(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Floor(Function):
+    """The greatest whole number that is not above."""
+
+    name: ClassVar[str] = "floor"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.floor(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Ceil(Function):
+    """The least whole number that is not below."""
+
+    name: ClassVar[str] = "ceil"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.ceil(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Round(Function):
+    """The nearest whole number, halves to the even one."""
+
+    name: ClassVar[str] = "round"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.rint(x))
+
+
+@dataclass(frozen=True, slots=True)
+class Elu(Function):
+    """``x`` where it is positive, elsewhere ``e**x - 1``."""
+
+    name: ClassVar[str] = "elu"
+    rising: ClassVar[bool] = True
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.where(x < 0, np.expm1(np.minimum(x, 0)), x)
+
+    def _whole(self, sig: Signature, x: Int64) -> Array:
+        """In float32, as TFLite Micro fills its table."""
+        inner, outer, scheme = tensor_quant(sig.x), tensor_quant(sig.y), scheme_of(sig.y)
+        real = np.float32(inner.scale) * (x - inner.zero_point).astype(np.float32)
+        power = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32) - np.float32(1)
+        inverse = np.float32(1) / np.float32(outer.scale)
+        steps = (np.where(real < 0, power, real) * inverse).astype(np.float64)
+        rounded = np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+        return scheme.saturated(rounded + outer.zero_point)
+
+
+@dataclass(frozen=True, slots=True)
+class HardSwish(Function):
+    """``x * min(max(x + 3, 0), 6) / 6``."""
+
+    name: ClassVar[str] = "hard_swish"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
+
+    def parameters(self, sig: Signature) -> SwishParams:
+        """The integers of TFLite's 16-bit arithmetic."""
+        return SwishParams.of(tensor_quant(sig.x), tensor_quant(sig.y))
+
+    def _whole(self, sig: Signature, x: Int64) -> Array:
+        return scheme_of(sig.y).saturated(hard_swish(self.parameters(sig), x))
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalNot(Elementwise):
+    """True where the input is not."""
+
+    name: ClassVar[str] = "logical_not"
+
+    def require_types(self, inputs: Sequence[Value]) -> None:
+        require(inputs[0].dtype is DType.BOOL, f"the input is {inputs[0].dtype.value} instead of bool")
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        return (np.logical_not(arrays[0]),)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Elementwise):
+    """The same number in another type.
+
+    Whole numbers wrap. Real ones are cut towards zero, saturate as int32, NaN is 0, and then wrap, as on
+    a Cortex-M; TFLite Micro leaves to the compiler what becomes of numbers that the type does not hold.
+    """
+
+    name: ClassVar[str] = "cast"
+
+    to: DType
+
+    def result_type(self, inputs: Sequence[Value]) -> DType:
+        return self.to
+
+    def is_identity(self, sig: Signature) -> bool:
+        return True
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        x = arrays[0]
+        if self.to is DType.BOOL or x.dtype.kind != "f" or self.to is DType.FLOAT32:
+            return (x.astype(self.to.numpy),)
+        least, most = (-(2.0**31), 2.0**31 - 1)
+        cut = np.clip(np.trunc(np.nan_to_num(wide(sig.x, x), nan=0.0)), least, most)
+        return (cut.astype(np.int64).astype(self.to.numpy),)
+
+
+def _float_cases() -> Iterator[Case]:
+    x = floats("x", (2, 5, 9))
+    for op in (Abs(), Neg(), Square(), Floor(), Ceil(), Elu(), HardSwish()):
+        yield make("f32", op, [x])
+    yield make("f32", Exp(), [x], limits={"x": (-20, 20)})
+    yield make("f32", Round(), [x], limits={"x": (-6, 6)})
+    yield make("f32", Log(), [x], limits={"x": (1e-3, 50)})
+    yield make("f32_near_one", Log(), [x], limits={"x": (0.9, 1.1)})
+    for turn in (Sin(), Cos()):
+        yield make("f32", turn, [x])
+        yield make("f32_far", turn, [x], limits={"x": (-1e4, 1e4)})
+        yield make("f32_very_far", turn, [x], limits={"x": (-1e20, 1e20)})
+    for root in (Sqrt(), Rsqrt()):
+        yield make("f32", root, [x], limits={"x": (1e-3, 100)})
+
+
+def cases() -> Iterator[Case]:
+    """Each function in the types that it has."""
+    yield from _float_cases()
+    out = Quant.tensor(0.04, -20)
+    for scale, zero in ((0.05, -12), (0.0021, 100), (0.31, -128)):
+        x = int8s("x", (1, 5, 3, 11), scale, zero)
+        for op in (Abs(), Elu(), HardSwish()):
+            yield make(f"scale_{scale}", op, [x], out)
+        lowest = int8s("x", (1, 5, 3, 11), scale, -128)
+        yield make(f"scale_{scale}", Rsqrt(), [lowest], Quant.tensor(0.09, -11))
+    yield make("equal", Abs(), [int8s("x", (3, 17), 0.05, 9)])
+    yield make("int16", Abs(), [int16s("x", (3, 35))], Quant.tensor(0.0007))
+    yield make("plain", Abs(), [plain("x", (3, 35), DType.INT16)], limits={"x": (-32767, 32767)})
+    yield make("bool", LogicalNot(), [plain("x", (3, 35), DType.BOOL)])
+    numbers = (DType.INT8, DType.INT16, DType.INT32, DType.FLOAT32)
+    for source in (*numbers, DType.BOOL):
+        for to in numbers:
+            x = Value("x", (3, 7), source)
+            narrow = {} if source is not DType.FLOAT32 else {"x": (-120.0, 120.0)}
+            yield make(f"{source.value}_{to.value}", Cast(to), [x], limits=narrow)

@@ -17,7 +17,7 @@ from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value, sh
 from crtgen.ops.scheme import SCHEMES
 from crtgen.ops.shape import Identity, Reshape
 
-__all__ = ["Converted", "GraphBuilder", "Known", "Refused", "Tensor"]
+__all__ = ["Converted", "GraphBuilder", "Known", "Refused", "Result", "Tensor"]
 
 
 _QUANTISED = {scheme.activations for scheme in SCHEMES if not scheme.is_real}
@@ -44,14 +44,15 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """An operator and what it is applied to: tensors, values, or constants made by the converter.
+    """An operator and what it is applied to: tensors, values, constants made by the converter, or what other
+    operators give, which come first.
 
     ``roles`` names the operands after the first, for the names of constants. ``updates`` are the states, by
     key, that the last outputs of the operator are the new values of.
     """
 
     op: Op
-    operands: tuple["Tensor | Array | Value", ...]
+    operands: tuple["Tensor | Array | Value | Converted", ...]
     roles: tuple[str, ...] = ()
     updates: tuple[Hashable, ...] = ()
 
@@ -63,7 +64,9 @@ class Known:
     data: Array
 
 
-Result: TypeAlias = Converted | Known
+Result: TypeAlias = Converted | Known | tuple[Converted, ...]
+"""What the outputs of an operator are: an operator's, a constant, or one operator for each of them."""
+
 T = TypeVar("T", bound=Tensor)
 
 
@@ -150,6 +153,11 @@ class GraphBuilder:
             made = convert()
             if isinstance(made, Known):
                 self._keep(outputs[0], made.data)
+            elif isinstance(made, tuple):
+                if len(made) != len(outputs):
+                    raise ValueError(f"it has {len(outputs)} outputs instead of {len(made)}")
+                for single, output in zip(made, outputs, strict=True):
+                    self._add(single, stems, (output,), kept)
             else:
                 self._add(made, stems, outputs, kept)
 
@@ -359,13 +367,29 @@ class GraphBuilder:
             value = shaped
         self._tensors[tensor.key] = value
 
-    def _operand(self, operand: Tensor | Array | Value, name: str) -> Value:
-        """A tensor's value, a value, or a new constant."""
+    def _operand(self, operand: Tensor | Array | Value | Converted, name: str) -> Value:
+        """A tensor's value, a value, what an operator gives, or a new constant."""
         if isinstance(operand, Value):
             return operand
+        if isinstance(operand, Converted):
+            return self._step(operand, name)
         if isinstance(operand, Tensor):
             return self.value(operand, name)
         return self._register(Value.constant(self.value_names.unique(name), operand))
+
+    def _step(self, made: Converted, name: str) -> Value:
+        """What an operator gives that goes before another one; it is quantised as its first operand."""
+        operands = tuple(self._operand(o, f"{name}{i or ''}") for i, o in enumerate(made.operands))
+        ((shape, dtype),) = made.op.infer(operands)
+        node = self.node_names.unique(name)
+        value = Value(self.value_names.unique(node), shape, dtype, operands[0].quant)
+        sig = Signature(operands, (value,))
+        _check(made.op, sig)
+        if all(v.is_constant for v in operands):
+            (data,) = made.op.reference(sig, [v.array() for v in operands])
+            return self._register(Value.constant(value.name, data, value.quant))
+        self._nodes.append(Node(node, made.op, tuple(v.name for v in operands), (value.name,)))
+        return self._register(value)
 
     def check_shape(self, tensor: Tensor, asked: tuple[int, ...]) -> None:
         """``Refused`` unless an input can have the shape that was asked for."""

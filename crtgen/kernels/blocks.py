@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import TypeAlias
 
 from crtgen.ir import Signature
-from crtgen.kernels.loops import Loop, merge, strides_of
+from crtgen.kernels.loops import Loop, merge, repeated_strides, strides_of
 from crtgen.ops import Concat, Identity, Pad, StridedSlice, Transpose
+from crtgen.ops.spread import BroadcastTo, MirrorPad
 
 __all__ = ["Block", "Movement", "blocks_of"]
 
-Movement: TypeAlias = Identity | Transpose | StridedSlice | Concat | Pad
+Movement: TypeAlias = Identity | Transpose | StridedSlice | Concat | Pad | BroadcastTo | MirrorPad
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ def blocks_of(op: Movement, sig: Signature) -> tuple[Block, ...]:
         case Identity():
             source = "operand0" if sig.x.is_constant else "x0"
             return (Block(source, 0, 0, _loops((sig.x.elements,), (1,), (1,))),)
+        case BroadcastTo():
+            repeated = repeated_strides(sig.x, sig.y)
+            return (Block("x0", 0, 0, _loops(sig.y.shape, repeated, strides_of(sig.y.shape))),)
+        case MirrorPad():
+            return tuple(_mirrored(op, sig))
         case Transpose():
             strides = strides_of(sig.x.shape)
             steps = [strides[p] for p in op.perm]
@@ -50,6 +57,17 @@ def blocks_of(op: Movement, sig: Signature) -> tuple[Block, ...]:
             return (Block("x0", 0, start, _loops(sig.x.shape, strides_of(sig.x.shape), to)),)
         case Concat():
             return tuple(_one_after_another(op, sig))
+
+
+def _mirrored(op: MirrorPad, sig: Signature) -> Iterator[Block]:
+    """The inside, and around it what is in the mirrors of one axis, of two, ..."""
+    have, to = strides_of(sig.x.shape), strides_of(sig.y.shape)
+    axes = [op.segments(length, axis) for axis, length in enumerate(sig.x.shape)]
+    for parts in product(*axes):
+        first = sum(part[0] * stride for part, stride in zip(parts, have, strict=True))
+        start = sum(part[3] * stride for part, stride in zip(parts, to, strict=True))
+        steps = [part[1] * stride for part, stride in zip(parts, have, strict=True)]
+        yield Block("x0", first, start, _loops([part[2] for part in parts], steps, to))
 
 
 def _one_after_another(op: Concat, sig: Signature) -> Iterator[Block]:

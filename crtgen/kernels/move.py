@@ -11,8 +11,9 @@ from crtgen.kernels.literal import c_number, plus
 from crtgen.kernels.loops import Loop, index_of, merge
 from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Identity, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
+from crtgen.ops.spread import BroadcastTo, MirrorPad
 
-__all__ = ["Copy", "MoveView", "ResizeView"]
+__all__ = ["Copy", "MoveView", "ResizeView", "split_run"]
 
 
 _UNROLL = 4
@@ -46,11 +47,15 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """Copies that fill the output; ``fill`` is what it holds before them, as a C literal, or empty."""
+    """Copies that fill the output; ``fill`` is what it holds before them, as a C literal, or empty.
+
+    ``lines`` are C that comes before.
+    """
 
     copies: tuple[Copy, ...]
     elements: int
     fill: str = ""
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,18 @@ def pad(op: Pad, sig: Signature, target: Target) -> Kernel:
     return _move("pad", op, sig, c_number(op.fill(sig), sig.y.dtype.c_name))
 
 
+@design(BroadcastTo)
+def broadcast_to(op: BroadcastTo, sig: Signature, target: Target) -> Kernel:
+    """Elements again and again."""
+    return _move("broadcast", op, sig)
+
+
+@design(MirrorPad)
+def mirror_pad(op: MirrorPad, sig: Signature, target: Target) -> Kernel:
+    """The inside and its mirrors."""
+    return _move("mirror pad", op, sig)
+
+
 @design(ResizeNearest)
 def resize_nearest(op: ResizeNearest, sig: Signature, target: Target) -> Kernel:
     """Pixels by tables of rows and columns, computed offline."""
@@ -127,7 +144,7 @@ def _move(name: str, op: Movement, sig: Signature, fill: str = "") -> Kernel:
 
 
 def _copy(block: Block) -> Copy:
-    loops, run = _split_run(block.loops)
+    loops, run = split_run(block.loops)
     first, to = index_of(loops, 0), index_of(loops, 1)
     return Copy(
         source=block.source,
@@ -138,7 +155,7 @@ def _copy(block: Block) -> Copy:
     )
 
 
-def _split_run(loops: tuple[Loop, ...]) -> tuple[tuple[Loop, ...], int]:
+def split_run(loops: tuple[Loop, ...]) -> tuple[tuple[Loop, ...], int]:
     """The innermost loop as a run of elements, where both sides are contiguous."""
     if loops[-1].strides == (1, 1):
         return merge(loops[:-1], 2), loops[-1].count

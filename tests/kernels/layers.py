@@ -18,6 +18,7 @@ from crtgen.ops import (
     DepthwiseConv2d,
     Dequantize,
     FullyConnected,
+    Identity,
     Logistic,
     MaxPool2d,
     Mean,
@@ -35,7 +36,7 @@ from crtgen.ops import (
 )
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.case import make
-from tests.kernels import element_layers
+from tests.kernels import element_layers, index_layers
 
 __all__ = ["KINDS", "Kind"]
 
@@ -308,7 +309,9 @@ def _mean(draw: st.DrawFn, dtype: DType) -> Case:
 def _movement(draw: st.DrawFn, dtype: DType) -> Case:
     x = _tensor(draw, (*_shape(draw, 0, 3), draw(st.integers(1, 9) | st.integers(1, 50))), dtype)
     rank = len(x.shape)
-    kind = draw(st.sampled_from([Transpose, Pad, Concat, StridedSlice, ResizeNearest]))
+    kind = draw(st.sampled_from([Identity, Transpose, Pad, Concat, StridedSlice, ResizeNearest]))
+    if kind is Identity:
+        return _case(Identity(), [x])
     if kind is Transpose:
         return _case(Transpose(tuple(draw(st.permutations(range(rank))))), [x])
     if kind is Pad:
@@ -353,7 +356,7 @@ def _kind(
 ) -> Kind:
     """int8 twice as often as float32, and ``other`` types."""
     strategies = [drawn(DType.INT8), drawn(DType.INT8), drawn(DType.FLOAT32)]
-    return Kind(operators, st.one_of(*strategies, *([other] if other is not None else [])))
+    return Kind(operators, st.one_of(*strategies, *([other, other] if other is not None else [])))
 
 
 KINDS = {
@@ -371,7 +374,9 @@ KINDS = {
     "functions": Kind(element_layers.FUNCTIONS, element_layers.functions()),
     "comparisons": Kind(element_layers.COMPARISONS, element_layers.comparisons()),
     "quotients": Kind(element_layers.QUOTIENTS, element_layers.quotients()),
+    "indexed": Kind(index_layers.INDEXED, index_layers.indexed()),
+    "repeated": Kind(index_layers.REPEATED, index_layers.repeated()),
     "softmax": _kind(_softmax, Softmax),
     "mean": _kind(_mean, Mean),
-    "movement": _kind(_movement, Transpose, Pad, Concat, StridedSlice, ResizeNearest),
+    "movement": _kind(_movement, Identity, Transpose, Pad, Concat, StridedSlice, ResizeNearest),
 }

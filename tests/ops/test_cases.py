@@ -20,6 +20,10 @@ _NOT_IN_TFLM = {
 }
 
 
+# It reads outside of a tensor where an index is, or refuses to run.
+_COMPARED = [c for c in _CASES if c.name not in _NOT_IN_TFLM and not c.name.endswith("_outside")]
+
+
 def _id(case: Case) -> str:
     return case.name
 
@@ -28,7 +32,7 @@ def test_case_names_are_unique() -> None:
     assert len({c.name for c in _CASES}) == len(_CASES)
 
 
-@pytest.mark.parametrize("case", [c for c in _CASES if c.name not in _NOT_IN_TFLM], ids=_id)
+@pytest.mark.parametrize("case", _COMPARED, ids=_id)
 def test_reference_is_tflite_micros(case: Case) -> None:
     graph = case.graph()
     data = oracle.model(graph)

@@ -67,8 +67,7 @@ def _operands(op: Elementwise) -> Convert:
 
 
 def _add_n(layer: Layer) -> Converted:
-    operands = tuple(layer.tensor(i) for i in range(len(layer.inputs)))
-    return Converted(AddN(), operands, tuple(f"operand{i}" for i in range(1, len(operands))))
+    return Converted(AddN(), layer.operands)
 
 
 def _typed(kind: type[Cast] | type[Quantize]) -> Convert:
@@ -102,6 +101,7 @@ _U8, _BOOL = DType.UINT8, DType.BOOL
 _REAL = same(_F32)
 _SHORT = same(_F32, _I8, _I16)
 _WHOLE = same(_F32, _I8, _I16, _I32)
+_CAST = (_F32, _I8, _I16, _I32, _I64, _U8, _BOOL)
 _ORDERED = pairs((_F32, _I8, _I32, _I64), (_BOOL,))
 _QUANTISED = (
     pairs((_F32, _I8, _I16, _I32), (_I8, _I16)) | pairs((_I8, _I16), (_I32,)) | {(_I8, _U8), (_U8, _I8)}
@@ -111,7 +111,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "ABS": Converter(unary(Abs()), ("abs",), types=_SHORT),
     "ADD": Converter(_binary(Add), ("add",), "AddOptions", _FUSED, _WHOLE),
     "ADD_N": Converter(_add_n, ("add_n",)),
-    "CAST": Converter(_typed(Cast), ("cast",), types=pairs(DType, DType)),
+    "CAST": Converter(_typed(Cast), ("cast",), types=pairs(_CAST, _CAST)),
     "CEIL": Converter(unary(Ceil()), ("ceil",), types=_REAL),
     "COS": Converter(unary(Cos()), ("cos",), types=_REAL),
     "DEQUANTIZE": Converter(unary(Dequantize()), ("dequantize",), types=pairs((_I8, _I16, _U8), (_F32,))),

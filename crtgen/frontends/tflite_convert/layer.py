@@ -6,7 +6,7 @@ from enum import IntEnum
 from itertools import product
 from typing import Any
 
-from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.builder import Converted, Refused, Result
 from crtgen.frontends.refusals import NotConstant
 from crtgen.frontends.tflite_file import FileOperator, FileTensor
 from crtgen.ir import Array, DType, Op, shape_text
@@ -42,6 +42,11 @@ class Layer:
         return self.tensor(0)
 
     @property
+    def operands(self) -> tuple[FileTensor, ...]:
+        """All inputs, each of which has to be there."""
+        return tuple(self.tensor(i) for i in range(len(self.inputs)))
+
+    @property
     def y(self) -> FileTensor:
         return self.outputs[0]
 
@@ -65,6 +70,13 @@ class Layer:
         if data.dtype.kind != "i" or data.size > 64:
             raise ValueError(f"the {role} are {shape_text(data.shape)} of {data.dtype.name}")
         return [int(i) for i in data.reshape(-1).tolist()]
+
+    def axis(self, number: int, rank: int) -> int:
+        """An axis of ``rank``, which may count from the last one."""
+        axis = number + rank if number < 0 else number
+        if not 0 <= axis < rank:
+            raise ValueError(f"there is no axis {number} of {rank}")
+        return axis
 
     def option(self, name: str) -> Any:
         """An option of the operator; 0 where the file has no options."""
@@ -108,7 +120,7 @@ def unary(op: Op) -> "Convert":
     return lambda layer: Converted(op, (layer.x,))
 
 
-Convert = Callable[[Layer], Converted]
+Convert = Callable[[Layer], Result]
 Types = frozenset[tuple[DType, DType]]
 
 

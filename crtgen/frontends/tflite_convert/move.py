@@ -3,19 +3,76 @@
 from collections.abc import Mapping
 from math import prod
 
-from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.tflite_convert.layer import Converter, Layer
-from crtgen.ir import shape_text
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Known, Refused
+from crtgen.frontends.tflite_convert.layer import PLAIN, Convert, Converter, Layer, pairs, same
+from crtgen.ir import DType, shape_text
 from crtgen.ops import Activation, Concat, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
+from crtgen.ops.compare import Maximum
+from crtgen.ops.gather import DynamicSlice, DynamicUpdateSlice
+from crtgen.ops.resize import ResizeBilinear
+from crtgen.ops.spread import BroadcastTo, MirrorPad
 
 __all__ = ["CONVERTERS"]
 
 
 def _reshape(layer: Layer) -> Converted:
-    """Also squeeze and expand_dims: the file has the resulting shape."""
-    if prod(layer.x.shape) != prod(layer.y.shape):
-        raise ValueError(f"{shape_text(layer.x.shape)} does not become {shape_text(layer.y.shape)}")
-    return Converted(Reshape(layer.y.shape), (layer.x,))
+    """The shape that the file has, or the one that is known by now."""
+    shape = layer.y.shape
+    if prod(layer.x.shape) != prod(shape) and len(layer.inputs) > 1:
+        shape = tuple(layer.integers(1, "lengths"))
+    elements = prod(layer.x.shape)
+    if shape.count(-1) == 1 and elements % prod(shape) == 0:
+        shape = tuple(-elements // prod(shape) if d == -1 else d for d in shape)
+    return _to_shape(layer, shape)
+
+
+def _to_shape(layer: Layer, shape: tuple[int, ...]) -> Converted:
+    if prod(layer.x.shape) != prod(shape):
+        raise ValueError(f"{shape_text(layer.x.shape)} does not become {shape_text(shape)}")
+    return Converted(Reshape(shape), (layer.x,))
+
+
+def _squeeze(layer: Layer) -> Converted:
+    """Without some axes of length 1, or without all of them."""
+    shape, rank = layer.x.shape, len(layer.x.shape)
+    given = layer.option("SqueezeDimsAsNumpy")
+    listed = [] if isinstance(given, int) else given.tolist()
+    gone = {layer.axis(a, rank) for a in listed} or {a for a, d in enumerate(shape) if d == 1}
+    return _to_shape(layer, tuple(d for a, d in enumerate(shape) if a not in gone))
+
+
+def _expand_dims(layer: Layer) -> Converted:
+    (number,) = layer.integers(1, "axes")
+    shape = list(layer.x.shape)
+    shape.insert(layer.axis(number, len(shape) + 1), 1)
+    return _to_shape(layer, tuple(shape))
+
+
+def _broadcast_to(layer: Layer) -> Converted:
+    return Converted(BroadcastTo(tuple(layer.integers(1, "lengths"))), (layer.x,))
+
+
+def _fill(layer: Layer) -> Converted:
+    return Converted(BroadcastTo(tuple(layer.integers(0, "lengths"))), (layer.tensor(1),))
+
+
+def _zeros_like(layer: Layer) -> Known:
+    assert layer.y.dtype is not None
+    return Known(np.zeros(layer.x.shape, layer.y.dtype.numpy))
+
+
+def _shape(layer: Layer) -> Known:
+    assert layer.y.dtype is not None
+    return Known(np.array(layer.x.shape, layer.y.dtype.numpy))
+
+
+def _broadcast_args(layer: Layer) -> Converted:
+    """The greater of two lengths, since one of them is 1 where they differ."""
+    rank = max(t.shape[0] for t in layer.operands)
+    shapes = [Converted(Pad((rank - t.shape[0],), (0,), 1), (t,)) for t in layer.operands]
+    return Converted(Maximum(), tuple(shapes), ("other",))
 
 
 def _pad(layer: Layer) -> Converted:
@@ -34,6 +91,12 @@ def _pad_v2(layer: Layer) -> Converted:
     if tensor.quant != layer.x.quant:
         raise Refused("a padding value that is quantised unlike the input")
     return Converted(Pad(op.before, op.after, value.reshape(-1)[0].item()), (layer.x,))
+
+
+def _mirror_pad(layer: Layer) -> Converted:
+    op = _pad(layer).op
+    assert isinstance(op, Pad)
+    return Converted(MirrorPad(op.before, op.after, bool(layer.option("Mode"))), (layer.x,))
 
 
 def _transpose(layer: Layer) -> Converted:
@@ -68,48 +131,84 @@ def _strided_slice(layer: Layer) -> Converted:
     return Converted(StridedSlice(begin, end, stride, tuple(shrink)), (layer.x,))
 
 
+def _slice(layer: Layer) -> Converted:
+    """A part that begins at a constant, or at a place computed at run time."""
+    shape, sizes = layer.x.shape, layer.integers(2, "sizes")
+    if len(sizes) != len(shape):
+        raise ValueError(f"a slice of {len(sizes)} axes on {len(shape)}")
+    if layer.tensor(1).data is None:
+        size = tuple(have if n == -1 else n for n, have in zip(sizes, layer.y.shape, strict=True))
+        return Converted(DynamicSlice(size), (layer.x, layer.tensor(1)), ("begin",))
+    begins = tuple(layer.integers(1, "begins"))
+    ends = tuple(d if n == -1 else b + n for b, n, d in zip(begins, sizes, shape, strict=True))
+    return Converted(StridedSlice(begins, ends, (1,) * len(shape)), (layer.x,))
+
+
+def _update_slice(layer: Layer) -> Converted:
+    operands = (layer.tensor(0), layer.tensor(1), layer.tensor(2))
+    return Converted(DynamicUpdateSlice(), operands, ("update", "begin"))
+
+
+def _reverse(layer: Layer) -> Converted:
+    shape, rank = layer.x.shape, len(layer.x.shape)
+    turned = {layer.axis(a, rank) for a in layer.integers(1, "axes")}
+    begin = tuple(d - 1 if a in turned else 0 for a, d in enumerate(shape))
+    end = tuple(-1 if a in turned else d for a, d in enumerate(shape))
+    stride = tuple(-1 if a in turned else 1 for a in range(rank))
+    return Converted(StridedSlice(begin, end, stride), (layer.x,))
+
+
 def _concat(layer: Layer) -> Converted:
     if layer.activation() is not Activation.NONE:
         raise Refused("a fused activation in a concatenation; supported: NONE")
-    axis = int(layer.option("Axis"))
-    operands = tuple(layer.tensor(i) for i in range(len(layer.inputs)))
-    return Converted(
-        Concat(axis + len(layer.x.shape) if axis < 0 else axis),
-        operands,
-        tuple(f"part{i}" for i in range(1, len(operands))),
-    )
+    axis = layer.axis(int(layer.option("Axis")), len(layer.x.shape))
+    roles = tuple(f"part{i}" for i in range(1, len(layer.operands)))
+    return Converted(Concat(axis), layer.operands, roles)
 
 
-def _resize_nearest(layer: Layer) -> Converted:
-    size = layer.integers(1, "sizes")
-    if len(size) != 2 or min(size) < 1:
-        raise ValueError(f"a size of {size}")
-    corners, centres = bool(layer.option("AlignCorners")), bool(layer.option("HalfPixelCenters"))
-    return Converted(ResizeNearest((size[0], size[1]), corners, centres), (layer.x,))
+def _resize(kind: type[ResizeNearest] | type[ResizeBilinear]) -> Convert:
+    def convert(layer: Layer) -> Converted:
+        size = layer.integers(1, "sizes")
+        if len(size) != 2 or min(size) < 1:
+            raise ValueError(f"a size of {size}")
+        corners, centres = bool(layer.option("AlignCorners")), bool(layer.option("HalfPixelCenters"))
+        return Converted(kind((size[0], size[1]), corners, centres), (layer.x,))
+
+    return convert
 
 
 _JOIN = ("Axis", "FusedActivationFunction")
 _SLICE = ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask", "Offset")
 _RESIZE = ("AlignCorners", "HalfPixelCenters")
 
+_INDICES = (DType.INT32, DType.INT64)
+
 CONVERTERS: Mapping[str, Converter] = {
-    "CONCATENATION": Converter(_concat, ("concat",), "ConcatenationOptions", _JOIN),
-    "EXPAND_DIMS": Converter(_reshape, ("expand_dims",)),
-    "PAD": Converter(_pad, ("pad", "zero_padding2d")),
-    "PADV2": Converter(_pad_v2, ("pad",)),
-    "RESHAPE": Converter(_reshape, ("reshape", "flatten")),
+    "BROADCAST_ARGS": Converter(_broadcast_args, ("broadcast_args",), types=same(*_INDICES)),
+    "BROADCAST_TO": Converter(_broadcast_to, ("broadcast_to",), types=PLAIN),
+    "CONCATENATION": Converter(_concat, ("concat",), "ConcatenationOptions", _JOIN, PLAIN),
+    "DYNAMIC_UPDATE_SLICE": Converter(_update_slice, ("update_slice",), types=PLAIN),
+    "EXPAND_DIMS": Converter(_expand_dims, ("expand_dims",), types=PLAIN),
+    "FILL": Converter(_fill, ("fill",), types=pairs(_INDICES, DType)),
+    "MIRROR_PAD": Converter(_mirror_pad, ("mirror_pad",), "MirrorPadOptions", ("Mode",), PLAIN),
+    "PAD": Converter(_pad, ("pad", "zero_padding2d"), types=PLAIN),
+    "PADV2": Converter(_pad_v2, ("pad",), types=PLAIN),
+    "RESHAPE": Converter(_reshape, ("reshape", "flatten"), types=PLAIN),
+    "RESIZE_BILINEAR": Converter(
+        _resize(ResizeBilinear), ("resize_bilinear", "up_sampling2d"), "ResizeBilinearOptions", _RESIZE
+    ),
     "RESIZE_NEAREST_NEIGHBOR": Converter(
-        _resize_nearest,
+        _resize(ResizeNearest),
         ("resize_nearest", "up_sampling2d"),
         "ResizeNearestNeighborOptions",
         _RESIZE,
+        PLAIN,
     ),
-    "SQUEEZE": Converter(_reshape, ("squeeze",)),
-    "STRIDED_SLICE": Converter(
-        _strided_slice,
-        ("strided_slice",),
-        "StridedSliceOptions",
-        _SLICE,
-    ),
-    "TRANSPOSE": Converter(_transpose, ("transpose",)),
+    "REVERSE_V2": Converter(_reverse, ("reverse",), types=PLAIN),
+    "SHAPE": Converter(_shape, ("shape",), types=pairs(DType, _INDICES)),
+    "SLICE": Converter(_slice, ("slice",), types=PLAIN),
+    "SQUEEZE": Converter(_squeeze, ("squeeze",), "SqueezeOptions", ("SqueezeDimsAsNumpy",), PLAIN),
+    "STRIDED_SLICE": Converter(_strided_slice, ("strided_slice",), "StridedSliceOptions", _SLICE, PLAIN),
+    "TRANSPOSE": Converter(_transpose, ("transpose",), types=PLAIN),
+    "ZEROS_LIKE": Converter(_zeros_like, ("zeros_like",), types=PLAIN),
 }

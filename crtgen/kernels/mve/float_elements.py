@@ -70,7 +70,7 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     return elementwise("mve float", sig, target, walk(sig), steps, _FLOATS)
 
 
-@design(Dequantize, types=(DType.INT8,), needs="mve")
+@design(Dequantize, types=(DType.INT8,), needs="mve", to=DType.FLOAT32)
 def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
     """int8 to float32."""
     params = op.parameters(sig)
@@ -93,7 +93,7 @@ def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
     return elementwise("mve dequantize", sig, target, walk(sig), steps, _FLOATS)
 
 
-@design(Quantize, types=(DType.FLOAT32,), needs="mve")
+@design(Quantize, types=(DType.FLOAT32,), needs="mve", to=DType.INT8)
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     """float32 to int8, without a division; None for int8 and where that is not exact."""
     params = op.parameters(sig)

@@ -5,7 +5,10 @@ from typing import Any
 
 from crtgen.ir import Node, Op, Signature
 from crtgen.ops import Concat, Identity, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
-from tests.ops.oracle.writer import Write, Writer, Written
+from crtgen.ops.gather import DynamicSlice, DynamicUpdateSlice, Gather, GatherNd
+from crtgen.ops.resize import ResizeBilinear
+from crtgen.ops.spread import BroadcastTo, MirrorPad
+from tests.ops.oracle.writer import Write, Writer, Written, plain
 from tests.tflite_builder import Options
 
 
@@ -53,6 +56,35 @@ def _resize(writer: Writer, node: Node, sig: Signature) -> Written:
     return "RESIZE_NEAREST_NEIGHBOR", Options("ResizeNearestNeighborOptions", **fields), [size]
 
 
+def _bilinear(writer: Writer, node: Node, sig: Signature) -> Written:
+    op: Any = node.op
+    fields = {"AlignCorners": op.align_corners, "HalfPixelCenters": op.half_pixel_centers}
+    size = writer.constant(f"{node.name}_size", op.size)
+    return "RESIZE_BILINEAR", Options("ResizeBilinearOptions", **fields), [size]
+
+
+def _broadcast_to(writer: Writer, node: Node, sig: Signature) -> Written:
+    op: Any = node.op
+    return "BROADCAST_TO", Options("BroadcastToOptions"), [writer.constant(f"{node.name}_shape", op.shape)]
+
+
+def _mirror_pad(writer: Writer, node: Node, sig: Signature) -> Written:
+    op: Any = node.op
+    amounts = writer.constant(f"{node.name}_by", list(zip(op.before, op.after, strict=True)))
+    return "MIRROR_PAD", Options("MirrorPadOptions", Mode=int(op.repeats)), [amounts]
+
+
+def _gather(writer: Writer, node: Node, sig: Signature) -> Written:
+    op: Any = node.op
+    return "GATHER", Options("GatherOptions", Axis=op.axis, BatchDims=op.batch), []
+
+
+def _dynamic_slice(writer: Writer, node: Node, sig: Signature) -> Written:
+    op: Any = node.op
+    dtype = sig.inputs[1].dtype.value
+    return "SLICE", Options("SliceOptions"), [writer.constant(f"{node.name}_size", op.size, dtype)]
+
+
 WRITERS: Mapping[type[Op], Write] = {
     Reshape: _reshape,
     Pad: _pad,
@@ -61,4 +93,11 @@ WRITERS: Mapping[type[Op], Write] = {
     Concat: _concat,
     Identity: _identity,
     ResizeNearest: _resize,
+    ResizeBilinear: _bilinear,
+    BroadcastTo: _broadcast_to,
+    MirrorPad: _mirror_pad,
+    Gather: _gather,
+    GatherNd: plain("GATHER_ND"),
+    DynamicSlice: _dynamic_slice,
+    DynamicUpdateSlice: plain("DYNAMIC_UPDATE_SLICE"),
 }

@@ -128,6 +128,12 @@ static inline int32_t crt_max(int32_t a, int32_t b)
     return (a > b) ? a : b;
 }
 
+/* i within 0 .. most. */
+static inline int32_t crt_index(int64_t i, int32_t most)
+{
+    return (i < 0) ? 0 : ((i > most) ? most : (int32_t)i);
+}
+
 static inline float crt_minf(float a, float b)
 {
     return (a < b) ? a : b;

@@ -72,11 +72,11 @@ def gather_nd(op: GatherNd, sig: Signature, target: Target) -> Kernel:
 def dynamic_slice(op: DynamicSlice, sig: Signature, target: Target) -> Kernel:
     """Runs of neighbours from a place that is computed first."""
     (x, begin), consts = operands(sig)
-    loops, run = _runs(op.size, sig.x.shape)
+    loops, run = _runs(op.size, strides_of(sig.x.shape), strides_of(op.size))
     view = MoveView(
         (Copy(x, loops, f"first + {index_of(loops, 0)}", index_of(loops, 1), run),),
         sig.y.elements,
-        lines=(_first(sig, 1, begin, op.size),),
+        lines=_first(sig, 1, begin, op.size),
     )
     cost = sig.y.elements * 4 + 20
     return Kernel(design="slice", template="move.c.j2", view=view, consts=consts, cost=cost)
@@ -87,23 +87,23 @@ def dynamic_update_slice(op: DynamicUpdateSlice, sig: Signature, target: Target)
     """A copy of the tensor, where it does not lie there already, and the update in it."""
     (x, update, begin), consts = operands(sig)
     size = sig.inputs[1].shape
-    loops, run = _runs(size, sig.x.shape)
+    loops, run = _runs(size, strides_of(size), strides_of(sig.x.shape))
     whole = (
         f"if (y0 != {x}) {{",
         f"    crt_copy(y0, {x}, {sig.y.elements} * sizeof *y0);",
         "}",
     )
     view = MoveView(
-        (Copy(update, loops, index_of(loops, 1), f"first + {index_of(loops, 0)}", run),),
+        (Copy(update, loops, index_of(loops, 0), f"first + {index_of(loops, 1)}", run),),
         sig.y.elements,
-        lines=(_first(sig, 2, begin, size), *whole),
+        lines=(*_first(sig, 2, begin, size), *whole),
     )
     overlays = () if sig.x.is_constant else (InPlace(0, exact=False),)
     cost = (sig.y.elements + sig.inputs[1].elements) * 3 + 20
     return Kernel("update slice", "move.c.j2", view, consts, inplace=overlays, cost=cost)
 
 
-def _first(sig: Signature, position: int, name: str, size: tuple[int, ...]) -> str:
+def _first(sig: Signature, position: int, name: str, size: tuple[int, ...]) -> tuple[str, ...]:
     """C for the first element that a window of ``size`` has in ``x``, by the operand at ``position``."""
     dtype, strides = sig.inputs[position].dtype, strides_of(sig.x.shape)
     terms = [
@@ -111,10 +111,14 @@ def _first(sig: Signature, position: int, name: str, size: tuple[int, ...]) -> s
         for i, (have, want, stride) in enumerate(zip(sig.x.shape, size, strides, strict=True))
         if have > want
     ]
-    return f"const int32_t first = {' + '.join(terms) or '0'};"
+    if not terms:
+        return f"(void){name};", "const int32_t first = 0;"
+    return (f"const int32_t first = {' + '.join(terms)};",)
 
 
-def _runs(size: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[Loop, ...], int]:
-    """The elements of a window: loops with strides in the tensor and in the window, and the innermost run."""
-    strides = zip(size, strides_of(shape), strides_of(size), strict=True)
+def _runs(
+    size: tuple[int, ...], source: tuple[int, ...], to: tuple[int, ...]
+) -> tuple[tuple[Loop, ...], int]:
+    """The elements of a window: loops with both strides, and the innermost run."""
+    strides = zip(size, source, to, strict=True)
     return split_run(merge([Loop(n, (a, b)) for n, a, b in strides], 2))

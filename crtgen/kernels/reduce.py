@@ -1,4 +1,4 @@
-"""The mean over any axes."""
+"""Reductions over any axes."""
 
 from dataclasses import dataclass
 from math import prod
@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 
 from crtgen.ir import DType, Signature, Value
+from crtgen.kernels.elements import clamped
 from crtgen.kernels.epilogue import one_rounding, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import c_float, plus
@@ -13,16 +14,18 @@ from crtgen.kernels.loops import Loop, index_of, merge, strides_of
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
 from crtgen.ops import INT8, Mean, scheme_of
+from crtgen.ops.reduce import All, ReduceMax, ReduceMin, Reduction, Total
 
-__all__ = ["MeanView", "image_of", "mean_result"]
+__all__ = ["ReduceView", "image_of", "mean_result"]
 
 _TILE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class MeanView:
+class ReduceView:
     """``kept`` loops over outputs, in each the ``reduced`` ones from ``start``; ``result`` is C of ``sum``.
 
+    It begins with ``first``; ``step`` is C of ``sum`` and ``x``, what it is with one element more.
     ``tile`` neighbouring outputs are summed at once; it divides the innermost kept loop.
     """
 
@@ -34,27 +37,54 @@ class MeanView:
     index: str
     result: str
     tile: int
+    first: str = "0"
+    step: str = "sum + x"
 
 
-@design(Mean, types=(DType.INT8, DType.FLOAT32))
-def mean(op: Mean, sig: Signature, target: Target) -> Kernel:
-    """The sum of what an output sees, divided in the multiplier."""
+@design(Total, types=(DType.INT8, DType.INT16, DType.FLOAT32))
+def total(op: Total, sig: Signature, target: Target) -> Kernel:
+    """The sum of what an output sees; a mean is divided in the multiplier."""
+    sum_type = "float" if scheme_of(sig.x).is_real else "int32_t"
+    return _reduction(op, sig, sum_type, mean_result(op, sig))
+
+
+@design(ReduceMax, ReduceMin, types=(DType.INT8, DType.FLOAT32))
+def extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> Kernel:
+    """The greatest or the least element."""
+    real, greatest = scheme_of(sig.x).is_real, isinstance(op, ReduceMax)
+    ends = ("3.402823466e+38f", "-3.402823466e+38f") if real else (str(INT8.high), str(INT8.low))
+    step = f"(x {op.sign} sum) ? x : sum"
+    number, result = ("float", "sum") if real else ("int32_t", "(int8_t)sum")
+    return _reduction(op, sig, number, result, ends[greatest], step)
+
+
+@design(All)
+def every(op: All, sig: Signature, target: Target) -> Kernel:
+    """Whether no element is false."""
+    return _reduction(op, sig, "bool", "sum", "true", "sum && x")
+
+
+def _reduction(
+    op: Reduction, sig: Signature, sum_type: str, result: str, first: str = "0", step: str = "sum + x"
+) -> Kernel:
     loops = [Loop(n, (s,)) for n, s in zip(sig.x.shape, strides_of(sig.x.shape), strict=True)]
     kept = merge([loop for i, loop in enumerate(loops) if i not in op.axes], 1)
     reduced = merge([loop for i, loop in enumerate(loops) if i in op.axes], 1)
     tile = _TILE if kept[-1].strides == (1,) and kept[-1].count % _TILE == 0 else 1
-    view = MeanView(
+    view = ReduceView(
         x_type=sig.x.dtype.c_name,
-        sum_type=scheme_of(sig.x).accumulators.c_name,
+        sum_type=sum_type,
         kept=kept,
         reduced=reduced,
         start=index_of(kept, 0),
         index=index_of(reduced, 0, "j"),
-        result=mean_result(op, sig),
+        result=result,
         tile=tile,
+        first=first,
+        step=step,
     )
     cost = sig.x.elements * (5 if tile == 1 else 3) + sig.y.elements * 25
-    return Kernel(design="mean", template="mean.c.j2", view=view, cost=cost)
+    return Kernel(design=op.name, template="reduce.c.j2", view=view, cost=cost)
 
 
 def image_of(op: Mean, x: Value) -> tuple[int, int, int] | None:
@@ -66,17 +96,17 @@ def image_of(op: Mean, x: Value) -> tuple[int, int, int] | None:
     return prod(before), prod(inside), prod(after)
 
 
-def mean_result(op: Mean, sig: Signature) -> str:
-    """C for the mean of the elements whose ``sum`` is known."""
+def mean_result(op: Total, sig: Signature) -> str:
+    """C for the mean, or the scaled sum, of the elements whose ``sum`` is known."""
     if scheme_of(sig.x).is_real:
-        return f"sum / {c_float(sig.x.elements // sig.y.elements)}"
-    p = op.parameters(sig)
+        return f"sum / {c_float(sig.x.elements // sig.y.elements)}" if op.divides else "sum"
+    p, scheme = op.parameters(sig), scheme_of(sig.x)
     ends = p.count * (np.array([[INT8.low], [INT8.high]], np.int64) + p.input_offset)
     multiplier, shift = np.array([p.multiplier], np.int64), np.array([p.shift], np.int64)
     rescale = Rescale(multiplier, shift, p.output_offset, *INT8.limits, ends[0], ends[1])
     total = f"(sum {plus(p.count * p.input_offset)})"
-    scaled = one_rounding(total, rescale)
+    scaled = one_rounding(total, rescale) if scheme is INT8 else None
     if scaled is None:
-        extent = (INT8.high - INT8.low) * p.count
+        extent = (scheme.high - scheme.low) * p.count
         scaled = f"{two_roundings(total, p.multiplier, p.shift, extent)} {plus(p.output_offset)}"
-    return f"crt_int8({scaled}, {INT8.low}, {INT8.high})"
+    return clamped(sig.y, scaled, *scheme.limits)

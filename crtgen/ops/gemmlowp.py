@@ -87,10 +87,12 @@ def tanh(a: Int64, integer_bits: int) -> Int64:
 
 
 def inverse_square_root(x: Int64) -> tuple[Int64, Int64]:
-    """``1 / sqrt(x)`` of whole numbers from 1 to 2**29, as a multiplier and a shift to the left.
+    """``1 / sqrt(x)`` of whole numbers, as a multiplier and a shift to the left; 0 counts as 1.
 
     Five Newton steps from 1 on, in Q3 (``GetInvSqrtQuantizedMultiplierExp``).
     """
+    down = np.where(x >= 1 << 29, 1, 0)
+    one, x = x <= 1, np.maximum(x >> 2 * down, 1)
     bits = np.frexp(x.astype(np.float64))[1].astype(np.int64)
     pairs = (31 - bits) // 2 - 1
     scaled = (x << 2 * pairs) >> 1
@@ -100,7 +102,6 @@ def inverse_square_root(x: Int64) -> tuple[Int64, Int64]:
         cube = _saturating_left_shift(mul(mul(root, root), root), 6)
         root = _saturating_left_shift(mul(np.full_like(x, 3 << 27), root) - mul(half, cube), 3)
     multiplier = mul(root, 1518500250)
-    shift = 11 - pairs
+    shift = 11 - pairs + down
     multiplier = np.where(shift < 0, multiplier << np.maximum(-shift, 0), multiplier)
-    one = x <= 1
     return np.where(one, _ONE, multiplier), np.where(one, 0, -np.maximum(shift, 0))

@@ -36,7 +36,7 @@ from crtgen.ops import (
 )
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.case import make
-from tests.kernels import element_layers, index_layers
+from tests.kernels import element_layers, index_layers, reduce_layers
 
 __all__ = ["KINDS", "Kind"]
 
@@ -376,6 +376,8 @@ KINDS = {
     "quotients": Kind(element_layers.QUOTIENTS, element_layers.quotients()),
     "indexed": Kind(index_layers.INDEXED, index_layers.indexed()),
     "repeated": Kind(index_layers.REPEATED, index_layers.repeated()),
+    "reduced": Kind(reduce_layers.REDUCED, reduce_layers.reduced()),
+    "norms": Kind(reduce_layers.NORMS, reduce_layers.norms()),
     "softmax": _kind(_softmax, Softmax),
     "mean": _kind(_mean, Mean),
     "movement": _kind(_movement, Identity, Transpose, Pad, Concat, StridedSlice, ResizeNearest),

@@ -1,20 +1,61 @@
-"""Reductions."""
+"""Reductions, running sums and norms."""
 
 from collections.abc import Mapping
 
-from crtgen.frontends.builder import Converted
-from crtgen.frontends.tflite_convert.layer import Converter, Layer
-from crtgen.ops import Mean
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, pairs, same
+from crtgen.ir import DType
+from crtgen.ops import Activation, Mean
+from crtgen.ops.normalize import CumSum, L2Normalization
+from crtgen.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
 
 __all__ = ["CONVERTERS"]
 
 
-def _mean(layer: Layer) -> Converted:
-    rank = len(layer.x.shape)
-    axes = sorted({a + rank if a < 0 else a for a in layer.integers(1, "axes")})
-    return Converted(Mean(tuple(axes), bool(layer.option("KeepDims"))), (layer.x,))
+def _reduction(kind: type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin] | type[All]) -> Convert:
+    def convert(layer: Layer) -> Converted:
+        rank = len(layer.x.shape)
+        axes = sorted({layer.axis(a, rank) for a in layer.integers(1, "axes")})
+        return Converted(kind(tuple(axes), bool(layer.option("KeepDims"))), (layer.x,))
 
+    return convert
+
+
+def _arg(kind: type[ArgMax] | type[ArgMin]) -> Convert:
+    def convert(layer: Layer) -> Converted:
+        (number,) = layer.integers(1, "axes")
+        return Converted(kind(layer.axis(number, len(layer.x.shape))), (layer.x,))
+
+    return convert
+
+
+def _cumsum(layer: Layer) -> Converted:
+    (number,) = layer.integers(1, "axes")
+    axis = layer.axis(number, len(layer.x.shape))
+    return Converted(CumSum(axis, bool(layer.option("Exclusive")), bool(layer.option("Reverse"))), (layer.x,))
+
+
+def _l2_normalization(layer: Layer) -> Converted:
+    if layer.activation() is not Activation.NONE:
+        raise Refused("a fused activation in a normalisation; supported: NONE")
+    return Converted(L2Normalization(), (layer.x,))
+
+
+_REDUCER = ("ReducerOptions", ("KeepDims",))
+_NUMBERS = (DType.FLOAT32, DType.INT8)
+_SHORT = same(DType.FLOAT32, DType.INT8, DType.INT16)
+_PLACES = pairs(_NUMBERS, (DType.INT32,))
 
 CONVERTERS: Mapping[str, Converter] = {
-    "MEAN": Converter(_mean, ("mean", "global_average_pooling2d"), "ReducerOptions", ("KeepDims",)),
+    "ARG_MAX": Converter(_arg(ArgMax), ("arg_max",), types=_PLACES),
+    "ARG_MIN": Converter(_arg(ArgMin), ("arg_min",), types=_PLACES),
+    "CUMSUM": Converter(_cumsum, ("cumsum",), "CumsumOptions", ("Exclusive", "Reverse")),
+    "L2_NORMALIZATION": Converter(
+        _l2_normalization, ("l2_normalization",), "L2NormOptions", ("FusedActivationFunction",)
+    ),
+    "MEAN": Converter(_reduction(Mean), ("mean", "global_average_pooling2d"), *_REDUCER, _SHORT),
+    "REDUCE_ALL": Converter(_reduction(All), ("reduce_all",), *_REDUCER, same(DType.BOOL)),
+    "REDUCE_MAX": Converter(_reduction(ReduceMax), ("reduce_max",), *_REDUCER),
+    "REDUCE_MIN": Converter(_reduction(ReduceMin), ("reduce_min",), *_REDUCER),
+    "SUM": Converter(_reduction(Sum), ("sum",), *_REDUCER, _SHORT),
 }

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer
+from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, same
 from crtgen.ir import DType, Op, shape_text
 from crtgen.ops import AveragePool2d, Conv2d, DepthwiseConv2d, FullyConnected, MaxPool2d
+from crtgen.ops.normalize import L2Pool2d
 
 __all__ = ["CONVERTERS"]
 
@@ -63,7 +64,7 @@ def _fully_connected(layer: Layer) -> Converted:
     return _with_weights(layer, op, shape[0])
 
 
-def _pool(kind: type[AveragePool2d] | type[MaxPool2d]) -> Convert:
+def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Convert:
     def convert(layer: Layer) -> Converted:
         height, width = int(layer.option("FilterHeight")), int(layer.option("FilterWidth"))
         stride = layer.pair("Stride")
@@ -79,7 +80,10 @@ _DEPTHWISE = (*_CONVOLUTION, "DepthMultiplier")
 _POOLING = (*_WINDOW, "FilterHeight", "FilterWidth")
 _DENSE = ("FusedActivationFunction", "WeightsFormat", "KeepNumDims")
 
+_L2_POOL = Converter(_pool(L2Pool2d), ("l2_pool2d",), "Pool2DOptions", _POOLING, same(DType.FLOAT32))
+
 CONVERTERS: Mapping[str, Converter] = {
+    "L2_POOL_2D": _L2_POOL,
     "AVERAGE_POOL_2D": Converter(
         _pool(AveragePool2d),
         ("average_pool2d", "average_pooling2d"),

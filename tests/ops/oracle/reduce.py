@@ -5,19 +5,47 @@ from typing import Any
 
 from crtgen.ir import Node, Op, Signature
 from crtgen.ops import Mean
+from crtgen.ops.normalize import CumSum, L2Normalization
+from crtgen.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
 from tests.ops.oracle.writer import Write, Writer, Written
 from tests.tflite_builder import Options
 
 
-def _mean(writer: Writer, node: Node, sig: Signature) -> Written:
+def _reducer(code: str) -> Write:
+    def write(writer: Writer, node: Node, sig: Signature) -> Written:
+        op: Any = node.op
+        axes = writer.constant(f"{node.name}_axes", op.axes)
+        return code, Options("ReducerOptions", KeepDims=op.keep_dims), [axes]
+
+    return write
+
+
+def _arg(code: str, table: str) -> Write:
+    def write(writer: Writer, node: Node, sig: Signature) -> Written:
+        op: Any = node.op
+        return code, Options(table, OutputType=2), [writer.constant(f"{node.name}_axis", op.axis)]
+
+    return write
+
+
+def _cumsum(writer: Writer, node: Node, sig: Signature) -> Written:
     op: Any = node.op
-    return (
-        "MEAN",
-        Options("ReducerOptions", KeepDims=op.keep_dims),
-        [writer.constant(f"{node.name}_axes", op.axes)],
-    )
+    axis = writer.constant(f"{node.name}_axis", op.axis)
+    return "CUMSUM", Options("CumsumOptions", Exclusive=op.exclusive, Reverse=op.reverse), [axis]
+
+
+def _l2_normalization(writer: Writer, node: Node, sig: Signature) -> Written:
+    return "L2_NORMALIZATION", Options("L2NormOptions", FusedActivationFunction=0), []
 
 
 WRITERS: Mapping[type[Op], Write] = {
-    Mean: _mean,
+    Mean: _reducer("MEAN"),
+    Sum: _reducer("SUM"),
+    ReduceMax: _reducer("REDUCE_MAX"),
+    ReduceMin: _reducer("REDUCE_MIN"),
+    All: _reducer("REDUCE_ALL"),
+    ArgMax: _arg("ARG_MAX", "ArgMaxOptions"),
+    ArgMin: _arg("ARG_MIN", "ArgMinOptions"),
+    CumSum: _cumsum,
+    L2Normalization: _l2_normalization,
 }

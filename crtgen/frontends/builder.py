@@ -370,7 +370,8 @@ class GraphBuilder:
     def _operand(self, operand: Tensor | Array | Value | Converted, name: str) -> Value:
         """A tensor's value, a value, what an operator gives, or a new constant."""
         if isinstance(operand, Value):
-            return operand
+            made = operand.is_constant and operand.name not in self._values
+            return self._register(replace(operand, name=self.value_names.unique(name))) if made else operand
         if isinstance(operand, Converted):
             return self._step(operand, name)
         if isinstance(operand, Tensor):

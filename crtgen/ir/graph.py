@@ -49,6 +49,9 @@ class Op(ABC):
     rising: ClassVar[bool] = False
     """Whether each element of an int8 output rises, or stays, with each element of the inputs."""
 
+    states: ClassVar[tuple[tuple[int, int], ...]] = ()
+    """Which of its inputs are states, each with the output that it becomes, as positions."""
+
     @abstractmethod
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         """Shape and type of each output; raises ``ValueError`` with the reason if the inputs do not fit."""

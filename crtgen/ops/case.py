@@ -25,13 +25,17 @@ class Case:
     limits: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
 
     def graph(self) -> Graph:
-        """The network of this single node; its inputs are the values that are not constant."""
+        """The network of this single node: its inputs are what is not constant. States are zero at first."""
+        states = {self.sig.inputs[i]: self.sig.outputs[o] for i, o in self.op.states}
         names = [v.name for v in self.sig.inputs]
         outputs = [v.name for v in self.sig.outputs]
         node = Node(self.op.name, self.op, tuple(names), tuple(outputs))
-        values = list({v.name: v for v in (*self.sig.inputs, *self.sig.outputs)}.values())
-        variable = dict.fromkeys(v.name for v in self.sig.inputs if not v.is_constant)
-        return Graph.build(self.name, values, [node], list(variable), outputs)
+        values = {v.name: v for v in (*self.sig.inputs, *self.sig.outputs)}
+        values |= {v.name: Value.state(v.name, _zeros(v), v.quant) for v in states}
+        variable = dict.fromkeys(v.name for v in self.sig.inputs if not v.is_constant and v not in states)
+        results = [v.name for v in self.sig.outputs if v not in states.values()]
+        pairs = [(before.name, after.name) for before, after in states.items()]
+        return Graph.build(self.name, list(values.values()), [node], list(variable), results, pairs)
 
     def inputs(self, seed: int = 0) -> dict[str, Array]:
         """Values for the inputs that are not constant, anywhere in their ranges."""
@@ -54,6 +58,12 @@ class Case:
         if value.dtype is DType.BOOL:
             return random.integers(0, 2, value.shape).astype(np.bool_)
         return random.integers(int(low), int(high), value.shape, value.dtype.value, endpoint=True)
+
+
+def _zeros(value: Value) -> Array:
+    """Real zeros of int8, zeros of other types, as TFLite Micro fills its variables."""
+    zero = value.quant.zero_point if value.quant is not None and value.dtype is DType.INT8 else 0
+    return np.full(value.shape, zero, value.dtype.numpy)
 
 
 def int8s(name: str, shape: tuple[int, ...], scale: float = 0.05, zero_point: int = 0) -> Value:

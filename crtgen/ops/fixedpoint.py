@@ -12,7 +12,9 @@ import numpy.typing as npt
 __all__ = [
     "Int64",
     "multiply_by_quantized_multiplier",
+    "multiply_wide",
     "quantize_multiplier",
+    "reduced_multiplier",
     "round_half_away",
     "rounding_divide_by_pot",
     "saturating_rounding_doubling_high_mul",
@@ -80,3 +82,19 @@ def multiply_by_quantized_multiplier(x: Int64, multiplier: _Integers, shift: _In
     left = np.maximum(np.asarray(shift, np.int64), 0)
     right = np.maximum(-np.asarray(shift, np.int64), 0)
     return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(x << left, multiplier), right)
+
+
+def reduced_multiplier(multiplier: int) -> int:
+    """A multiplier of 31 bits as one of 15, as TFLite has it for sums of 64 bits."""
+    return min((multiplier + (1 << 15)) >> 16, 0x7FFF)
+
+
+def multiply_wide(x: Int64, multiplier: _Integers, shift: _Integers) -> Int64:
+    """``x * multiplier * 2**(shift - 31)`` for sums of up to 48 bits, with 15 bits of the multiplier.
+
+    Halves are rounded up.
+    """
+    reduced = np.minimum((np.asarray(multiplier, np.int64) + (1 << 15)) >> 16, 0x7FFF)
+    total = 15 - np.asarray(shift, np.int64)
+    scaled: Int64 = (x * reduced + (np.int64(1) << (total - 1))) >> total
+    return scaled

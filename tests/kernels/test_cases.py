@@ -24,7 +24,8 @@ def _runs(extremes: bool = True) -> list[Run]:
     runs = []
     for case in all_cases():
         graph = case.graph()
-        runs.append(Run(case.name, graph, case.inputs(1)))
+        inputs = case.inputs(1)
+        runs.append(Run(case.name, graph, {name: inputs[name] for name in graph.inputs}))
         for number in range(3 if extremes else 0):
             inputs = {n: _constant_inputs(case, graph.values[n], number) for n in graph.inputs}
             runs.append(Run(f"{case.name} extreme {number}", graph, inputs))

@@ -14,6 +14,7 @@ from crtgen.kernels.registry import registered
 from crtgen.ops import all_cases
 from tests.kernels.drawn import Trial, check, name, package
 from tests.kernels.layers import KINDS
+from tests.kernels.recurrent_layers import RECURRENT
 
 pytestmark = pytest.mark.qemu
 
@@ -71,6 +72,7 @@ def _run(folder: Path, kind: str, core: str, optimize: str, count: int) -> None:
 def test_every_operator_is_drawn() -> None:
     """But what moves nothing, what another code generator computes, and what has tests of its own."""
     drawn = {op for kind in KINDS.values() for op in kind.operators}
+    drawn |= set(RECURRENT)
     assert {type(case.op).name for case in all_cases()} - {op.name for op in drawn} == {"reshape"}
 
 

@@ -75,6 +75,9 @@ int main(void)
             from += model->inputs[i].nbytes;
         }
         start_ticks();
+        if (model->reset != NULL) {
+            model->reset();
+        }
         int32_t status = model->run();
         uint32_t spent = ticks();
         if (status != 0) {

@@ -1,18 +1,20 @@
 """TFLite Micro as the oracle: a graph as a `.tflite` file, and its outputs by tflite-micro."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from tflite_micro import runtime
 
 from crtgen.ir import Array, DType, Graph, Op
-from tests.ops.oracle import elementwise, move, reduce, weights
+from tests.ops.oracle import elementwise, move, recurrent, reduce, weights
 from tests.ops.oracle.writer import Write, Writer
 from tests.tflite_builder import Model
 
 _ARENA = 1 << 22
 _WRITERS: Mapping[type[Op], Write] = {
-    kind: write for family in (elementwise, move, reduce, weights) for kind, write in family.WRITERS.items()
+    kind: write
+    for family in (elementwise, move, recurrent, reduce, weights)
+    for kind, write in family.WRITERS.items()
 }
 
 
@@ -28,11 +30,18 @@ def model(graph: Graph) -> bytes:
 
 def run(data: bytes, inputs: Mapping[str, Array], names: tuple[str, ...], outputs: int = 1) -> list[Array]:
     """The outputs of a `.tflite` file by tflite-micro's reference kernels."""
+    (made,) = run_all(data, [tuple(inputs[name] for name in names)], outputs)
+    return made
+
+
+def run_all(data: bytes, runs: Iterable[Sequence[Array]], outputs: int = 1) -> Iterator[list[Array]]:
+    """The outputs of runs one after the other, each with an array for each input."""
     interpreter = runtime.Interpreter.from_bytes(data, arena_size=_ARENA)
-    for index, name in enumerate(names):
-        interpreter.set_input(inputs[name], index)
-    interpreter.invoke()
-    return [interpreter.get_output(i).copy() for i in range(outputs)]
+    for inputs in runs:
+        for index, array in enumerate(inputs):
+            interpreter.set_input(array, index)
+        interpreter.invoke()
+        yield [interpreter.get_output(i).copy() for i in range(outputs)]
 
 
 def assert_same(actual: Array, expected: Array) -> None:

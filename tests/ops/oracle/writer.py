@@ -36,7 +36,9 @@ class Writer:
 
     def add(self, node: Node, code: str, options: Options | None, extra: Sequence[str] = ()) -> None:
         """The node as the operator ``code``, which has its inputs and then ``extra``."""
-        self.operators.append(Operator(code, [*node.inputs, *extra], node.outputs, options))
+        kept = {after for _, after in self.graph.states}
+        outputs = [name for name in node.outputs if name not in kept]
+        self.operators.append(Operator(code, [*node.inputs, *extra], outputs, options))
 
     def padded(self, node: Node, sig: Signature, window: tuple[int, ...]) -> tuple[int, str]:
         """TFLite's padding and the name of the input: padded by an operator of its own where it has to be."""
@@ -58,6 +60,9 @@ class Writer:
 
 def tensor(value: Value) -> Tensor:
     quant = value.quant
+    if value.is_state:
+        scales, zeros = (quant.scales, quant.zero_points) if quant else ((), ())
+        return Tensor(value.name, value.shape, value.dtype.value, scales, zeros, is_variable=True)
     if quant is None:
         return Tensor(value.name, value.shape, value.dtype.value, data=value.data)
     return Tensor(

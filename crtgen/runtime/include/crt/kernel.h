@@ -63,6 +63,12 @@ static inline int32_t crt_scale(int32_t x, int32_t multiplier, int32_t shift)
     return crt_round_shift(crt_high_mul(x, multiplier), -shift);
 }
 
+/* x * multiplier / 2^right, rounded, halves up; multiplier has 15 bits, x at most 48. */
+static inline int32_t crt_scale_wide(int64_t x, int32_t multiplier, int32_t right)
+{
+    return (int32_t)(((x * multiplier) + (INT64_C(1) << (right - 1))) >> right);
+}
+
 /* x within low .. high, which are constant values of int8_t. */
 static inline int8_t crt_int8(int32_t x, int32_t low, int32_t high)
 {

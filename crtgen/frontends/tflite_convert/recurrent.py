@@ -1,0 +1,86 @@
+"""Layers with a memory: SVDF and LSTM."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.tflite_convert.layer import Converter, Layer, same
+from crtgen.frontends.tflite_file import FileTensor
+from crtgen.ir import Array, DType, Quant, Value
+from crtgen.ops.lstm import Lstm
+from crtgen.ops.svdf import Svdf
+
+__all__ = ["CONVERTERS"]
+
+_TANH = 4
+_WEIGHTS, _RECURRENT, _BIASES = range(1, 5), range(5, 9), range(12, 16)
+_HIDDEN, _CELL = 18, 19
+
+
+def _svdf(layer: Layer) -> Converted:
+    constants = tuple(layer.tensor(i) for i in range(1, 3))
+    for position, role in ((1, "filters"), (2, "weights of time")):
+        layer.constant(position, role)
+    units = layer.y.shape[-1]
+    bias: FileTensor | Array | None = layer.inputs[3]
+    if bias is None:
+        bias = np.zeros(units, np.float32 if layer.x.dtype is DType.FLOAT32 else np.int32)
+    else:
+        layer.constant(3, "biases")
+    state = _state(layer, 4)
+    op = Svdf(int(layer.option("Rank")), layer.activation())
+    return Converted(
+        op, (layer.x, *constants, bias, state), ("feature", "time", "bias", "state"), (state.key,)
+    )
+
+
+def _state(layer: Layer, position: int) -> FileTensor:
+    state = layer.tensor(position)
+    if not state.is_variable:
+        raise ValueError(f"its state {state.name!r} is no variable")
+    return state
+
+
+def _lstm(layer: Layer) -> Converted:
+    for positions, what in (
+        (range(9, 12), "peepholes"),
+        (range(16, 18), "a projection"),
+        (range(20, 24), "norms"),
+    ):
+        if any(i < len(layer.inputs) and layer.inputs[i] is not None for i in positions):
+            raise Refused(f"an LSTM with {what}; supported: without, as in TFLite Micro")
+    if layer.option("FusedActivationFunction") != _TANH:
+        raise Refused("an LSTM with another activation; supported: TANH")
+    hidden, cell = _state(layer, _HIDDEN), _state(layer, _CELL)
+    op = Lstm(bool(layer.option("TimeMajor")), float(layer.option("CellClip")))
+    weights = (_gates(layer, _WEIGHTS, "weights"), _gates(layer, _RECURRENT, "recurrent weights"))
+    operands = (layer.x, hidden, cell, *weights, _gates(layer, _BIASES, "biases"))
+    roles = ("hidden", "cell", "weights", "recurrent_weights", "bias")
+    return Converted(op, operands, roles, (hidden.key, cell.key))
+
+
+def _gates(layer: Layer, positions: range, role: str) -> Value:
+    """One constant for the four gates, each with its own scale."""
+    arrays = [layer.constant(i, role) for i in positions]
+    if len({(a.shape, a.dtype) for a in arrays}) > 1:
+        raise ValueError(f"the {role} of its gates have different shapes or types")
+    quants = [layer.tensor(i).quant for i in positions]
+    quant = None
+    if all(q is not None and q.axis is None for q in quants):
+        scales = tuple(q.scale for q in quants if q is not None)
+        quant = Quant(scales, tuple(q.zero_point for q in quants if q is not None), 0)
+    stacked = np.stack(arrays)
+    return Value.constant(role, stacked.astype(stacked.dtype.newbyteorder("=")), quant)
+
+
+CONVERTERS: Mapping[str, Converter] = {
+    "SVDF": Converter(_svdf, ("svdf",), "SVDFOptions", ("Rank", "FusedActivationFunction")),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": Converter(
+        _lstm,
+        ("unidirectional_sequence_lstm", "lstm"),
+        "UnidirectionalSequenceLSTMOptions",
+        ("FusedActivationFunction", "CellClip", "ProjClip", "TimeMajor"),
+        same(DType.FLOAT32, DType.INT8, DType.INT16),
+    ),
+}

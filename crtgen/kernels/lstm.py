@@ -1,0 +1,141 @@
+"""The LSTM: unit by unit, the four gates at once, then the unit's states."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.literal import c_float, plus
+from crtgen.kernels.registry import design
+from crtgen.ops import scheme_of
+from crtgen.ops.fixedpoint import reduced_multiplier
+from crtgen.ops.lstm import Lstm
+from crtgen.ops.scheme import INT16
+from crtgen.ops.sigmoid16 import sigmoid_table
+
+__all__ = ["LstmView"]
+
+
+@dataclass(frozen=True, slots=True)
+class LstmView:
+    """Sizes, types and what becomes of numbers, in C.
+
+    ``x_steps`` and ``y_steps`` are elements from one batch to the next, and from one time to the next. The
+    gates, called i, f, c and o, are ``gates`` of the sums a0.. and r0..; ``cell`` and ``hidden`` are the new
+    states of a unit, ``state`` its old cell state.
+    """
+
+    x_type: str
+    w_type: str
+    sum_type: str
+    gate_type: str
+    cell_type: str
+    batch: int
+    times: int
+    inputs: int
+    units: int
+    x_steps: tuple[int, int]
+    y_steps: tuple[int, int]
+    recurrent: bool
+    gates: tuple[str, ...]
+    cell: tuple[str, ...]
+    hidden: str
+
+
+@design(Lstm, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(3, 4, 5))
+def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
+    """Of any size."""
+    x, hidden, cell, w, r, bias = sig.inputs
+    batch, units = hidden.shape
+    scheme, depth = scheme_of(x), x.shape[2]
+    gates, new_cell, new_hidden = _float(op) if scheme.is_real else _integer(op, sig)
+
+    def pack(weights: Array) -> Array:
+        return np.ascontiguousarray(weights.transpose(1, 2, 0)).ravel()
+
+    consts = [
+        Const(
+            "input_weights", w.dtype.value, (w.elements,), lambda: pack(w.array()), 4, "[unit][input][gate]"
+        ),
+        Const(
+            "hidden_weights", r.dtype.value, (r.elements,), lambda: pack(r.array()), 4, "[unit][unit][gate]"
+        ),
+    ]
+    if scheme.is_real:
+        consts += [Const.of("bias", np.ascontiguousarray(bias.array().T), 4, "[unit][gate]")]
+    else:
+        p, folds = op.parameters(sig), []
+        for weights, offset in ((w, p.input_offset), (r, p.hidden_offset)):
+            folds.append(weights.array().astype(np.int64).sum(axis=2) * offset)
+        folds[0] += bias.array()
+        if max(int(np.abs(f).max()) for f in folds) >= 2**31 and scheme is not INT16:
+            raise ValueError("the bias does not fit into 32 bits with the zero point folded in")
+        types = scheme.accumulators.numpy
+        consts += [
+            Const.of(n, np.ascontiguousarray(f.T).astype(types), types.itemsize, "[unit][gate]")
+            for n, f in zip(("bias", "hidden_bias"), folds, strict=True)
+        ]
+        consts += [Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")]
+    times = x.shape[0] if op.time_major else x.shape[1]
+    orders = [(n, batch * n) if op.time_major else (times * n, n) for n in (depth, units)]
+    view = LstmView(
+        x_type=x.dtype.c_name,
+        w_type=w.dtype.c_name,
+        sum_type=scheme.accumulators.c_name,
+        gate_type="float" if scheme.is_real else "int32_t",
+        cell_type=cell.dtype.c_name,
+        batch=batch,
+        times=times,
+        inputs=depth,
+        units=units,
+        x_steps=orders[0],
+        y_steps=orders[1],
+        recurrent=not scheme.is_real,
+        gates=gates,
+        cell=new_cell,
+        hidden=new_hidden,
+    )
+    cost = times * batch * (2.5 * (w.elements + r.elements) + units * 150)
+    places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
+    return Kernel("lstm", "lstm.c.j2", view, tuple(consts), inplace=places, cost=cost)
+
+
+def _float(op: Lstm) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    functions = ("crt_logisticf", "crt_logisticf", "crt_tanhf", "crt_logisticf")
+    gates = tuple(f"{function}(a{g} + r{g})" for g, function in enumerate(functions))
+    cell = ["float next = f * state + i * c;"]
+    if op.cell_clip > 0:
+        clip = c_float(op.cell_clip)
+        cell.append(f"next = crt_minf(crt_maxf(next, -{clip}), {clip});")
+    return gates, tuple(cell), "o * crt_tanhf(next)"
+
+
+def _integer(op: Lstm, sig: Signature) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    p, wide = op.parameters(sig), scheme_of(sig.x) is INT16
+    gates = []
+    for gate, (given, before) in enumerate(zip(p.of_input, p.of_hidden, strict=True)):
+        parts = (_scaled(f"a{gate}", *given, wide), _scaled(f"r{gate}", *before, wide))
+        total = f"{_short(parts[0])} + {_short(parts[1])}"
+        function = "crt_tanh16" if gate == 2 else "crt_logistic16"
+        gates.append(f"{function}({_short(total)}, 3, 0, table)")
+    kept = _short(f"crt_scale(f * state, {p.forget[0]}, {p.forget[1]})")
+    fresh = _short(f"crt_scale(i * c, {p.update[0]}, {p.update[1]})")
+    cell = [f"int32_t next = {_short(f'{kept} + {fresh}')};"]
+    if p.clip:
+        cell.append(f"next = crt_max(crt_min(next, {p.clip}), -{p.clip});")
+    tanh = f"crt_tanh16(next, {p.tanh.multiplier}, {p.tanh.shift}, table)"
+    scaled = f"crt_scale(o * {tanh}, {p.output[0]}, {p.output[1]}) {plus(p.output_offset)}"
+    scheme = scheme_of(sig.x)
+    function = "crt_int16" if wide else "crt_int8"
+    return tuple(gates), tuple(cell), f"{function}({scaled}, {scheme.low}, {scheme.high})"
+
+
+def _short(number: str) -> str:
+    return f"crt_int16({number}, -32768, 32767)"
+
+
+def _scaled(total: str, multiplier: int, shift: int, wide: bool) -> str:
+    if wide:
+        return f"crt_scale_wide({total}, {reduced_multiplier(multiplier)}, {15 - shift})"
+    return f"crt_scale({total}, {multiplier}, {shift})"

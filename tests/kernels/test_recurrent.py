@@ -1,0 +1,65 @@
+"""Random layers with a memory that holds anything, in generated C on the host and in QEMU."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen.boards.core import find_core
+from crtgen.ir import Graph, Value
+from crtgen.ops import Case
+from tests.kernels.drawn import draw
+from tests.kernels.program import Run, check_outputs, run_on_host, run_on_qemu
+from tests.kernels.recurrent_layers import recurrent
+from tests.support import nightly
+
+_FEW, _MANY = 12, 400
+
+
+def _run(case: Case, number: int) -> Run:
+    """The layer with states as they are in the midst of a sequence, which are outputs, too, afterwards."""
+    given, graph = case.inputs(number), case.graph()
+    before = {name for name, _ in graph.states}
+    values = [
+        Value.state(v.name, given[v.name], v.quant) if v.name in before else v for v in graph.values.values()
+    ]
+    outputs = [*graph.outputs, *(after for _, after in graph.states)]
+    full = Graph.build(graph.name, values, graph.nodes, graph.inputs, outputs, graph.states)
+    return Run(f"{case.name} {number}", full, {name: given[name] for name in graph.inputs})
+
+
+def _runs(count: int) -> list[Run]:
+    drawn = (draw(recurrent(), seed) for seed in range(count))
+    return [_run(case, number) for number, case in enumerate(drawn) if case is not None]
+
+
+def _check(runs: list[Run], outputs: list[bytes]) -> None:
+    assert len(runs) >= _FEW // 2
+    wrong = [text for run, out in zip(runs, outputs, strict=True) if (text := check_outputs(run, out))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("count", [_FEW, nightly(_MANY)])
+def test_host(tmp_path: Path, count: int) -> None:
+    runs = _runs(count)
+    _check(runs, run_on_host(tmp_path, runs))
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("count", [_FEW, nightly(_MANY // 4)])
+@pytest.mark.parametrize(
+    ("machine", "core"),
+    [("mps2-an385", "cortex-m0plus"), ("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")],
+)
+def test_qemu(tmp_path: Path, machine: str, core: str, count: int) -> None:
+    runs = _runs(count)
+    _check(runs, run_on_qemu(tmp_path, runs, machine, find_core(core)))
+
+
+def test_the_sequences_differ_from_runs_that_begin_anew() -> None:
+    """What is drawn depends on its states: a kernel that ignored them would fail."""
+    run = _runs(1)[0]
+    inputs = [np.asarray(run.inputs[name]) for name in run.graph.inputs]
+    first, second = run.graph.run([inputs, inputs])
+    assert any((a != b).any() for a, b in zip(first, second, strict=True))

@@ -209,7 +209,7 @@ def unchanged() -> Flow:
 
 
 def _all() -> Iterator[Callable[[], Flow]]:
-    yield from (branches, nested, counter, delayed, chosen, unchanged)
+    yield from (branches, nested, counter, delayed, chosen, unchanged, loops, swapped)
 
 
 MODELS = {make.__name__: make for make in _all()}

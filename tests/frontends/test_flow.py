@@ -76,6 +76,13 @@ def test_models_know_how_much_they_keep(session: Session) -> None:
     assert kept == {"counter": 16, "delayed": 32, "chosen": 16}
 
 
+def test_a_loop_carries_only_what_changes() -> None:
+    graph = load_tflite(MODELS["loops"]().data)
+    (node,) = (node for node in graph.nodes if node.op.name == "while")
+    assert len(node.inputs) == 3
+    assert len(node.outputs) == 2
+
+
 def _branch(*others: Subgraph, then: int = 1) -> bytes:
     tensors = [Tensor("c", [], "bool"), *floats("x", "y")]
     operators = [branch(["c", "x"], ["y"], then, 1)]

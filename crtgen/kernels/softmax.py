@@ -5,12 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.epilogue import two_roundings
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float
 from crtgen.kernels.registry import design
-from crtgen.ops import Softmax, scheme_of
+from crtgen.ops import Softmax, SoftmaxParams, scheme_of
 from crtgen.ops.fixedpoint import Int64, saturating_rounding_doubling_high_mul
 from crtgen.ops.gemmlowp import exp_on_negative_values
+from crtgen.ops.logsoftmax import LogSoftmax
+from crtgen.ops.softmax16 import Softmax16Params, exp_table, reciprocal_table
 
 __all__ = ["FloatSoftmaxView", "SoftmaxView", "TableSoftmaxView", "powers_const"]
 
@@ -22,7 +25,8 @@ _ELEMENTS = 64  # from so many on, a table is worth up to 1 KB
 class SoftmaxView:
     """``rows`` of ``depth`` elements; ``multiplier`` and ``shift`` make a difference of inputs an exponent.
 
-    A difference below ``least`` counts as nothing.
+    A difference below ``least`` counts as nothing. Outputs have ``bits`` and begin at ``low``; ``clamp`` is
+    the function that saturates them.
     """
 
     rows: int
@@ -30,6 +34,10 @@ class SoftmaxView:
     multiplier: int
     shift: int
     least: int
+    bits: int
+    low: int
+    high: int
+    clamp: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,64 @@ class FloatSoftmaxView:
     beta: str
 
 
+@dataclass(frozen=True, slots=True)
+class Softmax16View:
+    """``rows`` of ``depth`` elements; ``scaled`` is C of a difference as an index of the table."""
+
+    rows: int
+    depth: int
+    scaled: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogSoftmaxView:
+    """Those of softmax; ``back`` is what makes an exponent a difference of inputs again."""
+
+    rows: int
+    depth: int
+    multiplier: int
+    shift: int
+    least: int
+    back: tuple[int, int]
+
+
+@design(Softmax, types=(DType.INT16,))
+def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
+    """int16 by two tables."""
+    p, depth = op.parameters(sig), sig.x.shape[-1]
+    assert isinstance(p, Softmax16Params)
+    scaled = two_roundings("(x0[i] - largest)", p.multiplier, p.shift, 65535)
+    view = Softmax16View(sig.x.elements // depth, depth, scaled)
+    consts = (
+        Const.of("powers", exp_table(), 2, "e^x for x from -10 to 0, times 2^15"),
+        Const.of("shares", reciprocal_table(), 2, "1 / (1 + x) for x from 0 to 1, times 2^15"),
+    )
+    cost = view.rows * 60 + sig.x.elements * 34
+    return Kernel("softmax16", "softmax16.c.j2", view, consts, inplace=(InPlace(),), cost=cost)
+
+
+@design(LogSoftmax, types=(DType.INT8,))
+def log_softmax(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
+    """int8 in gemmlowp's fixed point."""
+    p, depth = op.parameters(sig), sig.x.shape[-1]
+    s = p.softmax
+    numbers = (s.input_multiplier, s.input_left_shift, s.diff_min, p.back)
+    view = LogSoftmaxView(sig.x.elements // depth, depth, *numbers)
+    cost = view.rows * 250 + sig.x.elements * 150
+    return Kernel("log softmax", "log_softmax.c.j2", view, inplace=(InPlace(),), cost=cost)
+
+
+@design(LogSoftmax, types=(DType.FLOAT32,))
+def log_softmax_float(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
+    """float32."""
+    depth = sig.x.shape[-1]
+    view = FloatSoftmaxView(sig.x.elements // depth, depth, "")
+    cost = view.rows * 60 + sig.x.elements * 60
+    return Kernel("log softmax", "log_softmax_float.c.j2", view, inplace=(InPlace(),), cost=cost)
+
+
 @design(Softmax, types=(DType.INT8, DType.FLOAT32))
+@design(Softmax, types=(DType.INT8,), to=DType.INT16)
 def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
     """int8 in gemmlowp's fixed point, or float32."""
     depth = sig.x.shape[-1]
@@ -60,13 +125,16 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
         template = "softmax_float.c.j2"
     else:
         p = op.parameters(sig)
-        view = SoftmaxView(rows, depth, p.input_multiplier, p.input_left_shift, p.diff_min)
+        assert isinstance(p, SoftmaxParams)
+        scheme, bits = scheme_of(sig.y), 8 * sig.y.dtype.itemsize
+        numbers = (p.input_multiplier, p.input_left_shift, p.diff_min, bits, scheme.low, scheme.high)
+        view = SoftmaxView(rows, depth, *numbers, f"crt_{scheme.name if bits == 8 else 'int16'}")
         template = "softmax.c.j2"
     return Kernel(
         design="softmax",
         template=template,
         view=view,
-        inplace=(InPlace(),),
+        inplace=(InPlace(),) if sig.y.nbytes == sig.x.nbytes else (),
         cost=sig.x.elements * 250,
     )
 
@@ -91,7 +159,7 @@ def softmax_table(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
 
 def powers_const(op: Softmax, sig: Signature) -> Const:
     """The power for each difference 0, 1, ...: 256 of them, or up to the first one that is 0."""
-    params = op.parameters(sig)
+    params = op.exponents(sig)
     difference = -np.arange(256, dtype=np.int64)
     counts = difference >= params.diff_min
     exponent = saturating_rounding_doubling_high_mul(

@@ -28,6 +28,7 @@ from crtgen.ops.fixedpoint import (
 from crtgen.ops.gemmlowp import exp_on_negative_values, logistic, one_over_one_plus_x, tanh
 from crtgen.ops.scheme import INT8, INT16, Scheme, scheme_of
 from crtgen.ops.sigmoid16 import Sigmoid16Params, logistic16, require_fraction, tanh16
+from crtgen.ops.softmax16 import Softmax16Params, softmax16
 from crtgen.ops.traits import Tabulated, channelwise
 
 __all__ = ["Logistic", "Relu", "ReluParams", "SigmoidParams", "Softmax", "SoftmaxParams", "Tanh", "cases"]
@@ -53,7 +54,8 @@ class SoftmaxParams:
     """Integers of a quantised softmax.
 
     ``((x - max) << input_left_shift) * input_multiplier / 2**31`` is the exponent in Q5.26; a difference
-    below ``diff_min`` counts as nothing. The output has scale 1/256 and zero point -128.
+    below ``diff_min`` counts as nothing. The least number of the output is 0.0, and 1.0 is one step beyond
+    the greatest.
     """
 
     input_multiplier: int
@@ -63,21 +65,35 @@ class SoftmaxParams:
 
 @dataclass(frozen=True, slots=True)
 class Softmax(_Unary):
-    """``exp(beta * x)`` over its sum along the last axis."""
+    """``exp(beta * x)`` over its sum along the last axis; of int8 the output may be int16, as ``to`` says."""
 
     name: ClassVar[str] = "softmax"
 
     beta: float = 1.0
+    to: DType | None = None
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require(len(inputs) == 1 and len(inputs[0].shape) >= 1, "the input must have a dimension")
-        return _Unary.infer(self, inputs)
+        ((shape, dtype),) = _Unary.infer(self, inputs)
+        wider = (dtype, self.to) == (DType.INT8, DType.INT16)
+        require(self.to in (None, dtype) or wider, f"softmax of {dtype.value} to {self.to}")
+        return ((shape, self.to or dtype),)
 
-    def parameters(self, sig: Signature) -> SoftmaxParams:
+    def parameters(self, sig: Signature) -> SoftmaxParams | Softmax16Params:
         """As TFLite's ``PreprocessSoftmaxScaling``; ``ValueError`` for another output quantisation."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
+        if scheme_of(sig.x) is INT16:
+            require_fraction(y)
+            return Softmax16Params(
+                *quantize_multiplier(x.scale * single(self.beta) / (10.0 / 65535.0), 65535)
+            )
         wanted = _probability(scheme_of(sig.y))
         require(y == wanted, f"the output has {y} instead of {wanted}")
+        return self.exponents(sig)
+
+    def exponents(self, sig: Signature) -> SoftmaxParams:
+        """The factor that makes differences of int8 inputs exponents."""
+        x = tensor_quant(sig.x)
         longest = 1 << _SOFTMAX_SUM_BITS
         depth = sig.x.shape[-1]
         require(depth < longest, f"softmax over {depth:,} elements; supported: fewer than {longest:,}")
@@ -95,7 +111,9 @@ class Softmax(_Unary):
 
     def _quantized(self, sig: Signature, array: Array) -> Array:
         params = self.parameters(sig)
-        x = array.astype(np.int64)
+        if isinstance(params, Softmax16Params):
+            return softmax16(params, array)
+        x, scheme = array.astype(np.int64), scheme_of(sig.y)
         difference = x - x.max(axis=-1, keepdims=True)
         counts = difference >= params.diff_min
         exponent = saturating_rounding_doubling_high_mul(
@@ -108,9 +126,9 @@ class Softmax(_Unary):
         headroom = 32 - bits
         reciprocal = one_over_one_plus_x((total << headroom) - (1 << 31))
         share = saturating_rounding_doubling_high_mul(powers, reciprocal)
-        scaled = rounding_divide_by_pot(share, _SOFTMAX_SUM_BITS - headroom + 31 - 8)
-        scaled += scheme_of(sig.y).low
-        return scheme_of(sig.y).saturated(np.where(counts, scaled, scheme_of(sig.y).low))
+        bits_out = 8 * scheme.activations.itemsize
+        scaled = rounding_divide_by_pot(share, _SOFTMAX_SUM_BITS - headroom + 31 - bits_out) + scheme.low
+        return scheme.saturated(np.where(counts, scaled, scheme.low))
 
 
 def _probability(scheme: Scheme) -> Quant:
@@ -317,6 +335,14 @@ def cases() -> Iterator[Case]:
     yield make("pair", Softmax(), [int8s("x", (1, 2), 0.09, 127)], probability)
     yield make("long", Softmax(), [int8s("x", (2, 600), 0.1)], probability)
     yield make("single", Softmax(2.0), [int8s("x", (5, 1), 0.1)], probability)
+    short = Quant.tensor(1 / 65536, -32768)
+    for scale in (0.004, 0.1, 1.7):
+        x = int8s("x", (2, 5, 33), scale, 9)
+        yield make(f"int8_int16_{scale}", Softmax(to=DType.INT16), [x], short)
+        yield make(
+            f"int16_{scale}", Softmax(), [int16s("x", (2, 5, 33), scale / 256)], Quant.tensor(1 / 32768)
+        )
+    yield make("int16_long", Softmax(0.5), [int16s("x", (2, 1200), 0.0004)], Quant.tensor(1 / 32768))
     yield make("f32_rows", Softmax(0.75), [floats("x", (3, 17))])
     yield make("f32", Logistic(), [floats("x", (1, 5, 9))])
     yield make("f32", Tanh(), [floats("x", (1, 5, 9))])

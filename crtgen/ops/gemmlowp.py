@@ -8,7 +8,14 @@ import numpy as np
 from crtgen.ops.fixedpoint import Int64, rounding_divide_by_pot
 from crtgen.ops.fixedpoint import saturating_rounding_doubling_high_mul as mul
 
-__all__ = ["exp_on_negative_values", "inverse_square_root", "logistic", "one_over_one_plus_x", "tanh"]
+__all__ = [
+    "exp_on_negative_values",
+    "inverse_square_root",
+    "logarithm",
+    "logistic",
+    "one_over_one_plus_x",
+    "tanh",
+]
 
 _ONE = 2**31 - 1  # Q0
 _ONE_Q2 = 1 << 29
@@ -29,7 +36,7 @@ _EXP_OF_MINUS_POWERS = {
 }
 
 
-def _saturating_left_shift(x: Int64, bits: int) -> Int64:
+def _saturating_left_shift(x: Int64, bits: int | Int64) -> Int64:
     shifted: Int64 = np.clip(x << bits, -(2**31), 2**31 - 1)
     return shifted
 
@@ -105,3 +112,27 @@ def inverse_square_root(x: Int64) -> tuple[Int64, Int64]:
     shift = 11 - pairs + down
     multiplier = np.where(shift < 0, multiplier << np.maximum(-shift, 0), multiplier)
     return np.where(one, _ONE, multiplier), np.where(one, 0, -np.maximum(shift, 0))
+
+
+def logarithm(x: Int64) -> Int64:
+    """The natural logarithm of Q12 that is 1 or more, as Q5 (``log_x_for_x_greater_than_or_equal_to_1``).
+
+    Of two powers of two, one for ``x`` and one for ``x * sqrt(1/2)``, the one leaves a rest nearer to 1; the
+    logarithm of the rest is a quotient of polynomials.
+    """
+    sqrt_half, fourth_root_of_half = 1518500250, 1805811301  # Q0
+    bits = np.frexp(x.astype(np.float64))[1].astype(np.int64)
+    first = _saturating_left_shift(mul(_saturating_left_shift(x, 31 - bits), sqrt_half), 1)
+    first_power = ((bits - 20) << 25) + (1 << 23)
+    scaled_bits = np.frexp(mul(x, sqrt_half).astype(np.float64))[1].astype(np.int64)
+    second = _saturating_left_shift(x, 31 - scaled_bits)
+    second_power = ((scaled_bits - 19) << 25) - (1 << 23)
+    rest, power = np.minimum(first, second), np.maximum(first_power, second_power)
+    total = rest + fourth_root_of_half
+    half = (total + 1) >> 1
+    q = (rest - fourth_root_of_half) * 2
+    square = mul(q, q)
+    above = mul(q, rest) + mul(mul(q, square), 117049297)
+    below = mul(half, 1057819769 + q + mul(square, 127690142)) + mul(q, 638450708)
+    share = mul(rounding_divide_by_pot(above, 6), one_over_one_plus_x(below))
+    return _saturating_left_shift(mul(power, 1488522236) + share, 1)

@@ -36,6 +36,8 @@ from crtgen.ops import (
 )
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.case import make
+from crtgen.ops.logsoftmax import LogSoftmax
+from crtgen.ops.matmul import BatchMatMul
 from tests.kernels import element_layers, index_layers, reduce_layers
 
 __all__ = ["KINDS", "Kind"]
@@ -282,8 +284,10 @@ def _softmax(draw: st.DrawFn, dtype: DType) -> Case:
     """Rows of a few elements or of many."""
     depth = draw(st.one_of(st.integers(1, 4), st.integers(1, 40), st.integers(1, 1100)))
     x = _tensor(draw, (*_shape(draw, 0, 1), depth), dtype)
-    op = Softmax(draw(st.sampled_from([1.0, 1.0, 0.5, 2.0])))
-    return _case(op, [x], Quant.tensor(1 / 256, -128))
+    beta = draw(st.sampled_from([1.0, 1.0, 0.5, 2.0]))
+    if dtype is DType.INT8 and draw(st.integers(0, 3)) == 0:
+        return _case(Softmax(beta, DType.INT16), [x], Quant.tensor(1 / 65536, -(1 << 15)))
+    return _case(Softmax(beta), [x], Quant.tensor(1 / 256, -128))
 
 
 @st.composite
@@ -378,7 +382,8 @@ KINDS = {
     "repeated": Kind(index_layers.REPEATED, index_layers.repeated()),
     "reduced": Kind(reduce_layers.REDUCED, reduce_layers.reduced()),
     "norms": Kind(reduce_layers.NORMS, reduce_layers.norms()),
-    "softmax": _kind(_softmax, Softmax),
+    "softmax": _kind(_softmax, Softmax, LogSoftmax, other=reduce_layers.softmaxes()),
+    "products": Kind((BatchMatMul,), reduce_layers.products()),
     "mean": _kind(_mean, Mean),
     "movement": _kind(_movement, Identity, Transpose, Pad, Concat, StridedSlice, ResizeNearest),
 }

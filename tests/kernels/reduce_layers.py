@@ -1,15 +1,17 @@
-"""Reductions, running sums and norms, drawn by hypothesis; see ``layers.py``."""
+"""Reductions, running sums, norms and products of matrices, drawn by hypothesis; see ``layers.py``."""
 
 from hypothesis import reject
 from hypothesis import strategies as st
 
 from crtgen.ir import DType, Op, Quant, Value
-from crtgen.ops import Activation, Case, Padding
+from crtgen.ops import Activation, Case, Padding, Softmax
 from crtgen.ops.case import make
+from crtgen.ops.logsoftmax import LogSoftmax
+from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.normalize import CumSum, L2Normalization, L2Pool2d
 from crtgen.ops.reduce import All, ArgMax, ArgMin, Mean, ReduceMax, ReduceMin, Sum
 
-__all__ = ["NORMS", "REDUCED", "norms", "reduced"]
+__all__ = ["NORMS", "REDUCED", "norms", "products", "reduced", "softmaxes"]
 
 REDUCED: tuple[type[Op], ...] = (Sum, ReduceMax, ReduceMin, All, ArgMax, ArgMin)
 NORMS: tuple[type[Op], ...] = (CumSum, L2Normalization, L2Pool2d)
@@ -77,3 +79,36 @@ def norms(draw: st.DrawFn) -> Case:
     axis = draw(st.integers(0, len(x.shape) - 1))
     quant = x.quant and Quant.tensor(x.quant.scale * 2.0 ** draw(st.floats(-1, 3)), draw(_zeros))
     return _case(CumSum(axis, draw(st.booleans()), draw(st.booleans())), x, quant)
+
+
+@st.composite
+def softmaxes(draw: st.DrawFn) -> Case:
+    """Of int16, and logarithms."""
+    shape = (*_shape(draw), draw(st.integers(1, 70)))[-3:]
+    dtype = draw(st.sampled_from([_I16, _I16, _I8, _F32]))
+    x = _value(draw, shape, dtype)
+    if dtype is _I16:
+        return _case(Softmax(draw(st.sampled_from([1.0, 0.5]))), x, Quant.tensor(1 / 32768))
+    return _case(LogSoftmax(), x, Quant.tensor(1 / 16, 127))
+
+
+@st.composite
+def products(draw: st.DrawFn) -> Case:
+    """Matrices either way round, of which one may be repeated along the axes before."""
+    rows, depth, columns = (draw(st.integers(1, 12)) for _ in range(3))
+    adj_x, adj_y = draw(st.booleans()), draw(st.booleans())
+    batch = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    first = tuple(1 if draw(st.booleans()) else n for n in batch)
+    dtype = draw(st.sampled_from([_I8, _I8, _I16, _F32]))
+    a = _value(draw, (*first, *((depth, rows) if adj_x else (rows, depth))), dtype)
+    b = _value(draw, (*batch, *((columns, depth) if adj_y else (depth, columns))), dtype)
+    quant = None
+    if a.quant and b.quant:
+        scale = a.quant.scale * b.quant.scale * depth**0.5 * 2.0 ** draw(st.floats(4, 8))
+        quant = Quant.tensor(scale * (128 if dtype is _I16 else 1), draw(_zeros) if dtype is _I8 else 0)
+    try:
+        case = make("drawn", BatchMatMul(adj_x, adj_y), [a, Value("b", b.shape, dtype, b.quant)], quant)
+        case.op.reference(case.sig, list(case.inputs(1).values()))
+    except ValueError:
+        reject()
+    return case

@@ -42,6 +42,7 @@ from crtgen.ops.function import (
     Sqrt,
     Square,
 )
+from crtgen.ops.logsoftmax import LogSoftmax
 
 __all__ = ["CONVERTERS"]
 
@@ -91,7 +92,8 @@ def _softmax(layer: Layer) -> Converted:
     beta = float(layer.option("Beta"))
     if not 0 < beta < np.inf:
         raise Refused(f"beta {beta}; supported: positive numbers")
-    return Converted(Softmax(beta), (layer.x,))
+    wider = layer.y.dtype if layer.y.dtype is not layer.x.dtype else None
+    return Converted(Softmax(beta, wider), (layer.x,))
 
 
 _FUSED = ("FusedActivationFunction",)
@@ -147,7 +149,8 @@ CONVERTERS: Mapping[str, Converter] = {
     "RSQRT": Converter(unary(Rsqrt()), ("rsqrt",)),
     "SELECT_V2": Converter(_operands(Select()), ("select",), types=pairs((_BOOL,), (_F32, _I8, _I16))),
     "SIN": Converter(unary(Sin()), ("sin",), types=_REAL),
-    "SOFTMAX": Converter(_softmax, ("softmax",), "SoftmaxOptions", ("Beta",)),
+    "SOFTMAX": Converter(_softmax, ("softmax",), "SoftmaxOptions", ("Beta",), _SHORT | {(_I8, _I16)}),
+    "LOG_SOFTMAX": Converter(unary(LogSoftmax()), ("log_softmax",)),
     "SQRT": Converter(unary(Sqrt()), ("sqrt",), types=_REAL),
     "SQUARE": Converter(unary(Square()), ("square",), types=_REAL),
     "SQUARED_DIFFERENCE": Converter(_operands(SquaredDifference()), ("squared_difference",), types=_WHOLE),

@@ -1,4 +1,4 @@
-"""Reductions, running sums and norms."""
+"""Reductions, running sums, norms and products of matrices."""
 
 from collections.abc import Mapping
 
@@ -6,6 +6,7 @@ from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, pairs, same
 from crtgen.ir import DType
 from crtgen.ops import Activation, Mean
+from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.normalize import CumSum, L2Normalization
 from crtgen.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
 
@@ -41,6 +42,11 @@ def _l2_normalization(layer: Layer) -> Converted:
     return Converted(L2Normalization(), (layer.x,))
 
 
+def _batch_matmul(layer: Layer) -> Converted:
+    op = BatchMatMul(bool(layer.option("AdjX")), bool(layer.option("AdjY")))
+    return Converted(op, (layer.tensor(0), layer.tensor(1)), ("operand",))
+
+
 _REDUCER = ("ReducerOptions", ("KeepDims",))
 _NUMBERS = (DType.FLOAT32, DType.INT8)
 _SHORT = same(DType.FLOAT32, DType.INT8, DType.INT16)
@@ -49,6 +55,9 @@ _PLACES = pairs(_NUMBERS, (DType.INT32,))
 CONVERTERS: Mapping[str, Converter] = {
     "ARG_MAX": Converter(_arg(ArgMax), ("arg_max",), types=_PLACES),
     "ARG_MIN": Converter(_arg(ArgMin), ("arg_min",), types=_PLACES),
+    "BATCH_MATMUL": Converter(
+        _batch_matmul, ("batch_matmul", "matmul"), "BatchMatMulOptions", ("AdjX", "AdjY"), _SHORT
+    ),
     "CUMSUM": Converter(_cumsum, ("cumsum",), "CumsumOptions", ("Exclusive", "Reverse")),
     "L2_NORMALIZATION": Converter(
         _l2_normalization, ("l2_normalization",), "L2NormOptions", ("FusedActivationFunction",)

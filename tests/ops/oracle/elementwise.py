@@ -38,6 +38,7 @@ from crtgen.ops.function import (
     Sqrt,
     Square,
 )
+from crtgen.ops.logsoftmax import LogSoftmax
 from tests.ops.oracle.writer import ACTIVATIONS, Write, Writer, Written, plain
 from tests.tflite_builder import Options
 
@@ -76,6 +77,7 @@ WRITERS: Mapping[type[Op], Write] = {
     Relu: _relu,
     LeakyRelu: _leaky_relu,
     Quantize: plain("QUANTIZE"),
+    LogSoftmax: plain("LOG_SOFTMAX"),
     Abs: plain("ABS"),
     AddN: plain("ADD_N"),
     Cast: plain("CAST"),

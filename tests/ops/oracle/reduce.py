@@ -5,6 +5,7 @@ from typing import Any
 
 from crtgen.ir import Node, Op, Signature
 from crtgen.ops import Mean
+from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.normalize import CumSum, L2Normalization
 from crtgen.ops.reduce import All, ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
 from tests.ops.oracle.writer import Write, Writer, Written
@@ -38,6 +39,11 @@ def _l2_normalization(writer: Writer, node: Node, sig: Signature) -> Written:
     return "L2_NORMALIZATION", Options("L2NormOptions", FusedActivationFunction=0), []
 
 
+def _matmul(writer: Writer, node: Node, sig: Signature) -> Written:
+    op: Any = node.op
+    return "BATCH_MATMUL", Options("BatchMatMulOptions", AdjX=op.adj_x, AdjY=op.adj_y), []
+
+
 WRITERS: Mapping[type[Op], Write] = {
     Mean: _reducer("MEAN"),
     Sum: _reducer("SUM"),
@@ -46,6 +52,7 @@ WRITERS: Mapping[type[Op], Write] = {
     All: _reducer("REDUCE_ALL"),
     ArgMax: _arg("ARG_MAX", "ArgMaxOptions"),
     ArgMin: _arg("ARG_MIN", "ArgMinOptions"),
+    BatchMatMul: _matmul,
     CumSum: _cumsum,
     L2Normalization: _l2_normalization,
 }

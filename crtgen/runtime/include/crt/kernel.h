@@ -514,6 +514,37 @@ static inline int32_t crt_reciprocal_q0(int32_t a)
 }
 
 /*
+ * The natural logarithm of x with 12 integer bits, 1 or more, with 5 integer bits.
+ *
+ * Of two powers of two, one for x and one for x * sqrt(1/2), one leaves a rest nearer to 1; the logarithm of the
+ * rest is a quotient of polynomials.
+ */
+static inline int32_t crt_log_q12(int32_t x)
+{
+    const int32_t zeros = __builtin_clz((uint32_t)x);
+    const int32_t below = crt_high_mul(x, 1518500250);
+    const int32_t room = __builtin_clz((uint32_t)below) - 1;
+    const int32_t first = crt_saturating_shift(crt_high_mul(crt_shift_left(x, zeros - 1), 1518500250), 1);
+    const int32_t rest = crt_min(first, crt_saturating_shift(x, room));
+    const int32_t power = crt_max(((12 - zeros) * (1 << 25)) + (1 << 23), ((12 - room) * (1 << 25)) - (1 << 23));
+    const int32_t half = (int32_t)(((uint32_t)rest + 1805811301u + 1u) >> 1);
+    const int32_t q = (rest - 1805811301) * 2;
+    const int32_t square = crt_high_mul(q, q);
+    const int32_t above = crt_high_mul(q, rest) + crt_high_mul(crt_high_mul(q, square), 117049297);
+    const int32_t under =
+        crt_high_mul(half, 1057819769 + q + crt_high_mul(square, 127690142)) + crt_high_mul(q, 638450708);
+    const int32_t share = crt_high_mul(crt_round_shift(above, 6), crt_reciprocal_q0(under));
+    return crt_saturating_shift(crt_high_mul(power, 1488522236) + share, 1);
+}
+
+/* Between two of the 513 places of a table, which are 128 apart; x of int16. */
+static inline int16_t crt_lookup16(const int16_t *table, int32_t x)
+{
+    const int16_t *place = table + 256 + (x >> 7);
+    return (int16_t)(place[0] + ((((place[1] - place[0]) * (x & 127)) + 64) >> 7));
+}
+
+/*
  * 1 / sqrt(x) as a multiplier, times 2^(shift - 31), as TFLite's fixed point has it; an x of 0 counts as 1.
  *
  * Five Newton steps from 1 on, in numbers of 3 integer bits.

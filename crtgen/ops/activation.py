@@ -257,9 +257,9 @@ class Relu(_Unary):
         return channelwise(sig)
 
     def parameters(self, sig: Signature) -> ReluParams:
-        """The factor ``in / out``, divided in float32 as TFLite's ``RELU`` does."""
+        """The factor ``in / out`` in double, as TFLite Micro's."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        factor = quantize_multiplier(single(x.scale / y.scale), magnitude(sig.x))
+        factor = quantize_multiplier(x.scale / y.scale, magnitude(sig.x))
         low, high = self.kind.quantized_range(sig.y)
         return ReluParams(-x.zero_point, y.zero_point, *factor, act_min=low, act_max=high)
 
@@ -351,6 +351,8 @@ def cases() -> Iterator[Case]:
             x = int16s("x", (3, 211), scale)
             yield make(f"int16_{scale:.5f}", op, [x], op.output_of(x))
     yield make("int16", Relu(), [int16s("x", (3, 35))], Quant.tensor(0.0007))
+    near = [int16s("x", (1, 9000), 0.00136619)]
+    yield make("int16_near", Relu(), near, Quant.tensor(0.00129418))
     yield make("int16_relu6", Relu(Activation.RELU6), [int16s("x", (3, 35))])
     for alpha in (0.3, -0.25):
         yield make(f"int16_{alpha}", LeakyRelu(alpha), [int16s("x", (3, 211))], Quant.tensor(0.0006))

@@ -11,7 +11,7 @@ from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
 from crtgen.ops.elementwise import Elementwise, Numbers, wide
-from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier, single
+from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier
 from crtgen.ops.gemmlowp import inverse_square_root
 from crtgen.ops.scheme import is_plain, scheme_of
 from crtgen.ops.swish import SwishParams, hard_swish
@@ -80,11 +80,11 @@ class Abs(Function):
         return np.asarray(np.abs(x))
 
     def parameters(self, sig: Signature) -> AbsParams | None:
-        """The factor ``in / out``, divided in float32 as TFLite Micro's; None for plain int16."""
+        """The factor ``in / out`` in double, as TFLite Micro's; None for plain int16."""
         if sig.x.dtype is DType.INT16 and is_plain(sig.x):
             return None
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        factor = quantize_multiplier(single(x.scale / y.scale), magnitude(sig.x))
+        factor = quantize_multiplier(x.scale / y.scale, magnitude(sig.x))
         return AbsParams(-x.zero_point, y.zero_point, *factor)
 
     def _whole(self, sig: Signature, x: Int64) -> Array:
@@ -335,6 +335,8 @@ def cases() -> Iterator[Case]:
         yield make(f"scale_{scale}", Rsqrt(), [lowest], Quant.tensor(0.09, -11))
     yield make("equal", Abs(), [int8s("x", (3, 17), 0.05, 9)])
     yield make("int16", Abs(), [int16s("x", (3, 35))], Quant.tensor(0.0007))
+    near = [int16s("x", (1, 9000), 0.00136619)]
+    yield make("int16_near", Abs(), near, Quant.tensor(0.00129418))
     yield make("plain", Abs(), [plain("x", (3, 35), DType.INT16)], limits={"x": (-32767, 32767)})
     yield make("bool", LogicalNot(), [plain("x", (3, 35), DType.BOOL)])
     numbers = (DType.INT8, DType.INT16, DType.INT32, DType.FLOAT32)

@@ -14,6 +14,7 @@ __all__ = ["Softmax16Params", "exp_table", "reciprocal_table", "softmax16"]
 Table = npt.NDArray[np.int16]
 
 _STEPS = 512
+_BITS = 7  # between two steps
 _LOW, _HIGH = -(1 << 15), (1 << 15) - 1
 _EXTENT = np.float32(_HIGH - _LOW)
 
@@ -65,10 +66,11 @@ def _rounded(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def _looked_up(table: Table, x: Int64) -> Int64:
-    """Between the places of a table, which are 128 apart."""
-    wide = table.astype(np.int64)
-    place = 256 + (x >> 7)
-    found: Int64 = wide[place] + (((wide[place + 1] - wide[place]) * (x & 127) + 64) >> 7)
+    """Between the places of a table, which are ``1 << _BITS`` apart."""
+    wide, part = table.astype(np.int64), x & ((1 << _BITS) - 1)
+    place = _STEPS // 2 + (x >> _BITS)
+    slope = wide[place + 1] - wide[place]
+    found: Int64 = wide[place] + ((slope * part + (1 << (_BITS - 1))) >> _BITS)
     return found
 
 

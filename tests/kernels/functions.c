@@ -19,6 +19,16 @@ int main(void)
         put_float(crt_tanhf(floats[i]));
         put_float(crt_logisticf(floats[i]));
         printf(" %08x", (unsigned)crt_roundf(floats[i]));
+        put_float(crt_logf(floats[i]));
+        put_float(crt_sqrtf(floats[i]));
+        put_float(crt_sinf(floats[i]));
+        put_float(crt_cosf(floats[i]));
+        put_float(crt_expm1f(floats[i]));
+        put_float(crt_floorf(floats[i]));
+        put_float(crt_ceilf(floats[i]));
+        put_float(crt_rintf(floats[i]));
+        put_float(crt_fmodf(floats[i], floats[(i + 1) % NUM_FLOATS]));
+        printf(" %08x", (unsigned)crt_nearest(floats[i]));
     }
     printf("\n");
     for (int i = 0; i < NUM_SCALES; i++) {

@@ -19,8 +19,9 @@ def _floats() -> npt.NDArray[np.float32]:
     random = np.random.default_rng(5)
     near = random.uniform(-2, 2, 3000)
     far = random.uniform(-87, 88, 3000)
+    beyond = random.uniform(-1, 1, 1000) * 10.0 ** random.uniform(2, 3.3, 1000)
     special = [0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999997, -0.49999997, 0.625, 0.62500006, 1e-8, -1e-20]
-    return np.concatenate([near, far, special]).astype(np.float32)
+    return np.concatenate([near, far, beyond, special]).astype(np.float32)
 
 
 def _scales() -> npt.NDArray[np.int64]:
@@ -53,17 +54,64 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Words, Words]:
     first, second = (
         np.array([int(word, 16) for word in line.split()], np.uint32) for line in done.stdout.splitlines()
     )
-    return first.reshape(len(floats), 4), second.reshape(len(scales), 2)
+    return first.reshape(len(floats), 14), second.reshape(len(scales), 2)
 
 
 @pytest.mark.cc
 @pytest.mark.parametrize(("column", "name", "ulps"), [(0, "exp", 2), (1, "tanh", 2), (2, "logistic", 3)])
 def test_transcendental(words: tuple[Words, Words], column: int, name: str, ulps: float) -> None:
     x = _floats().astype(np.float64)
+    normal = (x >= -87) & (x <= 88)
+    x = x[normal]
     exact = {"exp": np.exp(x), "tanh": np.tanh(x), "logistic": 1 / (1 + np.exp(-x))}[name]
-    actual = words[0][:, column].copy().view(np.float32)
+    actual = words[0][normal, column].copy().view(np.float32)
     unit = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
     assert (np.abs(actual - exact) / unit).max() <= ulps
+
+
+@pytest.mark.cc
+def test_functions_of_positive_numbers(words: tuple[Words, Words]) -> None:
+    """Of zero and below, what C has: minus infinity, not a number."""
+    x = _floats()
+    for column, function in ((4, np.log), (5, np.sqrt)):
+        actual = words[0][:, column].copy().view(np.float32)
+        with np.errstate(all="ignore"):
+            exact = function(x.astype(np.float64))
+        inside = np.isfinite(exact)
+        unit = np.spacing(np.abs(exact[inside]).astype(np.float32)).astype(np.float64)
+        assert (np.abs(actual[inside] - exact[inside]) <= 2 * np.maximum(unit, 1e-8)).all()
+        assert np.array_equal(actual[~inside], exact[~inside].astype(np.float32), equal_nan=True)
+
+
+@pytest.mark.cc
+def test_sine_and_cosine(words: tuple[Words, Words]) -> None:
+    """Angles of many turns, too; those beyond 2^24 are among the cases of the operators."""
+    x = _floats().astype(np.float64)
+    assert (np.abs(x) > 80).any()
+    for column, function in ((6, np.sin), (7, np.cos)):
+        actual = words[0][:, column].copy().view(np.float32)
+        assert np.abs(actual - function(x)).max() < 2e-7
+
+
+@pytest.mark.cc
+def test_powers_less_one(words: tuple[Words, Words]) -> None:
+    x = _floats().astype(np.float64)
+    actual, negative = words[0][:, 8].copy().view(np.float32), x <= 0
+    exact = np.expm1(x[negative])
+    assert (np.abs(actual[negative] - exact) <= 1e-6 * np.abs(exact) + 1e-30).all()
+
+
+@pytest.mark.cc
+def test_whole_numbers_and_remainders(words: tuple[Words, Words]) -> None:
+    """Exact, all of them."""
+    x = _floats()
+    columns = {n: words[0][:, n].copy().view(np.float32) for n in range(9, 13)}
+    for column, function in ((9, np.floor), (10, np.ceil), (11, np.rint)):
+        np.testing.assert_array_equal(columns[column], function(x))
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(columns[12], np.fmod(x, np.roll(x, -1)))
+    away = np.copysign(np.floor(np.abs(x.astype(np.float64)) + 0.5), x)
+    np.testing.assert_array_equal(words[0][:, 13].copy().view(np.int32), np.clip(away, -(2**31), 2**31 - 1))
 
 
 @pytest.mark.cc

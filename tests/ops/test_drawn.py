@@ -1,0 +1,43 @@
+"""Random layers of every kind without weights against TFLite Micro's kernels."""
+
+import numpy as np
+import pytest
+
+from tests.kernels.drawn import draw
+from tests.kernels.layers import KINDS
+from tests.ops import oracle
+
+_KINDS = (
+    "binary",
+    "comparisons",
+    "functions",
+    "mean",
+    "movement",
+    "norms",
+    "products",
+    "quotients",
+    "reduced",
+    "repeated",
+    "softmax",
+)
+_EACH = 25
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_reference_is_tflite_micros(kind: str) -> None:
+    """But for types that it does not have: most of the layers are compared."""
+    compared = 0
+    for seed in range(_EACH):
+        case = draw(KINDS[kind].layers, seed)
+        if case is None or not case.graph().inputs:
+            continue
+        graph, inputs = case.graph(), case.inputs(seed)
+        try:
+            (expected,) = oracle.run(oracle.model(graph), inputs, graph.inputs)
+        except RuntimeError:
+            continue
+        if case.op.name == "div" and case.sig.x.quant is not None:
+            continue  # undefined where a divisor is its zero point
+        oracle.assert_same(graph.evaluate(inputs)["y"], np.asarray(expected))
+        compared += 1
+    assert compared > _EACH / 2

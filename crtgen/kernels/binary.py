@@ -97,15 +97,23 @@ def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
     p = op.parameters(sig)
     scheme = scheme_of(sig.y)
     extent = (scheme.high - scheme.low) << p.left_shift  # of each operand; their sum of halves is no more
-    a = f"crt_shift_left(a {plus(p.input1_offset)}, {p.left_shift})"
-    b = f"crt_shift_left(b {plus(p.input2_offset)}, {p.left_shift})"
+    first = (p.input1_offset, p.input1_multiplier, p.input1_shift)
+    second = (p.input2_offset, p.input2_multiplier, p.input2_shift)
     total = two_roundings(f"a {_sign(op)} b", p.output_multiplier, p.output_shift, extent)
     return (
-        f"a = {two_roundings(a, p.input1_multiplier, p.input1_shift, extent)};",
-        f"b = {two_roundings(b, p.input2_multiplier, p.input2_shift, extent)};",
+        f"a = {_scaled('a', first, p.left_shift, extent)};",
+        f"b = {_scaled('b', second, p.left_shift, extent)};",
         f"int32_t v = {total} {plus(p.output_offset)};",
         clamped(sig.y, "v", p.act_min, p.act_max),
     )
+
+
+def _scaled(name: str, scale: tuple[int, int, int], left: int, extent: int) -> str:
+    """C for an operand less its zero point, shifted to the left and rescaled; one half is exact."""
+    offset, multiplier, shift = scale
+    if (multiplier, shift) == (1 << 30, 0):
+        return f"crt_shift_left({name} {plus(offset)}, {left - 1})"
+    return two_roundings(f"crt_shift_left({name} {plus(offset)}, {left})", multiplier, shift, extent)
 
 
 @lru_cache(maxsize=256)

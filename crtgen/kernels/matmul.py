@@ -1,6 +1,8 @@
 """Products of matrices that are computed both."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from crtgen.ir import DType, Signature, Value
 from crtgen.kernels.elements import clamped, operands
@@ -8,12 +10,12 @@ from crtgen.kernels.epilogue import two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
-from crtgen.kernels.registry import design
-from crtgen.ops import INT16, scheme_of
+from crtgen.kernels.registry import applicable, design
+from crtgen.ops import INT16, ConvParams, FullyConnected, scheme_of
 from crtgen.ops.fixedpoint import reduced_multiplier
 from crtgen.ops.matmul import BatchMatMul
 
-__all__ = ["MatMulView"]
+__all__ = ["MatMulView", "PairsView"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,73 @@ def batch_matmul(op: BatchMatMul, sig: Signature, target: Target) -> Kernel:
     )
     cost = sig.y.elements * (depth * 6 + 20)
     return Kernel("matrix product", "matmul.c.j2", view, consts, cost=cost)
+
+
+@dataclass(frozen=True, slots=True)
+class PairsView:
+    """As ``MatMulView``, of numbers less their zero points, which are halfwords in scratch, ``length`` a row.
+
+    Those of the second operand begin at 0, two rows of the first at the halfword ``first``.
+    """
+
+    whole: MatMulView
+    offsets: tuple[int, int]
+    length: int
+    first: int
+
+
+@design(BatchMatMul, types=(DType.INT8,), weights=None)
+def pairs(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
+    """Two rows by two columns at a time, two terms of each; None for few rows, which pay for no copies."""
+    plain = batch_matmul(op, sig, target)
+    view = plain.view
+    if view.rows < 2 or view.columns < 2:
+        return None
+    p = op.parameters(sig)
+    length = view.depth + view.depth % 2
+    first = view.columns * length
+    matrices = sig.y.elements // (view.rows * view.columns)
+    copied = (view.columns + view.rows) * length * 5
+    return Kernel(
+        "matrix product by pairs",
+        "matmul_pairs.c.j2",
+        PairsView(view, (p.input1_offset, p.input2_offset), length, first),
+        plain.consts,
+        scratch=2 * (first + 2 * length),
+        cost=matrices * (copied + view.rows * view.columns * (length * 1.3 + 22)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Product(FullyConnected):
+    """A fully connected layer with the requantisation of a product of matrices."""
+
+    factor: tuple[int, int] = (0, 0)
+
+    def parameters(self, sig: Signature) -> ConvParams:
+        outputs = sig.inputs[1].shape[0]
+        params = FullyConnected.parameters(self, sig)
+        multipliers, shifts = (np.full(outputs, n, np.int32) for n in self.factor)
+        return replace(params, multipliers=multipliers, shifts=shifts)
+
+
+@design(BatchMatMul, types=(DType.INT8, DType.FLOAT32), weights=(1,))
+def constant(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
+    """As a fully connected layer, where the second operand is one matrix of weights; None where it is not."""
+    a, b = sig.inputs
+    _, depth, _, columns = op.lengths(a, b)
+    if op.adj_x or b.elements != depth * columns or (b.quant and b.quant.zero_points != (0,)):
+        return None
+    matrix = b.array().reshape(b.shape[-2:])
+    weights = Value.constant("weights", matrix if op.adj_y else matrix.T, b.quant)
+    real = scheme_of(a).is_real
+    bias = Value.constant("bias", np.zeros(columns, np.float32 if real else np.int32))
+    p = None if real else op.parameters(sig)
+    layer = _Product(factor=(p.multiplier, p.shift)) if p is not None else FullyConnected()
+    total = a.elements // depth
+    x, y = replace(a, shape=(total, depth)), replace(sig.y, shape=(total, columns))
+    found = applicable(layer, Signature((x, weights, bias), (y,)), target)
+    return replace(found[0], inplace=()) if found else None
 
 
 def _arithmetic(op: BatchMatMul, sig: Signature) -> tuple[str, str, str]:

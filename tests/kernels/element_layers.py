@@ -153,7 +153,9 @@ def pairs(draw: st.DrawFn) -> Case:
 def units(draw: st.DrawFn) -> Case:
     """Activations of int16, and conversions from and to int16, int32 and uint8."""
     ops: list[Op] = [Relu(), Relu(), Relu(), LeakyRelu(0.25), LeakyRelu(-1.5), Logistic(), Tanh()]
-    op = draw(st.sampled_from([*ops, Dequantize(), Quantize(_I8), Quantize(_I16), Quantize(_I32)]))
+    op = draw(
+        st.sampled_from([*ops, Dequantize(), Quantize(_I8), Quantize(_I16), Quantize(_I16), Quantize(_I32)])
+    )
     source = draw(st.sampled_from([_I16, _I8, DType.UINT8])) if isinstance(op, Quantize) else _I16
     (x,) = _values(draw, [source])
     if isinstance(op, Quantize):

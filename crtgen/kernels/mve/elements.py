@@ -82,13 +82,14 @@ class Steps:
 class Form:
     """How results are stored: clamped, so many in a vector, by this instruction of ``step`` bytes.
 
-    int8 is in the lowest byte of each lane.
+    They have ``bits`` to which they are saturated already, the lowest ones of each lane.
     """
 
     clamp: tuple[int, int] = (-128, 127)
     lanes: int = WORDS
     store: str = "vstrb.32"
     step: int = WORDS
+    bits: int = 8
 
 
 def walk(sig: Signature) -> Reading:
@@ -151,25 +152,26 @@ def _routine(
     places = dict(zip([*variable, "y", *constant], f.arguments, strict=False))
     inputs, y = tuple(places[i] for i in way.order), places["y"]
     taken = steps(Operands(f, inputs, f.arguments[len(places) :]))
-    clamp = _clamp(f, form.clamp)
+    clamp = _clamp(f, form.clamp, form.bits)
 
     def vector() -> None:
         results = taken.vector()
         clamp(results)
         f(form.store, results, f"[{y}], #{form.step}")
 
-    loops = scaled(way.loops, sig.y.dtype.itemsize)
+    sizes = [sig.inputs[i].dtype.itemsize for i in way.order]
+    loops = scaled(way.loops, (*sizes, sig.y.dtype.itemsize))
     run_loops(f, (*inputs, y), loops, (form.lanes, unrolling(target)), vector, taken.entry)
     return f.done()
 
 
-def _clamp(f: Function, clamp: tuple[int, int]) -> Callable[[str], None]:
-    """Clamps bytes; the limits are loaded at once, those that saturation has already are not."""
-    limits = []
-    for operation, limit, end in zip(("vmax.s8", "vmin.s8"), clamp, (-128, 127), strict=True):
+def _clamp(f: Function, clamp: tuple[int, int], bits: int) -> Callable[[str], None]:
+    """Clamps numbers of so many bits; the limits are loaded at once, those of the type need none."""
+    limits, ends = [], (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    for operation, limit, end in zip(("vmax", "vmin"), clamp, ends, strict=True):
         if limit != end:
-            limits.append((operation, f.vector("a limit")))
-            spread(f, limits[-1][1], limit, 8)
+            limits.append((f"{operation}.s{bits}", f.vector("a limit")))
+            spread(f, limits[-1][1], limit, bits)
 
     def each(vector: str) -> None:
         for operation, limit in limits:
@@ -190,9 +192,12 @@ def unrolling(target: Target) -> int:
     return _UNROLL if target.optimize == "speed" else 1
 
 
-def scaled(loops: Sequence[Loop], size: int) -> tuple[Loop, ...]:
-    """With strides in bytes, for elements of this size."""
-    return tuple(Loop(loop.count, tuple(stride * size for stride in loop.strides)) for loop in loops)
+def scaled(loops: Sequence[Loop], sizes: Sequence[int]) -> tuple[Loop, ...]:
+    """With strides in bytes, of operands whose elements have these sizes."""
+    return tuple(
+        Loop(loop.count, tuple(stride * size for stride, size in zip(loop.strides, sizes, strict=True)))
+        for loop in loops
+    )
 
 
 def run_loops(

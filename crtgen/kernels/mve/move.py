@@ -119,8 +119,8 @@ def _inner(run: Loop, outer: Sequence[Loop], size: int, unroll: int) -> Routine 
         if min(run.strides) != 1 or run.count < lanes or step * (lanes - 1) >= _FARTHEST:
             return None
         vector = _apart(f, size, step, run.strides[1] == 1)
-        (run,) = scaled([run], size)
-    run_loops(f, f.arguments, (*scaled(outer, size), run), (lanes, unroll), vector)
+        (run,) = scaled([run], (size, size))
+    run_loops(f, f.arguments, (*scaled(outer, (size, size)), run), (lanes, unroll), vector)
     return f.done()
 
 

@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __ARM_FEATURE_SIMD32
+#include <arm_acle.h>
+#endif
 
 /* a * b / 2^31, rounded to nearest, halves up. Not both may be INT32_MIN. */
 static inline int32_t crt_high_mul(int32_t a, int32_t b)
@@ -122,6 +125,20 @@ static inline int32_t crt_div32(int32_t a, int32_t b)
         return crt_sub32(0, a);
     }
     return (b == 0) ? 0 : (a / b);
+}
+
+/* sum + two products of two halfwords; x and y are aligned for halfwords. */
+static inline int32_t crt_add_products(const int16_t *x, const int16_t *y, int32_t sum)
+{
+#if defined(__ARM_FEATURE_SIMD32) && defined(__ARM_FEATURE_UNALIGNED)
+    int16x2_t a;
+    int16x2_t b;
+    (void)memcpy(&a, x, sizeof a);
+    (void)memcpy(&b, y, sizeof b);
+    return __smlad(a, b, sum);
+#else
+    return sum + (x[0] * y[0]) + (x[1] * y[1]);
+#endif
 }
 
 static inline int32_t crt_min(int32_t a, int32_t b)

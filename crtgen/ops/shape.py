@@ -12,7 +12,7 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Index, Op, Signature, Value, shape_text
 from crtgen.ops.attrs import require, require_inputs
-from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
 from crtgen.ops.traits import channels, channelwise
 
 __all__ = ["Concat", "Identity", "Pad", "Reshape", "StridedSlice", "Transpose", "cases"]
@@ -247,6 +247,14 @@ def cases() -> Iterator[Case]:
         yield make(f"{prefix}axis2", Concat(2), [x, other])
         third = Value("x3", (2, 3, 5, 7), x.dtype, x.quant)
         yield make(f"{prefix}axis3", Concat(3), [x, third])
+    for x in (int16s("x", (2, 3, 35, 16)), plain("x", (2, 3, 9, 4), DType.INT64)):
+        kind, own = x.dtype.value, "_own" if x.dtype is DType.INT64 else ""
+        yield make(f"{kind}_reversed{own}", Transpose((3, 2, 1, 0)), [x])
+        yield make(f"{kind}_channels_first{own}", Transpose((0, 3, 1, 2)), [x])
+        sparse = StridedSlice((0, 1, 0, 1), (2, 3, 9, 4), (1, 1, 1, 2))
+        yield make(f"{kind}_sparse{own}", sparse, [x])
+        yield make(f"{kind}_zero{own}", Pad((0, 1, 2, 0), (0, 2, 0, 0)), [x])
+        yield make(f"{kind}_axis2", Concat(2), [x, Value("x2", x.shape, x.dtype, x.quant)])
     yield make("flat", Transpose((1, 0)), [int8s("x", (6, 11))])
     yield make("int8", Identity(), [int8s("x", (2, 3, 5))])
     yield make("f32", Identity(), [floats("x", (7,))])

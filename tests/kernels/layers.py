@@ -321,7 +321,9 @@ def _movement(draw: st.DrawFn, dtype: DType) -> Case:
     if kind is Pad:
         around = st.lists(st.integers(0, 3), min_size=rank, max_size=rank).map(tuple)
         value = (
-            draw(st.sampled_from([None, -128, 5])) if dtype is DType.INT8 else draw(st.none() | st.just(1.5))
+            draw(st.none() | st.just(1.5))
+            if dtype is DType.FLOAT32
+            else draw(st.sampled_from([None, -128, 5]))
         )
         return _case(Pad(draw(around), draw(around), value), [x])
     if kind is Concat:
@@ -385,5 +387,9 @@ KINDS = {
     "softmax": _kind(_softmax, Softmax, LogSoftmax, other=reduce_layers.softmaxes()),
     "products": Kind((BatchMatMul,), reduce_layers.products()),
     "mean": _kind(_mean, Mean),
-    "movement": _kind(_movement, Identity, Transpose, Pad, Concat, StridedSlice, ResizeNearest),
+    "movement": _kind(
+        _movement,
+        *(Identity, Transpose, Pad, Concat, StridedSlice, ResizeNearest),
+        other=st.one_of(_movement(DType.INT16), _movement(DType.INT64)),
+    ),
 }

@@ -18,6 +18,8 @@ __all__ = ["MoveView", "Part", "concat", "pad", "strided_slice", "transpose"]
 _SHORTEST = 16  # bytes of a run; shorter ones are better copied by words
 _FARTHEST = 1 << 16  # beyond an offset in 16 bits
 _CALL = 6
+_LANES = {1: ("b", 16, 8), 2: ("h", 16, 8), 4: ("w", 32, 4)}
+"""Of elements of these bytes that lie apart: the letter of loads, bits of an offset, lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,9 @@ def _inner(run: Loop, outer: Sequence[Loop], size: int, unroll: int) -> Routine 
         lanes, run = BYTES, Loop(run.count * size, (1, 1))
         vector = _neighbours(f)
     else:
-        lanes = 8 if size == 1 else 4
+        if size not in _LANES:
+            return None
+        lanes = _LANES[size][2]
         step = max(run.strides) * size
         if min(run.strides) != 1 or run.count < lanes or step * (lanes - 1) >= _FARTHEST:
             return None
@@ -137,7 +141,7 @@ def _neighbours(f: Function) -> Callable[[], None]:
 def _apart(f: Function, size: int, step: int, gathers: bool) -> Callable[[], None]:
     """Elements that lie ``step`` bytes apart, where they are read if it ``gathers``, or where they go."""
     (source, to), elements, offsets = f.arguments, f.vector("elements"), f.vector("offsets of the lanes")
-    kind, bits, lanes = ("b", 16, 8) if size == 1 else ("w", 32, 4)
+    kind, bits, lanes = _LANES[size]
     even, apart = f.core("a lane's number", EVEN), f.core("bytes apart")
     f("movs", even, "#0")
     f(f"vidup.u{bits}", offsets, even, "#1")

@@ -48,13 +48,15 @@ class Converted:
     operators give, which come first.
 
     ``roles`` names the operands after the first, for the names of constants. ``updates`` are the states, by
-    key, that the last outputs of the operator are the new values of.
+    key, that the last outputs of the operator are the new values of. ``quant`` is how an operator's output is
+    quantised that goes before another one; without it, as its first operand.
     """
 
     op: Op
     operands: tuple["Tensor | Array | Value | Converted", ...]
     roles: tuple[str, ...] = ()
     updates: tuple[Hashable, ...] = ()
+    quant: Quant | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -379,11 +381,11 @@ class GraphBuilder:
         return self._register(Value.constant(self.value_names.unique(name), operand))
 
     def _step(self, made: Converted, name: str) -> Value:
-        """What an operator gives that goes before another one; it is quantised as its first operand."""
+        """What an operator gives that goes before another one."""
         operands = tuple(self._operand(o, f"{name}{i or ''}") for i, o in enumerate(made.operands))
         ((shape, dtype),) = made.op.infer(operands)
         node = self.node_names.unique(name)
-        value = Value(self.value_names.unique(node), shape, dtype, operands[0].quant)
+        value = Value(self.value_names.unique(node), shape, dtype, made.quant or operands[0].quant)
         sig = Signature(operands, (value,))
         _check(made.op, sig)
         if all(v.is_constant for v in operands):

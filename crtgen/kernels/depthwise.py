@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, int8_epilogue
+from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
@@ -40,7 +40,7 @@ class DepthwiseView:
     unrolled: bool
 
 
-@design(DepthwiseConv2d, types=(DType.INT8, DType.FLOAT32), weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2))
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
     """A depthwise convolution of any shape."""
     weights = sig.inputs[1].array()
@@ -87,8 +87,12 @@ def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Epilogue, tuple[Con
         return float_epilogue(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
     bias = folded_bias(sig, params, (0, 1, 2))
-    epilogue, scales = int8_epilogue(sig, params, bias)
-    return epilogue, (ordered, Const.of("bias", bias, 4, "less zero point times weights"), *scales)
+    epilogue, scales = integer_epilogue(sig, params, bias)
+    return epilogue, (
+        ordered,
+        Const.of("bias", bias, bias.dtype.itemsize, "less zero point times weights"),
+        *scales,
+    )
 
 
 def _lead(view: DepthwiseView, size: int) -> int:

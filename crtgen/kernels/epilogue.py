@@ -10,12 +10,13 @@ from crtgen.kernels.kernel import Const
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.requant import Rescale, solve_floor
 from crtgen.ops import INT8, Activation, ConvParams
+from crtgen.ops.conv import sum_bounds
 
 __all__ = [
     "Epilogue",
     "float_epilogue",
     "folded_bias",
-    "int8_epilogue",
+    "integer_epilogue",
     "one_rounding",
     "order_weights",
     "two_roundings",
@@ -29,13 +30,18 @@ _GREATEST = INT8.magnitude(0)
 class Epilogue:
     """What becomes of an accumulator, in the names and literals of C.
 
-    ``types`` is of (input, accumulator); ``scale`` the function that requantises, empty for float32;
-    ``per_channel`` whether each output channel has its own multiplier and shift; ``offset`` what is added
-    then, as ``+ 3``. ``low`` and ``high`` are empty where nothing is clamped.
+    ``x_type``, ``w_type`` and ``sum_type`` are those of inputs, weights and accumulators, ``factor`` is what
+    is multiplied. ``scale`` is the function that requantises, empty for float32, ``clamp`` the one that makes
+    an output of what comes of it; ``per_channel`` whether each output channel has its own multiplier and
+    shift; ``offset`` what is added then, as ``+ 3``. ``low`` and ``high`` are empty where nothing is clamped.
     """
 
-    types: tuple[str, str]
+    x_type: str
+    w_type: str
+    sum_type: str
+    factor: str
     scale: str = ""
+    clamp: str = ""
     per_channel: bool = False
     offset: str = ""
     low: str = ""
@@ -46,14 +52,51 @@ def float_epilogue(activation: Activation) -> Epilogue:
     """The clamp of a float32 layer."""
     low, high = activation.float_range()
     return Epilogue(
-        types=("float", "float"),
+        x_type="float",
+        w_type="float",
+        sum_type="float",
+        factor="float",
         low=c_float(low) if np.isfinite(low) else "",
         high=c_float(high) if np.isfinite(high) else "",
     )
 
 
-def int8_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:
-    """The requantisation of a layer with this folded bias, and its multipliers and shifts.
+def integer_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:
+    """The requantisation of a quantised layer with this folded bias, and its multipliers and shifts."""
+    return _wide_epilogue(sig, params, bias) if params.wide else _narrow_epilogue(sig, params, bias)
+
+
+def _wide_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:
+    """Of sums of 64 bits, which need 32 only where the weights are few: their type is that of the bias."""
+    multipliers = np.minimum((params.multipliers.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF).astype(np.int32)
+    shifts = (15 - params.shifts).astype(np.int8)
+    per_channel = len(set(zip(multipliers.tolist(), shifts.tolist(), strict=True))) > 1
+    count = len(shifts) if per_channel else 1
+    consts = (
+        Const.of("multiplier", multipliers[:count], 4, "times 2^15"),
+        Const.of("shift", shifts[:count], 1, "bits to the right"),
+    )
+    sum_type = f"{bias.dtype.name}_t"
+    return _integer(sig, params, sum_type, "crt_scale_wide", per_channel), consts
+
+
+def _integer(sig: Signature, params: ConvParams, sum_type: str, scale: str, per_channel: bool) -> Epilogue:
+    return Epilogue(
+        x_type=sig.x.dtype.c_name,
+        w_type=sig.inputs[1].dtype.c_name,
+        sum_type=sum_type,
+        factor="int32_t",
+        scale=scale,
+        clamp=f"crt_{sig.y.dtype.value}",
+        per_channel=per_channel,
+        offset=plus(params.output_offset),
+        low=str(params.act_min),
+        high=str(params.act_max),
+    )
+
+
+def _narrow_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:
+    """Of sums of 32 bits.
 
     Where every factor is below one half and the sums are below 2**30, the cheap form serves, whose shifts
     count to the right beyond the first bit.
@@ -61,7 +104,8 @@ def int8_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epil
     multipliers, shifts = params.multipliers.copy(), params.shifts.copy()
     shifts[multipliers == 0] = -1
     summed = sig.inputs[1].elements // len(bias)
-    largest = int(np.abs(bias.astype(np.int64)).max()) + _GREATEST * _GREATEST * summed
+    greatest = params.scheme.magnitude(0) * _GREATEST
+    largest = int(np.abs(bias.astype(np.int64)).max()) + greatest * summed
     right = bool((shifts < 0).all()) and largest < 2**30
     per_channel = len(set(zip(multipliers.tolist(), shifts.tolist(), strict=True))) > 1
     count = len(shifts) if per_channel else 1
@@ -69,15 +113,7 @@ def int8_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epil
         Const.of("multiplier", multipliers[:count], 4, "times 2^31"),
         Const.of("shift", (-1 - shifts if right else shifts)[:count].astype(np.int8), 1, _direction(right)),
     )
-    epilogue = Epilogue(
-        types=("int8_t", "int32_t"),
-        scale="crt_scale_down" if right else "crt_scale",
-        per_channel=per_channel,
-        offset=plus(params.output_offset),
-        low=str(params.act_min),
-        high=str(params.act_max),
-    )
-    return epilogue, consts
+    return _integer(sig, params, "int32_t", "crt_scale_down" if right else "crt_scale", per_channel), consts
 
 
 def two_roundings(total: str, multiplier: int, shift: int, extent: int) -> str:
@@ -101,14 +137,18 @@ def _direction(right: bool) -> str:
     return "bits to the right, less one" if right else "bits to the left"
 
 
-def folded_bias(sig: Signature, params: ConvParams, axes: tuple[int, ...]) -> npt.NDArray[np.int32]:
-    """The bias plus what the input's zero point adds to every sum: raw int8 inputs can be accumulated.
+def folded_bias(sig: Signature, params: ConvParams, axes: tuple[int, ...]) -> Array:
+    """The bias plus what the input's zero point adds to every sum: raw inputs can be accumulated.
+
+    It has the type of the sums: 64 bits where these need them.
 
     ``axes`` are those of the weights that are summed over.
     """
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
     sums: npt.NDArray[np.int64] = weights.astype(np.int64).sum(axis=axes).ravel()
     total = bias.astype(np.int64) + params.input_offset * sums
+    if params.wide and max(sum_bounds(sig, next(a for a in range(weights.ndim) if a not in axes))) >= 2**31:
+        return total
     if np.abs(total).max() >= 2**31:
         raise ValueError("the bias does not fit into 32 bits with the zero point folded in")
     return total.astype(np.int32)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, int8_epilogue, order_weights
+from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, order_weights
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
@@ -49,7 +49,7 @@ class GemmView:
     fill: int = 0
 
 
-@design(Conv2d, types=(DType.INT8, DType.FLOAT32), weights=(1, 2))
+@design(Conv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2))
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
     """A convolution of any shape."""
     taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
@@ -57,7 +57,7 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
     return _kernel(op, sig, target, None if window.is_pointwise else window)
 
 
-@design(FullyConnected, types=(DType.INT8, DType.FLOAT32), weights=(1, 2))
+@design(FullyConnected, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2))
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel:
     """A fully connected layer: its batch are the pixels."""
     return _kernel(op, sig, target, None)
@@ -124,8 +124,12 @@ def _constants(
         return float_epilogue(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)
     bias = folded_bias(sig, params, tuple(range(1, weights.ndim)))
-    epilogue, scales = int8_epilogue(sig, params, bias)
-    return epilogue, (ordered, Const.of("bias", bias, 4, "less zero point times weights"), *scales)
+    epilogue, scales = integer_epilogue(sig, params, bias)
+    return epilogue, (
+        ordered,
+        Const.of("bias", bias, bias.dtype.itemsize, "less zero point times weights"),
+        *scales,
+    )
 
 
 def gemm_lead(view: GemmView, size: int) -> int:

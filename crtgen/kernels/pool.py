@@ -27,11 +27,14 @@ class ChannelBlock:
 class PoolView:
     """A window; ``average`` or else the maximum; ``low`` and ``high`` as C literals, empty without a clamp.
 
+    ``clamp`` is the function that makes an element of a whole number.
+
     ``count`` is the number of elements if every window is whole, else 0.
     """
 
     x_type: str
     sum_type: str
+    clamp: str
     average: bool
     window: Window
     count: int
@@ -40,7 +43,7 @@ class PoolView:
     high: str
 
 
-@design(AveragePool2d, MaxPool2d, types=(DType.INT8, DType.FLOAT32))
+@design(AveragePool2d, MaxPool2d, types=(DType.INT8, DType.INT16, DType.FLOAT32))
 def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kernel:
     """A pooling of any shape."""
     window = Window.of(sig, op.window, op.stride, op.padding)
@@ -49,7 +52,8 @@ def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kerne
     blocks = (ChannelBlock(4, 0, whole), ChannelBlock(1, whole, window.channels))
     view = PoolView(
         x_type=sig.x.dtype.c_name,
-        sum_type=scheme_of(sig.x).accumulators.c_name,
+        sum_type="float" if scheme_of(sig.x).is_real else "int32_t",
+        clamp=f"crt_{sig.x.dtype.value}",
         average=isinstance(op, AveragePool2d),
         window=window,
         count=0 if window.padded else window.taps_y * window.taps_x,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
-from crtgen.ops.scheme import SCHEMES
+from crtgen.ops.scheme import SCHEMES, scheme_of
 
 __all__ = ["Case", "floats", "int8s", "int16s", "make", "plain", "weights_and_bias"]
 
@@ -103,10 +103,13 @@ def make(
     return Case(f"{op.name}_{name}", op, Signature(tuple(inputs), (output,)), limits)
 
 
-def weights_and_bias(seed: str, x: Value, shape: tuple[int, ...], axis: int, per_axis: bool) -> list[Value]:
+def weights_and_bias(
+    seed: str, x: Value, shape: tuple[int, ...], axis: int, per_axis: bool, bias: DType | None = None
+) -> list[Value]:
     """Random constants for a layer on ``x``: weights with output channels on ``axis``, and the bias.
 
-    int8 weights are quantised per channel or as a whole; the bias has the product of the scales.
+    int8 weights are quantised per channel or as a whole; the bias has the product of the scales, and the type
+    of the scheme unless another one is given.
     """
     random = np.random.default_rng(sum(map(ord, seed)))
     channels = shape[axis]
@@ -124,7 +127,7 @@ def weights_and_bias(seed: str, x: Value, shape: tuple[int, ...], axis: int, per
         ),
         Value.constant(
             "b",
-            random.integers(-2000, 2000, channels, np.int32),
+            random.integers(-2000, 2000, channels, np.int32).astype((bias or scheme_of(x).biases).numpy),
             Quant(tuple(products), zeros, 0 if per_axis else None),
         ),
     ]

@@ -20,9 +20,9 @@ from crtgen.ops.attrs import (
     require_inputs,
     tensor_quant,
 )
-from crtgen.ops.case import Case, floats, int8s, make, weights_and_bias
-from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
-from crtgen.ops.scheme import Scheme, scheme_of
+from crtgen.ops.case import Case, floats, int8s, int16s, make, weights_and_bias
+from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, multiply_wide, quantize_multiplier
+from crtgen.ops.scheme import INT16, Scheme, scheme_of
 from crtgen.ops.traits import Clamping, Real, Weighted, Windowed
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "cases",
     "check_weights",
     "pad_image",
+    "sum_bounds",
     "weight_scales",
     "window_tap",
 ]
@@ -42,7 +43,8 @@ class ConvParams:
     """Integers of a quantised convolution or fully connected layer.
 
     ``y[o] = clamp(output_offset + acc[o] * multipliers[o] * 2**(shifts[o] - 31))`` where ``acc[o]`` is
-    ``bias[o] + sum((x + input_offset) * w)``; a positive shift is to the left.
+    ``bias[o] + sum((x + input_offset) * w)``; a positive shift is to the left. ``wide`` sums have 64 bits,
+    and 15 bits of the multiplier count (``multiply_wide``).
     """
 
     input_offset: int
@@ -52,6 +54,7 @@ class ConvParams:
     multipliers: npt.NDArray[np.int32]
     shifts: npt.NDArray[np.int32]
     scheme: Scheme
+    wide: bool = False
 
     @classmethod
     def of(
@@ -59,19 +62,23 @@ class ConvParams:
     ) -> "ConvParams":
         """From the real factor of each output channel; channels are on ``axis`` of the weights."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        bounds = _bounds(sig, axis)
+        wide = sig.inputs[2].dtype is DType.INT64
+        bounds = [0] * len(factors) if wide else sum_bounds(sig, axis)
         pairs = np.array([quantize_multiplier(f, b) for f, b in zip(factors, bounds, strict=True)], np.int32)
         low, high = activation.quantized_range(sig.y)
+        require(not wide or int(pairs[:, 1].max()) < 8, "the output's scale is too fine for sums of 64 bits")
         scheme = scheme_of(sig.y)
-        return cls(-x.zero_point, y.zero_point, low, high, pairs[:, 0].copy(), pairs[:, 1].copy(), scheme)
+        multipliers, shifts = pairs[:, 0].copy(), pairs[:, 1].copy()
+        return cls(-x.zero_point, y.zero_point, low, high, multipliers, shifts, scheme, wide)
 
     def finish(self, acc: Real) -> Array:
         """The output of the accumulators, channels last."""
-        scaled = multiply_by_quantized_multiplier(acc.astype(np.int64), self.multipliers, self.shifts)
+        multiply = multiply_wide if self.wide else multiply_by_quantized_multiplier
+        scaled = multiply(acc.astype(np.int64), self.multipliers, self.shifts)
         return self.scheme.saturated(scaled + self.output_offset, self.act_min, self.act_max)
 
 
-def _bounds(sig: Signature, axis: int) -> list[int]:
+def sum_bounds(sig: Signature, axis: int) -> list[int]:
     """The largest magnitude that the accumulator of each output channel can have."""
     weights = np.abs(sig.inputs[1].array().astype(np.int64))
     sums = weights.sum(axis=tuple(a for a in range(weights.ndim) if a != axis))
@@ -97,7 +104,8 @@ def check_weights(inputs: Sequence[Value], channels: int) -> None:
     x, w, bias = inputs
     scheme = scheme_of(x)
     require(w.dtype is scheme.weights, f"weights of {w.dtype.value} on {x.dtype.value}")
-    require(bias.dtype is scheme.biases, f"a bias of {bias.dtype.value} on {x.dtype.value}")
+    biases = (scheme.biases, DType.INT32) if scheme is INT16 else (scheme.biases,)
+    require(bias.dtype in biases, f"a bias of {bias.dtype.value} on {x.dtype.value}")
     require(bias.shape == (channels,), f"a bias of {shape_text(bias.shape)} for {channels} channels")
 
 
@@ -139,7 +147,10 @@ class _Convolution(Weighted, Windowed, Clamping):
 
 @dataclass(frozen=True, slots=True)
 class Conv2d(_Convolution):
-    """``x[N,H,W,C], w[O,kh,kw,C], bias[O] -> [N,oh,ow,O]``; int8 has an int32 bias."""
+    """``x[N,H,W,C], w[O,kh,kw,C], bias[O] -> [N,oh,ow,O]``.
+
+    int8 has an int32 bias. int16 with weights of int8 has one of int64, or of int32: then sums have 32 bits.
+    """
 
     name: ClassVar[str] = "conv2d"
     channel_axis: ClassVar[int] = 0
@@ -276,9 +287,10 @@ def _case(
     kernel: tuple[int, ...],
     out: Quant,
     per_axis: bool = True,
+    bias: DType | None = None,
 ) -> Case:
     axis = 0 if isinstance(op, Conv2d) else 3
-    return make(name, op, [x, *weights_and_bias(name, x, kernel, axis, per_axis)], out)
+    return make(name, op, [x, *weights_and_bias(name, x, kernel, axis, per_axis, bias)], out)
 
 
 def cases() -> Iterator[Case]:
@@ -306,6 +318,12 @@ def _conv_cases() -> Iterator[Case]:
     yield _case("whole_image", Conv2d(), x, (10, 7, 9, 3), Quant.tensor(1.5, 0))
     blank, column = Conv2d((2, 2), Padding(1, 1, 1, 0)), int8s("x", (1, 9, 1, 4), 0.07, -11)
     yield _case("column_of_padding", blank, column, (3, 2, 1, 4), out)
+    wide = int16s("x", (1, 7, 9, 3), 0.0004)
+    fine = Quant.tensor(0.0011)
+    yield _case("int16", Conv2d((2, 2), same, activation=Activation.RELU6), wide, (5, 3, 3, 3), fine)
+    yield _case("int16_1x1", Conv2d(), int16s("x", (1, 3, 4, 16)), (6, 1, 1, 16), Quant.tensor(0.0003))
+    yield _case("int16_deep", Conv2d(), int16s("x", (1, 2, 2, 600)), (3, 1, 2, 600), Quant.tensor(0.002))
+    yield _case("int16_bias32", Conv2d(), wide, (4, 2, 2, 3), fine, bias=DType.INT32)
     real = floats("x", (1, 7, 9, 3))
     yield _case("f32_same_s2", Conv2d((2, 2), same, activation=Activation.RELU), real, (4, 3, 3, 3), out)
     yield _case("f32_skew", Conv2d((1, 3), skew, (2, 1), Activation.RELU6), real, (3, 2, 5, 3), out)
@@ -327,6 +345,10 @@ def _depthwise_cases() -> Iterator[Case]:
     yield _case("one_channel", DepthwiseConv2d(multiplier=8), int8s("x", (2, 6, 5, 1)), (1, 4, 3, 8), out)
     yield _case("per_tensor", DepthwiseConv2d(), x, (1, 2, 2, 4), out, False)
     yield _case("whole_image", DepthwiseConv2d(), x, (1, 9, 7, 4), out)
+    short = int16s("x", (1, 9, 7, 4), 0.0004)
+    fine = Quant.tensor(0.0009)
+    yield _case("int16_same_s2", DepthwiseConv2d((2, 2), same, activation=relu), short, (1, 3, 3, 4), fine)
+    yield _case("int16_multiplier3", odd, short, (1, 3, 2, 12), fine)
     real = floats("x", (1, 9, 7, 4))
     yield _case("f32_same_s2", DepthwiseConv2d((2, 2), same, activation=relu), real, (1, 3, 3, 4), out)
     yield _case("f32_multiplier3", odd, real, (1, 3, 2, 12), out)

@@ -8,7 +8,7 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
-from crtgen.ops.case import Case, floats, int8s, make, weights_and_bias
+from crtgen.ops.case import Case, floats, int8s, int16s, make, weights_and_bias
 from crtgen.ops.conv import ConvParams, check_weights, weight_scales
 from crtgen.ops.fixedpoint import single
 from crtgen.ops.scheme import scheme_of
@@ -73,8 +73,16 @@ class FullyConnected(Weighted, Clamping):
         return (params.finish(self.sums(x + params.input_offset, w, sig) + bias).reshape(sig.y.shape),)
 
 
-def _case(name: str, op: FullyConnected, x: Value, outputs: int, out: Quant, per_axis: bool = False) -> Case:
-    return make(name, op, [x, *weights_and_bias(name, x, (outputs, x.shape[-1]), 0, per_axis)], out)
+def _case(
+    name: str,
+    op: FullyConnected,
+    x: Value,
+    outputs: int,
+    out: Quant,
+    per_axis: bool = False,
+    bias: DType | None = None,
+) -> Case:
+    return make(name, op, [x, *weights_and_bias(name, x, (outputs, x.shape[-1]), 0, per_axis, bias)], out)
 
 
 def cases() -> Iterator[Case]:
@@ -89,5 +97,10 @@ def cases() -> Iterator[Case]:
     yield _case("keep_dims", FullyConnected(keep_dims=True), int8s("x", (2, 3, 10)), 6, out)
     yield _case("single", FullyConnected(), int8s("x", (1, 1), 0.02, -128), 16, Quant.tensor(0.01, -128))
     yield _case("fine_output", FullyConnected(Activation.RELU_N1_1), x, 6, Quant.tensor(0.0001, -5))
+    wide, fine = int16s("x", (1, 37), 0.0004), Quant.tensor(0.0008)
+    yield _case("int16", FullyConnected(), wide, 11, fine)
+    yield _case("int16_per_axis", FullyConnected(Activation.RELU), wide, 5, fine, True)
+    yield _case("int16_deep", FullyConnected(), int16s("x", (2, 900)), 4, Quant.tensor(0.002))
+    yield _case("int16_bias32", FullyConnected(), wide, 6, fine, bias=DType.INT32)
     yield _case("f32", FullyConnected(Activation.RELU), floats("x", (1, 37)), 11, out)
     yield _case("f32_batch3", FullyConnected(), floats("x", (3, 16)), 4, out)

@@ -107,7 +107,7 @@ class Lstm(Op):
             output=quantize_multiplier(2.0**-30 / hidden.scale),
             output_offset=hidden.zero_point,
             tanh=Sigmoid16Params(3 << shift, 0) if shift >= 0 else Sigmoid16Params(3, -shift),
-            clip=int(min(max(clip, -32768.0), 32767.0)) if self.cell_clip > 0 else 0,
+            clip=int(min(clip, INT16.high)) if self.cell_clip > 0 else 0,
         )
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -162,7 +162,7 @@ def _logistic(x: Real) -> Real:
 
 
 def _short(x: Int64) -> Int64:
-    clipped: Int64 = np.clip(x, -32768, 32767)
+    clipped: Int64 = np.clip(x, *INT16.limits)
     return clipped
 
 
@@ -178,6 +178,18 @@ def _gate_scales(weights: Value) -> tuple[float, ...]:
         raise ValueError(f"{weights.name} has not one scale for each gate")
     require(not any(quant.zero_points), f"the zero point of {weights.name} is not 0")
     return quant.scales
+
+
+def cases() -> Iterator[Case]:
+    """Types, orders of batch and time, clipping, scales of the cell state."""
+    short = Quant.tensor(0.0075, 5)
+    yield lstm_case("int8", Lstm(), int8s("x", (1, 5, 7), 0.03, -9), 6, hidden=short)
+    yield lstm_case("int8_batch", Lstm(cell_clip=1.5), int8s("x", (3, 2, 4), 0.05), 5, -9, short)
+    yield lstm_case("int8_time", Lstm(time_major=True), int8s("x", (4, 2, 3), 0.02, 11), 4, -13, short)
+    yield lstm_case("int16", Lstm(), int16s("x", (1, 3, 9), 0.0001), 5)
+    yield lstm_case("int16_batch", Lstm(time_major=True), int16s("x", (2, 3, 5), 0.0002), 4, -12)
+    yield lstm_case("f32", Lstm(), floats("x", (1, 4, 6)), 7)
+    yield lstm_case("f32_batch", Lstm(True, 0.25), floats("x", (3, 2, 4)), 3)
 
 
 def lstm_case(
@@ -216,15 +228,3 @@ def lstm_case(
     shape = (steps, batch, units) if op.time_major else (batch, steps, units)
     y = Value("y", shape, x.dtype, states[0].quant)
     return Case(f"lstm_{name}", op, Signature((x, *states, *weights), (y, *after)))
-
-
-def cases() -> Iterator[Case]:
-    """Types, orders of batch and time, clipping, scales of the cell state."""
-    short = Quant.tensor(0.0075, 5)
-    yield lstm_case("int8", Lstm(), int8s("x", (1, 5, 7), 0.03, -9), 6, hidden=short)
-    yield lstm_case("int8_batch", Lstm(cell_clip=1.5), int8s("x", (3, 2, 4), 0.05), 5, -9, short)
-    yield lstm_case("int8_time", Lstm(time_major=True), int8s("x", (4, 2, 3), 0.02, 11), 4, -13, short)
-    yield lstm_case("int16", Lstm(), int16s("x", (1, 3, 9), 0.0001), 5)
-    yield lstm_case("int16_batch", Lstm(time_major=True), int16s("x", (2, 3, 5), 0.0002), 4, -12)
-    yield lstm_case("f32", Lstm(), floats("x", (1, 4, 6)), 7)
-    yield lstm_case("f32_batch", Lstm(True, 0.25), floats("x", (3, 2, 4)), 3)

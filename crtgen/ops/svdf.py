@@ -102,6 +102,15 @@ class Svdf(Op):
         return INT8.saturated(outputs), kept.reshape(state.shape)
 
 
+def cases() -> Iterator[Case]:
+    """States of all types, ranks, batches."""
+    yield svdf_case("int16", int8s("x", (1, 12), 0.05, -7), 5, 2, 6, DType.INT16)
+    yield svdf_case("int8", int8s("x", (1, 9), 0.05, 3), 4, 1, 5, DType.INT8)
+    yield svdf_case("batch", int8s("x", (3, 7), 0.02, 0), 3, 2, 4, DType.INT16)
+    yield svdf_case("f32", floats("x", (1, 10)), 6, 2, 7, DType.FLOAT32)
+    yield svdf_case("f32_batch", floats("x", (2, 3)), 4, 1, 3, DType.FLOAT32)
+
+
 def svdf_case(name: str, x: Value, units: int, rank: int, memory: int, dtype: DType, seed: int = 1) -> Case:
     """A layer with random constants."""
     rng = np.random.default_rng(seed)
@@ -126,12 +135,3 @@ def svdf_case(name: str, x: Value, units: int, rank: int, memory: int, dtype: DT
     activation = Activation.RELU if x.quant is None else Activation.NONE
     op = Svdf(rank, activation)
     return Case(f"svdf_{name}", op, Signature((x, *weights, state), (y, after)))
-
-
-def cases() -> Iterator[Case]:
-    """States of all types, ranks, batches."""
-    yield svdf_case("int16", int8s("x", (1, 12), 0.05, -7), 5, 2, 6, DType.INT16)
-    yield svdf_case("int8", int8s("x", (1, 9), 0.05, 3), 4, 1, 5, DType.INT8)
-    yield svdf_case("batch", int8s("x", (3, 7), 0.02, 0), 3, 2, 4, DType.INT16)
-    yield svdf_case("f32", floats("x", (1, 10)), 6, 2, 7, DType.FLOAT32)
-    yield svdf_case("f32_batch", floats("x", (2, 3)), 4, 1, 3, DType.FLOAT32)

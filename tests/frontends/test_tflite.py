@@ -176,27 +176,8 @@ _ONES = np.ones((1, 2), np.float32)
     ("data", "reason"),
     [
         (
-            _single(
-                "CONV_2D",
-                [_X4, _W4, Tensor("y", [1, 4, 4, 1], "float32")],
-                Options("Conv2DOptions", **_VALID),
-            ),
-            "grouped convolution",
-        ),
-        (
             _single("FULLY_CONNECTED", [Tensor(n, [1, 1], "float32") for n in "xwy"]),
             "weights that are computed at run time",
-        ),
-        (
-            _single(
-                "FULLY_CONNECTED",
-                [
-                    Tensor("x", [1, 2], "float32"),
-                    _int8("w", [1, 2], np.ones((1, 2), np.int8)),
-                    Tensor("y", [1, 1], "float32"),
-                ],
-            ),
-            "weights of INT8 on FLOAT32",
         ),
         (
             _single(

@@ -103,15 +103,19 @@ class Layer:
         return values[0], values[1]
 
     def padding(
-        self, window: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int] = (1, 1)
+        self,
+        window: tuple[int, int],
+        stride: tuple[int, int],
+        dilation: tuple[int, int] = (1, 1),
+        size: tuple[int, int] | None = None,
     ) -> Padding:
-        """SAME or VALID as rows and columns."""
+        """SAME or VALID as rows and columns around an image of that size, which is the input's."""
         if min(*window, *stride, *dilation) < 1:
             raise ValueError(f"window {window}, stride {stride} and dilation {dilation} must be positive")
         if self.option("Padding") == _Padding.VALID:
             return Padding()
         if self.option("Padding") == _Padding.SAME:
-            return Padding.same(self.image(), window, stride, dilation)
+            return Padding.same(size or self.image(), window, stride, dilation)
         raise Refused(f"padding number {self.option('Padding')}; supported: SAME, VALID")
 
 

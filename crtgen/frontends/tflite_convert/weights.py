@@ -1,47 +1,191 @@
 """Layers with weights, and poolings."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, same
-from crtgen.ir import DType, Op, shape_text
-from crtgen.ops import AveragePool2d, Conv2d, DepthwiseConv2d, FullyConnected, MaxPool2d
+from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, pairs, same
+from crtgen.frontends.tflite_file import FileTensor
+from crtgen.ir import Array, DType, Op, Quant, Value, shape_text
+from crtgen.ops import (
+    AveragePool2d,
+    Concat,
+    Conv2d,
+    DepthwiseConv2d,
+    FullyConnected,
+    MaxPool2d,
+    Padding,
+    Reshape,
+    StridedSlice,
+    Transpose,
+)
 from crtgen.ops.normalize import L2Pool2d
+from crtgen.ops.scheme import FLOAT32, INT8, INT16, Scheme
 
 __all__ = ["CONVERTERS"]
 
+_COMPUTED = (INT8, INT16, FLOAT32)
 
-def _with_weights(layer: Layer, op: Op, channels: int) -> Converted:
-    """The operands of a layer with weights and an optional bias."""
-    x, w = layer.tensor(0), layer.tensor(1)
-    if w.dtype is not x.dtype:
-        raise Refused(
-            f"weights of {w.type_name} on {x.type_name}; supported: INT8 on INT8, FLOAT32 on FLOAT32"
-        )
-    layer.constant(1, "weights")
-    bias = layer.inputs[2] if len(layer.inputs) > 2 else None
-    roles = ("weights", "bias")
-    expected = DType.FLOAT32 if x.dtype is DType.FLOAT32 else DType.INT32
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """Weights with their output channels first, and the bias, of a layer on an input of ``scheme``."""
+
+    scheme: Scheme
+    array: Array
+    quant: Quant | None
+    bias: Array
+    bias_quant: Quant | None
+
+    def part(self, first: int, last: int) -> "_Weights":
+        """Those of some output channels."""
+        quant, bias_quant = (_part(q, first, last) for q in (self.quant, self.bias_quant))
+        return _Weights(self.scheme, self.array[first:last], quant, self.bias[first:last], bias_quant)
+
+    def operands(self, axis: int = 0) -> tuple[Value, Value]:
+        """Both as constants; output channels change places with that axis of the weights."""
+        quant = self.quant
+        if quant is not None and quant.axis is not None:
+            quant = replace(quant, axis=axis)
+        weights = Value.constant("weights", np.swapaxes(self.array, 0, axis), quant)
+        return weights, Value.constant("bias", self.bias, self.bias_quant)
+
+
+def _part(quant: Quant | None, first: int, last: int) -> Quant | None:
+    """The quantisation of some of the channels."""
+    if quant is None or quant.axis is None:
+        return quant
+    return Quant(quant.scales[first:last], quant.zero_points[first:last], 0)
+
+
+def _weights(layer: Layer, at: int = 1, x_at: int = 0) -> _Weights:
+    """The constants of a layer with weights and an optional bias behind them."""
+    x, w = layer.tensor(x_at), layer.tensor(at)
+    scheme = next((s for s in _COMPUTED if s.activations is x.dtype), None)
+    if scheme is FLOAT32 and w.dtype is INT8.weights and w.quant is not None:
+        w = _real(w, layer.constant(at, "weights"), w.quant)
+    if scheme is None or w.dtype is not scheme.weights:
+        text = "; ".join(f"{s.weights.name} on {s.activations.name}" for s in _COMPUTED)
+        raise Refused(f"weights of {w.type_name} on {x.type_name}; supported: {text}")
+    layer.constant(at, "weights")
+    weights, channels = cast(Array, w.data), w.shape[0] if w.shape else 1
+    place = max(at, x_at) + 1
+    bias = layer.inputs[place] if len(layer.inputs) > place else None
     if bias is None:
-        return Converted(op, (x, w, np.zeros(channels, expected.numpy)), roles)
-    layer.constant(2, "biases")
-    if bias.dtype is not expected:
-        raise Refused(f"a bias of {bias.type_name} on {x.type_name}; supported: {expected.name}")
-    return Converted(op, (x, w, bias), roles)
+        return _Weights(scheme, weights, w.quant, np.zeros(channels, scheme.biases.numpy), None)
+    expected = (scheme.biases, DType.INT32) if scheme is INT16 else (scheme.biases,)
+    given = layer.constant(place, "biases")
+    if x_at == 2 and scheme is INT16:  # of a transposed convolution, where 16 bits stand for 64
+        expected, given = (scheme.biases, DType.INT16), given.astype(np.int64)
+    if bias.dtype not in expected:
+        names = " or ".join(dtype.name for dtype in expected)
+        raise Refused(f"a bias of {bias.type_name} on {x.type_name}; supported: {names}")
+    return _Weights(scheme, weights, w.quant, given, bias.quant)
+
+
+def _real(tensor: FileTensor, data: Array, quant: Quant) -> FileTensor:
+    """Weights of int8 on an input of float32, as the real numbers that they stand for."""
+    shape = [-1 if quant.axis == axis else 1 for axis in range(data.ndim)]
+    scales, zeros = (np.array(n, np.float64) for n in (quant.scales, quant.zero_points))
+    if quant.axis is not None:
+        scales, zeros = scales.reshape(shape), zeros.reshape(shape)
+    real = ((data.astype(np.float64) - zeros) * scales).astype(np.float32)
+    return replace(tensor, dtype=DType.FLOAT32, data=real, quant=None)
+
+
+def _with_weights(layer: Layer, op: Op) -> Converted:
+    """A layer as the file has it."""
+    made, weights = _weights(layer), layer.tensor(1)
+    bias = layer.inputs[2] if len(layer.inputs) > 2 else None
+    operands = (
+        made.array if made.array is not weights.data else weights,
+        made.bias if bias is None else bias,
+    )
+    return Converted(op, (layer.x, *operands), ("weights", "bias"))
 
 
 def _conv2d(layer: Layer) -> Converted:
     layer.image()
     window, stride, dilation = layer.image(1), layer.pair("Stride"), layer.pair("Dilation", "Factor")
     padding = layer.padding(window, stride, dilation)
-    channels, depth = layer.tensor(1).shape[0], layer.tensor(1).shape[3]
-    if depth != layer.x.shape[3]:
-        raise Refused(
-            f"grouped convolution, weights for {depth} of {layer.x.shape[3]} channels; supported: one group"
-        )
-    return _with_weights(layer, Conv2d(stride, padding, dilation, layer.activation()), channels)
+    (outputs, _, _, depth), inputs = layer.tensor(1).shape, layer.x.shape[3]
+    op = Conv2d(stride, padding, dilation, layer.activation())
+    if depth == inputs:
+        return _with_weights(layer, op)
+    groups = inputs // max(depth, 1)
+    if groups * depth != inputs or outputs % groups:
+        raise ValueError(f"weights for {depth} of {inputs} channels, and {outputs} outputs")
+    weights = _weights(layer)
+    if depth == 1:
+        one = DepthwiseConv2d(stride, padding, dilation, outputs // groups, layer.activation())
+        return Converted(one, (layer.x, *weights.operands(3)), ("weights", "bias"))
+    each, parts = outputs // groups, []
+    for group in range(groups):
+        operands = weights.part(group * each, (group + 1) * each).operands()
+        image = _channels(layer, group * depth, (group + 1) * depth)
+        parts.append(Converted(op, (image, *operands), ("weights", "bias"), quant=layer.y.quant))
+    return Converted(Concat(3), tuple(parts))
+
+
+def _channels(layer: Layer, first: int, last: int) -> Converted:
+    """Some channels of the image."""
+    shape = layer.x.shape
+    return Converted(StridedSlice((0, 0, 0, first), (*shape[:3], last), (1,) * 4), (layer.x,))
+
+
+def _transpose_conv(layer: Layer) -> Converted:
+    """A convolution whose output channels are the pixels of a block, which then are moved to their places.
+
+    With stride s, output row ``s * q + r - padding`` is the sum over d of input row ``q - d`` times row
+    ``r + s * d`` of the weights: for each r a convolution with stride 1, of every s-th row of the weights
+    backwards. Rows beyond the weights are zero.
+    """
+    x, stride = layer.tensor(2), layer.pair("Stride")
+    size = layer.y.shape if layer.x.data is None else tuple(layer.integers(0, "lengths of the output"))
+    if not len(size) == len(x.shape) == len(layer.tensor(1).shape) == 4 or min(*stride, *size) < 1:
+        raise ValueError(f"{shape_text(size)} outputs of {shape_text(x.shape)}, with the stride {stride}")
+    _, height, width, _ = size
+    weights = _weights(layer, 1, 2)
+    outputs, *taps, _ = weights.array.shape
+    same = layer.padding((taps[0], taps[1]), stride, size=(height, width))
+    starts = (same.top, same.left)
+    blocks = [-(-t // s) for t, s in zip(taps, stride, strict=True)]
+    first = [p // s for p, s in zip(starts, stride, strict=True)]
+    last = [(p + n - 1) // s for p, n, s in zip(starts, (height, width), stride, strict=True)]
+    before = [b - 1 - f for b, f in zip(blocks, first, strict=True)]
+    after = [max(n - (d - 1), 0) for n, d in zip(last, x.shape[1:3], strict=True)]
+    if min(before) < 0:
+        raise Refused(f"padding {same} of a window of {taps}; supported: less than the window")
+    padding = Padding(before[0], after[0], before[1], after[1])
+    conv = Conv2d((1, 1), padding, activation=layer.activation())
+    made = Converted(conv, (x, *_blocks(weights, stride, blocks)), ("weights", "bias"), quant=layer.y.quant)
+    rows, columns = padding.output_size((x.shape[1], x.shape[2]), (blocks[0], blocks[1]), (1, 1))
+    apart = Converted(Reshape((x.shape[0], rows, columns, *stride, outputs)), (made,))
+    moved = Converted(Transpose((0, 1, 3, 2, 4, 5)), (apart,))
+    whole = Converted(Reshape((x.shape[0], rows * stride[0], columns * stride[1], outputs)), (moved,))
+    corner = [p - f * s for p, f, s in zip(starts, first, stride, strict=True)]
+    end = (x.shape[0], corner[0] + height, corner[1] + width, outputs)
+    return Converted(StridedSlice((0, *corner, 0), end, (1,) * 4), (whole,))
+
+
+def _blocks(weights: _Weights, stride: tuple[int, int], blocks: list[int]) -> tuple[Value, Value]:
+    """Weights of the pixels of a block, backwards, and their bias."""
+    outputs, *taps, depth = weights.array.shape
+    shape = (outputs, blocks[0] * stride[0], blocks[1] * stride[1], depth)
+    padded = np.zeros(shape, weights.array.dtype)
+    padded[:, : taps[0], : taps[1]] = weights.array
+    parts = padded.reshape(outputs, blocks[0], stride[0], blocks[1], stride[1], depth)[:, ::-1, :, ::-1]
+    pixels = stride[0] * stride[1]
+    array = parts.transpose(2, 4, 0, 1, 3, 5).reshape(pixels * outputs, *blocks, depth)
+    quants = [
+        q if q is None or q.axis is None else Quant(q.scales * pixels, q.zero_points * pixels, 0)
+        for q in (weights.quant, weights.bias_quant)
+    ]
+    bias = np.tile(weights.bias, pixels)
+    return _Weights(weights.scheme, np.ascontiguousarray(array), quants[0], bias, quants[1]).operands()
 
 
 def _depthwise_conv2d(layer: Layer) -> Converted:
@@ -51,7 +195,7 @@ def _depthwise_conv2d(layer: Layer) -> Converted:
     channels = layer.tensor(1).shape[3]
     multiplier = channels // layer.x.shape[3]
     op = DepthwiseConv2d(stride, padding, dilation, multiplier, layer.activation())
-    return _with_weights(layer, op, channels)
+    return _with_weights(layer, op)
 
 
 def _fully_connected(layer: Layer) -> Converted:
@@ -61,7 +205,7 @@ def _fully_connected(layer: Layer) -> Converted:
     if len(shape) != 2:
         raise ValueError(f"weights of shape {shape_text(shape)} instead of two dimensions")
     op = FullyConnected(layer.activation(), bool(layer.option("KeepNumDims")))
-    return _with_weights(layer, op, shape[0])
+    return _with_weights(layer, op)
 
 
 def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Convert:
@@ -74,6 +218,7 @@ def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Conve
     return convert
 
 
+_LAYERS = same(*(scheme.activations for scheme in _COMPUTED))
 _WINDOW = ("Padding", "StrideH", "StrideW", "FusedActivationFunction")
 _CONVOLUTION = (*_WINDOW, "DilationHFactor", "DilationWFactor")
 _DEPTHWISE = (*_CONVOLUTION, "DepthMultiplier")
@@ -89,24 +234,35 @@ CONVERTERS: Mapping[str, Converter] = {
         ("average_pool2d", "average_pooling2d"),
         "Pool2DOptions",
         _POOLING,
+        _LAYERS,
     ),
-    "CONV_2D": Converter(_conv2d, ("conv2d",), "Conv2DOptions", _CONVOLUTION),
+    "CONV_2D": Converter(_conv2d, ("conv2d",), "Conv2DOptions", _CONVOLUTION, _LAYERS),
     "DEPTHWISE_CONV_2D": Converter(
         _depthwise_conv2d,
         ("depthwise_conv2d",),
         "DepthwiseConv2DOptions",
         _DEPTHWISE,
+        _LAYERS,
     ),
     "FULLY_CONNECTED": Converter(
         _fully_connected,
         ("fully_connected", "dense"),
         "FullyConnectedOptions",
         _DENSE,
+        _LAYERS,
+    ),
+    "TRANSPOSE_CONV": Converter(
+        _transpose_conv,
+        ("transpose_conv", "conv2d_transpose"),
+        "TransposeConvOptions",
+        ("Padding", "StrideH", "StrideW", "FusedActivationFunction"),
+        pairs([DType.INT32], [scheme.activations for scheme in _COMPUTED]),
     ),
     "MAX_POOL_2D": Converter(
         _pool(MaxPool2d),
         ("max_pool2d", "max_pooling2d"),
         "Pool2DOptions",
         _POOLING,
+        _LAYERS,
     ),
 }

@@ -18,7 +18,7 @@ from crtgen.ops.attrs import (
     require,
     require_inputs,
 )
-from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.case import Case, floats, int8s, int16s, make
 from crtgen.ops.conv import pad_image, window_tap
 from crtgen.ops.scheme import scheme_of
 from crtgen.ops.traits import Clamping, Real, Windowed, channelwise
@@ -149,5 +149,6 @@ def cases() -> Iterator[Case]:
         yield make("clamp", narrow, [int8s("x", (1, 5, 5, 16), 0.02, -128)])
         yield make("whole_wide", kind((8, 8), (8, 8)), [int8s("x", (1, 8, 8, 64), 0.1, -128)])
         yield make("line", kind((1, 300), (1, 1)), [int8s("x", (1, 2, 300, 4), 0.1, -3)])
+        yield make("int16", kind((3, 3), (2, 2), same, Activation.RELU), [int16s("x", (1, 9, 7, 5))])
         yield make("f32_same", kind((3, 3), (2, 2), same, Activation.RELU6), [floats("x", (1, 9, 7, 5))])
         yield make("f32_whole", kind((4, 4), (4, 4)), [floats("x", (2, 4, 4, 3))])

@@ -79,7 +79,7 @@ def _case(op: Op, inputs: Sequence[Value], quant: Quant | None = None) -> Case:
     """The layer, unless its quantisation is beyond what TFLite computes in 32 bits."""
     try:
         case = make("drawn", op, inputs, quant)
-        if hasattr(op, "parameters") and DType.INT8 in (case.sig.x.dtype, case.sig.y.dtype):
+        if hasattr(op, "parameters") and {DType.INT8, DType.INT16} & {case.sig.x.dtype, case.sig.y.dtype}:
             op.parameters(case.sig)
     except ValueError:
         reject()
@@ -88,6 +88,8 @@ def _case(op: Op, inputs: Sequence[Value], quant: Quant | None = None) -> Case:
 
 
 def _tensor(draw: st.DrawFn, shape: tuple[int, ...], dtype: DType, name: str = "x") -> Value:
+    if dtype is DType.INT16:
+        return Value(name, shape, dtype, Quant.tensor(draw(_scales) / 256))
     return Value(name, shape, dtype, draw(_quants) if dtype is DType.INT8 else None)
 
 
@@ -134,7 +136,8 @@ def _constants(
     scales = tuple(float(s) for s in (2.0**exponents * draw(_scales)).astype(np.float32))
     weights = Value.constant("w", data, Quant(scales, (0,) * len(scales), axis if per_axis else None))
     most = draw(st.sampled_from([0, 3000, 3000, 1 << 20, 1 << 30]))
-    bias = random.integers(-most, most + 1, outputs).astype(np.int32)
+    wide = dtype is DType.INT16 and draw(st.sampled_from([True, True, False]))
+    bias = random.integers(-most, most + 1, outputs).astype(np.int64 if wide else np.int32)
     size = float(np.sqrt(np.mean(data.astype(np.float64) ** 2)))
     return weights, Value.constant("b", bias), max(size, 1.0) * float(np.median(scales))
 
@@ -148,6 +151,10 @@ def _weighted(
     if x.quant is None:
         return _case(op, [x, weights, bias])
     depth = weights.elements / shape[axis]
+    if x.dtype is DType.INT16:
+        assume(bias.dtype is DType.INT64 or not isinstance(op, DepthwiseConv2d))
+        scale = x.quant.scale * size * 19_000 * depth**0.5 * 2.0 ** draw(st.floats(-17, -9))
+        return _case(op, [x, weights, bias], Quant.tensor(scale))
     step = st.one_of(st.integers(-7, -3), st.integers(-7, -3), st.integers(-5, -4), st.integers(-14, 20))
     scale = x.quant.scale * size * 74 * depth**0.5 * 2.0 ** draw(step)
     zero = draw(st.just(-128) if activation is Activation.RELU and draw(st.booleans()) else _zeros)
@@ -384,6 +391,10 @@ KINDS = {
     "repeated": Kind(index_layers.REPEATED, index_layers.repeated()),
     "reduced": Kind(reduce_layers.REDUCED, reduce_layers.reduced()),
     "norms": Kind(reduce_layers.NORMS, reduce_layers.norms()),
+    "int16": Kind(
+        (Conv2d, DepthwiseConv2d, FullyConnected, AveragePool2d, MaxPool2d),
+        st.one_of(*(made(DType.INT16) for made in (_convolution, _depthwise, _dense, _pool))),
+    ),
     "softmax": _kind(_softmax, Softmax, LogSoftmax, other=reduce_layers.softmaxes()),
     "products": Kind((BatchMatMul,), reduce_layers.products()),
     "mean": _kind(_mean, Mean),

@@ -63,7 +63,10 @@ class ConvParams:
         """From the real factor of each output channel; channels are on ``axis`` of the weights."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         wide = sig.inputs[2].dtype is DType.INT64
-        bounds = [0] * len(factors) if wide else sum_bounds(sig, axis)
+        bounds = sum_bounds(sig, axis)
+        scaled = max(f * b for f, b in zip(factors, bounds, strict=True))
+        require(not wide or scaled < 2**31, f"sums are {scaled:,.0f} of its output's steps: too many")
+        bounds = [0] * len(bounds) if wide else bounds
         pairs = np.array([quantize_multiplier(f, b) for f, b in zip(factors, bounds, strict=True)], np.int32)
         low, high = activation.quantized_range(sig.y)
         require(not wide or int(pairs[:, 1].max()) < 8, "the output's scale is too fine for sums of 64 bits")

@@ -69,10 +69,11 @@ _windows = st.one_of(
 
 @dataclass(frozen=True)
 class Kind:
-    """Layers of these operators, most of them int8, some float32."""
+    """Layers of these operators, most of them int8, some float32; or all of the type ``only``."""
 
     operators: tuple[type[Op], ...]
     layers: st.SearchStrategy[Case]
+    only: DType | None = None
 
 
 def _case(op: Op, inputs: Sequence[Value], quant: Quant | None = None) -> Case:
@@ -394,6 +395,7 @@ KINDS = {
     "int16": Kind(
         (Conv2d, DepthwiseConv2d, FullyConnected, AveragePool2d, MaxPool2d),
         st.one_of(*(made(DType.INT16) for made in (_convolution, _depthwise, _dense, _pool))),
+        DType.INT16,
     ),
     "softmax": _kind(_softmax, Softmax, LogSoftmax, other=reduce_layers.softmaxes()),
     "products": Kind((BatchMatMul,), reduce_layers.products()),

@@ -63,6 +63,8 @@ def _run(folder: Path, kind: str, core: str, optimize: str, count: int) -> None:
     seed = zlib.crc32(f"{kind} {core} {optimize}".encode()) if _SEED is None else int(_SEED)
     check(drawn.layers, count, seed, trial)
     entries = [e for op in drawn.operators for e in registered(op) if package(e) == trial.package]
+    if drawn.only is not None:
+        entries = [e for e in entries if not e.types or drawn.only in e.types]
     designs = [name(e) for e in entries] if optimize == "speed" else []
     forms = _FORMS.get((core, optimize), {}).get(kind, [])
     rare = {n: trial.hits[n] for n in [*designs, *forms] if trial.hits[n] < max(1, count // 100)}

@@ -15,7 +15,7 @@ from crtgen.ops import INT16, ConvParams, FullyConnected, scheme_of
 from crtgen.ops.fixedpoint import reduced_multiplier
 from crtgen.ops.matmul import BatchMatMul
 
-__all__ = ["MatMulView", "PairsView"]
+__all__ = ["MatMulView", "PairsView", "batches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,12 @@ def batch_matmul(op: BatchMatMul, sig: Signature, target: Target) -> Kernel:
     a, b = sig.inputs
     rows, depth, _, columns = op.lengths(a, b)
     names, consts = operands(sig)
-    batch = sig.y.shape[:-2]
-    strides = [_batch_strides(v, len(batch)) for v in sig.inputs]
-    loops = merge([Loop(n, s) for n, s in zip(batch, zip(*strides, strict=True), strict=True)], 2)
+    loops, starts = batches(sig)
     number, term, result = _arithmetic(op, sig)
     view = MatMulView(
         names=(names[0], names[1]),
         loops=loops,
-        starts=(index_of(loops, 0), index_of(loops, 1)),
+        starts=starts,
         rows=rows,
         columns=columns,
         depth=depth,
@@ -150,6 +148,14 @@ def _arithmetic(op: BatchMatMul, sig: Signature) -> tuple[str, str, str]:
     scaled = f"{two_roundings('sum', p.multiplier, p.shift, 1 << 31)} {plus(p.output_offset)}"
     term = f"(p {plus(p.input1_offset)}) * (q {plus(p.input2_offset)})"
     return "int32_t", term, clamped(sig.y, scaled, *limits)
+
+
+def batches(sig: Signature) -> tuple[tuple[Loop, ...], tuple[str, str]]:
+    """Loops over matrices, and C for where those of both operands begin."""
+    batch = sig.y.shape[:-2]
+    strides = [_batch_strides(v, len(batch)) for v in sig.inputs]
+    loops = merge([Loop(n, s) for n, s in zip(batch, zip(*strides, strict=True), strict=True)], 2)
+    return loops, (index_of(loops, 0), index_of(loops, 1))
 
 
 def _batch_strides(value: Value, axes: int) -> tuple[int, ...]:

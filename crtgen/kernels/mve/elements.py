@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import DType, Signature
+from crtgen.ir import Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, merge, repeated_strides, strides_of
@@ -146,7 +146,7 @@ def _routine(
         name.removeprefix("mve ").replace(" ", "_"),
         *(f"const {sig.inputs[i].dtype.c_name} *x{i}" for i in variable),
         f"{sig.y.dtype.c_name} *y",
-        *(f"const {DType(c.dtype).c_name} *{c.name}" for c in consts),
+        *(f"const {'float' if c.dtype == 'float32' else c.dtype + '_t'} *{c.name}" for c in consts),
         purpose=f"{sig.y.elements} elements",
     )
     places = dict(zip([*variable, "y", *constant], f.arguments, strict=False))

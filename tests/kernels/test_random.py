@@ -21,6 +21,7 @@ pytestmark = pytest.mark.qemu
 _SEED = os.environ.get("CRTGEN_RANDOM_SEED")
 _NIGHTLY = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "1000"))
 _FEW = 60
+_MORE = {"unary": 120}  # of kinds that have many designs
 
 _PACKAGES = {
     "cortex-m0plus": "crtgen.kernels",
@@ -98,7 +99,7 @@ _IN_TURN = (
     ],
 )
 def test_some_layers(tmp_path: Path, kind: str, core: str, optimize: str) -> None:
-    _run(tmp_path, kind, core, optimize, _FEW)
+    _run(tmp_path, kind, core, optimize, _MORE.get(kind, _FEW))
 
 
 @pytest.mark.nightly

@@ -153,7 +153,8 @@ class _Reader:
             raise self._corrupt(f"{label} has type {tensor.Type()}")
         if not 0 <= tensor.Buffer() < len(buffers):
             raise self._corrupt(f"{label} names buffer {tensor.Buffer()} of {len(buffers)}")
-        dtype = _DTYPES.get("INT8" if type_name == "INT4" else type_name)
+        packed = type_name == "INT4" and buffers[tensor.Buffer()] is not None
+        dtype = _DTYPES.get("INT8" if packed else type_name)
         return FileTensor(
             key=key,
             name=name,

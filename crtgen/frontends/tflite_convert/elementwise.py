@@ -103,7 +103,7 @@ _U8, _BOOL = DType.UINT8, DType.BOOL
 _REAL = same(_F32)
 _SHORT = same(_F32, _I8, _I16)
 _WHOLE = same(_F32, _I8, _I16, _I32)
-_CAST = (_F32, _I8, _I16, _I32, _I64, _U8, _BOOL)
+_CAST = (_F32, _I8, _I16, _I32, _I64, _U8, DType.UINT32, _BOOL)
 _ORDERED = pairs((_F32, _I8, _I32, _I64), (_BOOL,))
 _QUANTISED = (
     pairs((_F32, _I8, _I16, _I32), (_I8, _I16)) | pairs((_I8, _I16), (_I32,)) | {(_I8, _U8), (_U8, _I8)}

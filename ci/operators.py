@@ -137,6 +137,15 @@ _TFLM: Mapping[str, str] = {
 """What TFLite Micro registers, and the types of data that its kernels take."""
 
 _BECOMES: Mapping[str, str] = {
+    "CUSTOM SignalEnergy": "spectrum_energy",
+    "CUSTOM SignalFftAutoScale": "fft_auto_scale",
+    "CUSTOM SignalFilterBank": "filter_bank",
+    "CUSTOM SignalFilterBankLog": "filter_bank_log",
+    "CUSTOM SignalFilterBankSpectralSubtraction": "spectral_subtraction",
+    "CUSTOM SignalFilterBankSquareRoot": "filter_bank_square_root",
+    "CUSTOM SignalPCAN": "pcan",
+    "CUSTOM SignalRfft": "rfft",
+    "CUSTOM SignalWindow": "window",
     "AVERAGE_POOL_2D": "average_pool2d",
     "BATCH_TO_SPACE_ND": "transpose",
     "CONCATENATION": "concat",
@@ -171,18 +180,20 @@ _TYPES_FROM_OUTPUT = ("EMBEDDING_LOOKUP", "SELECT_V2", "SPLIT", "TRANSPOSE_CONV"
 
 _HEAD = """# Operators
 
-What crtgen computes of TensorFlow Lite, beside what TensorFlow Lite for Microcontrollers registers. This page is written
-by `ci/operators.py` from the tables of the front end and of the kernels; a test holds it to them.
+What crtgen computes of TensorFlow Lite, beside what TensorFlow Lite for Microcontrollers registers. This
+page is written by `ci/operators.py` from the tables of the front end and of the kernels; a test holds it to
+them.
 
-Integers are equal to TFLite Micro's bit for bit, float32 within 1e-5 of the largest output. Every operator has portable
-kernels in C, for any core and for the host. What has kernels for the DSP extension (M4, M7, M33, M85) is marked **D**, for
-Helium (M55, M85) **H**: for some shapes or all.
+Integers are equal to TFLite Micro's bit for bit, float32 within 1e-5 of the largest output. Every operator
+has portable kernels in C, for any core and for the host. What has kernels for the DSP extension (M4, M7,
+M33, M85) is marked **D**, for Helium (M55, M85) **H**: for some shapes or all.
 
-- "const": the outputs are known when the model is read, and computed then; so is all that follows from constants.
-- int16 is with weights of int8; biases may have 64 or 32 bits. Weights may have four bits; int8 weights on float32 are
-  taken as the numbers that they stand for. Constants of float16 are taken as float32.
-- uint8 is for the edges of a network (QUANTIZE, DEQUANTIZE and what moves elements); convert old networks that
-  compute in uint8 with int8.
+- "const": the outputs are known when the model is read, and computed then; so is all that follows from
+  constants.
+- int16 is with weights of int8; biases may have 64 or 32 bits. Weights may have four bits; int8 weights on
+  float32 are taken as the numbers that they stand for. Constants of float16 are taken as float32.
+- uint8 is for the edges of a network (QUANTIZE, DEQUANTIZE and what moves elements); convert old networks
+  that compute in uint8 with int8.
 
 | operator | types | TFLite Micro |
 |---|---|---|
@@ -208,7 +219,7 @@ def _types(code: str, ops: Mapping[str, type[Op]]) -> str:
         return "not yet"
     if code in _KNOWN_EARLY:
         return "const"
-    op = ops[_BECOMES.get(code, code.removeprefix("CUSTOM ").lower())]
+    op = ops[_BECOMES.get(code, code.lower())]
     names = _names(CONVERTERS[code].types, code)
     marks = [_marks(op, DType(name)) for name in names]
     if len(names) == len(_ORDER) and len(set(marks)) == 1:

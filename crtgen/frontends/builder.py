@@ -17,7 +17,7 @@ from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value, sh
 from crtgen.ops.scheme import SCHEMES
 from crtgen.ops.shape import Identity, Reshape
 
-__all__ = ["Converted", "GraphBuilder", "Known", "Refused", "Result", "Tensor"]
+__all__ = ["Converted", "GraphBuilder", "Known", "Memory", "Refused", "Result", "Tensor"]
 
 
 _QUANTISED = {scheme.activations for scheme in SCHEMES if not scheme.is_real}
@@ -53,10 +53,18 @@ class Converted:
     """
 
     op: Op
-    operands: tuple["Tensor | Array | Value | Converted", ...]
+    operands: tuple["Tensor | Array | Value | Converted | Memory", ...]
     roles: tuple[str, ...] = ()
     updates: tuple[Hashable, ...] = ()
     quant: Quant | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What an operator keeps from run to run without a tensor of the file; ``key`` is that of the state."""
+
+    key: Hashable
+    initial: Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -369,8 +377,10 @@ class GraphBuilder:
             value = shaped
         self._tensors[tensor.key] = value
 
-    def _operand(self, operand: Tensor | Array | Value | Converted, name: str) -> Value:
-        """A tensor's value, a value, what an operator gives, or a new constant."""
+    def _operand(self, operand: Tensor | Array | Value | Converted | Memory, name: str) -> Value:
+        """A tensor's value, a value, what an operator gives, a state, or a new constant."""
+        if isinstance(operand, Memory):
+            return self.state(operand.key, Value.state(name, operand.initial))
         if isinstance(operand, Value):
             made = operand.is_constant and operand.name not in self._values
             return self._register(replace(operand, name=self.value_names.unique(name))) if made else operand

@@ -50,7 +50,7 @@ def _int32(name: str, *values: int) -> Tensor:
 def test_every_case_survives_the_way_through_a_file(case: Case) -> None:
     original = case.graph()
     loaded = load_tflite(oracle.model(original), "case")
-    inputs = case.inputs(7)
+    inputs = {name: array for name, array in case.inputs(7).items() if name in original.inputs}
     expected = original.evaluate(inputs)["y"]
     assert loaded.inputs == original.inputs
     actual = loaded.evaluate(inputs)[loaded.outputs[0]]

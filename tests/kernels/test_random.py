@@ -15,6 +15,7 @@ from crtgen.ops import all_cases
 from tests.kernels.drawn import Trial, check, name, package
 from tests.kernels.layers import KINDS
 from tests.kernels.recurrent_layers import RECURRENT
+from tests.ops.oracle.signal import WRITERS as SIGNAL
 
 pytestmark = pytest.mark.qemu
 
@@ -75,7 +76,7 @@ def _run(folder: Path, kind: str, core: str, optimize: str, count: int) -> None:
 def test_every_operator_is_drawn() -> None:
     """But what moves nothing, what another code generator computes, and what has tests of its own."""
     drawn = {op for kind in KINDS.values() for op in kind.operators}
-    drawn |= set(RECURRENT)
+    drawn |= {*RECURRENT, *SIGNAL}
     assert {type(case.op).name for case in all_cases()} - {op.name for op in drawn} == {"reshape"}
 
 

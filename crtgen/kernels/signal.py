@@ -1,0 +1,155 @@
+"""The signal library, operator by operator."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from crtgen.ir import Op, Signature
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.ops.fft import Rfft, digit_order, half_turns, radices, turns
+from crtgen.ops.signal import (
+    FftAutoScale,
+    FilterBank,
+    FilterBankLog,
+    FilterBankSquareRoot,
+    Pcan,
+    SpectralSubtraction,
+    SpectrumEnergy,
+    Window,
+    log_table,
+)
+
+__all__ = ["RfftView", "SignalView", "Stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class SignalView:
+    """An operator of this library with its attributes, and how many elements come in and go out.
+
+    ``period`` is how many weights a window has.
+    """
+
+    op: Op
+    inputs: int
+    outputs: int
+    period: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """``groups`` groups of ``radix`` transforms of ``size`` numbers, whose turns are ``step`` apart."""
+
+    radix: int
+    size: int
+    groups: int
+    step: int
+    divisor: int
+
+
+@dataclass(frozen=True, slots=True)
+class RfftView:
+    """``rows`` of ``inputs`` numbers; ``count`` complex ones are transformed in ``stages``."""
+
+    rows: int
+    inputs: int
+    count: int
+    stages: tuple[Stage, ...]
+
+
+def _kernel(
+    template: str,
+    op: Op,
+    sig: Signature,
+    per_element: float,
+    consts: tuple[Const, ...] = (),
+    lead: bool = False,
+) -> Kernel:
+    return Kernel(
+        design=template,
+        template=f"signal/{template}.c.j2",
+        view=SignalView(op, sig.x.elements, sig.y.elements),
+        consts=consts,
+        inplace=(InPlace(),) if lead else (),
+        cost=sig.x.elements * per_element,
+    )
+
+
+@design(Window, weights=(1,))
+def window(op: Window, sig: Signature, target: Target) -> Kernel:
+    """Element by element."""
+    weights = Const.of("weights", sig.inputs[1].array())
+    kernel = _kernel("window", op, sig, 8, (weights,), lead=True)
+    return replace(kernel, view=SignalView(op, sig.x.elements, sig.y.elements, sig.inputs[1].elements))
+
+
+@design(FftAutoScale)
+def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
+    """The greatest first, then all are shifted."""
+    return _kernel("auto_scale", op, sig, 10, lead=True)
+
+
+@design(SpectrumEnergy)
+def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
+    """Two squares each; the output takes the place of the numbers that it is computed from."""
+    return _kernel("energy", op, sig, 5, lead=True)
+
+
+@design(FilterBank, weights=(1, 2, 3, 4, 5))
+def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel:
+    """Each energy is read once, for two channels."""
+    names = ("weights", "unweights", "frequencies", "starts", "widths")
+    consts = tuple(Const.of(n, v.array()) for n, v in zip(names, sig.inputs[1:], strict=True))
+    return _kernel("filter_bank", op, sig, 16, consts)
+
+
+@design(FilterBankSquareRoot)
+def square_root(op: FilterBankSquareRoot, sig: Signature, target: Target) -> Kernel:
+    """Bit by bit."""
+    return _kernel("square_root", op, sig, 400)
+
+
+@design(SpectralSubtraction)
+def spectral_subtraction(op: SpectralSubtraction, sig: Signature, target: Target) -> Kernel:
+    """Channel by channel; the estimate is updated where it lies."""
+    places = (InPlace(input=0, output=0), InPlace(input=1, output=2))
+    return replace(_kernel("spectral_subtraction", op, sig, 40), inplace=places)
+
+
+@design(Pcan, weights=(2,))
+def pcan(op: Pcan, sig: Signature, target: Target) -> Kernel:
+    """Element by element."""
+    return _kernel("pcan", op, sig, 30, (Const.of("gains", sig.inputs[2].array()),), lead=True)
+
+
+@design(FilterBankLog)
+def logarithm(op: FilterBankLog, sig: Signature, target: Target) -> Kernel:
+    """By a table of 128 segments."""
+    table = Const.of("table", log_table(), 2, "log2(1 + i / 128) - i / 128, times 2^16")
+    return _kernel("logarithm", op, sig, 40, (table,), lead=True)
+
+
+@design(Rfft)
+def rfft(op: Rfft, sig: Signature, target: Target) -> Kernel:
+    """Stages of radix 4 and 2 over numbers in scratch."""
+    count = op.length // 2
+    stages, size = [], 1
+    for radix in reversed(radices(count)):
+        groups = count // (size * radix)
+        stages.append(Stage(radix, size, groups, groups, 32767 // radix))
+        size *= radix
+    tables = {"twiddles": turns(count), "halves": half_turns(count)}
+    consts = [Const.of("order", digit_order(count).astype(np.uint16), 2, "of the input's pairs")]
+    consts += [
+        Const.of(name, np.stack(pair, axis=1).astype(np.int16).ravel(), 4, "real, imaginary")
+        for name, pair in tables.items()
+    ]
+    rows = sig.x.elements // sig.x.shape[-1]
+    return Kernel(
+        design="radix 4",
+        template="signal/rfft.c.j2",
+        view=RfftView(rows, sig.x.shape[-1], count, tuple(stages)),
+        consts=tuple(consts),
+        scratch=4 * count,
+        cost=rows * count * (25.0 * len(stages) + 40),
+    )

@@ -69,7 +69,8 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
     elif op.to is DType.FLOAT32:
         result = "(float)a"
     else:
-        number = "crt_int32f(a)" if sig.x.dtype is DType.FLOAT32 else "a"
+        convert = "crt_uint32f" if op.to is DType.UINT32 else "crt_int32f"
+        number = f"{convert}(a)" if sig.x.dtype is DType.FLOAT32 else "a"
         result = f"({op.to.c_name}){number}"
     return elements(sig, "cast", [result], 6)
 

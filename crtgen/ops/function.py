@@ -302,7 +302,7 @@ class Cast(Elementwise):
         x = arrays[0]
         if self.to is DType.BOOL or x.dtype.kind != "f" or self.to is DType.FLOAT32:
             return (x.astype(self.to.numpy),)
-        least, most = (-(2.0**31), 2.0**31 - 1)
+        least, most = (-(2.0**31), 2.0**32 - 1 if self.to is DType.UINT32 else 2.0**31 - 1)
         cut = np.clip(np.trunc(np.nan_to_num(wide(sig.x, x), nan=0.0)), least, most)
         return (cut.astype(np.int64).astype(self.to.numpy),)
 
@@ -339,9 +339,10 @@ def cases() -> Iterator[Case]:
     yield make("int16_near", Abs(), near, Quant.tensor(0.00129418))
     yield make("plain", Abs(), [plain("x", (3, 35), DType.INT16)], limits={"x": (-32767, 32767)})
     yield make("bool", LogicalNot(), [plain("x", (3, 35), DType.BOOL)])
-    numbers = (DType.INT8, DType.INT16, DType.INT32, DType.FLOAT32)
+    numbers = (DType.INT8, DType.INT16, DType.INT32, DType.UINT32, DType.FLOAT32)
     for source in (*numbers, DType.BOOL):
         for to in numbers:
             x = Value("x", (3, 7), source)
-            narrow = {} if source is not DType.FLOAT32 else {"x": (-120.0, 120.0)}
+            least = 0.0 if to is DType.UINT32 else -120.0
+            narrow = {} if source is not DType.FLOAT32 else {"x": (least, 120.0)}
             yield make(f"{source.value}_{to.value}", Cast(to), [x], limits=narrow)

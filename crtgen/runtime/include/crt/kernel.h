@@ -180,6 +180,34 @@ static inline void crt_copy_word(uint8_t *to, const uint8_t *from)
 #endif
 }
 
+#ifdef __ARM_FEATURE_SIMD32
+/* Four bytes from anywhere, or to anywhere. */
+static inline uint32_t crt_load4(const int8_t *from)
+{
+    uint32_t word;
+    (void)memcpy(&word, from, sizeof word);
+    return word;
+}
+
+static inline void crt_store4(int8_t *to, uint32_t word)
+{
+    (void)memcpy(to, &word, sizeof word);
+}
+
+/* Of each byte the greater, or the lesser; the difference sets what SEL selects by. */
+static inline uint32_t crt_maximum4(uint32_t a, uint32_t b)
+{
+    (void)__ssub8((int8x4_t)a, (int8x4_t)b);
+    return (uint32_t)__sel((uint8x4_t)a, (uint8x4_t)b);
+}
+
+static inline uint32_t crt_minimum4(uint32_t a, uint32_t b)
+{
+    (void)__ssub8((int8x4_t)a, (int8x4_t)b);
+    return (uint32_t)__sel((uint8x4_t)b, (uint8x4_t)a);
+}
+#endif
+
 /*
  * Copies n bytes, by words where it may: shorter and faster than a small libc's. The places do not overlap, or
  * the first one begins at least a word below the other.
@@ -434,6 +462,15 @@ static inline int32_t crt_int32f(float x)
         return INT32_MAX;
     }
     return (x > -2147483648.0f) ? (int32_t)x : ((x < 0.0f) ? INT32_MIN : 0);
+}
+
+/* The same of numbers that only an uint32_t holds, too; negative ones wrap. */
+static inline uint32_t crt_uint32f(float x)
+{
+    if (x >= 4294967296.0f) {
+        return UINT32_MAX;
+    }
+    return (x >= 2147483648.0f) ? (uint32_t)x : (uint32_t)crt_int32f(x);
 }
 
 /* The nearest whole number, halves away from zero; saturating. */

@@ -386,7 +386,8 @@ static inline int32_t crt_quarter(float x, float *rest)
     for (int32_t i = 0; i < 3; i++) {
         window[i] = (uint32_t)(((((uint64_t)words[i] << 32) | words[i + 1]) << left) >> 32);
     }
-    const uint64_t significand = (bits & 0x007fffffu) | 0x00800000u;
+    const uint32_t fraction = (bits & 0x007fffffu) | 0x00800000u;
+    const uint64_t significand = fraction;
     const uint64_t turns =
         ((significand * window[0]) << 32) + (significand * window[1]) + ((significand * window[2]) >> 32);
     const uint32_t quarter = (uint32_t)((turns + (1ull << 61)) >> 62);
@@ -437,7 +438,7 @@ static inline float crt_floorf(float x)
         return x;
     }
     const float cut = (float)(int32_t)x;
-    return (cut > x) ? (cut - 1.0f) : cut;
+    return (cut <= x) ? cut : (cut - 1.0f);
 }
 
 static inline float crt_ceilf(float x)
@@ -519,7 +520,7 @@ static inline float crt_fmodf(float a, float b)
 static inline float crt_floor_modf(float a, float b)
 {
     const float rest = crt_fmodf(a, b);
-    return ((rest != 0.0f) && ((b < 0.0f) != (rest < 0.0f))) ? (rest + b) : rest;
+    return ((rest == 0.0f) || ((b < 0.0f) == (rest < 0.0f))) ? rest : (rest + b);
 }
 
 /* 1 / (1 + e^-x). */
@@ -665,8 +666,10 @@ static inline int16_t crt_logistic16(int32_t x, int32_t multiplier, int32_t shif
         const uint32_t step = (uint32_t)table[place + 1] - table[place];
         y = ((uint32_t)table[place] << 9) + ((magnitude & 511u) * step);
     }
-    y = (x >= 0) ? (y + 512u) : ((1u << 25) - y + 511u);
-    return (int16_t)(y >> 10);
+    if (x < 0) {
+        y = (1u << 25) - y - 1u;
+    }
+    return (int16_t)((y + 512u) >> 10);
 }
 
 /* The hyperbolic tangent likewise. */
@@ -681,8 +684,10 @@ static inline int16_t crt_tanh16(int32_t x, int32_t multiplier, int32_t shift, c
         y = (int32_t)(((uint32_t)table[place] << 8) + ((magnitude & 255u) * step));
     }
     y -= 1 << 23;
-    y = (x >= 0) ? (y + 128) : (127 - y);
-    return (int16_t)(y >> 8);
+    if (x < 0) {
+        y = -y - 1;
+    }
+    return (int16_t)((y + 128) >> 8);
 }
 
 /* The nearest integer, halves away from zero; |x| < 2048. What is cut off below 2^-20 decides nothing. */

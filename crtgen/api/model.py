@@ -1,6 +1,6 @@
 """Models as files hold them, and how they are compiled."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
@@ -88,6 +88,7 @@ def load(
     params: str | Path | None = None,
     graph: str | Path | None = None,
     trust: bool = False,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Model | Imported:
     """Read a model file, an archive of models, or an exported library.
 
@@ -95,15 +96,19 @@ def load(
     code: ``trust`` says that it may be compiled and run.
 
     ``params`` and ``graph`` are the parameters and the graph JSON of an exported library, if they are not
-    beside it by name. Raises ``ModelError`` with the place of whatever is wrong with the file.
+    beside it by name. ``shapes`` are those of a model's inputs, by name, where they are to be others than
+    in the file: a batch, or lengths that the file leaves open. Raises ``ModelError`` with the place of
+    whatever is wrong with the file.
     """
     file = Path(path)
     if file.name.endswith(SUFFIXES):
+        if shapes:
+            raise UsageError("code has the shapes that it was made for", where=str(path))
         package = load_package(file, Path(params) if params else None, Path(graph) if graph else None)
         return Imported(package, trust)
     if params or graph:
         raise UsageError("parameters and a graph belong to an exported library", where=str(path))
-    return Model(frontends.load(file))
+    return Model(frontends.load(file, shapes=shapes or {}))
 
 
 def compile(

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api, files
+from crtgen.cli import options
 from crtgen.cli.groups import Compiling, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import number
@@ -23,6 +24,7 @@ def command(
         Path, typer.Option("--output", "-o", help="The archive to write (.tar).", show_default=False)
     ],
     compiling: Compiling,
+    shape: options.Shape = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -32,7 +34,9 @@ def command(
             raise UsageError("an archive is called .tar", where=str(output))
         files.check_writable(output)
         with out.stage() as say:
-            compiled = compiling.compile([api.load(model) for model in models], say)
+            compiled = compiling.compile(
+                [api.load(model, shapes=options.shapes(shape)) for model in models], say
+            )
             data = compiled.archive()
             files.write(output, data)
         reports = compiled.reports

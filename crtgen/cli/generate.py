@@ -40,6 +40,7 @@ def command(
     registry: Annotated[
         bool, typer.Option("--registry", help="A library gets the registry of functions, with TVM's types.")
     ] = False,
+    shape: options.Shape = None,
     trust: options.Trust = False,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite files that were edited since they were generated.")
@@ -51,7 +52,7 @@ def command(
     """Write a project: model, runtime, start-up, linker script, CMake files."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            loaded = [api.load(model, trust=trust) for model in models]
+            loaded = [api.load(model, trust=trust, shapes=options.shapes(shape)) for model in models]
             board = _board(compiling.board, core, type)
             compiled = compiling.compile(loaded, say, board, generating.place or ())
             samples = _samples(input, type, [module.info for module in compiled.modules])

@@ -57,14 +57,16 @@ class Compiling:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What belongs to an exported library."""
+    """What belongs to a model's file, or to an exported library."""
 
+    shape: options.Shape = None
     params: options.ParamsFile = None
     graph_json: options.GraphFile = None
 
     def load(self, path: Path, trust: bool = False) -> api.Model | api.Imported:
         """Read a model, an archive or a library."""
-        return api.load(path, params=self.params, graph=self.graph_json, trust=trust)
+        shapes = options.shapes(self.shape)
+        return api.load(path, params=self.params, graph=self.graph_json, trust=trust, shapes=shapes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ __all__ = [
     "Receive",
     "Runner",
     "Serial",
+    "Shape",
     "Source",
     "Stack",
     "Target",
@@ -67,6 +68,10 @@ ParamsFile = Annotated[
 GraphFile = Annotated[
     Path | None,
     _code("--graph-json", help="Graph JSON of an exported library, if not beside it."),
+]
+Shape = Annotated[
+    list[str] | None,
+    _code("--shape", metavar="INPUT=1,96,96,3", help="The shape of an input, where the file's is not meant."),
 ]
 Board = Annotated[str, _board("--board", "-b", help="The board; `crtgen boards` lists them.")]
 Platform = Annotated[
@@ -194,3 +199,17 @@ def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generato
         chosen.append(CMSIS_NN)
     settings = {CMSIS_NN: {"path": str(cmsis_nn)}} if cmsis_nn is not None else {}
     return tuple(read_generator(name, settings) for name in chosen)
+
+
+def shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
+    """``INPUT=1,96,96,3`` as a mapping."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in given or ():
+        name, equals, lengths = text.rpartition("=")
+        numbers = lengths.split(",")
+        if not (
+            equals and name and all(n.isascii() and n.isdigit() and 0 < int(n) < 1 << 26 for n in numbers)
+        ):
+            raise UsageError(f"{text!r} is no shape of an input", hint="as in --shape input=1,96,96,3")
+        found[name] = tuple(map(int, numbers))
+    return found

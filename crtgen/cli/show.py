@@ -43,10 +43,9 @@ def layer_table(report: Report, *numbers: str, output: bool = False) -> Rows:
 
     A loop over rows has a row for each of its operators, too.
     """
-    shapes = {place.name: shape_text(place.shape) for place in report.arena or ()}
     rows = table("layer", "operator", *(["output"] if output else []), "kernel", *numbers, right=numbers)
     for layer in report.layers:
-        shape = [shapes[layer.outputs[0]] if layer.outputs else ""] if output else []
+        shape = [shape_text(layer.shape) if layer.shape is not None else ""] if output else []
         what = (
             (layer.kernel, layer.operator, *shape, "")
             if layer.loop
@@ -84,6 +83,6 @@ def figures_table(reports: Sequence[Report]) -> Rows:
 
 def arena_line(report: Report) -> str:
     """What the model takes of RAM and flash before anything is built."""
-    return (
-        f"arena {report.arena_bytes:,} bytes ({bound_text(report)}), weights {report.weights_bytes:,} bytes"
-    )
+    arena = f"arena {report.arena_bytes:,} bytes ({bound_text(report)})"
+    state = f", state {report.state_bytes:,} bytes" if report.state_bytes else ""
+    return f"{arena}{state}, weights {report.weights_bytes:,} bytes"

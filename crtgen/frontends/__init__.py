@@ -1,6 +1,8 @@
 """The front ends: a model file as a graph."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from crtgen import files
 from crtgen.errors import UsageError
@@ -13,11 +15,16 @@ _BY_SUFFIX = {".tflite": load_tflite}
 _BY_IDENTIFIER = {b"TFL3": load_tflite}
 
 
-def load(path: str | Path, name: str | None = None) -> Graph:
+def load(
+    path: str | Path,
+    name: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+) -> Graph:
     """The graph of a model file, whose format is told by its suffix or else by its first bytes.
 
-    Raises ``UsageError`` if there is no such file or it is of no known format, and ``ModelError`` if the
-    model cannot be used.
+    ``shapes`` are those of inputs, by name, where they are to be others than in the file. Raises
+    ``UsageError`` if there is no such file or it is of no known format, and ``ModelError`` if the model
+    cannot be used.
     """
     file = Path(path)
     front_end = _BY_SUFFIX.get(file.suffix.lower()) or _BY_IDENTIFIER.get(_identifier(file))
@@ -28,7 +35,7 @@ def load(path: str | Path, name: str | None = None) -> Graph:
             where=str(path),
             hint=f"known: {known}, archives (.tar) of crtgen and TVM, libraries that TVM exported",
         )
-    return front_end(file, name)
+    return front_end(file, name, shapes)
 
 
 def _identifier(file: Path) -> bytes:

@@ -66,6 +66,8 @@ def verify(
 
 def _reference_cases(source: Path, interfaces: Sequence[Interface], count: int) -> tuple[Case, ...]:
     model = None if source.is_dir() else load(source)
+    if isinstance(model, Model) and [v.shape for v in model.inputs] != [i.shape for i in interfaces]:
+        model = load(source, shapes={i.name: i.shape for i in interfaces})
     if not isinstance(model, Model):
         raise UsageError("code has no reference to compare with", where=str(source), hint="give --expect")
     return tuple(case for seed in range(count) for case in _reference_runs(model.graph, interfaces, seed))

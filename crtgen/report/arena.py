@@ -1,5 +1,7 @@
 """The arena as text: a table with a small chart, one column per step."""
 
+from collections.abc import Iterator
+
 from crtgen.plan import Bar, chart
 from crtgen.report.report import Place, Report
 
@@ -27,7 +29,15 @@ def arena_map(report: Report) -> str:
         if not place.alias_of
     )
     head = f"arena {report.arena_bytes:,} bytes, {bound_text(report)}"
-    return "\n".join((head, *chart(bars, _CHART))) + "\n"
+    return "\n".join((head, *chart(bars, _CHART), *_states(report))) + "\n"
+
+
+def _states(report: Report) -> Iterator[str]:
+    """A line for each state: none is in the arena."""
+    if report.states:
+        yield f"states, kept from run to run, {report.state_bytes:,} bytes"
+    for place in report.states or ():
+        yield f"{place.offset:>8} {place.nbytes:>8}  {place.name}"
 
 
 def _label(place: Place) -> str:

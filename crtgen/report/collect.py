@@ -1,6 +1,6 @@
 """A report of what the stages know: the compiled model, its plan, the image."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from crtgen.build import SizeReport
 from crtgen.build.layers import LayerSize
@@ -45,6 +45,8 @@ def _report(
         layers=tuple(_layer(layer, graph, steps.get(layer.name), size) for layer, size in rows),
         graph=str(plan.graph) if plan else None,
         arena=tuple(_place(plan.graph, life) for life in lifetimes(plan)) if plan else None,
+        state_bytes=info.state,
+        states=tuple(_states(plan)) if plan else None,
         image=image,
     )
 
@@ -58,6 +60,7 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
         macs=info.macs,
         inputs=step.inputs if step else None,
         outputs=step.outputs if step else None,
+        shape=graph.values[step.outputs[0]].shape if graph and step and step.outputs else None,
         weights_bytes=_weights(graph, step) if graph and step else None,
         scratch=step.scratch if step else None,
         code_bytes=size.code if size else None,
@@ -72,6 +75,13 @@ def _weights(graph: Graph, step: Step) -> int:
     """Bytes of a layer's constants as the model has them."""
     values = (graph.values[name] for name in step.inputs)
     return sum(value.nbytes for value in values if value.is_constant)
+
+
+def _states(plan: Plan) -> Iterator[Place]:
+    """They are alive from before the first step to after the last."""
+    for name, slot in plan.states.items():
+        value, end = plan.graph.values[name], len(plan.steps) + 1
+        yield Place(name, slot.offset, slot.size, 0, end, shape=value.shape, dtype=value.dtype)
 
 
 def _place(graph: Graph, life: Lifetime) -> Place:

@@ -66,11 +66,12 @@ class Operator:
 class Layer:
     """A layer; sizes in bytes. What is not known is None.
 
-    A plan knows ``inputs`` and ``outputs`` (names of values), ``weights_bytes`` (its constants as the model
-    has them) and ``scratch``. A built image knows ``code_bytes`` of its function and parts, how many layers
-    share that, the ``constants_bytes`` that are packed for it, and its ``stack_bytes``. A profile of a run
-    knows ``ticks`` of the device's timer, and where the device counts them, ``instructions``.
-    ``cycles_estimated`` is there for cores with a model. ``loop`` are the operators of a loop over rows.
+    A plan knows ``inputs`` and ``outputs`` (names of values), the ``shape`` of the first output,
+    ``weights_bytes`` (its constants as the model has them) and ``scratch``. A built image knows
+    ``code_bytes`` of its function and parts, how many layers share that, the ``constants_bytes`` that are
+    packed for it, and its ``stack_bytes``. A profile of a run knows ``ticks`` of the device's timer, and
+    where the device counts them, ``instructions``. ``cycles_estimated`` is there for cores with a model.
+    ``loop`` are the operators of a loop over rows.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Layer:
     macs: int
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
+    shape: tuple[int, ...] | None = None
     weights_bytes: int | None = None
     scratch: Slot | None = None
     code_bytes: int | None = None
@@ -114,21 +116,24 @@ class Layer:
             **{name: getattr(self, name) for name in _PLAIN},
             "inputs": None if self.inputs is None else list(self.inputs),
             "outputs": None if self.outputs is None else list(self.outputs),
+            "shape": None if self.shape is None else list(self.shape),
             "scratch": None if scratch is None else {"offset": scratch.offset, "bytes": scratch.size},
             "operators": [asdict(operator) for operator in self.operators],
         }
 
 
-_PLAIN = tuple(name for name in Layer.__slots__ if name not in ("inputs", "outputs", "scratch", "loop"))
+_STRUCTURED = ("inputs", "outputs", "shape", "scratch", "loop")
+_PLAIN = tuple(name for name in Layer.__slots__ if name not in _STRUCTURED)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
     """Everything that is known of a model on a board; sizes in bytes. What is not known is None.
 
-    A plan knows the ``graph`` as text and the places in the ``arena``, a built image the sizes of all that is
-    in it, a run the ``instructions`` (where the device counts them) and ``seconds`` of an inference.
-    ``cycles_estimated`` is what the core's model makes of the layers' instructions.
+    ``state_bytes`` are kept from run to run, beside the arena. A plan knows the ``graph`` as text and the
+    places in the ``arena`` and of the ``states``, a built image the sizes of all that is in it, a run the
+    ``instructions`` (where the device counts them) and ``seconds`` of an inference. ``cycles_estimated``
+    is what the core's model makes of the layers' instructions.
     """
 
     model: str
@@ -144,6 +149,8 @@ class Report:
     layers: tuple[Layer, ...]
     graph: str | None = None
     arena: tuple[Place, ...] | None = None
+    state_bytes: int = 0
+    states: tuple[Place, ...] | None = None
     image: SizeReport | None = None
     instructions: int | None = None
     cycles_estimated: int | None = None
@@ -182,7 +189,10 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: every key is always there, with null for what is not known."""
-        arena = None if self.arena is None else {p.name: p.to_dict() for p in self.arena if not p.is_scratch}
+        arena, states = (
+            None if places is None else {p.name: p.to_dict() for p in places if not p.is_scratch}
+            for places in (self.arena, self.states)
+        )
         return {
             "model": self.model,
             "board": self.board,
@@ -193,6 +203,7 @@ class Report:
             "layers": [layer.to_dict() for layer in self.layers],
             "graph": self.graph,
             "arena": arena,
+            "states": states,
             "image": _image(self.image) if self.image else None,
         }
 
@@ -203,6 +214,7 @@ _FIGURES = (
     "arena_bytes",
     "arena_lower_bound",
     "arena_optimal",
+    "state_bytes",
     "ram_bytes",
     "flash_bytes",
     "stack_bytes",

@@ -13,19 +13,29 @@ class Level:
 
     ``flag`` is the option that GCC and Clang compile the models' code with. ``small_libc`` says whether
     bare-metal programs bring the small memory functions of the runtime instead of those of the C library.
+    ``kernels`` are the kinds of kernels to choose among: those that are written for ``speed``, for ``size``.
+    ``flash`` and ``memory`` are how many percent of a model's instructions one percent of its flash is worth,
+    and one percent of its memory.
     """
 
     name: str
     flag: str
+    kernels: tuple[str, ...]
+    flash: float
+    memory: float
     small_libc: bool = False
+
+    def objective(self, instructions: float, flash: float = 0.0, memory: float = 0.0) -> float:
+        """What is to be the least, of shares of a model's instructions, flash and memory."""
+        return instructions + self.flash * flash + self.memory * memory
 
 
 LEVELS = {
     level.name: level
     for level in (
-        Level("speed", "-O2"),
-        Level("balanced", "-O2"),
-        Level("size", "-Os", small_libc=True),
+        Level("speed", "-O2", ("speed",), flash=0.02, memory=0.105),
+        Level("balanced", "-O2", ("speed", "size"), flash=1.0, memory=0.5),
+        Level("size", "-Os", ("size",), flash=1.0, memory=0.5, small_libc=True),
     )
 }
 """The levels by name, the fastest first."""

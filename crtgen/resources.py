@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-__all__ = ["boards_dir", "license_file", "runtime_dir", "templates_dir", "zephyr_app_dir"]
+__all__ = ["boards_dir", "costs_file", "license_file", "runtime_dir", "templates_dir", "zephyr_app_dir"]
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -20,6 +20,11 @@ def templates_dir() -> Path:
 def boards_dir() -> Path:
     """Directory of the board descriptions, ``<board>.toml``."""
     return _data("boards")
+
+
+def costs_file() -> Path:
+    """What blocks of C in kernels take on each core, as ``python -m benchmarks.fit_costs`` measured it."""
+    return _PACKAGE / "kernels" / "costs.csv"
 
 
 def runtime_dir() -> Path:

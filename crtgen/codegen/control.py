@@ -94,10 +94,10 @@ def control_layer(
 def _operators(blocks: Sequence[Block]) -> Iterator[OperatorInfo]:
     """Those of the subgraphs, each with its share of the instructions of all of them together."""
     steps = [step for block in blocks for step in block.plan.steps]
-    total = sum(step.kernel.cost for step in steps) or 1
+    total = sum(step.kernel.cost.instructions for step in steps) or 1
     infos = (info for block in blocks for info in block.infos)
     for step, info in zip(steps, infos, strict=True):
-        share = step.kernel.cost / total
+        share = step.kernel.cost.instructions / total
         for inner in info.operators:
             yield OperatorInfo(inner.name, inner.operator, inner.kernel, inner.macs, inner.share * share)
         if not info.operators:

@@ -42,7 +42,7 @@ def loop_operators(graph: Graph, step: Step) -> Iterator[OperatorInfo]:
     if not isinstance(step.item, RowLoop):
         return
     parts = [part for whole in step.kernel.parts for part in _parts(whole)]
-    costs = [part.kernel.cost * part.calls for part in parts]
+    costs = [part.kernel.cost.instructions * part.calls for part in parts]
     for node, part, cost in zip(step.item.nodes, parts, costs, strict=True):
         macs = node.op.macs(graph.signature(node))
         yield OperatorInfo(node.name, node.op.name, part.kernel.design, macs, cost / sum(costs))

@@ -23,12 +23,14 @@ a shape that it does not cover or a requantisation that cannot be re-encoded. Ot
 from importlib import import_module
 from pkgutil import iter_modules
 
+from crtgen.kernels.cost import Cost
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import Design, applicable, design, select
 from crtgen.kernels.row_loop import RowStage, makes_operand, row_loop, runs_by_rows
 
 __all__ = [
     "Const",
+    "Cost",
     "Design",
     "InPlace",
     "Kernel",

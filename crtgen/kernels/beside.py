@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from crtgen.ir import Op, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Part, Target
-from crtgen.kernels.parts import CALL, aligned, arguments, assemble, find_part
+from crtgen.kernels.parts import aligned, arguments, assemble, find_part
 
 __all__ = ["BesideView", "add_beside"]
 
@@ -42,8 +43,8 @@ def add_beside(add: Op, sums: Signature, layer: Op, made: Signature, target: Tar
         "beside.c.j2",
         BesideView(made.y.dtype.c_name, work, arguments(found)),
         found,
-        work=work,
+        begin=work,
         inplace=(InPlace(1),),
-        cost=sum(part.kernel.cost + CALL for part in found),
+        work=Work(sum(part.kernel.cost.instructions for part in found)),
     )
-    return Part("add_beside", Signature((sums.x, *made.inputs), sums.outputs), kernel)
+    return Part("add_beside", Signature((sums.x, *made.inputs), sums.outputs), kernel.priced(target))

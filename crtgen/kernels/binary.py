@@ -26,12 +26,12 @@ _DELTAS = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), 
 def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
     """The definition, with each rounding of its own."""
     if is_plain(sig.x):
-        return elements(sig, "element by element", _whole_lines(op, sig), 8)
+        return elements(sig, "element by element", _whole_lines(op, sig))
     if scheme_of(sig.x).is_real:
-        return elements(sig, "element by element", _float_lines(op), 6)
+        return elements(sig, "element by element", _float_lines(op))
     if isinstance(op, Mul):
         return _product(op, sig)
-    return elements(sig, "element by element", _sum_lines(op, sig), 50)
+    return elements(sig, "element by element", _sum_lines(op, sig))
 
 
 @design(Add, Sub, types=(DType.INT8,), weights=None)
@@ -45,7 +45,7 @@ def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
         f"int32_t v = (a * {form.factors[0]} + b * {form.factors[1]} {plus(form.constant)}) >> {form.shift};",
         f"crt_int8(v, {p.act_min}, {p.act_max})",
     )
-    return elements(sig, "linear", lines, 9)
+    return elements(sig, "linear", lines)
 
 
 def _float_lines(op: _Binary) -> tuple[str, ...]:
@@ -84,13 +84,13 @@ def _product(op: Mul, sig: Signature) -> Kernel:
     clamp = clamped(sig.y, "v", p.act_min, p.act_max)
     scheme, scaled = scheme_of(sig.y), None
     if scheme is INT8:
-        scaled, name, per_element = one_rounding(product, product_scale(p)), "one rounding", 14
+        scaled, name = one_rounding(product, product_scale(p)), "one rounding"
     if scaled is None:
         extent = max(scheme.magnitude(-p.input1_offset) * scheme.magnitude(-p.input2_offset), _EXTENT)
         twice = two_roundings(product, p.output_multiplier, p.output_shift, extent)
         scaled = f"{twice} {plus(p.output_offset)}"
-        name, per_element = "element by element", 22
-    return elements(sig, name, (f"int32_t v = {scaled};", clamp), per_element)
+        name = "element by element"
+    return elements(sig, name, (f"int32_t v = {scaled};", clamp))
 
 
 def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -58,7 +59,6 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
         unrolled=window.taps_y * window.taps_x <= _UNROLLED_TAPS,
     )
     size = sig.x.dtype.itemsize
-    taps = window.taps_y * window.taps_x
     return Kernel(
         design=f"depthwise ring {view.tile}x1",
         template="depthwise.c.j2",
@@ -66,8 +66,28 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
         consts=consts,
         scratch=view.ring_rows * view.ring_columns * window.channels * size,
         inplace=(InPlace(lead=_lead(view, size)),),
-        cost=sig.y.elements * (taps * (2.3 if view.unrolled else 6) + 18) + sig.x.elements,
+        work=_work(view, sig),
     )
+
+
+def _work(view: DepthwiseView, sig: Signature) -> Work:
+    g, size, tile = view.window, sig.x.dtype.itemsize, view.tile
+    lines, taps = g.batch * g.out_height, g.taps_y * g.taps_x
+    tiles = lines * -(-g.out_width // tile)
+    outputs = tiles * g.channels * view.multiplier
+    form = f"{sig.x.dtype.value} {tile}"
+    work = Work().block("image", g.batch).block("line", lines).block("row", lines * g.taps_y)
+    work.block(f"{form} tile", tiles).block(f"{form} channel", tiles * g.channels, view.multiplier > 1)
+    if view.unrolled:
+        work.block(f"{form} tap", outputs * taps, taps)
+        work.block(f"{form} row", outputs * g.taps_y, g.taps_y)
+    else:
+        work.block(f"{form} tap in a loop", outputs * taps).block(f"{form} row in a loop", outputs * g.taps_y)
+    view.epilogue.work(work, outputs, tile, 1)
+    loaded = max((g.out_height - 1) * g.stride_y + view.ring_rows - g.top, 0)
+    inside, copied = min(g.height, loaded), view.copied * g.channels * size
+    work.copy(copied, g.batch * inside).fill(copied, g.batch * (loaded - inside))
+    return work.fill(view.ring_rows * view.ring_columns * g.channels * size, g.batch)
 
 
 def _tile(width: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crtgen.ir import DType, Signature, Value
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 
@@ -33,9 +34,7 @@ class ElementsView:
     result: str
 
 
-def elements(
-    sig: Signature, name: str, lines: Sequence[str], per_element: float, tables: Sequence[Const] = ()
-) -> Kernel:
+def elements(sig: Signature, name: str, lines: Sequence[str], tables: Sequence[Const] = ()) -> Kernel:
     """The kernel of an element-wise operator.
 
     ``lines`` are C: statements and, last, the expression of the result. The operands are a, b, ... in it:
@@ -56,8 +55,16 @@ def elements(
         view=ElementsView(tuple(variables), merged, tuple(lines[:-1]), lines[-1]),
         consts=(*consts, *tables),
         inplace=tuple(_overlays(sig)),
-        cost=sig.y.elements * per_element,
+        work=_work(sig, lines, merged),
     )
+
+
+def _work(sig: Signature, lines: Sequence[str], loops: Sequence[Loop]) -> Work:
+    count, run = sig.y.elements, loops[-1].strides
+    kind = sig.x.dtype.value if sig.x.dtype is sig.y.dtype else f"{sig.x.dtype.value} to {sig.y.dtype.value}"
+    strides = " ".join("01"[s] if s in (0, 1) else "n" for s in run)
+    work = Work().words(kind, count, *lines).block(f"{kind} {strides} in {len(loops)}", count)
+    return work.loops("line", loops)
 
 
 def _overlays(sig: Signature) -> Sequence[InPlace]:

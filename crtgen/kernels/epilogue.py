@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.ir import Array, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.requant import Rescale, solve_floor
@@ -46,6 +47,16 @@ class Epilogue:
     offset: str = ""
     low: str = ""
     high: str = ""
+
+    def work(self, work: Work, runs: float, pixels: int, channels: int) -> None:
+        """Adds what ``pixels`` by ``channels`` outputs take, so many times."""
+        if self.scale:
+            clamped = (self.low != str(INT8.low)) + (self.high != str(INT8.high))
+        else:
+            clamped = bool(self.low) + bool(self.high)
+        name = f"{self.scale or 'float'} clamp {clamped}{' each' if self.per_channel else ''}"
+        work.block(f"output {name}", runs * pixels * channels, pixels * channels)
+        work.block(f"channel {name}", runs * channels, channels)
 
 
 def float_epilogue(activation: Activation) -> Epilogue:

@@ -15,28 +15,27 @@ __all__ = ["real_function"]
 
 _REAL = (DType.FLOAT32,)
 _FUNCTIONS = {
-    "abs": ("__builtin_fabsf(a)", 5),
-    "ceil": ("crt_ceilf(a)", 14),
-    "cos": ("crt_cosf(a)", 50),
-    "elu": ("(a < 0.0f) ? crt_expm1f(a) : a", 40),
-    "exp": ("crt_expf(a)", 40),
-    "floor": ("crt_floorf(a)", 14),
-    "hard_swish": ("a * crt_minf(crt_maxf(a + 3.0f, 0.0f), 6.0f) * 0.166666667f", 12),
-    "log": ("crt_logf(a)", 40),
-    "neg": ("-a", 5),
-    "round": ("crt_rintf(a)", 10),
-    "rsqrt": ("1.0f / crt_sqrtf(a)", 50),
-    "sin": ("crt_sinf(a)", 50),
-    "sqrt": ("crt_sqrtf(a)", 36),
-    "square": ("a * a", 5),
+    "abs": "__builtin_fabsf(a)",
+    "ceil": "crt_ceilf(a)",
+    "cos": "crt_cosf(a)",
+    "elu": "(a < 0.0f) ? crt_expm1f(a) : a",
+    "exp": "crt_expf(a)",
+    "floor": "crt_floorf(a)",
+    "hard_swish": "a * crt_minf(crt_maxf(a + 3.0f, 0.0f), 6.0f) * 0.166666667f",
+    "log": "crt_logf(a)",
+    "neg": "-a",
+    "round": "crt_rintf(a)",
+    "rsqrt": "1.0f / crt_sqrtf(a)",
+    "sin": "crt_sinf(a)",
+    "sqrt": "crt_sqrtf(a)",
+    "square": "a * a",
 }
 
 
 @design(Function, types=_REAL)
 def real_function(op: Function, sig: Signature, target: Target) -> Kernel:
     """float32, by functions of the runtime."""
-    result, cost = _FUNCTIONS[op.name]
-    return elements(sig, op.name, [result], cost)
+    return elements(sig, op.name, [_FUNCTIONS[op.name]])
 
 
 @design(Abs, types=(DType.INT16,))
@@ -44,21 +43,21 @@ def abs16(op: Abs, sig: Signature, target: Target) -> Kernel:
     """int16, quantised or plain."""
     p = op.parameters(sig)
     if p is None:
-        return elements(sig, "abs", [stored(sig.y, "(a < 0) ? -a : a")], 5)
+        return elements(sig, "abs", [stored(sig.y, "(a < 0) ? -a : a")])
     scaled = two_roundings("((a < 0) ? -a : a)", p.multiplier, p.shift, INT16.magnitude(0))
-    return elements(sig, "abs", [clamped(sig.y, scaled, *INT16.limits)], 16)
+    return elements(sig, "abs", [clamped(sig.y, scaled, *INT16.limits)])
 
 
 @design(LogicalNot, weights=None)
 def logical_not(op: LogicalNot, sig: Signature, target: Target) -> Kernel:
     """One truth value."""
-    return elements(sig, "not", ["!a"], 5)
+    return elements(sig, "not", ["!a"])
 
 
 @design(Logical, weights=None)
 def logical(op: Logical, sig: Signature, target: Target) -> Kernel:
     """Two truth values."""
-    return elements(sig, op.name, [f"a {op.sign} b"], 6)
+    return elements(sig, op.name, [f"a {op.sign} b"])
 
 
 @design(Cast)
@@ -72,7 +71,7 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
         convert = "crt_uint32f" if op.to is DType.UINT32 else "crt_int32f"
         number = f"{convert}(a)" if sig.x.dtype is DType.FLOAT32 else "a"
         result = f"({op.to.c_name}){number}"
-    return elements(sig, "cast", [result], 6)
+    return elements(sig, "cast", [result])
 
 
 @design(Comparison, weights=None)
@@ -84,19 +83,19 @@ def comparison(op: Comparison, sig: Signature, target: Target) -> Kernel:
         for name, (offset, multiplier, shift) in (("a", p.first), ("b", p.second)):
             shifted = f"crt_shift_left({name} {plus(offset)}, 8)"
             lines.append(f"{name} = {two_roundings(shifted, multiplier, shift, extent)};")
-    return elements(sig, op.name, [*lines, f"a {op.sign} b"], 30 if lines else 7)
+    return elements(sig, op.name, [*lines, f"a {op.sign} b"])
 
 
 @design(Maximum, Minimum, weights=None)
 def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel:
     """One of two numbers."""
-    return elements(sig, op.name, [stored(sig.y, f"(a {op.sign} b) ? a : b")], 7)
+    return elements(sig, op.name, [stored(sig.y, f"(a {op.sign} b) ? a : b")])
 
 
 @design(Select, weights=None)
 def select(op: Select, sig: Signature, target: Target) -> Kernel:
     """One of two numbers, by a truth value."""
-    return elements(sig, "select", [stored(sig.y, "a ? b : c")], 8)
+    return elements(sig, "select", [stored(sig.y, "a ? b : c")])
 
 
 def _clamp(activation: Activation, number: str) -> str:
@@ -110,38 +109,38 @@ def _clamp(activation: Activation, number: str) -> str:
 def div(op: Div, sig: Signature, target: Target) -> Kernel:
     """Quotients of float32, plain int32, or int8 with TFLite's reciprocal."""
     if sig.x.dtype is DType.FLOAT32:
-        return elements(sig, "div", [_clamp(op.activation, "a / b")], 18)
+        return elements(sig, "div", [_clamp(op.activation, "a / b")])
     if sig.x.quant is None:
         low, high = op.activation.whole_range(sig.y)
         clamp = "crt_div32(a, b)"
         if op.activation is not Activation.NONE:
             clamp = f"crt_min(crt_max({clamp}, {low}), {high})"
-        return elements(sig, "div", [clamp], 14)
+        return elements(sig, "div", [clamp])
     p = op.parameters(sig)
     operands = f"a {plus(p.input1_offset)}, b {plus(p.input2_offset)}"
     quotient = f"crt_quotient({operands}, {p.output_multiplier}, {p.output_shift}) {plus(p.output_offset)}"
-    return elements(sig, "div", [clamped(sig.y, quotient, p.act_min, p.act_max)], 70)
+    return elements(sig, "div", [clamped(sig.y, quotient, p.act_min, p.act_max)])
 
 
 @design(FloorDiv, types=_REAL, weights=None)
 def floor_div(op: FloorDiv, sig: Signature, target: Target) -> Kernel:
     """A quotient, rounded down."""
-    return elements(sig, "floor div", ["crt_floorf(a / b)"], 30)
+    return elements(sig, "floor div", ["crt_floorf(a / b)"])
 
 
 @design(FloorMod, types=_REAL, weights=None)
 def floor_mod(op: FloorMod, sig: Signature, target: Target) -> Kernel:
     """The remainder, exactly."""
-    return elements(sig, "floor mod", ["crt_floor_modf(a, b)"], 60)
+    return elements(sig, "floor mod", ["crt_floor_modf(a, b)"])
 
 
 @design(SquaredDifference, types=(DType.FLOAT32, DType.INT32, DType.INT8, DType.INT16), weights=None)
 def squared_difference(op: SquaredDifference, sig: Signature, target: Target) -> Kernel:
     """The square of float32, of plain int32, or with TFLite's roundings."""
     if sig.x.dtype is DType.FLOAT32:
-        return elements(sig, "squared difference", ["(a - b) * (a - b)"], 8)
+        return elements(sig, "squared difference", ["(a - b) * (a - b)"])
     if sig.x.quant is None:
-        return elements(sig, "squared difference", ["a = crt_sub32(a, b);", "crt_mul32(a, a)"], 8)
+        return elements(sig, "squared difference", ["a = crt_sub32(a, b);", "crt_mul32(a, a)"])
     p, scheme = op.parameters(sig), scheme_of(sig.x)
     lines = []
     for name, (offset, multiplier, shift) in (("a", p.first), ("b", p.second)):
@@ -150,32 +149,31 @@ def squared_difference(op: SquaredDifference, sig: Signature, target: Target) ->
         lines.append(f"{name} = {two_roundings(shifted, multiplier, shift, extent)};")
     square = two_roundings("a * a", p.multiplier, p.shift, 1 << 31)
     result = clamped(sig.y, f"{square} {plus(p.output_offset)}", *scheme.limits)
-    return elements(sig, "squared difference", [*lines, "a -= b;", result], 45)
+    return elements(sig, "squared difference", [*lines, "a -= b;", result])
 
 
 @design(AddN, types=(DType.FLOAT32, DType.INT8), weights=None)
 def add_n(op: AddN, sig: Signature, target: Target) -> Kernel:
     """All operands at once."""
     names = [chr(ord("a") + i) for i in range(len(sig.inputs))]
-    cost = 4 + 2 * len(names)
     if scheme_of(sig.x).is_real:
-        return elements(sig, "add n", [" + ".join(names)], cost)
+        return elements(sig, "add n", [" + ".join(names)])
     p = op.parameters(sig)
     total = f"crt_shift_left({' + '.join(names)} {plus((len(names) + 1) * p.input_offset)}, 19)"
     scaled = two_roundings(total, p.multiplier, p.shift, 1 << 31)
     result = clamped(sig.y, f"{scaled} {plus(p.output_offset)}", *scheme_of(sig.y).limits)
-    return elements(sig, "add n", [result], cost + 12)
+    return elements(sig, "add n", [result])
 
 
 @design(Prelu, types=(DType.FLOAT32, DType.INT8, DType.INT16), weights=None)
 def prelu(op: Prelu, sig: Signature, target: Target) -> Kernel:
     """float32, or with TFLite's roundings."""
     if scheme_of(sig.x).is_real:
-        return elements(sig, "prelu", ["(a >= 0.0f) ? a : (a * b)"], 8)
+        return elements(sig, "prelu", ["(a >= 0.0f) ? a : (a * b)"])
     p = op.parameters(sig)
     above = two_roundings("a", *p.above, 1 << 17)
     below = two_roundings(f"a * (b {plus(p.alpha_offset)})", *p.below, 1 << 25)
     lines = [f"a = a {plus(p.input_offset)};"] if p.input_offset else []
     lines += [f"const int32_t v = (a >= 0) ? {above} : {below};"]
     result = clamped(sig.y, f"v {plus(p.output_offset)}", *scheme_of(sig.y).limits)
-    return elements(sig, "prelu", [*lines, result], 26)
+    return elements(sig, "prelu", [*lines, result])

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
-from crtgen.kernels.move import Copy, MoveView, split_run
+from crtgen.kernels.move import Copy, MoveView, moved, split_run
 from crtgen.kernels.registry import design
 from crtgen.ops.gather import DynamicSlice, DynamicUpdateSlice, Gather, GatherNd
 
@@ -49,8 +50,9 @@ def gather(op: Gather, sig: Signature, target: Target) -> Kernel:
     count = sig.inputs[1].elements // batch
     index = _index(sig.inputs[1].dtype, f"{indices}[i]", length - 1)
     view = GatherView(x, index, batch, outer, count, length, run)
-    cost = batch * outer * count * (14 + 2 * run)
-    return Kernel(design="gather", template="gather.c.j2", view=view, consts=consts, cost=cost)
+    runs, size = batch * outer * count, sig.y.dtype.itemsize
+    work = Work().block("index", runs).copy(run * size, runs)
+    return Kernel(design="gather", template="gather.c.j2", view=view, consts=consts, work=work)
 
 
 @design(GatherNd, weights=None)
@@ -64,8 +66,9 @@ def gather_nd(op: GatherNd, sig: Signature, target: Target) -> Kernel:
     terms = [f"((int64_t){indices}[{at}] * {stride})" for at, stride in zip(places, strides, strict=True)]
     first = f"crt_index({' + '.join(terms) or '0'}, {sig.x.elements - run})"
     view = GatherNdView(x, first, count, run)
-    cost = count * (12 + 6 * len(strides) + 2 * run)
-    return Kernel(design="gather nd", template="gather_nd.c.j2", view=view, consts=consts, cost=cost)
+    work = Work().block("index", count).block("axis", count * len(strides), len(strides))
+    work.copy(run * sig.y.dtype.itemsize, count)
+    return Kernel(design="gather nd", template="gather_nd.c.j2", view=view, consts=consts, work=work)
 
 
 @design(DynamicSlice, weights=None)
@@ -78,8 +81,9 @@ def dynamic_slice(op: DynamicSlice, sig: Signature, target: Target) -> Kernel:
         sig.y.elements,
         lines=_first(sig, 1, begin, op.size),
     )
-    cost = sig.y.elements * 4 + 20
-    return Kernel(design="slice", template="move.c.j2", view=view, consts=consts, cost=cost)
+    return Kernel(
+        design="slice", template="move.c.j2", view=view, consts=consts, work=moved(sig, view.copies)
+    )
 
 
 @design(DynamicUpdateSlice, weights=None)
@@ -99,8 +103,8 @@ def dynamic_update_slice(op: DynamicUpdateSlice, sig: Signature, target: Target)
         lines=(*_first(sig, 2, begin, size), *whole),
     )
     overlays = () if sig.x.is_constant else (InPlace(0, exact=False),)
-    cost = (sig.y.elements + sig.inputs[1].elements) * 3 + 20
-    return Kernel("update slice", "move.c.j2", view, consts, inplace=overlays, cost=cost)
+    work = moved(sig, view.copies).block("whole", 1).copy(sig.y.nbytes, 1)
+    return Kernel("update slice", "move.c.j2", view, consts, inplace=overlays, work=work)
 
 
 def _first(sig: Signature, position: int, name: str, size: tuple[int, ...]) -> tuple[str, ...]:

@@ -6,18 +6,20 @@ Pointwise layers read the input where it lies; others gather the pixels' windows
 included.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, order_weights
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d, FullyConnected, scheme_of
 
-__all__ = ["Block", "GemmView", "gemm_lead"]
+__all__ = ["Block", "GemmView", "gather", "gemm_lead"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,6 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
         fill=fill,
     )
     size = sig.x.dtype.itemsize
-    per_tile = depth * (tile + 4 + 4 * tile + 3 / unroll) / 4 + tile * 15
-    gathered = pixels * depth if window else 0
     return Kernel(
         design=f"gemm {tile}x4" + (" gathered" if window else ""),
         template="gemm.c.j2",
@@ -94,8 +94,48 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
         consts=consts,
         scratch=tile * depth * size if window else 0,
         inplace=(InPlace(lead=gemm_lead(view, size)),),
-        cost=pixels / tile * outputs * per_tile + gathered,
+        work=_work(view, sig),
     )
+
+
+def _work(view: GemmView, sig: Signature) -> Work:
+    tiles, tile = -(-view.pixels // view.tile), view.tile
+    kind = f"{sig.x.dtype.value}{' fused' if view.fused else ''}"
+    work = Work().block(f"{kind} tile{' gathered' if view.window else ''}", tiles)
+    for block in view.blocks:
+        form, groups = f"{kind} {tile}x{block.channels}", tiles * block.count
+        work.block(f"{form} product", groups * view.depth, view.unroll)
+        if view.depth > view.unroll:
+            work.block(f"{form} round", groups * view.depth / view.unroll)
+        work.block(f"{form} group", groups)
+        view.epilogue.work(work, groups, tile, block.channels)
+    if view.window:
+        gather(work, view.window, tiles * tile, sig.x.dtype.itemsize)
+    return work
+
+
+def gather(
+    work: Work,
+    window: Window,
+    windows: int,
+    size: int,
+    copy: Callable[[Work, int, float], object] = Work.copy,
+) -> None:
+    """``gather.j2`` for so many windows of elements of ``size`` bytes; ``copy`` is what copies."""
+    w, pixel = window, window.channels * size
+    rows, columns = w.taps_inside()
+    lines = float(rows.sum()) / w.out_height  # of a window that are in the image, on average
+    work.block("window", windows).block("window row", windows * w.taps_y)
+    whole = float(columns.all(axis=1).mean()) if w.dilation_x == 1 else 0.0
+    if w.dilation_x == 1:
+        copy(work, w.taps_x * pixel, windows * lines * whole)
+    if w.padded or w.dilation_x > 1:
+        copied = lines * (float(columns.sum()) / w.out_width - whole * w.taps_x)
+        filled = (w.taps_y - lines + lines * (1 - whole)) * w.taps_x - copied
+        work.block("tap", windows * copied)
+        copy(work, pixel, windows * copied)
+        if w.padded:
+            work.fill(pixel, windows * filled)
 
 
 def _tile(pixels: int, sig: Signature, target: Target) -> int:

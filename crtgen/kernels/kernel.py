@@ -1,6 +1,6 @@
 """A kernel: one layer's code as a template, the constants it is specialised by, and the memory it needs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from crtgen.boards.core import HOST, Core
 from crtgen.ir import Array, Signature
 from crtgen.kernels.asm import Routine
+from crtgen.kernels.cost import Cost, Work, estimate
 from crtgen.level import find_level
 
 __all__ = [
@@ -26,18 +27,24 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code is generated for: the core and whether speed or size matters."""
+    """What code is generated for: the core, whether speed or size matters, and the option of compilers."""
 
     core: Core = HOST
     optimize: str = "balanced"
+    flag: str = ""
 
     def __post_init__(self) -> None:
-        find_level(self.optimize)
+        level = find_level(self.optimize)
+        object.__setattr__(self, "flag", self.flag or level.flag)
+
+    def of_kernels(self, optimize: str) -> "Target":
+        """The same for kernels that are for ``speed`` or for ``size``; the compiler is told what it was."""
+        return replace(self, optimize=optimize)
 
     @property
     def of_one_kernel(self) -> "Target":
         """The same for a single kernel, which is for speed or for size: alone, balanced is speed."""
-        return replace(self, optimize="size" if self.optimize == "size" else "speed")
+        return self.of_kernels("size" if self.optimize == "size" else "speed")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,8 +157,9 @@ class Kernel:
     They are shared as any other; their consts and their scratch are the business of the kernel, which
     passes them on.
 
-    ``scratch`` is bytes of working memory in the arena while the layer runs, ``cost`` the estimated
-    instructions of one run, by which designs are compared; ``design`` is the name shown to the user.
+    ``scratch`` is bytes of working memory in the arena while the layer runs. ``work`` is what the code does
+    in a run; from it ``priced`` finds the ``cost``, by which designs are compared. ``design`` is the name
+    shown to the user.
 
     ``support`` is C at file scope that kernels share: equal texts are there once. ``libraries`` are built
     with it, and ``includes`` are their headers. ``module`` is that of an external code generator, which has a
@@ -164,7 +172,8 @@ class Kernel:
     consts: tuple[Const, ...] = ()
     scratch: int = 0
     inplace: tuple[InPlace, ...] = ()
-    cost: float = 0.0
+    work: Work = field(default_factory=Work)
+    cost: Cost = field(default_factory=Cost)
     includes: tuple[str, ...] = field(default=())
     support: str = ""
     libraries: tuple[SourceLibrary, ...] = ()
@@ -183,13 +192,23 @@ class Kernel:
         return self.template, self.view, self.routines
 
     @property
-    def code(self) -> int:
-        """Bytes of code, those of C left out."""
-        return sum(routine.code_bytes for routine in (*self.routines, *self._of_parts()))
+    def family(self) -> str:
+        """The template without its endings, by which the figures of its blocks are kept."""
+        return self.template.removesuffix(".c.j2")
 
-    def _of_parts(self) -> Iterator[Routine]:
-        for part in self.parts:
-            yield from (*part.kernel.routines, *part.kernel._of_parts())
+    def priced(self, target: Target) -> "Kernel":
+        """The kernel with its cost."""
+        made = estimate(self.family, self.work, target.core, target.flag) if self.template else None
+        routines = sum(routine.code_bytes for routine in self.routines)
+        return replace(
+            self,
+            cost=Cost(
+                instructions=made.instructions if made else self.work.counted,
+                code=routines + (made.code if made else 0) + sum(p.kernel.cost.code for p in self.parts),
+                constants=sum(const.nbytes for const in self.consts),
+                scratch=self.scratch,
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
@@ -96,9 +97,14 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
         cell=new_cell,
         hidden=new_hidden,
     )
-    cost = times * batch * (2.5 * (w.elements + r.elements) + units * 150)
+    kind, steps = w.dtype.value, times * batch
+    work = (
+        Work()
+        .block(f"{kind} product", steps * (w.elements + r.elements))
+        .block(f"{kind} unit", steps * units)
+    )
     places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
-    return Kernel("lstm", "lstm.c.j2", view, tuple(consts), inplace=places, cost=cost)
+    return Kernel("lstm", "lstm.c.j2", view, tuple(consts), inplace=places, work=work)
 
 
 def _float(op: Lstm) -> tuple[tuple[str, ...], tuple[str, ...], str]:

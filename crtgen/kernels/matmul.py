@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.ir import DType, Signature, Value
+from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, operands
 from crtgen.kernels.epilogue import two_roundings
 from crtgen.kernels.kernel import Kernel, Target
@@ -66,8 +67,9 @@ def batch_matmul(op: BatchMatMul, sig: Signature, target: Target) -> Kernel:
         term=term,
         result=result,
     )
-    cost = sig.y.elements * (depth * 6 + 20)
-    return Kernel("matrix product", "matmul.c.j2", view, consts, cost=cost)
+    kind = sig.x.dtype.value
+    work = Work().block(f"{kind} product", sig.y.elements * depth).block(f"{kind} output", sig.y.elements)
+    return Kernel("matrix product", "matmul.c.j2", view, consts, work=work)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
 """Operators that move elements without a look at them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from crtgen.ir import Signature
 from crtgen.kernels.blocks import Block, Movement, blocks_of
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_number, plus
 from crtgen.kernels.loops import Loop, index_of, merge
@@ -13,7 +16,7 @@ from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Identity, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
 from crtgen.ops.spread import BroadcastTo, MirrorPad
 
-__all__ = ["Copy", "MoveView", "ResizeView", "split_run"]
+__all__ = ["Copy", "MoveView", "ResizeView", "moved", "split_run"]
 
 
 _UNROLL = 4
@@ -127,20 +130,41 @@ def resize_nearest(op: ResizeNearest, sig: Signature, target: Target) -> Kernel:
         template="resize.c.j2",
         view=ResizeView(*sig.x.shape, *sig.y.shape[1:3]),
         consts=(Const.of("rows", rows, 2, "input row"), Const.of("columns", columns, 2, "input column")),
-        cost=sig.y.elements * 3,
+        work=_resized(sig),
     )
 
 
 def _move(name: str, op: Movement, sig: Signature, fill: str = "") -> Kernel:
     copies = tuple(map(_copy, blocks_of(op, sig)))
-    per_element = 2.0 if min(c.run for c in copies) >= 4 else 6.0
     return Kernel(
         design=name,
         template="move.c.j2",
         view=MoveView(copies, sig.y.elements, fill),
         consts=tuple(Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant),
-        cost=sig.y.elements * per_element,
+        work=moved(sig, copies, fill),
     )
+
+
+def _resized(sig: Signature) -> Work:
+    batch, height, width, channels = sig.y.shape
+    work = Work().block("line", batch * height).block("pixel", batch * height * width)
+    return work.copy(channels * sig.y.dtype.itemsize, batch * height * width)
+
+
+def moved(sig: Signature, copies: Sequence[Copy], fill: str = "") -> Work:
+    """The work of copies that fill the output."""
+    work, kind = Work(), sig.y.dtype.value
+    if fill:
+        work.block(f"{kind} fill", sig.y.elements)
+    for copy in copies:
+        runs = prod(loop.count for loop in copy.loops)
+        if copy.run == 1:
+            places = len(copy.places)
+            work.block(f"{kind} {places} in {len(copy.loops)}", runs / places)
+        else:
+            work.block(f"run in {len(copy.loops)}", runs).copy(copy.run * sig.y.dtype.itemsize, runs)
+        work.loops("line", copy.loops)
+    return work
 
 
 def _copy(block: Block) -> Copy:

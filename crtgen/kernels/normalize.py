@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import prod
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped
 from crtgen.kernels.epilogue import float_epilogue, two_roundings
 from crtgen.kernels.kernel import InPlace, Kernel, Target
@@ -79,7 +80,12 @@ def arg_extreme(op: ArgReduction, sig: Signature, target: Target) -> Kernel:
     shape = sig.x.shape
     sizes = (prod(shape[: op.axis]), shape[op.axis], prod(shape[op.axis + 1 :]))
     view = ArgView(sig.x.dtype.c_name, *sizes, op.sign)
-    return Kernel(op.name, "arg.c.j2", view, cost=sig.x.elements * 6 + sig.y.elements * 8)
+    return Kernel(
+        op.name,
+        "arg.c.j2",
+        view,
+        work=Work().block(f"{sig.x.dtype.value} element", sig.x.elements).block("output", sig.y.elements),
+    )
 
 
 @design(CumSum, types=(DType.INT8, DType.FLOAT32))
@@ -94,8 +100,8 @@ def cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel:
         result = clamped(sig.y, f"{scaled} {plus(p.output_offset)}", *scheme_of(sig.y).limits)
     start, step = ((length - 1) * inner, -inner) if op.reverse else (0, inner)
     view = CumSumView(outer, length, inner, start, step, number, first, term, op.exclusive, result)
-    cost = sig.x.elements * (6 if number == "float" else 20)
-    return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(),), cost=cost)
+    work = Work().block(f"{sig.x.dtype.value} element", sig.x.elements)
+    return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(),), work=work)
 
 
 @design(L2Normalization, types=(DType.INT8, DType.FLOAT32))
@@ -105,8 +111,9 @@ def l2_normalization(op: L2Normalization, sig: Signature, target: Target) -> Ker
     real = scheme_of(sig.x).is_real
     offset = "" if real else plus(-tensor_quant(sig.x).zero_point)
     view = NormView(sig.x.elements // depth, depth, real, offset, c_float(op.epsilon))
-    cost = sig.x.elements * 24 + sig.x.elements // depth * 120
-    return Kernel("l2 norm", "l2_normalization.c.j2", view, inplace=(InPlace(),), cost=cost)
+    kind = sig.x.dtype.value
+    work = Work().block(f"{kind} element", sig.x.elements).block(f"{kind} row", sig.x.elements // depth)
+    return Kernel("l2 norm", "l2_normalization.c.j2", view, inplace=(InPlace(),), work=work)
 
 
 @design(L2Pool2d, types=(DType.FLOAT32,))
@@ -125,5 +132,6 @@ def l2_pool(op: L2Pool2d, sig: Signature, target: Target) -> Kernel:
         low=epilogue.low,
         high=epilogue.high,
     )
-    cost = sig.y.elements * (op.window[0] * op.window[1] * 6 + 60)
-    return Kernel("l2 pool", "l2_pool.c.j2", view, cost=cost)
+    taps = sig.y.elements * op.window[0] * op.window[1]
+    work = Work().block("tap", taps).block("output", sig.y.elements)
+    return Kernel("l2 pool", "l2_pool.c.j2", view, work=work)

@@ -5,13 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from crtgen.ir import Op, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import applicable
 
-__all__ = ["CALL", "aligned", "arguments", "assemble", "find_part"]
-
-CALL = 30
-"""Instructions around a call of a part."""
+__all__ = ["aligned", "arguments", "assemble", "find_part"]
 
 _ALIGN = 16  # of the parts' scratch
 
@@ -41,19 +39,19 @@ def assemble(
     view: Any,
     parts: Sequence[Part],
     *,
-    work: int,
+    begin: int,
     inplace: tuple[InPlace, ...],
-    cost: float,
+    work: Work,
 ) -> Kernel:
-    """The kernel of ``parts`` that share the scratch from offset ``work`` on."""
+    """The kernel of ``parts`` that share the scratch from offset ``begin`` on."""
     return Kernel(
         design=design,
         template=template,
         view=view,
         consts=tuple(const for number, part in enumerate(parts) for const in _consts(number, part)),
-        scratch=work + max(part.kernel.scratch for part in parts),
+        scratch=begin + max(part.kernel.scratch for part in parts),
         inplace=inplace,
-        cost=cost,
+        work=work,
         libraries=tuple(dict.fromkeys(library for part in parts for library in part.kernel.libraries)),
         parts=tuple(parts),
     )

@@ -29,7 +29,7 @@ __all__ = ["every_output"]
 @design(Tabulated, Relu, Quantize, types=(DType.INT8,))
 def table(op: Tabulated | Relu | Quantize, sig: Signature, target: Target) -> Kernel:
     """int8 to int8: all 256 outputs are known."""
-    return elements(sig, "table", ["table[(uint8_t)a]"], 5, [every_output(op, sig)])
+    return elements(sig, "table", ["table[(uint8_t)a]"], [every_output(op, sig)])
 
 
 def every_output(op: Op, sig: Signature) -> Const:
@@ -46,26 +46,24 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
     if scheme_of(sig.x).is_real:
         epilogue = float_epilogue(op.kind)
         result = f"crt_maxf(a, {epilogue.low})" if epilogue.low else "a"
-        return elements(
-            sig, "clamp", [f"crt_minf({result}, {epilogue.high})" if epilogue.high else result], 6
-        )
+        return elements(sig, "clamp", [f"crt_minf({result}, {epilogue.high})" if epilogue.high else result])
     if sig.x.quant != sig.y.quant:
         return None
     params = op.parameters(sig)
-    return elements(sig, "clamp", [clamped(sig.y, "a", params.act_min, params.act_max)], 4)
+    return elements(sig, "clamp", [clamped(sig.y, "a", params.act_min, params.act_max)])
 
 
 @design(Logistic, Tanh, types=(DType.FLOAT32,))
 def transcendental(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
     """float32, by functions of the runtime."""
-    return elements(sig, op.name, [f"crt_{op.name}f(a)"], 60)
+    return elements(sig, op.name, [f"crt_{op.name}f(a)"])
 
 
 @design(LeakyRelu, types=(DType.FLOAT32,))
 def leaky_relu(op: LeakyRelu, sig: Signature, target: Target) -> Kernel:
     """float32: the greater of two numbers, or the less, since one is a multiple of the other."""
     greater = "crt_maxf" if op.alpha <= 1 else "crt_minf"
-    return elements(sig, "leaky relu", [f"{greater}(a, a * {c_float(op.alpha)})"], 6)
+    return elements(sig, "leaky relu", [f"{greater}(a, a * {c_float(op.alpha)})"])
 
 
 @design(Relu, types=(DType.INT16,))
@@ -73,7 +71,7 @@ def relu16(op: Relu, sig: Signature, target: Target) -> Kernel:
     """int16 with TFLite's roundings."""
     p = op.parameters(sig)
     scaled = two_roundings("a", p.multiplier, p.shift, INT16.magnitude(0))
-    return elements(sig, "relu", [clamped(sig.y, scaled, p.act_min, p.act_max)], 16)
+    return elements(sig, "relu", [clamped(sig.y, scaled, p.act_min, p.act_max)])
 
 
 @design(LeakyRelu, types=(DType.INT16,))
@@ -81,7 +79,7 @@ def leaky_relu16(op: LeakyRelu, sig: Signature, target: Target) -> Kernel:
     """int16 with TFLite's roundings: one factor below zero, another one above."""
     p = op.parameters(sig)
     above, below = (two_roundings("a", *factor, INT16.magnitude(0)) for factor in (p.above, p.below))
-    return elements(sig, "leaky relu", [clamped(sig.y, f"(a >= 0) ? {above} : {below}", *INT16.limits)], 20)
+    return elements(sig, "leaky relu", [clamped(sig.y, f"(a >= 0) ? {above} : {below}", *INT16.limits)])
 
 
 @design(Logistic, Tanh, types=(DType.INT16,))
@@ -90,7 +88,7 @@ def sigmoid16(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
     p = op.parameters(sig)
     table = Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")
     assert isinstance(p, Sigmoid16Params)
-    return elements(sig, op.name, [f"crt_{op.name}16(a, {p.multiplier}, {p.shift}, table)"], 25, [table])
+    return elements(sig, op.name, [f"crt_{op.name}16(a, {p.multiplier}, {p.shift}, table)"], [table])
 
 
 _REAL = (DType.FLOAT32,)
@@ -107,7 +105,7 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel:
     else:
         rounded = f"crt_roundf(crt_minf(crt_maxf(a / {c_float(params.scale)}, -512.0f), 512.0f))"
     result = clamped(sig.y, f"{rounded} {plus(params.zero_point)}", *scheme_of(sig.y).limits)
-    return elements(sig, "quantize", [result], 30)
+    return elements(sig, "quantize", [result])
 
 
 _WHOLE = (DType.INT8, DType.UINT8, DType.INT16, DType.INT32)
@@ -127,7 +125,7 @@ def requantize(op: Quantize, sig: Signature, target: Target) -> Kernel:
         result = f"crt_add32({scaled}, {p.output_offset})"
     else:
         result = clamped(sig.y, f"crt_add32({scaled}, {p.output_offset})", *scheme_of(sig.y).limits)
-    return elements(sig, "requantise", [result], 16)
+    return elements(sig, "requantise", [result])
 
 
 @design(Dequantize, types=(DType.INT8, DType.UINT8, DType.INT16), to=DType.FLOAT32)
@@ -135,4 +133,4 @@ def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel:
     """Quantised numbers to float32."""
     params = op.parameters(sig)
     result = f"(float)(a {plus(-params.zero_point)}) * {c_float(params.scale)}"
-    return elements(sig, "dequantize", [result], 8)
+    return elements(sig, "dequantize", [result])

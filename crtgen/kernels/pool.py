@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -66,8 +67,33 @@ def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kerne
         template="pool.c.j2",
         view=view,
         inplace=(InPlace(lead=least_pool_lead(window, sig.x.dtype.itemsize)),),
-        cost=sig.y.elements * (window.taps_y * window.taps_x * 3 + 12),
+        work=_work(view, sig),
     )
+
+
+def _work(view: PoolView, sig: Signature) -> Work:
+    g, kind = view.window, f"{sig.x.dtype.value} {'sum' if view.average else 'most'}"
+    rows, columns = g.inside()
+    lines, pixels = g.batch * int(rows.sum()), g.batch * int(rows.sum()) * int(columns.sum())
+    clamped = sum(limit not in ("", "-128", "127") for limit in (view.low, view.high))
+    form = f"{kind}{_form(g)}"
+    work = Work().block("line", g.batch * g.out_height).block(f"{form} pixel", g.pixels)
+    for block in view.blocks:
+        n, times = block.channels, (block.end - block.first) // block.channels
+        work.block(f"{form} {n} pixels", pixels * times)
+        work.block(f"{form} {n} rows", lines * g.out_width * times)
+        work.block(f"{form} {n} outputs", g.pixels * times)
+        work.block(f"{kind} clamp {clamped}", g.pixels * times * n, n)
+        if view.average and not view.count:
+            work.block(f"{kind} division", g.pixels * times * n, n)
+    return work
+
+
+def _form(window: Window) -> str:
+    """What compilers tell apart: a loop of one turn is none."""
+    if window.padded:
+        return " padded"
+    return f"{' of one row' if window.taps_y == 1 else ''}{' of one column' if window.taps_x == 1 else ''}"
 
 
 def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:

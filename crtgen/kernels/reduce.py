@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 
 from crtgen.ir import DType, Signature, Value
+from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped
 from crtgen.kernels.epilogue import one_rounding, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
@@ -83,8 +84,20 @@ def _reduction(
         first=first,
         step=step,
     )
-    cost = sig.x.elements * (5 if tile == 1 else 3) + sig.y.elements * 25
-    return Kernel(design=op.name, template="reduce.c.j2", view=view, cost=cost)
+    return Kernel(design=op.name, template="reduce.c.j2", view=view, work=_work(view, sig))
+
+
+def _work(view: ReduceView, sig: Signature) -> Work:
+    tile, kind, tiles = view.tile, sig.x.dtype.value, sig.y.elements // view.tile
+    work = Work().words(kind, sig.y.elements, view.result, copies=tile)
+    inner = view.reduced[-1]
+    where = f"{'in a row' if inner.strides == (1,) else 'apart'}{' twice' if inner.count <= 2 else ''}"
+    work.words(f"{kind} step of {tile} {where}", sig.x.elements / tile, view.step)
+    work.block(f"outputs of {tile} in {len(view.kept)}", tiles).loops("kept", view.kept)
+    for depth in range(1, len(view.reduced)):
+        runs = tiles * prod(loop.count for loop in view.reduced[:depth])
+        work.block(f"reduced {depth} of {len(view.reduced)}", runs)
+    return work
 
 
 def image_of(op: Mean, x: Value) -> tuple[int, int, int] | None:

@@ -1,14 +1,15 @@
 """Which designs there are for an operator, and which one a layer gets."""
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from crtgen.boards.core import Core
 from crtgen.errors import UnsupportedError
 from crtgen.ir import DType, Graph, Node, Op, Signature, shape_text
 from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.selection import choose
+from crtgen.level import Level, find_level
 from crtgen.ops.control import ControlFlow
 
 __all__ = ["Design", "Entry", "applicable", "design", "registered", "select"]
@@ -18,7 +19,6 @@ Feature: TypeAlias = Literal["dsp", "mve"]
 """An extension of a core: the name of its attribute."""
 
 _D = TypeVar("_D", bound=Design)
-_WORTH = 0.03  # the share of all instructions that a function for speed saves where size matters, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class Entry:
         """
         if not self.applies(sig, target.core):
             return None
-        return self.function(op, sig, target.of_one_kernel)
+        kernel = self.function(op, sig, target.of_one_kernel)
+        return kernel and kernel.priced(target)
 
 
 _DESIGNS: dict[type, list[Entry]] = {}
@@ -85,44 +86,39 @@ def registered(operator: type[Op]) -> tuple[Entry, ...]:
 def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
     """Every kernel that computes ``op`` on ``target``, cheapest first."""
     kernels = [entry.kernel(op, sig, target) for entry in registered(type(op))]
-    return sorted((k for k in kernels if k is not None), key=lambda k: k.cost)
+    return sorted((k for k in kernels if k is not None), key=lambda k: k.cost.instructions)
 
 
 def select(graph: Graph, target: Target) -> Mapping[str, Kernel]:
-    """The cheapest kernel for each node, by node name; ``UnsupportedError`` if one has none.
+    """The kernel for each node, by node name; ``UnsupportedError`` if one has none.
 
+    Together they are the best by the objective of the level: see ``crtgen.level`` and ``choose``.
     Control flow has no kernels.
-
-    Where size and speed are balanced, nodes have the kernels for size, except for functions for speed that
-    save 3 % of the estimated instructions, in all nodes that share them.
     """
-    if target.optimize == "balanced":
-        fast, small = (select(graph, replace(target, optimize=level)) for level in ("speed", "size"))
-        return _balanced(fast, small)
-    calls = (node for node in graph.nodes if not isinstance(node.op, ControlFlow))
-    return {node.name: _choose(graph, node, target) for node in calls}
+    level = find_level(target.optimize)
+    nodes = [node for node in graph.nodes if not isinstance(node.op, ControlFlow)]
+    candidates = {node.name: _candidates(graph, node, target, level) for node in nodes}
+    return choose(candidates, level, {node.name: _room(graph.signature(node)) for node in nodes})
 
 
-def _balanced(fast: Mapping[str, Kernel], small: Mapping[str, Kernel]) -> Mapping[str, Kernel]:
-    least = _WORTH * sum(kernel.cost for kernel in fast.values())
-    saved: dict[tuple[Any, ...], float] = defaultdict(float)
-    for name, kernel in fast.items():
-        saved[kernel.function] += small[name].cost - kernel.cost
-    return {n: k if saved[k.function] > least else small[n] for n, k in fast.items()}
+def _room(sig: Signature) -> int:
+    """Bytes of all that a layer reads and writes in the arena."""
+    return sum(v.nbytes for v in (*sig.inputs, *sig.outputs) if not v.is_constant)
 
 
-def _choose(graph: Graph, node: Node, target: Target) -> Kernel:
+def _candidates(graph: Graph, node: Node, target: Target, level: Level) -> list[Kernel]:
     sig = graph.signature(node)
     where = f"{graph.name}: {node.name}"
     try:
-        kernels = applicable(node.op, sig, target)
+        kinds = [applicable(node.op, sig, target.of_kernels(kind)) for kind in level.kernels]
     except ValueError as error:
         raise UnsupportedError(f"{node.op.name}: {error}", where=where) from error
+    kernels = [kernel for found in kinds for kernel in found]
     if not kernels:
         types = ", ".join(f"{shape_text(v.shape)} {v.dtype.value}" for v in sig.inputs)
         hint = f"{', '.join(_types(type(node.op)))} can be computed, with constant weights"
         raise UnsupportedError(f"no kernel computes {node.op.name} of {types}", where=where, hint=hint)
-    return kernels[0]
+    return kernels
 
 
 def _types(operator: type[Op]) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.ops import scheme_of
@@ -54,7 +55,9 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
         "resize_bilinear.c.j2",
         view,
         consts,
-        cost=sig.y.elements * 18 + sig.y.elements // channels * 20,
+        work=Work()
+        .block(f"{sig.x.dtype.value} element", sig.y.elements)
+        .block(f"{sig.x.dtype.value} pixel", sig.y.elements // channels),
     )
 
 

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from crtgen.ir import Op, Signature, Value
 from crtgen.kernels.beside import add_beside
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Part, Target
-from crtgen.kernels.parts import CALL, aligned, arguments, assemble, find_part
+from crtgen.kernels.parts import aligned, arguments, assemble, find_part
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Add, Padding, Windowed
 
@@ -26,7 +27,6 @@ __all__ = ["RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", 
 
 _IMAGE = 4  # axes
 _WORD = 4  # what kernels rely on where they are given a row
-_MOVED = {"speed": 0.6, "size": 1.3}  # instructions for a byte that crt_copy moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +152,16 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, target: Target) -> Kern
         replace(part, calls=int(done[-1]) // stage.rows)
         for part, stage, done in zip(parts, view.stages, made, strict=True)
     ]
-    return assemble(
+    kernel = assemble(
         f"{last_rows} row{'s' if last_rows > 1 else ''} at a time",
         "row_loop.c.j2",
         view,
         parts,
-        work=view.work,
+        begin=view.work,
         inplace=tuple(_leaves(stages, view, parts, made)),
-        cost=_cost(view, parts, made, stages[0].sig.x.dtype.itemsize * _MOVED[target.of_one_kernel.optimize]),
+        work=_work(view, parts, made, stages[0].sig.x.dtype.itemsize),
     )
+    return kernel.priced(target)
 
 
 def _window(op: Op, sig: Signature) -> Window:
@@ -328,16 +329,18 @@ def _within(part: Part) -> int:
     return min(leads, default=part.sig.y.nbytes)
 
 
-def _cost(view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows], element: float) -> float:
-    """Of the parts and their calls, and of rows filled or moved, which takes ``element`` for each element."""
-    cost = 30.0
+def _work(view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows], size: int) -> Work:
+    """Of the parts and their calls, and of rows that are filled, copied or moved up."""
+    work = Work(sum(part.calls * part.kernel.cost.instructions for part in parts))
     for number, (stage, part) in enumerate(zip(view.stages, parts, strict=True)):
-        calls = part.calls
-        cost += calls * (part.kernel.cost + CALL)
+        calls, row = part.calls, stage.x_row * size
+        work.block("stage", calls)
         if stage.keeps:
-            cost += (calls * stage.window - int(made[number - 1][-1])) * stage.x_row * element
+            came = int(made[number - 1][-1])
+            moved = calls * stage.window - came
+            work.block("stripe", calls).block("stripe row", came).block("moved 16", moved * row / 16)
         elif stage.padded:
             tops = np.arange(calls) * stage.rows * stage.stride - stage.top
             edges = np.count_nonzero((tops < 0) | (tops > stage.last_top))
-            cost += int(edges) * stage.window * stage.x_row * element
-    return cost
+            work.block("edge", calls).copy(row, int(edges) * stage.window)
+    return work

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import two_roundings
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float
@@ -17,7 +18,9 @@ from crtgen.ops.softmax16 import Softmax16Params, exp_table, reciprocal_table
 
 __all__ = ["FloatSoftmaxView", "SoftmaxView", "TableSoftmaxView", "powers_const"]
 
+_MOST = 255  # the greatest difference of two int8 values
 _INTEGER_BITS = 5  # of an exponent
+_LONG = 512  # elements of a row of which no share may come to half a step
 _ELEMENTS = 64  # from so many on, a table is worth up to 1 KB
 
 
@@ -90,8 +93,8 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
         Const.of("powers", exp_table(), 2, "e^x for x from -10 to 0, times 2^15"),
         Const.of("shares", reciprocal_table(), 2, "1 / (1 + x) for x from 0 to 1, times 2^15"),
     )
-    cost = view.rows * 60 + sig.x.elements * 34
-    return Kernel("softmax16", "softmax16.c.j2", view, consts, inplace=(InPlace(),), cost=cost)
+    work = Work().block("row", view.rows).block("element", sig.x.elements)
+    return Kernel("softmax16", "softmax16.c.j2", view, consts, inplace=(InPlace(),), work=work)
 
 
 @design(LogSoftmax, types=(DType.INT8,))
@@ -101,8 +104,8 @@ def log_softmax(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
     s = p.softmax
     numbers = (s.input_multiplier, s.input_left_shift, s.diff_min, p.back)
     view = LogSoftmaxView(sig.x.elements // depth, depth, *numbers)
-    cost = view.rows * 250 + sig.x.elements * 150
-    return Kernel("log softmax", "log_softmax.c.j2", view, inplace=(InPlace(),), cost=cost)
+    work = Work().block("row", view.rows).block("element", sig.x.elements)
+    return Kernel("log softmax", "log_softmax.c.j2", view, inplace=(InPlace(),), work=work)
 
 
 @design(LogSoftmax, types=(DType.FLOAT32,))
@@ -110,8 +113,8 @@ def log_softmax_float(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
     """float32."""
     depth = sig.x.shape[-1]
     view = FloatSoftmaxView(sig.x.elements // depth, depth, "")
-    cost = view.rows * 60 + sig.x.elements * 60
-    return Kernel("log softmax", "log_softmax_float.c.j2", view, inplace=(InPlace(),), cost=cost)
+    work = Work().block("row", view.rows).block("element", sig.x.elements)
+    return Kernel("log softmax", "log_softmax_float.c.j2", view, inplace=(InPlace(),), work=work)
 
 
 @design(Softmax, types=(DType.INT8, DType.FLOAT32))
@@ -122,6 +125,7 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
     rows = sig.x.elements // depth
     if scheme_of(sig.x).is_real:
         view: FloatSoftmaxView | SoftmaxView = FloatSoftmaxView(rows, depth, c_float(op.beta))
+        work = Work().block("row", rows).block("element", sig.x.elements)
         template = "softmax_float.c.j2"
     else:
         p = op.parameters(sig)
@@ -130,13 +134,21 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel:
         numbers = (p.input_multiplier, p.input_left_shift, p.diff_min, bits, scheme.low, scheme.high)
         view = SoftmaxView(rows, depth, *numbers, f"crt_{scheme.name if bits == 8 else 'int16'}")
         template = "softmax.c.j2"
+        work = Work().block("row", rows).block("element", sig.x.elements).block("long", int(depth >= _LONG))
+        work.block("power", sig.x.elements * _counted(p.diff_min, depth))
     return Kernel(
         design="softmax",
         template=template,
         view=view,
         inplace=(InPlace(),) if sig.y.nbytes == sig.x.nbytes else (),
-        cost=sig.x.elements * 250,
+        work=work,
     )
+
+
+def _counted(least: int, depth: int) -> float:
+    """The share of elements whose power is computed, where all int8 numbers are equally frequent."""
+    below = 256 * (1 - 1 / (depth + 1))  # the greatest of a row is so far from the least, on average
+    return (1 + (depth - 1) * min(1.0, -least / below)) / depth
 
 
 @design(Softmax, types=(DType.INT8,))
@@ -153,7 +165,10 @@ def softmax_table(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
         view=view,
         consts=(powers,),
         inplace=(InPlace(),),
-        cost=view.rows * (100 + 34 * depth),
+        work=Work()
+        .block("row", view.rows)
+        .block("element" if view.last == _MOST else "element, limited", sig.x.elements)
+        .block("long", sig.x.elements if depth >= _LONG else 0),
     )
 
 

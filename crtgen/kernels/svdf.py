@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, stored
 from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -58,8 +59,10 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel:
     )
     names = ("feature", "time", "bias")
     consts = tuple(Const.of(n, v.array()) for n, v in zip(names, sig.inputs[1:4], strict=True))
-    cost = x.shape[0] * (6 * feature.elements + 9 * time.elements + 30 * filters)
-    return Kernel("svdf", "svdf.c.j2", view, consts, inplace=(InPlace(input=4, output=1),), cost=cost)
+    kind, batch = x.dtype.value, x.shape[0]
+    work = Work().block(f"{kind} feature", batch * feature.elements).block(f"{kind} filter", batch * filters)
+    work.block(f"{kind} time", batch * time.elements)
+    return Kernel("svdf", "svdf.c.j2", view, consts, inplace=(InPlace(input=4, output=1),), work=work)
 
 
 def _integer(op: Svdf, sig: Signature) -> tuple[str, str, str, str]:

@@ -108,6 +108,22 @@ class Window:
         """Output pixels of all images."""
         return self.batch * self.out_height * self.out_width
 
+    def inside(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """How many rows of a window are in the image, by row of outputs, and how many columns by column."""
+        rows, columns = self.taps_inside()
+        return rows.sum(axis=1), columns.sum(axis=1)
+
+    def taps_inside(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Which taps are in the image: rows ``[out_height, taps_y]``, columns ``[out_width, taps_x]``."""
+        along = (
+            (self.out_height, self.stride_y, self.top, self.taps_y, self.dilation_y),
+            (self.out_width, self.stride_x, self.left, self.taps_x, self.dilation_x),
+        )
+        at = [np.arange(n)[:, None] * s - p + np.arange(t) * d for n, s, p, t, d in along]
+        sizes = self.height, self.width
+        rows, columns = (((a >= 0) & (a < size)).astype(np.int64) for a, size in zip(at, sizes, strict=True))
+        return rows, columns
+
     def first_reads(self) -> npt.NDArray[np.int64]:
         """For each output pixel in order, an element of the input before which it reads nothing."""
         rows = np.maximum(np.arange(self.out_height) * self.stride_y - self.top, 0)

@@ -4,13 +4,14 @@ Joining a chain changes what lies in memory between its first and its last step,
 is tried by planning this stretch of the schedule alone, and the time for a network grows with its length.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 
 from crtgen.ir import Graph
 from crtgen.kernels import Kernel, Target, makes_operand, row_loop, runs_by_rows
+from crtgen.level import Level, find_level
 from crtgen.ops import Add
 from crtgen.passes import Hit
 from crtgen.plan.homes import Homes
@@ -28,19 +29,10 @@ _AROUND = 16
 """Steps before and after a loop that are laid out with it where it is tried."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Price:
-    """``most`` is the share of instructions that may be added; 1 of it has to save ``worth`` of the arena.
-
-    What saves less than the share ``least`` of the arena is not done.
-    """
-
-    most: float
-    worth: float
-    least: float
-
-
-_PRICES = {"speed": _Price(0.03, 10, 0.125), "balanced": _Price(0.05, 1, 0), "size": _Price(0.05, 0.5, 0)}
+_LEAST = {"speed": 0.125, "balanced": 0.0, "size": 0.0}
+"""What saves less than this share of the arena is not done."""
+_MOST = {"speed": 0.03, "balanced": 0.05, "size": 0.05}
+"""The share of instructions that may be added."""
 
 
 def loop_over_rows(plan: Plan, target: Target, *, exact: bool | None = None) -> tuple[Plan, tuple[Hit, ...]]:
@@ -52,28 +44,37 @@ def loop_over_rows(plan: Plan, target: Target, *, exact: bool | None = None) -> 
     """
     if not plan.steps:
         return plan, ()
-    price = _PRICES[target.optimize]
+    level, most = find_level(target.optimize), _MOST[target.optimize]
     start = best = current = _Line.of(plan)
     while True:
-        within = [line for line in current.lowered(target) if line.added(start) <= price.most]
+        within = [line for line in current.lowered(target) if line.added(start) <= most]
         if not within:
             break
-        current = _best(within, start, price)
+        current = _best(within, start, level)
         saved = 1 - current.arena / best.arena
-        if saved > max(0.0, price.worth * current.added(best)) and saved >= price.least:
+        gain = -level.objective(current.added(best), memory=-saved)
+        if saved > 0 and gain > 0 and saved >= _LEAST[level.name]:
             best = current
     if best is start:
         return plan, ()
-    options = {"keep_inputs": plan.kept_inputs, "exact": exact, "align": plan.align, "outside": plan.outside}
-    made = make_plan(plan.graph, best.kernels, best.items, **options)  # type: ignore[arg-type]
+    kernels = {item.name: kernel for item, kernel in zip(best.items, best.kernels, strict=True)}
+    made = make_plan(
+        plan.graph,
+        kernels,
+        best.items,
+        keep_inputs=plan.kept_inputs,
+        exact=exact,
+        align=plan.align,
+        outside=plan.outside,
+    )
     return (made, tuple(_hits(plan, made))) if made.arena < plan.arena else (plan, ())
 
 
-def _best(lines: Sequence["_Line"], start: "_Line", price: _Price) -> "_Line":
-    """The one with the least sum of arena and price. The peak is known at once, and the arena is no less."""
+def _best(lines: Sequence["_Line"], start: "_Line", level: Level) -> "_Line":
+    """The best by the objective of the level. The peak is known at once, and the arena is no less."""
 
     def rank(line: _Line, arena: int) -> float:
-        return arena / start.arena + price.worth * line.added(start)
+        return level.objective(line.added(start), memory=arena / start.arena)
 
     found: tuple[float, _Line] | None = None
     for line in sorted(lines, key=lambda line: rank(line, line.peak)):
@@ -99,7 +100,7 @@ def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
 
 @dataclass(frozen=True, eq=False)
 class _Line:
-    """Items in the order in which they run, their kernels by name, and the bytes that each step needs.
+    """Items in the order in which they run, the kernel of each, and the bytes that each step needs.
 
     ``joined`` is where the last loop is, ``laid`` the arena of a line without any.
     """
@@ -109,7 +110,7 @@ class _Line:
     homes: Homes
     align: int
     items: tuple[Item, ...]
-    kernels: Mapping[str, Kernel]
+    kernels: tuple[Kernel, ...]
     needs: tuple[int, ...]
     cost: float
     joined: int | None = None
@@ -118,8 +119,8 @@ class _Line:
     @classmethod
     def of(cls, plan: Plan) -> "_Line":
         kept = frozenset((*plan.graph.lasting, *(plan.graph.inputs if plan.kept_inputs else ())))
-        kernels = MappingProxyType({step.name: step.kernel for step in plan.steps})
-        cost = sum(step.kernel.cost for step in plan.steps)
+        kernels = tuple(step.kernel for step in plan.steps)
+        cost = sum(step.kernel.cost.instructions for step in plan.steps)
         items = tuple(step.item for step in plan.steps)
         return cls(
             plan.graph, kept, Homes(plan.homes), plan.align, items, kernels, plan.needs, cost, laid=plan.arena
@@ -135,7 +136,7 @@ class _Line:
         if self.joined is None:
             return self.laid
         first, last = max(self.joined - _AROUND, 0), min(self.joined + _AROUND, len(self.items) - 1)
-        problem = self._problem(self.items[first : last + 1], self.kernels, first, last)
+        problem = self._problem(self.items[first : last + 1], self.kernels[first : last + 1], first, last)
         return max(self.peak, arena_of(problem, lay_heuristically(problem)))
 
     def added(self, before: "_Line") -> float:
@@ -148,23 +149,24 @@ class _Line:
         return {name: i for i, item in enumerate(self.items) for name in item.outputs}
 
     @cached_property
-    def uses(self) -> Mapping[str, tuple[int, ...]]:
+    def uses(self) -> Mapping[str, Sequence[int]]:
         """Where each value is read."""
-        uses: dict[str, list[int]] = {}
+        uses = defaultdict[str, list[int]](list)
         for i, item in enumerate(self.items):
             for name in item.inputs:
-                uses.setdefault(name, []).append(i)
-        return {name: tuple(found) for name, found in uses.items()}
+                uses[name].append(i)
+        return uses
 
     @cached_property
     def alive(self) -> Sequence[frozenset[str]]:
         """For each item, the values that exist before it and are still needed."""
-        alive = [set[str]() for _ in self.items]
-        for name in (*self.graph.inputs, *self.position):
-            end = len(self.items) - 1 if name in self.kept else max(self.uses.get(name, (-1,)))
-            for i in range(self.position.get(name, -1) + 1, end + 1):
-                alive[i].add(name)
-        return [frozenset(names) for names in alive]
+        made = {*self.graph.inputs, *self.position}
+        alive, needed = [], set(self.kept)
+        for item in reversed(self.items):
+            needed.difference_update(item.outputs)
+            needed.update(made.intersection(item.inputs))
+            alive.append(frozenset(needed))
+        return alive[::-1]
 
     def lowered(self, target: Target) -> Iterator["_Line"]:
         """Every way to lower the first peak by running a chain that is there by rows.
@@ -185,32 +187,32 @@ class _Line:
         if kernel is None:
             return None
         first, last = min(chain.items), max(chain.items)
-        part = [self.items[i] for i in range(first, last) if i not in chain.items]
-        kernels = MappingProxyType({**self.kernels, loop.name: kernel})
-        needs = self._problem([*part, loop], kernels, first, last).needs[1:-1]
+        others = [i for i in range(first, last) if i not in chain.items]
+        items = (*(self.items[i] for i in others), loop)
+        kernels = (*(self.kernels[i] for i in others), kernel)
+        needs = self._problem(items, kernels, first, last).needs[1:-1]
         if max(needs) >= self.peak:
             return None
-        cost = kernel.cost - sum(self.kernels[self.items[i].name].cost for i in chain.items)
+        cost = kernel.cost.instructions - sum(self.kernels[i].cost.instructions for i in chain.items)
         return _Line(
             self.graph,
             self.kept,
             self.homes,
             self.align,
-            (*self.items[:first], *part, loop, *self.items[last + 1 :]),
-            kernels,
+            (*self.items[:first], *items, *self.items[last + 1 :]),
+            (*self.kernels[:first], *kernels, *self.kernels[last + 1 :]),
             (*self.needs[:first], *needs, *self.needs[last + 1 :]),
             self.cost + cost,
-            joined=first + len(part),
+            joined=first + len(others),
         )
 
-    def _problem(
-        self, items: Sequence[Item], kernels: Mapping[str, Kernel], first: int, last: int
-    ) -> Problem:
+    def _problem(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Problem:
         """Laying what is there while ``items`` run in place of the items from ``first`` to ``last``."""
         before = self.alive[first]
         after = self.alive[last + 1] if last + 1 < len(self.items) else self.kept
         stretch = Graph(self.graph.name, self.graph.values, (), tuple(sorted(before)), tuple(sorted(after)))
-        demand = find_demand(stretch, items, kernels, keep_inputs=False, homes=self.homes)
+        by_name = {item.name: kernel for item, kernel in zip(items, kernels, strict=True)}
+        demand = find_demand(stretch, items, by_name, keep_inputs=False, homes=self.homes)
         return find_problem(demand, range(len(items)), self.align)
 
 

@@ -7,10 +7,12 @@ its buffers in turn as the last and as the first thing of a memory, beyond which
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from crtgen.boards.core import find_core
 from crtgen.codegen.render import render
@@ -21,11 +23,22 @@ from crtgen.ops import Case
 from crtgen.resources import runtime_dir
 from tests.support import require_tool
 
-__all__ = ["GUARDED", "MACHINES", "Job", "Machine", "Result", "batches", "describe", "run_jobs"]
+__all__ = [
+    "GUARDED",
+    "MACHINES",
+    "Job",
+    "Machine",
+    "Result",
+    "batches",
+    "describe",
+    "measure_jobs",
+    "run_jobs",
+]
 
 HERE = Path(__file__).parent / "baremetal"
 _WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 _STACK = 8192
+_ROUNDS = 10  # that are measured together
 _MOST_JOBS, _MOST_BYTES = 60, 500_000  # in one image
 
 
@@ -145,10 +158,14 @@ class Job:
 
 @dataclass
 class Result:
-    """``wrong``: what differed, by placement; ``instructions``: of the run with all buffers apart."""
+    """``wrong``: what differed, by placement; ``instructions``: of the run with all buffers apart.
+
+    ``code`` is the bytes of its functions, where these are measured.
+    """
 
     wrong: list[str] = field(default_factory=list)
     instructions: int = 0
+    code: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +221,37 @@ def run_jobs(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str 
     return results
 
 
-def _build(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str) -> Path:
+def measure_jobs(jobs: Sequence[Job], folder: Path, core: str, optimize: str) -> list[Result]:
+    """The results of the jobs, with instructions to a tenth of a tick's and the bytes of their own code.
+
+    Each runs apart only. Equal functions stay apart, as if each were in an image of its own.
+    """
+    machine = replace(MACHINES[core], low=(0, 0), high=(0, 0))
+    alone = [replace(job, kernel=replace(job.kernel, inplace=())) for job in jobs]
+    elf = _build(alone, folder, machine, optimize, "-fno-ipa-icf", f"-DROUNDS={_ROUNDS}u")
+    results, _ = _run(elf, machine, len(jobs))
+    results += [Result(["it did not run"])] * (len(jobs) - len(results))
+    sizes = _code_bytes(elf, len(jobs))
+    return [
+        Result(result.wrong, round(result.instructions / _ROUNDS), code)
+        for result, code in zip(results, sizes, strict=True)
+    ]
+
+
+def _code_bytes(elf: Path, count: int) -> list[int]:
+    """The bytes of each job's functions in C; those in assembly are local to their file, or have sections."""
+    sizes = [0] * count
+    with elf.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        for symbol in table.iter_symbols():
+            own = re.match(r"k(\d+)(?![0-9])(?!_call$)", symbol.name)
+            if own and symbol["st_info"]["type"] == "STT_FUNC":
+                sizes[int(own[1])] += symbol["st_size"]
+    return sizes
+
+
+def _build(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str, *flags: str) -> Path:
     core = find_core(machine.core)
     buffers = [_buffers(job, f"k{index}") for index, job in enumerate(jobs)]
     _write_data([b for group in buffers for b in group if b.data is not None], folder)
@@ -217,7 +264,7 @@ def _build(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str) -
         "HIGH_END": machine.high[1],
         "HIGH_BYTES": machine.high[1] - machine.high[0],
     }
-    command = [require_tool("arm-none-eabi-gcc"), *core.gcc_flags, optimize, *_WARNINGS]
+    command = [require_tool("arm-none-eabi-gcc"), *core.gcc_flags, optimize, *_WARNINGS, *flags]
     command += [f"-D{name}={number}u" for name, number in symbols.items()]
     command += [] if core.unaligned else ["-DTRAP_UNALIGNED"]
     command += [f"-I{HERE}", f"-I{runtime_dir() / 'include'}", f"-Wa,-I{folder}", "-nostartfiles"]
@@ -268,7 +315,7 @@ def _write_data(buffers: Sequence[_Buffer], folder: Path) -> None:
 
 
 def _write_kernels(jobs: Sequence[Job], buffers: Sequence[Sequence[_Buffer]], folder: Path) -> None:
-    includes = sorted({f"#include <{i}>" for job in jobs for i in job.kernel.includes})
+    includes = sorted({f"#include <{i}>" for job in jobs for i in _includes(job.kernel)})
     lines = ["#include <crt/kernel.h>", *includes, '#include "jobs.h"']
     table, routines = [], dict[str, Routine]()
     for index, (job, group) in enumerate(zip(jobs, buffers, strict=True)):
@@ -285,6 +332,12 @@ def _write_kernels(jobs: Sequence[Job], buffers: Sequence[Sequence[_Buffer]], fo
     lines += ["const struct job jobs[] = {", *table, "};", f"const uint32_t num_jobs = {len(jobs)};", ""]
     (folder / "kernels.c").write_text("\n".join(lines))
     (folder / "routines.S").write_text(assembly_file("Routines of the jobs.", routines.items()))
+
+
+def _includes(kernel: Kernel) -> Iterator[str]:
+    yield from kernel.includes
+    for part in kernel.parts:
+        yield from _includes(part.kernel)
 
 
 def _source(name: str, sig: Signature, kernel: Kernel, routines: dict[str, Routine]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.binary import product_scale
+from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, half_away, saturate
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -316,7 +317,9 @@ def _words(first: int, second: int) -> tuple[int, int]:
 def _kernel(name: str, sig: Signature, view: PairsView) -> Kernel:
     runs, routine = view.runs, run_of_pairs(view)
     consts: tuple[Const, ...] = operands(sig)[1]
-    call = 0 if runs.plain else 10 + 2 * len(runs.loops)
+    work = Work(runs.count * routine.instructions())
+    if not runs.plain:
+        work.block("run", runs.count).loops("line", runs.loops)
     whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
     return Kernel(
         design=name,
@@ -324,6 +327,6 @@ def _kernel(name: str, sig: Signature, view: PairsView) -> Kernel:
         view=view,
         consts=consts,
         inplace=tuple(InPlace(i) for i in whole),
-        cost=runs.count * (routine.instructions() + call),
+        work=work,
         routines=(routine,),
     )

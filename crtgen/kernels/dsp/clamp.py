@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
@@ -76,6 +77,6 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
         template="",
         view=view,
         inplace=(InPlace(),),
-        cost=routine.instructions(),
+        work=Work(routine.instructions()),
         routines=(routine,),
     )

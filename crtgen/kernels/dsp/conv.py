@@ -6,6 +6,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.layer import Layer
 from crtgen.kernels.dsp.matrix import Micro, Unrolling, WeightStream, group_of_pixels, micro, weight_stream
@@ -21,7 +22,6 @@ from crtgen.ops.fixedpoint import Int64
 __all__ = ["ConvView", "conv2d", "matrix_kernel", "single_channel"]
 
 _STEPS_WRITTEN_OUT = {"speed": Unrolling(36, 18), "size": Unrolling(UNROLL, UNROLL)}
-_CALLS = 8  # of a group's functions
 _STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
 
 
@@ -100,7 +100,7 @@ def _kernel(layer: Layer, unrolling: Unrolling) -> Kernel:
         consts=(layer.weights,),
         scratch=view.column_bytes + (layer.window.bytes if layer.window else 0),
         inplace=(InPlace(lead=layer.lead),),
-        cost=_cost(view, layer.stream),
+        work=_work(view, layer.stream),
         routines=view.routines,
     )
 
@@ -133,13 +133,17 @@ def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
     )
 
 
-def _cost(view: ConvView, stream: WeightStream) -> float:
-    walking = 9 if view.walk.wraps else 2
-    groups = 0.0
+def _work(view: ConvView, stream: WeightStream) -> Work:
+    work, odd, wraps = Work(), " odd" if stream.odd else "", " wraps" if view.walk.wraps else ""
     for m in view.micros:
         micro, packing = group_of_pixels(m), pack_windows(view.packing, m.pixels)
         group = micro.instructions(pairs=stream.even) + (micro.instructions(pairs=1) if stream.odd else 0)
-        group += packing.instructions() + walking * m.pixels + _CALLS
-        groups += group * (view.groups if m.pixels == PIXELS else 1)
-    window = view.window.instructions(view.walk.height) if view.window else 0.0
-    return view.images * (groups + window) + 20
+        runs = view.images * (view.groups if m.pixels == PIXELS else 1)
+        work.counted += runs * (group + packing.instructions())
+        name = f"group{odd}" if m.pixels == PIXELS else "last group"
+        work.block(f"{name}{wraps}", runs).block(f"pixel{wraps}", runs * m.pixels, m.pixels)
+        work.block("window", runs * bool(view.window), bool(view.window))
+    if view.window:
+        work.fill(view.window.bytes)
+        view.window.work(work, view.walk.height, view.images)
+    return work.block("image", view.images, view.images > 1)

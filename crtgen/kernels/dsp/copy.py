@@ -4,7 +4,7 @@ from functools import cache
 
 from crtgen.kernels.asm import Function, Routine
 
-__all__ = ["copy"]
+__all__ = ["copied", "copy"]
 
 _AT_ONCE = 4  # words
 
@@ -44,3 +44,9 @@ def copy() -> Routine:
         f("bne", again)
     f.place(end)
     return f.done()
+
+
+def copied(nbytes: int) -> float:
+    """Instructions of copying so many bytes."""
+    block = 4 * _AT_ONCE
+    return copy().instructions(blocks=nbytes // block, words=nbytes % block // 4, bytes=nbytes % 4)

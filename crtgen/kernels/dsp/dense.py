@@ -12,6 +12,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.conv import matrix_kernel
 from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, epilogue_lanes, floor, half_away
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
@@ -207,7 +208,7 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
         consts=(stream.const,),
         scratch=4 * (steps + view.header),
         inplace=(InPlace(),),
-        cost=_cost(view),
+        work=_work(view),
         routines=(groups_of_outputs(view), pack_windows(packing, 1)),
     )
 
@@ -269,7 +270,8 @@ def _heads(start: Int64, lanes: Lanes) -> Words:
     return words(np.stack(heads, axis=1))
 
 
-def _cost(view: DenseView) -> float:
+def _work(view: DenseView) -> Work:
     groups = groups_of_outputs(view)
-    cost = groups.instructions(groups=view.whole) + (groups.instructions(groups=1) + 6 if view.rest else 0)
-    return cost + pack_windows(view.packing, 1).instructions() + 16 + 3 * view.header
+    counted = groups.instructions(groups=view.whole) + (groups.instructions(groups=1) if view.rest else 0)
+    work = Work(counted + pack_windows(view.packing, 1).instructions())
+    return work.block("rest", view.rest, view.rest).block("header", view.header, view.header > 0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.depthwise_asm import Channel, Columns, one_channel, widen, widen_padding
 from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes
 from crtgen.kernels.dsp.rows import Row, RowBuilder
@@ -149,7 +150,7 @@ def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
         consts=(Const("weights", "uint32", (view.groups * _CHANNELS * each,), pack, 4, note),),
         scratch=_CHANNELS * 4 * view.channel_words,
         inplace=_inplace(view),
-        cost=_cost(view),
+        work=_work(view),
         routines=view.routines,
     )
 
@@ -250,13 +251,21 @@ def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:
     return (InPlace(exact=True), apart) if alike and view.strip == view.out_height else (apart,)
 
 
-def _cost(view: DepthwiseView) -> float:
+def _work(view: DepthwiseView) -> Work:
     channel, padding, *fast = view.routines
     strips = [min(view.strip, view.out_height - y) for y in range(0, view.out_height, view.strip)]
     passes = view.channel.rows_per_pass
     rows = sum(channel.instructions(passes=n // passes, odd=n % passes) for n in strips)
-    pair_rows = sum(_pairs(n, view.stride) for n in strips)
-    widened = (fast or [padding])[0].instructions() + _CALL
-    edges = 4 * len(view.edges) * view.pairs * 3
-    groups = 4 * (rows + 8 * len(strips)) + pair_rows * widened + 10 * len(strips)
-    return view.images * view.groups * groups + edges + 40
+    tops = np.arange(0, view.out_height, view.strip) * view.stride - view.top
+    first = np.concatenate(
+        [t + 2 * np.arange(_pairs(n, view.stride)) for t, n in zip(tops, strips, strict=True)]
+    )
+    whole = int(((first >= 0) & (first + 1 < view.height)).sum()) if fast else 0
+    other = first.size - whole
+    counted = _CHANNELS * rows + other * padding.instructions() + sum(whole * f.instructions() for f in fast)
+    groups = view.images * view.groups
+    work = Work(groups * counted).block("strip", groups * len(strips)).block("group", view.images)
+    work.block("pair", groups * first.size).block("padded pair", groups * other, bool(fast))
+    return work.block("edge", len(view.edges) * view.pairs, len(view.edges)).block(
+        "image", view.images, view.images > 1
+    )

@@ -14,6 +14,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes, floor, half_away
 from crtgen.kernels.dsp.walk import Geometry, PaddedRows, PixelSteps, groups_lead
@@ -197,7 +198,7 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
         consts=(Const("weights", "uint32", (len(groups) * words_each,), pack, 4, note),),
         scratch=view.window.bytes if view.window else 0,
         inplace=_inplace(view),
-        cost=_cost(view),
+        work=_work(view),
         routines=(one_pixel(view), *((copy(),) if view.copies else ())),
     )
 
@@ -265,13 +266,15 @@ def _inplace(view: WindowedView) -> tuple[InPlace, ...]:
     )
 
 
-def _cost(view: WindowedView) -> float:
-    routine = one_pixel(view)
-    pixel = routine.instructions(groups=view.whole) + (routine.instructions(groups=1) + 6 if view.rest else 0)
-    pixel += 8
-    window = view.window.instructions(view.walk.height) if view.window else 0.0
-    if view.window and view.expansion:
-        rows = view.walk.height * min(view.window.stride, view.window.rows) + view.window.rows
-        e = view.expansion
-        window += rows * e.count * (e.repeats + 5) - 0.625 * rows * view.window.row_bytes
-    return view.images * (view.walk.pixels * pixel + window) + 20
+def _work(view: WindowedView) -> Work:
+    routine, e, pixels = one_pixel(view), view.expansion, view.images * view.walk.pixels
+    calls = [view.whole, *([1] if view.rest else [])]
+    work = Work(pixels * sum(routine.instructions(groups=n) for n in calls))
+    work.block("pixel", pixels * len(calls), len(calls)).block("line", view.images * view.walk.height)
+    if view.window:
+        work.fill(view.window.bytes)
+        view.window.work(work, view.walk.height, view.images, 0 if e else None)
+    if view.window and e:
+        rows = work.blocks["row"].runs
+        work.block("expanded", rows * e.count).block("expanded byte", rows * e.count * e.repeats, e.repeats)
+    return work.block("image", view.images, view.images > 1)

@@ -7,11 +7,10 @@ own, and a division.
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.average import MOST, reciprocal
+from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.pool_asm import Pixels, of_part, of_window
 from crtgen.kernels.dsp.words import FAR
 from crtgen.kernels.kernel import InPlace, Kernel, Target
@@ -27,7 +26,6 @@ from crtgen.ops.reduce import Mean
 __all__ = ["PoolView", "average", "greatest", "mean"]
 
 _CHANNELS = 4
-_CALL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
         return None
     window = Window.whole(images, pixels, channels)
     view = PoolView(window, *_walk(window), mean_result(op, sig), across)
-    return Kernel("dsp_mean", "dsp/pool.c.j2", view, cost=_cost(view), routines=view.routines)
+    return Kernel("dsp_mean", "dsp/pool.c.j2", view, work=_work(view), routines=view.routines)
 
 
 def _fits(op: AveragePool2d | MaxPool2d, sig: Signature) -> bool:
@@ -143,7 +141,7 @@ def _pool(op: AveragePool2d | MaxPool2d, sig: Signature, name: str, result: str)
         template="dsp/pool.c.j2",
         view=view,
         inplace=() if view.overlaps else (InPlace(lead=least_pool_lead(window, 1)),),
-        cost=_cost(view),
+        work=_work(view),
         routines=view.routines,
     )
 
@@ -159,26 +157,33 @@ def _walk(window: Window) -> tuple[int, int, int]:
     return rows, columns // unroll, unroll
 
 
-def _cost(view: PoolView) -> float:
+def _work(view: PoolView) -> Work:
     g = view.window
     within, *border = view.routines
-    window = within.instructions() + _CALL
-    clamps = 4 * 3 * ((view.low is not None) + (view.high is not None))
-    group = window + clamps + (12 if view.across else 24 if view.mean else 10)
-    pixels = g.out_height * g.out_width
-    total: float = pixels * (group * view.groups + 6) + g.out_height * 6
-    if view.padded:
-        taken = border[0].instructions(rows=g.taps_y, columns=g.taps_x)
-        part = 0.8 * taken + clamps + (36 if view.mean else 14)
-        total += 20 * pixels + (pixels - _inside(g)) * (part - group) * view.groups
-    return g.batch * total + 20
+    rows, columns = g.inside()
+    whole = int((rows == g.taps_y).sum() * (columns == g.taps_x).sum()) * g.batch
+    clamps = (view.low is not None) + (view.high is not None)
+    kind = (
+        ("wide" if view.wide else "across" if view.across else "sum") if view.mean else f"most clamp {clamps}"
+    )
+    form = f"{kind}{' padded' if view.padded else ''}"
+    work = Work(whole * view.groups * within.instructions())
+    work.block("line", g.batch * g.out_height).block(f"{form} pixel", g.pixels)
+    work.block(f"{form} group", whole * view.groups, 1 + view.overlaps)
+    if view.mean:
+        outputs = 1 if view.across else _CHANNELS
+        work.words(f"mean clamp {clamps}", whole * view.groups * outputs, view.mean, copies=outputs)
+    if border:
+        part = g.pixels - whole
+        taps = g.batch * int(rows.sum() * columns.sum()) - whole * g.taps_y * g.taps_x
+        lines = g.batch * int(rows.sum()) * len(columns) - whole * g.taps_y
+        work.counted += view.groups * _at_border(border[0], part, lines, taps)
+        work.block(f"{kind} clamp {clamps} border", part * view.groups).block("border", part)
+    return work
 
 
-def _inside(window: Window) -> int:
-    """Outputs of an image whose window lies within it."""
-    g = window
-    rows = np.arange(g.out_height) * g.stride_y - g.top
-    columns = np.arange(g.out_width) * g.stride_x - g.left
-    whole_rows = (rows >= 0) & (rows + g.taps_y <= g.height)
-    whole_columns = (columns >= 0) & (columns + g.taps_x <= g.width)
-    return int(whole_rows.sum() * whole_columns.sum())
+def _at_border(routine: Routine, calls: int, rows: int, taps: int) -> float:
+    """Instructions of so many calls, which have so many rows and taps in all."""
+    none, row = routine.instructions(rows=0, columns=0), routine.instructions(rows=1, columns=0)
+    tap = routine.instructions(rows=1, columns=1) - row
+    return calls * none + rows * (row - none) + taps * tap

@@ -5,7 +5,8 @@ from dataclasses import astuple, dataclass, fields
 import numpy as np
 
 from crtgen.kernels.asm import Routine
-from crtgen.kernels.dsp.copy import copy
+from crtgen.kernels.cost import Work
+from crtgen.kernels.dsp.copy import copied, copy
 from crtgen.kernels.dsp.epilogue import Epilogue
 from crtgen.kernels.dsp.layer import Layer
 from crtgen.kernels.dsp.shared_asm import UNROLL, any_group, any_windows
@@ -72,8 +73,6 @@ def shared_kernel(layer: Layer) -> Kernel:
     places = tuple((name, 4 * i) for i, name in enumerate(view.table))
     routines = (any_group(view.epilogue), any_windows(places), copy())
     scratch = 4 * PIXELS * layer.steps + PIXELS * stream.channels + (window.bytes if window else 0)
-    slides = window.instructions(layer.walk.height) if window else 0.0
-    groups = -(-layer.walk.pixels // PIXELS) * _group(layer, routines[0], routines[1])
     return Kernel(
         design="dsp_matrix_shared",
         template="dsp/conv_shared.c.j2",
@@ -81,19 +80,28 @@ def shared_kernel(layer: Layer) -> Kernel:
         consts=(layer.weights, _table(layer)),
         scratch=scratch,
         inplace=(InPlace(lead=layer.lead),),
-        cost=layer.geometry.images * (groups + slides) + 40,
+        work=_work(layer, routines[0], routines[1]),
         routines=routines,
     )
 
 
-def _group(layer: Layer, group: Routine, windows: Routine) -> float:
-    """Instructions of three pixels."""
+def _work(layer: Layer, group: Routine, windows: Routine) -> Work:
     packing, stream, rounds = layer.packing, layer.stream, layer.steps // UNROLL
+    images, window = layer.geometry.images, layer.window
+    groups = images * -(-layer.walk.pixels // PIXELS)
     parts = [n for n in (stream.even, int(stream.odd)) if n]
-    cost = sum(group.instructions(pairs=n, rounds=rounds) + 12 for n in parts)
+    counted = sum(group.instructions(pairs=n, rounds=rounds) for n in parts)
     if packing.words:
-        cost += windows.instructions(rows=packing.rows, taps=packing.taps, words=packing.words)
-    return cost + 75 + 45 * len(packing.rest)
+        counted += windows.instructions(rows=packing.rows, taps=packing.taps, words=packing.words)
+    work = Work(groups * counted).block("group", groups).block("second", groups * (len(parts) - 1))
+    work.block("rest", groups * len(packing.rest)).block("image", images)
+    if layer.walk.pixels % PIXELS:
+        work.block("partial", images)
+        work.counted += images * copied(layer.walk.pixels % PIXELS * stream.channels)
+    if window:
+        work.block("window", images).block("window word", images * window.bytes / 4)
+        window.work(work, layer.walk.height, images)
+    return work
 
 
 def _table(layer: Layer) -> Const:

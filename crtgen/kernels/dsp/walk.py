@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Signature
+from crtgen.kernels.cost import Work
+from crtgen.kernels.dsp.copy import copied
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
@@ -39,10 +41,16 @@ class PaddedRows:
     def bytes(self) -> int:
         return self.rows * self.pitch
 
-    def instructions(self, outputs: int) -> float:
-        """Of filling it and moving it on, for so many rows of outputs."""
-        copied = self.kept * self.pitch + (self.rows - self.kept) * self.row_bytes
-        return (0.625 * copied + 40) * (outputs - 1) + 1.25 * self.bytes
+    def work(self, work: Work, outputs: int, images: int, row: float | None = None) -> None:
+        """Of filling it and moving it on, for so many rows of outputs; ``row`` is what bringing one takes."""
+        tops = self.first + self.stride * np.arange(outputs)
+        fresh = np.arange(self.rows - self.kept, 0, -1)
+        first = np.append(self.first + np.arange(self.rows), tops[1:, None] + self.rows - fresh)
+        inside = images * int(((first >= 0) & (first < self.height)).sum())
+        outside = images * first.size - inside
+        work.block("slide", images * (outputs - 1)).block("row", inside).fill(self.row_bytes, outside)
+        work.counted += inside * (copied(self.row_bytes) if row is None else row)
+        work.counted += images * (outputs - 1) * copied(self.kept * self.pitch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
+from crtgen.kernels.cost import Work, estimate
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.epilogue import Requantisation, requantisation
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _WRITTEN_OUT = {"speed": 40, "size": 8}
+_FAMILY = "mve/conv"
 _GATHERS = 16  # copies written out
 _NOTE = "per four channels: weights by 16 inputs, requantisation"
 
@@ -84,11 +86,11 @@ class Gather:
     def unrolled(self) -> bool:
         return self.rows * len(self.copies) <= _GATHERS
 
-    @property
-    def instructions(self) -> float:
-        """For two pixels, without the call of the micro-kernel for these."""
-        copies = self.rows * (len(self.copies) * 2 + (1 if self.unrolled else 6))
-        return 2 * copies + 12
+    def work(self, work: Work, pairs: int) -> None:
+        """For so many pairs of pixels."""
+        kind, rows = "word" if self.word else "vector", self.rows if self.unrolled else 1
+        work.block("gather", 2 * pairs).block("gather row", 2 * pairs * self.rows, rows)
+        work.block(f"gather {kind}", 2 * pairs * self.rows * len(self.copies), rows * len(self.copies))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +137,20 @@ class ConvView:
         return self.window.batch * self.window.out_height * (self.even // 2 + self.odd)
 
     @property
-    def cost(self) -> float:
+    def work(self) -> Work:
         w = self.window
         lines = w.batch * w.out_height
         calls = self.pairs if self.gather else lines * (1 + self.odd)
-        rows = lines * (30 + 5 * len(self.row_offsets) + 13 * self.odd)
-        gather = self.pairs * self.gather.instructions if self.gather else 0
-        ring = w.batch * self.ring.instructions(w.height) if self.ring else 0.0
-        return self.micro.instructions(calls, self.pairs) + gather + rows + ring + 40
+        work = Work(self.micro.instructions(calls, self.pairs)).block("line", lines).block("call", calls)
+        ring = " in a ring" if self.ring else ""
+        work.block(f"pointer{ring}", lines * len(self.row_offsets), len(self.row_offsets))
+        if self.gather:
+            self.gather.work(work, self.pairs)
+        if self.odd and not self.gather:
+            work.block("moved pointer", lines * len(self.row_offsets), len(self.row_offsets))
+        if self.ring:
+            self.ring.work(work, w, 1)
+        return work
 
     @property
     def routines(self) -> tuple[Routine, ...]:
@@ -176,7 +184,8 @@ def windows_kernel(
     views = list(_views(window, -params.input_offset, requant, len(weights), most))
     if not views:
         return None
-    view, cuts = min(views, key=lambda v: v[0].cost)
+    figures = [estimate(_FAMILY, v.work, target.core, target.flag) for v, _ in views]
+    view, cuts = views[min(range(len(views)), key=lambda i: figures[i].instructions)]
     outputs = len(weights)
     lead = view.ring.lead(window, outputs) if view.ring else pairs_lead(window, outputs, overlapping=True)
     return Kernel(
@@ -186,7 +195,7 @@ def windows_kernel(
         consts=(stream_const(weights, cuts, requant, 4, _NOTE),),
         scratch=view.scratch,
         inplace=(InPlace(lead=lead),),
-        cost=view.cost,
+        work=view.work,
         includes=("arm_mve.h",),
         routines=view.routines,
     )
@@ -244,7 +253,7 @@ def matrix_of_pixels(
         view=view,
         consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE),),
         inplace=(InPlace(lead=least_lead((starts + 2) * outputs, starts * depth)),),
-        cost=kernel.instructions(1 + view.odd, len(starts)) + 8,
+        work=Work(kernel.instructions(1 + view.odd, len(starts))).block("odd", view.odd, view.odd),
         routines=(pairs_of_pixels(kernel),),
     )
 

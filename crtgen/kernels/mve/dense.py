@@ -10,6 +10,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words, requantisation
@@ -183,6 +184,6 @@ def _single_row(weights: Int64, header: Words, requant: Requantisation, target: 
         template="",
         view=view,
         consts=(stream_const(weights, contiguous(depth), requant, at_once, note, header),),
-        cost=routine.instructions(),
+        work=Work(routine.instructions()),
         routines=(routine,),
     )

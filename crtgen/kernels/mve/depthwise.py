@@ -13,6 +13,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.conv import windows_kernel
@@ -121,11 +122,29 @@ class DepthwiseView:
         return tuple(dict.fromkeys(rows for strip in self.strips for rows in strip.planes))
 
     @property
-    def cost(self) -> float:
-        blocks = (self.whole + (2 if self.rest else 0)) * len(self.strips[0].planes)
-        strip = self.multiplier * all_channels(self).instructions() + blocks * 13 + 42
-        strips = self.window.batch * sum(s.count for s in self.strips)
-        return strips * strip + self.scratch / 8 + 40
+    def work(self) -> Work:
+        batch = self.window.batch
+        strips = batch * sum(s.count for s in self.strips)
+        work = Work(strips * self.multiplier * all_channels(self).instructions())
+        work.counted += fill().instructions(vectors=-(-self.scratch // LANES))
+        work.block("strip", strips, len(self.strips))
+        work.block("part", strips * self.multiplier, len(self.strips) * self.multiplier)
+        for strip in self.strips:
+            for rows in strip.planes:
+                self._interleaved(work, rows, batch * strip.count)
+        return work
+
+    def _interleaved(self, work: Work, rows: StripRows, runs: int) -> None:
+        """Adds what it takes to interleave rows so many times."""
+        read = sum(1 for _, there in rows.fresh if there)
+        work.block("plane", runs, 0)
+        for name, times in (("block", self.whole), ("last block", 1 if self.rest else 0)):
+            copies = bool(times) / sum(len(s.planes) for s in self.strips) * len(self.kinds)
+            work.block(name, runs * times, copies).block(
+                f"{name} kept", runs * times * (rows.kept > 0), copies
+            )
+            work.block(f"{name} read", runs * times * read, copies * read)
+            work.block(f"{name} filled", runs * times * (len(rows.fresh) - read), 0)
 
 
 @lru_cache(maxsize=256)
@@ -310,7 +329,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         ),
         scratch=view.scratch,
         inplace=(InPlace(lead=_lead(view)),),
-        cost=view.cost,
+        work=view.work,
         includes=("arm_mve.h",),
         routines=(all_channels(view), fill()),
     )

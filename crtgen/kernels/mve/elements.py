@@ -12,6 +12,7 @@ import numpy as np
 
 from crtgen.ir import Signature
 from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, merge, repeated_strides, strides_of
 from crtgen.kernels.mve.epilogue import requantisation
@@ -126,7 +127,7 @@ def elementwise(
         view=routine,
         consts=(*arrays, *consts),
         inplace=tuple(InPlace(i, lead=lead) for i in whole),
-        cost=routine.instructions(),
+        work=Work(routine.instructions()),
         routines=(routine,),
     )
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.asm import Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import float_epilogue, order_weights
-from crtgen.kernels.gemm import Block, GemmView, gemm_lead
+from crtgen.kernels.gemm import Block, GemmView, gather, gemm_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy
 from crtgen.kernels.mve.floats_asm import FloatBlock, block_of_outputs
@@ -83,7 +84,7 @@ def _kernel(
         consts=consts,
         scratch=tile * depth * 4 if window else 0,
         inplace=(InPlace(lead=gemm_lead(view, 4)),),
-        cost=_cost(view, routines),
+        work=_work(view, routines),
         routines=(*routines, *((copy(),) if window else ())),
     )
 
@@ -102,8 +103,21 @@ def _padded(array: Array) -> Array:
     return np.pad(array, [(0, more), *[(0, 0)] * (array.ndim - 1)])
 
 
-def _cost(view: GemmView, routines: Sequence[Routine]) -> float:
+def _work(view: GemmView, routines: Sequence[Routine]) -> Work:
     tiles = -(-view.pixels // view.tile)
-    cost = sum(b.count * (r.instructions() + 10) for b, r in zip(view.blocks, routines, strict=False))
-    gathered = view.tile * view.depth * 1.3 if view.window else 0
-    return tiles * (cost + gathered + 20)
+    last = view.outputs % _LANES != 0
+    work = (
+        Work()
+        .block("tile", tiles)
+        .block("block", tiles * sum(b.count for b in view.blocks), len(view.blocks))
+    )
+    work.block("last", tiles * last, last)
+    for block, routine in zip(view.blocks, routines, strict=False):
+        work.counted += tiles * block.count * routine.instructions()
+    if view.window:
+        gather(work, view.window, tiles * view.tile, 4, copy_vectors)
+    return work
+
+
+def copy_vectors(work: Work, nbytes: int, runs: float) -> None:
+    work.block("copy", runs).counted += runs * copy().instructions(vectors=-(-nbytes // 16))

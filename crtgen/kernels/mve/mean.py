@@ -11,6 +11,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.average import MOST
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.columns import Columns, sums
 from crtgen.kernels.mve.epilogue import requantisation
@@ -64,11 +65,19 @@ class MeanView:
         return tuple(sums(Columns(n, 1, self.blocks, self.unroll, self.columns)) for n in parts)
 
     @property
-    def cost(self) -> float:
-        chunks = [self.chunks * (r.instructions() + 6 + 8 * (self.chunks > 1)) + 32 for r in self.routines]
-        vectors = chunks[0] * (self.whole // LANES) if self.whole else 0.0
-        vectors += chunks[-1] if self.rest else 0.0
-        return self.matrices * (vectors + 8) + 12
+    def work(self) -> Work:
+        form = "floor" if self.rounding is not None else f"{bool(self.left):d}{bool(self.right):d}"
+        calls = [self.matrices * (self.whole // LANES)] if self.whole else []
+        calls += [self.matrices] if self.rest else []
+        halves = [2] if self.whole else []
+        halves += [1 + (self.rest > LANES // 2)] if self.rest else []
+        work = Work().block("matrix", self.matrices)
+        for routine, runs, parts in zip(self.routines, calls, halves, strict=True):
+            work.counted += runs * self.chunks * routine.instructions()
+            work.block("vector", runs).block(f"{form} half", runs * parts, parts)
+            if self.chunks > 1:
+                work.block("chunk", runs * self.chunks).block("chunk half", runs * self.chunks * parts, parts)
+        return work
 
 
 @design(Mean, types=(DType.INT8,), needs="mve")
@@ -88,7 +97,7 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
         template="mve/mean.c.j2",
         view=view,
         inplace=(InPlace(),),
-        cost=view.cost,
+        work=view.work,
         routines=view.routines,
         includes=("arm_mve.h",),
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from crtgen.ir import Signature
 from crtgen.kernels.asm import EVEN, Function, Routine
 from crtgen.kernels.blocks import Movement, blocks_of
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.loops import Loop
 from crtgen.kernels.mve.bytes import fill as filling
@@ -17,7 +18,6 @@ __all__ = ["MoveView", "Part", "concat", "pad", "strided_slice", "transpose"]
 
 _SHORTEST = 16  # bytes of a run; shorter ones are better copied by words
 _FARTHEST = 1 << 16  # beyond an offset in 16 bits
-_CALL = 6
 _LANES = {1: ("b", 16, 8), 2: ("h", 16, 8), 4: ("w", 32, 4)}
 """Of elements of these bytes that lie apart: the letter of loads, bits of an offset, lanes."""
 
@@ -80,9 +80,10 @@ def _kernel(
     routines = [w for w in walks if w is not None]
     if len(routines) < len(walks):
         return None
-    cost = sum(routine.instructions() + _CALL for routine in routines)
+    work = Work(sum(routine.instructions() for routine in routines))
+    work.block("part", len(routines), len(routines))
     if fill is not None:
-        cost += filling().instructions(vectors=sig.y.nbytes / BYTES)
+        work.block("fill", 1).counted += filling().instructions(vectors=sig.y.nbytes / BYTES)
         routines.append(filling())
     view = MoveView(
         parts=tuple(Part(block.source, block.first * size, block.start * size) for block in blocks),
@@ -94,7 +95,7 @@ def _kernel(
         template="mve/move.c.j2",
         view=view,
         consts=tuple(Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant),
-        cost=cost,
+        work=work,
         routines=tuple(routines),
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.average import MOST, Reciprocal, reciprocal
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.columns import Columns, maxima, sums
 from crtgen.kernels.mve.matrix import LANES
@@ -70,15 +71,23 @@ class PoolView:
         return INT8.low if self.low is None else self.low
 
     @property
-    def cost(self) -> float:
+    def work(self) -> Work:
         g = self.window
-        clamps = ((self.low is not None) + (self.high is not None)) * 4
-        fixed = (clamps + 38 if self.average else 6) + 4 * self.padded
-        rounds = {"rows": g.taps_y, "pixels": g.taps_x} if self.padded else {}
-        costs = [routine.instructions(**rounds) + fixed for routine in self.routines]
-        vectors = sum(costs[:1]) * (self.whole // LANES) if self.whole else 0.0
-        vectors += costs[-1] if self.rest else 0.0
-        return g.batch * g.out_height * (g.out_width * (vectors + 5 + 12 * self.padded) + 8) + 20
+        clamps = (self.low is not None) + (self.high is not None)
+        kind = f"sum clamp {clamps}" if self.average else "most"
+        form = f"{kind}{' padded' if self.padded else ''}"
+        calls = [g.pixels * (self.whole // LANES)] if self.whole else []
+        calls += [g.pixels] if self.rest else []
+        work = Work().block("line", g.batch * g.out_height).block(f"{form} pixel", g.pixels)
+        for routine, runs in zip(self.routines, calls, strict=True):
+            work.block(f"{form} vector", runs)
+            if self.padded:
+                rows, columns = (int(n.sum()) for n in g.inside())
+                lines, pixels = rows / g.out_height, rows * columns / (g.out_height * g.out_width)
+                work.counted += runs * routine.instructions(rows=lines, pixels=pixels / lines)
+            else:
+                work.counted += runs * routine.instructions()
+        return work
 
 
 @design(AveragePool2d, types=(DType.INT8,), needs="mve")
@@ -152,7 +161,7 @@ def _kernel(
         view=view,
         consts=consts,
         inplace=(InPlace(lead=least_lead(written, window.first_reads())),),
-        cost=view.cost,
+        work=view.work,
         routines=view.routines,
         includes=("arm_mve.h",),
     )

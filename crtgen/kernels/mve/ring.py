@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crtgen.kernels.cost import Work
+from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.window import Window, least_lead
 
@@ -32,9 +34,15 @@ class Ring:
         """Vectors may reach beyond the last row."""
         return -(-self.rows * self.pitch // 16) * 16 + LANES
 
-    def instructions(self, rows: int) -> float:
-        """Of filling it and bringing in so many rows."""
-        return self.bytes / 8 + rows * (20 + 3 * (self.row_bytes / LANES))
+    def work(self, work: Work, w: Window, fills: int) -> None:
+        """Of filling it so many times, and of bringing in rows."""
+        loaded = max((w.out_height - 1) * w.stride_y + w.rows, 0)
+        inside = max(min(loaded - w.top, w.height), 0)
+        row = -(-self.row_bytes // LANES)
+        work.block("ring row", w.batch * loaded).block("ring", fills)
+        work.counted += fills * fill().instructions(vectors=self.bytes / LANES)
+        work.counted += w.batch * inside * copy().instructions(vectors=row)
+        work.counted += w.batch * (loaded - inside) * fill().instructions(vectors=row)
 
     def lead(self, window: Window, outputs: int) -> int:
         """Of ``outputs`` channels over the image: rows come into the ring as a whole."""

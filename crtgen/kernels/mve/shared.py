@@ -10,6 +10,7 @@ import numpy as np
 
 from crtgen.ir import Array
 from crtgen.kernels.asm import Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.matrix import LANES
@@ -49,7 +50,7 @@ def shared_matrix(window: Window, weights: Int64, bias: Int64, params: ConvParam
         consts=(_weights(weights, fours, 4, "per four outputs: weights, requantisation"), _numbers(table)),
         scratch=2 * table.window_bytes + table.ring_bytes or 1,  # the function's interface has it
         inplace=(InPlace(lead=ring.lead(w, outputs) if ring else pairs_lead(w, outputs, overlapping=False)),),
-        cost=_cost(w, ring, table, pair_of_pixels(view)),
+        work=_work(w, ring, table, pair_of_pixels(view)),
         routines=(pair_of_pixels(view), copy(), fill(), runs_of_a_row()),
     )
 
@@ -76,7 +77,7 @@ def shared_dense(weights: Int64, bias: Int64, params: ConvParams) -> Kernel | No
             _weights(weights, start.reshape(-1, 1, _FOUR), 8, "per four outputs: weights, starts"),
             _numbers(table),
         ),
-        cost=routine.instructions(fours=-(-outputs // _FOUR), vectors=rounds),
+        work=Work(routine.instructions(fours=-(-outputs // _FOUR), vectors=rounds)),
         routines=(routine,),
     )
 
@@ -181,10 +182,15 @@ def _numbers(table: Table | DenseTable) -> Const:
     return Const.of("table", np.array(astuple(table), np.int32), 4, "the layer's numbers, see the code")
 
 
-def _cost(w: Window, ring: Ring | None, table: Table, routine: Routine) -> float:
-    pairs = w.batch * w.out_height * -(-w.out_width // 2)
-    pair = routine.instructions(groups=-(-table.outputs // _FOUR), vectors=table.rounds)
-    runs = runs_of_a_row().instructions(runs=table.runs, vectors=-(-table.run_bytes // LANES))
-    gather = 12 + table.taps * (runs + 13) if table.gathered else 0
-    rows = ring.instructions(w.height) if ring else 0.0
-    return pairs * (pair + gather + 62) + w.batch * rows + 60
+def _work(w: Window, ring: Ring | None, table: Table, routine: Routine) -> Work:
+    lines = w.batch * w.out_height
+    pairs = lines * -(-w.out_width // 2)
+    counted = routine.instructions(groups=-(-table.outputs // _FOUR), vectors=table.rounds)
+    work = Work(pairs * counted).block("line", lines).block("pair", pairs).block("image", w.batch)
+    if table.gathered:
+        runs = runs_of_a_row().instructions(runs=table.runs, vectors=-(-table.run_bytes // LANES))
+        work.block("gathered", pairs).block("gathered row", pairs * table.taps)
+        work.counted += pairs * table.taps * runs
+    if ring:
+        ring.work(work, w, w.batch)
+    return work

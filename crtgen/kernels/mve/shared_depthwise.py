@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crtgen.kernels.asm import Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.matrix import LANES, Words
@@ -120,7 +121,7 @@ def shared_depthwise(window: Window, weights: Int64, bias: Int64, params: ConvPa
         ),
         scratch=table.plane + LANES,
         inplace=(InPlace(exact=True) if channels < w.channels else InPlace(lead=lead),),
-        cost=_cost(w, table, squares, routine),
+        work=_work(w, table, squares, routine),
         routines=(routine, fill(), insert_row()),
     )
 
@@ -219,10 +220,12 @@ def _lead(w: Window, squares: bool) -> int:
     return least_lead(written[:-1], unread[1:])
 
 
-def _cost(w: Window, table: _Table, squares: bool, routine: Routine) -> float:
+def _work(w: Window, table: _Table, squares: bool, routine: Routine) -> Work:
     strip = routine.instructions(channels=table.channels, eights=-(-table.outputs // _AT_ONCE))
     firsts, fresh = _rows(w, squares)
-    read = int((firsts * w.stride_y - w.top + table.rows - fresh).sum())
-    row = 31 + 5 * -(-table.seen // LANES)
-    part = len(firsts) * (strip + 36) + read * row + 20
-    return table.parts * part + table.plane / 8 + 30
+    read = table.parts * int((firsts * w.stride_y - w.top + table.rows - fresh).sum())
+    strips = table.parts * len(firsts)
+    row = insert_row().instructions(vectors=-(-table.seen // LANES))
+    filled = fill().instructions(vectors=-(-table.plane // LANES) + 1)
+    work = Work(strips * strip + read * row + filled)
+    return work.block("strip", strips).block("row", read).block("part", table.parts)

@@ -6,6 +6,7 @@ from functools import cache
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.softmax import powers_const
@@ -30,8 +31,9 @@ class SoftmaxView:
         return greatest(self.depth), sum_of_powers(self.depth, self.last), shares(self.depth, self.last)
 
     @property
-    def cost(self) -> float:
-        return self.rows * (sum(routine.instructions() for routine in self.routines) + 50)
+    def work(self) -> Work:
+        counted = sum(routine.instructions() for routine in self.routines)
+        return Work(self.rows * counted).block("row", self.rows)
 
 
 @cache
@@ -130,6 +132,6 @@ def softmax(op: Softmax, sig: Signature, target: Target) -> Kernel | None:
         view=view,
         consts=(powers,),
         inplace=(InPlace(),),
-        cost=view.cost,
+        work=view.work,
         routines=view.routines,
     )

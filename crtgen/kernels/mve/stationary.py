@@ -11,6 +11,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import EVEN, LOW, ODD, Function, Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy
 from crtgen.kernels.mve.conv import requantise
@@ -24,7 +25,6 @@ __all__ = ["StationaryView", "pointwise"]
 _CHUNK = 64
 _UNROLL = 4
 _FAR = 127  # the greatest step of VSTRB
-_CALLS = 16  # for a chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,13 @@ class StationaryView:
         return -(-self.chunk * self.depth // LANES) * LANES + LANES
 
     @property
-    def cost(self) -> float:
-        chunk, copying = chunk_of_pixels(self), copy()
-        each = [
-            n
-            * (
-                chunk.instructions(rounds=size // self.unroll)
-                + copying.instructions(vectors=-(-size * self.depth // LANES))
-                + _CALLS
-            )
-            for n, size in self.sizes
-        ]
-        return sum(each) + 10
+    def work(self) -> Work:
+        chunk, work = chunk_of_pixels(self), Work()
+        for n, size in self.sizes:
+            copying = copy().instructions(vectors=-(-size * self.depth // LANES))
+            work.counted += n * (chunk.instructions(rounds=size // self.unroll) + copying)
+            work.block("chunk" if n > 1 else "chunk alone", n)
+        return work
 
 
 @lru_cache(maxsize=256)
@@ -155,6 +150,6 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
         consts=(stream_const(weights, [Cut(0, depth)], requant, 4, "per four channels"),),
         scratch=view.scratch,
         inplace=(InPlace(lead=least_lead(ends[:-1] * outputs, ends[:-1] * depth)),),
-        cost=view.cost,
+        work=view.work,
         routines=(chunk_of_pixels(view), copy()),
     )

@@ -1,0 +1,66 @@
+"""Measures kernels of random layers in QEMU and writes what blocks of C take: ``crtgen/kernels/costs.csv``.
+
+``python -m benchmarks.fit_costs [KERNEL...]`` from the root of the repository; a kernel is a template without
+its endings: ``map``, ``dsp/conv``. Other kernels keep their figures; without any, all are measured, which
+takes half an hour. It needs arm-none-eabi-gcc and qemu-system-arm.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Collection
+from concurrent.futures import ProcessPoolExecutor
+
+from crtgen.kernels.cost import Figures, figures
+from crtgen.resources import costs_file
+from tests.kernels.fit import fitted
+from tests.kernels.measured import TARGETS, chains, layers, measured
+
+_Known = dict[tuple[str, str], Figures]
+_LAYERS, _CHAINS = 200, 50  # layers of each kind
+_LOOP = "row_loop"
+"""The kernel that calls others: its figures are what their costs leave."""
+
+
+def measure(core: str, flag: str, families: Collection[str]) -> _Known:
+    """The figures of a column."""
+    cases = chains(_CHAINS) if _LOOP in families else layers(_LAYERS, "fit")
+    samples = [sample for _, sample in measured(list(cases), core, flag, families)]
+    print(f"{core} {flag}: {len(samples)} kernels", file=sys.stderr, flush=True)
+    return fitted(samples)
+
+
+def renew(families: Collection[str]) -> None:
+    """Measure these kernels, or all, and write the file; processes that start afterwards read it."""
+    with ProcessPoolExecutor() as pool:
+        found = [pool.submit(measure, core, flag, families) for core, flag in TARGETS]
+    columns = {}
+    for target, made in zip(TARGETS, found, strict=True):
+        kept = {k: v for k, v in figures(*target).items() if families and k[0] not in families}
+        columns[target] = {**kept, **made.result()}
+    figures.cache_clear()
+    write(columns)
+
+
+def write(columns: dict[tuple[str, str], _Known]) -> None:
+    """A row for each block, a column for each core and option: instructions, bytes."""
+    blocks = sorted({block for known in columns.values() for block in known})
+    with costs_file().open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["kernel", "block", *(f"{core} {flag}" for core, flag in columns)])
+        for block in blocks:
+            cells = (known.get(block) for known in columns.values())
+            rows.writerow([*block, *(f"{c.instructions:g} {c.code:g}" if c else "" for c in cells)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="a template without its endings")
+    families = set(parser.parse_args().kernels)
+    if families != {_LOOP}:
+        renew(families - {_LOOP})
+    renew({_LOOP})
+
+
+if __name__ == "__main__":
+    main()

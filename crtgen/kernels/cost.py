@@ -1,0 +1,152 @@
+"""What kernels cost, and what designs state of their code so that it can be told.
+
+Assembly is data, so its instructions and bytes are counted. C is what a compiler makes of it. A design says
+how often each *block* of its C runs, by a name; what a block takes on a core at a compiler's option has been
+measured on random layers and lies in ``costs.csv``, which ``python -m benchmarks.fit_costs`` writes. A block
+without figures counts ``UNKNOWN``.
+"""
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+
+from crtgen.boards.core import Core
+from crtgen.kernels.loops import Loop
+from crtgen.resources import costs_file
+
+__all__ = ["CALL", "UNKNOWN", "Block", "Cost", "Figures", "Work", "estimate", "figures", "measured_core"]
+
+CALL = "call"
+"""The block that every function has once: prologue, epilogue and what is around its loops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Instructions of one run, bytes of code and of constants in flash, bytes of scratch in the arena."""
+
+    instructions: float = 0.0
+    code: float = 0.0
+    constants: int = 0
+    scratch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """How often a block of C runs, and how often it is written."""
+
+    runs: float = 0.0
+    copies: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Instructions of a run of a block, and bytes of a copy."""
+
+    instructions: float
+    code: float
+
+
+UNKNOWN = Figures(10.0, 20.0)
+"""A block that nobody measured. A test names the kernels that have any."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What a kernel does in a run: ``counted`` instructions of assembly and of parts, and blocks of C.
+
+    Methods add, and return the work itself.
+    """
+
+    counted: float = 0.0
+    blocks: dict[str, Block] = field(default_factory=dict)
+
+    def block(self, name: str, runs: float, copies: float = 1) -> "Work":
+        """A block that is written ``copies`` times; of all its copies together, ``runs`` run."""
+        before = self.blocks.get(name, Block())
+        self.blocks[name] = Block(before.runs + runs, before.copies + copies)
+        return self
+
+    def words(self, kind: str, runs: float, *lines: str, copies: float = 1) -> "Work":
+        """Lines of C on elements of a type: a block for each operator and function in them."""
+        self.block(kind, runs, copies)
+        for word, times in words("; ".join(lines)).items():
+            self.block(f"{kind} {word}", runs * times, copies * times)
+        return self
+
+    def loops(self, name: str, loops: Sequence[Loop]) -> "Work":
+        """Nested loops around an innermost one."""
+        for depth in range(1, len(loops)):
+            self.block(f"{name} {depth} of {len(loops)}", prod(loop.count for loop in loops[:depth]))
+        return self
+
+    def copy(self, nbytes: int, runs: float, copies: float = 1) -> "Work":
+        """``crt_copy`` of so many bytes."""
+        self.block("copy", runs, copies)
+        for size, count in ((16, nbytes // 16), (4, nbytes % 16 // 4), (1, nbytes % 4)):
+            self.block(f"copy {size}", runs * count, 0)
+        return self
+
+    def fill(self, nbytes: float, runs: float = 1) -> "Work":
+        """``memset`` of so many bytes."""
+        return self.block("fill", runs).block("fill 1", runs * nbytes, 0)
+
+
+_CLAMP = re.compile(r"crt_(u?int\d+)\((.*), (-?\d+), (-?\d+)\)$")
+_LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
+_NOTHING = re.compile(r" [+-] 0\b(?!\.)")
+_WORD = re.compile(r"(?<!\w)([a-zA-Z_]\w*)\(|\((int64_t|float)\)| ([*/+<>-]|>>) | (\?)")
+
+
+@cache
+def words(text: str) -> Mapping[str, int]:
+    """How often each function and operator is in a line of C; a difference counts as a sum.
+
+    What saturates says how many of its limits are not those of the type.
+    """
+    found: dict[str, int] = {}
+    clamp = _CLAMP.search(text)
+    if clamp:
+        text = text[: clamp.start()] + clamp[2]
+        inner = [int(n) != limit for n, limit in zip(clamp.groups()[2:], _LIMITS[clamp[1]], strict=True)]
+        found[f"clamp {sum(inner)}"] = 1
+    for groups in _WORD.findall(_NOTHING.sub("", text)):
+        word = next(filter(None, groups)).replace("-", "+")
+        found[word] = found.get(word, 0) + 1
+    return found
+
+
+def estimate(kernel: str, work: Work, core: Core, flag: str) -> Figures:
+    """Instructions and bytes of the C of a template, and the instructions that are counted."""
+    known = figures(measured_core(core), flag)
+    instructions, code = work.counted, 0.0
+    for name, block in ((CALL, Block(1, 1)), *work.blocks.items()):
+        each = known.get((kernel, name), UNKNOWN)
+        instructions += block.runs * each.instructions
+        code += block.copies * each.code
+    return Figures(max(instructions, work.counted), max(code, 0.0))
+
+
+_LIKE = {
+    "cortex-m7+nofp.dp": "cortex-m7",
+    "cortex-m33+nodsp+nofp": "cortex-m3",
+    "cortex-m85": "cortex-m55",
+    "host": "cortex-m7",
+}
+
+
+def measured_core(core: Core) -> str:
+    """The core whose figures stand for this one: itself, or one for which compilers write much the same."""
+    return _LIKE.get(core.name, core.name)
+
+
+@cache
+def figures(core: str, flag: str) -> Mapping[tuple[str, str], Figures]:
+    """What blocks take on a core at an option of the compiler, by kernel and name."""
+    with costs_file().open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file)
+        column = next(rows).index(f"{core} {flag}")
+        cells = ((row[0], row[1], row[column].split()) for row in rows)
+        return {(kernel, name): Figures(*map(float, cell)) for kernel, name, cell in cells if cell}

@@ -1,0 +1,96 @@
+"""Which candidate each layer gets: the least by the level's objective; code that layers share counts once."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from crtgen.kernels.kernel import Kernel
+from crtgen.level import Level
+
+__all__ = ["choose"]
+
+_ROUNDS = 4
+_NOTHING = 1e-12  # a change that is none
+
+
+def choose(
+    candidates: Mapping[str, Sequence[Kernel]], level: Level, rooms: Mapping[str, int] | None = None
+) -> dict[str, Kernel]:
+    """A kernel for each name. ``rooms`` are the bytes of the inputs and outputs of each layer.
+
+    It begins with the fastest ones. Then all layers that could have a function take it together where that is
+    better, function by function, as long as anything gets better.
+    """
+    fastest = {name: min(found, key=lambda k: k.cost.instructions) for name, found in candidates.items()}
+    choice = _Choice(fastest, level, rooms or {})
+    functions = defaultdict[int, list[tuple[str, Kernel]]](list)
+    numbers: dict[tuple[object, ...], int] = {}
+    for name, found in candidates.items():
+        for kernel in found if len(found) > 1 else ():
+            functions[numbers.setdefault(kernel.function, len(numbers))].append((name, kernel))
+    for _ in range(_ROUNDS):
+        if not any([choice.improve(together) for together in functions.values()]):
+            break
+    return choice.kernels
+
+
+class _Choice:
+    """Kernels by name, and how many layers use each function."""
+
+    def __init__(self, kernels: dict[str, Kernel], level: Level, rooms: Mapping[str, int]) -> None:
+        self.kernels = kernels
+        self.rooms = rooms
+        self.needs = {name: rooms.get(name, 0) + kernel.cost.scratch for name, kernel in kernels.items()}
+        self.memory = max(self.needs.values(), default=0) or 1
+        self.level = level
+        self.uses = Counter(kernel.function for kernel in kernels.values())
+        self.instructions = sum(kernel.cost.instructions for kernel in kernels.values()) or 1.0
+        code = {kernel.function: kernel.cost.code for kernel in kernels.values()}
+        self.flash = sum(kernel.cost.constants for kernel in kernels.values()) + sum(code.values()) or 1.0
+
+    def improve(self, together: Sequence[tuple[str, Kernel]]) -> bool:
+        """Let those of these layers that gain take these kernels, which are of one function, if all gain."""
+        moved = [(name, kernel) for name, kernel in together if self._gains(name, kernel)]
+        if not moved or self._change(moved) >= -_NOTHING:
+            return False
+        for name, kernel in moved:
+            self.uses[self.kernels[name].function] -= 1
+            self.uses[kernel.function] += 1
+            self.kernels[name] = kernel
+            self.needs[name] = self.rooms.get(name, 0) + kernel.cost.scratch
+        return True
+
+    def _gains(self, name: str, kernel: Kernel) -> bool:
+        """Whether a layer is better off if the function is there; it frees its share of the one it has."""
+        now = self.kernels[name]
+        if now.function == kernel.function:
+            return False
+        own = now.cost.code / self.uses[now.function]
+        return self._moved([(name, kernel)]) < self._worth(0, own)
+
+    def _change(self, moved: Sequence[tuple[str, Kernel]]) -> float:
+        """What becomes of the objective."""
+        left = Counter(self.kernels[name].function for name, _ in moved)
+        code = {self.kernels[name].function: self.kernels[name].cost.code for name, _ in moved}
+        freed = sum(code[function] for function, n in left.items() if self.uses[function] == n)
+        new = moved[0][1]
+        added = 0.0 if self.uses[new.function] else new.cost.code
+        return self._worth(0, added - freed) + self._moved(moved)
+
+    def _moved(self, moved: Sequence[tuple[str, Kernel]]) -> float:
+        """What becomes of the objective, code left out."""
+        before, after = ([self.kernels[name].cost for name, _ in moved], [k.cost for _, k in moved])
+        instructions = sum(a.instructions - b.instructions for a, b in zip(after, before, strict=True))
+        constants = sum(a.constants - b.constants for a, b in zip(after, before, strict=True))
+        return self._worth(instructions, constants, self._more_memory(moved))
+
+    def _more_memory(self, moved: Sequence[tuple[str, Kernel]]) -> int:
+        """How much more the layer needs that needs most of all: inputs, outputs and scratch."""
+        new = {name: self.rooms.get(name, 0) + kernel.cost.scratch for name, kernel in moved}
+        if all(new[name] == self.needs[name] for name in new):
+            return 0
+        others = max((need for name, need in self.needs.items() if name not in new), default=0)
+        return max(others, *new.values()) - max(others, *(self.needs[name] for name in new))
+
+    def _worth(self, instructions: float, flash: float, memory: float = 0) -> float:
+        shares = instructions / self.instructions, flash / self.flash, memory / self.memory
+        return self.level.objective(*shares)

@@ -1,0 +1,149 @@
+"""What kernels are estimated to cost, against what is counted; see ``benchmarks/fit_costs.py``."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from crtgen.boards.core import CORES, HOST, find_core
+from crtgen.kernels.cost import CALL, UNKNOWN, Block, Cost, Work, estimate, figures, measured_core, words
+from crtgen.kernels.kernel import Kernel, Target
+from crtgen.ops import all_cases
+from tests.kernels.fit import Sample, fitted
+from tests.kernels.measured import TARGETS, chains, kernels_of, layers, measured
+
+_BIG, _LONG = (
+    5_000,
+    32,
+)  # instructions and bytes of what is compared: of less, what is around the loops is much
+_NEAR = 0.05
+_FAR = {
+    "depthwise": 0.35,
+    "gemm": 0.20,
+    "elements": 0.20,
+    "reduce": 0.55,
+    "move": 0.75,
+    "pool": 0.40,
+    "resize": 0.40,
+    "softmax": 0.40,
+    "softmax_float": 0.12,
+    "dsp/pool": 0.20,
+    "mve/conv": 0.12,
+    "mve/floats": 0.35,
+    "mve/mean": 0.15,
+    "mve/pool": 0.20,
+}
+"""Kernels with inner loops in C, or with much C around short ones: nine of ten layers are within this."""
+_WITHOUT = {"beside", "lstm", "svdf"}
+"""Kernels that nobody measures: two calls within a loop over rows, and what has several outputs."""
+
+
+def _errors(samples: Iterable[Sample]) -> Mapping[str, Sequence[float]]:
+    errors = defaultdict[str, list[float]](list)
+    for sample in samples:
+        if sample.instructions > _BIG:
+            errors[sample.kernel.family].append(
+                abs(sample.kernel.cost.instructions / sample.instructions - 1)
+            )
+    return errors
+
+
+def _wrong(errors: Mapping[str, Sequence[float]], least: int) -> list[str]:
+    """Kernels of which so many layers were measured, and that are further off than they may be."""
+    nine = {family: float(np.quantile(e, 0.9)) for family, e in errors.items() if len(e) >= least}
+    assert nine
+    return [f"{family}: {100 * e:.1f} %" for family, e in nine.items() if e > _FAR.get(family, _NEAR)]
+
+
+@pytest.mark.parametrize(("core", "flag"), TARGETS)
+def test_every_block_has_figures(core: str, flag: str) -> None:
+    """If this fails: ``python -m benchmarks.fit_costs`` with the names that it says."""
+    known = figures(core, flag)
+    kernels = [kernel for case in all_cases() for kernel in kernels_of(case, core, flag)]
+    assert len(kernels) > 100
+    blocks = {(kernel.family, name) for kernel in kernels for name in (CALL, *kernel.work.blocks)}
+    assert not {family for family, _ in blocks - known.keys()} - _WITHOUT
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(("core", "flag"), [("cortex-m4", "-O2"), ("cortex-m55", "-Os")])
+def test_a_few_layers(core: str, flag: str) -> None:
+    """Half of all are within 5 %, and nine of ten of each kernel of which there are some."""
+    samples = [sample for _, sample in measured(list(layers(10, "few")), core, flag)]
+    errors = _errors(samples)
+    assert np.median(np.concatenate(list(map(np.array, errors.values())))) < _NEAR
+    assert not _wrong(errors, least=20)
+    code = [s.kernel.cost.code / s.code - 1 for s in samples if s.code > _LONG]
+    assert np.median(np.abs(code)) < _NEAR
+    assert abs(sum(s.kernel.cost.code for s in samples) / sum(s.code for s in samples) - 1) < _NEAR
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("core", "flag"), TARGETS)
+def test_many_layers(core: str, flag: str) -> None:
+    """Others than those that the figures were fitted to."""
+    cases = [*layers(150, "many"), *chains(20)]
+    assert not _wrong(_errors(sample for _, sample in measured(cases, core, flag)), least=10)
+
+
+def test_a_new_operator_of_known_words_has_figures() -> None:
+    """A function of elements that nobody measured."""
+    assert words("crt_int8(crt_maxf(v * 3.5f, -v) + 2 - 0, -128, 6)") == {
+        "clamp 1": 1,
+        "crt_maxf": 1,
+        "*": 1,
+        "+": 1,
+    }
+    work = Work().words("float32", 1000, "crt_maxf(v, v * 3.0f)")
+    known = figures("cortex-m4", "-O2")
+    assert all(("elements", name) in known for name in work.blocks)
+
+
+def test_what_was_not_measured_has_plain_figures() -> None:
+    work = Work(counted=100).block("a block", 7, 2)
+    found = estimate("no such kernel", work, find_core("cortex-m4"), "-O2")
+    assert found.instructions == 100 + 8 * UNKNOWN.instructions
+    assert found.code == 3 * UNKNOWN.code
+
+
+def test_every_core_has_figures() -> None:
+    for core in (*CORES.values(), HOST):
+        assert len(figures(measured_core(core), "-O2")) > 100
+
+
+def test_soft_floats_take_longer() -> None:
+    work = Work().words("float32", 1000, "v * 2.5f")
+    soft, hard = (estimate("elements", work, find_core(c), "-O2") for c in ("cortex-m3", "cortex-m4"))
+    assert soft.instructions > 4 * hard.instructions
+
+
+def test_a_cost_is_of_all_that_a_kernel_is() -> None:
+    kernel = Kernel(
+        "k", "elements.c.j2", None, scratch=12, work=Work().words("int8", 100, "table[(uint8_t)v]")
+    )
+    cost = kernel.priced(Target(find_core("cortex-m4"), "speed")).cost
+    assert cost == Cost(cost.instructions, cost.code, 0, 12)
+    assert cost.instructions == pytest.approx(500, rel=0.1)
+    assert cost.code > 8
+
+
+def test_a_fit_finds_the_figures() -> None:
+    """Of blocks that are exact but for one layer in five, which is an outlier."""
+    random = np.random.default_rng(1)
+    samples = []
+    for number in range(50):
+        rows, elements = (int(n) for n in random.integers(10, 1000, 2))
+        work = Work(counted=50).block("row", rows).block("element", elements, number % 3)
+        instructions = 50 + 20 + 30 * rows + 7 * elements
+        kernel = Kernel("k", "k.c.j2", None, work=work)
+        samples.append(
+            Sample(kernel, instructions * (3 if number % 5 == 0 else 1), 40 + 10 + 8 * (number % 3))
+        )
+    found = fitted(samples)
+    assert found["k", "element"].instructions == pytest.approx(7, rel=0.02)
+    assert found["k", "row"].instructions == pytest.approx(30, rel=0.02)
+    assert found["k", "element"].code == pytest.approx(8, abs=0.5)
+    assert Work().block("row", 2).block("row", 3).blocks["row"] == Block(5, 2)

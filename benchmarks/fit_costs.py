@@ -59,7 +59,8 @@ def main() -> None:
     families = set(parser.parse_args().kernels)
     if families != {_LOOP}:
         renew(families - {_LOOP})
-    renew({_LOOP})
+    if not families or _LOOP in families:
+        renew({_LOOP})
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Index, Op, Quant, Signature, Value
+from crtgen.ir import Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import (
     Activation,
     clamp_float,
@@ -29,7 +29,7 @@ from crtgen.ops.gemmlowp import exp_on_negative_values, logistic, one_over_one_p
 from crtgen.ops.scheme import INT8, INT16, Scheme, scheme_of
 from crtgen.ops.sigmoid16 import Sigmoid16Params, logistic16, require_fraction, tanh16
 from crtgen.ops.softmax16 import Softmax16Params, softmax16
-from crtgen.ops.traits import Tabulated, channelwise
+from crtgen.ops.traits import Channelwise, Tabulated
 
 __all__ = ["Logistic", "Relu", "ReluParams", "SigmoidParams", "Softmax", "SoftmaxParams", "Tanh", "cases"]
 
@@ -245,16 +245,13 @@ class ReluParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Relu(_Unary):
+class Relu(_Unary, Channelwise):
     """A clamp that stands alone; it requantises where input and output differ."""
 
     name: ClassVar[str] = "relu"
     rising: ClassVar[bool] = True
 
     kind: Activation = Activation.RELU
-
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        return channelwise(sig)
 
     def parameters(self, sig: Signature) -> ReluParams:
         """The factor ``in / out`` in double, as TFLite Micro's."""

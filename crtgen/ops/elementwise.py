@@ -6,17 +6,17 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Index, Op, Signature, Value
+from crtgen.ir import Array, DType, Value
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.scheme import scheme_of
-from crtgen.ops.traits import channelwise
+from crtgen.ops.traits import Channelwise
 
 __all__ = ["Elementwise", "Numbers", "wide", "wrapped"]
 
 Numbers = npt.NDArray[Any]
 
 
-class Elementwise(Op):
+class Elementwise(Channelwise):
     """Each element of the output is computed from those at its place in the inputs, which are broadcast."""
 
     __slots__ = ()
@@ -37,9 +37,6 @@ class Elementwise(Op):
     def result_type(self, inputs: Sequence[Value]) -> DType:
         """The type of the output: by default that of the inputs."""
         return inputs[0].dtype
-
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        return channelwise(sig)
 
 
 def wide(value: Value, array: Array) -> Numbers:

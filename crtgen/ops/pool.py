@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Index, Signature, Value
+from crtgen.ir import Array, DType, Signature, Value
 from crtgen.ops.attrs import (
     NO_PADDING,
     Activation,
@@ -21,7 +21,7 @@ from crtgen.ops.attrs import (
 from crtgen.ops.case import Case, floats, int8s, int16s, make
 from crtgen.ops.conv import pad_image, window_tap
 from crtgen.ops.scheme import scheme_of
-from crtgen.ops.traits import Clamping, Real, Windowed, channelwise
+from crtgen.ops.traits import Channelwise, Clamping, Real, Windowed
 
 __all__ = ["AveragePool2d", "MaxPool2d", "PoolParams", "cases"]
 
@@ -36,7 +36,7 @@ class PoolParams:
     act_max: int
 
 
-class _Pool(Windowed, Clamping):
+class _Pool(Windowed, Clamping, Channelwise):
     """What both poolings share: ``x[N,H,W,C] -> [N,oh,ow,C]``; input and output are quantised alike."""
 
     __slots__ = ()
@@ -51,9 +51,6 @@ class _Pool(Windowed, Clamping):
     def work(self, sig: Signature) -> int:
         """The reference goes through the taps of a window one by one."""
         return prod(self.window) * (sig.y.elements + _PER_TAP)
-
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        return channelwise(sig)
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)

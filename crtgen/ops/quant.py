@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Index, Op, Quant, Signature, Value
+from crtgen.ir import Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, int16s, make
 from crtgen.ops.elementwise import wrapped
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
 from crtgen.ops.scheme import INT8, scheme_of
-from crtgen.ops.traits import channelwise
+from crtgen.ops.traits import Channelwise
 
 __all__ = ["AffineParams", "Dequantize", "Quantize", "RequantizeParams", "cases"]
 
@@ -36,7 +36,7 @@ class RequantizeParams:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantize(Op):
+class Quantize(Channelwise):
     """float32 to the integers of type ``to``, or integers to others, with another scale."""
 
     name: ClassVar[str] = "quantize"
@@ -52,9 +52,6 @@ class Quantize(Op):
 
     def is_identity(self, sig: Signature) -> bool:
         return True
-
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        return channelwise(sig)
 
     def parameters(self, sig: Signature) -> AffineParams | RequantizeParams:
         """The output's quantisation for float32, the factor ``in / out`` in double for integers.

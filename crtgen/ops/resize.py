@@ -7,18 +7,18 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Index, Op, Signature, Value
+from crtgen.ir import Array, DType, Signature, Value
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, floats, int8s, int16s, make
 from crtgen.ops.fixedpoint import rounding_divide_by_pot
 from crtgen.ops.scheme import scheme_of
-from crtgen.ops.traits import channelwise
+from crtgen.ops.traits import Channelwise
 
 __all__ = ["Lines", "ResizeBilinear", "ResizeNearest", "cases"]
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeNearest(Op):
+class ResizeNearest(Channelwise):
     """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is one input pixel."""
 
     name: ClassVar[str] = "resize_nearest"
@@ -34,9 +34,6 @@ class ResizeNearest(Op):
         (x,) = inputs
         require(len(x.shape) == 4, "the input must have four dimensions")
         return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
-
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        return channelwise(sig)
 
     def sources(self, sig: Signature) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """The input row of each output row and the input column of each output column."""
@@ -75,7 +72,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeBilinear(Op):
+class ResizeBilinear(Channelwise):
     """``x[N,H,W,C] -> [N, *size, C]``: each output pixel is made of the four around its place.
 
     Shares are of float32, or whole 1/1024 for quantised images, as in TFLite.
@@ -93,9 +90,6 @@ class ResizeBilinear(Op):
         scheme_of(x)
         require(len(x.shape) == 4, "the input must have four dimensions")
         return (((x.shape[0], *self.size, x.shape[3]), x.dtype),)
-
-    def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
-        return channelwise(sig)
 
     def parameters(self, sig: Signature) -> tuple[Lines, Lines]:
         """For the rows and for the columns."""

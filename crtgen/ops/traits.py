@@ -15,7 +15,7 @@ from crtgen.ir import Array, Index, Op, Signature, Value
 from crtgen.ops.attrs import Activation, Padding, padded_elements
 from crtgen.ops.scheme import scheme_of
 
-__all__ = ["Clamping", "Real", "Tabulated", "Weighted", "Windowed", "channels", "channelwise"]
+__all__ = ["Channelwise", "Clamping", "Real", "Tabulated", "Weighted", "Windowed", "channels", "channelwise"]
 
 Real = npt.NDArray[np.float64]
 
@@ -107,13 +107,19 @@ class Weighted(Op):
         return 1
 
 
-class Tabulated(Op):
-    """A function of one element, whatever its shape."""
+class Channelwise(Op):
+    """An operator whose output channel i depends on channel i of its inputs."""
 
     __slots__ = ()
 
     def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return channelwise(sig)
+
+
+class Tabulated(Channelwise):
+    """A function of one element, whatever its shape."""
+
+    __slots__ = ()
 
     def bounds(
         self, sig: Signature, low: Sequence[Array], high: Sequence[Array]

@@ -15,6 +15,7 @@ from math import prod
 
 from crtgen.boards.core import Core
 from crtgen.kernels.loops import Loop
+from crtgen.ops.scheme import INT8, INT16, UINT8
 from crtgen.resources import costs_file
 
 __all__ = ["CALL", "UNKNOWN", "Block", "Cost", "Figures", "Work", "estimate", "figures", "measured_core"]
@@ -95,7 +96,7 @@ class Work:
 
 
 _CLAMP = re.compile(r"crt_(u?int\d+)\((.*), (-?\d+), (-?\d+)\)$")
-_LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
+_LIMITS = {scheme.activations.value: scheme.limits for scheme in (INT8, UINT8, INT16)}
 _NOTHING = re.compile(r" [+-] 0\b(?!\.)")
 _WORD = re.compile(r"(?<!\w)([a-zA-Z_]\w*)\(|\((int64_t|float)\)| ([*/+<>-]|>>) | (\?)")
 

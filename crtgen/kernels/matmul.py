@@ -96,14 +96,16 @@ def pairs(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
     length = view.depth + view.depth % 2
     first = view.columns * length
     matrices = sig.y.elements // (view.rows * view.columns)
-    copied = (view.columns + view.rows) * length * 5
+    products = matrices * view.rows * view.columns
+    work = Work().block("copied", matrices * (view.columns + view.rows) * length)
+    work.block("product", products * length).block("output", products)
     return Kernel(
         "matrix product by pairs",
         "matmul_pairs.c.j2",
         PairsView(view, (p.input1_offset, p.input2_offset), length, first),
         plain.consts,
         scratch=2 * (first + 2 * length),
-        cost=matrices * (copied + view.rows * view.columns * (length * 1.3 + 22)),
+        work=work,
     )
 
 

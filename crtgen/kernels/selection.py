@@ -48,22 +48,24 @@ class _Choice:
         self.flash = sum(kernel.cost.constants for kernel in kernels.values()) + sum(code.values()) or 1.0
 
     def improve(self, together: Sequence[tuple[str, Kernel]]) -> bool:
-        """Let those of these layers that gain take these kernels, which are of one function, if all gain."""
-        moved = [(name, kernel) for name, kernel in together if self._gains(name, kernel)]
-        if not moved or self._change(moved) >= -_NOTHING:
-            return False
+        """Let these layers take these kernels, which are of one function: those that gain, else all."""
+        others = [(name, k) for name, k in together if self.kernels[name].function != k.function]
+        for moved in ([(name, k) for name, k in others if self._gains(name, k)], others):
+            if moved and self._change(moved) < -_NOTHING:
+                self._move(moved)
+                return True
+        return False
+
+    def _move(self, moved: Sequence[tuple[str, Kernel]]) -> None:
         for name, kernel in moved:
             self.uses[self.kernels[name].function] -= 1
             self.uses[kernel.function] += 1
             self.kernels[name] = kernel
             self.needs[name] = self.rooms.get(name, 0) + kernel.cost.scratch
-        return True
 
     def _gains(self, name: str, kernel: Kernel) -> bool:
         """Whether a layer is better off if the function is there; it frees its share of the one it has."""
         now = self.kernels[name]
-        if now.function == kernel.function:
-            return False
         own = now.cost.code / self.uses[now.function]
         return self._moved([(name, kernel)]) < self._worth(0, own)
 

@@ -20,7 +20,7 @@ from tests.kernels.harness import Job, batches, measure_jobs
 from tests.kernels.layers import KINDS
 from tests.kernels.row_loop_cases import random_case, row_loop_cases
 
-__all__ = ["TARGETS", "chains", "kernels_of", "layers", "measured"]
+__all__ = ["TARGETS", "chains", "is_measured", "kernels_of", "layers", "measured"]
 
 TARGETS = tuple(
     (core, flag)
@@ -36,7 +36,7 @@ def layers(count: int, seed: str) -> Iterator[Case]:
     Those whose output is one constant are left out: compilers leave most of their code out, too. So are
     layers of several outputs, which no job has.
     """
-    yield from filter(_varies, all_cases())
+    yield from filter(is_measured, all_cases())
     for kind, drawn in KINDS.items():
         number, found = zlib.crc32(f"{seed} {kind}".encode()), 0
         while found < count:
@@ -44,18 +44,19 @@ def layers(count: int, seed: str) -> Iterator[Case]:
             number += 1
             if case is not None:
                 found += 1
-                if _varies(case):
+                if is_measured(case):
                     yield case
 
 
 def chains(count: int) -> Iterator[Case]:
     """Chains of layers by rows."""
-    yield from filter(_varies, (*row_loop_cases(), *map(random_case, range(count))))
+    yield from filter(is_measured, (*row_loop_cases(), *map(random_case, range(count))))
 
 
-def _varies(case: Case) -> bool:
+def is_measured(case: Case) -> bool:
+    """Whether it has one output, as jobs have, and that is no constant."""
     if len(case.sig.outputs) > 1:
-        return False  # jobs have one output
+        return False
     outputs = [_output(case, seed) for seed in (1, 2)]
     return bool(np.any(np.concatenate(outputs) != outputs[0][0]))
 

@@ -11,7 +11,7 @@ from crtgen.kernels.cost import CALL, UNKNOWN, Block, Cost, Work, estimate, figu
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.ops import all_cases
 from tests.kernels.fit import Sample, fitted
-from tests.kernels.measured import TARGETS, chains, kernels_of, layers, measured
+from tests.kernels.measured import TARGETS, chains, is_measured, kernels_of, layers, measured
 
 _BIG, _LONG = (
     5_000,
@@ -35,8 +35,6 @@ _FAR = {
     "mve/pool": 0.20,
 }
 """Kernels with inner loops in C, or with much C around short ones: nine of ten layers are within this."""
-_WITHOUT = {"beside", "lstm", "svdf"}
-"""Kernels that nobody measures: two calls within a loop over rows, and what has several outputs."""
 
 
 def _errors(samples: Iterable[Sample]) -> Mapping[str, Sequence[float]]:
@@ -60,10 +58,11 @@ def _wrong(errors: Mapping[str, Sequence[float]], least: int) -> list[str]:
 def test_every_block_has_figures(core: str, flag: str) -> None:
     """If this fails: ``python -m benchmarks.fit_costs`` with the names that it says."""
     known = figures(core, flag)
-    kernels = [kernel for case in all_cases() for kernel in kernels_of(case, core, flag)]
+    cases = [case for case in all_cases() if is_measured(case)]
+    kernels = [kernel for case in cases for kernel in kernels_of(case, core, flag)]
     assert len(kernels) > 100
     blocks = {(kernel.family, name) for kernel in kernels for name in (CALL, *kernel.work.blocks)}
-    assert not {family for family, _ in blocks - known.keys()} - _WITHOUT
+    assert {family for family, _ in blocks - known.keys()} == set()
 
 
 @pytest.mark.qemu
@@ -126,7 +125,7 @@ def test_a_cost_is_of_all_that_a_kernel_is() -> None:
     )
     cost = kernel.priced(Target(find_core("cortex-m4"), "speed")).cost
     assert cost == Cost(cost.instructions, cost.code, 0, 12)
-    assert cost.instructions == pytest.approx(500, rel=0.1)
+    assert 400 < cost.instructions < 1000
     assert cost.code > 8
 
 

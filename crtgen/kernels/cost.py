@@ -18,7 +18,18 @@ from crtgen.kernels.loops import Loop
 from crtgen.ops.scheme import INT8, INT16, UINT8
 from crtgen.resources import costs_file
 
-__all__ = ["CALL", "UNKNOWN", "Block", "Cost", "Figures", "Work", "estimate", "figures", "measured_core"]
+__all__ = [
+    "CALL",
+    "UNKNOWN",
+    "Block",
+    "Cost",
+    "Figures",
+    "Work",
+    "estimate",
+    "figures",
+    "limits_within",
+    "measured_core",
+]
 
 CALL = "call"
 """The block that every function has once: prologue, epilogue and what is around its loops."""
@@ -111,12 +122,16 @@ def words(text: str) -> Mapping[str, int]:
     clamp = _CLAMP.search(text)
     if clamp:
         text = text[: clamp.start()] + clamp[2]
-        inner = [int(n) != limit for n, limit in zip(clamp.groups()[2:], _LIMITS[clamp[1]], strict=True)]
-        found[f"clamp {sum(inner)}"] = 1
+        found[f"clamp {limits_within(clamp[1], clamp[3], clamp[4])}"] = 1
     for groups in _WORD.findall(_NOTHING.sub("", text)):
         word = next(filter(None, groups)).replace("-", "+")
         found[word] = found.get(word, 0) + 1
     return found
+
+
+def limits_within(kind: str, low: str, high: str) -> int:
+    """How many of two limits, as C, are not those of the type of that name."""
+    return sum(int(n) != limit for n, limit in zip((low, high), _LIMITS[kind], strict=True))
 
 
 def estimate(kernel: str, work: Work, core: Core, flag: str) -> Figures:

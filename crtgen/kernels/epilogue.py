@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.ir import Array, Signature
-from crtgen.kernels.cost import Work
+from crtgen.kernels.cost import Work, limits_within
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.requant import Rescale, solve_floor
@@ -51,7 +51,7 @@ class Epilogue:
     def work(self, work: Work, runs: float, pixels: int, channels: int) -> None:
         """Adds what ``pixels`` by ``channels`` outputs take, so many times."""
         if self.scale:
-            clamped = (self.low != str(INT8.low)) + (self.high != str(INT8.high))
+            clamped = limits_within(self.clamp.removeprefix("crt_"), self.low, self.high)
         else:
             clamped = bool(self.low) + bool(self.high)
         name = f"{self.scale or 'float'} clamp {clamped}{' each' if self.per_channel else ''}"

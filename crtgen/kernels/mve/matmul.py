@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.loops import Loop
@@ -23,7 +24,6 @@ __all__ = ["ProductView", "product"]
 _LANES, _COLUMNS = 8, 4
 _FARTHEST = 1 << 16  # beyond an offset in 16 bits
 _DEEPEST = 1 << 15  # terms whose sum 32 bits hold
-_CALL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,17 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
         group=group,
         first=first,
     )
-    instructions = [routine.instructions() + _CALL for routine in routines]
+    instructions = [routine.instructions() for routine in routines]
     matrices = sig.y.elements // (rows * columns)
+    work = Work(matrices * (columns * instructions[0] + rows * (instructions[1] + instructions[2])))
+    work.block("matrix", matrices).block("column", matrices * columns).block("row", matrices * rows)
     return Kernel(
         design="mve matrix product",
         template="mve/matmul.c.j2",
         view=view,
         consts=consts,
         scratch=2 * (first + _LANES * vectors),
-        cost=matrices * (columns * instructions[0] + rows * (instructions[1] + instructions[2])),
+        work=work,
         routines=routines,
     )
 

@@ -80,6 +80,7 @@ def _turns(line: str) -> int:
         ("    x = (int32_t)(0) + 10 * 1 + a % 1;", "    x = (int32_t)(0) + 10;"),
         ("    x = ring + (first) % 1 * 28;", "    x = ring;"),
         ("    x = a + 0 * b[1] - 0x10;", "    x = a + 0 * b[1] - 0x10;"),
+        ("    (void)memset(to, -11, 0 * sizeof *to);",) * 2,
         ("    for (int32_t i = 0; i < 1; i++) {\n        x[i * 2] = 3;\n    }", "    x[0] = 3;"),
         ("    for (int32_t i = 0; i < 4; i += 4)\n    {\n        x[i] = 3;\n    }", "    x[0] = 3;"),
         ("    a();\n    for (int32_t i = 1; i < 1; i++) {\n        x[i] = 3;\n    }", "    a();"),

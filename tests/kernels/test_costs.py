@@ -20,7 +20,7 @@ _BIG, _LONG = (
 _NEAR = 0.05
 _FAR = {
     "depthwise": 0.35,
-    "gemm": 0.20,
+    "gemm": 0.25,
     "elements": 0.20,
     "reduce": 0.55,
     "move": 0.75,
@@ -125,7 +125,7 @@ def test_a_cost_is_of_all_that_a_kernel_is() -> None:
     )
     cost = kernel.priced(Target(find_core("cortex-m4"), "speed")).cost
     assert cost == Cost(cost.instructions, cost.code, 0, 12)
-    assert 400 < cost.instructions < 1000
+    assert 100 < cost.instructions < 1000
     assert cost.code > 8
 
 

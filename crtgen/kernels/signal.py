@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.ir import Op, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.ops.fft import Rfft, digit_order, half_turns, radices, turns
@@ -61,7 +62,6 @@ def _kernel(
     template: str,
     op: Op,
     sig: Signature,
-    per_element: float,
     consts: tuple[Const, ...] = (),
     lead: bool = False,
 ) -> Kernel:
@@ -71,7 +71,7 @@ def _kernel(
         view=SignalView(op, sig.x.elements, sig.y.elements),
         consts=consts,
         inplace=(InPlace(),) if lead else (),
-        cost=sig.x.elements * per_element,
+        work=Work().block("input", sig.x.elements).block("output", sig.y.elements),
     )
 
 
@@ -79,20 +79,20 @@ def _kernel(
 def window(op: Window, sig: Signature, target: Target) -> Kernel:
     """Element by element."""
     weights = Const.of("weights", sig.inputs[1].array())
-    kernel = _kernel("window", op, sig, 8, (weights,), lead=True)
+    kernel = _kernel("window", op, sig, (weights,), lead=True)
     return replace(kernel, view=SignalView(op, sig.x.elements, sig.y.elements, sig.inputs[1].elements))
 
 
 @design(FftAutoScale)
 def auto_scale(op: FftAutoScale, sig: Signature, target: Target) -> Kernel:
     """The greatest first, then all are shifted."""
-    return _kernel("auto_scale", op, sig, 10, lead=True)
+    return _kernel("auto_scale", op, sig, lead=True)
 
 
 @design(SpectrumEnergy)
 def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
     """Two squares each; the output takes the place of the numbers that it is computed from."""
-    return _kernel("energy", op, sig, 5, lead=True)
+    return _kernel("energy", op, sig, lead=True)
 
 
 @design(FilterBank, weights=(1, 2, 3, 4, 5))
@@ -100,33 +100,33 @@ def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel:
     """Each energy is read once, for two channels."""
     names = ("weights", "unweights", "frequencies", "starts", "widths")
     consts = tuple(Const.of(n, v.array()) for n, v in zip(names, sig.inputs[1:], strict=True))
-    return _kernel("filter_bank", op, sig, 16, consts)
+    return _kernel("filter_bank", op, sig, consts)
 
 
 @design(FilterBankSquareRoot)
 def square_root(op: FilterBankSquareRoot, sig: Signature, target: Target) -> Kernel:
     """Bit by bit."""
-    return _kernel("square_root", op, sig, 400)
+    return _kernel("square_root", op, sig)
 
 
 @design(SpectralSubtraction)
 def spectral_subtraction(op: SpectralSubtraction, sig: Signature, target: Target) -> Kernel:
     """Channel by channel; the estimate is updated where it lies."""
     places = (InPlace(input=0, output=0), InPlace(input=1, output=2))
-    return replace(_kernel("spectral_subtraction", op, sig, 40), inplace=places)
+    return replace(_kernel("spectral_subtraction", op, sig), inplace=places)
 
 
 @design(Pcan, weights=(2,))
 def pcan(op: Pcan, sig: Signature, target: Target) -> Kernel:
     """Element by element."""
-    return _kernel("pcan", op, sig, 30, (Const.of("gains", sig.inputs[2].array()),), lead=True)
+    return _kernel("pcan", op, sig, (Const.of("gains", sig.inputs[2].array()),), lead=True)
 
 
 @design(FilterBankLog)
 def logarithm(op: FilterBankLog, sig: Signature, target: Target) -> Kernel:
     """By a table of 128 segments."""
     table = Const.of("table", log_table(), 2, "log2(1 + i / 128) - i / 128, times 2^16")
-    return _kernel("logarithm", op, sig, 40, (table,), lead=True)
+    return _kernel("logarithm", op, sig, (table,), lead=True)
 
 
 @design(Rfft)
@@ -145,11 +145,15 @@ def rfft(op: Rfft, sig: Signature, target: Target) -> Kernel:
         for name, pair in tables.items()
     ]
     rows = sig.x.elements // sig.x.shape[-1]
+    work = Work().block("row", rows).block("number", rows * count)
     return Kernel(
         design="radix 4",
         template="signal/rfft.c.j2",
         view=RfftView(rows, sig.x.shape[-1], count, tuple(stages)),
         consts=tuple(consts),
         scratch=4 * count,
-        cost=rows * count * (25.0 * len(stages) + 40),
+        work=Work()
+        .block("row", rows)
+        .block("number", rows * count)
+        .block("turn", rows * count * len(stages)),
     )

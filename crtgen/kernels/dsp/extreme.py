@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -38,5 +39,6 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | N
     words, rest = divmod(sig.y.elements, 4)
     view = ExtremeView((names[0], names[1]), single, words, rest, f"crt_{op.name}4", op.sign)
     overlays = tuple(InPlace(input=i) for i in whole if not sig.inputs[i].is_constant)
-    cost = words * (7 if single is None else 6) + rest * 8 + 10
-    return Kernel(f"dsp {op.name}", "dsp/extreme.c.j2", view, consts, inplace=overlays, cost=cost)
+    work = Work().block("word" if single is None else "word, single", words, words > 0)
+    work.block("rest", rest, rest > 0)
+    return Kernel(f"dsp {op.name}", "dsp/extreme.c.j2", view, consts, inplace=overlays, work=work)

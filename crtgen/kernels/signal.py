@@ -145,7 +145,6 @@ def rfft(op: Rfft, sig: Signature, target: Target) -> Kernel:
         for name, pair in tables.items()
     ]
     rows = sig.x.elements // sig.x.shape[-1]
-    work = Work().block("row", rows).block("number", rows * count)
     return Kernel(
         design="radix 4",
         template="signal/rfft.c.j2",

@@ -35,7 +35,7 @@ LEVELS = {
     for level in (
         Level("speed", "-O2", ("speed",), flash=0.02, memory=0.105),
         Level("balanced", "-O2", ("speed", "size"), flash=1.0, memory=0.5),
-        Level("size", "-Os", ("size",), flash=1.0, memory=0.5, small_libc=True),
+        Level("size", "-Os", ("size",), flash=0.6, memory=0.5, small_libc=True),
     )
 }
 """The levels by name, the fastest first."""

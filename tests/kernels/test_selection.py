@@ -52,10 +52,7 @@ def test_a_function_of_a_busy_layer_stays_apart() -> None:
     assert _chosen([*small, busy], EVEN) == ["shared"] * 4 + ["own4"]
 
 
-def test_levels_want_more_of_flash_one_after_the_other() -> None:
-    assert [LEVELS[name].flash for name in ("speed", "balanced", "size")] == sorted(
-        level.flash for level in LEVELS.values()
-    )
+def test_what_levels_want() -> None:
     assert LEVELS["speed"].objective(0.01, 0) > LEVELS["speed"].objective(0, 0.4)
     assert LEVELS["balanced"].objective(0.01, 0) == LEVELS["balanced"].objective(0, 0.01)
 

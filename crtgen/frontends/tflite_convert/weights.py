@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import cast
 
 import numpy as np
@@ -27,6 +28,7 @@ from crtgen.ops.scheme import FLOAT32, INT8, INT16, Scheme
 
 __all__ = ["CONVERTERS"]
 
+_MOST_WEIGHTS = 1 << 24
 _COMPUTED = (INT8, INT16, FLOAT32)
 
 
@@ -175,6 +177,8 @@ def _blocks(weights: _Weights, stride: tuple[int, int], blocks: list[int]) -> tu
     """Weights of the pixels of a block, backwards, and their bias."""
     outputs, *taps, depth = weights.array.shape
     shape = (outputs, blocks[0] * stride[0], blocks[1] * stride[1], depth)
+    if prod(shape) > _MOST_WEIGHTS:
+        raise Refused(f"a stride of {stride} for windows of {taps}: {prod(shape):,} weights")
     padded = np.zeros(shape, weights.array.dtype)
     padded[:, : taps[0], : taps[1]] = weights.array
     parts = padded.reshape(outputs, blocks[0], stride[0], blocks[1], stride[1], depth)[:, ::-1, :, ::-1]

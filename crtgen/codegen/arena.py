@@ -48,6 +48,7 @@ class Arena:
     ) -> None:
         self.model = model
         self.inner: list[Arena] = []
+        self.states: list[PlaceView] = []
         self._plan, self._outside, self._base = plan, outside, base
         self._macro = arena_macro(model)
         steps = (step.name for step in plan.steps if step.scratch is not None)
@@ -58,7 +59,13 @@ class Arena:
     @classmethod
     def of(cls, model: str, plan: Plan) -> "Arena":
         """The arena of a model, whose states are outside."""
-        return cls(model, plan, {n: f"{model}_state + {slot.offset}" for n, slot in plan.states.items()})
+        names = _constants(f"{model}_STATE_AT", plan.states)
+        made = cls(model, plan, {name: f"{model}_state + {constant}" for name, constant in names.items()})
+        for name, constant in names.items():
+            value = plan.graph.values[name]
+            text = comment(f"the state {name}, {shape_text(value.shape)} {value.dtype.value}")
+            made.states.append(PlaceView(constant, plan.states[name].offset, text))
+        return made
 
     def within(self, step: Step, plan: Plan, outside: Mapping[str, str]) -> "Arena":
         """The arena of a subgraph that a step runs: the step's scratch memory."""
@@ -107,6 +114,7 @@ class Arena:
             yield self._place(life)
         for arena in self.inner:
             yield from arena._places()
+        yield from self.states
 
     def _place(self, life: Lifetime) -> PlaceView:
         value = self._plan.graph.values.get(life.name)

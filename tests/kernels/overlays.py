@@ -23,9 +23,9 @@ def overlay(graph: Graph, kernel: Kernel, leave: InPlace) -> Plan:
     slots = {output: Slot(0, graph.values[output].nbytes)}
     slots[over.name] = Slot(_up(leave.lead, over.dtype.itemsize), over.nbytes)
     end = max(s.offset + s.size for s in slots.values())
-    for name in graph.inputs:
+    for name in (*graph.inputs, *node.outputs):
         if name not in slots:
-            slots[name] = Slot(_up(end, 4), graph.values[name].nbytes)
+            slots[name] = Slot(_up(end, 8), graph.values[name].nbytes)
             end = slots[name].offset + slots[name].size
     scratch = Slot(_up(end, 4), kernel.scratch) if kernel.scratch else None
     arena = _up(end, 4) + kernel.scratch
@@ -60,8 +60,10 @@ def guarded(graph: Graph, kernel: Kernel, over: str) -> tuple[Graph, Plan]:
 
 
 def overlays(case: Case, seed: int) -> list[tuple[Run, Plan]]:
-    """One run for every design of the case and every leave of the design."""
-    found = []
+    """One run for every design of the case and every leave of the design; none where states are outside."""
+    found: list[tuple[Run, Plan]] = []
+    if case.op.states:
+        return found
     for kernel in applicable(case.op, case.sig, Target()):
         for leave in kernel.inplace:
             graph = replace(case.graph())

@@ -17,24 +17,32 @@ _BIG, _LONG = (
     5_000,
     32,
 )  # instructions and bytes of what is compared: of less, what is around the loops is much
-_NEAR = 0.05
-_FAR = {
-    "depthwise": 0.35,
+_NEAR, _IN_C = 0.05, 0.4
+_WITHIN = {
+    "row_loop": _NEAR,
+    "softmax_table": _NEAR,
+    "softmax_float": 0.15,
     "gemm": 0.25,
-    "elements": 0.20,
-    "reduce": 0.55,
-    "move": 0.75,
-    "pool": 0.40,
-    "resize": 0.40,
-    "softmax": 0.40,
-    "softmax_float": 0.12,
-    "dsp/pool": 0.20,
+    "depthwise": 0.5,
+    "pool": 0.5,
+    "reduce": 0.6,
+    "move": 0.8,
+    "log_softmax": 1.2,
+    "dsp/extreme": _IN_C,
+    "dsp/pool": 0.2,
     "mve/conv": 0.12,
     "mve/floats": 0.35,
     "mve/mean": 0.15,
-    "mve/pool": 0.20,
+    "mve/pool": 0.2,
+    "mve/matmul": 0.2,
 }
-"""Kernels with inner loops in C, or with much C around short ones: nine of ten layers are within this."""
+"""Within what nine of ten layers of a kernel are, where that is not ``_NEAR`` for kernels with inner loops in
+assembly and ``_IN_C`` for portable ones."""
+
+
+def _limit(family: str) -> float:
+    assembly = family.startswith(("dsp/", "mve/"))
+    return _WITHIN.get(family, _NEAR if assembly else _IN_C)
 
 
 def _errors(samples: Iterable[Sample]) -> Mapping[str, Sequence[float]]:
@@ -51,7 +59,7 @@ def _wrong(errors: Mapping[str, Sequence[float]], least: int) -> list[str]:
     """Kernels of which so many layers were measured, and that are further off than they may be."""
     nine = {family: float(np.quantile(e, 0.9)) for family, e in errors.items() if len(e) >= least}
     assert nine
-    return [f"{family}: {100 * e:.1f} %" for family, e in nine.items() if e > _FAR.get(family, _NEAR)]
+    return [f"{family}: {100 * e:.1f} %" for family, e in nine.items() if e > _limit(family)]
 
 
 @pytest.mark.parametrize(("core", "flag"), TARGETS)

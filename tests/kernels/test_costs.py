@@ -13,10 +13,7 @@ from crtgen.ops import all_cases
 from tests.kernels.fit import Sample, fitted
 from tests.kernels.measured import TARGETS, chains, is_measured, kernels_of, layers, measured
 
-_BIG, _LONG = (
-    5_000,
-    32,
-)  # instructions and bytes of what is compared: of less, what is around the loops is much
+_BIG, _LONG = 5_000, 32  # instructions and bytes that are compared: of less, much is around the loops
 _NEAR, _IN_C = 0.05, 0.4
 _WITHIN = {
     "row_loop": _NEAR,

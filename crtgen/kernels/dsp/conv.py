@@ -74,7 +74,12 @@ def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kerne
 def matrix_kernel(
     geometry: Geometry, params: ConvParams, weights: Int64, bias: Int64, target: Target
 ) -> Kernel | None:
-    """The kernel for ``weights[O, inputs of a window]``; None for one output channel, or if inexact."""
+    """The kernel for ``weights[O, inputs of a window]``.
+
+    None for one output channel, if inexact, and where nothing but padding is read.
+    """
+    if not geometry.sees_image:
+        return None
     shared = target.optimize == "size"
     window = geometry.slide(-params.input_offset)
     pitch = window.pitch if window else geometry.size[1] * geometry.channels

@@ -165,12 +165,12 @@ def _requantise(
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
 def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
-    """Any window with four outputs or more; None for others, or if inexact."""
+    """Any window with four outputs or more that sees the image; None for others, or if inexact."""
     x, w, b = sig.inputs
     if sig.y.shape[3] < _CHANNELS:
         return None
     geometry, expansion = _geometry(op, sig)
-    if (geometry.window[1] - 1) * geometry.dilation[1] * geometry.channels > FAR:
+    if not geometry.sees_image or (geometry.window[1] - 1) * geometry.dilation[1] * geometry.channels > FAR:
         return None
     params = op.parameters(sig)
     weights = w.array().astype(np.int64).reshape(-1, w.shape[3]).T  # [channel, tap]

@@ -116,13 +116,25 @@ class Geometry:
         width, height = self.output[1], self.output[0]
         return min(height, 1 if width % pixels == 0 else max(2, pixels // width))
 
+    def _extent(self, axis: int) -> int:
+        """Rows or columns that a window reaches over."""
+        return (self.window[axis] - 1) * self.dilation[axis] + 1
+
+    def _columns(self) -> int:
+        """Columns of the padded image that the windows of a row reach over."""
+        return (self.output[1] - 1) * self.stride[1] + self._extent(1)
+
+    @property
+    def sees_image(self) -> bool:
+        """Whether a window of a row reaches beyond the padding on its left."""
+        return self._columns() > self.corner[1]
+
     def slide(self, zero_point: int, pixels: int = PIXELS) -> PaddedRows | None:
         """The padded rows for groups of pixels; None without padding: the input itself is read."""
         if not self.padded:
             return None
-        extent = [(t - 1) * d + 1 for t, d in zip(self.window, self.dilation, strict=True)]
-        rows = extent[0] + (self._rows_at_once(pixels) - 1) * self.stride[0]
-        columns = (self.output[1] - 1) * self.stride[1] + extent[1]
+        rows = self._extent(0) + (self._rows_at_once(pixels) - 1) * self.stride[0]
+        columns = self._columns()
         seen = min(self.size[1], columns - self.corner[1])
         return PaddedRows(
             rows=rows,

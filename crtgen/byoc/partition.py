@@ -1,12 +1,12 @@
 """Which nodes of a graph go to which external generator, and the graph with a node for each subgraph."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crtgen.byoc.external import External
 from crtgen.byoc.generator import Generator, Pattern
 from crtgen.errors import UnsupportedError, UsageError
-from crtgen.ir import Graph, Node
+from crtgen.ir import Graph, Node, Value
 from crtgen.passes import Hit
 
 __all__ = ["partition"]
@@ -145,7 +145,8 @@ class _Regions:
         outside = {v for node in self.graph.nodes if node.name not in inside for v in node.inputs}
         outputs = [v for v in made if v in outside or v in self.graph.lasting]
         inputs = [v for v in read if not values[v].is_constant]
-        return Graph.build(name, [values[v] for v in (*read, *made)], nodes, inputs, outputs)
+        inner = [_passing(values[v]) for v in (*read, *made)]
+        return Graph.build(name, inner, nodes, inputs, outputs)
 
     def rewritten(self) -> tuple[Graph, tuple[Hit, ...]]:
         """The graph with a node for each region, and what was done."""
@@ -167,6 +168,11 @@ class _Regions:
             graph.name, list(graph.values.values()), nodes, graph.inputs, graph.outputs, graph.states
         )
         return rewritten, tuple(hits)
+
+
+def _passing(value: Value) -> Value:
+    """A value as a subgraph sees it: a state comes in and goes out as any other value."""
+    return replace(value, is_state=False, data=None) if value.is_state else value
 
 
 def _read_from_outside(nodes: Sequence[Node]) -> list[str]:

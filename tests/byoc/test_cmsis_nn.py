@@ -19,16 +19,6 @@ from crtgen.measure.verification import verify
 from crtgen.ops import Case, Sub, all_cases
 from tests.support import model_path, models_dir, require_tool
 
-_KINDS = (
-    "conv2d",
-    "depthwise_conv2d",
-    "fully_connected",
-    "average_pool2d",
-    "max_pool2d",
-    "add",
-    "mul",
-    "softmax",
-)
 _PER_IMAGE = 14
 
 
@@ -44,15 +34,16 @@ def _require(board: str, generator: CmsisNn) -> None:
         pytest.skip("CMSIS-NN before 5.0 does not build on the host")
 
 
-def _int8_cases(generator: CmsisNn) -> list[Case]:
-    cases = [c for c in all_cases() if c.op.name in _KINDS and c.sig.x.dtype is DType.INT8]
+def _cases(generator: CmsisNn) -> list[Case]:
+    kinds = tuple(kind for pattern in generator.patterns for kind in pattern)
+    cases = [c for c in all_cases() if isinstance(c.op, kinds)]
     return [c for c in cases if not generator.reason(c.op, c.sig)]
 
 
 def _joined(cases: list[Case]) -> tuple[Graph, dict[str, Array]]:
     """One network of independent layers, and its inputs."""
     inputs: dict[str, Array] = {}
-    values, nodes, outputs = [], [], []
+    values, nodes, outputs, states = [], [], [], []
     for case in cases:
         graph, given = case.graph(), case.inputs()
         names = {n: f"{case.name}_{n}" for n in graph.values}
@@ -62,7 +53,8 @@ def _joined(cases: list[Case]) -> tuple[Graph, dict[str, Array]]:
             nodes.append(Node(case.name, node.op, into, out))
         inputs |= {names[n]: given[n] for n in graph.inputs}
         outputs += [names[n] for n in graph.outputs]
-    return Graph.build("cases", values, nodes, list(inputs), outputs), inputs
+        states += [(names[a], names[b]) for a, b in graph.states]
+    return Graph.build("cases", values, nodes, list(inputs), outputs, states), inputs
 
 
 @pytest.mark.parametrize("board", [pytest.param("host", marks=pytest.mark.cc),
@@ -70,8 +62,10 @@ def _joined(cases: list[Case]) -> tuple[Graph, dict[str, Array]]:
                                      for b in ("mps2_an385", "mps2_an386", "mps3_an547"))])  # fmt: skip
 def test_operators(cmsis_nn: CmsisNn, board: str) -> None:
     _require(board, cmsis_nn)
-    cases = _int8_cases(cmsis_nn)
-    assert {c.op.name for c in cases} == set(_KINDS)
+    cases = _cases(cmsis_nn)
+    types = {(type(c.op), c.sig.x.dtype) for c in cases}
+    assert {(kind,) for kind, _ in types} == set(cmsis_nn.patterns)
+    assert len(types) == 27
     for start in range(0, len(cases), _PER_IMAGE):
         graph, inputs = _joined(cases[start : start + _PER_IMAGE])
         expected = graph.evaluate(inputs)
@@ -173,7 +167,7 @@ def test_functions_that_are_called_and_not_there(cmsis_nn: CmsisNn) -> None:
 
 
 def test_buffers_are_planned_in_the_arena(cmsis_nn: CmsisNn) -> None:
-    case = next(c for c in _int8_cases(cmsis_nn) if c.op.name == "conv2d" and c.sig.inputs[1].shape[1] == 3)
+    case = next(c for c in _cases(cmsis_nn) if c.name == "conv2d_same_s2_relu")
     depth = int(np.prod(case.sig.inputs[1].shape[1:]))
     (plan,) = Model(case.graph()).compile("mps2_an386", generators=[cmsis_nn]).plans
     (step,) = plan.steps
@@ -197,7 +191,7 @@ def test_reasons(cmsis_nn: CmsisNn) -> None:
     cases = {c.name: c for c in all_cases()}
     expected = {
         "fully_connected_per_axis": "its channels are quantised one by one",
-        "fully_connected_f32": "it is of float32, not int8",
+        "fully_connected_f32": "it is of float32, not int8 or int16",
         "add_channels": "its operands have different shapes",
     }
     found = {name: cmsis_nn.reason(cases[name].op, cases[name].sig) for name in expected}

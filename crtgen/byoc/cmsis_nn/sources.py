@@ -26,7 +26,8 @@ _HEADER = "Include/arm_nnfunctions.h"
 _DEFINITION = re.compile(r"^(?!static|__STATIC)[A-Za-z_][\w *]*?\b(arm_\w+)\s*\(", re.MULTILINE)
 _INLINE = re.compile(r"^__STATIC\w*INLINE\b[^;{(]*?\b(arm_\w+)\s*\(", re.MULTILINE)
 _CALL = re.compile(r"\b(arm_\w+)\s*\(")
-_NAME = re.compile(r"\barm_\w+")
+_TABLE = re.compile(r"^const \w+ (\w+)\[", re.MULTILINE)
+_NAME = re.compile(r"\b[A-Za-z_]\w+")
 _TIME_LIMIT = 120.0
 
 
@@ -60,8 +61,13 @@ class CmsisSources:
 
     @cached_property
     def _definitions(self) -> Mapping[str, Path]:
-        """The file that defines each function."""
-        return {name: path for path, text in self._texts.items() for name in _DEFINITION.findall(text)}
+        """The file that defines each function and each table."""
+        return {
+            name: path
+            for path, text in self._texts.items()
+            for pattern in (_TABLE, _DEFINITION)
+            for name in pattern.findall(text)
+        }
 
     def has_header(self, name: str) -> bool:
         """Whether the folder ``Include`` has this header."""
@@ -85,7 +91,7 @@ class CmsisSources:
             path = self._definitions.get(waiting.pop())
             if path is not None and path not in files:
                 files.add(path)
-                waiting += _NAME.findall(self._texts[path])
+                waiting += self._definitions.keys() & set(_NAME.findall(self._texts[path]))
         headers = list((self.root / "Include").rglob("*.h"))
         headers += [p for f in files for p in f.parent.glob("*.h")]
         licence = [p for p in (self.root / "LICENSE", self.root / "LICENSE.txt") if p.is_file()]
@@ -106,7 +112,7 @@ class CmsisSources:
     @cached_property
     def _compiled(self) -> ctypes.CDLL:
         """The functions that tell sizes, for this computer."""
-        sources = [str(p) for p in self._texts if p.name.endswith("_get_buffer_sizes_s8.c")]
+        sources = [str(p) for p in self._texts if "_get_buffer_sizes_s" in p.name]
         self._temporary = TemporaryFolder()
         library = self._temporary.path / "sizes.so"
         flags = ["-shared", "-fPIC", "-O1", "-w", "-include", "stdint.h"]  # which 4.1 includes on Arm only

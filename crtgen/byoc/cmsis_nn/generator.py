@@ -1,0 +1,115 @@
+"""CMSIS-NN as a code generator: Arm's kernels, their working memory planned in our arena.
+
+Only its public interface is used, as of version 4.1 for int8 and 7.0 for the rest; arithmetic and layouts are
+TFLite's, as ours are. The sources are the user's copy, which goes into the project as far as it is needed.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Self
+
+from crtgen.byoc.cmsis_nn import elements, matrices, recurrent, windows
+from crtgen.byoc.cmsis_nn.layer import Code, Layer
+from crtgen.byoc.cmsis_nn.reasons import reason
+from crtgen.byoc.cmsis_nn.sources import CmsisSources, find_sources
+from crtgen.byoc.generator import Generated, Generator, Pattern
+from crtgen.errors import UsageError
+from crtgen.ir import Graph, Op, Signature
+from crtgen.kernels.kernel import Const, SourceLibrary, Target
+from crtgen.ops import (
+    Add,
+    AveragePool2d,
+    Conv2d,
+    DepthwiseConv2d,
+    FullyConnected,
+    Logistic,
+    MaxPool2d,
+    Mul,
+    Pad,
+    Softmax,
+    Tanh,
+    Transpose,
+)
+from crtgen.ops.compare import Maximum, Minimum
+from crtgen.ops.lstm import Lstm
+from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.svdf import Svdf
+
+__all__ = ["CMSIS_NN", "CmsisNn"]
+
+CMSIS_NN = "cmsis-nn"
+
+_WRITERS: Mapping[type[Op], Callable[[Layer, CmsisSources], Code]] = {
+    Conv2d: windows.convolution,
+    DepthwiseConv2d: windows.depthwise,
+    AveragePool2d: windows.pool,
+    MaxPool2d: windows.pool,
+    FullyConnected: matrices.fully_connected,
+    BatchMatMul: matrices.matmul,
+    Add: elements.add,
+    Mul: elements.mul,
+    Maximum: elements.extreme,
+    Minimum: elements.extreme,
+    Logistic: elements.activation,
+    Tanh: elements.activation,
+    Softmax: elements.softmax,
+    Pad: elements.pad,
+    Transpose: elements.transpose,
+    Svdf: recurrent.svdf,
+    Lstm: recurrent.lstm,
+}
+
+
+class CmsisNn(Generator):
+    """CMSIS-NN from a copy of its sources."""
+
+    name = CMSIS_NN
+    patterns: ClassVar[tuple[Pattern, ...]] = tuple((kind,) for kind in _WRITERS)
+
+    def __init__(self, path: str | Path = "") -> None:
+        self.sources = CmsisSources(find_sources(str(path)))
+
+    @classmethod
+    def create(cls, options: Mapping[str, str]) -> Self:
+        unknown = options.keys() - {"path"}
+        if unknown:
+            raise UsageError(f"the code generator {cls.name} has no option {min(unknown)}")
+        return cls(options.get("path", ""))
+
+    def reason(self, op: Op, sig: Signature) -> str:
+        try:
+            return reason(op, sig)
+        except ValueError as error:
+            return str(error)
+
+    def library_for(self, headers: Collection[str], code: str) -> SourceLibrary | None:
+        if not any(map(self.sources.has_header, headers)):
+            return None
+        return self.sources.library(self.sources.called_in(code))
+
+    def generate(self, subgraph: Graph, target: Target) -> Generated:
+        (node,) = subgraph.nodes
+        sig, core = subgraph.signature(node), target.core
+        inputs = {name: f"x{i}" for i, name in enumerate(subgraph.inputs)}
+        names = _names(node.inputs, inputs)
+        layer = Layer(node.op, sig, names, "mve" if core.mve else "dsp" if core.dsp else "")
+        code = _WRITERS[type(node.op)](layer, self.sources)
+        given = {
+            name: Const.of(name, value.array(), value.dtype.itemsize if value.dtype.itemsize > 4 else 4)
+            for name, value in zip(names, sig.inputs, strict=True)
+            if value.is_constant
+        }
+        return Generated(
+            body="\n".join(f"    {line}" for line in code.lines),
+            consts=(*given.values(), *code.consts),
+            scratch=code.buffer,
+            includes=("arm_nnfunctions.h",),
+            libraries=(self.sources.library(code.functions),),
+            inplace=code.inplace,
+        )
+
+
+def _names(inputs: Sequence[str], variable: Mapping[str, str]) -> tuple[str, ...]:
+    """The node's inputs in C: arguments of the function, or constants by their place."""
+    first = {name: f"operand{inputs.index(name)}" for name in inputs}
+    return tuple(variable.get(name, first[name]) for name in inputs)

@@ -1,0 +1,157 @@
+"""Instructions of single layers by crtgen's kernels and by CMSIS-NN's: ``python -m benchmarks.cmsis_nn [NAME...]``.
+
+Each layer is built alone, once with each, for a Cortex-M4 and a Cortex-M55; both give the same output. It prints
+the table of docs/performance.md; names are beginnings of the layers'. ``CMSIS_NN_PATH`` says where CMSIS-NN is.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from math import prod
+
+import numpy as np
+
+from crtgen.api import Model
+from crtgen.byoc import CmsisNn
+from crtgen.ir import DType, Op, Quant, Value
+from crtgen.measure.cases import random_inputs
+from crtgen.ops import (
+    Add,
+    AveragePool2d,
+    Case,
+    Conv2d,
+    DepthwiseConv2d,
+    FullyConnected,
+    Logistic,
+    MaxPool2d,
+    Mul,
+    Pad,
+    Padding,
+    Softmax,
+    Tanh,
+    Transpose,
+)
+from crtgen.ops.case import int8s, int16s, make, weights_and_bias
+from crtgen.ops.compare import Maximum, Minimum
+from crtgen.ops.lstm import Lstm, lstm_case
+from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.svdf import svdf_case
+
+BOARDS = ("mps2_an386", "mps3_an547")
+_SAME = Padding(1, 1, 1, 1)
+_FRACTION = Quant.tensor(1 / 32768)
+
+
+def layers() -> Iterator[Case]:
+    """The layers of the table, in sizes of keyword spotting and of small images."""
+    yield from _weighted("int8")
+    yield from _weighted("int16")
+    yield from _products()
+    yield from _recurrent()
+    yield from _elements("int8")
+    yield from _elements("int16")
+    yield from _functions()
+    yield from _moves()
+
+
+def _activation(kind: str, shape: tuple[int, ...], name: str = "x") -> Value:
+    return int8s(name, shape, 0.04, -5) if kind == "int8" else int16s(name, shape, 0.0004)
+
+
+def _weighted(kind: str) -> Iterator[Case]:
+    out = Quant.tensor(2.0, 3) if kind == "int8" else Quant.tensor(0.02)
+    ops: Sequence[tuple[str, Op, tuple[int, ...], tuple[int, ...], int]] = (
+        ("3x3", Conv2d((1, 1), _SAME), (1, 16, 16, 16), (16, 3, 3, 16), 0),
+        ("first", Conv2d((2, 2), Padding(4, 5, 1, 1)), (1, 49, 10, 1), (64, 10, 4, 1), 0),
+        ("1x1", Conv2d(), (1, 25, 5, 64), (64, 1, 1, 64), 0),
+        ("3x3", DepthwiseConv2d((1, 1), _SAME), (1, 25, 5, 64), (1, 3, 3, 64), 3),
+        ("256", FullyConnected(), (1, 256), (128, 256), 0),
+    )
+    for name, op, shape, weights, axis in ops:
+        x = _activation(kind, shape)
+        dense = isinstance(op, FullyConnected)
+        yield make(f"{name}_{kind}", op, [x, *weights_and_bias(name, x, weights, axis, not dense)], out)
+
+
+def _products() -> Iterator[Case]:
+    for kind, out in (("int8", Quant.tensor(0.3)), ("int16", Quant.tensor(0.002))):
+        operands = [_activation(kind, (2, 32, 48), "a"), _activation(kind, (2, 24, 48), "b")]
+        yield make(kind, BatchMatMul(adj_y=True), operands, out)
+
+
+def _recurrent() -> Iterator[Case]:
+    yield lstm_case("int8", Lstm(), int8s("x", (1, 10, 32), 0.03, -9), 32, hidden=Quant.tensor(0.0075, 5))
+    yield lstm_case("int16", Lstm(), int16s("x", (1, 10, 32), 0.0001), 32)
+    yield svdf_case("int8", int8s("x", (1, 40), 0.05, -7), 64, 2, 10, DType.INT8)
+    yield svdf_case("int16", int8s("x", (1, 40), 0.05, -7), 64, 2, 10, DType.INT16)
+
+
+def _elements(kind: str) -> Iterator[Case]:
+    shape = (1, 25, 5, 64)
+    a, b = _activation(kind, shape, "a"), _activation(kind, shape, "b")
+    out = Quant.tensor(0.07, 3) if kind == "int8" else Quant.tensor(0.0007)
+    yield make(kind, Add(), [a, b], out)
+    yield make(kind, Mul(), [a, b], Quant.tensor(out.scale * 3, out.zero_point))
+    yield make(f"2x2_{kind}", MaxPool2d((2, 2), (2, 2)), [_activation(kind, (1, 24, 6, 64))])
+    yield make(f"2x2_{kind}", AveragePool2d((2, 2), (2, 2)), [_activation(kind, (1, 24, 6, 64))])
+    yield make(f"whole_{kind}", AveragePool2d((25, 5), (25, 5)), [_activation(kind, shape)])
+    yield make(f"12_{kind}", Softmax(), [_activation(kind, (20, 12))], _probability(kind))
+    if kind == "int8":
+        for op in (Maximum(), Minimum()):
+            yield make(kind, op, [a, b])
+
+
+def _probability(kind: str) -> Quant:
+    return Quant.tensor(1 / 256, -128) if kind == "int8" else _FRACTION
+
+
+def _functions() -> Iterator[Case]:
+    x = int16s("x", (1, 2000), 2.0**-12)
+    for op in (Logistic(), Tanh()):
+        yield make("int16", op, [x], _FRACTION)
+
+
+def _moves() -> Iterator[Case]:
+    x = int8s("x", (1, 24, 10, 16))
+    yield make("int8", Pad((0, 1, 1, 0), (0, 1, 1, 0)), [x])
+    yield make("to_planes_int8", Transpose((0, 3, 1, 2)), [x])
+    yield make("matrix_int8", Transpose((1, 0)), [int8s("x", (60, 64))])
+
+
+def counted(case: Case, board: str, cmsis_nn: bool) -> tuple[int, list[bytes]]:
+    """Instructions of a run, and what it gives."""
+    generators = [CmsisNn()] if cmsis_nn else []
+    compiled = Model(case.graph()).compile(board, optimize="speed", generators=generators)
+    with compiled.generate("server").build().run() as session:
+        outputs = session.infer(*random_inputs(session.model().inputs, seed=0))
+        instructions = session.measure().instructions
+    assert instructions is not None
+    return instructions, [np.asarray(y).tobytes() for y in outputs]
+
+
+def row(name: str) -> str:
+    """The line of a layer."""
+    case = next(c for c in layers() if c.name == name)
+    shape = "x".join(map(str, case.sig.x.shape))
+    cells = [f"`{case.name}`", shape]
+    macs = case.op.macs(case.sig)
+    for board in BOARDS:
+        ours, given = counted(case, board, False)
+        theirs, wanted = counted(case, board, True)
+        assert given == wanted, f"{case.name} differs on {board}"
+        unit = macs or prod(case.sig.y.shape)
+        cells += [f"{ours / unit:.2f}", f"{theirs / unit:.2f}", f"{ours / theirs:.2f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def main(names: Sequence[str]) -> None:
+    chosen = [c.name for c in layers() if not names or c.name.startswith(tuple(names))]
+    print("| layer | input | M4 | CMSIS-NN | ratio | M55 | CMSIS-NN | ratio |")
+    print("|" + "---|" * 8)
+    with ProcessPoolExecutor(2) as pool:
+        for line in pool.map(row, chosen):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -6,6 +6,9 @@ threshold and at the value below it, over the range that the accumulator can rea
 
 ``Floor`` is the cheapest: one high multiplication, one saturating shift. ``HalfAway`` spells out TFLite's
 arithmetic for scales below 1/2 and always exists there; it serves outputs that are not cut at zero.
+
+int16 has 65,535 thresholds, but its wide sums are rounded once only, and 15 bits of the multiplier count:
+that is ``Floor`` as it stands, if the sums fit into 32 bits.
 """
 
 from dataclasses import dataclass, replace
@@ -18,9 +21,11 @@ from crtgen.ops.conv import ConvParams
 from crtgen.ops.fixedpoint import (
     Int64,
     multiply_by_quantized_multiplier,
+    multiply_wide,
+    reduced_multiplier,
     saturating_rounding_doubling_high_mul,
 )
-from crtgen.ops.scheme import INT8
+from crtgen.ops.scheme import INT8, Scheme
 
 __all__ = [
     "Floor",
@@ -40,6 +45,7 @@ _CANDIDATES = np.arange(-4, 5, dtype=np.int64)  # multipliers tried around the i
 _OFFSETS = 1 << 17  # offsets are below
 _WORD = 1 << 32
 _FAR = 1 << 62
+_WIDE_SHIFT = 8  # of wide sums, where it may be chosen
 _TRIES = 4  # shifts tried from the largest possible one down
 _MAX_SHIFT = 23  # 2**(32 + shift) * INT8.high must fit into int64
 
@@ -55,7 +61,8 @@ def accumulator_range(weights: Int64, low: Int64, high: Int64) -> tuple[Int64, I
 class Rescale:
     """What is to be re-encoded: multiplier and shift per channel, and the accumulators' range, bias included.
 
-    All arrays are int64[O]. ``value = clamp(zero_point + acc * multipliers * 2**(shifts - 31))``.
+    All arrays are int64[O]. ``value = clamp(zero_point + acc * multipliers * 2**(shifts - 31))``, of ``wide``
+    sums with 15 bits of the multiplier.
     """
 
     multipliers: Int64
@@ -65,17 +72,20 @@ class Rescale:
     act_max: int
     low: Int64
     high: Int64
+    scheme: Scheme = INT8
+    wide: bool = False
 
     @classmethod
     def of(cls, params: ConvParams, low: Int64, high: Int64) -> "Rescale":
         """The rescaling of a convolution or a fully connected layer."""
         multipliers, shifts = params.multipliers.astype(np.int64), params.shifts.astype(np.int64)
-        return cls(multipliers, shifts, params.output_offset, params.act_min, params.act_max, low, high)
+        limits = params.output_offset, params.act_min, params.act_max
+        return cls(multipliers, shifts, *limits, low, high, params.scheme, params.wide)
 
     def take(self, channels: Int64) -> "Rescale":
         """The same of the channels of these numbers."""
         m, s, low, high = (a[channels] for a in (self.multipliers, self.shifts, self.low, self.high))
-        return Rescale(m, s, self.zero_point, self.act_min, self.act_max, low, high)
+        return replace(self, multipliers=m, shifts=s, low=low, high=high)
 
     @property
     def uniform(self) -> bool:
@@ -92,6 +102,11 @@ class Rescale:
         return len(self.multipliers)
 
     @property
+    def narrow(self) -> bool:
+        """Whether 32 bits hold every sum."""
+        return int(self.low.min()) >= -_HALF_WORD and int(self.high.max()) < _HALF_WORD
+
+    @property
     def scales(self) -> npt.NDArray[np.float64]:
         """The real factor of each channel."""
         factors: npt.NDArray[np.float64] = self.multipliers * np.exp2(self.shifts - 31.0)
@@ -99,7 +114,8 @@ class Rescale:
 
     def apply(self, acc: Int64) -> Int64:
         """TFLite's result for ``acc[..., O]``."""
-        scaled = multiply_by_quantized_multiplier(acc, self.multipliers, self.shifts)
+        multiply = multiply_wide if self.wide else multiply_by_quantized_multiplier
+        scaled = multiply(acc, self.multipliers, self.shifts)
         return np.clip(scaled + self.zero_point, self.act_min, self.act_max)
 
     def levels(self) -> Int64:
@@ -129,24 +145,25 @@ class Rescale:
 
 
 def rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
-    """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any int8 input."""
+    """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any input."""
     depth = weights.shape[1]
-    low = np.full(depth, INT8.low + params.input_offset, np.int64)
-    high = np.full(depth, INT8.high + params.input_offset, np.int64)
+    low = np.full(depth, params.scheme.low + params.input_offset, np.int64)
+    high = np.full(depth, params.scheme.high + params.input_offset, np.int64)
     least, greatest = accumulator_range(weights, low, high)
     return Rescale.of(params, least + bias, greatest + bias)
 
 
-def clamp_limits(low: int, high: int) -> tuple[int | None, int | None]:
-    """What is left of a clamp to ``low..high`` after saturation to int8: None where that is enough."""
-    return low if low > INT8.low else None, high if high < INT8.high else None
+def clamp_limits(low: int, high: int, scheme: Scheme = INT8) -> tuple[int | None, int | None]:
+    """What is left of a clamp to ``low..high`` after saturation to the type: None where that is enough."""
+    return low if low > scheme.low else None, high if high < scheme.high else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Floor:
-    """``clamp(sat8((((acc + offset) * gain * multiplier >> 32) + constant) >> shift))``.
+    """``clamp(sat((((acc + offset) * gain * multiplier >> 32) + constant) >> shift))``.
 
-    ``gain`` is what the kernel's accumulator already carries; ``offset`` goes into its start value.
+    ``sat`` saturates to the type of the output. ``gain`` is what the kernel's accumulator already carries;
+    ``offset`` goes into its start value.
     ``multiplier`` and ``constant`` fit into int32.
     """
 
@@ -155,35 +172,39 @@ class Floor:
     multiplier: Int64
     constant: Int64
     offset: Int64
+    scheme: Scheme = INT8
 
     def apply(self, acc: Int64) -> Int64:
         """The saturated result for ``acc[..., O]``, before any narrower clamp."""
         high: Int64 = ((acc + self.offset) * self.gain * self.multiplier) >> 32
-        result: Int64 = np.clip((high + self.constant) >> self.shift, *INT8.limits)
+        result: Int64 = np.clip((high + self.constant) >> self.shift, *self.scheme.limits)
         return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HalfAway:
-    """``clamp(sat8((round(acc * multiplier / 2**31) + constant - (acc < 0)) >> shift))``."""
+    """``clamp(sat((round(acc * multiplier / 2**31) + constant - (acc < 0)) >> shift))``."""
 
     shift: Int64
     multiplier: Int64
     constant: Int64
+    scheme: Scheme = INT8
 
     def apply(self, acc: Int64) -> Int64:
         """The saturated result for ``acc[..., O]``, before any narrower clamp."""
         high = saturating_rounding_doubling_high_mul(acc, self.multiplier)
         shifted: Int64 = (high + self.constant - (acc < 0)) >> self.shift
-        return np.clip(shifted, *INT8.limits)
+        return np.clip(shifted, *self.scheme.limits)
 
 
 def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:
     """TFLite's arithmetic with rounding and zero point in one constant.
 
-    None where a channel that varies has a scale of 1/2 or more, or where ``gain`` or 2 times its accumulators
-    do not fit into 32 bits.
+    None for wide sums, where a channel that varies has a scale of 1/2 or more, or where ``gain`` or 2 times
+    its accumulators do not fit into 32 bits.
     """
+    if rescale.wide:
+        return None
     least = rescale.apply(rescale.low)
     varies = least < rescale.apply(rescale.high)
     shift = np.where(varies, -rescale.shifts, 1)
@@ -192,7 +213,9 @@ def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:
         return None
     base = np.where(varies, rescale.zero_point, least)
     constant = (np.int64(1) << (shift - 1)) + (base << shift)
-    return HalfAway(shift, np.where(varies, rescale.multipliers, 0), constant)
+    if np.abs(constant).max() >= _HALF_WORD:
+        return None
+    return HalfAway(shift, np.where(varies, rescale.multipliers, 0), constant, rescale.scheme)
 
 
 def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
@@ -205,10 +228,38 @@ def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
     and D = 2**(32 + shift), the form is exact if ``k * D - T_k * M <= N < k * D - (T_k - 1) * M`` for all k.
 
     Designs of one layer, and trials with a part of it, ask again and again: solutions are kept.
+
+    An output of int16 has too many levels for that. Wide sums have this form anyway, others have none.
     """
+    if rescale.scheme is not INT8:
+        return _solve_wide(rescale) if rescale.wide and gain == 1 else None
     arrays = (rescale.multipliers, rescale.shifts, rescale.low, rescale.high)
     limits = (rescale.zero_point, rescale.act_min, rescale.act_max)
     return _solved(tuple(a.astype(np.int64).tobytes() for a in arrays), limits, gain)
+
+
+def _solve_wide(rescale: Rescale) -> Floor | None:
+    """``(acc * m + 2**(t - 1)) >> t``, with m of 15 bits, from the high word of a product.
+
+    The product is ``acc * m * 2**(shift + 32 - t)``. That is exact where ``shift`` is 1 or more, and the
+    multiplier is whole and below 2**31. None if there is no such shift for all channels, or if a sum needs
+    more than 32 bits.
+    """
+    least = rescale.apply(rescale.low)
+    varies = least < rescale.apply(rescale.high)
+    if not rescale.narrow:
+        return None
+    places = 15 - rescale.shifts
+    used = places[varies] if varies.any() else np.array([_WIDE_SHIFT + 16])
+    lowest, highest = max(1, int(used.max()) - 32), min(int(used.min()) - 16, 15)
+    if lowest > highest:
+        return None
+    shift = min(max(_WIDE_SHIFT, lowest), highest)
+    reduced = np.array([reduced_multiplier(int(m)) for m in rescale.multipliers], np.int64)
+    multiplier = np.where(varies, reduced << np.clip(shift + 32 - places, 0, 16), 0)
+    base = np.where(varies, rescale.zero_point, least)
+    constant = (np.int64(1) << (shift - 1)) + (base << shift)
+    return Floor(1, shift, multiplier, constant, np.zeros_like(constant), rescale.scheme)
 
 
 @lru_cache(maxsize=4096)

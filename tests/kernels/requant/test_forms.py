@@ -19,6 +19,7 @@ from crtgen.kernels.requant import (
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int64, quantize_multiplier
+from crtgen.ops.scheme import INT16
 from tests.support import INT8_MODELS, model_path
 
 
@@ -106,6 +107,42 @@ def test_half_away_is_exact_and_always_there_below_a_half(rescale: Rescale) -> N
     form = solve_half_away(rescale)
     assert form is not None
     check(rescale, form)
+
+
+@st.composite
+def wide(draw: st.DrawFn) -> Rescale:
+    """Sums of 64 bits to int16, of which some need more than 32."""
+    pairs = np.array([quantize_multiplier(draw(st.floats(1e-7, 0.3))) for _ in range(3)], np.int64)
+    spread = st.one_of(st.integers(0, 1000), st.integers(1, 1 << 31), st.integers(1, 1 << 32))
+    low, high = (np.array([sign * draw(spread) for _ in pairs], np.int64) for sign in (-1, 1))
+    act_min = draw(st.sampled_from([-32768, 0]))
+    return Rescale(pairs[:, 0], pairs[:, 1], 0, act_min, 32767, low, high, INT16, True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(wide(), st.integers(0, 1 << 30))
+def test_wide_sums_are_exact_where_32_bits_hold_them(rescale: Rescale, seed: int) -> None:
+    form = solve_floor(rescale)
+    assert solve_half_away(rescale) is None
+    if not rescale.narrow:
+        assert form is None
+    if form is None:
+        return
+    random = np.random.default_rng(seed).integers(rescale.low, rescale.high + 1, (2000, 3))
+    near = random // 64  # where outputs do not saturate
+    acc = np.concatenate([random, near, [rescale.low], [rescale.high]]).clip(rescale.low, rescale.high)
+    result = np.clip(form.apply(acc), rescale.act_min, rescale.act_max)
+    assert (result == rescale.apply(acc)).all()
+    assert (np.abs(((acc * form.multiplier) >> 32) + form.constant) < 1 << 31).all()
+
+
+def test_wide_sums_of_usual_scales_have_a_form() -> None:
+    pairs = np.array([quantize_multiplier(s) for s in (0.2, 1e-4, 1e-5)], np.int64)
+    limit = np.full(3, (1 << 31) - 1, np.int64)
+    rescale = Rescale(pairs[:, 0], pairs[:, 1], 0, -32768, 32767, -limit, limit, INT16, True)
+    form = solve_floor(rescale)
+    assert form is not None
+    assert form.shift >= 1
 
 
 def test_half_away_refuses_left_shifts() -> None:

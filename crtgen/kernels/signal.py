@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crtgen.ir import Op, Signature
+from crtgen.ir import DType, Op, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.literal import c_float
 from crtgen.kernels.registry import design
-from crtgen.ops.fft import Rfft, digit_order, half_turns, radices, turns
+from crtgen.ops.fft import Irfft, Rfft, digit_order, half_turns, radices, turns
 from crtgen.ops.signal import (
     FftAutoScale,
     FilterBank,
@@ -21,7 +22,7 @@ from crtgen.ops.signal import (
     log_table,
 )
 
-__all__ = ["RfftView", "SignalView", "Stage"]
+__all__ = ["FftView", "SignalView", "Stage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,18 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class RfftView:
-    """``rows`` of ``inputs`` numbers; ``count`` complex ones are transformed in ``stages``."""
+class FftView:
+    """``rows`` of ``inputs`` numbers; ``count`` complex ones are transformed in ``stages``.
 
+    ``type`` is what they are in C, ``wide`` what products of them are, ``bits`` how many of them are
+    fractional: 0 for floats. ``sign`` is 1 for the inverse, which has a ``scale`` for floats.
+    """
+
+    type: str
+    wide: str
+    bits: int
+    sign: int
+    scale: str
     rows: int
     inputs: int
     count: int
@@ -132,27 +142,37 @@ def logarithm(op: FilterBankLog, sig: Signature, target: Target) -> Kernel:
 @design(Rfft)
 def rfft(op: Rfft, sig: Signature, target: Target) -> Kernel:
     """Stages of radix 4 and 2 over numbers in scratch."""
-    count = op.length // 2
+    return _transform(sig, op.length // 2, -1)
+
+
+@design(Irfft)
+def irfft(op: Irfft, sig: Signature, target: Target) -> Kernel:
+    """The same stages, over numbers in the output."""
+    return _transform(sig, op.length // 2, 1)
+
+
+_WIDE = {DType.INT16: ("int32_t", 15), DType.INT32: ("int64_t", 31), DType.FLOAT32: ("float", 0)}
+
+
+def _transform(sig: Signature, count: int, sign: int) -> Kernel:
+    dtype, rows = sig.x.dtype, sig.x.elements // sig.x.shape[-1]
     stages, size = [], 1
+    wide, bits = _WIDE[dtype]
+    scale = c_float(1 / (2 * count)) if sign > 0 and not bits else ""
     for radix in reversed(radices(count)):
         groups = count // (size * radix)
-        stages.append(Stage(radix, size, groups, groups, 32767 // radix))
+        stages.append(Stage(radix, size, groups, groups, ((1 << bits) - 1) // radix))
         size *= radix
-    tables = {"twiddles": turns(count), "halves": half_turns(count)}
+    tables = {"twiddles": turns(count, dtype, sign), "halves": half_turns(count, dtype, sign)}
     consts = [Const.of("order", digit_order(count).astype(np.uint16), 2, "of the input's pairs")]
-    consts += [
-        Const.of(name, np.stack(pair, axis=1).astype(np.int16).ravel(), 4, "real, imaginary")
-        for name, pair in tables.items()
-    ]
-    rows = sig.x.elements // sig.x.shape[-1]
+    consts += [Const.of(name, table.ravel(), 4, "real, imaginary") for name, table in tables.items()]
+    kind = f"{dtype.value} {'inverse' if sign > 0 else 'forward'}"
+    work = Work().block(f"{kind} row", rows).block(f"{kind} number", rows * count)
     return Kernel(
         design="radix 4",
-        template="signal/rfft.c.j2",
-        view=RfftView(rows, sig.x.shape[-1], count, tuple(stages)),
+        template="signal/fft.c.j2",
+        view=FftView(dtype.c_name, wide, bits, sign, scale, rows, sig.x.shape[-1], count, tuple(stages)),
         consts=tuple(consts),
-        scratch=4 * count,
-        work=Work()
-        .block("row", rows)
-        .block("number", rows * count)
-        .block("turn", rows * count * len(stages)),
+        scratch=2 * dtype.itemsize * count,
+        work=work.block(f"{kind} turn", rows * count * len(stages)),
     )

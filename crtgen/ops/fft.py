@@ -1,7 +1,7 @@
-"""The real Fourier transform in fixed point, as TFLite Micro's signal library computes it (KISS FFT).
+"""The real Fourier transform and its inverse, as TFLite Micro's signal library computes them (KISS FFT).
 
-A transform of n real numbers is one of n / 2 complex ones, whose result is taken apart. Each stage divides
-its inputs by its radix first, rounded, so that nothing overflows.
+A transform of n real numbers is one of n / 2 complex ones, whose result is taken apart. In fixed point each
+stage divides its inputs by its radix first, rounded, so that nothing overflows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,17 +15,26 @@ from crtgen.ir import Array, DType, Op, Signature, Value
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, make
 
-__all__ = ["Rfft", "cases", "digit_order", "half_turns", "radices", "turns"]
+__all__ = ["Irfft", "Rfft", "cases", "digit_order", "half_turns", "radices", "turns"]
 
 Whole = npt.NDArray[np.int64]
 Pair = tuple[Whole, Whole]
-_BITS = 15
-_MOST = (1 << _BITS) - 1
+_BITS = {DType.INT16: 15, DType.INT32: 31}
+_TYPES = (*_BITS, DType.FLOAT32)
+
+
+def _require(length: int, inputs: Sequence[Value]) -> None:
+    require_inputs(inputs, 1)
+    (x,) = inputs
+    require(x.dtype in _TYPES, f"a transform of {x.dtype.value}")
+    good = 4 <= length <= 8192 and length & (length - 1) == 0
+    require(good, f"a length of {length}, not a power of two from 4 to 8192")
+    require(len(x.shape) > 0, "a transform of a single number")
 
 
 @dataclass(frozen=True, slots=True)
 class Rfft(Op):
-    """``x[..., N] -> y[..., length + 2]`` of int16: length / 2 + 1 numbers, real and imaginary parts in turn.
+    """``x[..., N] -> y[..., length + 2]``: length / 2 + 1 numbers, real and imaginary parts in turn.
 
     The input is continued with zeros to ``length``, a power of two.
     """
@@ -35,20 +44,49 @@ class Rfft(Op):
     length: int
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        require_inputs(inputs, 1)
+        _require(self.length, inputs)
         (x,) = inputs
-        require(x.dtype is DType.INT16, f"a transform of {x.dtype.value}")
-        good = 4 <= self.length <= 8192 and self.length & (self.length - 1) == 0
-        require(good, f"a length of {self.length}, not a power of two from 4 to 8192")
-        require(len(x.shape) > 0 and x.shape[-1] <= self.length, f"more than {self.length} numbers")
+        require(x.shape[-1] <= self.length, f"more than {self.length} numbers")
         return (((*x.shape[:-1], self.length + 2), x.dtype),)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        rows = arrays[0].astype(np.int64).reshape(-1, sig.x.shape[-1])
+        rows = arrays[0].reshape(-1, sig.x.shape[-1])
         padded = np.pad(rows, ((0, 0), (0, self.length - rows.shape[1])))
-        real, imaginary = _taken_apart(*_transform(padded[:, ::2], padded[:, 1::2]))
-        both = np.stack([real, imaginary], axis=-1)
-        return (both.reshape(sig.y.shape).astype(np.int16),)
+        if sig.x.dtype is DType.FLOAT32:
+            made = np.fft.rfft(padded.astype(np.float64))
+            both: Array = np.stack([made.real, made.imag], axis=-1)
+        else:
+            both = np.stack(_Fixed(_BITS[sig.x.dtype]).forward(padded.astype(np.int64)), axis=-1)
+        return (both.reshape(sig.y.shape).astype(sig.y.dtype.numpy),)
+
+
+@dataclass(frozen=True, slots=True)
+class Irfft(Op):
+    """``x[..., length + 2] -> y[..., length]``: the numbers that a real transform is of.
+
+    In fixed point they are divided by ``length``, as are those of floats. The imaginary parts of the first
+    and the last number count as 0.
+    """
+
+    name: ClassVar[str] = "irfft"
+
+    length: int
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        _require(self.length, inputs)
+        (x,) = inputs
+        require(x.shape[-1] == self.length + 2, f"{x.shape[-1]} parts, not {self.length + 2}")
+        return (((*x.shape[:-1], self.length), x.dtype),)
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        pairs = arrays[0].reshape(-1, self.length // 2 + 1, 2)
+        if sig.x.dtype is DType.FLOAT32:
+            real, imaginary = (pairs[:, :, i].astype(np.float64) for i in range(2))
+            rows: Array = np.fft.irfft(real + 1j * imaginary)
+        else:
+            whole = pairs.astype(np.int64)
+            rows = _Fixed(_BITS[sig.x.dtype]).inverse(whole[:, :, 0], whole[:, :, 1])
+        return (rows.reshape(sig.y.shape).astype(sig.y.dtype.numpy),)
 
 
 def radices(count: int) -> list[int]:
@@ -60,14 +98,21 @@ def radices(count: int) -> list[int]:
     return found
 
 
-def turns(count: int) -> Pair:
-    """``exp(-2 pi i k / count)`` with 15 fractional bits, for k from 0 on."""
-    return _rounded(-2 * np.pi * np.arange(count) / count)
+def turns(count: int, dtype: DType, sign: int = -1) -> Array:
+    """``exp(sign 2 pi i k / count)`` for k from 0 on: real and imaginary parts, with all bits of the type."""
+    return _factors(sign * 2 * np.pi * np.arange(count) / count, dtype)
 
 
-def half_turns(count: int) -> Pair:
+def half_turns(count: int, dtype: DType, sign: int = -1) -> Array:
     """The factors by which a transform of ``count`` numbers is taken apart, for number 1 to count / 2."""
-    return _rounded(-np.pi * (np.arange(1, count // 2 + 1) / count + 0.5))
+    return _factors(sign * np.pi * (np.arange(1, count // 2 + 1) / count + 0.5), dtype)
+
+
+def _factors(phase: npt.NDArray[np.float64], dtype: DType) -> Array:
+    parts = np.stack([np.cos(phase), np.sin(phase)], axis=1)
+    if dtype in _BITS:
+        parts = np.floor(0.5 + ((1 << _BITS[dtype]) - 1) * parts)
+    return parts.astype(dtype.numpy)
 
 
 def digit_order(count: int) -> Whole:
@@ -79,85 +124,118 @@ def digit_order(count: int) -> Whole:
     return np.concatenate(groups)
 
 
-def _rounded(phase: npt.NDArray[np.float64]) -> Pair:
-    parts = (np.floor(0.5 + _MOST * f(phase)).astype(np.int64) for f in (np.cos, np.sin))
-    real, imaginary = parts
-    return real, imaginary
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """Transforms of each row, of numbers with ``bits`` fractional bits and a sign."""
 
+    bits: int
 
-def _short(x: Whole) -> Whole:
-    """What 16 bits keep of it."""
-    return x.astype(np.int16).astype(np.int64)
+    def forward(self, rows: Whole) -> Pair:
+        """The transforms of real numbers."""
+        return self._taken_apart(*self._transform(rows[:, ::2], rows[:, 1::2], -1))
 
+    def inverse(self, real: Whole, imaginary: Whole) -> Whole:
+        """The real numbers that these are the transforms of."""
+        both = self._transform(*self._put_together(real, imaginary), 1)
+        return np.stack(both, axis=-1).reshape(len(real), -1)
 
-def _round(x: Whole) -> Whole:
-    return _short((x + (1 << (_BITS - 1))) >> _BITS)
+    def _kept(self, x: Whole) -> Whole:
+        """What the type keeps of it."""
+        return x.astype(np.int16 if self.bits < 16 else np.int32).astype(np.int64)
 
+    def _round(self, x: Whole) -> Whole:
+        return self._kept((x + (1 << (self.bits - 1))) >> self.bits)
 
-def _divided(x: Pair, by: int) -> Pair:
-    return _round(x[0] * (_MOST // by)), _round(x[1] * (_MOST // by))
+    def _divided(self, x: Pair, by: int) -> Pair:
+        factor = ((1 << self.bits) - 1) // by
+        return self._round(x[0] * factor), self._round(x[1] * factor)
 
+    def _product(self, a: Pair, b: Pair) -> Pair:
+        return self._round(a[0] * b[0] - a[1] * b[1]), self._round(a[0] * b[1] + a[1] * b[0])
 
-def _product(a: Pair, b: Pair) -> Pair:
-    return _round(a[0] * b[0] - a[1] * b[1]), _round(a[0] * b[1] + a[1] * b[0])
+    def _sum(self, a: Pair, b: Pair, sign: int = 1) -> Pair:
+        return self._kept(a[0] + sign * b[0]), self._kept(a[1] + sign * b[1])
 
+    def _half(self, x: Whole) -> Whole:
+        """int16 is added up in 32 bits."""
+        return (x if self.bits < 16 else self._kept(x)) >> 1
 
-def _sum(a: Pair, b: Pair, sign: int = 1) -> Pair:
-    return _short(a[0] + sign * b[0]), _short(a[1] + sign * b[1])
+    def _turns(self, factors: Array) -> Pair:
+        return factors[:, 0].astype(np.int64), factors[:, 1].astype(np.int64)
 
+    @property
+    def _dtype(self) -> DType:
+        return DType.INT16 if self.bits < 16 else DType.INT32
 
-def _transform(real: Whole, imaginary: Whole) -> Pair:
-    """Of each row."""
-    count = real.shape[1]
-    order, twiddles = digit_order(count), turns(count)
-    x = real[:, order], imaginary[:, order]
-    size = 1
-    for radix in reversed(radices(count)):
-        x = _stage(x, radix, size, twiddles)
-        size *= radix
-    return x
+    def _transform(self, real: Whole, imaginary: Whole, sign: int) -> Pair:
+        """Of each row."""
+        count = real.shape[1]
+        order, twiddles = digit_order(count), self._turns(turns(count, self._dtype, sign))
+        x = real[:, order], imaginary[:, order]
+        size = 1
+        for radix in reversed(radices(count)):
+            x = self._stage(x, radix, size, twiddles, sign)
+            size *= radix
+        return x
 
+    def _stage(self, x: Pair, radix: int, size: int, twiddles: Pair, sign: int) -> Pair:
+        """Groups of ``radix`` transforms of ``size`` numbers become one each."""
+        rows, count = x[0].shape
+        step = count // (size * radix)
+        parts = [tuple(a.reshape(rows, -1, radix, size)[:, :, k] for a in x) for k in range(radix)]
+        given = []
+        for k, part in enumerate(parts):
+            small = self._divided((part[0], part[1]), radix)
+            turn = tuple(t[k * step * np.arange(size)] for t in twiddles)
+            given.append(self._product(small, (turn[0], turn[1])) if k else small)
+        made = self._two(given) if radix == 2 else self._four(given, sign)
+        results = [np.stack([m[i] for m in made], axis=2).reshape(rows, count) for i in range(2)]
+        return results[0], results[1]
 
-def _stage(x: Pair, radix: int, size: int, twiddles: Pair) -> Pair:
-    """Groups of ``radix`` transforms of ``size`` numbers become one each."""
-    rows, count = x[0].shape
-    step = count // (size * radix)
-    parts = [tuple(a.reshape(rows, -1, radix, size)[:, :, k] for a in x) for k in range(radix)]
-    given = []
-    for k, part in enumerate(parts):
-        small = _divided((part[0], part[1]), radix)
-        turn = tuple(t[k * step * np.arange(size)] for t in twiddles)
-        given.append(_product(small, (turn[0], turn[1])) if k else small)
-    made = _two(given) if radix == 2 else _four(given)
-    results = [np.stack([m[i] for m in made], axis=2).reshape(rows, count) for i in range(2)]
-    return results[0], results[1]
+    def _two(self, x: Sequence[Pair]) -> list[Pair]:
+        return [self._sum(x[0], x[1]), self._sum(x[0], x[1], -1)]
 
+    def _four(self, x: Sequence[Pair], sign: int) -> list[Pair]:
+        even, odd = self._sum(x[0], x[2]), self._sum(x[0], x[2], -1)
+        total, rest = self._sum(x[1], x[3]), self._sum(x[1], x[3], -1)
+        turned = -sign * rest[1], sign * rest[0]
+        ends = self._sum(even, total), self._sum(even, total, -1)
+        return [ends[0], self._sum(odd, turned), ends[1], self._sum(odd, turned, -1)]
 
-def _two(x: Sequence[Pair]) -> list[Pair]:
-    return [_sum(x[0], x[1]), _sum(x[0], x[1], -1)]
+    def _taken_apart(self, real: Whole, imaginary: Whole) -> Pair:
+        """The transform of the real numbers, from that of pairs of them."""
+        count = real.shape[1]
+        made = np.zeros((2, len(real), count + 1), np.int64)
+        first = self._divided((real[:, 0], imaginary[:, 0]), 2)
+        made[0, :, 0], made[0, :, count] = first[0] + first[1], first[0] - first[1]
+        k = np.arange(1, count // 2 + 1)
+        total, turned = self._halves(real, imaginary, -1)
+        made[0][:, k], made[1][:, k] = self._half(total[0] + turned[0]), self._half(total[1] + turned[1])
+        made[0][:, count - k] = self._half(total[0] - turned[0])
+        made[1][:, count - k] = self._half(turned[1] - total[1])
+        return self._kept(made[0]), self._kept(made[1])
 
+    def _halves(self, real: Whole, imaginary: Whole, sign: int) -> tuple[Pair, Pair]:
+        """Sums of numbers from both ends, and their differences, turned."""
+        count = real.shape[1] - (sign > 0)
+        k = np.arange(1, count // 2 + 1)
+        near = self._divided((real[:, k], imaginary[:, k]), 2)
+        far = self._divided((real[:, count - k], self._kept(-imaginary[:, count - k])), 2)
+        halves = self._turns(half_turns(count, self._dtype, sign))
+        return self._sum(near, far), self._product(self._sum(near, far, -1), halves)
 
-def _four(x: Sequence[Pair]) -> list[Pair]:
-    even, odd = _sum(x[0], x[2]), _sum(x[0], x[2], -1)
-    total, rest = _sum(x[1], x[3]), _sum(x[1], x[3], -1)
-    turned = rest[1], -rest[0]
-    return [_sum(even, total), _sum(odd, turned), _sum(even, total, -1), _sum(odd, turned, -1)]
-
-
-def _taken_apart(real: Whole, imaginary: Whole) -> Pair:
-    """The transform of the real numbers, from that of pairs of them."""
-    count = real.shape[1]
-    made = np.zeros((2, len(real), count + 1), np.int64)
-    first = _divided((real[:, 0], imaginary[:, 0]), 2)
-    made[0, :, 0], made[0, :, count] = _short(first[0] + first[1]), _short(first[0] - first[1])
-    k = np.arange(1, count // 2 + 1)
-    near = _divided((real[:, k], imaginary[:, k]), 2)
-    far = _divided((real[:, count - k], _short(-imaginary[:, count - k])), 2)
-    total, rest = _sum(near, far), _sum(near, far, -1)
-    turned = _product(rest, half_turns(count))
-    made[0][:, k], made[1][:, k] = (total[0] + turned[0]) >> 1, (total[1] + turned[1]) >> 1
-    made[0][:, count - k], made[1][:, count - k] = (total[0] - turned[0]) >> 1, (turned[1] - total[1]) >> 1
-    return _short(made[0]), _short(made[1])
+    def _put_together(self, real: Whole, imaginary: Whole) -> Pair:
+        """The transform of pairs of real numbers, from that of the numbers."""
+        count = real.shape[1] - 1
+        made = np.zeros((2, len(real), count), np.int64)
+        ends = self._sum((real[:, 0], real[:, 0]), (real[:, count], -real[:, count]))
+        made[0, :, 0], made[1, :, 0] = self._divided(ends, 2)
+        k = np.arange(1, count // 2 + 1)
+        total, turned = self._halves(real, imaginary, 1)
+        made[0][:, k], made[1][:, k] = self._sum(total, turned)
+        real_far, imaginary_far = self._sum(total, turned, -1)
+        made[0][:, count - k], made[1][:, count - k] = real_far, self._kept(-imaginary_far)
+        return made[0], made[1]
 
 
 def cases() -> Iterator[Case]:
@@ -166,3 +244,10 @@ def cases() -> Iterator[Case]:
     yield make("64", Rfft(64), [Value("x", (2, 64), DType.INT16)])
     yield make("16", Rfft(16), [Value("x", (16,), DType.INT16)])
     yield make("4", Rfft(4), [Value("x", (3,), DType.INT16)])
+    for dtype in (DType.INT32, DType.FLOAT32):
+        yield make(f"{dtype.value}_32", Rfft(32), [Value("x", (2, 30), dtype)])
+        yield make(f"{dtype.value}_64", Rfft(64), [Value("x", (64,), dtype)])
+    for dtype in _TYPES:
+        yield make(f"{dtype.value}_64", Irfft(64), [Value("x", (66,), dtype)])
+        yield make(f"{dtype.value}_16", Irfft(16), [Value("x", (2, 18), dtype)])
+        yield make(f"{dtype.value}_4", Irfft(4), [Value("x", (6,), dtype)])

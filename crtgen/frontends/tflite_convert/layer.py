@@ -11,6 +11,7 @@ from crtgen.frontends.refusals import NotConstant
 from crtgen.frontends.tflite_file import FileOperator, FileTensor
 from crtgen.ir import Array, DType, Op, shape_text
 from crtgen.ops import Activation, Padding
+from crtgen.ops.fixedpoint import single
 
 __all__ = ["NUMBERS", "PLAIN", "Convert", "Converter", "Layer", "pairs", "same", "unary"]
 
@@ -22,6 +23,7 @@ _ACTIVATIONS = {
     4: "TANH",
     5: "SIGN_BIT",
 }
+_MOST_REAL = 2.0**127
 
 
 class _Padding(IntEnum):
@@ -81,6 +83,20 @@ class Layer:
     def option(self, name: str) -> Any:
         """An option of the operator; 0 where the file has no options."""
         return self.operator.options.get(name, 0)
+
+    def number(self, name: str, default: int = 0) -> int:
+        """An option of a custom operator that is a whole number, or true or false."""
+        value = self.operator.options.get(name, default)
+        if not isinstance(value, int):
+            raise ValueError(f"its option {name} is no whole number")
+        return int(value)
+
+    def real(self, name: str) -> float:
+        """An option of a custom operator that is a real number, as float32."""
+        value = self.option(name)
+        if not isinstance(value, int | float) or not abs(value) < _MOST_REAL:
+            raise ValueError(f"its option {name} is no real number")
+        return single(float(value))
 
     def activation(self) -> Activation:
         """The fused activation."""

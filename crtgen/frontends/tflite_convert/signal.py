@@ -1,18 +1,22 @@
 """TFLite Micro's signal library, from samples to features."""
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 import numpy as np
 
 from crtgen.frontends.builder import Converted, Memory
-from crtgen.frontends.tflite_convert.layer import Converter, Layer, pairs
-from crtgen.ir import DType, Op
-from crtgen.ops import signal
-from crtgen.ops.fft import Rfft
+from crtgen.frontends.tflite_convert.layer import Converter, Layer, pairs, same
+from crtgen.ir import DType, Op, shape_text
+from crtgen.ops import signal, stream
+from crtgen.ops.fft import Irfft, Rfft
+from crtgen.ops.shape import Identity
 
 __all__ = ["CONVERTERS"]
 
 _I16, _U32, _U64 = DType.INT16, DType.UINT32, DType.UINT64
+_MOST_KEPT = 1 << 26  # more samples than any board holds
+_TRANSFORMED = same(DType.FLOAT32, DType.INT16, DType.INT32)
 
 
 def _whole(make: Callable[[Layer], Op]) -> Callable[[Layer], Converted]:
@@ -20,26 +24,70 @@ def _whole(make: Callable[[Layer], Op]) -> Callable[[Layer], Converted]:
     return lambda layer: Converted(make(layer), layer.operands)
 
 
-def _number(layer: Layer, name: str) -> int:
-    value = layer.option(name)
-    if not isinstance(value, int | bool):
-        raise ValueError(f"its option {name} is no whole number")
-    return int(value)
-
-
 def _spectral_subtraction(layer: Layer) -> Converted:
     op = signal.SpectralSubtraction(
-        smoothing=_number(layer, "smoothing"),
-        one_minus_smoothing=_number(layer, "one_minus_smoothing"),
-        alternate_smoothing=_number(layer, "alternate_smoothing"),
-        alternate_one_minus_smoothing=_number(layer, "alternate_one_minus_smoothing"),
-        smoothing_bits=_number(layer, "smoothing_bits"),
-        min_signal_remaining=_number(layer, "min_signal_remaining"),
-        bits=_number(layer, "spectral_subtraction_bits"),
-        clamping=bool(_number(layer, "clamping")),
+        smoothing=layer.number("smoothing"),
+        one_minus_smoothing=layer.number("one_minus_smoothing"),
+        alternate_smoothing=layer.number("alternate_smoothing"),
+        alternate_one_minus_smoothing=layer.number("alternate_one_minus_smoothing"),
+        smoothing_bits=layer.number("smoothing_bits"),
+        min_signal_remaining=layer.number("min_signal_remaining"),
+        bits=layer.number("spectral_subtraction_bits"),
+        clamping=bool(layer.number("clamping")),
     )
     memory = Memory(("memory", layer.y.key), np.zeros(layer.x.shape, np.uint32))
     return Converted(op, (layer.x, memory), ("noise",), (memory.key,))
+
+
+def _memory(layer: Layer, name: str, shape: tuple[int, ...], dtype: DType) -> Memory:
+    """Zeros at first."""
+    if min(shape, default=1) < 0 or prod(shape) > _MOST_KEPT:
+        raise ValueError(f"a memory of {shape_text(shape)} samples")
+    return Memory((name, layer.y.key), np.zeros(shape, dtype.numpy))
+
+
+def _rows(layer: Layer, axes: int = 1) -> int:
+    return prod(layer.x.shape[:-axes])
+
+
+def _delay(layer: Layer) -> Converted:
+    length = layer.number("delay_length")
+    if length == 0:
+        return Converted(Identity(), (layer.x,))
+    memory = _memory(layer, "memory", (_rows(layer), length), _I16)
+    return Converted(stream.Delay(length), (layer.x, memory), ("memory",), (memory.key,))
+
+
+def _framer(layer: Layer) -> Converted:
+    size, step = (layer.number(name) for name in ("frame_size", "frame_step"))
+    if min(size, step) < 1:
+        raise ValueError(f"frames of {size}, {step} apart")
+    op = stream.Framer(size, step, bool(layer.number("prefill")))
+    return _counted(op, layer, (_rows(layer), op.kept))
+
+
+def _stacker(layer: Layer) -> Converted:
+    left, right = (layer.number(f"stacker_{side}_context") for side in ("left", "right"))
+    op = stream.Stacker(left, right, layer.number("stacker_step"))
+    channels = layer.number("num_channels")
+    if layer.x.shape != (channels,):
+        raise ValueError(f"{channels} channels of {shape_text(layer.x.shape)}")
+    return _counted(op, layer, (op.frames * channels,))
+
+
+def _counted(op: Op, layer: Layer, shape: tuple[int, ...]) -> Converted:
+    """An operator that keeps samples and a number."""
+    memory, count = _memory(layer, "memory", shape, _I16), _memory(layer, "count", (), DType.INT32)
+    operands = (layer.x, memory, count)
+    return Converted(op, operands, ("memory", "count"), (memory.key, count.key))
+
+
+def _overlap_add(layer: Layer) -> Converted:
+    if len(layer.x.shape) < 2 or layer.x.dtype is None:
+        raise ValueError(f"frames of {shape_text(layer.x.shape)}")
+    memory = _memory(layer, "memory", (_rows(layer, 2), layer.x.shape[-1]), layer.x.dtype)
+    op = stream.OverlapAdd(layer.number("frame_step"))
+    return Converted(op, (layer.x, memory), ("memory",), (memory.key,))
 
 
 def _row(convert: Callable[[Layer], Converted], stem: str, given: DType, made: DType) -> Converter:
@@ -48,9 +96,7 @@ def _row(convert: Callable[[Layer], Converted], stem: str, given: DType, made: D
 
 CONVERTERS: Mapping[str, Converter] = {
     "CUSTOM SignalEnergy": _row(
-        _whole(
-            lambda layer: signal.SpectrumEnergy(_number(layer, "start_index"), _number(layer, "end_index"))
-        ),
+        _whole(lambda layer: signal.SpectrumEnergy(layer.number("start_index"), layer.number("end_index"))),
         "energy",
         _I16,
         _U32,
@@ -59,12 +105,12 @@ CONVERTERS: Mapping[str, Converter] = {
         _whole(lambda layer: signal.FftAutoScale()), "fft_auto_scale", _I16, _I16
     ),
     "CUSTOM SignalFilterBank": _row(
-        _whole(lambda layer: signal.FilterBank(_number(layer, "num_channels"))), "filter_bank", _U32, _U64
+        _whole(lambda layer: signal.FilterBank(layer.number("num_channels"))), "filter_bank", _U32, _U64
     ),
     "CUSTOM SignalFilterBankLog": _row(
         _whole(
             lambda layer: signal.FilterBankLog(
-                _number(layer, "output_scale"), _number(layer, "input_correction_bits")
+                layer.number("output_scale"), layer.number("input_correction_bits")
             )
         ),
         "filter_bank_log",
@@ -78,10 +124,21 @@ CONVERTERS: Mapping[str, Converter] = {
         _whole(lambda layer: signal.FilterBankSquareRoot()), "filter_bank_square_root", _U64, _U32
     ),
     "CUSTOM SignalPCAN": _row(
-        _whole(lambda layer: signal.Pcan(_number(layer, "snr_shift"))), "pcan", _U32, _U32
+        _whole(lambda layer: signal.Pcan(layer.number("snr_shift"))), "pcan", _U32, _U32
     ),
-    "CUSTOM SignalRfft": _row(_whole(lambda layer: Rfft(_number(layer, "fft_length"))), "rfft", _I16, _I16),
+    "CUSTOM SignalDelay": _row(_delay, "delay", _I16, _I16),
+    "CUSTOM SignalFramer": _row(_framer, "framer", _I16, _I16),
+    "CUSTOM SignalIrfft": Converter(
+        _whole(lambda layer: Irfft(layer.number("fft_length"))), ("irfft",), types=_TRANSFORMED
+    ),
+    "CUSTOM SignalOverlapAdd": Converter(
+        _overlap_add, ("overlap_add",), types=same(DType.FLOAT32, DType.INT16)
+    ),
+    "CUSTOM SignalRfft": Converter(
+        _whole(lambda layer: Rfft(layer.number("fft_length"))), ("rfft",), types=_TRANSFORMED
+    ),
+    "CUSTOM SignalStacker": _row(_stacker, "stacker", _I16, _I16),
     "CUSTOM SignalWindow": _row(
-        _whole(lambda layer: signal.Window(_number(layer, "shift"))), "window", _I16, _I16
+        _whole(lambda layer: signal.Window(layer.number("shift"))), "window", _I16, _I16
     ),
 }

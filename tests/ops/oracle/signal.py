@@ -5,13 +5,31 @@ from typing import Any
 
 from flatbuffers import flexbuffers
 
-from crtgen.ir import Node, Op, Signature
-from crtgen.ops import signal
-from crtgen.ops.fft import Rfft
+from crtgen.ir import DType, Node, Op, Signature
+from crtgen.ops import signal, stream
+from crtgen.ops.fft import Irfft, Rfft
 from tests.ops.oracle.writer import Write, Writer, Written
 from tests.tflite_builder import Operator
 
-_INT16 = 7
+_NUMBERS = {DType.FLOAT32: 0, DType.INT32: 2, DType.INT16: 7}
+"""What the schema calls types."""
+
+
+def _of_stream(op: Any, sig: Signature) -> tuple[str, dict[str, Any]]:
+    match op:
+        case stream.Delay():
+            return "SignalDelay", {"delay_length": op.length}
+        case stream.Framer():
+            fields = {"frame_size": op.size, "frame_step": op.step, "prefill": op.prefill}
+            return "SignalFramer", fields
+        case stream.OverlapAdd():
+            return "SignalOverlapAdd", {"T": _NUMBERS[sig.x.dtype], "frame_step": op.step}
+    return "SignalStacker", {
+        "num_channels": sig.x.elements,
+        "stacker_left_context": op.left,
+        "stacker_right_context": op.right,
+        "stacker_step": op.step,
+    }
 
 
 def _fields(op: Any, sig: Signature) -> tuple[str, dict[str, Any]]:
@@ -20,8 +38,9 @@ def _fields(op: Any, sig: Signature) -> tuple[str, dict[str, Any]]:
             return "SignalWindow", {"shift": op.shift}
         case signal.FftAutoScale():
             return "SignalFftAutoScale", {}
-        case Rfft():
-            return "SignalRfft", {"T": _INT16, "fft_length": op.length}
+        case Rfft() | Irfft():
+            code = "SignalRfft" if isinstance(op, Rfft) else "SignalIrfft"
+            return code, {"T": _NUMBERS[sig.x.dtype], "fft_length": op.length}
         case signal.SpectrumEnergy():
             return "SignalEnergy", {"end_index": op.end, "start_index": op.start}
         case signal.FilterBank():
@@ -49,7 +68,8 @@ def _fields(op: Any, sig: Signature) -> tuple[str, dict[str, Any]]:
 
 
 def _custom(writer: Writer, node: Node, sig: Signature) -> Written:
-    name, fields = _fields(node.op, sig)
+    find = _of_stream if isinstance(node.op, _STREAM) else _fields
+    name, fields = find(node.op, sig)
     kept = {state for pair in writer.graph.states for state in pair}
     inputs, outputs = ([n for n in names if n not in kept] for names in (node.inputs, node.outputs))
     options = bytes(flexbuffers.Dumps(fields))
@@ -58,6 +78,7 @@ def _custom(writer: Writer, node: Node, sig: Signature) -> Written:
     return "", None, []
 
 
+_STREAM = (stream.Delay, stream.Framer, stream.OverlapAdd, stream.Stacker)
 _SIGNAL = (
     *(
         signal.Window,
@@ -66,6 +87,6 @@ _SIGNAL = (
         signal.FilterBank,
         signal.FilterBankSquareRoot,
     ),
-    *(signal.Pcan, signal.FilterBankLog, signal.SpectralSubtraction, Rfft),
+    *(signal.Pcan, signal.FilterBankLog, signal.SpectralSubtraction, Rfft, Irfft),
 )
-WRITERS: Mapping[type[Op], Write] = dict.fromkeys(_SIGNAL, _custom)
+WRITERS: Mapping[type[Op], Write] = dict.fromkeys((*_SIGNAL, *_STREAM), _custom)

@@ -2,12 +2,21 @@
 
 from collections.abc import Mapping
 
-from crtgen.frontends.tflite_convert import arrange, elementwise, move, recurrent, reduce, signal, weights
+from crtgen.frontends.tflite_convert import (
+    arrange,
+    detection,
+    elementwise,
+    move,
+    recurrent,
+    reduce,
+    signal,
+    weights,
+)
 from crtgen.frontends.tflite_convert.layer import Converter, Layer
 
 __all__ = ["CONVERTERS", "Converter", "Layer", "option_fields"]
 
-_FAMILIES = (arrange, elementwise, move, recurrent, reduce, signal, weights)
+_FAMILIES = (arrange, detection, elementwise, move, recurrent, reduce, signal, weights)
 
 CONVERTERS: Mapping[str, Converter] = {
     code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())

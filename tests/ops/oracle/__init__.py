@@ -6,14 +6,14 @@ import numpy as np
 from tflite_micro import runtime
 
 from crtgen.ir import Array, DType, Graph, Op
-from tests.ops.oracle import elementwise, move, recurrent, reduce, signal, weights
+from tests.ops.oracle import detection, elementwise, move, recurrent, reduce, signal, weights
 from tests.ops.oracle.writer import Write, Writer
 from tests.tflite_builder import Model
 
 _ARENA = 1 << 22
 _WRITERS: Mapping[type[Op], Write] = {
     kind: write
-    for family in (elementwise, move, recurrent, reduce, signal, weights)
+    for family in (detection, elementwise, move, recurrent, reduce, signal, weights)
     for kind, write in family.WRITERS.items()
 }
 

@@ -48,8 +48,9 @@ class Converted:
     operators give, which come first.
 
     ``roles`` names the operands after the first, for the names of constants. ``updates`` are the states, by
-    key, that the last outputs of the operator are the new values of. ``quant`` is how an operator's output is
-    quantised that goes before another one; without it, as its first operand.
+    key, that the last outputs of the operator are the new values of; one that is an output of the layer, too,
+    need not be read. ``quant`` is how an operator's output is quantised that goes before another one; without
+    it, as its first operand.
     """
 
     op: Op
@@ -235,7 +236,7 @@ class GraphBuilder:
 
     def value(self, tensor: Tensor, suggestion: str) -> Value:
         """The value of a tensor, named after its first use."""
-        if tensor.is_variable:
+        if tensor.is_variable or tensor.key in self._latest:
             return self.state(tensor.key, self.variable(tensor, suggestion))
         return self._value(tensor, suggestion)
 
@@ -310,6 +311,10 @@ class GraphBuilder:
     def _add(
         self, made: Converted, stems: tuple[str, ...], outputs: Sequence[Tensor], named: set[Hashable]
     ) -> None:
+        for tensor in outputs:
+            if tensor.key in made.updates:
+                self.state(tensor.key, self.variable(tensor, stems[0]))
+        outputs = [tensor for tensor in outputs if tensor.key not in made.updates]
         stem = layer_name(outputs[0].name, stems) if outputs else stems[0]
         roles = [f"{stem}_{role}" for role in ("input", *made.roles)]
         roles += [f"{stem}_input{i}" for i in range(len(roles), len(made.operands))]

@@ -1,4 +1,4 @@
-"""Layers with a memory: SVDF and LSTM."""
+"""Layers with a memory: SVDF, LSTM and the circular buffer."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,8 @@ import numpy as np
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.tflite_convert.layer import Converter, Layer, same
 from crtgen.frontends.tflite_file import FileTensor
-from crtgen.ir import Array, DType, Quant, Value
+from crtgen.ir import Array, DType, Quant, Value, shape_text
+from crtgen.ops import Concat, Identity, StridedSlice
 from crtgen.ops.lstm import Lstm
 from crtgen.ops.svdf import Svdf
 
@@ -16,6 +17,8 @@ __all__ = ["CONVERTERS"]
 _TANH = 4
 _WEIGHTS, _RECURRENT, _BIASES = range(1, 5), range(5, 9), range(12, 16)
 _HIDDEN, _CELL = 18, 19
+_EVERY_RUN = (5, 13, 25)
+"""Slots of a circular buffer that TFLite Micro takes to be ready in each run where the file does not say."""
 
 
 def _svdf(layer: Layer) -> Converted:
@@ -74,7 +77,29 @@ def _gates(layer: Layer, positions: range, role: str) -> Value:
     return Value.constant(role, stacked.astype(stacked.dtype.newbyteorder("=")), quant)
 
 
+def _circular_buffer(layer: Layer) -> Converted:
+    """Its output is its memory: without the oldest slot, and with the input as the newest."""
+    shape = layer.y.shape
+    if len(shape) != 4 or layer.x.shape != (shape[0], 1, *shape[2:]) or shape[0] != 1:
+        raise ValueError(f"it puts {shape_text(layer.x.shape)} into {shape_text(shape)}")
+    cycles = layer.number("cycles_max")
+    if cycles < 1:
+        cycles = 1 if shape[1] in _EVERY_RUN else 2
+    if cycles > 1:
+        raise Refused(
+            f"its cycles_max is {cycles}: TFLite Micro ends {cycles - 1} of {cycles} runs here, without an"
+            " output; supported: 1",
+            "make two models of one with a CIRCULAR_BUFFER that ends runs, of what is before it and of what"
+            " comes after, and run the second one when the first one has run cycles_max times",
+        )
+    if shape[1] == 1:
+        return Converted(Identity(), (layer.x,), (), (layer.y.key,))
+    kept = Converted(StridedSlice((0, 1, 0, 0), shape, (1,) * 4), (layer.y,))
+    return Converted(Concat(1), (kept, layer.x), ("kept",), (layer.y.key,))
+
+
 CONVERTERS: Mapping[str, Converter] = {
+    "CUSTOM CIRCULAR_BUFFER": Converter(_circular_buffer, ("circular_buffer",), types=same(DType.INT8)),
     "SVDF": Converter(_svdf, ("svdf",), "SVDFOptions", ("Rank", "FusedActivationFunction")),
     "UNIDIRECTIONAL_SEQUENCE_LSTM": Converter(
         _lstm,

@@ -36,6 +36,7 @@ from crtgen.ops import (
 )
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.case import make
+from crtgen.ops.fft import Irfft, Rfft
 from crtgen.ops.logsoftmax import LogSoftmax
 from crtgen.ops.matmul import BatchMatMul
 from tests.kernels import element_layers, index_layers, reduce_layers
@@ -399,6 +400,7 @@ KINDS = {
     ),
     "softmax": _kind(_softmax, Softmax, LogSoftmax, other=reduce_layers.softmaxes()),
     "products": Kind((BatchMatMul,), reduce_layers.products()),
+    "transforms": Kind((Rfft, Irfft), reduce_layers.transforms()),
     "mean": _kind(_mean, Mean),
     "movement": _kind(
         _movement,

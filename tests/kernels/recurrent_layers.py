@@ -1,17 +1,19 @@
-"""Random layers with a memory, drawn by hypothesis; see ``layers.py``."""
+"""Random layers with a memory, or of several outputs, drawn by hypothesis; see ``layers.py``."""
 
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from crtgen.ir import DType, Op, Quant
+from crtgen.ir import DType, Op, Quant, Value
 from crtgen.ops import Case
-from crtgen.ops.case import floats, int8s, int16s
+from crtgen.ops.case import floats, int8s, int16s, plain
+from crtgen.ops.detection import DetectionPostProcess, detection_case
 from crtgen.ops.lstm import Lstm, lstm_case
+from crtgen.ops.stream import Delay, Framer, OverlapAdd, Stacker, stream_case
 from crtgen.ops.svdf import Svdf, svdf_case
 
 __all__ = ["RECURRENT", "recurrent"]
 
-RECURRENT: tuple[type[Op], ...] = (Svdf, Lstm)
+RECURRENT: tuple[type[Op], ...] = (Svdf, Lstm, Delay, Framer, OverlapAdd, Stacker, DetectionPostProcess)
 _F32, _I8, _I16 = DType.FLOAT32, DType.INT8, DType.INT16
 _zeros = st.sampled_from([0, -128, 127, 5, -60])
 _few = st.integers(1, 6)
@@ -20,7 +22,7 @@ _few = st.integers(1, 6)
 @st.composite
 def recurrent(draw: st.DrawFn) -> Case:
     """Of any size and type, with states that hold anything."""
-    case = draw(st.one_of(_svdf(), _lstm()))
+    case = draw(st.one_of(_svdf(), _lstm(), _stream(), _detection()))
     try:
         case.op.reference(
             case.sig, [v.data if v.data is not None else case.inputs()[v.name] for v in case.sig.inputs]
@@ -59,3 +61,48 @@ def _lstm(draw: st.DrawFn) -> Case:
         x = int16s("x", shape, scale / 128) if kind is _I16 else floats("x", shape)
     op = Lstm(draw(st.booleans()), draw(st.sampled_from([0.0, 0.5, 3.0])))
     return lstm_case("drawn", op, x, units, draw(st.integers(-14, -9)), hidden, draw(st.integers(0, 999)))
+
+
+@st.composite
+def _stream(draw: st.DrawFn) -> Case:
+    """Of samples that came in before; counters are anything that they become."""
+    kind = draw(st.sampled_from([Delay, Framer, OverlapAdd, Stacker]))
+    rows = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    if kind is Delay:
+        return stream_case("drawn", Delay(draw(st.integers(1, 20))), _samples(*rows, draw(st.integers(1, 9))))
+    if kind is Stacker:
+        left, right = draw(st.integers(0, 4)), draw(st.integers(0, 4))
+        step = draw(st.integers(1, left + 1 + right))
+        limits = {"n": (0.0, float(max(right + 1, step)))}
+        return stream_case("drawn", Stacker(left, right, step), _samples(draw(st.integers(1, 9))), limits)
+    step = draw(st.integers(1, 8))
+    if kind is Framer:
+        size, prefill = draw(st.integers(1, 30)), draw(st.booleans())
+        op = Framer(max(size, step) if prefill else size, step, prefill)
+        x = _samples(*rows, step * draw(st.integers(1, 4)))
+        return stream_case("drawn", op, x, {"n": (0.0, float(op.steps))})
+    shape = (*rows, draw(st.integers(1, 4)), step + draw(st.integers(0, 9)))
+    return stream_case("drawn", OverlapAdd(step), plain("x", shape, draw(st.sampled_from([_I16, _F32]))))
+
+
+def _samples(*shape: int) -> Value:
+    return plain("x", shape, _I16)
+
+
+@st.composite
+def _detection(draw: st.DrawFn) -> Case:
+    """Both ways, of any numbers of boxes and classes."""
+    classes, boxes = draw(st.integers(1, 5)), draw(st.integers(1, 20))
+    scale = st.floats(1, 20, width=32)
+    op = DetectionPostProcess(
+        classes,
+        draw(st.integers(1, 12)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 9)),
+        draw(st.booleans()),
+        draw(st.sampled_from([-9.0, 0.0, 0.5, 9.0])),
+        draw(st.sampled_from([0.25, 0.5, 1.0])),
+        (draw(scale), draw(scale), draw(scale), draw(scale)),
+    )
+    scores = classes + draw(st.integers(0, 1))
+    return detection_case("drawn", op, boxes, scores, draw(st.integers(0, 999)))

@@ -1,4 +1,4 @@
-"""Reductions, running sums, norms and products of matrices, drawn by hypothesis; see ``layers.py``."""
+"""Reductions, norms, products of matrices and Fourier transforms, drawn by hypothesis; see ``layers.py``."""
 
 from dataclasses import replace
 
@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from crtgen.ir import DType, Op, Quant, Value
 from crtgen.ops import Activation, Case, Padding, Softmax
 from crtgen.ops.case import make
+from crtgen.ops.fft import Irfft, Rfft
 from crtgen.ops.logsoftmax import LogSoftmax
 from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.normalize import CumSum, L2Normalization, L2Pool2d
 from crtgen.ops.reduce import All, ArgMax, ArgMin, Mean, ReduceMax, ReduceMin, Sum
 
-__all__ = ["NORMS", "REDUCED", "norms", "products", "reduced", "softmaxes"]
+__all__ = ["NORMS", "REDUCED", "norms", "products", "reduced", "softmaxes", "transforms"]
 
 REDUCED: tuple[type[Op], ...] = (Sum, ReduceMax, ReduceMin, All, ArgMax, ArgMin)
 NORMS: tuple[type[Op], ...] = (CumSum, L2Normalization, L2Pool2d)
@@ -120,3 +121,14 @@ def products(draw: st.DrawFn) -> Case:
     except ValueError:
         reject()
     return case
+
+
+@st.composite
+def transforms(draw: st.DrawFn) -> Case:
+    """Of some rows, either way."""
+    length, dtype = 1 << draw(st.integers(2, 8)), draw(st.sampled_from([_I16, DType.INT32, _F32]))
+    rows = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    if draw(st.booleans()):
+        return make("drawn", Irfft(length), [Value("x", (*rows, length + 2), dtype)])
+    short = draw(st.just(length) | st.integers(1, length))
+    return make("drawn", Rfft(length), [Value("x", (*rows, short), dtype)])

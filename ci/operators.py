@@ -137,15 +137,22 @@ _TFLM: Mapping[str, str] = {
 """What TFLite Micro registers, and the types of data that its kernels take."""
 
 _BECOMES: Mapping[str, str] = {
+    "CUSTOM CIRCULAR_BUFFER": "concat",
+    "CUSTOM SignalDelay": "delay",
     "CUSTOM SignalEnergy": "spectrum_energy",
     "CUSTOM SignalFftAutoScale": "fft_auto_scale",
     "CUSTOM SignalFilterBank": "filter_bank",
     "CUSTOM SignalFilterBankLog": "filter_bank_log",
     "CUSTOM SignalFilterBankSpectralSubtraction": "spectral_subtraction",
     "CUSTOM SignalFilterBankSquareRoot": "filter_bank_square_root",
+    "CUSTOM SignalFramer": "framer",
+    "CUSTOM SignalIrfft": "irfft",
+    "CUSTOM SignalOverlapAdd": "overlap_add",
     "CUSTOM SignalPCAN": "pcan",
     "CUSTOM SignalRfft": "rfft",
+    "CUSTOM SignalStacker": "stacker",
     "CUSTOM SignalWindow": "window",
+    "CUSTOM TFLite_Detection_PostProcess": "detection_post_process",
     "AVERAGE_POOL_2D": "average_pool2d",
     "BATCH_TO_SPACE_ND": "transpose",
     "CONCATENATION": "concat",

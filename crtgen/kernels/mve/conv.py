@@ -5,7 +5,7 @@ padded rows in scratch; windows of many rows or few channels are gathered into s
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,7 +37,7 @@ __all__ = [
 _WRITTEN_OUT = {"speed": 40, "size": 8}
 _FAMILY = "mve/conv"
 _GATHERS = 16  # copies written out
-_NOTE = "per four channels: weights by 16 inputs, requantisation"
+_NOTE = "per four channels: weights by vectors of inputs, requantisation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class PixelsView:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """A pixel's window gathered: from ``rows`` rows the stretches of ``length`` bytes at ``offsets``.
+    """A pixel's window gathered: from ``rows`` rows the stretches of ``length`` bytes at ``offsets`` bytes.
 
     ``pitch`` bytes of scratch for each of two pixels.
     """
@@ -97,6 +97,7 @@ class Gather:
 class ConvView:
     """A convolution: row by row of outputs, two pixels at a time, the last two may overlap.
 
+    The ``window``'s channels are bytes.
     ``row_offsets`` are the rows of the window that the micro-kernel or the gathering gets pointers to.
     """
 
@@ -158,9 +159,9 @@ class ConvView:
         return (pairs_of_pixels(self.micro), *((copy(), fill()) if self.ring else ()))
 
 
-@design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2))
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """For int8; None for others, or where neither rows nor columns of outputs have two pixels."""
+    """For int8 and int16; None where neither rows nor columns of outputs have two pixels, or if inexact."""
     _, w, b = sig.inputs
     weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
@@ -170,23 +171,24 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
 def windows_kernel(
     window: Window, weights: Int64, bias: Int64, params: ConvParams, target: Target
 ) -> Kernel | None:
-    """The kernel for ``weights[O, inputs of a window]``; None where no two outputs are neighbours."""
+    """For ``weights[O, inputs of a window]``; None where no two outputs are neighbours, or if inexact."""
     if window.is_pointwise:
         return matrix_of_pixels(window.pixels, weights, bias, params, target)
-    window = _lying(window)
-    shared = shared_matrix(window, weights, bias, params) if target.optimize == "size" else None
+    size = params.scheme.activations.itemsize
+    window = replace(_lying(window), channels=window.channels * size)
+    shared = shared_matrix(window, weights, bias, params) if target.optimize == "size" and size == 1 else None
     if shared is not None:
         return shared
-    if window.out_width < 2:
-        return None
     requant = requantise(params, weights, bias)
+    if window.out_width < 2 or requant is None:
+        return None
     most = _WRITTEN_OUT[target.optimize]
     views = list(_views(window, -params.input_offset, requant, len(weights), most))
     if not views:
         return None
     figures = [estimate(_FAMILY, v.work, target.core, target.flag) for v, _ in views]
     view, cuts = views[min(range(len(views)), key=lambda i: figures[i].instructions)]
-    outputs = len(weights)
+    outputs = len(weights) * size
     lead = view.ring.lead(window, outputs) if view.ring else pairs_lead(window, outputs, overlapping=True)
     return Kernel(
         design="mve gathered" if view.gather else "mve rows",
@@ -223,8 +225,8 @@ def _lying(window: Window) -> Window:
     )
 
 
-def requantise(params: ConvParams, weights: Int64, bias: Int64) -> Requantisation:
-    """The requantisation of ``weights[O, K]``, whose sums are of the inputs as they are."""
+def requantise(params: ConvParams, weights: Int64, bias: Int64) -> Requantisation | None:
+    """The requantisation of ``weights[O, K]``, whose sums are of the inputs as they are; None if inexact."""
     start = bias + params.input_offset * weights.sum(axis=1)
     return requantisation(rescale_of(params, weights, bias), start)
 
@@ -232,15 +234,18 @@ def requantise(params: ConvParams, weights: Int64, bias: Int64) -> Requantisatio
 def matrix_of_pixels(
     pixels: int, weights: Int64, bias: Int64, params: ConvParams, target: Target
 ) -> Kernel | None:
-    """``pixels`` rows of inputs times ``weights[O, K]``; None for a single row, or for a huge one."""
-    outputs, depth = weights.shape
+    """``pixels`` rows of inputs times ``weights[O, K]``; None for one row, for a huge one, or if inexact."""
     if pixels < 2:
         return None
-    if target.optimize == "size":
+    size = params.scheme.activations.itemsize
+    outputs, depth = len(weights), weights.shape[1] * size
+    if target.optimize == "size" and size == 1:
         shared = shared_matrix(Window.line(pixels, depth), weights, bias, params)
         if shared is not None:
             return shared
     requant = requantise(params, weights, bias)
+    if requant is None:
+        return None
     most = _WRITTEN_OUT[target.optimize]
     kernel = micro([Run(0, 0, depth)], depth, outputs, requant.epilogue, depth % 4 == 0, most, True)
     if kernel is None:
@@ -252,7 +257,7 @@ def matrix_of_pixels(
         template="mve/pixels.c.j2",
         view=view,
         consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE),),
-        inplace=(InPlace(lead=least_lead((starts + 2) * outputs, starts * depth)),),
+        inplace=(InPlace(lead=least_lead((starts + 2) * outputs * size, starts * depth)),),
         work=Work(kernel.instructions(1 + view.odd, len(starts))).block("odd", view.odd, view.odd),
         routines=(pairs_of_pixels(kernel),),
     )

@@ -14,11 +14,21 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words, requantisation
-from crtgen.kernels.mve.matrix import LANES, Words, contiguous, gather_sums, stream_const
+from crtgen.kernels.mve.matrix import (
+    LANES,
+    LOADS,
+    PRODUCTS,
+    STORES,
+    WEIGHTS,
+    Words,
+    contiguous,
+    gather_sums,
+    stream_const,
+)
 from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.ops import ConvParams, FullyConnected
+from crtgen.ops import INT8, ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["DenseView", "fully_connected"]
@@ -28,7 +38,7 @@ _WRITTEN_OUT = {"speed": 16, "size": 2}
 
 @dataclass(frozen=True, slots=True)
 class DenseView:
-    """``outputs`` sums of ``depth`` products, ``at_once`` of them (4 or 8) together.
+    """``outputs`` sums of products, ``at_once`` of them (4 or 8) together.
 
     ``head`` vectors of inputs are written out, then a loop runs ``rounds`` times over ``unroll`` more; of the
     first vector ``tail`` bytes count, if not 0.
@@ -41,6 +51,11 @@ class DenseView:
     unroll: int
     tail: int
     epilogue: Epilogue
+
+    @property
+    def size(self) -> int:
+        """Bytes of an input, and of an output."""
+        return self.epilogue.size
 
     @property
     def ragged(self) -> bool:
@@ -63,8 +78,8 @@ class _Writer:
         self.k = k
         self.f = f = Function(
             "dense",
-            "const int8_t *x",
-            "int8_t *y",
+            "const void *x",
+            "void *y",
             "const uint32_t *weights",
             purpose=f"A fully connected layer of one row: {k.at_once} of {k.outputs} outputs at a time.",
         )
@@ -118,16 +133,17 @@ class _Writer:
             f.free(rounds)
 
     def _inputs(self, first: bool) -> None:
-        """Sixteen of them, times the weights of all outputs."""
-        f, masked = self.f, first and self.k.tail
+        """A vector of them, times the weights of all outputs."""
+        f, size, masked = self.f, self.k.size, first and self.k.tail
         if masked:
             f("vpst")
-        load = "vldrbt.u8" if masked else "vldrb.u8"
+        load = LOADS[size].replace(".", "t.") if masked else LOADS[size]
         f(load, self.vector, f"[{self.inputs}], #{masked or LANES}")
+        weigh, step = WEIGHTS[size]
         for number, total in enumerate(self.sums):
             weights = self.vectors[number % 3]
-            f("vldrw.u32", weights, f"[{self.weights}], #16")
-            f("vmladav.s8" if first else "vmladava.s8", total, self.vector, weights)
+            f(weigh, weights, f"[{self.weights}], {step}")
+            f(f"{'vmladav' if first else 'vmladava'}.{PRODUCTS[size]}", total, self.vector, weights)
 
     def _store(self, q: str) -> None:
         f, k = self.f, self.k
@@ -136,31 +152,32 @@ class _Writer:
         if k.ragged:
             f("vctp.32", self.left)
             f("vpst")
-        f("vstrbt.32" if k.ragged else "vstrb.32", q, f"[{self.y}], #4")
+        f(STORES[k.size].format("t" if k.ragged else ""), q, f"[{self.y}], #{4 * k.size}")
 
 
-@design(FullyConnected, types=(DType.INT8,), needs="mve", weights=(1, 2))
+@design(FullyConnected, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2))
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
-    """For int8, any size."""
+    """For int8 and int16, any size; None if inexact."""
     x, w, b = sig.inputs
     params = op.parameters(sig)
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     rows = x.elements // weights.shape[1]
     if rows > 1:
         return matrix_of_pixels(rows, weights, bias, params, target)
-    shared = shared_dense(weights, bias, params) if target.optimize == "size" else None
-    if shared is not None:
-        return shared
+    if target.optimize == "size" and params.scheme is INT8:
+        shared = shared_dense(weights, bias, params)
+        if shared is not None:
+            return shared
     header, requant = _requantised(params, weights, bias)
-    return _single_row(weights, header, requant, target)
+    return None if requant is None else _single_row(weights, header, requant, target)
 
 
-def _requantised(params: ConvParams, weights: Int64, bias: Int64) -> tuple[Words, Requantisation]:
+def _requantised(params: ConvParams, weights: Int64, bias: Int64) -> tuple[Words, Requantisation | None]:
     """The requantisation, and what of it all outputs share: multiplier and last constant, four times each."""
     rescale = rescale_of(params, weights, bias)
-    if rescale.uniform:
-        start = bias + params.input_offset * weights.sum(axis=1)
-        shared = requantisation(rescale.united(), start)
+    start = bias + params.input_offset * weights.sum(axis=1)
+    shared = requantisation(rescale.united(), start) if rescale.uniform else None
+    if shared is not None:
         epilogue, common = shared.epilogue, shared.constants[1:]
         if not (epilogue.left or epilogue.some_whole) and (common == common[:, :1]).all():
             header = np.repeat(common[:, 0].astype(np.int32), 4).view(np.uint32)
@@ -170,14 +187,14 @@ def _requantised(params: ConvParams, weights: Int64, bias: Int64) -> tuple[Words
 
 def _single_row(weights: Int64, header: Words, requant: Requantisation, target: Target) -> Kernel:
     """One row of inputs times ``weights[O, K]``."""
-    outputs, depth = weights.shape
+    outputs, depth = len(weights), weights.shape[1] * requant.epilogue.size
     at_once = 8 if outputs > 4 else 4
     vectors = -(-depth // LANES)
     unroll = min(vectors, _WRITTEN_OUT[target.optimize])
     head = vectors % unroll or unroll
     rounds = (vectors - head) // unroll
     view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue)
-    note = f"per {at_once} outputs: weights by 16 inputs, requantisation"
+    note = f"per {at_once} outputs: weights by vectors of inputs, requantisation"
     routine = row_of_outputs(view)
     return Kernel(
         design=f"mve row {at_once}",

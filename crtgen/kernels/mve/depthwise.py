@@ -311,7 +311,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
             return shared
     start = bias + params.input_offset * by_channel.sum(axis=1)
     requant = requantisation(rescale_of(params, by_channel, bias), start)
-    if requant.epilogue.left or requant.epilogue.some_whole:
+    if requant is None or requant.epilogue.left or requant.epilogue.some_whole:
         return None
     view = _view(window, op.multiplier, -params.input_offset, requant.epilogue)
     if view is None:

@@ -254,7 +254,7 @@ def requantised(
     numbers = [np.array([n], np.int64) for n in (*scale, *span, start)]
     rescale = Rescale(numbers[0], numbers[1], zero_point, *clamp, numbers[2], numbers[3])
     requant = requantisation(rescale, numbers[4])
-    if requant.epilogue.shift is None:
+    if requant is None or requant.epilogue.shift is None:
         return start, _roundings(f, scale, zero_point)
     begin, multiplier, constant = (int(c[0]) for c in requant.constants)
     factor = f.vector("multiplier")

@@ -1,4 +1,4 @@
-"""The epilogue with Helium: four accumulators at a time to int8."""
+"""The epilogue with Helium: four accumulators at a time to int8 or int16."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ _NARROWING = range(1, 17)  # shifts of VQRSHRNB
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """From four accumulators at a time to int8.
+    """From four accumulators at a time to numbers of ``size`` bytes.
 
-    With a ``shift`` it is ``sat8(((acc + start) * multiplier >> 32) + constant >> shift)``, and the constants
+    With a ``shift`` it is ``sat(((acc + start) * multiplier >> 32) + constant >> shift)``, and the constants
     per channel are start, multiplier, constant. Without, TFLite's two roundings: start, the bits to the left
     if ``left``, multiplier, minus the bits to the right; ``some_whole`` says that these may be 0. ``low`` and
     ``high`` are clamps after saturation, if any. ``uniform``: the multiplier and what follows it are the same
@@ -32,6 +32,12 @@ class Epilogue:
     low: int | None
     high: int | None
     uniform: bool = False
+    size: int = 1
+
+    @property
+    def bits(self) -> int:
+        """Of an output."""
+        return 8 * self.size
 
     @property
     def constants(self) -> int:
@@ -47,17 +53,26 @@ class Requantisation:
     constants: Int64
 
 
-def requantisation(rescale: Rescale, start: Int64) -> Requantisation:
-    """The cheapest form; ``start[O]`` is what accumulators begin with."""
-    low, high = clamp_limits(rescale.act_min, rescale.act_max)
+def requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:
+    """The cheapest form; ``start[O]`` is what accumulators begin with.
+
+    None if the sums need more than 32 bits, or if wide sums of all channels have no shift in common.
+    """
+    if not rescale.narrow:
+        return None
+    low, high = clamp_limits(rescale.act_min, rescale.act_max, rescale.scheme)
+    size = rescale.scheme.activations.itemsize
     form = solve_floor(rescale)
     if form is not None and form.shift in _NARROWING:
-        epilogue = Epilogue(form.shift, False, False, 0, low, high)
+        epilogue = Epilogue(form.shift, False, False, 0, low, high, size=size)
         # VQRSHRNB rounds: what it adds is taken off before
         constant = form.constant - (1 << (form.shift - 1))
         return Requantisation(epilogue, np.stack([start + form.offset, form.multiplier, constant]))
+    if rescale.wide:
+        return None
     left, right = np.maximum(rescale.shifts, 0), np.minimum(rescale.shifts, 0)
-    epilogue = Epilogue(None, bool(left.any()), bool((right == 0).any()), rescale.zero_point, low, high)
+    some_whole = bool((right == 0).any())
+    epilogue = Epilogue(None, bool(left.any()), some_whole, rescale.zero_point, low, high, size=size)
     rows = [start, *([left] if epilogue.left else []), rescale.multipliers, right]
     return Requantisation(epilogue, np.stack(rows))
 
@@ -70,7 +85,7 @@ def epilogue_words(
     spare: tuple[str, str, str],
     united: tuple[str, str] | None = None,
 ) -> None:
-    """Append what makes int8 of sums of four channels each, in the lowest byte of a word.
+    """Append what makes outputs of sums of four channels each, in the lowest byte or half of a word.
 
     Constants come from ``[stream]``, those that all channels share from ``united``. ``spare`` are two vectors
     and a register.
@@ -92,13 +107,14 @@ def epilogue_words(
         _each(f, "vqrshrnb.s32", sums, f"#{epilogue.shift}")
     else:
         _shift_right(f, epilogue, sums, (last, factor, number))
-    for q in sums:
-        f("vqmovnb.s16", q, q)
-    for limit, operation in ((epilogue.low, "vmax.s8"), (epilogue.high, "vmin.s8")):
+    if epilogue.size == 1:
+        for q in sums:
+            f("vqmovnb.s16", q, q)
+    for limit, operation in ((epilogue.low, "vmax"), (epilogue.high, "vmin")):
         if limit is not None:
             f.number(number, limit)
-            f("vdup.8", start, number)
-            _each(f, operation, sums, start)
+            f(f"vdup.{epilogue.bits}", start, number)
+            _each(f, f"{operation}.s{epilogue.bits}", sums, start)
 
 
 def _shift_right(

@@ -1,7 +1,10 @@
-"""The Helium micro-kernel of convolutions: two pixels times four channels, sixteen inputs at a time.
+"""The Helium micro-kernel of convolutions: two pixels times four channels, a vector of inputs at a time.
 
 VMLADAVA multiplies 16 pairs of bytes and adds them all to one core register: eight even registers are the
-accumulators, six vectors loaded serve eight of them.
+accumulators, six vectors loaded serve eight of them. For inputs of int16 it multiplies 8 pairs, and weights
+are widened as they are loaded.
+
+All offsets and lengths of inputs are in bytes.
 """
 
 from collections.abc import Sequence
@@ -17,6 +20,11 @@ from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = [
+    "LANES",
+    "LOADS",
+    "PRODUCTS",
+    "STORES",
+    "WEIGHTS",
     "Cut",
     "Load",
     "Micro",
@@ -28,7 +36,7 @@ __all__ = [
     "stream_const",
 ]
 
-LANES = 16
+LANES = 16  # bytes of a vector
 _CHANNELS = 4
 _POINTERS = 3  # into a row, at most
 _FAR_WORD, _FAR_BYTE = 508, 127  # offsets of VLDRW and VLDRB
@@ -39,7 +47,7 @@ Words = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """``length`` inputs from ``start`` on, which fill a vector or less."""
+    """``length`` bytes of inputs from ``start`` on, which fill a vector or less."""
 
     start: int
     length: int
@@ -47,7 +55,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stretch of inputs that lie in a row, for the pointer of this number."""
+    """A stretch of bytes of inputs that lie in a row, for the pointer of this number."""
 
     pointer: int
     start: int
@@ -60,7 +68,7 @@ class Run:
 
 
 def contiguous(depth: int) -> list[Cut]:
-    """``depth`` inputs with the odd vector first."""
+    """``depth`` bytes of inputs with the odd vector first."""
     first = depth % LANES
     starts = ([(0, first)] if first else []) + [(at, LANES) for at in range(first, depth, LANES)]
     return [Cut(*s) for s in starts]
@@ -109,12 +117,26 @@ class Micro:
     def groups(self) -> int:
         return -(-self.outputs // _CHANNELS)
 
+    @property
+    def size(self) -> int:
+        """Bytes of an input, and of an output."""
+        return self.epilogue.size
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Of the outputs of a pixel."""
+        return self.outputs * self.size
+
     def instructions(self, calls: int, pairs: int) -> float:
         """Of so many calls for so many pairs of pixels together."""
         return pairs_of_pixels(self).instructions(pairs=pairs / calls) * calls
 
 
-_WALK = Load("vldrb.u8", 0, walk=LANES)
+# by the bytes of an input: loads of inputs, loads of weights and how far they step, types of products, stores
+LOADS = {1: "vldrb.u8", 2: "vldrh.u16"}
+WEIGHTS = {1: ("vldrw.u32", "#16"), 2: ("vldrb.s16", "#8")}
+PRODUCTS = {1: "s8", 2: "s16"}
+STORES = {1: "vstrb{}.32", 2: "vstrh{}.32"}
 
 
 @lru_cache(maxsize=256)
@@ -137,18 +159,18 @@ class _Writer:
         self.f = f = Function(
             "row",
             "const uint32_t *weights",
-            "int8_t *y",
+            "void *y",
             "const void *x",
-            "const int8_t *end",
+            "const void *end",
             purpose="Pixels of a row up to `end`, two by two, each with four channels at a time.",
             keep=(0, 3),
             local=2 if walking else 0,
         )
         weights, y, x, end = f.arguments
         f.free(weights, end)
-        self.y = f.moved(y, "outputs", ODD)
+        self.y, self.weights = f.moved(y, "outputs", ODD), f.core("weights", ODD)
         self.pointers = self._pointers(x)
-        self.weights, self.left = f.core("weights", ODD), f.core("channels left", ODD)
+        self.left = f.core("channels left", ODD)
         self.rounds = f.core("rounds left", ODD) if walking else ""
         self.sums = f.cores("sums of the first pixel", 4, EVEN), f.cores("sums of the second pixel", 4, EVEN)
         self.inputs = f.vector("inputs of the first pixel"), f.vector("inputs of the second pixel")
@@ -189,7 +211,7 @@ class _Writer:
             for pointer in self.pointers:
                 f.advance(pointer, 2 * m.step)
             self._places("strd")
-            f.advance(self.y, 2 * m.outputs - _CHANNELS * m.groups)
+            f.advance(self.y, 2 * m.pixel_bytes - _CHANNELS * m.size * m.groups)
             f("ldr", self.left, f.kept[3])
             f("cmp", self.y, self.left)
             f("bne", next_pixels)
@@ -212,10 +234,10 @@ class _Writer:
         if m.rounds:
             with self.f.counted_loop("inputs", self.rounds, m.rounds):
                 for _ in range(m.unroll):
-                    self._vector(_WALK, False, False)
+                    self._vector(_walk(m.size), False, False)
 
     def _vector(self, load: Load, first: bool, masked: bool) -> None:
-        """Sixteen inputs of two pixels times those of four channels."""
+        """A vector of inputs of two pixels times those of four channels."""
         f, m = self.f, self.m
         here = self.pointers[load.pointer]
         there = self.pointers[1] if m.second else here
@@ -230,20 +252,22 @@ class _Writer:
         f(operation, self.inputs[0], places[0])
         if masked:
             f(operation, self.inputs[1], places[1])
-        f("vldrw.u32", even, f"[{self.weights}], #16")
+        weigh, far = WEIGHTS[m.size]
+        f(weigh, even, f"[{self.weights}], {far}")
         if not masked:
             f(operation, self.inputs[1], places[1])
-        f("vldrw.u32", odd, f"[{self.weights}], #16")
+        f(weigh, odd, f"[{self.weights}], {far}")
         self._channel(0, even, first)
-        f("vldrw.u32", even, f"[{self.weights}], #16")
+        f(weigh, even, f"[{self.weights}], {far}")
         self._channel(1, odd, first)
-        f("vldrw.u32", odd, f"[{self.weights}], #16")
+        f(weigh, odd, f"[{self.weights}], {far}")
         self._channel(2, even, first)
         self._channel(3, odd, first)
 
     def _channel(self, channel: int, weights: str, first: bool) -> None:
         for sums, inputs in zip(self.sums, self.inputs, strict=True):
-            self.f("vmladav.s8" if first else "vmladava.s8", sums[channel], inputs, weights)
+            operation = f"{'vmladav' if first else 'vmladava'}.{PRODUCTS[self.m.size]}"
+            self.f(operation, sums[channel], inputs, weights)
 
     def _store(self) -> None:
         """Four channels of both pixels from their sums to memory."""
@@ -254,13 +278,17 @@ class _Writer:
         epilogue_words(f, m.epilogue, self.inputs, self.weights, (*self.channels, spare))
         far = m.outputs > _FAR_BYTE
         if far:
-            f("add", spare, self.y, f"#{m.outputs}")
+            f("add", spare, self.y, f"#{m.pixel_bytes}")
         if m.ragged:
             f("vctp.32", self.left)
             f("vpstt")
-        store = "vstrbt.32" if m.ragged else "vstrb.32"
-        f(store, self.inputs[1], f"[{spare}]" if far else f"[{self.y}, #{m.outputs}]")
-        f(store, self.inputs[0], f"[{self.y}], #4")
+        store = STORES[m.size].format("t" if m.ragged else "")
+        f(store, self.inputs[1], f"[{spare}]" if far else f"[{self.y}, #{m.pixel_bytes}]")
+        f(store, self.inputs[0], f"[{self.y}], #{_CHANNELS * m.size}")
+
+
+def _walk(size: int) -> Load:
+    return Load(LOADS[size], 0, walk=LANES)
 
 
 def gather_sums(f: Function, vector: str, sums: Sequence[str]) -> None:
@@ -283,7 +311,8 @@ def micro(
     ``aligned``: the pointers are multiples of 4. At most ``most`` vectors are written out. ``masked``: bytes
     behind the end of the only run must not be read.
     """
-    if 2 * max(step, outputs) > _FAR_ADD:
+    size = epilogue.size
+    if 2 * max(step, outputs * size) > _FAR_ADD:
         return None
     tail = runs[0].length % LANES if masked else 0
     vectors = sum(len(r.cuts()) for r in runs)
@@ -295,7 +324,7 @@ def micro(
         return None
     unroll = max(1, min(most, vectors) // 2) if vectors > most else 1
     head = vectors % unroll or unroll
-    loads = (Load("vldrb.u8", 0, walk=tail or LANES), *(_WALK,) * (head - 1))
+    loads = (Load(LOADS[size], 0, walk=tail or LANES), *(_walk(size),) * (head - 1))
     rounds = (vectors - head) // unroll
     return Micro(outputs, step, 1, True, loads, rounds, unroll, tail, epilogue)
 
@@ -308,14 +337,14 @@ def _indexed(
     if count > _POINTERS:
         return None
     cuts = [(0, c) for c in contiguous(runs[0].length)] if tail else _cuts(runs)
-    furthest = max(cut.start for _, cut in cuts)
+    furthest, load, far = max(cut.start for _, cut in cuts), LOADS[epilogue.size], _FAR_BYTE * epilogue.size
     for second in (False, True) if count == 1 else (False,):
         ahead = 0 if second else step
         word = aligned and all((cut.start | ahead) % 4 == 0 for _, cut in cuts)
-        if furthest + ahead > (_FAR_WORD if word else _FAR_BYTE) or (tail and ahead > _FAR_BYTE):
+        if furthest + ahead > (_FAR_WORD if word else far) or (tail and ahead > far):
             continue
-        operations = ["vldrw.u32" if word else "vldrb.u8"] * len(cuts)
-        operations[0] = "vldrb.u8" if tail else operations[0]
+        operations = ["vldrw.u32" if word else load] * len(cuts)
+        operations[0] = load if tail else operations[0]
         head = tuple(
             Load(operation, pointer, cut.start, ahead)
             for operation, (pointer, cut) in zip(operations, cuts, strict=True)
@@ -340,8 +369,8 @@ def stream_const(
     header: Words = _NO_HEADER,
 ) -> Const:
     """``weights[O, K]`` as groups of so many channels: vectors of weights by cut, then constants by fours."""
-    groups = -(-len(weights) // channels)
-    words = groups * channels * (len(cuts) * LANES // 4 + len(requant.constants))
+    groups, lanes = -(-len(weights) // channels), LANES // requant.epilogue.size
+    words = groups * channels * (len(cuts) * lanes // 4 + len(requant.constants))
 
     def pack() -> Words:
         return np.concatenate([header, _pack_stream(weights, cuts, requant, channels)])
@@ -350,11 +379,13 @@ def stream_const(
 
 
 def _pack_stream(weights: Int64, cuts: Sequence[Cut], requant: Requantisation, channels: int) -> Words:
-    groups = -(-len(weights) // channels)
-    padded = np.zeros((groups * channels, len(cuts), LANES), np.int8)
+    groups, size = -(-len(weights) // channels), requant.epilogue.size
+    lanes = LANES // size
+    padded = np.zeros((groups * channels, len(cuts), lanes), np.int8)
     for number, cut in enumerate(cuts):
-        padded[: len(weights), number, : cut.length] = weights[:, cut.start : cut.start + cut.length]
-    vectors = padded.reshape(groups, channels, len(cuts), LANES).transpose(0, 2, 1, 3)
+        start, length = cut.start // size, cut.length // size
+        padded[: len(weights), number, :length] = weights[:, start : start + length]
+    vectors = padded.reshape(groups, channels, len(cuts), lanes).transpose(0, 2, 1, 3)
     constants = np.zeros((len(requant.constants), groups * channels), np.int32)
     constants[:, : len(weights)] = requant.constants.astype(np.int32)
     fours = constants.reshape(len(constants), groups, channels // _CHANNELS, _CHANNELS).transpose(1, 2, 0, 3)

@@ -109,8 +109,9 @@ def _view(p: MeanParams, matrices: int, columns: int) -> MeanView:
     numbers = [np.array([n], np.int64) for n in (p.multiplier, p.shift, low, high, start)]
     rescale = Rescale(numbers[0], numbers[1], p.output_offset, -128, 127, numbers[2], numbers[3])
     requant = requantisation(rescale, numbers[4])
-    rounding, multiplier, constant = requant.epilogue.shift, p.multiplier, p.output_offset
-    if rounding is not None:
+    rounding, multiplier, constant = None, p.multiplier, p.output_offset
+    if requant is not None and requant.epilogue.shift is not None:
+        rounding = requant.epilogue.shift
         start, multiplier, constant = (int(c[0]) for c in requant.constants)
     chunk = max(n for n in range(1, MOST + 1) if p.count % n == 0)
     unroll = max(n for n in range(1, 9) if chunk % n == 0)

@@ -134,6 +134,8 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
         return None
     weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
     requant = requantise(op.parameters(sig), weights, b.array().astype(np.int64))
+    if requant is None:
+        return None
     epilogue = requant.epilogue
     if epilogue.shift is None or epilogue.low is not None or epilogue.high is not None:
         return None

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from crtgen.ir import Signature
 from crtgen.ops import Padding
 
-__all__ = ["Window", "least_lead"]
+__all__ = ["Window", "least_lead", "lying"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +143,25 @@ def least_lead(written: Sequence[int] | npt.NDArray[np.int64], unread: npt.NDArr
     ends = np.asarray(written, np.int64)
     starts = np.minimum.accumulate(np.asarray(unread, np.int64)[::-1])[::-1]
     return max(0, int((ends - starts).max(initial=0)))
+
+
+def lying(window: Window) -> Window:
+    """An image of one column as an image of one row, which is the same unless padding is all that is read."""
+    if window.width > 1 or window.taps_x > 1 or window.out_width > 1 or window.left > 0:
+        return window
+    return Window(
+        batch=window.batch,
+        height=1,
+        width=window.height,
+        channels=window.channels,
+        out_height=1,
+        out_width=window.out_height,
+        taps_y=1,
+        taps_x=window.taps_y,
+        stride_y=1,
+        stride_x=window.stride_y,
+        dilation_y=1,
+        dilation_x=window.dilation_y,
+        top=0,
+        left=window.top,
+    )

@@ -6,6 +6,7 @@ padded rows in scratch; windows of many rows or few channels are gathered into s
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -15,18 +16,19 @@ from crtgen.kernels.cost import Work, estimate
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.epilogue import Requantisation, requantisation
-from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, pairs_of_pixels, stream_const
+from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, stream_const
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared import shared_matrix
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
-from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.window import Window, least_lead, lying
 from crtgen.ops import Conv2d, ConvParams
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = [
     "ConvView",
     "Gather",
+    "PairsOfPixels",
     "PixelsView",
     "conv2d",
     "matrix_of_pixels",
@@ -38,6 +40,21 @@ _WRITTEN_OUT = {"speed": 40, "size": 8}
 _FAMILY = "mve/conv"
 _GATHERS = 16  # copies written out
 _NOTE = "per four channels: weights by vectors of inputs, requantisation"
+
+
+class PairsOfPixels(Protocol):
+    """A micro-kernel: ``row(weights, y, x, end)`` for the pixels of a row, two at a time."""
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Of the outputs of a pixel."""
+
+    @property
+    def routine(self) -> Routine:
+        """Its assembly."""
+
+    def instructions(self, calls: int, pairs: int) -> float:
+        """Of so many calls for so many pairs of pixels together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +118,7 @@ class ConvView:
     ``row_offsets`` are the rows of the window that the micro-kernel or the gathering gets pointers to.
     """
 
-    micro: Micro
+    micro: PairsOfPixels
     window: Window
     ring: Ring | None
     gather: Gather | None
@@ -156,7 +173,7 @@ class ConvView:
     @property
     def routines(self) -> tuple[Routine, ...]:
         """Micro-kernel, and what a ring takes to copy and to fill."""
-        return (pairs_of_pixels(self.micro), *((copy(), fill()) if self.ring else ()))
+        return (self.micro.routine, *((copy(), fill()) if self.ring else ()))
 
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2))
@@ -175,7 +192,7 @@ def windows_kernel(
     if window.is_pointwise:
         return matrix_of_pixels(window.pixels, weights, bias, params, target)
     size = params.scheme.activations.itemsize
-    window = replace(_lying(window), channels=window.channels * size)
+    window = replace(lying(window), channels=window.channels * size)
     shared = shared_matrix(window, weights, bias, params) if target.optimize == "size" and size == 1 else None
     if shared is not None:
         return shared
@@ -200,28 +217,6 @@ def windows_kernel(
         work=view.work,
         includes=("arm_mve.h",),
         routines=view.routines,
-    )
-
-
-def _lying(window: Window) -> Window:
-    """An image of one column as an image of one row, which is the same unless padding is all that is read."""
-    if window.width > 1 or window.taps_x > 1 or window.out_width > 1 or window.left > 0:
-        return window
-    return Window(
-        batch=window.batch,
-        height=1,
-        width=window.height,
-        channels=window.channels,
-        out_height=1,
-        out_width=window.out_height,
-        taps_y=1,
-        taps_x=window.taps_y,
-        stride_y=1,
-        stride_x=window.stride_y,
-        dilation_y=1,
-        dilation_x=window.dilation_y,
-        top=0,
-        left=window.top,
     )
 
 
@@ -259,7 +254,7 @@ def matrix_of_pixels(
         consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE),),
         inplace=(InPlace(lead=least_lead((starts + 2) * outputs * size, starts * depth)),),
         work=Work(kernel.instructions(1 + view.odd, len(starts))).block("odd", view.odd, view.odd),
-        routines=(pairs_of_pixels(kernel),),
+        routines=(kernel.routine,),
     )
 
 

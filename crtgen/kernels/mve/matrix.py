@@ -32,7 +32,6 @@ __all__ = [
     "contiguous",
     "gather_sums",
     "micro",
-    "pairs_of_pixels",
     "stream_const",
 ]
 
@@ -127,9 +126,13 @@ class Micro:
         """Of the outputs of a pixel."""
         return self.outputs * self.size
 
+    @property
+    def routine(self) -> Routine:
+        return pairs_of_pixels(self)
+
     def instructions(self, calls: int, pairs: int) -> float:
         """Of so many calls for so many pairs of pixels together."""
-        return pairs_of_pixels(self).instructions(pairs=pairs / calls) * calls
+        return self.routine.instructions(pairs=pairs / calls) * calls
 
 
 # by the bytes of an input: loads of inputs, loads of weights and how far they step, types of products, stores

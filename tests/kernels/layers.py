@@ -395,7 +395,7 @@ KINDS = {
     "norms": Kind(reduce_layers.NORMS, reduce_layers.norms()),
     "int16": Kind(
         (Conv2d, DepthwiseConv2d, FullyConnected, AveragePool2d, MaxPool2d),
-        st.one_of(*(made(DType.INT16) for made in (_convolution, _depthwise, _dense, _pool))),
+        st.one_of(*(made(DType.INT16) for made in (_convolution, _depthwise, _depthwise, _dense, _pool))),
         DType.INT16,
     ),
     "softmax": _kind(_softmax, Softmax, LogSoftmax, other=reduce_layers.softmaxes()),

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.qemu
 _SEED = os.environ.get("CRTGEN_RANDOM_SEED")
 _NIGHTLY = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "1000"))
 _FEW = 60
-_MORE = {"comparisons": 120, "unary": 120}  # of kinds that have many designs
+_MORE = {"comparisons": 120, "unary": 120, "int16": 120}  # of kinds that have many designs
 
 _PACKAGES = {
     "cortex-m0plus": "crtgen.kernels",
@@ -40,7 +40,11 @@ _FORMS = {
         "dense": ["gemm 1x4", "gemm 2x4"],
         "pool": ["average", "maximum"],
     },
-    ("cortex-m4", "speed"): {"convolution": ["dsp_matrix"], "dense": ["dsp_dense", "dsp_matrix"]},
+    ("cortex-m4", "speed"): {
+        "convolution": ["dsp_matrix"],
+        "dense": ["dsp_dense", "dsp_matrix"],
+        "int16": ["dsp_dense", "dsp_matrix"],
+    },
     ("cortex-m33", "size"): {"convolution": ["dsp_matrix_shared"]},
     ("cortex-m55", "speed"): {
         "convolution": ["mve rows", "mve gathered", "mve pixels"],

@@ -111,6 +111,11 @@ def _move_flags(mnemonic: str, operands: Operands) -> bool:
     return _low(operands[0]) and (_below(operands[1], 256) or _low(operands[1]))
 
 
+def _move_if(mnemonic: str, operands: Operands) -> bool:
+    """Within an IT block: any registers, or a number of eight bits."""
+    return not operands[1].startswith("#") or _move_flags(mnemonic, operands)
+
+
 def _shift_flags(mnemonic: str, operands: Operands) -> bool:
     last = operands[-1]
     if last.startswith("#"):
@@ -137,7 +142,8 @@ _RULES: Mapping[str, Callable[[str, Operands], bool]] = {
     **dict.fromkeys(("lsls", "lsrs", "asrs"), _shift_flags),
     **dict.fromkeys(("sxtb", "sxth", "uxtb", "uxth", "rev"), _extend),
     **dict.fromkeys(("bx", "it", "itt", "ite", "nop"), _always),
-    **dict.fromkeys(("movs", *(f"mov{condition}" for condition in _CONDITIONS)), _move_flags),
+    "movs": _move_flags,
+    **dict.fromkeys((f"mov{condition}" for condition in _CONDITIONS), _move_if),
     "cmp": _compare,
     "mov": _move,
 }

@@ -197,8 +197,8 @@ class _Sum:
         return total
 
     def _finish(self, total: str) -> None:
-        saturate(self.f, total, self.k.epilogue.shifts[0])
-        clamp(self.f, self.k.epilogue, total)
+        saturate(self.f, self.k.epilogue, total, self.k.epilogue.shifts[0])
+        clamp(self.f, self.k.epilogue, (total,))
 
 
 class _Product:
@@ -274,6 +274,7 @@ class _Product:
             floor(self.f, epilogue, product, *constants, epilogue.shifts[0])
         else:
             half_away(self.f, epilogue, product, constants, self.start, epilogue.shifts[0])
+        clamp(self.f, epilogue, (product,))
 
 
 @lru_cache(maxsize=256)

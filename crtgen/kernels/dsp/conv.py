@@ -10,12 +10,14 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.layer import Layer
 from crtgen.kernels.dsp.matrix import Micro, Unrolling, WeightStream, group_of_pixels, micro, weight_stream
+from crtgen.kernels.dsp.matrix16 import group_of_pixels16, weight_stream16
 from crtgen.kernels.dsp.packing import Packing, pack_windows
 from crtgen.kernels.dsp.shared import UNROLL, shared_kernel
 from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.ops import INT16
 from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
@@ -27,8 +29,12 @@ _STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
 
 @dataclass(frozen=True, slots=True)
 class ConvView:
-    """A convolution of ``images`` images: ``groups`` groups of three pixels, then what is left."""
+    """A convolution of ``images`` images: ``groups`` groups of three pixels, then what is left.
 
+    Inputs and outputs have ``size`` bytes.
+    """
+
+    size: int
     images: int
     image_bytes: int
     channels: int
@@ -47,20 +53,34 @@ class ConvView:
     @property
     def routines(self) -> tuple[Routine, ...]:
         """For each group's number of pixels micro-kernel and packing; then what copies rows."""
-        pairs = ((group_of_pixels(m), pack_windows(self.packing, m.pixels)) for m in self.micros)
+        pairs = ((_group(m), pack_windows(self.packing, m.pixels)) for m in self.micros)
         return (*(routine for pair in pairs for routine in pair), *((copy(),) if self.window else ()))
 
+    @property
+    def pixel_bytes(self) -> int:
+        """Of an output pixel."""
+        return self.channels * self.size
 
-@design(Conv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
+    @property
+    def last_pair(self) -> int:
+        """Where the last two channels of a pixel are, in bytes."""
+        return self.pixel_bytes - 2 * self.size
+
+
+def _group(m: Micro) -> Routine:
+    return group_of_pixels(m) if m.epilogue.bits == 8 else group_of_pixels16(m)
+
+
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """The matrix design for int8; None without the DSP extension, for one output channel, or if inexact."""
+    """The matrix design for int8 and int16; None for one output channel, or if inexact."""
     _, w, b = sig.inputs
     weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
     geometry = Geometry.of(op, sig)
     return matrix_kernel(geometry, op.parameters(sig), weights, b.array().astype(np.int64), target)
 
 
-@design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
 def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """A depthwise convolution of one input channel is a convolution."""
     x, w, b = sig.inputs
@@ -80,16 +100,21 @@ def matrix_kernel(
     """
     if not geometry.sees_image:
         return None
-    shared = target.optimize == "size"
+    short = params.scheme is INT16
+    shared = target.optimize == "size" and not short
     window = geometry.slide(-params.input_offset)
-    pitch = window.pitch if window else geometry.size[1] * geometry.channels
+    pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
     walk = geometry.walk(pitch)
-    packing = Packing.of(geometry.window, geometry.dilation, geometry.channels, pitch)
+    size = params.scheme.activations.itemsize
+    packing = Packing.of(geometry.window, geometry.dilation, geometry.pixel_bytes, pitch, size)
     unrolling = _STEPS_WRITTEN_OUT[target.optimize]
     steps = -(-packing.steps // UNROLL) * UNROLL if shared else unrolling.padded(packing.steps)
     folded = bias + params.input_offset * weights.sum(axis=1)
     rescale = rescale_of(params, weights, bias)
-    stream = weight_stream(weights, packing, steps, folded, rescale, each=shared)
+    if short:
+        stream = weight_stream16(weights, packing, steps, folded, rescale)
+    else:
+        stream = weight_stream(weights, packing, steps, folded, rescale, each=shared)
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)
@@ -125,6 +150,7 @@ def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
         for pixels in counts
     )
     return ConvView(
+        size=stream.epilogue.bits // 8,
         images=layer.geometry.images,
         image_bytes=layer.geometry.image_bytes,
         channels=stream.channels,
@@ -141,7 +167,7 @@ def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
 def _work(view: ConvView, stream: WeightStream) -> Work:
     work, odd, wraps = Work(), " odd" if stream.odd else "", " wraps" if view.walk.wraps else ""
     for m in view.micros:
-        micro, packing = group_of_pixels(m), pack_windows(view.packing, m.pixels)
+        micro, packing = _group(m), pack_windows(view.packing, m.pixels)
         group = micro.instructions(pairs=stream.even) + (micro.instructions(pairs=1) if stream.odd else 0)
         runs = view.images * (view.groups if m.pixels == PIXELS else 1)
         work.counted += runs * (group + packing.instructions())

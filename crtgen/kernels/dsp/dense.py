@@ -14,13 +14,15 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.conv import matrix_kernel
-from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, epilogue_lanes, floor, half_away
+from crtgen.kernels.dsp.dense16 import groups_of_outputs16, heads16
+from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, clamp, epilogue_lanes, floor, half_away
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
+from crtgen.ops import INT16
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
@@ -53,6 +55,11 @@ class DenseView:
         return self.unroll < self.steps
 
     @property
+    def short(self) -> bool:
+        """Whether it is one of int16."""
+        return self.packing.size == 2
+
+    @property
     def whole_words(self) -> int:
         return self.whole * self.group_words
 
@@ -60,6 +67,8 @@ class DenseView:
 @lru_cache(maxsize=256)
 def groups_of_outputs(k: DenseView) -> Routine:
     """``dense(weights, y, columns, end)``: groups of four outputs from ``weights`` to ``end``."""
+    if k.short:
+        return groups_of_outputs16(k.steps, k.unroll, k.header > 0, k.epilogue)
     writer = _Writer(k)
     writer.write()
     return writer.f.done()
@@ -109,6 +118,7 @@ class _Writer:
             for mix, low in zip(self.mix, self.low, strict=True):
                 f("sub", mix, mix, low, note="256 * a")
             self._requantise()
+            clamp(f, k.epilogue, (*self.mix, *self.low))
             (a, c), (b, d) = self.mix, self.low
             for place, output in ((1, b), (2, c), (3, d)):
                 f("strb", output, f"[{self.y}, #{place}]")
@@ -174,7 +184,7 @@ def _listed(registers: Sequence[str]) -> str:
     return f"{{{', '.join(registers)}}}"
 
 
-@design(FullyConnected, types=(DType.INT8,), needs="dsp", weights=(1, 2))
+@design(FullyConnected, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """Four outputs at a time for a single row, else the matrix design; None if inexact or for one output."""
     x, w, b = sig.inputs
@@ -182,9 +192,10 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     outputs, depth = weights.shape
     rows = x.elements // depth
+    size = x.dtype.itemsize
     if rows > 1 or outputs < _LANES:
-        return matrix_kernel(Geometry.rows(rows, depth), params, weights, bias, target)
-    packing = Packing.of((1, 1), (1, 1), depth, depth)
+        return matrix_kernel(Geometry.rows(rows, depth * size), params, weights, bias, target)
+    packing = Packing.of((1, 1), (1, 1), depth * size, depth * size, size)
     steps, unroll = _unrolling(packing.steps, _STEPS_WRITTEN_OUT[target.optimize])
     folded = bias + params.input_offset * weights.sum(axis=1)
     stream = _stream(weights, packing, steps, folded, rescale_of(params, weights, bias))
@@ -223,14 +234,14 @@ class _Weights:
 
 def _stream(weights: Int64, packing: Packing, steps: int, start: Int64, rescale: Rescale) -> _Weights | None:
     """The packed ``weights[O, K]``; None if inexact, or for a weight of -128 in the wrong place."""
-    channels = fours(len(weights))
+    channels, short = fours(len(weights)), rescale.scheme is INT16
     shared = rescale.uniform
-    gains = [(_GAIN, 1)[lane % 2] for lane in range(_LANES)]
+    gains = [1 if short else (_GAIN, 1)[lane % 2] for lane in range(_LANES)]
     lanes = epilogue_lanes(
         rescale.united() if shared else rescale,
         [(gain, channels[:, lane]) for lane, gain in enumerate(gains)],
     )
-    if lanes is None:
+    if lanes is None or not rescale.narrow:
         return None
     grouped = weights[channels]
     mixed = _GAIN * grouped[:, 0::2] + grouped[:, 1::2]  # [group, pair, input]
@@ -244,10 +255,11 @@ def _stream(weights: Int64, packing: Packing, steps: int, start: Int64, rescale:
         flat = order_weights(mixed.reshape(-1, mixed.shape[2]), packing, steps)
         halves = flat.reshape(*mixed.shape[:2], steps, 2)
         mixes = words16(halves[..., 0], halves[..., 1]).transpose(0, 2, 1).reshape(len(channels), -1)
-        groups = np.concatenate([_heads(start[channels], lanes), mixes, *ends], axis=1)
+        heads = heads16(start[channels]) if short else _heads(start[channels], lanes)
+        groups = np.concatenate([heads, mixes, *ends], axis=1)
         return np.concatenate([header, groups.reshape(-1)])
 
-    group_words = _LANES + 2 * steps + sum(end.shape[1] for end in ends)
+    group_words = (6 if short else _LANES) + 2 * steps + sum(end.shape[1] for end in ends)
     count = len(header) + len(channels) * group_words
     note = "requantisation; per four outputs: start, weights"
     return _Weights(header, group_words, lanes.epilogue, Const("weights", "uint32", (count,), pack, 4, note))

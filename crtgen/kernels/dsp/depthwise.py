@@ -1,9 +1,9 @@
 """Depthwise 3x3 convolutions with the DSP extension, on columns of int16.
 
-Four channels at a time, a strip of rows is widened and turned into vertical pairs: word j of column x holds
-rows 2j and 2j + 1 below the top of the strip's first window. A window of three rows is then one and a half
-words: with a vertical stride of 1, words i and i + 1 serve the outputs of rows 2i and 2i + 1; with a stride
-of 2, those of row i.
+Four channels at a time, a strip of rows of int8 or int16 is turned into vertical pairs: word j of column x
+holds rows 2j and 2j + 1 below the top of the strip's first window. A window of three rows is then one and a
+half words: with a vertical stride of 1, words i and i + 1 serve the outputs of rows 2i and 2i + 1; with a
+stride of 2, those of row i.
 """
 
 from dataclasses import dataclass
@@ -38,11 +38,13 @@ _REPEATED = {"speed": (1, 3, 2), "size": (1,)}  # rounds written out, the last t
 class DepthwiseView:
     """All numbers of a depthwise layer; ``pairs`` words per column, ``columns`` columns per channel.
 
+    Inputs and outputs have ``size`` bytes.
     ``widened`` of the ``seen`` columns are written out where they are widened.
     """
 
     images: int
     channels: int
+    size: int
     height: int
     width: int
     out_height: int
@@ -64,8 +66,8 @@ class DepthwiseView:
     @property
     def routines(self) -> tuple[Routine, ...]:
         """A channel, what widens rows that may be padding, and others unless there are too many channels."""
-        columns = Columns(self.seen, self.channels, self.pairs, self.channel_words)
-        fast = self.channels <= _FAR_STEP
+        columns = Columns(self.seen, self.pixel_bytes, self.pairs, self.channel_words, self.size)
+        fast = self.pixel_bytes <= _FAR_STEP
         return (
             one_channel(self.channel),
             widen_padding(columns),
@@ -82,8 +84,12 @@ class DepthwiseView:
         return self.columns * self.pairs
 
     @property
+    def pixel_bytes(self) -> int:
+        return self.size * self.channels
+
+    @property
     def row_bytes(self) -> int:
-        return self.width * self.channels
+        return self.width * self.pixel_bytes
 
     @property
     def edges(self) -> tuple[int, ...]:
@@ -115,10 +121,10 @@ class DepthwiseView:
 
     @property
     def out_row_bytes(self) -> int:
-        return self.out_width * self.channels
+        return self.out_width * self.pixel_bytes
 
 
-@design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
 def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """3x3 windows, strides 1 or 2, four channels or more; None for others, or if inexact."""
     _, w, b = sig.inputs
@@ -159,7 +165,8 @@ def _fits(op: DepthwiseConv2d, sig: Signature) -> bool:
     window = sig.inputs[1].shape[1:3]
     plain = window == (3, 3) and op.dilation == (1, 1) and op.multiplier == 1
     strides = op.stride[0] in (1, 2) and op.stride[1] in (1, 2)
-    return plain and strides and sig.x.shape[3] >= _CHANNELS and 4 * sig.x.shape[3] <= FAR
+    pixel = sig.x.shape[3] * sig.x.dtype.itemsize
+    return plain and strides and sig.x.shape[3] >= _CHANNELS and 4 * pixel <= FAR
 
 
 def _pack(weights: Int64, constants: Words, stride: int) -> tuple[Words, Words]:
@@ -199,10 +206,12 @@ def _view(
         return None
     seen = min(width, columns - op.padding.left)
     written_out, repeated = _WRITTEN_OUT[target.optimize], _REPEATED[target.optimize]
-    build = RowBuilder(op.stride, pairs * 4, out_width, channels, written_out, repeated)
+    size = sig.x.dtype.itemsize
+    build = RowBuilder(op.stride, pairs * 4, out_width, channels * size, written_out, repeated)
     return DepthwiseView(
         images=images,
         channels=channels,
+        size=size,
         height=height,
         width=width,
         out_height=out_height,

@@ -1,7 +1,8 @@
 """Depthwise convolutions of any window with the DSP extension: one pixel, four channels at a time.
 
-A word of inputs is four channels; SXTB16 makes channels 0 and 2 of it, rotated 1 and 3. The weights lie as
-int16 in the same order, two words per tap, and SMLABB and SMLATT multiply each half by its own.
+A word of int8 is four channels; SXTB16 makes channels 0 and 2 of it, rotated 1 and 3. Two words of int16 are
+four channels. The weights lie as int16 in the same order, two words per tap, and SMLABB and SMLATT multiply
+each half by its own.
 
 With a depth multiplier, inputs are repeated on their way into the rows in scratch: each output has its own.
 """
@@ -16,7 +17,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
-from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes, floor, half_away
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, half_away
 from crtgen.kernels.dsp.walk import Geometry, PaddedRows, PixelSteps, groups_lead
 from crtgen.kernels.dsp.words import FAR, Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -33,10 +34,11 @@ _UNROLL = 8  # taps of several rows written out
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Each of a row's ``count`` bytes comes into the window ``repeats`` times."""
+    """Each of a row's ``count`` inputs, of the C type ``type``, comes into the window ``repeats`` times."""
 
     count: int
     repeats: int
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,13 @@ class WindowedView:
     """A depthwise layer: per pixel ``rows`` times ``taps``, offsets of inputs; ``row_step`` bytes between.
 
     ``whole`` groups of four channels, and one more that ends at the last channel if ``rest``. Rows go
-    through ``expansion`` if they are not copied as they are.
+    through ``expansion`` if they are not copied as they are. Inputs and outputs have ``size`` bytes.
     """
 
     images: int
     image_bytes: int
     channels: int
+    size: int
     rows: int
     taps: tuple[int, ...]
     row_step: int
@@ -71,6 +74,16 @@ class WindowedView:
     def copies(self) -> bool:
         """Whether rows in scratch are copied as they are."""
         return self.window is not None and (self.window.kept > 0 or self.expansion is None)
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Of an output pixel."""
+        return self.channels * self.size
+
+    @property
+    def last_group(self) -> int:
+        """Where the last four channels of a pixel are, in bytes."""
+        return self.pixel_bytes - _CHANNELS * self.size
 
     @property
     def whole_words(self) -> int:
@@ -99,19 +112,19 @@ def one_pixel(k: WindowedView) -> Routine:
     with f.loop("four channels", "groups") as again:
         f("ldm", f"{weights}!", f"{{{', '.join(sums)}}}")
         f("ldr", x, f.kept[0])
-        f("add", spare, x, "#4")
+        f("add", spare, x, f"#{_CHANNELS * k.size}")
         f("str", spare, f.kept[0])
         if k.rows > 1:
             f.number(rest[1], k.row_step)
             with f.counted_loop("rows", rest[0], k.rows):
-                _row(f, k.taps, (x, weights), taps, inputs, sums)
+                _row(f, k, (x, weights), taps, inputs, sums)
                 f("add", x, x, rest[1])
         else:
-            _row(f, k.taps, (x, weights), taps, inputs, sums)
+            _row(f, k, (x, weights), taps, inputs, sums)
         _requantise(f, k.epilogue, weights, sums, (*taps, *inputs, *rest, spare, x))
         for place in (1, 2, 3):
-            f("strb", sums[place], f"[{y}, #{place}]")
-        f("strb", sums[0], f"[{y}], #4")
+            f(k.epilogue.store, sums[place], f"[{y}, #{place * k.size}]")
+        f(k.epilogue.store, sums[0], f"[{y}], #{_CHANNELS * k.size}")
         f("ldr", spare, f.kept[3])
         f("subs", spare, spare, "#1")
         f("str", spare, f.kept[3])
@@ -121,15 +134,18 @@ def one_pixel(k: WindowedView) -> Routine:
 
 def _row(
     f: Function,
-    offsets: Sequence[int],
+    k: WindowedView,
     pointers: tuple[str, str],
     taps: Sequence[str],
     inputs: Sequence[str],
     sums: Sequence[str],
 ) -> None:
-    """The taps at these offsets: four channels of inputs, each half times its own."""
+    """The taps of a row: four channels of inputs, each half times its own."""
     (x, weights), (odd, even) = pointers, inputs
-    for offset in offsets:
+    for offset in k.taps:
+        if k.size > 1:
+            _shorts(f, (x, weights), offset, taps, inputs, sums)
+            continue
         f("ldr", odd, f"[{x}, #{offset}]")
         f("ldrd", *taps, f"[{weights}], #8")
         f("sxtb16", even, odd, note="channels 0 and 2")
@@ -137,6 +153,24 @@ def _row(
         for first, word, tap in ((0, even, taps[0]), (1, odd, taps[1])):
             f("smlabb", sums[first], word, tap, sums[first])
             f("smlatt", sums[first + 2], word, tap, sums[first + 2])
+
+
+def _shorts(
+    f: Function,
+    pointers: tuple[str, str],
+    offset: int,
+    taps: Sequence[str],
+    inputs: Sequence[str],
+    sums: Sequence[str],
+) -> None:
+    """One tap of inputs of int16."""
+    x, weights = pointers
+    for word, at in zip(inputs, (offset, offset + 4), strict=True):
+        f("ldr", word, f"[{x}, #{at}]")
+    f("ldrd", *taps, f"[{weights}], #8")
+    for first, word, tap in ((0, inputs[0], taps[0]), (2, inputs[1], taps[1])):
+        f("smlabb", sums[first], word, tap, sums[first])
+        f("smlatt", sums[first + 1], word, tap, sums[first + 1])
 
 
 def _requantise(
@@ -148,6 +182,7 @@ def _requantise(
         f("ldrd", *words[-2:], f"[{weights}], #8")
         for number, total in enumerate(sums):
             floor(f, epilogue, total, words[2 * number], words[2 * number + 1], epilogue.shifts[0])
+        clamp(f, epilogue, sums, words)
         return
     multiplier, constant, shift, spare = words[:4]
     for total in sums:
@@ -161,16 +196,18 @@ def _requantise(
             spare,
             epilogue.shifts[0] if epilogue.shifts else shift,
         )
+    clamp(f, epilogue, sums, words)
 
 
-@design(DepthwiseConv2d, types=(DType.INT8,), needs="dsp", weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
 def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Any window with four outputs or more that sees the image; None for others, or if inexact."""
     x, w, b = sig.inputs
     if sig.y.shape[3] < _CHANNELS:
         return None
     geometry, expansion = _geometry(op, sig)
-    if not geometry.sees_image or (geometry.window[1] - 1) * geometry.dilation[1] * geometry.channels > FAR:
+    reach = (geometry.window[1] - 1) * geometry.dilation[1] * geometry.pixel_bytes
+    if not geometry.sees_image or reach > FAR:
         return None
     params = op.parameters(sig)
     weights = w.array().astype(np.int64).reshape(-1, w.shape[3]).T  # [channel, tap]
@@ -185,10 +222,11 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     def pack() -> Words:
         start = words(bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0])
         constants = lanes.constants[0][groups].reshape(len(groups), -1)
-        packed = np.concatenate([start[groups], _pack_taps(weights[groups]), constants], axis=1)
+        taps = _pack_taps(weights[groups], x.dtype.itemsize)
+        packed = np.concatenate([start[groups], taps, constants], axis=1)
         return packed.reshape(-1)
 
-    zero_point, image = -params.input_offset, x.elements // x.shape[0]
+    zero_point, image = -params.input_offset, x.nbytes // x.shape[0]
     view = _view(geometry, expansion, (zero_point, image, len(bias)), words_each, lanes.epilogue)
     note = "per four channels: start, weights, requantisation"
     return Kernel(
@@ -211,14 +249,15 @@ def _geometry(op: DepthwiseConv2d, sig: Signature) -> tuple[Geometry, Expansion 
     output = (sig.y.shape[1], sig.y.shape[2])
     taps, corner = (sig.inputs[1].shape[1], sig.inputs[1].shape[2]), (op.padding.top, op.padding.left)
     columns = (output[1] - 1) * op.stride[1] + (taps[1] - 1) * op.dilation[1] + 1
-    outputs, seen = inputs * op.multiplier, min(width, columns - corner[1])
-    geometry = Geometry(images, (height, width), output, taps, op.stride, op.dilation, corner, True, outputs)
-    return geometry, Expansion(seen * inputs, op.multiplier)
+    pixel, seen = inputs * op.multiplier * sig.x.dtype.itemsize, min(width, columns - corner[1])
+    geometry = Geometry(images, (height, width), output, taps, op.stride, op.dilation, corner, True, pixel)
+    return geometry, Expansion(seen * inputs, op.multiplier, sig.x.dtype.c_name)
 
 
-def _pack_taps(weights: Int64) -> Words:
-    """``[group, word]`` from ``weights[group, 4, tap]``."""
-    pairs = [words16(weights[:, 0], weights[:, 2]), words16(weights[:, 1], weights[:, 3])]
+def _pack_taps(weights: Int64, size: int) -> Words:
+    """``[group, word]`` from ``weights[group, 4, tap]``, for inputs of so many bytes."""
+    a, b, c, d = weights.transpose(1, 0, 2)
+    pairs = [words16(a, c), words16(b, d)] if size == 1 else [words16(a, b), words16(c, d)]
     return np.stack(pairs, axis=2).reshape(len(weights), -1)
 
 
@@ -232,10 +271,10 @@ def _view(
     """``numbers`` are the zero point, the bytes of an image, and the output's channels."""
     zero_point, image_bytes, channels = numbers
     window = geometry.slide(zero_point, pixels=1)
-    pitch = window.pitch if window else geometry.size[1] * geometry.channels
+    pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
     if window and expansion:
         window = replace(window, input_pitch=image_bytes // geometry.size[0])
-    row_step, step = geometry.dilation[0] * pitch, geometry.dilation[1] * geometry.channels
+    row_step, step = geometry.dilation[0] * pitch, geometry.dilation[1] * geometry.pixel_bytes
     rows, columns = geometry.window
     reach = (columns - 1) * step
     fits = [n for n in range(1, rows + 1) if rows % n == 0 and (n - 1) * row_step + reach <= FAR]
@@ -244,6 +283,7 @@ def _view(
         images=geometry.images,
         image_bytes=image_bytes,
         channels=channels,
+        size=epilogue.bits // 8,
         rows=rows // unroll,
         taps=tuple(row * row_step + tap * step for row in range(unroll) for tap in range(columns)),
         row_step=unroll * row_step,
@@ -261,7 +301,9 @@ def _inplace(view: WindowedView) -> tuple[InPlace, ...]:
         return ()
     return (
         InPlace(
-            lead=groups_lead(view.walk, view.window, view.images, view.image_bytes, view.channels, pixels=1)
+            lead=groups_lead(
+                view.walk, view.window, view.images, view.image_bytes, view.pixel_bytes, pixels=1
+            )
         ),
     )
 

@@ -1,11 +1,11 @@
-"""The assembly of depthwise 3x3 convolutions: rows of int8 to columns of int16, columns to outputs."""
+"""The assembly of depthwise 3x3 convolutions: rows of inputs to columns of int16, columns to outputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, saturate
 from crtgen.kernels.dsp.rows import Chunk, Row
 
 __all__ = ["Channel", "Columns", "one_channel", "widen", "widen_padding"]
@@ -16,15 +16,16 @@ _LOCAL = 5
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """``seen`` columns of four channels, ``channels`` bytes apart, become words, ``pairs`` words apart.
+    """``seen`` columns of four channels, ``step`` bytes apart, become words, ``pairs`` words apart.
 
-    ``apart`` words lie between two channels.
+    ``apart`` words lie between two channels. An input has ``size`` bytes.
     """
 
     seen: int
-    channels: int
+    step: int
     pairs: int
     apart: int
+    size: int = 1
 
 
 @lru_cache(maxsize=256)
@@ -38,13 +39,20 @@ def widen(k: Columns, at_once: int) -> Routine:
         purpose="Two rows of four channels as words of two inputs each.",
     )
     to, *rows = f.arguments
-    left, *words = f.cores("columns left, then inputs", 4)
+    left, *words = f.cores("columns left, then inputs", 2 + 2 * k.size)
     with f.counted_loop("columns", left, k.seen // at_once):
         for _ in range(at_once):
-            for word, row in zip(words, rows, strict=False):
-                f("ldr", word, f"[{row}], #{k.channels}")
+            _load(f, k, words, rows, f"], #{k.step}")
             _columns(f, k, to, words)
     return f.done()
+
+
+def _load(f: Function, k: Columns, words: Sequence[str], rows: Sequence[str], last: str) -> None:
+    """Four inputs of both rows, one or two words each; ``last`` ends the address of a row's last load."""
+    for number, row in enumerate(rows):
+        if k.size > 1:
+            f("ldr", words[2 + number], f"[{row}, #4]")
+        f("ldr", words[number], f"[{row}{last}")
 
 
 @lru_cache(maxsize=256)
@@ -59,13 +67,12 @@ def widen_padding(k: Columns) -> Routine:
         purpose="The same for rows of which one may be padding, whose columns are 0 bytes apart.",
     )
     to, a, b, steps = f.arguments
-    left, *words = f.cores("columns left, then inputs", 4)
+    left, *words = f.cores("columns left, then inputs", 2 + 2 * k.size)
     second = f.core("bytes between columns of the second row")
     f("lsr", second, steps, "#16")
     f("uxth", steps, steps)
     with f.counted_loop("columns", left, k.seen):
-        for word, row in zip(words, (a, b), strict=False):
-            f("ldr", word, f"[{row}]")
+        _load(f, k, words, (a, b), "]")
         f("add", a, a, steps)
         f("add", b, b, second)
         _columns(f, k, to, words)
@@ -73,6 +80,9 @@ def widen_padding(k: Columns) -> Routine:
 
 
 def _columns(f: Function, k: Columns, to: str, words: Sequence[str]) -> None:
+    if k.size > 1:
+        _short_columns(f, k, to, words)
+        return
     a, b, both = words
     f("pkhbt", both, a, b, "lsl #16")
     f("pkhtb", b, b, a, "asr #16")
@@ -81,6 +91,16 @@ def _columns(f: Function, k: Columns, to: str, words: Sequence[str]) -> None:
         f("str", a, f"[{to}, #{4 * channel * k.apart}]")
     f("sxtb16", a, both)
     f("str", a, f"[{to}], #{4 * k.pairs}")
+
+
+def _short_columns(f: Function, k: Columns, to: str, words: Sequence[str]) -> None:
+    *halves, both = words
+    for channel in (2, 0):
+        a, b = halves[channel : channel + 2]
+        f("pkhbt", both, a, b, "lsl #16")
+        f("pkhtb", b, b, a, "asr #16")
+        f("str", b, f"[{to}, #{4 * (channel + 1) * k.apart}]")
+        f("str", both, f"[{to}, #{4 * channel * k.apart}]" if channel else f"[{to}], #{4 * k.pairs}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +250,21 @@ class _Writer:
                 place = f"[{self.y}], #{c.output_step}"
             else:
                 place = f"[{below if store.below else self.y}, #{store.at}]"
-            f("strb", self.sums[store.sum], place)
+            f(self.k.epilogue.store, self.sums[store.sum], place)
 
     def _finish(self, sums: Sequence[str]) -> None:
+        """The limits come last: until then their registers are those of the requantisation."""
+        self._requantise(sums)
+        clamp(self.f, self.k.epilogue, sums, self.pair)
+
+    def _requantise(self, sums: Sequence[str]) -> None:
         f, epilogue = self.f, self.k.epilogue
         multiplier, constant = self.pair
         if epilogue.floor:
             f("ldrd", multiplier, constant, _MULTIPLIER)
             for total in sums:
-                floor(f, epilogue, total, multiplier, constant, epilogue.shifts[0])
+                f("smmla", total, total, multiplier, constant)
+                saturate(f, epilogue, total, epilogue.shifts[0])
             return
         f("ldr", multiplier, _MULTIPLIER)
         for total in sums:
@@ -249,8 +275,7 @@ class _Writer:
             if not epilogue.shifts:
                 f("ldr", constant, _SHIFT)
                 f("asr", total, total, constant)
-            saturate(f, total, epilogue.shifts[0] if epilogue.shifts else 0)
-            clamp(f, epilogue, total)
+            saturate(f, epilogue, total, epilogue.shifts[0] if epilogue.shifts else 0)
 
 
 def _listed(registers: Sequence[str]) -> str:

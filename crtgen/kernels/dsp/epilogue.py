@@ -1,4 +1,4 @@
-"""The epilogue with the DSP extension: from accumulators to int8, by one of two forms, with clamps."""
+"""The epilogue with the DSP extension: from accumulators to outputs, by one of two forms, with clamps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,18 @@ import numpy as np
 from crtgen.kernels.asm import Function
 from crtgen.kernels.dsp.words import Words, words
 from crtgen.kernels.requant import Floor, HalfAway, Rescale, clamp_limits, solve_floor, solve_half_away
+from crtgen.ops import INT16
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Epilogue", "Lanes", "clamp", "epilogue_lanes", "floor", "half_away", "saturate"]
+__all__ = [
+    "Epilogue",
+    "Lanes",
+    "clamp",
+    "epilogue_lanes",
+    "floor",
+    "half_away",
+    "saturate",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +27,25 @@ class Epilogue:
     """The epilogue, for accumulators with one or several gains.
 
     ``form`` is ``floor`` or ``half_away``; ``shifts`` has one shift per gain, or is empty where each channel
-    has its own among the constants. ``low`` and ``high`` are clamps to apply after saturation, if any.
+    has its own among the constants. ``low`` and ``high`` are clamps to apply after saturation to ``bits``,
+    if any; what is ``unsigned`` saturates at 0.
     """
 
     form: str
     shifts: tuple[int, ...]
     low: int | None
     high: int | None
+    bits: int = 8
+    unsigned: bool = False
+
+    @classmethod
+    def of(cls, form: str, shifts: tuple[int, ...], rescale: Rescale) -> "Epilogue":
+        """With the clamps that are left of the limits of the outputs."""
+        scheme = rescale.scheme
+        low, high = clamp_limits(rescale.act_min, rescale.act_max, scheme)
+        if scheme is INT16 and low == 0:
+            return cls(form, shifts, None, high, 16, True)
+        return cls(form, shifts, low, high, 8 * scheme.activations.itemsize)
 
     @property
     def floor(self) -> bool:
@@ -45,6 +66,11 @@ class Epilogue:
     def clamps(self) -> int:
         """How many clamps there are, of three instructions each."""
         return (self.low is not None) + (self.high is not None)
+
+    @property
+    def store(self) -> str:
+        """What stores an output."""
+        return "strb" if self.bits == 8 else "strh"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,9 +101,7 @@ def epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: b
 
 
 def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
-    epilogue = Epilogue(
-        "floor", tuple(f.shift for f in forms), *clamp_limits(rescale.act_min, rescale.act_max)
-    )
+    epilogue = Epilogue.of("floor", tuple(f.shift for f in forms), rescale)
     constants = tuple(words(np.stack([f.multiplier, f.constant], axis=1)) for f in forms)
     return Lanes(epilogue, tuple(f.offset for f in forms), constants)
 
@@ -85,36 +109,44 @@ def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
 def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) -> Lanes:
     shifts = np.unique(np.concatenate([f.shift for f in forms]))
     uniform = len(shifts) == 1 and not each
-    epilogue = Epilogue(
-        "half_away",
-        (int(shifts[0]),) * len(forms) if uniform else (),
-        *clamp_limits(rescale.act_min, rescale.act_max),
-    )
+    epilogue = Epilogue.of("half_away", (int(shifts[0]),) * len(forms) if uniform else (), rescale)
     columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
     constants = tuple(words(np.stack(c, axis=1)) for c in columns)
     return Lanes(epilogue, tuple(np.zeros_like(f.shift) for f in forms), constants)
 
 
-def clamp(f: Function, epilogue: Epilogue, register: str) -> None:
-    """Append the clamps that saturation is not."""
+def clamp(f: Function, epilogue: Epilogue, registers: Sequence[str], spare: Sequence[str] = ()) -> None:
+    """Append the clamps that saturation is not; limits of int16 are loaded into spare registers."""
+    left = list(spare) if epilogue.bits > 8 else []
     for limit, condition in ((epilogue.low, "lt"), (epilogue.high, "gt")):
-        if limit is not None:
-            number = f"#{limit}"
+        if limit is None:
+            continue
+        number = left.pop(0) if left else f"#{limit}"
+        if epilogue.bits > 8:
+            f.number(number, limit)
+        for register in registers:
             f("cmp", register, number)
             f("it", condition)
             f(f"mov{condition}", register, number)
 
 
-def saturate(f: Function, register: str, shift: int = 0) -> None:
-    """To int8, shifted right first."""
-    f("ssat", register, "#8", register, *([f"asr #{shift}"] if shift else []))
+def saturate(f: Function, epilogue: Epilogue, register: str, shift: int = 0) -> None:
+    """To the type, shifted right first."""
+    name, bits = ("usat", epilogue.bits - 1) if epilogue.unsigned else ("ssat", epilogue.bits)
+    f(name, register, f"#{bits}", register, *([f"asr #{shift}"] if shift else []))
 
 
-def floor(f: Function, epilogue: Epilogue, register: str, multiplier: str, constant: str, shift: int) -> None:
-    """Append an output of the form ``floor``: the high word of a product, plus the constant."""
+def floor(
+    f: Function,
+    epilogue: Epilogue,
+    register: str,
+    multiplier: str,
+    constant: str,
+    shift: int,
+) -> None:
+    """Append an output of the form ``floor``: the high word of a product, plus the constant. No clamp."""
     f("smmla", register, register, multiplier, constant)
-    saturate(f, register, shift)
-    clamp(f, epilogue, register)
+    saturate(f, epilogue, register, shift)
 
 
 def half_away(
@@ -125,12 +157,14 @@ def half_away(
     spare: str,
     shift: int | str,
 ) -> None:
-    """Append TFLite's rounding of twice the accumulator: multiplier and constant, a shift or its register."""
+    """Append TFLite's rounding of twice the accumulator: multiplier, constant, a shift or its register.
+
+    No clamp.
+    """
     multiplier, constant = constants
     f("add", spare, constant, register, "asr #31")
     f("smmlar", register, register, multiplier, spare)
     if isinstance(shift, str):
         f("asr", register, register, shift)
         shift = 0
-    saturate(f, register, shift)
-    clamp(f, epilogue, register)
+    saturate(f, epilogue, register, shift)

@@ -29,4 +29,4 @@ class Layer:
     def lead(self) -> int:
         """The lead with which the output may overwrite the input."""
         images, image_bytes = self.geometry.images, self.geometry.image_bytes
-        return groups_lead(self.walk, self.window, images, image_bytes, self.stream.channels)
+        return groups_lead(self.walk, self.window, images, image_bytes, self.stream.pixel_bytes)

@@ -14,14 +14,22 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, epilogue_lanes, floor, half_away
+from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, clamp, epilogue_lanes, floor, half_away
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.words import Words, words, words16
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.requant import Rescale
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Micro", "Unrolling", "WeightStream", "group_of_pixels", "micro", "weight_stream"]
+__all__ = [
+    "Micro",
+    "Unrolling",
+    "WeightStream",
+    "group_of_pixels",
+    "micro",
+    "pairs_of_channels",
+    "weight_stream",
+]
 
 _GAIN = 256
 _MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
@@ -100,6 +108,7 @@ class _Writer:
             else:
                 self._steps()
             self._requantise()
+            clamp(f, m.epilogue, (*self.mix, *self.low))
             self._store()
             f("ldr", self.inputs[0], f.kept[3])
             f("cmp", self.weights, self.inputs[0])
@@ -200,6 +209,11 @@ class WeightStream:
         return 2 * self.pairs - self.odd
 
     @property
+    def pixel_bytes(self) -> int:
+        """Of an output pixel."""
+        return self.channels * self.epilogue.bits // 8
+
+    @property
     def even(self) -> int:
         return self.pairs - self.odd
 
@@ -252,10 +266,7 @@ def weight_stream(
     channels = len(weights)
     if channels < 2 or channels > _MAX_STRIDE:
         return None
-    a = np.arange(0, channels - 1, 2)
-    if channels % 2:
-        a = np.append(a, channels - 2)
-    b = a + 1
+    a, b = pairs_of_channels(channels)
     mixed = _GAIN * weights[a] + weights[b]
     lanes = epilogue_lanes(rescale, ((_GAIN, a), (1, b)), each)
     if lanes is None or mixed.min() < -(1 << 15):
@@ -268,6 +279,14 @@ def weight_stream(
 
     words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
     return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1)
+
+
+def pairs_of_channels(channels: int) -> tuple[Int64, Int64]:
+    """First and second channel of each pair; the last pair may repeat one."""
+    a = np.arange(0, channels - 1, 2)
+    if channels % 2:
+        a = np.append(a, channels - 2)
+    return a, a + 1
 
 
 def _start(bias_a: Int64, bias_b: Int64, lanes: Lanes) -> tuple[Words, ...]:

@@ -2,7 +2,7 @@
 
 A window is ``segments`` runs of contiguous bytes. Whole words are packed four inputs at a time: SXTB16 of a
 word gives inputs 0 and 2, SXTB16 of the word rotated gives 1 and 3. What is left of all runs, up to three
-bytes each, is packed two by two, before the words.
+bytes each, is packed two by two, before the words. Inputs of int16 are two of a word already.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,8 @@ _WRITTEN_OUT = 12  # words of a window up to which no loop packs them
 class Packing:
     """A window as runs: ``rows`` rows of ``taps`` runs of ``length`` bytes.
 
-    ``row_step`` and ``tap_step`` are the bytes from a run to the one below and to the one beside it.
+    ``row_step`` and ``tap_step`` are the bytes from a run to the one below and to the one beside it, ``size``
+    those of an input.
     """
 
     rows: int
@@ -31,13 +32,19 @@ class Packing:
     length: int
     row_step: int
     tap_step: int
+    size: int = 1
 
     @classmethod
-    def of(cls, window: tuple[int, int], dilation: tuple[int, int], channels: int, pitch: int) -> "Packing":
-        """A convolution's window in rows of ``pitch`` bytes; taps side by side make one run."""
+    def of(
+        cls, window: tuple[int, int], dilation: tuple[int, int], pixel: int, pitch: int, size: int = 1
+    ) -> "Packing":
+        """A convolution's window over pixels of so many bytes, in rows of ``pitch`` bytes.
+
+        Taps side by side make one run.
+        """
         if dilation[1] == 1 or window[1] == 1:
-            return cls(window[0], 1, window[1] * channels, dilation[0] * pitch, 0)
-        return cls(window[0], window[1], channels, dilation[0] * pitch, dilation[1] * channels)
+            return cls(window[0], 1, window[1] * pixel, dilation[0] * pitch, 0, size)
+        return cls(window[0], window[1], pixel, dilation[0] * pitch, dilation[1] * pixel, size)
 
     @property
     def words(self) -> int:
@@ -56,8 +63,9 @@ class Packing:
 
     @property
     def rest(self) -> tuple[tuple[int, int | None], ...]:
-        """Offsets of the bytes that fill no word, in twos; the last one may be alone."""
-        left = [self._offset(run) + at for run in self._runs() for at in range(4 * self.words, self.length)]
+        """Offsets of the inputs that fill no word, in twos; the last one may be alone."""
+        ends = range(4 * self.words, self.length, self.size)
+        left = [self._offset(run) + at for run in self._runs() for at in ends]
         return tuple((left[i], left[i + 1] if i + 1 < len(left) else None) for i in range(0, len(left), 2))
 
     @property
@@ -73,7 +81,7 @@ class Packing:
     @property
     def steps(self) -> int:
         """Words of packed inputs per pixel."""
-        return len(self.rest) + 2 * self.words * self.rows * self.taps
+        return len(self.rest) + 2 // self.size * self.words * self.rows * self.taps
 
     def _runs(self) -> list[tuple[int, int]]:
         return [(row, tap) for row in range(self.rows) for tap in range(self.taps)]
@@ -83,9 +91,11 @@ class Packing:
 
     def order(self) -> Int64:
         """``[steps, 2]``: which input of the window, row by row, is in which half of which step; -1: none."""
-        runs: Int64 = np.arange(self.rows * self.taps * self.length, dtype=np.int64).reshape(-1, self.length)
-        whole = runs[:, : 4 * self.words].reshape(-1, 4)[:, [0, 2, 1, 3]].reshape(-1, 2)
-        rest = runs[:, 4 * self.words :].reshape(-1)
+        length, words = self.length // self.size, self.words * 4 // self.size
+        runs: Int64 = np.arange(self.rows * self.taps * length, dtype=np.int64).reshape(-1, length)
+        mixed = [0, 2, 1, 3] if self.size == 1 else [0, 1]
+        whole = runs[:, :words].reshape(-1, len(mixed))[:, mixed].reshape(-1, 2)
+        rest = runs[:, words:].reshape(-1)
         even = np.append(rest, [-1] * (len(rest) % 2)).reshape(-1, 2)
         return np.concatenate([even, whole]).astype(np.int64)
 
@@ -111,15 +121,18 @@ class _Writer:
     def __init__(self, packing: Packing, pixels: int) -> None:
         names = ("a", "b", "c")[:pixels]
         self.packing = packing
+        self.load = "ldrsb" if packing.size == 1 else "ldrsh"
         self.f = f = Function(
             "pack",
             "uint32_t *to",
             *(f"const int8_t *{name}" for name in names),
-            purpose="Widens the inputs of windows: 0 and 2 of each word, then 1 and 3.",
+            purpose="Widens the inputs of windows: 0 and 2 of each word, then 1 and 3."
+            if packing.size == 1
+            else "Brings the inputs of windows together, word by word.",
         )
         self.to, *self.windows = f.arguments
-        self.wide = f.cores("inputs widened", pixels, LISTED)
-        self.words = f.cores("four inputs", pixels, LISTED)
+        self.wide = f.cores("what is stored", pixels, LISTED)
+        self.words = f.cores("what is loaded", pixels, LISTED)
 
     def write(self) -> None:
         packing = self.packing
@@ -132,23 +145,23 @@ class _Writer:
             self._rows()
 
     def _two(self, first: int, second: int | None) -> None:
-        """Two bytes of each window, or one."""
+        """Two inputs of each window, or one."""
         f = self.f
         for window, low, high in zip(self.windows, self.wide, self.words, strict=True):
-            self._byte(low, window, first)
+            self._single(low, window, first)
             if second is not None:
-                self._byte(high, window, second)
+                self._single(high, window, second)
                 f("pkhbt", low, low, high, "lsl #16")
             else:
                 f("uxth", low, low)
         self._store()
 
-    def _byte(self, to: str, window: str, offset: int) -> None:
+    def _single(self, to: str, window: str, offset: int) -> None:
         if offset > FAR:
             self.f.number(to, offset)
-            self.f("ldrsb", to, f"[{window}, {to}]")
+            self.f(self.load, to, f"[{window}, {to}]")
         else:
-            self.f("ldrsb", to, f"[{window}, #{offset}]")
+            self.f(self.load, to, f"[{window}, #{offset}]")
 
     def _rows(self) -> None:
         f, packing = self.f, self.packing
@@ -168,10 +181,14 @@ class _Writer:
             self.f.advance(window, by)
 
     def _word(self, offset: int | None) -> None:
-        """Four bytes of each window, those where the pointers are if there is no offset."""
+        """A word of each window, those where the pointers are if there is no offset."""
         f = self.f
-        for word, window in zip(self.words, self.windows, strict=True):
+        loaded = self.words if self.packing.size == 1 else self.wide
+        for word, window in zip(loaded, self.windows, strict=True):
             f("ldr", word, f"[{window}], #4" if offset is None else f"[{window}, #{offset}]")
+        if self.packing.size > 1:
+            self._store()
+            return
         for rotated in ((), ("ror #8",)):
             for wide, word in zip(self.wide, self.words, strict=True):
                 f("sxtb16", wide, word, *rotated)

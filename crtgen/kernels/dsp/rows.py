@@ -88,12 +88,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class RowBuilder:
-    """Builds the rows of a layer from its strides, bytes per column, and output shape."""
+    """Builds the rows of a layer from strides, bytes of columns and output pixels, and the output's width."""
 
     stride: tuple[int, int]
     column_bytes: int
     out_width: int
-    channels: int
+    pixel_bytes: int
     written_out: int
     repeated: tuple[int, ...]
 
@@ -115,15 +115,15 @@ class RowBuilder:
             body=self._body(most, both) if rounds else None,
             tail=tail,
             data_step=most * data,
-            output_step=most * self.channels,
+            output_step=most * self.pixel_bytes,
             data_next=4 - done * data,
-            output_next=(self.out_width * (2 if both else 1) - done) * self.channels,
+            output_next=(self.out_width * (2 if both else 1) - done) * self.pixel_bytes,
         )
 
     def _body(self, count: int, both: bool) -> Chunk:
         """A chunk that moves both pointers to where the next one begins."""
         chunk = self.chunk(count, 0, both)
-        data, output = count * self.stride[1] * self.column_bytes, count * self.channels
+        data, output = count * self.stride[1] * self.column_bytes, count * self.pixel_bytes
         columns = tuple((at - data if at > data else at, macs) for at, macs in chunk.columns)
         stores = (*chunk.stores[1:], chunk.stores[0])
         return replace(
@@ -151,14 +151,14 @@ class RowBuilder:
             placed = tuple(self._placed(mac, started, sums[-1]) for mac in macs)
             columns.append(((at * step + column) * self.column_bytes, placed))
         stores = tuple(
-            self._store(sums[x * rows + row], (at + x) * self.channels, row)
+            self._store(sums[x * rows + row], (at + x) * self.pixel_bytes, row)
             for x in range(count)
             for row in range(rows)
         )
         return Chunk(tuple(columns), stores)
 
     def _store(self, total: int, at: int, row: int) -> Store:
-        below = at + row * self.out_width * self.channels
+        below = at + row * self.out_width * self.pixel_bytes
         return Store(total, below) if below <= FAR else Store(total, at, below=True)
 
     def _macs(self, into: list[int], tap: int) -> list[tuple[str, int, int, int]]:

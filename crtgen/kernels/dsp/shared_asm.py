@@ -83,6 +83,7 @@ class _Group:
                 for register in registers:
                     f(operation, register, register, by)
                     half_away(f, epilogue, register, (multiplier, constant), self.taps[1], shift)
+                clamp(f, epilogue, registers)
             f("ldr", job, f.kept[3])
             return
         constants, shift = (*self.inputs, self.taps[0]), self.taps[1]
@@ -94,8 +95,8 @@ class _Group:
             for register in registers:
                 f("smmla", register, register, multiplier, constant)
                 f("asr", register, register, shift)
-                saturate(f, register)
-                clamp(f, epilogue, register)
+                saturate(f, epilogue, register)
+                clamp(f, epilogue, (register,))
 
     def _store(self) -> None:
         """The flags say whether the last pair of channels is done."""

@@ -78,7 +78,10 @@ class PixelSteps:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A convolution with its sizes; a pointwise one without stride is one long row."""
+    """A convolution with its sizes; a pointwise one without stride is one long row.
+
+    ``pixel_bytes`` are those of an input pixel.
+    """
 
     images: int
     size: tuple[int, int]
@@ -88,11 +91,11 @@ class Geometry:
     dilation: tuple[int, int]
     corner: tuple[int, int]
     padded: bool
-    channels: int
+    pixel_bytes: int
 
     @classmethod
     def of(cls, op: Conv2d | DepthwiseConv2d, sig: Signature) -> "Geometry":
-        n, h, w, c = sig.x.shape
+        n, h, w, c = *sig.x.shape[:3], sig.x.shape[3] * sig.x.dtype.itemsize
         _, oh, ow, _ = sig.y.shape
         window = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
         pad = op.padding
@@ -103,13 +106,13 @@ class Geometry:
         return cls(n, (h, w), (oh, ow), window, op.stride, op.dilation, corner, padded, c)
 
     @classmethod
-    def rows(cls, count: int, channels: int) -> "Geometry":
-        """``count`` pixels of which each is a window of its own."""
-        return cls(1, (1, count), (1, count), (1, 1), (1, 1), (1, 1), (0, 0), False, channels)
+    def rows(cls, count: int, pixel_bytes: int) -> "Geometry":
+        """``count`` pixels of so many bytes, of which each is a window of its own."""
+        return cls(1, (1, count), (1, count), (1, 1), (1, 1), (1, 1), (0, 0), False, pixel_bytes)
 
     @property
     def image_bytes(self) -> int:
-        return self.size[0] * self.size[1] * self.channels
+        return self.size[0] * self.size[1] * self.pixel_bytes
 
     def _rows_at_once(self, pixels: int) -> int:
         """How many rows of outputs a group of so many pixels can touch."""
@@ -138,10 +141,10 @@ class Geometry:
         seen = min(self.size[1], columns - self.corner[1])
         return PaddedRows(
             rows=rows,
-            pitch=-(-columns * self.channels // 4) * 4,
-            left=self.corner[1] * self.channels,
-            row_bytes=seen * self.channels,
-            input_pitch=self.size[1] * self.channels,
+            pitch=-(-columns * self.pixel_bytes // 4) * 4,
+            left=self.corner[1] * self.pixel_bytes,
+            row_bytes=seen * self.pixel_bytes,
+            input_pitch=self.size[1] * self.pixel_bytes,
             height=self.size[0],
             first=-self.corner[0],
             stride=self.stride[0],
@@ -150,7 +153,7 @@ class Geometry:
 
     def walk(self, pitch: int) -> PixelSteps:
         """The walk over rows of ``pitch`` bytes."""
-        step = self.stride[1] * self.channels
+        step = self.stride[1] * self.pixel_bytes
         height, width = self.output
         return PixelSteps(width, height, step, self.stride[0] * pitch - width * step)
 
@@ -160,18 +163,21 @@ def groups_lead(
     window: PaddedRows | None,
     images: int,
     image_bytes: int,
-    channels: int,
+    pixel_bytes: int,
     pixels: int = PIXELS,
 ) -> int:
-    """The lead where groups of so many pixels are read until their outputs are complete."""
+    """The lead where groups of so many pixels are read until their outputs are complete.
+
+    ``pixel_bytes`` are those of an output pixel.
+    """
     ends = np.minimum(np.arange(0, walk.pixels, pixels) + pixels, walk.pixels)
-    written = ends * channels
+    written = ends * pixel_bytes
     if window is None:
         read = np.append(walk.starts(), image_bytes)[ends]
     else:
         rows = window.first + (ends - 1) // pixels * pixels // walk.width * window.stride
         read = np.clip(rows + window.rows, 0, window.height) * window.input_pitch
     image = np.arange(images)[:, None]
-    ahead = (written + image * walk.pixels * channels) - (read + image * image_bytes)
+    ahead = (written + image * walk.pixels * pixel_bytes) - (read + image * image_bytes)
     unread = read + image * image_bytes < images * image_bytes
     return max(0, int(ahead[unread].max(initial=0)))

@@ -1,0 +1,52 @@
+"""Layers of int16 with the DSP extension: what they cost, and where 32 bits do not hold their sums."""
+
+import numpy as np
+import pytest
+
+from crtgen.boards.core import find_core
+from crtgen.ir import Op, Quant, Value
+from crtgen.kernels import Kernel, Target, applicable
+from crtgen.ops import Case, Conv2d, DepthwiseConv2d, FullyConnected, Padding
+from crtgen.ops.case import int16s, make, weights_and_bias
+
+_TARGET = Target(find_core("cortex-m4"), "speed")
+_SAME = Padding(1, 1, 1, 1)
+
+
+def _kernel(case: Case) -> Kernel:
+    return applicable(case.op, case.sig, _TARGET)[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "weights", "axis", "most"),
+    [
+        (Conv2d((1, 1), _SAME), (1, 16, 16, 16), (16, 3, 3, 16), 0, 1.0),
+        (Conv2d((2, 2), Padding(4, 5, 1, 1)), (1, 49, 10, 1), (64, 10, 4, 1), 0, 1.0),
+        (Conv2d(), (1, 25, 5, 64), (64, 1, 1, 64), 0, 0.95),
+        (DepthwiseConv2d((1, 1), _SAME), (1, 25, 5, 64), (1, 3, 3, 64), 3, 1.7),
+        (DepthwiseConv2d((1, 1), _SAME, multiplier=2), (1, 9, 9, 8), (1, 3, 3, 16), 3, 4.5),
+        (FullyConnected(), (1, 256), (128, 256), 0, 1.0),
+    ],
+)
+def test_instructions_of_a_multiplication(
+    op: Op, shape: tuple[int, ...], weights: tuple[int, ...], axis: int, most: float
+) -> None:
+    """At most half of CMSIS-NN's."""
+    x = int16s("x", shape, 0.0004)
+    parts = weights_and_bias("int16", x, weights, axis, not isinstance(op, FullyConnected))
+    case = make("int16", op, [x, *parts], Quant.tensor(0.02))
+    kernel = _kernel(case)
+    macs = op.macs(case.sig)
+    assert macs
+    assert kernel.design.startswith("dsp_")
+    assert kernel.cost.instructions / macs < most
+
+
+@pytest.mark.parametrize(("depth", "design"), [(516, "dsp_dense"), (517, "gemm 1x4")])
+def test_sums_that_need_more_than_32_bits_stay_portable(depth: int, design: str) -> None:
+    """Of -32768 times 127, 32 bits hold 516."""
+    x = int16s("x", (1, depth), 0.0001)
+    weights = Value.constant("w", np.full((8, depth), 127, np.int8), Quant.tensor(0.01))
+    bias = Value.constant("b", np.zeros(8, np.int64), Quant.tensor(0.000001))
+    case = make("deep", FullyConnected(), [x, weights, bias], Quant.tensor(1.0))
+    assert _kernel(case).design == design

@@ -319,6 +319,9 @@ class GraphBuilder:
         roles = [f"{stem}_{role}" for role in ("input", *made.roles)]
         roles += [f"{stem}_input{i}" for i in range(len(roles), len(made.operands))]
         operands = tuple(self._operand(*pair) for pair in zip(made.operands, roles, strict=False))
+        if made.op.unscaled:
+            quant = outputs[0].quant if outputs else self.states[made.updates[0]].quant
+            operands = tuple(self._taken_as(v, quant) for v in operands)
         inferred = made.op.infer(operands)
         if len(inferred) != len(outputs) + len(made.updates):
             expected = len(inferred) - len(made.updates)
@@ -395,6 +398,17 @@ class GraphBuilder:
             return self.value(operand, name)
         return self._register(Value.constant(self.value_names.unique(name), operand))
 
+    def _taken_as(self, value: Value, quant: Quant | None) -> Value:
+        """The same integers with another quantisation, as what moves elements in TFLite Micro takes them."""
+        if value.quant == quant or value.dtype not in _QUANTISED:
+            return value
+        name = self.value_names.unique(f"{value.name}_taken")
+        if value.is_constant:
+            return self._register(Value.constant(name, value.array(), quant))
+        node = self.node_names.unique(name)
+        self._nodes.append(Node(node, Reshape(value.shape), (value.name,), (name,)))
+        return self._register(Value(name, value.shape, value.dtype, quant))
+
     def _step(self, made: Converted, name: str) -> Value:
         """What an operator gives that goes before another one."""
         operands = tuple(self._operand(o, f"{name}{i or ''}") for i, o in enumerate(made.operands))
@@ -440,8 +454,6 @@ def _check(op: Op, sig: Signature) -> None:
     """``Refused`` if the quantisation is none that the operator has."""
     if not any(v.dtype in _QUANTISED for v in (*sig.inputs, *sig.outputs)):
         return
-    if op.moves_only and any(v.quant != sig.y.quant for v in sig.inputs):
-        raise Refused("input and output are quantised differently; supported: the same scale and zero point")
     parameters = getattr(op, "parameters", None)
     if parameters is not None:
         try:

@@ -60,8 +60,8 @@ class Op(ABC):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """The definition, in numpy: ``arrays`` has one array per input, constants included."""
 
-    moves_only: ClassVar[bool] = False
-    """Whether it moves elements and changes none: its output is quantised as its inputs."""
+    unscaled: ClassVar[bool] = False
+    """Whether it takes integers as they are: its output is quantised as its inputs."""
 
     def macs(self, sig: Signature) -> int:
         """Multiplications of an input with a weight; 0 for an operator without weights."""

@@ -42,6 +42,7 @@ class _Pool(Windowed, Clamping, Channelwise):
     __slots__ = ()
 
     rising: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
 
     window: tuple[int, int]
 

@@ -128,7 +128,7 @@ class Greatest(Reduction):
     __slots__ = ()
 
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
     sign: ClassVar[str]
     """What a number is to those that it displaces, in C."""
 

@@ -23,7 +23,7 @@ class ResizeNearest(Channelwise):
 
     name: ClassVar[str] = "resize_nearest"
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
 
     size: tuple[int, int]
     align_corners: bool = False
@@ -79,6 +79,7 @@ class ResizeBilinear(Channelwise):
     """
 
     name: ClassVar[str] = "resize_bilinear"
+    unscaled: ClassVar[bool] = True
 
     size: tuple[int, int]
     align_corners: bool = False

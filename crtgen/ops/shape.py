@@ -1,6 +1,6 @@
 """Operators that move elements: ``reshape``, ``pad``, ``transpose``, ``strided_slice``, ``concat``.
 
-Their outputs are quantised as their inputs.
+Their outputs are quantised as their inputs, but for a reshape's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,10 @@ __all__ = ["Concat", "Identity", "Pad", "Reshape", "StridedSlice", "Transpose", 
 
 @dataclass(frozen=True, slots=True)
 class Reshape(Op):
-    """The same elements in order under another shape."""
+    """The same elements in order under another shape, or the same integers with another quantisation."""
 
     name: ClassVar[str] = "reshape"
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
 
     shape: tuple[int, ...]
 
@@ -57,7 +56,7 @@ class Identity(Op):
 
     name: ClassVar[str] = "identity"
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
@@ -79,7 +78,7 @@ class Pad(Op):
 
     name: ClassVar[str] = "pad"
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -117,7 +116,7 @@ class Transpose(Op):
 
     name: ClassVar[str] = "transpose"
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
 
     perm: tuple[int, ...]
 
@@ -152,7 +151,7 @@ class StridedSlice(Op):
 
     name: ClassVar[str] = "strided_slice"
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
 
     begin: tuple[int, ...]
     end: tuple[int, ...]
@@ -196,7 +195,7 @@ class Concat(Op):
 
     name: ClassVar[str] = "concat"
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
 
     axis: int
 

@@ -20,7 +20,7 @@ class BroadcastTo(Op):
 
     name: ClassVar[str] = "broadcast_to"
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
 
     shape: tuple[int, ...]
 
@@ -47,7 +47,7 @@ class MirrorPad(Op):
 
     name: ClassVar[str] = "mirror_pad"
     rising: ClassVar[bool] = True
-    moves_only: ClassVar[bool] = True
+    unscaled: ClassVar[bool] = True
 
     before: tuple[int, ...]
     after: tuple[int, ...]

@@ -17,6 +17,7 @@ from crtgen.ops import (
     FullyConnected,
     Pad,
     Padding,
+    Relu,
     Reshape,
     StridedSlice,
     all_cases,
@@ -46,7 +47,13 @@ def _int32(name: str, *values: int) -> Tensor:
     return Tensor(name, [len(values)], "int32", data=np.array(values, np.int32))
 
 
-@pytest.mark.parametrize("case", list(all_cases()), ids=lambda c: c.name)
+def _in_files(case: Case) -> bool:
+    """RELU6 does not requantise in files: its output takes the numbers of the input."""
+    op, sig = case.op, case.sig
+    return not (isinstance(op, Relu) and op.kind is Activation.RELU6 and sig.x.quant != sig.y.quant)
+
+
+@pytest.mark.parametrize("case", [c for c in all_cases() if _in_files(c)], ids=lambda c: c.name)
 def test_every_case_survives_the_way_through_a_file(case: Case) -> None:
     original = case.graph()
     loaded = load_tflite(oracle.model(original), "case")
@@ -184,11 +191,11 @@ _ONES = np.ones((1, 2), np.float32)
                 "FULLY_CONNECTED",
                 [
                     _int8("x", [1, 2]),
-                    _int8("w", [1, 2], np.ones((1, 2), np.int8)),
+                    _int8("w", [1, 2], np.full((1, 2), -126, np.int8)),
                     _int8("y", [1, 1]),
                 ],
             ),
-            "the zero point of fully_connected_weights is not 0",
+            "weights that reach",
         ),
         (
             _single("DEQUANTIZE", [Tensor("x", [1], "float16"), Tensor("y", [1], "float32")]),
@@ -199,10 +206,6 @@ _ONES = np.ones((1, 2), np.float32)
         (
             _single("RELU", [Tensor("x", [2, -1], "float32"), Tensor("y", [1], "float32")]),
             "has the shape 2x\\?",
-        ),
-        (
-            _single("SQUEEZE", [_int8("x", [1, 2]), Tensor("y", [2], "int8", [0.5], [4])]),
-            "quantised differently",
         ),
         (
             _single(

@@ -7,7 +7,7 @@ import numpy as np
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, pairs, same, unary
 from crtgen.ir import DType
-from crtgen.ops import Activation, Add, Dequantize, Logistic, Mul, Quantize, Relu, Softmax, Sub, Tanh
+from crtgen.ops import Activation, Add, Dequantize, Logistic, Mul, Quantize, Relu, Reshape, Softmax, Sub, Tanh
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Prelu, SquaredDifference
 from crtgen.ops.compare import (
@@ -96,6 +96,12 @@ def _softmax(layer: Layer) -> Converted:
     return Converted(Softmax(beta, wider), (layer.x,))
 
 
+def _relu6(layer: Layer) -> Converted:
+    """A clamp in the numbers of the input, which the output takes as they are: as TFLite Micro does it."""
+    clamp = Converted(Relu(Activation.RELU6), (layer.x,))
+    return clamp if layer.x.quant == layer.y.quant else Converted(Reshape(layer.x.shape), (clamp,))
+
+
 _FUSED = ("FusedActivationFunction",)
 
 _F32, _I8, _I16, _I32, _I64 = DType.FLOAT32, DType.INT8, DType.INT16, DType.INT32, DType.INT64
@@ -143,7 +149,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "PRELU": Converter(_operands(Prelu()), ("prelu",), types=_SHORT),
     "QUANTIZE": Converter(_typed(Quantize), ("quantize",), types=_QUANTISED),
     "RELU": Converter(unary(Relu(Activation.RELU)), ("relu", "re_lu"), types=_SHORT),
-    "RELU6": Converter(unary(Relu(Activation.RELU6)), ("relu6",), types=_SHORT),
+    "RELU6": Converter(_relu6, ("relu6",), types=_SHORT),
     "RELU_N1_TO_1": Converter(unary(Relu(Activation.RELU_N1_1)), ("relu_n1_to_1",)),
     "ROUND": Converter(unary(Round()), ("round",), types=_REAL),
     "RSQRT": Converter(unary(Rsqrt()), ("rsqrt",)),

@@ -84,6 +84,17 @@ class Layer:
         """An option of the operator; 0 where the file has no options."""
         return self.operator.options.get(name, 0)
 
+    def require_alike(
+        self,
+        tensors: Iterable[FileTensor],
+        what: str = "input",
+        types: tuple[DType, ...] = (DType.INT8, DType.UINT8),
+    ) -> None:
+        """``Refused`` unless tensors of these types are quantised as the output: TFLite Micro's rule."""
+        if self.y.dtype in types and any(t.quant != self.y.quant for t in tensors):
+            reason = f"{what} and output are quantised differently, which TFLite Micro refuses, too"
+            raise Refused(f"{reason}; supported: the same scale and zero point")
+
     def number(self, name: str, default: int = 0) -> int:
         """An option of a custom operator that is a whole number, or true or false."""
         value = self.operator.options.get(name, default)

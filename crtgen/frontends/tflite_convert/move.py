@@ -88,8 +88,7 @@ def _pad_v2(layer: Layer) -> Converted:
     value, tensor = layer.constant(2, "padding values"), layer.tensor(2)
     if value.size != 1 or tensor.dtype is not layer.x.dtype:
         raise ValueError(f"a padding value of {shape_text(tensor.shape)} {tensor.type_name}")
-    if tensor.quant != layer.x.quant:
-        raise Refused("a padding value that is quantised unlike the input")
+    layer.require_alike([tensor], "padding value")
     return Converted(Pad(op.before, op.after, value.reshape(-1)[0].item()), (layer.x,))
 
 
@@ -161,6 +160,7 @@ def _reverse(layer: Layer) -> Converted:
 def _concat(layer: Layer) -> Converted:
     if layer.activation() is not Activation.NONE:
         raise Refused("a fused activation in a concatenation; supported: NONE")
+    layer.require_alike(layer.operands)
     axis = layer.axis(int(layer.option("Axis")), len(layer.x.shape))
     roles = tuple(f"part{i}" for i in range(1, len(layer.operands)))
     return Converted(Concat(axis), layer.operands, roles)

@@ -72,7 +72,7 @@ def _gates(layer: Layer, positions: range, role: str) -> Value:
     quant = None
     if all(q is not None and q.axis is None for q in quants):
         scales = tuple(q.scale for q in quants if q is not None)
-        quant = Quant(scales, tuple(q.zero_point for q in quants if q is not None), 0)
+        quant = Quant(scales, (0,) * len(scales), 0)
     stacked = np.stack(arrays)
     return Value.constant(role, stacked.astype(stacked.dtype.newbyteorder("=")), quant)
 

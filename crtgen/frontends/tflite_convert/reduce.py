@@ -17,6 +17,8 @@ def _reduction(kind: type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin] 
     def convert(layer: Layer) -> Converted:
         rank = len(layer.x.shape)
         axes = sorted({layer.axis(a, rank) for a in layer.integers(1, "axes")})
+        if kind.unscaled:
+            layer.require_alike([layer.x])
         return Converted(kind(tuple(axes), bool(layer.option("KeepDims"))), (layer.x,))
 
     return convert

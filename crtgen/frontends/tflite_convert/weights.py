@@ -29,6 +29,7 @@ from crtgen.ops.scheme import FLOAT32, INT8, INT16, Scheme
 __all__ = ["CONVERTERS"]
 
 _MOST_WEIGHTS = 1 << 24
+_APART = 1e-6
 _COMPUTED = (INT8, INT16, FLOAT32)
 
 
@@ -63,7 +64,27 @@ def _part(quant: Quant | None, first: int, last: int) -> Quant | None:
     return Quant(quant.scales[first:last], quant.zero_points[first:last], 0)
 
 
-def _weights(layer: Layer, at: int = 1, x_at: int = 0) -> _Weights:
+def _symmetric(array: Array, quant: Quant | None, dense: bool) -> tuple[Array, Quant | None]:
+    """Weights without a zero point.
+
+    TFLite Micro subtracts one of a whole tensor in a fully connected layer, and takes no notice of others.
+    """
+    if quant is None or not any(quant.zero_points):
+        return array, quant
+    if dense and len(quant.scales) == 1:
+        made = array.astype(np.int64) - quant.zero_point
+        info = np.iinfo(array.dtype.name)
+        if made.min() < info.min or made.max() > info.max:
+            reach = f"weights that reach {made.min()} to {made.max()} without their zero point"
+            raise Refused(
+                f"{reach} {quant.zero_point}; supported: {info.min} to {info.max}",
+                "convert the model anew: converters make weights whose zero point is 0",
+            )
+        array = made.astype(array.dtype)
+    return array, Quant(quant.scales, (0,) * len(quant.scales), quant.axis)
+
+
+def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False) -> _Weights:
     """The constants of a layer with weights and an optional bias behind them."""
     x, w = layer.tensor(x_at), layer.tensor(at)
     scheme = next((s for s in _COMPUTED if s.activations is x.dtype), None)
@@ -73,11 +94,12 @@ def _weights(layer: Layer, at: int = 1, x_at: int = 0) -> _Weights:
         text = "; ".join(f"{s.weights.name} on {s.activations.name}" for s in _COMPUTED)
         raise Refused(f"weights of {w.type_name} on {x.type_name}; supported: {text}")
     layer.constant(at, "weights")
-    weights, channels = cast(Array, w.data), w.shape[0] if w.shape else 1
+    weights, quant = _symmetric(cast(Array, w.data), w.quant, dense)
+    channels = w.shape[0] if w.shape else 1
     place = max(at, x_at) + 1
     bias = layer.inputs[place] if len(layer.inputs) > place else None
     if bias is None:
-        return _Weights(scheme, weights, w.quant, np.zeros(channels, scheme.biases.numpy), None)
+        return _Weights(scheme, weights, quant, np.zeros(channels, scheme.biases.numpy), None)
     expected = (scheme.biases, DType.INT32) if scheme is INT16 else (scheme.biases,)
     given = layer.constant(place, "biases")
     if x_at == 2 and scheme is INT16:  # of a transposed convolution, where 16 bits stand for 64
@@ -85,7 +107,7 @@ def _weights(layer: Layer, at: int = 1, x_at: int = 0) -> _Weights:
     if bias.dtype not in expected:
         names = " or ".join(dtype.name for dtype in expected)
         raise Refused(f"a bias of {bias.type_name} on {x.type_name}; supported: {names}")
-    return _Weights(scheme, weights, w.quant, given, bias.quant)
+    return _Weights(scheme, weights, quant, given, bias.quant)
 
 
 def _real(tensor: FileTensor, data: Array, quant: Quant) -> FileTensor:
@@ -100,10 +122,11 @@ def _real(tensor: FileTensor, data: Array, quant: Quant) -> FileTensor:
 
 def _with_weights(layer: Layer, op: Op) -> Converted:
     """A layer as the file has it."""
-    made, weights = _weights(layer), layer.tensor(1)
+    made, weights = _weights(layer, dense=isinstance(op, FullyConnected)), layer.tensor(1)
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
+    same = made.array is weights.data and made.quant is weights.quant
     operands = (
-        made.array if made.array is not weights.data else weights,
+        weights if same else Value.constant("weights", made.array, made.quant),
         made.bias if bias is None else bias,
     )
     return Converted(op, (layer.x, *operands), ("weights", "bias"))
@@ -212,8 +235,19 @@ def _fully_connected(layer: Layer) -> Converted:
     return _with_weights(layer, op)
 
 
+def _nearly_alike(layer: Layer) -> bool:
+    """Whether TFLite Micro takes input and output to be quantised alike: scales may differ by 1e-6."""
+    x, y = layer.x.quant, layer.y.quant
+    if x is None or y is None or len(x.scales) != 1 or len(y.scales) != 1:
+        return False
+    apart = abs(np.float32(x.scale) - np.float32(y.scale))
+    return x.zero_points == y.zero_points and bool(apart <= _APART)
+
+
 def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Convert:
     def convert(layer: Layer) -> Converted:
+        if not _nearly_alike(layer):
+            layer.require_alike([layer.x], types=(DType.INT8, DType.INT16))
         height, width = int(layer.option("FilterHeight")), int(layer.option("FilterWidth"))
         stride = layer.pair("Stride")
         padding = layer.padding((height, width), stride)

@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from crtgen.boards.core import find_core
+from crtgen.kernels import Target, applicable
 from crtgen.ops import all_cases
+from crtgen.ops.arithmetic import Prelu
+from crtgen.ops.case import int8s, int16s, make
 from tests.kernels.overlays import overlays
 from tests.kernels.program import check_outputs, run_plans_on_host
 
@@ -16,3 +20,13 @@ def test_every_leave(tmp_path: Path) -> None:
     outputs = run_plans_on_host(tmp_path, runs)
     wrong = [check_outputs(run, out) for (run, _), out in zip(runs, outputs, strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))
+
+
+@pytest.mark.parametrize("core", ["cortex-m3", "cortex-m4", "cortex-m55"])
+def test_an_output_begins_before_a_narrower_operand(core: str) -> None:
+    """int16 over a slope of int8: each element is written over two."""
+    case = make("wider", Prelu(), [int16s("x", (3, 10)), int8s("slope", (3, 10))])
+    for kernel in applicable(case.op, case.sig, Target(find_core(core))):
+        leads = {place.input: place.lead for place in kernel.inplace}
+        assert leads[0] == 0
+        assert leads[1] >= 24

@@ -119,14 +119,14 @@ def elementwise(
     arrays = [Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant]
     routine = _routine(name, sig, target, way, steps, form, [*arrays, *consts])
     whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]
-    growth = max(0, sig.y.dtype.itemsize - sig.x.dtype.itemsize)
-    lead = growth * form.lanes * (-(-sig.y.elements // form.lanes) - 1)
+    before = form.lanes * (-(-sig.y.elements // form.lanes) - 1)
+    growth = [max(0, sig.y.dtype.itemsize - v.dtype.itemsize) for v in sig.inputs]
     return Kernel(
         design=name,
         template="",
         view=routine,
         consts=(*arrays, *consts),
-        inplace=tuple(InPlace(i, lead=lead) for i in whole),
+        inplace=tuple(InPlace(i, lead=growth[i] * before) for i in whole),
         work=Work(routine.instructions()),
         routines=(routine,),
     )

@@ -9,13 +9,14 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import Rescale, accumulator_range
 from crtgen.ops import scheme_of
-from crtgen.ops.fixedpoint import reduced_multiplier
+from crtgen.ops.fixedpoint import Int64, reduced_multiplier
 from crtgen.ops.lstm import Lstm
 from crtgen.ops.scheme import INT16
 from crtgen.ops.sigmoid16 import sigmoid_table
 
-__all__ = ["LstmView"]
+__all__ = ["GateProduct", "LstmView", "products"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,33 @@ class LstmView:
     gates: tuple[str, ...]
     cell: tuple[str, ...]
     hidden: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GateProduct:
+    """A gate's ``weights[S, K]``, what its sums of raw numbers ``start[S]`` with, and what they become."""
+
+    weights: Int64
+    start: Int64
+    rescale: Rescale
+
+
+def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProduct]:
+    """Of the input and of the hidden state, for a gate of a quantised LSTM; numbers of 12 fractional bits."""
+    x, hidden, _, w, r, bias = sig.inputs
+    p, units = op.parameters(sig), hidden.shape[1]
+    made = []
+    for value, weights, offset, (multiplier, shift), start in (
+        (x, w, p.input_offset, p.of_input[gate], bias.array()[gate].astype(np.int64)),
+        (hidden, r, p.hidden_offset, p.of_hidden[gate], np.zeros(units, np.int64)),
+    ):
+        scheme, rows = scheme_of(value), weights.array()[gate].astype(np.int64)
+        ends = (np.full(rows.shape[1], end + offset) for end in scheme.limits)
+        low, high = (end + start for end in accumulator_range(rows, *ends))
+        multipliers, shifts = (np.full(units, n, np.int64) for n in (multiplier, shift))
+        rescale = Rescale(multipliers, shifts, 0, *INT16.limits, low, high, INT16, scheme is INT16)
+        made.append(GateProduct(rows, start + offset * rows.sum(axis=1), rescale))
+    return made[0], made[1]
 
 
 @design(Lstm, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(3, 4, 5))

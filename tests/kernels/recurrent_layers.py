@@ -35,9 +35,7 @@ def recurrent(draw: st.DrawFn) -> Case:
 
 @st.composite
 def _svdf(draw: st.DrawFn) -> Case:
-    batch, inputs, units, rank, memory = draw(
-        st.tuples(st.integers(1, 3), _some, _some, _few, _some)
-    )
+    batch, inputs, units, rank, memory = draw(st.tuples(st.integers(1, 3), _some, _some, _few, _some))
     state = draw(st.sampled_from([_I16, _I8, _F32]))
     shape = (batch, inputs)
     x = (

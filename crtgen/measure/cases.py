@@ -15,7 +15,7 @@ import numpy as np
 from crtgen import files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
-from crtgen.ir import Array, shape_text
+from crtgen.ir import Array, DType, shape_text
 
 __all__ = [
     "Case",
@@ -190,13 +190,15 @@ def _case(
 
 
 def random_inputs(interfaces: Sequence[Interface], seed: int) -> tuple[Array, ...]:
-    """Uniform random inputs: the whole range of an integer type, -1 to 1 for a float."""
+    """Uniform random inputs: the whole range of an integer type, both truth values, -1 to 1 for a float."""
     rng = np.random.default_rng(seed)
     return tuple(_random(rng, i) for i in interfaces)
 
 
 def _random(rng: np.random.Generator, interface: Interface) -> Array:
     dtype = interface.dtype.numpy
+    if interface.dtype is DType.BOOL:
+        return rng.integers(0, 2, interface.shape).astype(dtype)
     if interface.dtype.is_integer:
         info = np.iinfo(interface.dtype.value)
         return rng.integers(info.min, info.max, interface.shape, dtype=interface.dtype.value, endpoint=True)

@@ -215,3 +215,10 @@ def test_random_inputs_fill_the_range_and_repeat() -> None:
     (one,), (two,) = random_inputs((wide,), 1), random_inputs((wide,), 1)
     np.testing.assert_array_equal(one, two)
     assert (one.min(), one.max()) == (-128, 127)
+
+
+def test_random_truth_values_are_both() -> None:
+    flags = Interface("f", "f", (64,), DType.BOOL, None, 64)
+    (found,) = random_inputs((flags,), 1)
+    assert found.dtype == np.bool_
+    assert 0 < found.sum() < 64

@@ -157,7 +157,7 @@ class Lstm(Op):
 
 
 def _logistic(x: Real) -> Real:
-    value: Real = 1 / (1 + np.exp(-x))
+    value: Real = 0.5 + 0.5 * np.tanh(x / 2)
     return value
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-__all__ = ["Model", "Operator", "Options", "Subgraph", "Tensor"]
+__all__ = ["Model", "Operator", "Options", "Subgraph", "Tensor", "packed"]
 
 _BUFFER_ALIGNMENT = 16
 
@@ -44,6 +44,12 @@ class Tensor:
     data: npt.NDArray[Any] | None = None
     signature: Sequence[int] | None = None
     is_variable: bool = False
+
+
+def packed(numbers: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The data of a constant of int4: two numbers in a byte, the first one in the low half."""
+    flat = np.append(numbers.ravel(), np.zeros(numbers.size % 2, np.int8)).astype(np.uint8) & 15
+    return (flat[::2] | flat[1::2] << 4).astype(np.uint8)
 
 
 class Options:

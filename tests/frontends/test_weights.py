@@ -9,7 +9,7 @@ from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.frontends import load_tflite
 from crtgen.ir import Array
 from tests.ops import oracle
-from tests.tflite_builder import Model, Operator, Options, Tensor
+from tests.tflite_builder import Model, Operator, Options, Tensor, packed
 
 _SCALES = {"int8": (0.05, 3), "int16": (0.0004, 0)}
 _BIASES = {"int8": "int32", "int16": "int64", "float32": "float32"}
@@ -111,12 +111,6 @@ def test_groups_that_do_not_divide_the_channels_are_corrupt() -> None:
         load_tflite(Model(tensors, [operator], ["x"], ["y"]).to_bytes())
 
 
-def _packed(numbers: Array) -> Array:
-    """Two numbers of four bits in a byte, the first one in the low half."""
-    flat = np.append(numbers.ravel(), np.zeros(numbers.size % 2, np.int8)).astype(np.uint8) & 15
-    return (flat[::2] | flat[1::2] << 4).astype(np.uint8)
-
-
 @pytest.mark.parametrize("code", ["CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"])
 def test_weights_of_four_bits(code: str) -> None:
     rng = np.random.default_rng(4)
@@ -131,7 +125,7 @@ def test_weights_of_four_bits(code: str) -> None:
     tensors: list[Tensor] = [
         _image("x", x, "int8"),
         _image("y", y, "int8", 3.0),
-        Tensor("w", w, "int4", [0.04], [0], data=_packed(numbers)),
+        Tensor("w", w, "int4", [0.04], [0], data=packed(numbers)),
         Tensor("b", [channels], "int32", [0.002], [0], data=rng.integers(-90, 90, channels, np.int32)),
     ]
     fields: dict[str, Any] = {"Padding": _VALID, "StrideH": 1, "StrideW": 1}

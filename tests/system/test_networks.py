@@ -1,6 +1,7 @@
 """Random whole networks, compiled and run, against TFLite Micro's interpreter.
 
-``pytest -m nightly tests/system/test_networks.py`` runs more than three hundred, on the host and on boards.
+``pytest -m nightly tests/system/test_networks.py`` runs a thousand on the host, and more than three hundred
+on boards and as other toolchains compile them.
 """
 
 from collections.abc import Sequence
@@ -10,15 +11,16 @@ import numpy as np
 import pytest
 
 import crtgen
+from crtgen.codegen.module import Interface
 from crtgen.frontends import load_tflite
-from crtgen.ir import Array
-from crtgen.measure.cases import compare, random_inputs
+from crtgen.ir import Array, Graph
+from crtgen.measure.cases import Difference, compare, random_inputs
 from crtgen.session import Session
-from tests.support import require_tool
-from tests.system.networks import expected, network
+from tests.support import nightly, require_tool
+from tests.system.grown import expected, network
 
 _PER_IMAGE = 8
-_RUNS = 2
+_SEQUENCES, _STEPS = 2, 3
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,32 @@ def test_networks(build: _Build) -> None:
     _check(build, range(_PER_IMAGE))
 
 
+@pytest.mark.parametrize("seeds", [range(60), nightly(range(60, 2000))], ids=len)
+def test_references(seeds: Sequence[int]) -> None:
+    """The networks in numpy, as they are read."""
+    wrong = []
+    for seed in seeds:
+        data = network(seed).to_bytes()
+        graph = load_tflite(data, f"net{seed}")
+        inputs, outputs = _interfaces(graph, graph.inputs), _interfaces(graph, graph.outputs)
+        runs = [random_inputs(inputs, step) for step in range(_STEPS)]
+        wanted = expected(data, runs, len(graph.outputs))
+        wrong += [f"net{seed}: {d}" for d in _compared(outputs, [wanted], [list(graph.run(runs))])]
+    assert wrong == []
+
+
+def _interfaces(graph: Graph, names: Sequence[str]) -> list[Interface]:
+    values = [graph.values[name] for name in names]
+    return [Interface(v.name, v.name, v.shape, v.dtype, v.quant, v.nbytes) for v in values]
+
+
+@pytest.mark.cc
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(0, 1000, _PER_IMAGE))
+def test_a_thousand_networks(first: int) -> None:
+    _check(_Build("host"), range(first, first + _PER_IMAGE))
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("build", _NIGHTLY, ids=str)
 @pytest.mark.parametrize("block", range(1, 4))
@@ -97,17 +125,30 @@ def _check(build: _Build, seeds: Sequence[int]) -> None:
 
 
 def _differences(session: Session, name: str, data: bytes, build: _Build) -> list[str]:
+    """Of sequences of runs, which begin anew; with kept inputs, also of a run that repeats the last one."""
     info = session.model(name)
-    inputs = [random_inputs(info.inputs, seed) for seed in range(_RUNS)]
-    wanted = [expected(data, arrays, len(info.outputs)) for arrays in inputs]
-    largest = [max(float(np.abs(w[i]).max()) for w in wanted) for i in range(len(info.outputs))]
-    found = []
-    for arrays, want in zip(inputs, wanted, strict=True):
-        answers = [session.infer(*arrays, model=name)]
+    found, wanted = [], []
+    for sequence in range(_SEQUENCES):
+        runs = [random_inputs(info.inputs, _STEPS * sequence + step) for step in range(_STEPS)]
         if build.keep_inputs:
-            answers.append(_again(session, name))
-        found += [compare(info.outputs, want, answer, largest) for answer in answers]
-    return [f"{name} on {build}: {difference}" for difference in found if difference]
+            runs.append(runs[-1])
+        wanted.append(expected(data, runs, len(info.outputs)))
+        session.reset(name)
+        answers = [session.infer(*arrays, model=name) for arrays in runs[:_STEPS]]
+        found.append([*answers, _again(session, name)] if build.keep_inputs else answers)
+    return [f"{name} on {build}: {difference}" for difference in _compared(info.outputs, wanted, found)]
+
+
+_Runs = Sequence[Sequence[Array]]
+
+
+def _compared(
+    outputs: Sequence[Interface], wanted: Sequence[_Runs], found: Sequence[_Runs]
+) -> list[Difference]:
+    """What differs in sequences of runs; floats may by 1e-5 of the largest of any."""
+    both = [pair for w, f in zip(wanted, found, strict=True) for pair in zip(w, f, strict=True)]
+    largest = [max(float(np.abs(w[i]).max()) for w, _ in both) for i in range(len(outputs))]
+    return [d for want, have in both if (d := compare(outputs, want, have, largest))]
 
 
 def _again(session: Session, name: str) -> tuple[Array, ...]:

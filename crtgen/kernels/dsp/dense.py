@@ -15,22 +15,14 @@ from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.conv import matrix_kernel
 from crtgen.kernels.dsp.dense16 import groups_of_outputs16, heads16
-from crtgen.kernels.dsp.epilogue import (
-    Epilogue,
-    Lanes,
-    clamp,
-    epilogue_lanes,
-    floor,
-    half_away,
-    rounded_lanes,
-    saturate,
-)
+from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, clamp, epilogue_lanes, floor, half_away
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
+from crtgen.ops import INT16
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
@@ -90,7 +82,7 @@ class _Writer:
         self.f = f = Function(
             "dense",
             "const uint32_t *weights",
-            "void *y",
+            "int8_t *y",
             "const uint32_t *columns",
             "const uint32_t *end",
             purpose="Groups of four outputs from `weights` to `end`.",
@@ -128,10 +120,9 @@ class _Writer:
             self._requantise()
             clamp(f, k.epilogue, (*self.mix, *self.low))
             (a, c), (b, d) = self.mix, self.low
-            store, step = k.epilogue.store, k.epilogue.bits // 8
             for place, output in ((1, b), (2, c), (3, d)):
-                f(store, output, f"[{self.y}, #{place * step}]")
-            f(store, a, f"[{self.y}], #{4 * step}")
+                f("strb", output, f"[{self.y}, #{place}]")
+            f("strb", a, f"[{self.y}], #4")
             f("ldr", self.spare, f.kept[3])
             f("cmp", self.weights, self.spare)
             f("bne", again)
@@ -159,9 +150,6 @@ class _Writer:
         outputs = (self.mix[0], self.low[0], self.mix[1], self.low[1])
         if k.header:
             f("ldr", self.columns, f.kept[2])
-        if k.epilogue.form == "rounded":
-            self._rounded(outputs)
-            return
         if not k.epilogue.floor:
             self._half_away(outputs)
             return
@@ -191,19 +179,6 @@ class _Writer:
             right = k.epilogue.shifts[number] if k.epilogue.shifts else shift
             half_away(f, k.epilogue, output, (multiplier, constant), spare, right)
 
-    def _rounded(self, outputs: Sequence[str]) -> None:
-        """From the words before the columns."""
-        f, k, multiplier = self.f, self.k, self.taps[0]
-        f("ldr", multiplier, f"[{self.columns}, #-4]")
-        left = 1 + k.epilogue.shifts[0]
-        for mix in self.mix:
-            f("asr" if left < 8 else "lsl", mix, mix, f"#{abs(8 - left)}")
-        for low in self.low:
-            f("lsl", low, low, f"#{left}")
-        for output in outputs:
-            f("smmulr", output, output, multiplier)
-            saturate(f, k.epilogue, output)
-
 
 def _listed(registers: Sequence[str]) -> str:
     return f"{{{', '.join(registers)}}}"
@@ -220,21 +195,10 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     size = x.dtype.itemsize
     if rows > 1 or outputs < _LANES:
         return matrix_kernel(Geometry.rows(rows, depth * size), params, weights, bias, target)
-    folded = bias + params.input_offset * weights.sum(axis=1)
-    return row_of_sums(weights, folded, rescale_of(params, weights, bias), size, target)
-
-
-def row_of_sums(weights: Int64, start: Int64, rescale: Rescale, size: int, target: Target) -> Kernel | None:
-    """A row of inputs of ``size`` bytes times ``weights[O, K]``, with sums that begin with ``start``.
-
-    None if inexact, or for less than four outputs.
-    """
-    outputs, depth = weights.shape
-    if outputs < _LANES:
-        return None
     packing = Packing.of((1, 1), (1, 1), depth * size, depth * size, size)
     steps, unroll = _unrolling(packing.steps, _STEPS_WRITTEN_OUT[target.optimize])
-    stream = _stream(weights, packing, steps, start, rescale)
+    folded = bias + params.input_offset * weights.sum(axis=1)
+    stream = _stream(weights, packing, steps, folded, rescale_of(params, weights, bias))
     if stream is None:
         return None
     view = DenseView(
@@ -270,13 +234,13 @@ class _Weights:
 
 def _stream(weights: Int64, packing: Packing, steps: int, start: Int64, rescale: Rescale) -> _Weights | None:
     """The packed ``weights[O, K]``; None if inexact, or for a weight of -128 in the wrong place."""
-    channels, short = fours(len(weights)), packing.size == 2
+    channels, short = fours(len(weights)), rescale.scheme is INT16
     shared = rescale.uniform
     gains = [1 if short else (_GAIN, 1)[lane % 2] for lane in range(_LANES)]
-    united = rescale.united() if shared else rescale
-    lanes = epilogue_lanes(united, [(gain, channels[:, lane]) for lane, gain in enumerate(gains)])
-    if lanes is None and shared and not short:
-        lanes = rounded_lanes(united.take(channels[:, 0]), _LANES)
+    lanes = epilogue_lanes(
+        rescale.united() if shared else rescale,
+        [(gain, channels[:, lane]) for lane, gain in enumerate(gains)],
+    )
     if lanes is None or not rescale.narrow:
         return None
     grouped = weights[channels]

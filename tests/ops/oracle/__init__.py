@@ -8,7 +8,7 @@ from tflite_micro import runtime
 from crtgen.ir import Array, DType, Graph, Op
 from tests.ops.oracle import detection, elementwise, move, recurrent, reduce, signal, weights
 from tests.ops.oracle.writer import Write, Writer
-from tests.tflite_builder import Model
+from tests.tflite_builder import Model, Operator, Tensor
 
 _ARENA = 1 << 22
 _WRITERS: Mapping[type[Op], Write] = {
@@ -18,14 +18,19 @@ _WRITERS: Mapping[type[Op], Write] = {
 }
 
 
-def model(graph: Graph) -> bytes:
-    """The graph as a `.tflite` file."""
+def parts(graph: Graph) -> tuple[list[Tensor], list[Operator]]:
+    """The tensors and operators of a graph."""
     writer = Writer(graph)
     for node in graph.nodes:
         code, options, extra = _WRITERS[type(node.op)](writer, node, graph.signature(node))
         if code:
             writer.add(node, code, options, extra)
-    return Model(writer.tensors, writer.operators, graph.inputs, graph.outputs).to_bytes()
+    return writer.tensors, writer.operators
+
+
+def model(graph: Graph) -> bytes:
+    """The graph as a `.tflite` file."""
+    return Model(*parts(graph), graph.inputs, graph.outputs).to_bytes()
 
 
 def run(data: bytes, inputs: Mapping[str, Array], names: tuple[str, ...], outputs: int = 1) -> list[Array]:

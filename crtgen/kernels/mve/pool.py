@@ -1,7 +1,7 @@
-"""Pooling with Helium: sixteen channels at a time.
+"""Pooling with Helium: a vector of channels at a time.
 
-The average of up to 255 values has its sums in 16 bits, and the division is a multiplication that is checked
-for every sum.
+The average of up to 255 values of int8 has its sums in 16 bits, and the division is a multiplication that is
+checked for every sum. Sums of int16 have 32 bits.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import INT8, AveragePool2d, MaxPool2d
+from crtgen.ops import AveragePool2d, MaxPool2d, scheme_of
 
 __all__ = ["PoolView", "average", "greatest"]
 
@@ -30,7 +30,8 @@ class PoolView:
     """Per window ``rows`` rows of ``blocks`` times ``unroll`` pixels, vectors of channels and ``rest``.
 
     If the window is ``padded``, rows and pixels are what it shares with the image, with ``unroll`` 1. Then
-    the reciprocals of an average are in an array, by the number of its pixels less one.
+    the reciprocals of an average are in an array, by the number of its pixels less one. Numbers have ``size``
+    bytes.
     """
 
     window: Window
@@ -41,6 +42,12 @@ class PoolView:
     unroll: int
     low: int | None
     high: int | None
+    size: int
+
+    @property
+    def lanes(self) -> int:
+        """Of a vector."""
+        return LANES // self.size
 
     @property
     def padded(self) -> bool:
@@ -49,11 +56,11 @@ class PoolView:
     @property
     def whole(self) -> int:
         """Channels in whole vectors."""
-        return self.window.channels // LANES * LANES
+        return self.window.channels // self.lanes * self.lanes
 
     @property
     def rest(self) -> int:
-        return self.window.channels % LANES
+        return self.window.channels % self.lanes
 
     @property
     def routines(self) -> tuple[Routine, ...]:
@@ -63,20 +70,21 @@ class PoolView:
 
     def _columns(self, rest: int) -> Routine:
         g = self.window
-        columns = Columns(rest, self.rows, self.blocks, self.unroll, g.channels, g.pitch, self.padded)
+        step, pitch = g.channels * self.size, g.pitch * self.size
+        columns = Columns(rest, self.rows, self.blocks, self.unroll, step, pitch, self.padded, self.size)
         return sums(columns) if self.average else maxima(columns, self._least, self.high)
 
     @property
     def _least(self) -> int:
-        return INT8.low if self.low is None else self.low
+        return -(1 << (8 * self.size - 1)) if self.low is None else self.low
 
     @property
     def work(self) -> Work:
         g = self.window
         clamps = (self.low is not None) + (self.high is not None)
-        kind = f"sum clamp {clamps}" if self.average else "most"
+        kind = f"sum{' of int16' if self.size > 1 else ''} clamp {clamps}" if self.average else "most"
         form = f"{kind}{' padded' if self.padded else ''}"
-        calls = [g.pixels * (self.whole // LANES)] if self.whole else []
+        calls = [g.pixels * (self.whole // self.lanes)] if self.whole else []
         calls += [g.pixels] if self.rest else []
         work = Work().block("line", g.batch * g.out_height).block(f"{form} pixel", g.pixels)
         for routine, runs in zip(self.routines, calls, strict=True):
@@ -90,30 +98,40 @@ class PoolView:
         return work
 
 
-@design(AveragePool2d, types=(DType.INT8,), needs="mve")
+@design(AveragePool2d, types=(DType.INT8, DType.INT16), needs="mve")
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
-    """int8 and windows of up to 255 pixels; None for others, or if a reciprocal is not exact."""
+    """Windows of up to 255 pixels; None for others, or if a reciprocal is not exact."""
     count = op.window[0] * op.window[1]
     if count > MOST:
         return None
     window = Window.of(sig, op.window, op.stride, op.padding)
     counts = _counts(window) if window.padded else {count}
-    factors = {n: reciprocal(n) for n in counts}
+    factors = {n: reciprocal(n) if sig.x.dtype is DType.INT8 else _reciprocal16(n) for n in counts}
     found = {n: factor for n, factor in factors.items() if factor is not None}
     if len(found) < len(counts):
         return None
     if not window.padded:
         return _kernel(op, sig, window, "mve average", found[count])
-    table = np.zeros((max(counts), 3), np.int32)
+    table = np.zeros((max(counts), 3), np.int64)
     for n, factor in found.items():
         table[n - 1] = factor.multiplier, factor.constant, -factor.shift
     note = "by the pixels of a window less one: multiplier, constant, minus the shift"
-    return _kernel(op, sig, window, "mve average", None, (Const.of("reciprocals", table, 4, note),))
+    return _kernel(
+        op, sig, window, "mve average", None, (Const.of("reciprocals", table.astype(np.int32), 4, note),)
+    )
 
 
-@design(MaxPool2d, types=(DType.INT8,), needs="mve")
+def _reciprocal16(count: int) -> Reciprocal:
+    """The mean's magnitude is ``(2 * |sum| + constant) * multiplier >> 32``, exact for up to 255 numbers.
+
+    The multiplier is less than 1 above ``2**31 / count``: its error stays below ``sum / 2**31 < 1 / count``.
+    """
+    return Reciprocal(-(-(1 << 31) // count), 2 * (count // 2), 0)
+
+
+@design(MaxPool2d, types=(DType.INT8, DType.INT16), needs="mve")
 def greatest(op: MaxPool2d, sig: Signature, target: Target) -> Kernel:
-    """int8 and windows of any size."""
+    """Windows of any size."""
     return _kernel(op, sig, Window.of(sig, op.window, op.stride, op.padding), "mve max", None)
 
 
@@ -139,7 +157,7 @@ def _kernel(
     consts: tuple[Const, ...] = (),
 ) -> Kernel:
     params = op.parameters(sig)
-    low, high = clamp_limits(params.act_min, params.act_max)
+    low, high = clamp_limits(params.act_min, params.act_max, scheme_of(sig.x))
     rows, columns = op.window
     if columns == window.width and not window.padded:
         rows, columns = 1, rows * columns
@@ -153,14 +171,15 @@ def _kernel(
         unroll=unroll,
         low=low,
         high=high,
+        size=sig.x.dtype.itemsize,
     )
-    written = np.arange(window.pixels) * window.channels
+    written = np.arange(window.pixels) * window.channels * view.size
     return Kernel(
         design=name,
         template="mve/pool.c.j2",
         view=view,
         consts=consts,
-        inplace=(InPlace(lead=least_lead(written, window.first_reads())),),
+        inplace=(InPlace(lead=least_lead(written, window.first_reads() * view.size)),),
         work=view.work,
         routines=view.routines,
         includes=("arm_mve.h",),

@@ -101,7 +101,8 @@ def cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel:
     start, step = ((length - 1) * inner, -inner) if op.reverse else (0, inner)
     view = CumSumView(outer, length, inner, start, step, number, first, term, op.exclusive, result)
     work = Work().block(f"{sig.x.dtype.value} element", sig.x.elements)
-    return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(),), work=work)
+    in_order = inner == 1 and not op.reverse
+    return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(exact=not in_order),), work=work)
 
 
 @design(L2Normalization, types=(DType.INT8, DType.FLOAT32))

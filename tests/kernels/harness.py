@@ -152,7 +152,7 @@ class Job:
         """Bytes for all buffers apart, and once more for those of which one lies over the other."""
         values = [v for v in (*self.case.sig.inputs, self.case.sig.y) if not v.is_constant]
         sizes = [*(v.nbytes for v in values), self.kernel.scratch]
-        lead = max((leave.lead for leave in self.kernel.inplace), default=0)
+        lead = max((lead for _, lead in _leaves(self)), default=0)
         return 64 + sum(n + 15 + 64 for n in sizes) + 96 + lead + max(sizes)
 
 
@@ -323,7 +323,7 @@ def _write_kernels(jobs: Sequence[Job], buffers: Sequence[Sequence[_Buffer]], fo
         lines += [f"/* {job.case.op.name}: {kernel.design} */", _source(name, job.case.sig, kernel, routines)]
         lines += [f"extern const uint8_t {b.symbol}[];" for b in group if b.data is not None]
         lines += [f"static const struct buffer {name}_buffers[] = {{", *(b.row for b in group), "};"]
-        leaves = _leaves(job)
+        leaves = [f"{{{i}, {lead}}}" for i, lead in _leaves(job)]
         lines += [f"static const struct leave {name}_leaves[] = {{{', '.join(leaves)}}};"] if leaves else []
         arguments = ", ".join(f"(void *)p[{i}]" for i in range(len(group)))
         lines += [f"static void {name}_call(uint8_t *const *p) {{ {name}({arguments}); }}"]
@@ -364,14 +364,20 @@ def _c_type(dtype: str) -> str:
     return {"float32": "float", "bool": "bool"}.get(dtype, f"{dtype}_t")
 
 
-def _leaves(job: Job) -> list[str]:
-    """Leaves count all inputs, buffers those that are not constant; an output stays aligned."""
-    order = [v.name for v in job.case.sig.inputs if not v.is_constant]
-    names = [v.name for v in job.case.sig.inputs]
-    size = job.case.sig.y.dtype.itemsize
-    leads = [-(-leave.lead // size) * size for leave in job.kernel.inplace]
-    inputs = [order.index(names[leave.input]) for leave in job.kernel.inplace]
-    return [f"{{{i}, {lead}}}" for i, lead in zip(inputs, leads, strict=True)]
+def _leaves(job: Job) -> list[tuple[int, int]]:
+    """Inputs, counted as buffers are, and how many bytes the output begins before them.
+
+    The least lead, to which an output stays aligned, and a greater one: a third of the input more.
+    """
+    sig = job.case.sig
+    order = [v.name for v in sig.inputs if not v.is_constant]
+    found = []
+    for leave in job.kernel.inplace:
+        value = sig.inputs[leave.input]
+        least = -(-leave.lead // sig.y.dtype.itemsize) * sig.y.dtype.itemsize
+        more = 0 if leave.exact else value.nbytes // 48 * 16
+        found += [(order.index(value.name), lead) for lead in dict.fromkeys((least, least + more))]
+    return found
 
 
 def _tolerance(buffers: Sequence[_Buffer]) -> str:

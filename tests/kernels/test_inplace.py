@@ -8,7 +8,8 @@ from crtgen.boards.core import find_core
 from crtgen.kernels import Target, applicable
 from crtgen.ops import all_cases
 from crtgen.ops.arithmetic import Prelu
-from crtgen.ops.case import int8s, int16s, make
+from crtgen.ops.case import floats, int8s, int16s, make
+from crtgen.ops.normalize import CumSum
 from tests.kernels.overlays import overlays
 from tests.kernels.program import check_outputs, run_plans_on_host
 
@@ -30,3 +31,12 @@ def test_an_output_begins_before_a_narrower_operand(core: str) -> None:
         leads = {place.input: place.lead for place in kernel.inplace}
         assert leads[0] == 0
         assert leads[1] >= 24
+
+
+@pytest.mark.parametrize(
+    ("op", "exact"), [(CumSum(1), False), (CumSum(1, reverse=True), True), (CumSum(0), True)]
+)
+def test_sums_that_do_not_go_through_memory_in_order_stay_in_their_place(op: CumSum, exact: bool) -> None:
+    """Further to the front, an output would meet numbers that are still to be read."""
+    case = make("order", op, [floats("x", (3, 4))])
+    assert [p.exact for k in applicable(case.op, case.sig, Target()) for p in k.inplace] == [exact]

@@ -1,8 +1,9 @@
 """From a graph to its plan: kernels are chosen, subgraphs planned, and chains of layers run by rows."""
 
 from crtgen.ir import Graph, Node
-from crtgen.kernels import Kernel, Target, select
+from crtgen.kernels import Kernel, Target, applicable, select
 from crtgen.kernels.cost import Cost
+from crtgen.ops import Identity, Reshape
 from crtgen.ops.control import If, While
 from crtgen.passes import Hit
 from crtgen.plan.homes import Outside
@@ -33,8 +34,20 @@ def _plan(
 ) -> tuple[Plan, tuple[Hit, ...]]:
     items = [_item(node, target, exact) for node in graph.nodes]
     kernels = {**select(graph, target), **{i.name: _kernel(i) for i in items if isinstance(i, Branch | Loop)}}
+    kernels |= _copies(graph, target)
     plan = make_plan(graph, kernels, items, keep_inputs=keep_inputs, exact=exact, outside=outside)
     return loop_over_rows(plan, target, exact=exact)
+
+
+def _copies(graph: Graph, target: Target) -> dict[str, Kernel]:
+    """Kernels of outputs that are a state in another shape: a state is another value when the run is over."""
+    found, kept = {}, {before for before, _ in graph.states}
+    for node in graph.nodes:
+        if isinstance(node.op, Reshape) and node.inputs[0] in kept:
+            kept.update(node.outputs)
+            if node.outputs[0] in graph.outputs:
+                found[node.name] = applicable(Identity(), graph.signature(node), target)[0]
+    return found
 
 
 def _item(node: Node, target: Target, exact: bool | None) -> Call:

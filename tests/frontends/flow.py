@@ -31,6 +31,10 @@ def constant(name: str, *values: float) -> Tensor:
     return Tensor(name, [1, len(values)], "float32", data=np.array([values], np.float32))
 
 
+def shape(name: str, *lengths: int) -> Tensor:
+    return Tensor(name, [len(lengths)], "int32", data=np.array(lengths, np.int32))
+
+
 def boolean(name: str) -> Tensor:
     return Tensor(name, [], "bool")
 
@@ -186,6 +190,50 @@ def delayed() -> Flow:
     return _flow(Model(tensors, operators, ["x"], ["y"]), "f")
 
 
+def shown() -> Flow:
+    """What a variable held before the run, in another shape, beside what it holds afterwards."""
+    tensors = [handle("h"), *floats("x", "old", "new"), Tensor("column", [4, 1], "float32"), shape("s", 4, 1)]
+    operators = [
+        variable("total", "h"),
+        read("h", "old"),
+        Operator("RESHAPE", ["old", "s"], ["column"], Options("ReshapeOptions")),
+        add("old", "x", "new"),
+        assign("h", "new"),
+    ]
+    return _flow(Model(tensors, operators, ["x"], ["column", "new"]), "f")
+
+
+def turned() -> Flow:
+    """Two values that a loop carries: each becomes the other one in its own shape, one of them doubled."""
+    names = ["i", "row", "column"]
+    tensors = [Tensor("i", [], "float32"), *floats("row"), Tensor("column", [4, 1], "float32")]
+    zero = Tensor("zero", [], "float32", data=np.array(0, np.float32))
+    condition = Subgraph(
+        [*tensors, zero, boolean("more")], [Operator("LESS", ["zero", "i"], ["more"])], names, ["more"]
+    )
+    one = Tensor("one", [], "float32", data=np.array(-1, np.float32))
+    made = [Tensor("j", [], "float32"), *floats("a", "double"), Tensor("b", [4, 1], "float32")]
+    body = Subgraph(
+        [*tensors, one, *made, shape("wide", 1, 4), shape("high", 4, 1)],
+        [
+            add("i", "one", "j"),
+            add("row", "row", "double"),
+            Operator("RESHAPE", ["column", "wide"], ["a"], Options("ReshapeOptions")),
+            Operator("RESHAPE", ["double", "high"], ["b"], Options("ReshapeOptions")),
+        ],
+        names,
+        ["j", "a", "b"],
+    )
+    start = Tensor("three", [], "float32", data=np.array(3, np.float32))
+    outer = [*floats("x", "y", "p"), start, Tensor("end", [], "float32"), shape("high", 4, 1)]
+    outer += [Tensor("column", [4, 1], "float32"), Tensor("q", [4, 1], "float32")]
+    operators = [
+        Operator("RESHAPE", ["y", "high"], ["column"], Options("ReshapeOptions")),
+        loop(["three", "x", "column"], ["end", "p", "q"], 1, 2),
+    ]
+    return _flow(Model(outer, operators, ["x", "y"], ["p", "q"], others=[condition, body]), "f", "f")
+
+
 def chosen() -> Flow:
     """A variable that one side of a branch assigns, the other one reads."""
     then = Subgraph(
@@ -209,7 +257,7 @@ def unchanged() -> Flow:
 
 
 def _all() -> Iterator[Callable[[], Flow]]:
-    yield from (branches, nested, counter, delayed, chosen, unchanged, loops, swapped)
+    yield from (branches, nested, counter, delayed, shown, chosen, unchanged, loops, swapped, turned)
 
 
 MODELS = {make.__name__: make for make in _all()}

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.kernels.registry import registered
+from crtgen.ir import Op
+from crtgen.kernels.registry import Entry, registered
 from crtgen.ops import all_cases
 from tests.kernels.drawn import Trial, check, name, package
-from tests.kernels.layers import KINDS
+from tests.kernels.layers import KINDS, Kind
 from tests.kernels.recurrent_layers import RECURRENT
 from tests.ops.oracle.signal import WRITERS as SIGNAL
 
@@ -68,13 +69,19 @@ def _run(folder: Path, kind: str, core: str, optimize: str, count: int) -> None:
     trial, drawn = Trial(core, optimize, _PACKAGES[core], folder), KINDS[kind]
     seed = zlib.crc32(f"{kind} {core} {optimize}".encode()) if _SEED is None else int(_SEED)
     check(drawn.layers, count, seed, trial)
-    entries = [e for op in drawn.operators for e in registered(op) if package(e) == trial.package]
-    if drawn.only is not None:
-        entries = [e for e in entries if not e.types or drawn.only in e.types]
+    entries = [e for op in drawn.operators for e in _drawn(op, drawn) if package(e) == trial.package]
     designs = [name(e) for e in entries] if optimize == "speed" else []
     forms = _FORMS.get((core, optimize), {}).get(kind, [])
     rare = {n: trial.hits[n] for n in [*designs, *forms] if trial.hits[n] < max(1, count // 100)}
     assert not rare, f"hardly any layer of {count} gets these"
+
+
+def _drawn(op: type[Op], kind: Kind) -> list[Entry]:
+    """The designs that layers of a kind are for: of its type, or of those that no other kind is for."""
+    if kind.only is not None:
+        return [e for e in registered(op) if not e.types or kind.only in e.types]
+    elsewhere = {k.only for k in KINDS.values() if op in k.operators}
+    return [e for e in registered(op) if not e.types or not elsewhere.issuperset(e.types)]
 
 
 def test_every_operator_is_drawn() -> None:

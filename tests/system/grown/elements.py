@@ -61,6 +61,8 @@ def _binary(net: Network) -> None:
         like = net.tensor(a.dtype, shape, net.rng.uniform(0.01, 0.1), 0)
         b = net.values(like, shape)
     kind = net.pick(["Add", "Add", "Sub", "Mul"])
+    if kind == "Sub" and {a.name, b.name} & net.rough and b.data is None:
+        kind = "Add"  # the difference of two that are almost equal is an error's
     x, y = net.unit(a), net.unit(b)
     unit = x * y * SPREAD if kind == "Mul" else math.hypot(x, y)
     operands = [a, b] if net.chance(0.7) else [b, a]
@@ -181,7 +183,9 @@ def _convert(net: Network) -> None:
     if x is None:
         return
     if x.dtype == "int32":
-        bounded = net.apply(Minimum(), [x, net.constant(net.rng.integers(0, 99, x.shape))])
+        least, most = (net.constant(net.rng.integers(*ends, x.shape)) for ends in ((-99, 0), (0, 99)))
+        bounded = net.apply(Minimum(), [x, most])
+        bounded = bounded and net.apply(Maximum(), [bounded, least])
         if bounded is not None:
             net.apply(Cast(DType.FLOAT32), [bounded], exact=True)
     elif x.dtype == "float32":

@@ -25,8 +25,11 @@ _INSIDE += flow.steps(_INSIDE)
 _STEPS: list[Step] = [*_LAYERS, *remembering.STEPS, *flow.steps(_INSIDE)]
 
 
-def network(seed: int) -> Network:
-    """The network of a seed: one to three inputs, some operators, every loose end an output."""
+def network(seed: int, plain: bool = False) -> Network:
+    """The network of a seed: one to three inputs, some operators, every loose end an output.
+
+    A ``plain`` one has neither states nor control flow.
+    """
     rng = np.random.default_rng(seed)
     net = Network(rng, str(rng.choice(["int8", "int16", "float32"], p=[0.6, 0.2, 0.2])))
     _inputs(net)
@@ -34,7 +37,7 @@ def network(seed: int) -> Network:
     for _ in range(300):
         if len(net.operators) >= wanted:
             break
-        net.pick(_STEPS)(net)
+        net.pick(_LAYERS if plain else _STEPS)(net)
     for name in [n for n in net.fresh if n in net.inputs]:
         x = net.tensors[name]
         net.add("RESHAPE", [x], net.like(x, [math.prod(x.shape)]), exact=True)

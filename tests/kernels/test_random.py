@@ -62,7 +62,7 @@ _FORMS = {
 
 
 def _run(folder: Path, kind: str, core: str, optimize: str, count: int) -> None:
-    """Each design of the core's package and each form runs at least once in 100 layers.
+    """Each design of the core's package and each form runs at least once in 200 layers.
 
     Where size matters, some designs never apply.
     """
@@ -72,7 +72,7 @@ def _run(folder: Path, kind: str, core: str, optimize: str, count: int) -> None:
     entries = [e for op in drawn.operators for e in _drawn(op, drawn) if package(e) == trial.package]
     designs = [name(e) for e in entries] if optimize == "speed" else []
     forms = _FORMS.get((core, optimize), {}).get(kind, [])
-    rare = {n: trial.hits[n] for n in [*designs, *forms] if trial.hits[n] < max(1, count // 100)}
+    rare = {n: trial.hits[n] for n in [*designs, *forms] if trial.hits[n] < max(1, count // 200)}
     assert not rare, f"hardly any layer of {count} gets these"
 
 

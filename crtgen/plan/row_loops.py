@@ -266,7 +266,8 @@ def _beside(line: _Line, at: int) -> Iterator[_Chain]:
         return
     for operand, image in (item.node.inputs, item.node.inputs[::-1]):
         maker = line.position.get(operand)
-        if maker is None or _next(line, maker) != at:
+        is_image = len(line.graph.values[image].shape) == len(line.graph.values[operand].shape)
+        if maker is None or _next(line, maker) != at or not is_image:
             continue
         layer = line.items[maker]
         if isinstance(layer, Call) and makes_operand(layer.node.op):

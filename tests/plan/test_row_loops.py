@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from crtgen.boards.core import find_core
 from crtgen.frontends import load
-from crtgen.ir import Graph
+from crtgen.ir import Graph, Quant, Value
 from crtgen.kernels import Cost, Target, select
 from crtgen.ops import (
     Activation,
@@ -213,6 +214,17 @@ def test_sums_of_what_is_no_image_stay(core: str | None, shape: tuple[int, ...])
     whole, plan, hits = _looped(graph, Target(find_core(core)) if core else None)
     assert plan is whole
     assert hits == []
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_one_number_is_added_to_a_layer(first: bool) -> None:
+    """It is no image beside the layer."""
+    net = Network()
+    middle = net.layer("widen", POINTWISE, net.input("x", 1, 16, 16, 8), (32, 1, 1, 8))
+    one = net.add_value(Value.constant("one", np.array(9, np.int8), Quant.tensor(0.05)))
+    added = net.node("add", Add(), *((one, middle) if first else (middle, one)))
+    whole, plan, _ = _looped(net.graph(net.layer("narrow", POINTWISE, added, (8, 1, 1, 32))))
+    assert plan.arena <= whole.arena
 
 
 def test_a_pool_takes_rows_as_they_come() -> None:

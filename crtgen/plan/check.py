@@ -98,6 +98,9 @@ def check_plan(plan: Plan) -> None:
     after = (name for _, name in plan.outside.pairs)
     for name in (*paper.variables((*plan.graph.lasting, *after)), *kept):
         paper.read(name, "the end of the run")
+    for home, name in plan.copied:
+        paper.read(name, f"the copy to {home}")
+        paper.owner.get(home, paper.owner[_ARENA][:0])[:] = _NOBODY
 
 
 def _step(paper: _Paper, step: Step) -> None:

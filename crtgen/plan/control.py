@@ -34,19 +34,21 @@ def _plan(
 ) -> tuple[Plan, tuple[Hit, ...]]:
     items = [_item(node, target, exact) for node in graph.nodes]
     kernels = {**select(graph, target), **{i.name: _kernel(i) for i in items if isinstance(i, Branch | Loop)}}
-    kernels |= _copies(graph, target)
+    kernels |= _copies(graph, target, outside or Outside.of(graph))
     plan = make_plan(graph, kernels, items, keep_inputs=keep_inputs, exact=exact, outside=outside)
     return loop_over_rows(plan, target, exact=exact)
 
 
-def _copies(graph: Graph, target: Target) -> dict[str, Kernel]:
-    """Kernels of outputs that are a state in another shape: a state is another value when the run is over."""
-    found, kept = {}, {before for before, _ in graph.states}
+def _copies(graph: Graph, target: Target, outside: Outside) -> dict[str, Kernel]:
+    """Kernels of results that are another shape of a value outside, where soon another value may lie."""
+    found, there = {}, set(outside.values)
+    results = {*graph.outputs, *(after for _, after in outside.pairs)}
     for node in graph.nodes:
-        if isinstance(node.op, Reshape) and node.inputs[0] in kept:
-            kept.update(node.outputs)
-            if node.outputs[0] in graph.outputs:
+        if isinstance(node.op, Reshape) and node.inputs[0] in there:
+            if node.outputs[0] in results:
                 found[node.name] = applicable(Identity(), graph.signature(node), target)[0]
+            else:
+                there.update(node.outputs)
     return found
 
 

@@ -53,7 +53,6 @@ def find_homes(graph: Graph, items: Sequence[Item], kernels: Mapping[str, Kernel
             raise UnsupportedError(f"no kernel computes {item.name}", where=graph.name)
     search = _Search(items, kernels, {name: name for name in outside.values})
     search.fixed = set() if outside.is_inner else {*graph.inputs, *graph.outputs}
-    search.lasting = {*graph.outputs, *(after for _, after in outside.pairs)}
     for home, after in outside.pairs:
         search.settle(home, after)
     return Homes(search.names, {name: frozenset(before) for name, before in search.first.items() if before})
@@ -65,7 +64,6 @@ class _Search:
     def __init__(self, items: Sequence[Item], kernels: Mapping[str, Kernel], names: dict[str, str]) -> None:
         self.items, self.kernels, self.names = items, kernels, names
         self.fixed: set[str] = set()
-        self.lasting: set[str] = set()
         self.maker = {output: item for item in items for output in item.outputs}
         self.first: dict[str, set[str]] = {item.name: set() for item in items}
         self._views()
@@ -80,7 +78,7 @@ class _Search:
         if any(permit.exact for permit in self.kernels[item.name].inplace):
             return
         old = {name for name, place in self.names.items() if place == home}
-        if old & self.lasting or not self._may_overwrite(item, root, old):
+        if not self._may_overwrite(item, root, old):
             return
         readers = {i.name for i in self.items if i is not item and old.intersection(i.inputs)}
         if readers & self._after(item):

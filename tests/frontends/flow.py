@@ -203,6 +203,23 @@ def shown() -> Flow:
     return _flow(Model(tensors, operators, ["x"], ["column", "new"]), "f")
 
 
+def handed() -> Flow:
+    """Of two variables one becomes what the other one held, in another shape; that becomes what came in."""
+    column = [Tensor(n, [4, 1], "float32") for n in ("late", "column", "y")]
+    tensors = [handle("g"), handle("h"), *floats("x", "old"), *column, shape("s", 4, 1)]
+    operators = [
+        variable("first", "g"),
+        variable("second", "h"),
+        read("g", "old"),
+        read("h", "late"),
+        Operator("RESHAPE", ["old", "s"], ["column"], Options("ReshapeOptions")),
+        assign("h", "column"),
+        assign("g", "x"),
+        add("late", "column", "y"),
+    ]
+    return _flow(Model(tensors, operators, ["x"], ["y"]), "f")
+
+
 def turned() -> Flow:
     """Two values that a loop carries: each becomes the other one in its own shape, one of them doubled."""
     names = ["i", "row", "column"]
@@ -257,7 +274,7 @@ def unchanged() -> Flow:
 
 
 def _all() -> Iterator[Callable[[], Flow]]:
-    yield from (branches, nested, counter, delayed, shown, chosen, unchanged, loops, swapped, turned)
+    yield from (branches, nested, counter, delayed, shown, handed, chosen, unchanged, loops, swapped, turned)
 
 
 MODELS = {make.__name__: make for make in _all()}

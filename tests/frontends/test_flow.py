@@ -81,6 +81,7 @@ def test_models_know_how_much_they_keep(sessions: Mapping[str, Session]) -> None
         "counter": 16,
         "delayed": 32,
         "shown": 16,
+        "handed": 32,
         "chosen": 16,
     }
 

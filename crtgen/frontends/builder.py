@@ -298,7 +298,7 @@ class GraphBuilder:
             if tensor.data is None:
                 value = Value(name, tensor.shape, tensor.dtype, tensor.quant)
             else:
-                value = Value.constant(name, tensor.data, tensor.quant)
+                value = Value.constant(name, tensor.data, tensor.quant, tensor.dtype)
             self._tensors[tensor.key] = self._register(value)
         return self._tensors[tensor.key]
 
@@ -434,8 +434,8 @@ def _check_tensor(tensor: Tensor) -> None:
     if tensor.dtype is None:
         known = ", ".join(d.name for d in DType)
         raise Refused(f"a tensor of {tensor.type_name}; supported: {known}")
-    if tensor.dtype is DType.FLOAT16 and tensor.data is None:
-        raise Refused("a tensor of FLOAT16 that is computed at run time; supported: constants")
+    if tensor.dtype in (DType.FLOAT16, DType.INT4) and tensor.data is None:
+        raise Refused(f"a tensor of {tensor.type_name} that is computed at run time; supported: constants")
     if -1 in tensor.shape:
         shape = "x".join("?" if d == -1 else str(d) for d in tensor.shape)
         raise Refused(

@@ -194,7 +194,7 @@ class _Reader:
         if not all(0 < s < math.inf for s in scales):
             raise self._corrupt(f"{label} has a scale that is not positive and finite")
         if dtype is not None and dtype.is_integer:
-            info = np.iinfo(dtype.value)
+            info = np.iinfo(dtype.numpy.name)
             if not all(info.min <= z <= info.max for z in zero_points):
                 raise self._corrupt(f"{label} has a zero point outside of {dtype.value}")
         return Quant(scales, zero_points, axis if count > 1 else None)

@@ -14,10 +14,14 @@ Array = npt.NDArray[np.generic]
 
 
 class DType(Enum):
-    """Element type of a tensor; the value is numpy's name of it."""
+    """Element type of a tensor; the value is numpy's name of it.
+
+    ``INT4`` is that of constants only, two numbers in a byte; numpy has their numbers as int8.
+    """
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
+    INT4 = "int4"
     INT8 = "int8"
     UINT8 = "uint8"
     INT16 = "int16"
@@ -30,17 +34,17 @@ class DType(Enum):
     @property
     def numpy(self) -> np.dtype[np.generic]:
         """The same as numpy's type."""
-        return np.dtype(self.value)
+        return np.dtype("int8" if self is DType.INT4 else self.value)
 
     @property
     def itemsize(self) -> int:
-        """Bytes per element."""
+        """Bytes per element; 1 for ``INT4``, of which they hold two."""
         return self.numpy.itemsize
 
     @property
     def c_name(self) -> str:
         """The C11 type of one element."""
-        return {"float32": "float", "bool": "bool"}.get(self.value, f"{self.value}_t")
+        return {"float32": "float", "bool": "bool"}.get(self.value, f"{self.numpy.name}_t")
 
     @property
     def is_integer(self) -> bool:
@@ -120,11 +124,14 @@ class Value:
         return replace(cls.constant(name, initial, quant), is_state=True)
 
     @classmethod
-    def constant(cls, name: str, data: Array, quant: Quant | None = None) -> "Value":
-        """A constant with the shape and type of ``data``, which is made read-only."""
+    def constant(
+        cls, name: str, data: Array, quant: Quant | None = None, dtype: DType | None = None
+    ) -> "Value":
+        """A constant with the shape of ``data``, which is made read-only, and its type or another one."""
         frozen = np.ascontiguousarray(data).reshape(data.shape)
         frozen.setflags(write=False)
-        return cls(name, tuple(int(d) for d in data.shape), DType(frozen.dtype.name), quant, frozen)
+        shape = tuple(int(d) for d in data.shape)
+        return cls(name, shape, dtype or DType(frozen.dtype.name), quant, frozen)
 
     @property
     def is_constant(self) -> bool:
@@ -145,6 +152,8 @@ class Value:
     @property
     def nbytes(self) -> int:
         """Bytes of the tensor, contiguous, without alignment."""
+        if self.dtype is DType.INT4:
+            return -(-self.elements // 2)
         return self.elements * self.dtype.itemsize
 
     def array(self) -> Array:

@@ -1,7 +1,7 @@
 """A test case of an operator: attributes, shapes, types and constants, and the inputs drawn from a seed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
 from crtgen.ops.scheme import SCHEMES, scheme_of
 
-__all__ = ["Case", "floats", "int8s", "int16s", "make", "plain", "weights_and_bias"]
+__all__ = ["Case", "floats", "in_four_bits", "int8s", "int16s", "make", "plain", "weights_and_bias"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,3 +131,12 @@ def weights_and_bias(
             Quant(tuple(products), zeros, 0 if per_axis else None),
         ),
     ]
+
+
+def in_four_bits(case: Case) -> Case:
+    """A layer with the upper four bits of its weights, of scales 16 times as large, and less of its bias."""
+    x, w, b = case.sig.inputs
+    scaled = [v.quant and replace(v.quant, scales=tuple(16 * s for s in v.quant.scales)) for v in (w, b)]
+    packed = Value.constant(w.name, w.array().astype(np.int8) >> 4, scaled[0], DType.INT4)
+    inputs = (x, packed, Value.constant(b.name, b.array().astype(np.int32) >> 4, scaled[1]))
+    return Case(f"{case.name}_int4", case.op, Signature(inputs, case.sig.outputs), case.limits)

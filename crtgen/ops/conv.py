@@ -20,7 +20,7 @@ from crtgen.ops.attrs import (
     require_inputs,
     tensor_quant,
 )
-from crtgen.ops.case import Case, floats, int8s, int16s, make, weights_and_bias
+from crtgen.ops.case import Case, floats, in_four_bits, int8s, int16s, make, weights_and_bias
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, multiply_wide, quantize_multiplier
 from crtgen.ops.scheme import INT16, Scheme, scheme_of
 from crtgen.ops.traits import Clamping, Real, Weighted, Windowed
@@ -106,7 +106,7 @@ def check_weights(inputs: Sequence[Value], channels: int) -> None:
     require_inputs(inputs, 3)
     x, w, bias = inputs
     scheme = scheme_of(x)
-    require(w.dtype is scheme.weights, f"weights of {w.dtype.value} on {x.dtype.value}")
+    require(w.dtype in (scheme.weights, scheme.packed), f"weights of {w.dtype.value} on {x.dtype.value}")
     biases = (scheme.biases, DType.INT32) if scheme is INT16 else (scheme.biases,)
     require(bias.dtype in biases, f"a bias of {bias.dtype.value} on {x.dtype.value}")
     require(bias.shape == (channels,), f"a bias of {shape_text(bias.shape)} for {channels} channels")
@@ -321,6 +321,8 @@ def _conv_cases() -> Iterator[Case]:
     yield _case("whole_image", Conv2d(), x, (10, 7, 9, 3), Quant.tensor(1.5, 0))
     blank, column = Conv2d((2, 2), Padding(1, 1, 1, 0)), int8s("x", (1, 9, 1, 4), 0.07, -11)
     yield _case("column_of_padding", blank, column, (3, 2, 1, 4), out)
+    yield in_four_bits(_case("3x3", Conv2d(), x, (5, 3, 3, 3), out))
+    yield in_four_bits(_case("1x1", Conv2d(), pointwise, (7, 1, 1, 16), Quant.tensor(0.08, -128)))
     wide = int16s("x", (1, 7, 9, 3), 0.0004)
     fine = Quant.tensor(0.0011)
     yield _case("int16", Conv2d((2, 2), same, activation=Activation.RELU6), wide, (5, 3, 3, 3), fine)
@@ -348,6 +350,9 @@ def _depthwise_cases() -> Iterator[Case]:
     yield _case("one_channel", DepthwiseConv2d(multiplier=8), int8s("x", (2, 6, 5, 1)), (1, 4, 3, 8), out)
     yield _case("per_tensor", DepthwiseConv2d(), x, (1, 2, 2, 4), out, False)
     yield _case("whole_image", DepthwiseConv2d(), x, (1, 9, 7, 4), out)
+    yield in_four_bits(_case("3x3", DepthwiseConv2d((1, 1), around), wide, (1, 3, 3, 16), out))
+    yield in_four_bits(_case("multiplier3", odd, x, (1, 3, 2, 12), out))
+    yield in_four_bits(_case("5x5", DepthwiseConv2d(), x, (1, 5, 5, 4), out))
     short = int16s("x", (1, 9, 7, 4), 0.0004)
     fine = Quant.tensor(0.0009)
     yield _case("int16_same_s2", DepthwiseConv2d((2, 2), same, activation=relu), short, (1, 3, 3, 4), fine)

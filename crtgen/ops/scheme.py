@@ -19,6 +19,7 @@ class Scheme:
     """How numbers are stored and computed with.
 
     ``activations``, ``weights`` and ``biases`` are the types of tensors, ``accumulators`` is that of sums.
+    Weights of layers may be ``packed``, too, a narrower type.
     Numbers of a quantised scheme are whole, from ``low`` to ``high``, and results beyond saturate; a real
     scheme has no limits.
     """
@@ -28,6 +29,7 @@ class Scheme:
     weights: DType
     biases: DType
     accumulators: DType
+    packed: DType | None = None
 
     @property
     def is_real(self) -> bool:
@@ -62,8 +64,8 @@ class Scheme:
         return max(self.high - zero_point, zero_point - self.low)
 
 
-INT8 = Scheme("int8", DType.INT8, DType.INT8, DType.INT32, DType.INT32)
-"""TFLite's: activations and weights of int8, weights symmetric, sums in 32 bits."""
+INT8 = Scheme("int8", DType.INT8, DType.INT8, DType.INT32, DType.INT32, DType.INT4)
+"""TFLite's: activations and weights of int8, weights symmetric and maybe of four bits, sums in 32 bits."""
 
 INT16 = Scheme("int16x8", DType.INT16, DType.INT8, DType.INT64, DType.INT64)
 """TFLite's: activations of int16 whose zero point is 0, weights of int8, sums in 64 bits."""

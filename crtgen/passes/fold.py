@@ -99,7 +99,7 @@ def _narrow(value: Value, kept: Mask) -> Value:
     if kept.all():
         return value
     if value.data is not None:
-        return Value.constant(value.name, value.data[..., kept], value.quant)
+        return Value.constant(value.name, value.data[..., kept], value.quant, value.dtype)
     return replace(value, shape=(*value.shape[:-1], int(kept.sum())))
 
 
@@ -131,7 +131,7 @@ def _constant(graph: Graph, node: Node, position: int, data: Array, outputs: Mas
     """The constant at a position of the node, anew; under a name of its own where others read it."""
     old = graph.values[node.inputs[position]]
     name = old.name if len(graph.consumers(old.name)) == 1 else f"{old.name} of {node.name}"
-    return Value.constant(name, data, old.quant and _select(old.quant, outputs))
+    return Value.constant(name, data, old.quant and _select(old.quant, outputs), old.dtype)
 
 
 def _select(quant: Quant, outputs: Mask) -> Quant:

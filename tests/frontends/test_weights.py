@@ -7,7 +7,7 @@ import pytest
 
 from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.frontends import load_tflite
-from crtgen.ir import Array
+from crtgen.ir import Array, DType
 from tests.ops import oracle
 from tests.tflite_builder import Model, Operator, Options, Tensor, packed
 
@@ -137,8 +137,9 @@ def test_weights_of_four_bits(code: str) -> None:
     }
     model = Model(tensors, [Operator(code, ["x", "w", "b"], ["y"], options[code])], ["x"], ["y"])
     graph = load_tflite(model.to_bytes())
-    weights = graph.values[graph.nodes[0].inputs[1]].array()
-    np.testing.assert_array_equal(weights, numbers)
+    weights = graph.values[graph.nodes[0].inputs[1]]
+    assert weights.dtype is DType.INT4
+    np.testing.assert_array_equal(weights.array(), numbers)
     _check(model, "int8")
 
 

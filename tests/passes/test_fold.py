@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from crtgen.ir import Array, Graph, Op, Quant, Value
+from crtgen.ir import Array, DType, Graph, Op, Quant, Value
 from crtgen.ops import (
     Activation,
     Add,
@@ -337,3 +337,20 @@ def test_folding_twice_changes_nothing() -> None:
     y = first(net, {0: LOW, 3: LOW})
     after = FoldChannels(1).run(net.graph(net.layer("last", Conv2d(), y, (3, 1, 1, 6))))
     assert FoldChannels(1).rewrite(after) == (after, ())
+
+
+def test_weights_of_four_bits_stay_packed() -> None:
+    net = Network()
+    graph = net.graph(net.layer("second", Conv2d(), first(net, {1: LOW}), (3, 1, 1, 6)))
+    weights = {node.inputs[1] for node in graph.nodes}
+    values = [
+        Value.constant(v.name, v.array().astype(np.int8) >> 4, v.quant, DType.INT4) if name in weights else v
+        for name, v in graph.values.items()
+    ]
+    packed = Graph.build(graph.name, values, graph.nodes, graph.inputs, graph.outputs)
+    after, hits = folded(packed)
+    kept = counts(after)["first"]
+    assert kept < 6
+    assert all(after.values[node.inputs[1]].dtype is DType.INT4 for node in after.nodes)
+    (cut, *_) = hits
+    assert cut.weight_bytes_before - cut.weight_bytes_after == (6 - kept) * (4 // 2 + 4)

@@ -35,9 +35,10 @@ _COMPUTED = (INT8, INT16, FLOAT32)
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """Weights with their output channels first, and the bias, of a layer on an input of ``scheme``."""
+    """Weights of a type, their output channels first, and the bias, of a layer on an input of ``scheme``."""
 
     scheme: Scheme
+    dtype: DType
     array: Array
     quant: Quant | None
     bias: Array
@@ -46,14 +47,15 @@ class _Weights:
     def part(self, first: int, last: int) -> "_Weights":
         """Those of some output channels."""
         quant, bias_quant = (_part(q, first, last) for q in (self.quant, self.bias_quant))
-        return _Weights(self.scheme, self.array[first:last], quant, self.bias[first:last], bias_quant)
+        parts = self.array[first:last], quant, self.bias[first:last], bias_quant
+        return _Weights(self.scheme, self.dtype, *parts)
 
     def operands(self, axis: int = 0) -> tuple[Value, Value]:
         """Both as constants; output channels change places with that axis of the weights."""
         quant = self.quant
         if quant is not None and quant.axis is not None:
             quant = replace(quant, axis=axis)
-        weights = Value.constant("weights", np.swapaxes(self.array, 0, axis), quant)
+        weights = Value.constant("weights", np.swapaxes(self.array, 0, axis), quant, self.dtype)
         return weights, Value.constant("bias", self.bias, self.bias_quant)
 
 
@@ -95,11 +97,11 @@ def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False) -> _
         raise Refused(f"weights of {w.type_name} on {x.type_name}; supported: {text}")
     layer.constant(at, "weights")
     weights, quant = _symmetric(cast(Array, w.data), w.quant, dense)
-    channels = w.shape[0] if w.shape else 1
+    dtype, channels = _dtype(w, weights, scheme), w.shape[0] if w.shape else 1
     place = max(at, x_at) + 1
     bias = layer.inputs[place] if len(layer.inputs) > place else None
     if bias is None:
-        return _Weights(scheme, weights, quant, np.zeros(channels, scheme.biases.numpy), None)
+        return _Weights(scheme, dtype, weights, quant, np.zeros(channels, scheme.biases.numpy), None)
     expected = (scheme.biases, DType.INT32) if scheme is INT16 else (scheme.biases,)
     given = layer.constant(place, "biases")
     if x_at == 2 and scheme is INT16:  # of a transposed convolution, where 16 bits stand for 64
@@ -107,7 +109,15 @@ def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False) -> _
     if bias.dtype not in expected:
         names = " or ".join(dtype.name for dtype in expected)
         raise Refused(f"a bias of {bias.type_name} on {x.type_name}; supported: {names}")
-    return _Weights(scheme, weights, quant, given, bias.quant)
+    return _Weights(scheme, dtype, weights, quant, given, bias.quant)
+
+
+def _dtype(tensor: FileTensor, weights: Array, scheme: Scheme) -> DType:
+    """Of weights: those of four bits in the file still have them, unless a zero point was subtracted."""
+    if scheme.packed is None or tensor.type_name != scheme.packed.name or not weights.size:
+        return scheme.weights
+    numbers = weights.astype(np.int64)
+    return scheme.packed if numbers.min() >= -8 and numbers.max() < 8 else scheme.weights
 
 
 def _real(tensor: FileTensor, data: Array, quant: Quant) -> FileTensor:
@@ -124,9 +134,11 @@ def _with_weights(layer: Layer, op: Op) -> Converted:
     """A layer as the file has it."""
     made, weights = _weights(layer, dense=isinstance(op, FullyConnected)), layer.tensor(1)
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
+    if made.dtype is not weights.dtype and made.array is weights.data:
+        weights = replace(weights, key=f"{weights.key} {made.dtype.value}", dtype=made.dtype)
     same = made.array is weights.data and made.quant is weights.quant
     operands = (
-        weights if same else Value.constant("weights", made.array, made.quant),
+        weights if same else Value.constant("weights", made.array, made.quant, made.dtype),
         made.bias if bias is None else bias,
     )
     return Converted(op, (layer.x, *operands), ("weights", "bias"))
@@ -212,7 +224,8 @@ def _blocks(weights: _Weights, stride: tuple[int, int], blocks: list[int]) -> tu
         for q in (weights.quant, weights.bias_quant)
     ]
     bias = np.tile(weights.bias, pixels)
-    return _Weights(weights.scheme, np.ascontiguousarray(array), quants[0], bias, quants[1]).operands()
+    made = np.ascontiguousarray(array)
+    return _Weights(weights.scheme, weights.dtype, made, quants[0], bias, quants[1]).operands()
 
 
 def _depthwise_conv2d(layer: Layer) -> Converted:

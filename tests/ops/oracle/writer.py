@@ -1,15 +1,16 @@
 """Collects the tensors and operators of a `.tflite` file."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from tflite import ActivationFunctionType, Padding
 
-from crtgen.ir import Graph, Node, Signature, Value
+from crtgen.ir import DType, Graph, Node, Signature, Value
 from crtgen.ops import Activation
 from crtgen.ops import Padding as Border
-from tests.tflite_builder import Operator, Options, Tensor
+from tests.tflite_builder import Operator, Options, Tensor, packed
 
 ACTIVATIONS = {
     Activation.NONE: ActivationFunctionType.NONE,
@@ -60,6 +61,8 @@ class Writer:
 
 def tensor(value: Value) -> Tensor:
     quant = value.quant
+    if value.dtype is DType.INT4:
+        value = replace(value, data=packed(value.array()))
     if value.is_state:
         scales, zeros = (quant.scales, quant.zero_points) if quant else ((), ())
         return Tensor(value.name, value.shape, value.dtype.value, scales, zeros, is_variable=True)

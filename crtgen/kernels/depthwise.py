@@ -11,7 +11,7 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.cost import Work
-from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue
+from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, nibbles
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
@@ -27,7 +27,7 @@ class DepthwiseView:
     """``multiplier`` outputs per input channel, ``tile`` neighbours in a row at a time.
 
     The ring holds rows of ``ring_columns`` pixels; of each input row, ``copied`` pixels are read at all.
-    ``unrolled``: the sum over the taps is written out.
+    ``unrolled``: the sum over the taps is written out. ``packed``: weights have four bits.
     """
 
     epilogue: Epilogue
@@ -39,9 +39,10 @@ class DepthwiseView:
     fill: int
     tile: int
     unrolled: bool
+    packed: bool
 
 
-@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
     """A depthwise convolution of any shape."""
     weights = sig.inputs[1].array()
@@ -57,6 +58,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
         fill=sig.x.quant.zero_point % 256 if sig.x.quant else 0,
         tile=_tile(window.out_width),
         unrolled=window.taps_y * window.taps_x <= _UNROLLED_TAPS,
+        packed=sig.inputs[1].dtype is DType.INT4,
     )
     size = sig.x.dtype.itemsize
     return Kernel(
@@ -75,7 +77,7 @@ def _work(view: DepthwiseView, sig: Signature) -> Work:
     lines, taps = g.batch * g.out_height, g.taps_y * g.taps_x
     tiles = lines * -(-g.out_width // tile)
     outputs = tiles * g.channels * view.multiplier
-    form = f"{sig.x.dtype.value} {tile}"
+    form = f"{'int4' if view.packed else sig.x.dtype.value} {tile}"
     work = Work().block("image", g.batch).block("line", lines).block("row", lines * g.taps_y)
     work.block(f"{form} tile", tiles).block(f"{form} channel", tiles * g.channels, view.multiplier > 1)
     if view.unrolled:
@@ -96,13 +98,15 @@ def _tile(width: int) -> int:
 
 
 def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Epilogue, tuple[Const, ...]]:
-    weights = sig.inputs[1].array()
+    weights, packed = sig.inputs[1].array(), sig.inputs[1].dtype is DType.INT4
     taps = weights.reshape(-1, weights.shape[3])
 
     def pack() -> Array:
-        return np.ascontiguousarray(taps.T)
+        return nibbles(taps.T) if packed else np.ascontiguousarray(taps.T)
 
-    ordered = Const("weights", taps.dtype.name, taps.shape[::-1], pack, 4, "[output][tap]")
+    shape = (taps.shape[1], -(-len(taps) // 2) if packed else len(taps))
+    note = f"[output][tap]{', two in a byte' if packed else ''}"
+    ordered = Const("weights", taps.dtype.name, shape, pack, 4, note)
     if scheme_of(sig.x).is_real:
         return float_epilogue(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)

@@ -18,6 +18,7 @@ __all__ = [
     "float_epilogue",
     "folded_bias",
     "integer_epilogue",
+    "nibbles",
     "one_rounding",
     "order_weights",
     "two_roundings",
@@ -165,11 +166,22 @@ def folded_bias(sig: Signature, params: ConvParams, axes: tuple[int, ...]) -> Ar
     return total.astype(np.int32)
 
 
-def order_weights(rows: Array, blocks: tuple[tuple[int, int], ...]) -> Array:
-    """Rows ``[outputs, depth]`` as blocks of (channels, count): each ``[count][depth][channels]``."""
+def order_weights(rows: Array, blocks: tuple[tuple[int, int], ...], packed: bool = False) -> Array:
+    """Rows ``[outputs, depth]`` as blocks of (channels, count): each ``[count][depth][channels]``.
+
+    Where they are ``packed``, two channels are in a byte.
+    """
     parts, start = [], 0
     for channels, count in blocks:
-        part = rows[start : start + channels * count].reshape(count, channels, -1)
-        parts.append(part.transpose(0, 2, 1).ravel())
+        part = rows[start : start + channels * count].reshape(count, channels, -1).transpose(0, 2, 1)
+        parts.append((nibbles(part) if packed else part).ravel())
         start += channels * count
     return np.concatenate(parts)
+
+
+def nibbles(numbers: Array) -> Array:
+    """Numbers of four bits, two in a byte along the last axis, the first one in the low half, as int8."""
+    odd = numbers.shape[-1] % 2
+    pairs = np.pad(numbers.astype(np.int8), [(0, 0)] * (numbers.ndim - 1) + [(0, odd)])
+    both: Array = ((pairs[..., ::2] & 15) | (pairs[..., 1::2] << 4)).astype(np.int8)
+    return both

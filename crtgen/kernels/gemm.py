@@ -36,7 +36,7 @@ class GemmView:
 
     ``unroll`` divides ``depth``. ``fused``: a product and its addition are one instruction, rounded once.
     ``window`` is how a pixel's ``depth`` inputs are gathered, None if they lie
-    in a row; ``fill`` is the byte that padding consists of.
+    in a row; ``fill`` is the byte that padding consists of. ``packed``: weights have four bits.
     """
 
     epilogue: Epilogue
@@ -49,9 +49,10 @@ class GemmView:
     blocks: tuple[Block, ...]
     window: Window | None
     fill: int = 0
+    packed: bool = False
 
 
-@design(Conv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2))
+@design(Conv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
     """A convolution of any shape."""
     taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
@@ -59,7 +60,7 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
     return _kernel(op, sig, target, None if window.is_pointwise else window)
 
 
-@design(FullyConnected, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2))
+@design(FullyConnected, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel:
     """A fully connected layer: its batch are the pixels."""
     return _kernel(op, sig, target, None)
@@ -70,8 +71,9 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
     depth = sig.inputs[1].elements // outputs
     pixels = sig.y.elements // outputs
     tile = _tile(pixels, sig, target)
+    packed = sig.inputs[1].dtype is DType.INT4
     blocks = _blocks(outputs)
-    epilogue, consts = _constants(op, sig, blocks)
+    epilogue, consts = _constants(op, sig, blocks, packed)
     fill = sig.x.quant.zero_point % 256 if sig.x.quant else 0
     unroll = max(u for u in range(1, 12 // tile) if depth % u == 0) if tile < 4 else 1
     view = GemmView(
@@ -85,6 +87,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
         blocks=blocks,
         window=window,
         fill=fill,
+        packed=packed,
     )
     size = sig.x.dtype.itemsize
     return Kernel(
@@ -100,7 +103,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
 
 def _work(view: GemmView, sig: Signature) -> Work:
     tiles, tile = -(-view.pixels // view.tile), view.tile
-    kind = f"{sig.x.dtype.value}{' fused' if view.fused else ''}"
+    kind = f"{'int4' if view.packed else sig.x.dtype.value}{' fused' if view.fused else ''}"
     work = Work().block(f"{kind} tile{' gathered' if view.window else ''}", tiles)
     for block in view.blocks:
         form, groups = f"{kind} {tile}x{block.channels}", tiles * block.count
@@ -151,15 +154,17 @@ def _blocks(outputs: int) -> tuple[Block, ...]:
 
 
 def _constants(
-    op: Conv2d | FullyConnected, sig: Signature, blocks: tuple[Block, ...]
+    op: Conv2d | FullyConnected, sig: Signature, blocks: tuple[Block, ...], packed: bool
 ) -> tuple[Epilogue, tuple[Const, ...]]:
     weights = sig.inputs[1].array()
+    depth = weights.size // len(weights)
 
     def pack() -> Array:
-        return order_weights(weights.reshape(len(weights), -1), tuple((b.channels, b.count) for b in blocks))
+        return order_weights(weights.reshape(-1, depth), tuple((b.channels, b.count) for b in blocks), packed)
 
-    note = "[output / 4][input][output % 4]"
-    ordered = Const("weights", weights.dtype.name, (weights.size,), pack, 4, note)
+    size = depth * sum(b.count * (-(-b.channels // 2) if packed else b.channels) for b in blocks)
+    note = f"[output / 4][input][output % 4]{', two in a byte' if packed else ''}"
+    ordered = Const("weights", weights.dtype.name, (size,), pack, 4, note)
     if scheme_of(sig.x).is_real:
         return float_epilogue(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)

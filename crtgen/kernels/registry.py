@@ -30,12 +30,15 @@ class Entry:
     needs: Feature | None
     weights: tuple[int, ...] | None
     to: DType | None
+    packed: bool
 
     def applies(self, sig: Signature, core: Core) -> bool:
         """Whether types, constants and core are those that it is for; it may still refuse shapes."""
         if self.types and (sig.x.dtype not in self.types or sig.y.dtype is not (self.to or sig.x.dtype)):
             return False
         if self.needs is not None and not getattr(core, self.needs):
+            return False
+        if not self.packed and any(v.dtype is DType.INT4 for v in sig.inputs):
             return False
         constant = tuple(i for i, v in enumerate(sig.inputs) if v.is_constant)
         return self.weights is None or constant == self.weights
@@ -60,19 +63,21 @@ def design(
     needs: Feature | None = None,
     weights: tuple[int, ...] | None = (),
     to: DType | None = None,
+    packed: bool = False,
 ) -> Callable[[_D], _D]:
     """Register a function as a design of these operators, or of all with a trait.
 
     ``types`` are the element types that the first input may have, any if it is empty; the output has the same
     one, or ``to``. ``needs`` is what the
     core has to have. ``weights`` are the inputs that have to be constant, while no other may be; None: any
-    may be. The function gets (operator, signature, target), the target's level is ``speed`` or ``size``; it
-    returns the kernel, or None for a shape or numbers that it does not cover.
+    may be. ``packed`` is whether it also knows weights of four bits. The function gets (operator, signature,
+    target), the target's level is ``speed`` or ``size``; it returns the kernel, or None for a shape or
+    numbers that it does not cover.
     """
 
     def register(function: _D) -> _D:
         for operator in operators:
-            _DESIGNS.setdefault(operator, []).append(Entry(function, types, needs, weights, to))
+            _DESIGNS.setdefault(operator, []).append(Entry(function, types, needs, weights, to, packed))
         return function
 
     return register

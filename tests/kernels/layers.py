@@ -35,7 +35,7 @@ from crtgen.ops import (
     Transpose,
 )
 from crtgen.ops.activation import LeakyRelu
-from crtgen.ops.case import make
+from crtgen.ops.case import in_four_bits, make
 from crtgen.ops.fft import Irfft, Rfft
 from crtgen.ops.logsoftmax import LogSoftmax
 from crtgen.ops.matmul import BatchMatMul
@@ -70,11 +70,15 @@ _windows = st.one_of(
 
 @dataclass(frozen=True)
 class Kind:
-    """Layers of these operators, most of them int8, some float32; or all of the type ``only``."""
+    """Layers of these operators, most of them int8, some float32; or all of the type ``only``.
+
+    ``packed``: with weights of four bits.
+    """
 
     operators: tuple[type[Op], ...]
     layers: st.SearchStrategy[Case]
     only: DType | None = None
+    packed: bool = False
 
 
 def _case(op: Op, inputs: Sequence[Value], quant: Quant | None = None) -> Case:
@@ -374,6 +378,16 @@ def _kind(
     return Kind(operators, st.one_of(*strategies, *([other, other] if other is not None else [])))
 
 
+def _is_computed(case: Case) -> bool:
+    """Whether TFLite computes its quantisation in 32 bits."""
+    assert isinstance(case.op, Conv2d | DepthwiseConv2d | FullyConnected)
+    try:
+        case.op.parameters(case.sig)
+    except ValueError:
+        return False
+    return True
+
+
 KINDS = {
     "convolution": Kind(
         (Conv2d,),
@@ -397,6 +411,15 @@ KINDS = {
         (Conv2d, DepthwiseConv2d, FullyConnected, AveragePool2d, MaxPool2d),
         st.one_of(*(made(DType.INT16) for made in (_convolution, _depthwise, _depthwise, _dense, _pool))),
         DType.INT16,
+    ),
+    "int4": Kind(
+        (Conv2d, DepthwiseConv2d, FullyConnected),
+        st.one_of(
+            _pointwise(), *(made(DType.INT8) for made in (_convolution, _depthwise, _depthwise, _dense))
+        )
+        .map(in_four_bits)
+        .filter(_is_computed),
+        packed=True,
     ),
     "softmax": _kind(_softmax, Softmax, LogSoftmax, other=reduce_layers.softmaxes()),
     "products": Kind((BatchMatMul,), reduce_layers.products()),

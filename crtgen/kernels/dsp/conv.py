@@ -10,6 +10,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.layer import Layer
 from crtgen.kernels.dsp.matrix import Micro, Unrolling, WeightStream, group_of_pixels, micro, weight_stream
+from crtgen.kernels.dsp.matrix4 import group_of_pixels4, weight_stream4
 from crtgen.kernels.dsp.matrix16 import group_of_pixels16, weight_stream16
 from crtgen.kernels.dsp.packing import Packing, pack_windows
 from crtgen.kernels.dsp.shared import UNROLL, shared_kernel
@@ -68,53 +69,58 @@ class ConvView:
 
 
 def _group(m: Micro) -> Routine:
+    if m.packed:
+        return group_of_pixels4(m)
     return group_of_pixels(m) if m.epilogue.bits == 8 else group_of_pixels16(m)
 
 
-@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """The matrix design for int8 and int16; None for one output channel, or if inexact."""
     _, w, b = sig.inputs
-    weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
-    geometry = Geometry.of(op, sig)
-    return matrix_kernel(geometry, op.parameters(sig), weights, b.array().astype(np.int64), target)
+    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
+    packed = w.dtype is DType.INT4
+    return matrix_kernel(Geometry.of(op, sig), op.parameters(sig), weights, bias, target, packed)
 
 
-@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """A depthwise convolution of one input channel is a convolution."""
     x, w, b = sig.inputs
     if x.shape[3] > 1:
         return None
-    weights = w.array().astype(np.int64).reshape(-1, w.shape[3]).T
-    geometry = Geometry.of(op, sig)
-    return matrix_kernel(geometry, op.parameters(sig), weights, b.array().astype(np.int64), target)
+    weights, bias = w.array().astype(np.int64).reshape(-1, w.shape[3]).T, b.array().astype(np.int64)
+    packed = w.dtype is DType.INT4
+    return matrix_kernel(Geometry.of(op, sig), op.parameters(sig), weights, bias, target, packed)
 
 
 def matrix_kernel(
-    geometry: Geometry, params: ConvParams, weights: Int64, bias: Int64, target: Target
+    geometry: Geometry, params: ConvParams, weights: Int64, bias: Int64, target: Target, packed: bool
 ) -> Kernel | None:
-    """The kernel for ``weights[O, inputs of a window]``.
+    """The kernel for ``weights[O, inputs of a window]``, which have four bits if they are ``packed``.
 
     None for one output channel, if inexact, and where nothing but padding is read.
     """
     if not geometry.sees_image:
         return None
     short = params.scheme is INT16
-    shared = target.optimize == "size" and not short
+    shared = target.optimize == "size" and not short and not packed
     window = geometry.slide(-params.input_offset)
     pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
     walk = geometry.walk(pitch)
     size = params.scheme.activations.itemsize
     packing = Packing.of(geometry.window, geometry.dilation, geometry.pixel_bytes, pitch, size)
     unrolling = _STEPS_WRITTEN_OUT[target.optimize]
-    steps = -(-packing.steps // UNROLL) * UNROLL if shared else unrolling.padded(packing.steps)
-    folded = bias + params.input_offset * weights.sum(axis=1)
-    rescale = rescale_of(params, weights, bias)
-    if short:
-        stream = weight_stream16(weights, packing, steps, folded, rescale)
+    if shared:
+        steps = -(-packing.steps // UNROLL) * UNROLL
     else:
-        stream = weight_stream(weights, packing, steps, folded, rescale, each=shared)
+        steps = unrolling.padded_pairs(packing.steps) if packed else unrolling.padded(packing.steps)
+    folded = bias + params.input_offset * weights.sum(axis=1)
+    given = weights, packing, steps, folded, rescale_of(params, weights, bias)
+    if short:
+        stream = weight_stream16(*given)
+    else:
+        stream = weight_stream4(*given) if packed else weight_stream(*given, each=shared)
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)
@@ -140,13 +146,7 @@ def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
     groups, left = divmod(walk.pixels, PIXELS)
     counts = [pixels for pixels in (PIXELS if groups else 0, left) if pixels]
     micros = tuple(
-        micro(
-            pixels,
-            layer.steps,
-            stream.channels,
-            stream.epilogue,
-            unrolling if pixels == PIXELS else _STEPS_OF_ONE,
-        )
+        micro(pixels, layer.steps, stream, unrolling if pixels == PIXELS else _STEPS_OF_ONE)
         for pixels in counts
     )
     return ConvView(

@@ -4,7 +4,7 @@ The weights are those of the matrix micro-kernel, two words per step: channels 0
 Several rows, or less than four outputs, are a pointwise convolution.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,15 +14,15 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.conv import matrix_kernel
+from crtgen.kernels.dsp.dense4 import groups_of_outputs4, halfwords, heads4, sums_fit
 from crtgen.kernels.dsp.dense16 import groups_of_outputs16, heads16
-from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, clamp, epilogue_lanes, floor, half_away
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, half_away
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
-from crtgen.ops import INT16
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
@@ -38,6 +38,7 @@ class DenseView:
     """A fully connected layer: ``whole`` groups of four outputs; if ``rest``, one more that ends at the last.
 
     ``header`` words before the groups hold the requantisation of all channels, where they are scaled alike.
+    ``packed``: weights have four bits.
     """
 
     outputs: int
@@ -49,6 +50,7 @@ class DenseView:
     header: int
     group_words: int
     epilogue: Epilogue
+    packed: bool
 
     @property
     def looped(self) -> bool:
@@ -67,6 +69,8 @@ class DenseView:
 @lru_cache(maxsize=256)
 def groups_of_outputs(k: DenseView) -> Routine:
     """``dense(weights, y, columns, end)``: groups of four outputs from ``weights`` to ``end``."""
+    if k.packed:
+        return groups_of_outputs4(k.steps, k.unroll, k.packing.steps, k.header > 0, k.epilogue)
     if k.short:
         return groups_of_outputs16(k.steps, k.unroll, k.header > 0, k.epilogue)
     writer = _Writer(k)
@@ -184,7 +188,7 @@ def _listed(registers: Sequence[str]) -> str:
     return f"{{{', '.join(registers)}}}"
 
 
-@design(FullyConnected, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
+@design(FullyConnected, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """Four outputs at a time for a single row, else the matrix design; None if inexact or for one output."""
     x, w, b = sig.inputs
@@ -192,13 +196,15 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     outputs, depth = weights.shape
     rows = x.elements // depth
-    size = x.dtype.itemsize
-    if rows > 1 or outputs < _LANES:
-        return matrix_kernel(Geometry.rows(rows, depth * size), params, weights, bias, target)
+    size, packed = x.dtype.itemsize, w.dtype is DType.INT4
+    rescale = rescale_of(params, weights, bias)
+    if rows > 1 or outputs < _LANES or (packed and not sums_fit(rescale, depth)):
+        return matrix_kernel(Geometry.rows(rows, depth * size), params, weights, bias, target, packed)
     packing = Packing.of((1, 1), (1, 1), depth * size, depth * size, size)
     steps, unroll = _unrolling(packing.steps, _STEPS_WRITTEN_OUT[target.optimize])
     folded = bias + params.input_offset * weights.sum(axis=1)
-    stream = _stream(weights, packing, steps, folded, rescale_of(params, weights, bias))
+    form = _INT4 if packed else _INT16 if size > 1 else _INT8
+    stream = _stream(form, weights, packing, steps, folded, rescale)
     if stream is None:
         return None
     view = DenseView(
@@ -211,6 +217,7 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
         header=len(stream.header),
         group_words=stream.group_words,
         epilogue=stream.epilogue,
+        packed=packed,
     )
     return Kernel(
         design="dsp_dense",
@@ -232,19 +239,46 @@ class _Weights:
     const: Const
 
 
-def _stream(weights: Int64, packing: Packing, steps: int, start: Int64, rescale: Rescale) -> _Weights | None:
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How four outputs share words, for a type of inputs and weights.
+
+    ``gains`` are those of their sums, ``mixed`` makes halfwords ``[group, part, input]`` of weights ``[group,
+    4, input]``, and ``heads`` makes ``[group, head_words]`` of the starts of sums, ``[group, 4]``.
+    """
+
+    gains: tuple[int, ...]
+    mixed: Callable[[Int64], Int64]
+    heads: Callable[[Int64], Words]
+    head_words: int
+
+
+def _pairs(weights: Int64) -> Int64:
+    return _GAIN * weights[:, 0::2] + weights[:, 1::2]
+
+
+def _heads(start: Int64) -> Words:
+    a, b, c, d = start.T
+    return words(np.stack([_GAIN * a + b, _GAIN * c + d, b, d], axis=1))
+
+
+_INT8 = _Form((_GAIN, 1, _GAIN, 1), _pairs, _heads, 4)
+_INT16 = _Form((1, 1, 1, 1), _pairs, heads16, 6)
+_INT4 = _Form((1, 1, 1, 1), lambda weights: halfwords(weights)[:, None], heads4, 5)
+
+
+def _stream(
+    form: _Form, weights: Int64, packing: Packing, steps: int, start: Int64, rescale: Rescale
+) -> _Weights | None:
     """The packed ``weights[O, K]``; None if inexact, or for a weight of -128 in the wrong place."""
-    channels, short = fours(len(weights)), rescale.scheme is INT16
-    shared = rescale.uniform
-    gains = [1 if short else (_GAIN, 1)[lane % 2] for lane in range(_LANES)]
+    channels, shared = fours(len(weights)), rescale.uniform
     lanes = epilogue_lanes(
         rescale.united() if shared else rescale,
-        [(gain, channels[:, lane]) for lane, gain in enumerate(gains)],
+        [(gain, channels[:, lane]) for lane, gain in enumerate(form.gains)],
     )
     if lanes is None or not rescale.narrow:
         return None
-    grouped = weights[channels]
-    mixed = _GAIN * grouped[:, 0::2] + grouped[:, 1::2]  # [group, pair, input]
+    mixed = form.mixed(weights[channels])
     if mixed.min() < -(1 << 15):
         return None
     ends = () if shared else lanes.constants
@@ -255,11 +289,11 @@ def _stream(weights: Int64, packing: Packing, steps: int, start: Int64, rescale:
         flat = order_weights(mixed.reshape(-1, mixed.shape[2]), packing, steps)
         halves = flat.reshape(*mixed.shape[:2], steps, 2)
         mixes = words16(halves[..., 0], halves[..., 1]).transpose(0, 2, 1).reshape(len(channels), -1)
-        heads = heads16(start[channels]) if short else _heads(start[channels], lanes)
+        heads = form.heads(start[channels] + np.stack(lanes.offsets, axis=1))
         groups = np.concatenate([heads, mixes, *ends], axis=1)
         return np.concatenate([header, groups.reshape(-1)])
 
-    group_words = (6 if short else _LANES) + 2 * steps + sum(end.shape[1] for end in ends)
+    group_words = form.head_words + mixed.shape[1] * steps + sum(end.shape[1] for end in ends)
     count = len(header) + len(channels) * group_words
     note = "requantisation; per four outputs: start, weights"
     return _Weights(header, group_words, lanes.epilogue, Const("weights", "uint32", (count,), pack, 4, note))
@@ -273,13 +307,6 @@ def _unrolling(steps: int, most: int) -> tuple[int, int]:
     counts = {u: -(-even // u) * u for u in range(2, most + 1, 2)}
     unroll = min(counts, key=lambda u: counts[u] * (7 + 2 / u))
     return counts[unroll], unroll
-
-
-def _heads(start: Int64, lanes: Lanes) -> Words:
-    """``[group, 4]`` words from ``start[group, 4]``."""
-    begin = start + np.stack(lanes.offsets, axis=1)
-    heads = [_GAIN * begin[:, 0] + begin[:, 1], _GAIN * begin[:, 2] + begin[:, 3], begin[:, 1], begin[:, 3]]
-    return words(np.stack(heads, axis=1))
 
 
 def _work(view: DenseView) -> Work:

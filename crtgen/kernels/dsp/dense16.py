@@ -6,6 +6,7 @@ bits, SXTB16 leaves b, and SMLAD accumulates accB in 32 bits, which is proven to
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, half_away
 from crtgen.kernels.dsp.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["groups_of_outputs16", "heads16"]
+__all__ = ["Writer", "groups_of_outputs16", "heads16", "listed"]
 
 _GAIN = 256
 
@@ -25,42 +26,53 @@ def groups_of_outputs16(steps: int, unroll: int, header: bool, epilogue: Epilogu
 
     With a ``header``, what requantises lies before the columns.
     """
-    writer = _Writer(steps, unroll, header, epilogue)
+    writer = Writer("dense16", "int16_t", (steps, unroll, header), epilogue)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
-    """Writes the groups of outputs: registers, and what is done with them."""
+class Writer:
+    """Writes the groups of outputs: registers, and what is done with them.
 
-    def __init__(self, steps: int, unroll: int, header: bool, epilogue: Epilogue) -> None:
-        self.rounds, self.unroll, self.header, self.epilogue = steps // unroll, unroll, header, epilogue
+    ``columns`` are the steps of inputs, those that are written out, and whether there is a header.
+    """
+
+    extra: ClassVar[bool] = False
+    """Whether there is a word at ``[sp, #4]``."""
+
+    def __init__(self, name: str, y_type: str, columns: tuple[int, int, bool], epilogue: Epilogue) -> None:
+        self.steps, self.unroll, self.header = columns
+        self.rounds, self.epilogue = self.steps // self.unroll, epilogue
         self.f = f = Function(
-            "dense16",
+            name,
             "const uint32_t *weights",
-            "int16_t *y",
+            f"{y_type} *y",
             "const uint32_t *columns",
             "const uint32_t *end",
             purpose="Groups of four outputs from `weights` to `end`.",
             keep=(1, 2, 3),
-            local=1 if self.rounds > 1 else 0,
+            local=2 if self.extra else int(self.rounds > 1),
         )
         self.weights, y, self.columns, end = f.arguments
         if self.rounds > 1:
-            f.number(y, 4 * steps)
+            f.number(y, 4 * self.steps)
             f("add", y, y, self.columns)
             f("str", y, "[sp]", note="where the columns end")
         f.free(y, end)
         self.taps = f.cores("weights, then requantisation", 4, LISTED)
         self.pair = f.cores("inputs of two steps, then requantisation", 2, LISTED)
-        self.mix = f.cores("256 * a + b of two pairs, 64 bits each", 4, LISTED)
-        self.low = f.cores("b of two pairs", 2, (*LISTED, "lr"))
+        self.mix, self.low = self._sums()
+
+    def _sums(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Registers of the sums that have 64 bits, and of those that have 32."""
+        mix = self.f.cores("256 * a + b of two pairs, 64 bits each", 4, LISTED)
+        return mix, self.f.cores("b of two pairs", 2, (*LISTED, "lr"))
 
     def write(self) -> None:
         f = self.f
         with f.loop("four outputs", "groups") as again:
             f("ldr", self.columns, f.kept[2])
-            f("ldm", f"{self.weights}!", _listed((*self.mix, *self.low)))
+            f("ldm", f"{self.weights}!", listed((*self.mix, *self.low)))
             if self.rounds > 1:
                 with f.loop("steps", self.rounds) as next_steps:
                     self._steps()
@@ -78,7 +90,7 @@ class _Writer:
         f = self.f
         for _ in range(self.unroll // 2):
             f("ldrd", *self.pair, f"[{self.columns}], #8")
-            f("ldm", f"{self.weights}!", _listed(self.taps))
+            f("ldm", f"{self.weights}!", listed(self.taps))
             for inputs, weights in zip(self.pair, (self.taps[:2], self.taps[2:]), strict=True):
                 for number, word in enumerate(weights):
                     f("smlald", *self.mix[2 * number : 2 * number + 2], inputs, word)
@@ -97,20 +109,19 @@ class _Writer:
             f("lsr", lower, lower, "#8")
             f("orr", lower, lower, upper, "lsl #24")
             sums += [lower, low]
-        f.free(self.mix[1], self.mix[3])
         return tuple(sums)
 
     def _requantise(self, sums: Sequence[str]) -> None:
         f, epilogue = self.f, self.epilogue
         multiplier, constant, shift, spare = self.taps
-        y = f.core("y")
+        (y, *_) = (register for register in (*self.mix, *self.low) if register not in sums)
         f("ldr", y, f.kept[1])
         if self.header:
             f("ldr", self.columns, f.kept[2])
-            f("ldmdb", self.columns, _listed((multiplier, constant)))
+            f("ldmdb", self.columns, listed((multiplier, constant)))
         for number, total in enumerate(sums):
             if not self.header:
-                f("ldm", f"{self.weights}!", _listed(self.taps[: epilogue.constants]))
+                f("ldm", f"{self.weights}!", listed(self.taps[: epilogue.constants]))
             if epilogue.floor:
                 floor(f, epilogue, total, multiplier, constant, epilogue.shifts[number])
             else:
@@ -118,13 +129,15 @@ class _Writer:
                 right = epilogue.shifts[number] if epilogue.shifts else shift
                 half_away(f, epilogue, total, (multiplier, constant), spare, right)
         clamp(f, epilogue, sums, self.pair)
+        size = epilogue.bits // 8
         for place, total in enumerate(sums[1:], 1):
-            f("strh", total, f"[{y}, #{2 * place}]")
-        f("strh", sums[0], f"[{y}], #8")
+            f(epilogue.store, total, f"[{y}, #{size * place}]")
+        f(epilogue.store, sums[0], f"[{y}], #{4 * size}")
         f("str", y, f.kept[1])
 
 
-def _listed(registers: Sequence[str]) -> str:
+def listed(registers: Sequence[str]) -> str:
+    """A list of LDM."""
     return f"{{{', '.join(registers)}}}"
 
 

@@ -26,6 +26,7 @@ from crtgen.ops.fixedpoint import Int64
 __all__ = ["DepthwiseView", "depthwise_3x3"]
 
 _CHANNELS = 4
+_GAIN = 16  # of sums with weights of four bits
 _STRIP_BYTES = {"speed": 4096, "size": 2048}
 _WRITTEN_OUT = {"speed": 6, "size": 0}  # columns up to which a row is written out
 _FAR_STEP = 255  # by which LDR moves its pointer on
@@ -39,7 +40,8 @@ class DepthwiseView:
     """All numbers of a depthwise layer; ``pairs`` words per column, ``columns`` columns per channel.
 
     Inputs and outputs have ``size`` bytes.
-    ``widened`` of the ``seen`` columns are written out where they are widened.
+    ``widened`` of the ``seen`` columns are written out where they are widened. ``packed``: weights have four
+    bits.
     """
 
     images: int
@@ -62,6 +64,7 @@ class DepthwiseView:
     epilogue: Epilogue
     row: Row
     single: Row | None
+    packed: bool
 
     @property
     def routines(self) -> tuple[Routine, ...]:
@@ -76,8 +79,10 @@ class DepthwiseView:
 
     @property
     def channel(self) -> Channel:
-        compact = self.weight_words < 4 + self.epilogue.constants
-        return Channel(self.stride, compact, self.out_row_bytes, self.epilogue, self.row, self.single)
+        compact = self.weight_words < (3 if self.packed else 4) + self.epilogue.constants
+        return Channel(
+            self.stride, compact, self.out_row_bytes, self.epilogue, self.row, self.single, self.packed
+        )
 
     @property
     def channel_words(self) -> int:
@@ -124,7 +129,7 @@ class DepthwiseView:
         return self.out_width * self.pixel_bytes
 
 
-@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """3x3 windows, strides 1 or 2, four channels or more; None for others, or if inexact."""
     _, w, b = sig.inputs
@@ -133,18 +138,19 @@ def depthwise_3x3(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     params = op.parameters(sig)
     weights = w.array().astype(np.int64)[0].reshape(9, -1).T  # [channel, tap]
     bias = b.array().astype(np.int64)
-    lanes = epilogue_lanes(rescale_of(params, weights, bias), ((1, np.arange(len(bias))),))
+    gain = _GAIN if w.dtype is DType.INT4 else 1
+    lanes = epilogue_lanes(rescale_of(params, weights, bias), ((gain, np.arange(len(bias))),))
     if lanes is None:
         return None
-    start = bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0]
+    start = gain * (bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0])
     constants = lanes.constants[0]
-    each = 4 + constants.shape[1] - _in_taps(constants)
+    each = (4 if gain == 1 else 3) + constants.shape[1] - _in_taps(constants)
     view = _view(op, sig, target, -params.input_offset, each, lanes.epilogue)
     if view is None:
         return None
 
     def pack() -> Words:
-        taps, rest = _pack(weights, constants, op.stride[0])
+        taps, rest = (_pack if gain == 1 else _pack_nibbles)(_columns(weights, op.stride[0]), constants)
         packed = np.concatenate([taps, words(start)[:, None], rest], axis=1)
         return packed[fours(len(bias))].reshape(-1)
 
@@ -169,19 +175,39 @@ def _fits(op: DepthwiseConv2d, sig: Signature) -> bool:
     return plain and strides and sig.x.shape[3] >= _CHANNELS and 4 * pixel <= FAR
 
 
-def _pack(weights: Int64, constants: Words, stride: int) -> tuple[Words, Words]:
+def _columns(weights: Int64, stride: int) -> Int64:
+    """``[channel, 3, 3]``: columns of three weights, w0, w1, w2 for stride 1 and w0, w2, w1 for stride 2."""
+    return weights.reshape(-1, 3, 3).transpose(0, 2, 1)[:, :, [0, 1, 2] if stride == 1 else [0, 2, 1]]
+
+
+def _pack(columns: Int64, constants: Words) -> tuple[Words, Words]:
     """``[channel, 3]`` words of weights, and ``constants`` less what went into them.
 
-    A word is a column of three weights, in the order w0, w1, w2 for stride 1 and w0, w2, w1 for stride 2.
-    The last bytes of the three words hold the second constant of the requantisation where it fits.
+    A word is a column. The last bytes of the three words hold the second constant of the requantisation
+    where it fits.
     """
-    columns = weights.reshape(-1, 3, 3).transpose(0, 2, 1)[:, :, [0, 1, 2] if stride == 1 else [0, 2, 1]]
     taps: Int64 = ((columns & 0xFF) << np.array([0, 8, 16])).sum(axis=2)
     second = constants[:, 1].astype(np.int32).astype(np.int64)
     if not _in_taps(constants):
         return words(taps), constants
     third: Int64 = (second[:, None] >> np.array([0, 8, 16])) & 0xFF
     return words(taps | third << 24), np.delete(constants, 1, axis=1)
+
+
+def _pack_nibbles(columns: Int64, constants: Words) -> tuple[Words, Words]:
+    """``[channel, 2]`` words of weights of four bits, and ``constants`` less what went into them.
+
+    Bytes 0 to 2 of the first word are of the first column, in the high halves, and of the second. The third
+    one is in byte 0 of the second word, and in byte 3 of the first. The other bytes hold the second constant.
+    """
+    first, second, third = (columns & 15).transpose(1, 0, 2)
+    taps = ((16 * first + second) << np.array([0, 8, 16])).sum(axis=1)
+    taps |= (16 * third[:, 1] + third[:, 2]) << 24
+    rest = 16 * third[:, 0]
+    if not _in_taps(constants):
+        return words(np.stack([taps, rest], axis=1)), constants
+    rest |= constants[:, 1].astype(np.int64) << 8
+    return words(np.stack([taps, rest], axis=1)), np.delete(constants, 1, axis=1)
 
 
 def _in_taps(constants: Words) -> bool:
@@ -229,6 +255,7 @@ def _view(
         epilogue=epilogue,
         row=build.row(both=op.stride[0] == 1),
         single=build.row(both=False) if op.stride[0] == 1 and out_height % 2 else None,
+        packed=sig.inputs[1].dtype is DType.INT4,
     )
 
 

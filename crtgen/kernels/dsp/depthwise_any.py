@@ -2,7 +2,8 @@
 
 A word of int8 is four channels; SXTB16 makes channels 0 and 2 of it, rotated 1 and 3. Two words of int16 are
 four channels. The weights lie as int16 in the same order, two words per tap, and SMLABB and SMLATT multiply
-each half by its own.
+each half by its own. Weights of four bits lie in fours of two taps: shifted, each is the highest of a half
+once, and a mask leaves ``4096 * w``.
 
 With a depth multiplier, inputs are repeated on their way into the rows in scratch: each output has its own.
 """
@@ -30,6 +31,8 @@ __all__ = ["Expansion", "WindowedView", "depthwise_any"]
 
 _CHANNELS = 4
 _UNROLL = 8  # taps of several rows written out
+_GAIN = 4096  # of weights of four bits
+_MASK = 0xF000F000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class WindowedView:
 
     ``whole`` groups of four channels, and one more that ends at the last channel if ``rest``. Rows go
     through ``expansion`` if they are not copied as they are. Inputs and outputs have ``size`` bytes.
+    ``packed``: weights have four bits.
     """
 
     images: int
@@ -59,8 +63,8 @@ class WindowedView:
     walk: PixelSteps
     window: PaddedRows | None
     expansion: Expansion | None
-    group_words: int
     epilogue: Epilogue
+    packed: bool
 
     @property
     def whole(self) -> int:
@@ -84,6 +88,16 @@ class WindowedView:
     def last_group(self) -> int:
         """Where the last four channels of a pixel are, in bytes."""
         return self.pixel_bytes - _CHANNELS * self.size
+
+    @property
+    def tap_words(self) -> int:
+        """Words of weights of four channels."""
+        return self.rows * (-(-len(self.taps) // 2) if self.packed else 2 * len(self.taps))
+
+    @property
+    def group_words(self) -> int:
+        """Words of four channels: starts, weights, requantisation."""
+        return _CHANNELS + self.tap_words + _CHANNELS * self.epilogue.constants
 
     @property
     def whole_words(self) -> int:
@@ -114,14 +128,17 @@ def one_pixel(k: WindowedView) -> Routine:
         f("ldr", x, f.kept[0])
         f("add", spare, x, f"#{_CHANNELS * k.size}")
         f("str", spare, f.kept[0])
+        if k.packed:
+            f("mov", spare, f"#{_MASK}")
+        row, given = (_nibbles, (*taps, spare)) if k.packed else (_row if k.size == 1 else _shorts, taps)
         if k.rows > 1:
             f.number(rest[1], k.row_step)
             with f.counted_loop("rows", rest[0], k.rows):
-                _row(f, k, (x, weights), taps, inputs, sums)
+                row(f, k.taps, (x, weights), given, inputs, sums)
                 f("add", x, x, rest[1])
         else:
-            _row(f, k, (x, weights), taps, inputs, sums)
-        _requantise(f, k.epilogue, weights, sums, (*taps, *inputs, *rest, spare, x))
+            row(f, k.taps, (x, weights), given, inputs, sums)
+        _requantise(f, k, weights, sums, (*taps, *inputs, *rest, spare, x))
         for place in (1, 2, 3):
             f(k.epilogue.store, sums[place], f"[{y}, #{place * k.size}]")
         f(k.epilogue.store, sums[0], f"[{y}], #{_CHANNELS * k.size}")
@@ -134,49 +151,76 @@ def one_pixel(k: WindowedView) -> Routine:
 
 def _row(
     f: Function,
-    k: WindowedView,
+    offsets: Sequence[int],
     pointers: tuple[str, str],
     taps: Sequence[str],
     inputs: Sequence[str],
     sums: Sequence[str],
 ) -> None:
-    """The taps of a row: four channels of inputs, each half times its own."""
-    (x, weights), (odd, even) = pointers, inputs
-    for offset in k.taps:
-        if k.size > 1:
-            _shorts(f, (x, weights), offset, taps, inputs, sums)
-            continue
-        f("ldr", odd, f"[{x}, #{offset}]")
-        f("ldrd", *taps, f"[{weights}], #8")
-        f("sxtb16", even, odd, note="channels 0 and 2")
-        f("sxtb16", odd, odd, "ror #8", note="channels 1 and 3")
-        for first, word, tap in ((0, even, taps[0]), (1, odd, taps[1])):
-            f("smlabb", sums[first], word, tap, sums[first])
-            f("smlatt", sums[first + 2], word, tap, sums[first + 2])
+    """The taps at these offsets: four channels of inputs, each half times its own."""
+    for offset in offsets:
+        _load(f, pointers[0], offset, inputs)
+        f("ldrd", *taps, f"[{pointers[1]}], #8")
+        for first, (word, tap) in enumerate(zip(inputs, taps, strict=True)):
+            _halves(f, (sums[first], sums[first + 2]), word, tap)
 
 
 def _shorts(
     f: Function,
+    offsets: Sequence[int],
     pointers: tuple[str, str],
-    offset: int,
     taps: Sequence[str],
     inputs: Sequence[str],
     sums: Sequence[str],
 ) -> None:
-    """One tap of inputs of int16."""
-    x, weights = pointers
-    for word, at in zip(inputs, (offset, offset + 4), strict=True):
-        f("ldr", word, f"[{x}, #{at}]")
-    f("ldrd", *taps, f"[{weights}], #8")
-    for first, word, tap in ((0, inputs[0], taps[0]), (2, inputs[1], taps[1])):
-        f("smlabb", sums[first], word, tap, sums[first])
-        f("smlatt", sums[first + 1], word, tap, sums[first + 1])
+    """The same for inputs of int16."""
+    for offset in offsets:
+        for word, at in zip(inputs, (offset, offset + 4), strict=True):
+            f("ldr", word, f"[{pointers[0]}, #{at}]")
+        f("ldrd", *taps, f"[{pointers[1]}], #8")
+        for first, word, tap in ((0, inputs[0], taps[0]), (2, inputs[1], taps[1])):
+            _halves(f, (sums[first], sums[first + 1]), word, tap)
+
+
+def _nibbles(
+    f: Function,
+    offsets: Sequence[int],
+    pointers: tuple[str, str],
+    taps: Sequence[str],
+    inputs: Sequence[str],
+    sums: Sequence[str],
+) -> None:
+    """The same for weights of four bits; the last of the registers for taps has the mask."""
+    packed, tap, mask = taps
+    for number, offset in enumerate(offsets):
+        if number % 2 == 0:
+            f("ldr", packed, f"[{pointers[1]}], #4")
+        _load(f, pointers[0], offset, inputs)
+        for first, word in enumerate(inputs):
+            shift = 8 * (number % 2) + 4 * first
+            f("and", tap, mask, packed, *([f"lsl #{shift}"] if shift else []))
+            _halves(f, (sums[first], sums[first + 2]), word, tap)
+
+
+def _load(f: Function, x: str, offset: int, inputs: Sequence[str]) -> None:
+    """Four channels of int8 as two words."""
+    even, odd = inputs
+    f("ldr", odd, f"[{x}, #{offset}]")
+    f("sxtb16", even, odd, note="channels 0 and 2")
+    f("sxtb16", odd, odd, "ror #8", note="channels 1 and 3")
+
+
+def _halves(f: Function, sums: tuple[str, str], inputs: str, taps: str) -> None:
+    """Two inputs, each times a weight."""
+    f("smlabb", sums[0], inputs, taps, sums[0])
+    f("smlatt", sums[1], inputs, taps, sums[1])
 
 
 def _requantise(
-    f: Function, epilogue: Epilogue, weights: str, sums: Sequence[str], words: Sequence[str]
+    f: Function, k: WindowedView, weights: str, sums: Sequence[str], words: Sequence[str]
 ) -> None:
     """``words`` are registers for constants, of which all but the last two ascend."""
+    epilogue = k.epilogue
     if epilogue.floor:
         f("ldm", f"{weights}!", f"{{{', '.join(words[:-2])}}}")
         f("ldrd", *words[-2:], f"[{weights}], #8")
@@ -187,7 +231,7 @@ def _requantise(
     multiplier, constant, shift, spare = words[:4]
     for total in sums:
         f("ldm", f"{weights}!", f"{{{', '.join(words[: epilogue.constants])}}}")
-        f("lsl", total, total, "#1")
+        f("asr" if k.packed else "lsl", total, total, "#11" if k.packed else "#1")
         half_away(
             f,
             epilogue,
@@ -199,7 +243,7 @@ def _requantise(
     clamp(f, epilogue, sums, words)
 
 
-@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """Any window with four outputs or more that sees the image; None for others, or if inexact."""
     x, w, b = sig.inputs
@@ -212,22 +256,22 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     params = op.parameters(sig)
     weights = w.array().astype(np.int64).reshape(-1, w.shape[3]).T  # [channel, tap]
     bias = b.array().astype(np.int64)
-    lanes = epilogue_lanes(rescale_of(params, weights, bias), ((1, np.arange(len(bias))),))
+    gain = _GAIN if w.dtype is DType.INT4 else 1
+    lanes = epilogue_lanes(rescale_of(params, weights, bias), ((gain, np.arange(len(bias))),))
     if lanes is None:
         return None
-    groups = fours(len(bias))
-    taps = weights.shape[1]
-    words_each = _CHANNELS + _CHANNELS // 2 * taps + _CHANNELS * lanes.constants[0].shape[1]
+    zero_point, image = -params.input_offset, x.nbytes // x.shape[0]
+    view = _view(geometry, expansion, (zero_point, image, len(bias)), lanes.epilogue, gain > 1)
+    groups, words_each = fours(len(bias)), view.group_words
 
     def pack() -> Words:
-        start = words(bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0])
+        start = words(gain * (bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0]))
         constants = lanes.constants[0][groups].reshape(len(groups), -1)
-        taps = _pack_taps(weights[groups], x.dtype.itemsize)
+        rows = weights[groups].reshape(len(groups), _CHANNELS, view.rows, -1)
+        taps = _pack_nibbles(rows) if view.packed else _pack_taps(weights[groups], view.size)
         packed = np.concatenate([start[groups], taps, constants], axis=1)
         return packed.reshape(-1)
 
-    zero_point, image = -params.input_offset, x.nbytes // x.shape[0]
-    view = _view(geometry, expansion, (zero_point, image, len(bias)), words_each, lanes.epilogue)
     note = "per four channels: start, weights, requantisation"
     return Kernel(
         design="dsp_depthwise_any",
@@ -261,12 +305,24 @@ def _pack_taps(weights: Int64, size: int) -> Words:
     return np.stack(pairs, axis=2).reshape(len(weights), -1)
 
 
+def _pack_nibbles(weights: Int64) -> Words:
+    """``[group, word]`` from ``weights[group, 4, row, tap]``: from the highest bits on, channels 2, 3, 2, 3.
+
+    The first two are of one tap, the next ones of the second; 0, 1, 0 and 1 are in the lower half.
+    """
+    odd = weights.shape[3] % 2
+    taps = np.pad(weights, ((0, 0), (0, 0), (0, 0), (0, odd))) & 15
+    a, b, c, d = taps.transpose(1, 0, 2, 3).reshape(4, len(weights), -1, 2)
+    upper, lower = (16 * first + second for first, second in ((c, d), (a, b)))
+    return words16(256 * lower[..., 0] + lower[..., 1], 256 * upper[..., 0] + upper[..., 1])
+
+
 def _view(
     geometry: Geometry,
     expansion: Expansion | None,
     numbers: tuple[int, int, int],
-    group_words: int,
     epilogue: Epilogue,
+    packed: bool,
 ) -> WindowedView:
     """``numbers`` are the zero point, the bytes of an image, and the output's channels."""
     zero_point, image_bytes, channels = numbers
@@ -290,8 +346,8 @@ def _view(
         walk=geometry.walk(pitch),
         window=window,
         expansion=expansion,
-        group_words=group_words,
         epilogue=epilogue,
+        packed=packed,
     )
 
 

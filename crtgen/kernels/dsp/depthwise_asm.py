@@ -108,7 +108,8 @@ class Channel:
     """A channel of a strip: its rows of outputs, two at a time with a vertical stride of 1, else one.
 
     ``single`` is one more that may be left. ``compact``: the weights' words hold a constant of the
-    requantisation. ``out_row_bytes`` lie between two rows of outputs.
+    requantisation. ``out_row_bytes`` lie between two rows of outputs. ``packed``: weights have four bits, and
+    sums have 16 times their values.
     """
 
     stride: int
@@ -117,6 +118,7 @@ class Channel:
     epilogue: Epilogue
     row: Row
     single: Row | None
+    packed: bool
 
     @property
     def rows_per_pass(self) -> int:
@@ -186,25 +188,50 @@ class _Writer:
     def _weights(self) -> None:
         """Three words of weights to six of two, and the requantisation to the stack."""
         f, k = self.f, self.k
-        packed, spare = self.sums[:3], self.sums[3]
-        f("ldm", f"{self.stream}!", _listed(packed))
+        packed = self.sums[:3]
+        f("ldm", f"{self.stream}!", _listed(packed[:2] if k.packed else packed))
         start, multiplier, constant, shift = self.weights[:4]
         each = () if k.epilogue.shifts else (shift,)
-        if k.compact:  # the constant is in the weights' last bytes
+        if k.compact:
             f("ldm", self.stream, _listed((start, multiplier, *each)))
-            f("lsr", constant, packed[0], "#24")
-            for number, word in enumerate(packed[1:], 1):
-                f("lsr" if number == 1 else "asr", spare, word, "#24")
-                f("orr", constant, constant, spare, f"lsl #{8 * number}")
+            self._constant(constant)
         else:
             f("ldm", self.stream, _listed((start, multiplier, constant, *each)))
         f("stm", "sp", _listed((start, multiplier, constant, *each)))
+        if k.packed:
+            self._bytes()
         for number, word in enumerate(packed):
             if k.stride == 1:
                 self._both(word, *self.weights[2 * number : 2 * number + 2])
             else:
                 f("sxtb16", self.weights[number], word)
                 f("sxtb16", self.weights[number + 3], word, "ror #8")
+
+    def _constant(self, constant: str) -> None:
+        """From the weights' last bytes, or from the second word of those of four bits."""
+        f, spare = self.f, self.sums[3]
+        if self.k.packed:
+            f("asr", constant, self.sums[1], "#8")
+            return
+        f("lsr", constant, self.sums[0], "#24")
+        for number, word in enumerate(self.sums[1:3], 1):
+            f("lsr" if number == 1 else "asr", spare, word, "#24")
+            f("orr", constant, constant, spare, f"lsl #{8 * number}")
+
+    def _bytes(self) -> None:
+        """Two words of weights of four bits as three of 16 times their values.
+
+        The columns are in the high halves of the first word's bytes, in the low ones, and the third one is in
+        the second word's first byte and in both halves of the first word's last one.
+        """
+        f, (first, second, third, spare) = self.f, self.sums
+        f("and", third, second, "#0xf0")
+        for shift, place in ((28, 12), (24, 20)):
+            f("lsr", spare, first, f"#{shift}")
+            f("bfi", third, spare, f"#{place}", "#4")
+        f("lsl", second, first, "#4")
+        for word in (first, second):
+            f("and", word, word, "#0xf0f0f0f0")
 
     def _both(self, packed: str, upper: str, lower: str) -> None:
         """A column's first two weights to a word, and its last two."""
@@ -269,7 +296,7 @@ class _Writer:
         f("ldr", multiplier, _MULTIPLIER)
         for total in sums:
             f("ldr", constant, _CONSTANT)
-            f("lsl", total, total, "#1")
+            f("asr" if self.k.packed else "lsl", total, total, "#3" if self.k.packed else "#1")
             f("add", constant, constant, total, "asr #31")
             f("smmlar", total, total, multiplier, constant)
             if not epilogue.shifts:

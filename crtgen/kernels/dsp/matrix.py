@@ -7,9 +7,10 @@ than int8 would. One stream, read once per group of pixels, holds for each pair 
 of mix and accB, the steps' words, the constants of requantisation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,28 +23,35 @@ from crtgen.kernels.requant import Rescale
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = [
+    "MAX_STRIDE",
     "Micro",
     "Unrolling",
     "WeightStream",
+    "Writer",
     "group_of_pixels",
     "micro",
     "pairs_of_channels",
+    "starts",
     "weight_stream",
 ]
 
 _GAIN = 256
-_MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
+MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
 
 
 @dataclass(frozen=True, slots=True)
 class Micro:
-    """The micro-kernel for ``pixels`` pixels; ``unroll`` steps are written out, all of them or a divisor."""
+    """The micro-kernel for ``pixels`` pixels; ``unroll`` steps are written out, all of them or a divisor.
+
+    ``packed``: weights have four bits.
+    """
 
     pixels: int
     steps: int
     unroll: int
     stride: int
     epilogue: Epilogue
+    packed: bool
 
     @property
     def looped(self) -> bool:
@@ -57,13 +65,16 @@ class Micro:
 @lru_cache(maxsize=256)
 def group_of_pixels(m: Micro) -> Routine:
     """``group(weights, y, columns, end)``: the pairs of channels from ``weights`` to ``end``."""
-    writer = _Writer(m)
+    writer = Writer(m)
     writer.write()
     return writer.f.done()
 
 
-class _Writer:
+class Writer:
     """Writes the micro-kernel: its registers, and what is done with them."""
+
+    double: ClassVar[int] = 7
+    """Bits from the gain of the first channel to twice its sum."""
 
     def __init__(self, m: Micro) -> None:
         self.m = m
@@ -103,7 +114,7 @@ class _Writer:
                     f("mov", low, self.low[-1])
                 with f.loop("steps", m.steps // m.unroll) as next_steps:
                     self._steps()
-                    f("cmp", self.columns, self.columns_end)
+                    self._compare()
                     f("bne", next_steps)
             else:
                 self._steps()
@@ -113,6 +124,10 @@ class _Writer:
             f("ldr", self.inputs[0], f.kept[3])
             f("cmp", self.weights, self.inputs[0])
             f("bne", again)
+
+    def _compare(self) -> None:
+        """Whether the columns end."""
+        self.f("cmp", self.columns, self.columns_end)
 
     def _steps(self) -> None:
         f, m = self.f, self.m
@@ -127,16 +142,23 @@ class _Writer:
 
     def _step(self, weights: str, first: bool) -> None:
         """Two inputs of each pixel times a word of weights; the first step begins with the start values."""
-        f, inputs = self.f, self.inputs[: self.m.pixels]
+        self._load()
+        self._products(self.mix, weights, first)
+        self.f("sxtb16", weights, weights)
+        self._products(self.low, weights, first)
+
+    def _load(self) -> None:
+        """Two inputs of each pixel."""
+        inputs = self.inputs[: self.m.pixels]
         if len(inputs) > 1:
-            f("ldm", f"{self.columns}!", f"{{{', '.join(inputs)}}}")
+            self.f("ldm", f"{self.columns}!", f"{{{', '.join(inputs)}}}")
         else:
-            f("ldr", inputs[0], f"[{self.columns}], #4")
-        for total, word in zip(self.mix, inputs, strict=True):
-            f("smlad", total, word, weights, self.mix[-1] if first else total)
-        f("sxtb16", weights, weights)
-        for total, word in zip(self.low, inputs, strict=True):
-            f("smlad", total, word, weights, self.low[-1] if first else total)
+            self.f("ldr", inputs[0], f"[{self.columns}], #4")
+
+    def _products(self, sums: Sequence[str], weights: str, first: bool) -> None:
+        """Two inputs of each pixel times two weights."""
+        for total, pair in zip(sums, self.inputs, strict=False):
+            self.f("smlad", total, pair, weights, sums[-1] if first else total)
 
     def _requantise(self) -> None:
         """A sum less the other one is 256 times that of the first channel."""
@@ -153,7 +175,7 @@ class _Writer:
         self._constants()
         for mix, low in lanes:
             f("sub", mix, mix, low)
-            f("asr", mix, mix, "#7")
+            f("asr", mix, mix, f"#{self.double}")
             self._half_away(mix, 0)
         self._constants()
         for _, low in lanes:
@@ -173,14 +195,14 @@ class _Writer:
         """The second channel first: the last store moves the pointer on to the next pair of channels."""
         f, m = self.f, self.m
         y = self.y or self.taps[1]
-        if m.looped:
+        if not self.y:
             f("ldr", y, f.kept[1])
         f("strb", self.low[0], f"[{y}, #1]")
         for number, (mix, low) in enumerate(zip(self.mix[1:], self.low[1:], strict=True), 1):
             f("strb", mix, f"[{y}, #{number * m.stride}]")
             f("strb", low, f"[{y}, #{number * m.stride + 1}]")
         f("strb", self.mix[0], f"[{y}], #2")
-        if m.looped:
+        if not self.y:
             f("str", y, f.kept[1])
 
 
@@ -190,7 +212,7 @@ class WeightStream:
 
     ``pairs`` is how many pairs of channels there are, of ``pair_words`` words. With an odd number of channels
     the last pair repeats a channel: ``even`` pairs step by two channels, and one more, if ``odd``, ends at
-    the last channel.
+    the last channel. ``packed``: weights have four bits.
     """
 
     pack: Callable[[], Words]
@@ -198,6 +220,7 @@ class WeightStream:
     epilogue: Epilogue
     pairs: int
     odd: bool
+    packed: bool = False
 
     @property
     def const(self) -> Const:
@@ -241,6 +264,15 @@ class Unrolling:
         counts = {u: -(-steps // u) * u for u in range(2, self.looped + 1, 2)}
         return min(counts.values(), key=lambda count: 8 * count + 3 * count / self.of(count))
 
+    def padded_pairs(self, steps: int) -> int:
+        """The same for steps that are taken two by two."""
+        return 2 * self.halved.padded(-(-steps // 2))
+
+    @property
+    def halved(self) -> "Unrolling":
+        """What is done with pairs of steps."""
+        return Unrolling(self.whole // 2, self.looped // 2)
+
     def of(self, steps: int) -> int:
         """The steps to write out: all, or the greatest divisor."""
         if steps <= self.whole:
@@ -248,9 +280,10 @@ class Unrolling:
         return max(u for u in range(1, self.looped + 1) if steps % u == 0)
 
 
-def micro(pixels: int, steps: int, stride: int, epilogue: Epilogue, unrolling: Unrolling) -> Micro:
+def micro(pixels: int, steps: int, stream: WeightStream, unrolling: Unrolling) -> Micro:
     """The micro-kernel; ``steps`` are padded for the unrolling."""
-    return Micro(pixels, steps, unrolling.of(steps), stride, epilogue)
+    unroll = 2 * unrolling.halved.of(steps // 2) if stream.packed else unrolling.of(steps)
+    return Micro(pixels, steps, unroll, stream.channels, stream.epilogue, stream.packed)
 
 
 def weight_stream(
@@ -264,7 +297,7 @@ def weight_stream(
     requantisation.
     """
     channels = len(weights)
-    if channels < 2 or channels > _MAX_STRIDE:
+    if channels < 2 or channels > MAX_STRIDE:
         return None
     a, b = pairs_of_channels(channels)
     mixed = _GAIN * weights[a] + weights[b]
@@ -275,7 +308,8 @@ def weight_stream(
     def pack() -> Words:
         halves = order_weights(mixed, packing, steps)
         taps = words16(halves[..., 0], halves[..., 1])
-        return np.concatenate([*_start(bias[a], bias[b], lanes), taps, *lanes.constants], axis=1).reshape(-1)
+        begin = starts(_GAIN, (bias[a], bias[b]), lanes)
+        return np.concatenate([begin, taps, *lanes.constants], axis=1).reshape(-1)
 
     words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
     return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1)
@@ -289,6 +323,7 @@ def pairs_of_channels(channels: int) -> tuple[Int64, Int64]:
     return a, a + 1
 
 
-def _start(bias_a: Int64, bias_b: Int64, lanes: Lanes) -> tuple[Words, ...]:
-    start_a, start_b = bias_a + lanes.offsets[0], bias_b + lanes.offsets[1]
-    return words(_GAIN * start_a + start_b)[:, None], words(start_b)[:, None]
+def starts(gain: int, biases: tuple[Int64, Int64], lanes: Lanes) -> Words:
+    """``[pair, 2]``: the start values of both sums, the first one with its gain."""
+    a, b = (bias + offset for bias, offset in zip(biases, lanes.offsets, strict=True))
+    return np.stack([words(gain * a + b), words(b)], axis=1)

@@ -102,6 +102,12 @@ static inline uint8_t crt_uint8(int32_t x, int32_t low, int32_t high)
     return (uint8_t)((x > high) ? high : x);
 }
 
+/* The number of four bits at a place, two in a byte, the first one in the low half. */
+static inline int32_t crt_int4(const int8_t *numbers, int32_t at)
+{
+    return crt_shift_left(numbers[at / 2], (at % 2 != 0) ? 24 : 28) >> 28;
+}
+
 /* Sums, differences and products that wrap. */
 static inline int32_t crt_add32(int32_t a, int32_t b)
 {

@@ -14,8 +14,8 @@ from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.conv import ConvView, requantise, windows_kernel
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
-from crtgen.kernels.mve.matrix import LANES, Words
 from crtgen.kernels.mve.ring import Ring, pairs_lead
+from crtgen.kernels.mve.stream import LANES, Words
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, lying
 from crtgen.ops import DepthwiseConv2d

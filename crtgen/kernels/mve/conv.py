@@ -16,9 +16,10 @@ from crtgen.kernels.cost import Work, estimate
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.epilogue import Requantisation, requantisation
-from crtgen.kernels.mve.matrix import LANES, Cut, Micro, Run, contiguous, micro, stream_const
+from crtgen.kernels.mve.matrix import Micro, Run, contiguous, micro
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared import shared_matrix
+from crtgen.kernels.mve.stream import LANES, Cut, stream_const, sums_fit
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window, least_lead, lying
@@ -176,27 +177,31 @@ class ConvView:
         return (self.micro.routine, *((copy(), fill()) if self.ring else ()))
 
 
-@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2))
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8 and int16; None where neither rows nor columns of outputs have two pixels, or if inexact."""
     _, w, b = sig.inputs
-    weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
+    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
-    return windows_kernel(window, weights, b.array().astype(np.int64), op.parameters(sig), target)
+    return windows_kernel(window, weights, bias, op.parameters(sig), target, w.dtype is DType.INT4)
 
 
 def windows_kernel(
-    window: Window, weights: Int64, bias: Int64, params: ConvParams, target: Target
+    window: Window, weights: Int64, bias: Int64, params: ConvParams, target: Target, packed: bool = False
 ) -> Kernel | None:
-    """For ``weights[O, inputs of a window]``; None where no two outputs are neighbours, or if inexact."""
+    """For ``weights[O, inputs of a window]``; None where no two outputs are neighbours, or if inexact.
+
+    ``packed``: they have four bits.
+    """
     if window.is_pointwise:
-        return matrix_of_pixels(window.pixels, weights, bias, params, target)
+        return matrix_of_pixels(window.pixels, weights, bias, params, target, packed)
     size = params.scheme.activations.itemsize
     window = replace(lying(window), channels=window.channels * size)
-    shared = shared_matrix(window, weights, bias, params) if target.optimize == "size" and size == 1 else None
+    shares = target.optimize == "size" and size == 1 and not packed
+    shared = shared_matrix(window, weights, bias, params) if shares else None
     if shared is not None:
         return shared
-    requant = requantise(params, weights, bias)
+    requant = requantise(params, weights, bias, packed)
     if window.out_width < 2 or requant is None:
         return None
     most = _WRITTEN_OUT[target.optimize]
@@ -220,29 +225,37 @@ def windows_kernel(
     )
 
 
-def requantise(params: ConvParams, weights: Int64, bias: Int64) -> Requantisation | None:
+def requantise(
+    params: ConvParams, weights: Int64, bias: Int64, packed: bool = False
+) -> Requantisation | None:
     """The requantisation of ``weights[O, K]``, whose sums are of the inputs as they are; None if inexact."""
     start = bias + params.input_offset * weights.sum(axis=1)
-    return requantisation(rescale_of(params, weights, bias), start)
+    found = requantisation(rescale_of(params, weights, bias), start)
+    if found is None or not packed:
+        return found
+    return replace(found, packed=True) if sums_fit(weights) else None
 
 
 def matrix_of_pixels(
-    pixels: int, weights: Int64, bias: Int64, params: ConvParams, target: Target
+    pixels: int, weights: Int64, bias: Int64, params: ConvParams, target: Target, packed: bool = False
 ) -> Kernel | None:
-    """``pixels`` rows of inputs times ``weights[O, K]``; None for one row, for a huge one, or if inexact."""
+    """``pixels`` rows of inputs times ``weights[O, K]``; None for one row, for a huge one, or if inexact.
+
+    ``packed``: weights have four bits.
+    """
     if pixels < 2:
         return None
     size = params.scheme.activations.itemsize
     outputs, depth = len(weights), weights.shape[1] * size
-    if target.optimize == "size" and size == 1:
+    if target.optimize == "size" and size == 1 and not packed:
         shared = shared_matrix(Window.line(pixels, depth), weights, bias, params)
         if shared is not None:
             return shared
-    requant = requantise(params, weights, bias)
+    requant = requantise(params, weights, bias, packed)
     if requant is None:
         return None
     most = _WRITTEN_OUT[target.optimize]
-    kernel = micro([Run(0, 0, depth)], depth, outputs, requant.epilogue, depth % 4 == 0, most, True)
+    kernel = micro([Run(0, 0, depth)], depth, outputs, requant, depth % 4 == 0, most, True)
     if kernel is None:
         return None
     view = PixelsView(kernel, pixels)
@@ -270,14 +283,14 @@ def _views(
     step = window.stride_x * window.channels
     aligned = step % 4 == 0 and (ring is not None or window.pitch % 4 == 0)
     runs = [Run(r, at, length) for r in range(window.taps_y) for at in offsets]
-    direct = micro(runs, step, outputs, requant.epilogue, aligned, most, False)
+    direct = micro(runs, step, outputs, requant, aligned, most, False)
     if direct is not None and direct.rounds == 0:
         parts = Run(0, 0, length).cuts()
         cuts = [Cut(n * length + c.start, c.length) for n in range(len(runs)) for c in parts]
         yield ConvView(direct, window, ring, None, rows), cuts
     depth = window.taps_y * window.taps_x * window.channels
     pitch = -(-depth // LANES) * LANES
-    gathered = micro([Run(0, 0, pitch)], pitch, outputs, requant.epilogue, True, most, False)
+    gathered = micro([Run(0, 0, pitch)], pitch, outputs, requant, True, most, False)
     if gathered is not None:
         gather = Gather(window.taps_y, offsets, length, pitch)
         yield ConvView(gathered, window, ring, gather, rows), Run(0, 0, depth).cuts()

@@ -14,18 +14,9 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words, requantisation
-from crtgen.kernels.mve.matrix import (
-    LANES,
-    LOADS,
-    PRODUCTS,
-    STORES,
-    WEIGHTS,
-    Words,
-    contiguous,
-    gather_sums,
-    stream_const,
-)
+from crtgen.kernels.mve.matrix import LOADS, PRODUCTS, STORES, WEIGHTS, contiguous, gather_sums
 from crtgen.kernels.mve.shared import shared_dense
+from crtgen.kernels.mve.stream import LANES, Words, sixteenths, stream_const, sums_fit, unpack
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.ops import INT8, ConvParams, FullyConnected
@@ -41,7 +32,7 @@ class DenseView:
     """``outputs`` sums of products, ``at_once`` of them (4 or 8) together.
 
     ``head`` vectors of inputs are written out, then a loop runs ``rounds`` times over ``unroll`` more; of the
-    first vector ``tail`` bytes count, if not 0.
+    first vector ``tail`` bytes count, if not 0. ``packed``: weights have four bits.
     """
 
     outputs: int
@@ -51,6 +42,7 @@ class DenseView:
     unroll: int
     tail: int
     epilogue: Epilogue
+    packed: bool
 
     @property
     def size(self) -> int:
@@ -106,6 +98,8 @@ class _Writer:
             f("mov", self.inputs, self.x)
             self._multiply()
             vectors = [self.vector, self.vectors[0]][: k.at_once // 4]
+            if k.packed:
+                sixteenths(f, self.sums)
             for number, q in enumerate(vectors):
                 gather_sums(f, q, self.sums[4 * number : 4 * number + 4])
             for number, q in enumerate(vectors):
@@ -139,11 +133,16 @@ class _Writer:
             f("vpst")
         load = LOADS[size].replace(".", "t.") if masked else LOADS[size]
         f(load, self.vector, f"[{self.inputs}], #{masked or LANES}")
-        weigh, step = WEIGHTS[size]
+        (weigh, step), product = WEIGHTS[size], f"{'vmladav' if first else 'vmladava'}.{PRODUCTS[size]}"
         for number, total in enumerate(self.sums):
-            weights = self.vectors[number % 3]
+            weights, other = self.vectors[number % 3], self.vectors[(number + 1) % 3]
+            if self.k.packed and number % 2:
+                f(product, total, self.vector, self.vectors[(number - 1) % 3])
+                continue
             f(weigh, weights, f"[{self.weights}], {step}")
-            f(f"{'vmladav' if first else 'vmladava'}.{PRODUCTS[size]}", total, self.vector, weights)
+            if self.k.packed:
+                unpack(f, weights, other)
+            f(product, total, self.vector, other if self.k.packed else weights)
 
     def _store(self, q: str) -> None:
         f, k = self.f, self.k
@@ -155,21 +154,23 @@ class _Writer:
         f(STORES[k.size].format("t" if k.ragged else ""), q, f"[{self.y}], #{4 * k.size}")
 
 
-@design(FullyConnected, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2))
+@design(FullyConnected, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """For int8 and int16, any size; None if inexact."""
     x, w, b = sig.inputs
     params = op.parameters(sig)
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
-    rows = x.elements // weights.shape[1]
+    rows, packed = x.elements // weights.shape[1], w.dtype is DType.INT4
     if rows > 1:
-        return matrix_of_pixels(rows, weights, bias, params, target)
-    if target.optimize == "size" and params.scheme is INT8:
+        return matrix_of_pixels(rows, weights, bias, params, target, packed)
+    if target.optimize == "size" and params.scheme is INT8 and not packed:
         shared = shared_dense(weights, bias, params)
         if shared is not None:
             return shared
     header, requant = _requantised(params, weights, bias)
-    return None if requant is None else _single_row(weights, header, requant, target)
+    if requant is None or (packed and not sums_fit(weights)):
+        return None
+    return _single_row(weights, header, replace(requant, packed=packed), target)
 
 
 def _requantised(params: ConvParams, weights: Int64, bias: Int64) -> tuple[Words, Requantisation | None]:
@@ -193,7 +194,7 @@ def _single_row(weights: Int64, header: Words, requant: Requantisation, target: 
     unroll = min(vectors, _WRITTEN_OUT[target.optimize])
     head = vectors % unroll or unroll
     rounds = (vectors - head) // unroll
-    view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue)
+    view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue, requant.packed)
     note = f"per {at_once} outputs: weights by vectors of inputs, requantisation"
     routine = row_of_outputs(view)
     return Kernel(

@@ -14,11 +14,12 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.conv import windows_kernel
 from crtgen.kernels.mve.epilogue import Epilogue, requantisation
-from crtgen.kernels.mve.matrix import LANES, Words, gather_sums
+from crtgen.kernels.mve.matrix import gather_sums
+from crtgen.kernels.mve.patch_weights import packed_patches, patches, requant_const
 from crtgen.kernels.mve.patches import (
     FAR_ADD,
     SIDE,
@@ -33,11 +34,11 @@ from crtgen.kernels.mve.patches import (
     strips_of,
 )
 from crtgen.kernels.mve.shared_depthwise import shared_depthwise
+from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import DepthwiseConv2d
-from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["DepthwiseView", "depthwise"]
 
@@ -53,7 +54,7 @@ class DepthwiseView:
 
     In scratch there are ``columns`` columns of ``channels`` words for each of the planes, the image from
     column ``window.left`` on; ``groups`` patches make an output. ``stepping``: the address of a patch is a
-    vector that steps on, else a core register and a vector.
+    vector that steps on, else a core register and a vector. ``packed``: weights have four bits.
     """
 
     window: Window
@@ -67,6 +68,7 @@ class DepthwiseView:
     stepping: bool
     multiplier: int
     epilogue: Epilogue
+    packed: bool
 
     @property
     def far(self) -> bool:
@@ -84,7 +86,7 @@ class DepthwiseView:
 
     @property
     def channel_words(self) -> int:
-        return self.groups * LANES // 4
+        return self.groups * LANES // (8 if self.packed else 4)
 
     @property
     def channels(self) -> int:
@@ -173,7 +175,7 @@ class _Writer:
         patches, y, weights, requant = f.arguments
         f.free(patches, requant)
         self.weights = f.core("weights", ("r11",))
-        f("add", self.weights, weights, f"#{LANES}")
+        f("add", self.weights, weights, f"#{0 if k.packed else LANES}")
         self.y = f.moved(y, "outputs", ODD)
         f.free(weights)
         self.patch = f.core("address of the patch", ODD)
@@ -217,7 +219,9 @@ class _Writer:
         f("vdup.32", self.multiplier, factor)
         if k.far:
             f("ldr", self.weights, "[sp, #8]")
-        if k.squares:  # moved by a column and a row, a column, a row
+        if k.packed:
+            self._unpack()
+        elif k.squares:  # moved by a column and a row, a column, a row
             for vector, before in zip(self.vectors[:0:-1], (5, 1, 4), strict=True):
                 f("vldrb.u8", vector, f"[{self.weights}, #-{before}]")
             f("vldrb.u8", self.vectors[0], f"[{self.weights}], #{LANES}")
@@ -229,6 +233,23 @@ class _Writer:
         if k.stepping:
             f("vldrw.u32", self.lanes, f"[{self.offsets}], #16")
             f("vadd.i32", self.lanes, self.lanes, self.patch)
+
+    def _unpack(self) -> None:
+        """Weights of four bits to bytes; those of squares are moved by a row, a column, and both."""
+        f, k, halves, low = self.f, self.k, self.inputs[0], self.sums[0]
+        f("mov", low, self.weights)
+        for vector in self.vectors[: 1 if k.squares else k.groups]:
+            f("vldrb.u16", halves, f"[{low}], #{LANES // 2}")
+            f("vshl.i16", vector, halves, "#4")
+            f("vsli.16", vector, halves, "#8")
+            f("vshr.s8", vector, vector, "#4")
+        f("mov", self.weights, low)
+        if not k.squares:
+            return
+        f.number(low, 0)
+        for number, source, bits in ((1, 0, 8 * SIDE), (2, 0, 8), (3, 1, 8)):
+            f("vmov", self.vectors[number], self.vectors[source])
+            f("vshlc", self.vectors[number], low, f"#{bits}")
 
     def _load(self, patch: Patch) -> str:
         f, vector = self.f, self.inputs[patch.second]
@@ -295,7 +316,7 @@ class _Writer:
             f("vqmovnt.s32", *vectors)
 
 
-@design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), packed=True)
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8; None for others, or windows of more than four patches. One channel is a convolution."""
     _, w, b = sig.inputs
@@ -304,8 +325,9 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     params = op.parameters(sig)
     by_channel = weights.reshape(-1, window.channels * op.multiplier).T
     if window.channels == 1:
-        return windows_kernel(window, by_channel, bias, params, target)
-    if target.optimize == "size" and op.multiplier == 1:
+        return windows_kernel(window, by_channel, bias, params, target, w.dtype is DType.INT4)
+    packed = w.dtype is DType.INT4
+    if target.optimize == "size" and op.multiplier == 1 and not packed:
         shared = shared_depthwise(window, by_channel, bias, params)
         if shared is not None:
             return shared
@@ -313,7 +335,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     requant = requantisation(rescale_of(params, by_channel, bias), start)
     if requant is None or requant.epilogue.left or requant.epilogue.some_whole:
         return None
-    view = _view(window, op.multiplier, -params.input_offset, requant.epilogue)
+    view = _view(window, op.multiplier, -params.input_offset, requant.epilogue, packed)
     if view is None:
         return None
     order = np.arange(view.outputs).reshape(-1, op.multiplier).T.ravel()
@@ -322,10 +344,8 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         template="mve/depthwise.c.j2",
         view=view,
         consts=(
-            _patches(weights, order),
-            Const.of(
-                "requant", _constants(requant.constants[:, order]), 4, "per channel: multiplier, start, last"
-            ),
+            packed_patches(weights, order) if packed else patches(weights, order),
+            requant_const(requant.constants[:, order]),
         ),
         scratch=view.scratch,
         inplace=(InPlace(lead=_lead(view)),),
@@ -335,27 +355,9 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     )
 
 
-def _patches(weights: Int64, order: Int64) -> Const:
-    """``weights[rows, columns, C]`` as patches: what lies before one is zeros for a row and a column."""
-    rows, columns, channels = weights.shape
-    down, across = -(-rows // SIDE), -(-columns // SIDE)
-
-    def pack() -> Words:
-        packed = np.zeros((channels, down * SIDE, across * SIDE), np.int8)
-        packed[:, :rows, :columns] = weights[..., order].transpose(2, 0, 1)
-        patches = packed.reshape(channels, down, SIDE, across, SIDE).transpose(0, 1, 3, 4, 2)
-        return np.concatenate([np.zeros(LANES, np.int8), patches.reshape(-1)]).view(np.uint32)
-
-    words = (LANES + channels * down * across * SIDE * SIDE) // 4
-    return Const("weights", "uint32", (words,), pack, 8, "16 zeros; per channel: columns of four rows")
-
-
-def _constants(constants: Int64) -> Words:
-    """Start, multiplier and the last one as the registers want them, ``[C * 3]``."""
-    return np.ascontiguousarray(constants[[1, 0, 2]].T.astype(np.int32)).reshape(-1).view(np.uint32)
-
-
-def _view(window: Window, multiplier: int, fill: int, epilogue: Epilogue) -> DepthwiseView | None:
+def _view(
+    window: Window, multiplier: int, fill: int, epilogue: Epilogue, packed: bool
+) -> DepthwiseView | None:
     unit = window.stride_y == window.stride_x == window.dilation_y == window.dilation_x == 1
     small = max(window.taps_y, window.taps_x) < SIDE
     squares = unit and small and min(window.out_height, window.out_width) > 1
@@ -381,6 +383,7 @@ def _view(window: Window, multiplier: int, fill: int, epilogue: Epilogue) -> Dep
         stepping=all(abs(p.advance) <= _FAR_VECTOR for batch in batches for p in batch.patches),
         multiplier=multiplier,
         epilogue=epilogue,
+        packed=packed,
     )
 
 

@@ -47,10 +47,11 @@ class Epilogue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requantisation:
-    """An epilogue and its constants, ``int64[n, O]``."""
+    """An epilogue and its constants, ``int64[n, O]``. ``packed``: the weights before it have four bits."""
 
     epilogue: Epilogue
     constants: Int64
+    packed: bool = False
 
 
 def requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:

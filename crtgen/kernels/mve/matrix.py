@@ -2,7 +2,8 @@
 
 VMLADAVA multiplies 16 pairs of bytes and adds them all to one core register: eight even registers are the
 accumulators, six vectors loaded serve eight of them. For inputs of int16 it multiplies 8 pairs, and weights
-are widened as they are loaded.
+are widened as they are loaded. A vector of weights of four bits is those of two channels: VSHR leaves the
+first one's, VSHL 16 times the second one's.
 
 All offsets and lengths of inputs are in bytes.
 """
@@ -11,45 +12,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-import numpy.typing as npt
-
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
-from crtgen.kernels.kernel import Const
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
-from crtgen.ops.fixedpoint import Int64
+from crtgen.kernels.mve.stream import LANES, Cut, sixteenths, unpack
 
 __all__ = [
-    "LANES",
     "LOADS",
     "PRODUCTS",
     "STORES",
     "WEIGHTS",
-    "Cut",
     "Load",
     "Micro",
     "Run",
     "contiguous",
     "gather_sums",
     "micro",
-    "stream_const",
 ]
 
-LANES = 16  # bytes of a vector
 _CHANNELS = 4
 _POINTERS = 3  # into a row, at most
 _FAR_WORD, _FAR_BYTE = 508, 127  # offsets of VLDRW and VLDRB
 _FAR_ADD = 4095
-
-Words = npt.NDArray[np.uint32]
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """``length`` bytes of inputs from ``start`` on, which fill a vector or less."""
-
-    start: int
-    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +77,7 @@ class Micro:
 
     It has so many ``pointers`` into a row; ``step`` bytes lie between two pixels; ``second``: one more points
     to the second pixel. The vectors of ``head`` are written out, then a loop runs ``rounds`` times over
-    ``unroll`` more. ``tail`` bytes of the first vector count, if not 0.
+    ``unroll`` more. ``tail`` bytes of the first vector count, if not 0. ``packed``: weights have four bits.
     """
 
     outputs: int
@@ -106,6 +89,7 @@ class Micro:
     unroll: int
     tail: int
     epilogue: Epilogue
+    packed: bool
 
     @property
     def ragged(self) -> bool:
@@ -259,6 +243,15 @@ class _Writer:
         f(weigh, even, f"[{self.weights}], {far}")
         if not masked:
             f(operation, self.inputs[1], places[1])
+        if m.packed:
+            unpack(f, even, odd)
+            self._channel(0, odd, first)
+            self._channel(1, even, first)
+            f(weigh, even, f"[{self.weights}], {far}")
+            unpack(f, even, odd)
+            self._channel(2, odd, first)
+            self._channel(3, even, first)
+            return
         f(weigh, odd, f"[{self.weights}], {far}")
         self._channel(0, even, first)
         f(weigh, even, f"[{self.weights}], {far}")
@@ -276,6 +269,8 @@ class _Writer:
         """Four channels of both pixels from their sums to memory."""
         f, m = self.f, self.m
         for q, sums in zip(self.inputs, self.sums, strict=True):
+            if m.packed:
+                sixteenths(f, sums)
             gather_sums(f, q, sums)
         spare = self.sums[0][0]
         epilogue_words(f, m.epilogue, self.inputs, self.weights, (*self.channels, spare))
@@ -304,7 +299,7 @@ def micro(
     runs: Sequence[Run],
     step: int,
     outputs: int,
-    epilogue: Epilogue,
+    requant: Requantisation,
     aligned: bool,
     most: int,
     masked: bool,
@@ -314,13 +309,14 @@ def micro(
     ``aligned``: the pointers are multiples of 4. At most ``most`` vectors are written out. ``masked``: bytes
     behind the end of the only run must not be read.
     """
+    epilogue, packed = requant.epilogue, requant.packed
     size = epilogue.size
     if 2 * max(step, outputs * size) > _FAR_ADD:
         return None
     tail = runs[0].length % LANES if masked else 0
     vectors = sum(len(r.cuts()) for r in runs)
     if vectors <= most:
-        indexed = _indexed(runs, step, outputs, epilogue, aligned, tail)
+        indexed = _indexed(runs, step, outputs, requant, aligned, tail)
         if indexed is not None:
             return indexed
     if len(runs) > 1:
@@ -329,13 +325,14 @@ def micro(
     head = vectors % unroll or unroll
     loads = (Load(LOADS[size], 0, walk=tail or LANES), *(_walk(size),) * (head - 1))
     rounds = (vectors - head) // unroll
-    return Micro(outputs, step, 1, True, loads, rounds, unroll, tail, epilogue)
+    return Micro(outputs, step, 1, True, loads, rounds, unroll, tail, epilogue, packed)
 
 
 def _indexed(
-    runs: Sequence[Run], step: int, outputs: int, epilogue: Epilogue, aligned: bool, tail: int
+    runs: Sequence[Run], step: int, outputs: int, requant: Requantisation, aligned: bool, tail: int
 ) -> Micro | None:
     """All vectors written out, at fixed offsets from the pointers."""
+    epilogue = requant.epilogue
     count = max(r.pointer for r in runs) + 1
     if count > _POINTERS:
         return None
@@ -352,45 +349,9 @@ def _indexed(
             Load(operation, pointer, cut.start, ahead)
             for operation, (pointer, cut) in zip(operations, cuts, strict=True)
         )
-        return Micro(outputs, step, count, second, head, 0, 0, tail, epilogue)
+        return Micro(outputs, step, count, second, head, 0, 0, tail, epilogue, requant.packed)
     return None
 
 
 def _cuts(runs: Sequence[Run]) -> list[tuple[int, Cut]]:
     return [(r.pointer, cut) for r in runs for cut in r.cuts()]
-
-
-_NO_HEADER = np.zeros(0, np.uint32)
-
-
-def stream_const(
-    weights: Int64,
-    cuts: Sequence[Cut],
-    requant: Requantisation,
-    channels: int,
-    note: str,
-    header: Words = _NO_HEADER,
-) -> Const:
-    """``weights[O, K]`` as groups of so many channels: vectors of weights by cut, then constants by fours."""
-    groups, lanes = -(-len(weights) // channels), LANES // requant.epilogue.size
-    words = groups * channels * (len(cuts) * lanes // 4 + len(requant.constants))
-
-    def pack() -> Words:
-        return np.concatenate([header, _pack_stream(weights, cuts, requant, channels)])
-
-    return Const("weights", "uint32", (len(header) + words,), pack, 8, note)
-
-
-def _pack_stream(weights: Int64, cuts: Sequence[Cut], requant: Requantisation, channels: int) -> Words:
-    groups, size = -(-len(weights) // channels), requant.epilogue.size
-    lanes = LANES // size
-    padded = np.zeros((groups * channels, len(cuts), lanes), np.int8)
-    for number, cut in enumerate(cuts):
-        start, length = cut.start // size, cut.length // size
-        padded[: len(weights), number, :length] = weights[:, start : start + length]
-    vectors = padded.reshape(groups, channels, len(cuts), lanes).transpose(0, 2, 1, 3)
-    constants = np.zeros((len(requant.constants), groups * channels), np.int32)
-    constants[:, : len(weights)] = requant.constants.astype(np.int32)
-    fours = constants.reshape(len(constants), groups, channels // _CHANNELS, _CHANNELS).transpose(1, 2, 0, 3)
-    bytes_ = [np.ascontiguousarray(a).reshape(groups, -1).view(np.uint8) for a in (vectors, fours)]
-    return np.concatenate(bytes_, axis=1).reshape(-1).view(np.uint32)

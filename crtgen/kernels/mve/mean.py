@@ -15,7 +15,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.columns import Columns, sums
 from crtgen.kernels.mve.epilogue import requantisation
-from crtgen.kernels.mve.matrix import LANES
+from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
 from crtgen.ops import Mean, MeanParams

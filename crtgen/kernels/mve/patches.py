@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.kernels.mve.matrix import LANES
+from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.window import Window
 
 __all__ = [

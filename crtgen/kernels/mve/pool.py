@@ -14,7 +14,7 @@ from crtgen.kernels.average import MOST, Reciprocal, reciprocal
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.columns import Columns, maxima, sums
-from crtgen.kernels.mve.matrix import LANES
+from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
 from crtgen.kernels.window import Window, least_lead

@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.kernels.cost import Work
 from crtgen.kernels.mve.bytes import copy, fill
-from crtgen.kernels.mve.matrix import LANES
+from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.window import Window, least_lead
 
 __all__ = ["Ring", "pairs_lead"]

@@ -13,10 +13,10 @@ from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.mve.bytes import copy, fill
-from crtgen.kernels.mve.matrix import LANES
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared_asm import any_dense, pair_of_pixels, runs_of_a_row
 from crtgen.kernels.mve.shared_tables import DenseTable, DenseView, SharedView, Table
+from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window
 from crtgen.ops import ConvParams

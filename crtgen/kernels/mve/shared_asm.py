@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from functools import cache
 
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
-from crtgen.kernels.mve.matrix import LANES, gather_sums
+from crtgen.kernels.mve.matrix import gather_sums
 from crtgen.kernels.mve.shared_tables import DenseView, SharedView
+from crtgen.kernels.mve.stream import LANES
 
 __all__ = ["any_dense", "pair_of_pixels", "runs_of_a_row"]
 

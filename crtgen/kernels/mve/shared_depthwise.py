@@ -15,9 +15,9 @@ from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.mve.bytes import fill
-from crtgen.kernels.mve.matrix import LANES, Words
 from crtgen.kernels.mve.patches import SIDE, stretches
 from crtgen.kernels.mve.shared import clamped, packed_constants
+from crtgen.kernels.mve.stream import LANES, Words
 from crtgen.kernels.mve.strips_asm import all_channels, insert_row
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import ConvParams

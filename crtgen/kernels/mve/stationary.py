@@ -15,7 +15,8 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy
 from crtgen.kernels.mve.conv import requantise
-from crtgen.kernels.mve.matrix import LANES, Cut, gather_sums, stream_const
+from crtgen.kernels.mve.matrix import gather_sums
+from crtgen.kernels.mve.stream import LANES, Cut, stream_const
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d
@@ -29,7 +30,10 @@ _FAR = 127  # the greatest step of VSTRB
 
 @dataclass(frozen=True, slots=True)
 class StationaryView:
-    """``chunks`` chunks of ``chunk`` pixels and one of ``rest``, each a multiple of ``unroll``."""
+    """``chunks`` chunks of ``chunk`` pixels and one of ``rest``, each a multiple of ``unroll``.
+
+    ``packed``: weights have four bits.
+    """
 
     chunks: int
     chunk: int
@@ -38,6 +42,7 @@ class StationaryView:
     depth: int
     outputs: int
     shift: int
+    packed: bool
 
     @property
     def ragged(self) -> bool:
@@ -89,8 +94,13 @@ def chunk_of_pixels(k: StationaryView) -> Routine:
     q = f.vector("inputs, then sums")
     f.number(left, k.outputs)
     with f.loop("four channels", -(-k.outputs // 4)) as again:
-        for vector in vectors:
+        for vector in (*vectors[: 4 : 2 if k.packed else 1], *vectors[4:]):
             f("vldrw.u32", vector, f"[{weights}], #16")
+        if k.packed:
+            for vector, other in (vectors[:2], vectors[2:4]):
+                f("vshl.i8", other, vector, "#4")
+                f("vshr.s8", other, other, "#4")
+                f("vshr.s8", vector, vector, "#4")
         if k.ragged:
             f("vctp.32", left)
         f("mov", inputs, x)
@@ -121,7 +131,7 @@ def chunk_of_pixels(k: StationaryView) -> Routine:
     return f.done()
 
 
-@design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2))
+@design(Conv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), packed=True)
 def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8; None for others, more than 16 inputs, or outputs that are clamped or not re-encoded."""
     x, w, b = sig.inputs
@@ -132,8 +142,8 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     if not window.is_pointwise:
         return None
-    weights = w.array().astype(np.int64).reshape(w.shape[0], -1)
-    requant = requantise(op.parameters(sig), weights, b.array().astype(np.int64))
+    weights, packed = w.array().astype(np.int64).reshape(w.shape[0], -1), w.dtype is DType.INT4
+    requant = requantise(op.parameters(sig), weights, b.array().astype(np.int64), packed)
     if requant is None:
         return None
     epilogue = requant.epilogue
@@ -143,7 +153,7 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     chunk = min(_CHUNK, window.pixels)
     chunks, rest = divmod(window.pixels, chunk)
     unroll = gcd(gcd(chunk, rest), _UNROLL)
-    view = StationaryView(chunks, chunk, rest, unroll, depth, outputs, epilogue.shift)
+    view = StationaryView(chunks, chunk, rest, unroll, depth, outputs, epilogue.shift, packed)
     ends = np.minimum(np.arange(chunk, window.pixels + chunk, chunk), window.pixels)
     return Kernel(
         design="mve stationary",

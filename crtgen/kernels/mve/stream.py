@@ -1,0 +1,87 @@
+"""Weights as the kernels with Helium read them: vectors of channels by fours, then what requantises.
+
+A vector of weights of four bits is those of two channels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.kernels.asm import Function
+from crtgen.kernels.kernel import Const
+from crtgen.kernels.mve.epilogue import Requantisation
+from crtgen.ops import INT8
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["LANES", "Cut", "Words", "sixteenths", "stream_const", "sums_fit", "unpack"]
+
+LANES = 16  # bytes of a vector
+_CHANNELS = 4
+
+Words = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """``length`` bytes of inputs from ``start`` on, which fill a vector or less."""
+
+    start: int
+    length: int
+
+
+_NO_HEADER = np.zeros(0, np.uint32)
+
+
+def stream_const(
+    weights: Int64,
+    cuts: Sequence[Cut],
+    requant: Requantisation,
+    channels: int,
+    note: str,
+    header: Words = _NO_HEADER,
+) -> Const:
+    """``weights[O, K]`` as groups of so many channels: vectors of weights by cut, then constants by fours."""
+    groups, lanes = -(-len(weights) // channels), LANES // requant.epilogue.size
+    vectors = channels // 2 if requant.packed else channels
+    words = groups * (vectors * len(cuts) * lanes // 4 + channels * len(requant.constants))
+
+    def pack() -> Words:
+        return np.concatenate([header, _pack_stream(weights, cuts, requant, channels)])
+
+    return Const("weights", "uint32", (len(header) + words,), pack, 8, note)
+
+
+def _pack_stream(weights: Int64, cuts: Sequence[Cut], requant: Requantisation, channels: int) -> Words:
+    groups, size = -(-len(weights) // channels), requant.epilogue.size
+    lanes = LANES // size
+    padded = np.zeros((groups * channels, len(cuts), lanes), np.int8)
+    for number, cut in enumerate(cuts):
+        start, length = cut.start // size, cut.length // size
+        padded[: len(weights), number, :length] = weights[:, start : start + length]
+    vectors = padded.reshape(groups, channels, len(cuts), lanes).transpose(0, 2, 1, 3)
+    if requant.packed:
+        vectors = vectors[:, :, ::2] << 4 | vectors[:, :, 1::2] & 15
+    constants = np.zeros((len(requant.constants), groups * channels), np.int32)
+    constants[:, : len(weights)] = requant.constants.astype(np.int32)
+    fours = constants.reshape(len(constants), groups, channels // _CHANNELS, _CHANNELS).transpose(1, 2, 0, 3)
+    bytes_ = [np.ascontiguousarray(a).reshape(groups, -1).view(np.uint8) for a in (vectors, fours)]
+    return np.concatenate(bytes_, axis=1).reshape(-1).view(np.uint32)
+
+
+def sums_fit(weights: Int64) -> bool:
+    """Whether 32 bits hold 16 times the sums of ``weights[O, K]`` and any inputs of int8."""
+    return 16 * INT8.magnitude(0) * int(np.abs(weights).sum(axis=1).max()) < 1 << 31
+
+
+def unpack(f: Function, weights: str, first: str) -> None:
+    """A vector of weights of four bits of two channels: the first one's, and 16 times the second one's."""
+    f("vshr.s8", first, weights, "#4")
+    f("vshl.i8", weights, weights, "#4")
+
+
+def sixteenths(f: Function, sums: Sequence[str]) -> None:
+    """The sums of all channels alike; those of every second one are 16 times as large."""
+    for total in sums[1::2]:
+        f("asr", total, total, "#4")

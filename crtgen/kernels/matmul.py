@@ -14,9 +14,9 @@ from crtgen.kernels.loops import Loop, index_of, merge, strides_of
 from crtgen.kernels.registry import applicable, design
 from crtgen.ops import INT16, ConvParams, FullyConnected, scheme_of
 from crtgen.ops.fixedpoint import reduced_multiplier
-from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.matmul import BatchMatMul, MatMulParams
 
-__all__ = ["MatMulView", "PairsView", "batches"]
+__all__ = ["MatMulView", "PairsView", "batches", "fits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +152,11 @@ def _arithmetic(op: BatchMatMul, sig: Signature) -> tuple[str, str, str]:
     scaled = f"{two_roundings('sum', p.multiplier, p.shift, 1 << 31)} {plus(p.output_offset)}"
     term = f"(p {plus(p.input1_offset)}) * (q {plus(p.input2_offset)})"
     return "int32_t", term, clamped(sig.y, scaled, *limits)
+
+
+def fits(p: MatMulParams, depth: int) -> bool:
+    """Whether 32 bits hold every result of int16, before it is saturated."""
+    return depth * 2.0**30 * p.multiplier * 2.0 ** (p.shift - 31) < 2**31
 
 
 def batches(sig: Signature) -> tuple[tuple[Loop, ...], tuple[str, str]]:

@@ -36,5 +36,6 @@ How a template with assembly in it becomes a routine:
 from crtgen.kernels.asm.function import CORE, EVEN, LISTED, LOW, ODD, Function
 from crtgen.kernels.asm.routine import Routine
 from crtgen.kernels.asm.text import assembly_file
+from crtgen.kernels.asm.wide import scale_wide
 
-__all__ = ["CORE", "EVEN", "LISTED", "LOW", "ODD", "Function", "Routine", "assembly_file"]
+__all__ = ["CORE", "EVEN", "LISTED", "LOW", "ODD", "Function", "Routine", "assembly_file", "scale_wide"]

@@ -7,12 +7,12 @@ last: one row of the first operand, and all columns of the second, eight numbers
 from dataclasses import dataclass
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine, scale_wide
 from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.loops import Loop
-from crtgen.kernels.matmul import batches
+from crtgen.kernels.matmul import batches, fits
 from crtgen.kernels.mve.elements import requantised, spread
 from crtgen.kernels.mve.matrix import gather_sums
 from crtgen.kernels.registry import design
@@ -93,11 +93,6 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
         work=work,
         routines=routines,
     )
-
-
-def fits(p: MatMulParams, depth: int) -> bool:
-    """Whether 32 bits hold every result of int16, before it is saturated."""
-    return depth * 2.0**30 * p.multiplier * 2.0 ** (p.shift - 31) < 2**31
 
 
 def _copy(dtype: DType, count: int, step: int, offset: int, stride: int) -> Routine:
@@ -238,27 +233,3 @@ def _wide_row(depth: int, columns: int, p: MatMulParams) -> Routine:
     if rest:
         sums(rest)
     return f.done()
-
-
-def scale_wide(
-    f: Function, acc: tuple[str, str], multiplier: str, right: int, result: tuple[str, str]
-) -> None:
-    """Append ``sat16(acc * multiplier / 2**right)``, halves up, of a sum of 64 bits.
-
-    It comes into the first register of ``result``, the other is spare. 32 bits have to hold what is
-    saturated; ``right`` is 8 or more.
-    """
-    low, high = result
-    f("umull", low, high, acc[0], multiplier)
-    f("mla", high, acc[1], multiplier, high)
-    if right <= 32:
-        f("adds", low, low, f"#{1 << (right - 1)}")
-        f("adc", high, high, "#0")
-    else:
-        f("add", high, high, f"#{1 << (right - 33)}")
-    if right < 32:
-        f("lsr", low, low, f"#{right}")
-        f("orr", low, low, high, f"lsl #{32 - right}")
-        f("ssat", low, "#16", low)
-    else:
-        f("ssat", low, "#16", high, *([f"asr #{right - 32}"] if right > 32 else []))

@@ -7,11 +7,11 @@ from math import prod
 from typing import TypeAlias
 
 from crtgen.ir import Signature
-from crtgen.kernels.loops import Loop, merge, repeated_strides, strides_of
+from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides, strides_of
 from crtgen.ops import Concat, Identity, Pad, StridedSlice, Transpose
 from crtgen.ops.spread import BroadcastTo, MirrorPad
 
-__all__ = ["Block", "Movement", "blocks_of"]
+__all__ = ["Block", "Gap", "Movement", "blocks_of", "gaps_of"]
 
 Movement: TypeAlias = Identity | Transpose | StridedSlice | Concat | Pad | BroadcastTo | MirrorPad
 
@@ -28,6 +28,54 @@ class Block:
     first: int
     start: int
     loops: tuple[Loop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """In each of ``loops``, of one stride, ``run`` elements of the output from ``start`` on."""
+
+    loops: tuple[Loop, ...]
+    start: int
+    run: int
+
+    @property
+    def runs(self) -> int:
+        return prod(loop.count for loop in self.loops)
+
+    @property
+    def to(self) -> str:
+        """C of where a run begins, in elements."""
+        first = index_of(self.loops, 0)
+        return f"{self.start} + {first}" if self.start else first
+
+
+def gaps_of(op: Pad, sig: Signature, run: int) -> tuple[Gap, ...]:
+    """What padding fills, or all of the output where that is less: a run costs ``run`` elements more."""
+    gaps, length = tuple(_gaps(op, sig)), sig.y.elements
+    each = sum(gap.runs * (gap.run + run) for gap in gaps)
+    return gaps if each < length + run else (Gap((Loop(1, (0,)),), 0, length),)
+
+
+def _gaps(op: Pad, sig: Signature) -> Iterator[Gap]:
+    """Before and behind the input along each axis, within that along the axes before it.
+
+    What is behind one line and before the next is one run.
+    """
+    strides = strides_of(sig.y.shape)
+    outer: list[Loop] = []
+    line, start = Loop(1, (0,)), 0
+    for length, stride, before, after in zip(sig.x.shape, strides, op.before, op.after, strict=True):
+        behind, (step,) = start + (before + length) * stride, line.strides
+        for first, lines, run in (
+            (start, 1, before),
+            (behind, line.count - 1, after + before),
+            (behind + (line.count - 1) * step, 1, after),
+        ):
+            if lines and run:
+                yield Gap(merge([*outer, Loop(lines, line.strides)], 1), first, run * stride)
+        outer.append(line)
+        line = Loop(length, (stride,))
+        start += before * stride
 
 
 def blocks_of(op: Movement, sig: Signature) -> tuple[Block, ...]:

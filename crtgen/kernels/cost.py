@@ -94,11 +94,13 @@ class Work:
             self.block(f"{name} {depth} of {len(loops)}", prod(loop.count for loop in loops[:depth]))
         return self
 
-    def copy(self, nbytes: int, runs: float, copies: float = 1) -> "Work":
-        """``crt_copy`` of so many bytes."""
-        self.block("copy", runs, copies)
+    def copy(self, nbytes: int, runs: float, copies: float = 1, words: bool = False) -> "Work":
+        """``crt_copy`` of so many bytes, or ``crt_copy_words``."""
+        kind = "copy of words" if words else "copy"
+        self.block(kind, runs, copies)
         for size, count in ((16, nbytes // 16), (4, nbytes % 16 // 4), (1, nbytes % 4)):
-            self.block(f"copy {size}", runs * count, 0)
+            if count:
+                self.block(f"{kind} {size}", runs * count, 0)
         return self
 
     def fill(self, nbytes: float, runs: float = 1) -> "Work":

@@ -78,7 +78,6 @@ def dynamic_slice(op: DynamicSlice, sig: Signature, target: Target) -> Kernel:
     loops, run = _runs(op.size, strides_of(sig.x.shape), strides_of(op.size))
     view = MoveView(
         (Copy(x, loops, f"first + {index_of(loops, 0)}", index_of(loops, 1), run),),
-        sig.y.elements,
         lines=_first(sig, 1, begin, op.size),
     )
     return Kernel(
@@ -99,7 +98,6 @@ def dynamic_update_slice(op: DynamicUpdateSlice, sig: Signature, target: Target)
     )
     view = MoveView(
         (Copy(update, loops, index_of(loops, 0), f"first + {index_of(loops, 1)}", run),),
-        sig.y.elements,
         lines=(*_first(sig, 2, begin, size), *whole),
     )
     overlays = () if sig.x.is_constant else (InPlace(0, exact=False),)

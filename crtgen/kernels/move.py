@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from crtgen.ir import Signature
-from crtgen.kernels.blocks import Block, Movement, blocks_of
+from crtgen.kernels.blocks import Block, Gap, Movement, blocks_of, gaps_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import c_number, plus
@@ -20,13 +20,15 @@ __all__ = ["Copy", "MoveView", "ResizeView", "moved", "split_run"]
 
 
 _UNROLL = 4
+_RUN = 24  # elements that are filled while a run of them begins
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
     """In each of ``loops`` ``run`` elements from ``source[from_index]`` to ``y0[to_index]``, both C.
 
-    Single elements go four at once, where the innermost loop has a multiple of that.
+    Single elements go four at once, where the innermost loop has a multiple of that. ``words``: runs are
+    whole words, which begin at such.
     """
 
     source: str
@@ -34,6 +36,7 @@ class Copy:
     from_index: str
     to_index: str
     run: int
+    words: bool = False
 
     @property
     def places(self) -> tuple[tuple[str, str], ...]:
@@ -50,14 +53,15 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """Copies that fill the output; ``fill`` is what it holds before them, as a C literal, or empty.
+    """Copies to the output, and gaps filled with ``fill``, a C literal: a byte where all bytes are ``alike``.
 
     ``lines`` are C that comes before.
     """
 
     copies: tuple[Copy, ...]
-    elements: int
+    gaps: tuple[Gap, ...] = ()
     fill: str = ""
+    alike: bool = False
     lines: tuple[str, ...] = ()
 
 
@@ -105,8 +109,13 @@ def concat(op: Concat, sig: Signature, target: Target) -> Kernel:
 
 @design(Pad)
 def pad(op: Pad, sig: Signature, target: Target) -> Kernel:
-    """The output filled with the value, then the input's rows."""
-    return _move("pad", op, sig, c_number(op.fill(sig), sig.y.dtype.c_name))
+    """The value around the input, then the input's rows."""
+    fill, dtype = op.fill(sig), sig.y.dtype
+    alike = dtype.itemsize == 1 or fill == 0
+    value = str(int(fill) % 256) if alike else c_number(fill, dtype.c_name)
+    copies, gaps = _copies(op, sig), gaps_of(op, sig, _RUN)
+    view = MoveView(copies, gaps, value, alike)
+    return Kernel("pad", "move.c.j2", view, work=moved(sig, copies, gaps))
 
 
 @design(BroadcastTo)
@@ -134,14 +143,14 @@ def resize_nearest(op: ResizeNearest, sig: Signature, target: Target) -> Kernel:
     )
 
 
-def _move(name: str, op: Movement, sig: Signature, fill: str = "") -> Kernel:
-    copies = tuple(map(_copy, blocks_of(op, sig)))
+def _move(name: str, op: Movement, sig: Signature) -> Kernel:
+    copies = _copies(op, sig)
     return Kernel(
         design=name,
         template="move.c.j2",
-        view=MoveView(copies, sig.y.elements, fill),
+        view=MoveView(copies),
         consts=tuple(Const.of(f"operand{i}", v.array()) for i, v in enumerate(sig.inputs) if v.is_constant),
-        work=moved(sig, copies, fill),
+        work=moved(sig, copies),
     )
 
 
@@ -151,24 +160,31 @@ def _resized(sig: Signature) -> Work:
     return work.copy(channels * sig.y.dtype.itemsize, batch * height * width)
 
 
-def moved(sig: Signature, copies: Sequence[Copy], fill: str = "") -> Work:
-    """The work of copies that fill the output."""
+def moved(sig: Signature, copies: Sequence[Copy], gaps: Sequence[Gap] = ()) -> Work:
+    """The work of copies, and of filling gaps."""
     work, kind = Work(), sig.y.dtype.value
-    if fill:
-        work.block(f"{kind} fill", sig.y.elements)
+    for gap in gaps:
+        size = sig.y.dtype.itemsize
+        work.block("gap", gap.runs).block(f"fill of {size}", gap.runs * gap.run)
     for copy in copies:
         runs = prod(loop.count for loop in copy.loops)
         if copy.run == 1:
             places = len(copy.places)
             work.block(f"{kind} {places} in {len(copy.loops)}", runs / places)
         else:
-            work.block(f"run in {len(copy.loops)}", runs).copy(copy.run * sig.y.dtype.itemsize, runs)
+            nbytes = copy.run * sig.y.dtype.itemsize
+            work.block(f"run in {len(copy.loops)}", runs).copy(nbytes, runs, words=copy.words)
         work.loops("line", copy.loops)
     return work
 
 
-def _copy(block: Block) -> Copy:
+def _copies(op: Movement, sig: Signature) -> tuple[Copy, ...]:
+    return tuple(_copy(block, sig.y.dtype.itemsize) for block in blocks_of(op, sig))
+
+
+def _copy(block: Block, size: int) -> Copy:
     loops, run = split_run(block.loops)
+    steps = (run, block.first, block.start, *(stride for loop in loops for stride in loop.strides))
     first, to = index_of(loops, 0), index_of(loops, 1)
     return Copy(
         source=block.source,
@@ -176,6 +192,7 @@ def _copy(block: Block) -> Copy:
         from_index=f"{block.first} + {first}" if block.first else first,
         to_index=f"{block.start} + {to}" if block.start else to,
         run=run,
+        words=run > 1 and all(step * size % 4 == 0 for step in steps),
     )
 
 

@@ -157,7 +157,8 @@ class Lstm(Op):
 
 
 def _logistic(x: Real) -> Real:
-    value: Real = 0.5 + 0.5 * np.tanh(x / 2)
+    small = np.exp(-np.abs(x))  # never overflows
+    value: Real = np.where(x < 0, small, 1.0) / (1 + small)
     return value
 
 

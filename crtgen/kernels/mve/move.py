@@ -2,21 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from crtgen.ir import Signature
 from crtgen.kernels.asm import EVEN, Function, Routine
-from crtgen.kernels.blocks import Movement, blocks_of
+from crtgen.kernels.blocks import Gap, Movement, blocks_of, gaps_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.loops import Loop
-from crtgen.kernels.mve.bytes import fill as filling
-from crtgen.kernels.mve.elements import BYTES, MOST_LOOPS, run_loops, scaled, unrolling
+from crtgen.kernels.mve.elements import BYTES, MOST_LOOPS, run_loops, scaled, spread, unrolling
 from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Pad, StridedSlice, Transpose
 
 __all__ = ["MoveView", "Part", "concat", "pad", "strided_slice", "transpose"]
 
 _SHORTEST = 16  # bytes of a run; shorter ones are better copied by words
+_RUN = 64  # bytes that are filled while a run of them begins
 _FARTHEST = 1 << 16  # beyond an offset in 16 bits
 _LANES = {1: ("b", 16, 8), 2: ("h", 16, 8), 4: ("w", 32, 4)}
 """Of elements of these bytes that lie apart: the letter of loads, bits of an offset, lanes."""
@@ -33,14 +34,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """``parts`` one after another, with ``fill`` in all ``size`` bytes of the output before if not None.
-
-    The routines are those of the parts, then the one that fills.
-    """
+    """``gaps``, each filled from this byte on, then ``parts`` one after another; routines in this order."""
 
     parts: tuple[Part, ...]
-    size: int
-    fill: int | None = None
+    gaps: tuple[int, ...]
 
 
 @design(Transpose, needs="mve")
@@ -63,32 +60,29 @@ def concat(op: Concat, sig: Signature, target: Target) -> Kernel | None:
 
 @design(Pad, needs="mve")
 def pad(op: Pad, sig: Signature, target: Target) -> Kernel | None:
-    """The output filled with the value, then the input's rows; None if the value's bytes differ."""
-    fill = op.fill(sig)
-    if sig.y.dtype.itemsize > 1 and fill != 0:
+    """The value around the input, then the input's rows; None if the value's bytes differ."""
+    fill, size = op.fill(sig), sig.y.dtype.itemsize
+    if size > 1 and fill != 0:
         return None
-    return _kernel("mve pad", op, sig, target, int(fill))
+    return _kernel("mve pad", op, sig, target, gaps_of(op, sig, _RUN // size), int(fill))
 
 
 def _kernel(
-    name: str, op: Movement, sig: Signature, target: Target, fill: int | None = None
+    name: str, op: Movement, sig: Signature, target: Target, gaps: tuple[Gap, ...] = (), fill: int = 0
 ) -> Kernel | None:
     if not target.core.mve:
         return None
     size, blocks = sig.y.dtype.itemsize, blocks_of(op, sig)
-    walks = [_walk(block.loops, size, target) for block in blocks]
+    walks = [_filled(gap, size, fill, target) for gap in gaps]
+    walks += [_walk(block.loops, size, target) for block in blocks]
     routines = [w for w in walks if w is not None]
     if len(routines) < len(walks):
         return None
     work = Work(sum(routine.instructions() for routine in routines))
     work.block("part", len(routines), len(routines))
-    if fill is not None:
-        work.block("fill", 1).counted += filling().instructions(vectors=sig.y.nbytes / BYTES)
-        routines.append(filling())
     view = MoveView(
         parts=tuple(Part(block.source, block.first * size, block.start * size) for block in blocks),
-        size=sig.y.nbytes,
-        fill=fill,
+        gaps=tuple(gap.start * size for gap in gaps),
     )
     return Kernel(
         design=name,
@@ -106,6 +100,20 @@ def _walk(loops: tuple[Loop, ...], size: int, target: Target) -> Routine | None:
         return None
     ways = [_inner(run, [a for a in loops if a is not run], size, unrolling(target)) for run in loops]
     return min((w for w in ways if w is not None), key=lambda w: w.instructions(), default=None)
+
+
+def _filled(gap: Gap, size: int, fill: int, target: Target) -> Routine | None:
+    """``fill(to)``, with a byte."""
+    if len(gap.loops) >= MOST_LOOPS:
+        return None
+    f = Function("fill", "void *to", purpose="Sets bytes to a value.")
+    (to,), vector = f.arguments, f.vector("bytes")
+    spread(f, vector, fill, 8)
+    loops = [Loop(loop.count, (loop.strides[0] * size,)) for loop in gap.loops if loop.count > 1]
+    run = Loop(gap.run * size, (1,))
+    store = partial(f, "vstrb.8", vector, f"[{to}], #{BYTES}")
+    run_loops(f, (to,), (*loops, run), (BYTES, unrolling(target)), store)
+    return f.done()
 
 
 def _inner(run: Loop, outer: Sequence[Loop], size: int, unroll: int) -> Routine | None:

@@ -250,6 +250,43 @@ static inline void crt_copy(void *to, const void *from, size_t n)
     }
 }
 
+/* Copies n bytes; n and both places are multiples of 4, and the places do not overlap. */
+static inline void crt_copy_words(void *to, const void *from, size_t n)
+{
+    uint8_t *y = __builtin_assume_aligned(to, 4);
+    const uint8_t *x = __builtin_assume_aligned(from, 4);
+    for (; n >= 16; n -= 16) {
+        (void)memcpy(__builtin_assume_aligned(y, 4), __builtin_assume_aligned(x, 4), 16);
+        x += 16;
+        y += 16;
+    }
+    for (; n > 0; n -= 4) {
+        (void)memcpy(__builtin_assume_aligned(y, 4), __builtin_assume_aligned(x, 4), 4);
+        x += 4;
+        y += 4;
+    }
+}
+
+/* Sets n bytes, by words where it may. */
+static inline void crt_fill(void *to, uint8_t value, size_t n)
+{
+    uint8_t *y = to;
+    const uint32_t word = value * 0x01010101u;
+#if defined(__ARM_ARCH) && !defined(__ARM_FEATURE_UNALIGNED)
+    if (((uintptr_t)y & 3u) != 0) {
+        (void)memset(y, value, n);
+        return;
+    }
+#endif
+    for (size_t words = n / 4; words > 0; words--) {
+        crt_copy_word(y, (const uint8_t *)&word);
+        y += 4;
+    }
+    for (n %= 4; n > 0; n--) {
+        *y++ = value;
+    }
+}
+
 /* 2^n; -126 <= n <= 127. */
 static inline float crt_pow2f(int32_t n)
 {

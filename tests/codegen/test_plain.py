@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -46,17 +47,35 @@ def test_packed_words_are_hexadecimal_and_weights_signed() -> None:
     assert rows_of(np.array([-128, 5], np.int8), "x") == ("-128, 5,",)
 
 
+@cache
+def _sources(core: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The C of every case of every operator, at both ends of optimisation."""
+    targets = [Target(HOST if core == "host" else CORES[core], level) for level in ("speed", "size")]
+    return tuple((case.name, tuple(_lines(case.graph(), t))) for t in targets for case in all_cases())
+
+
 @pytest.mark.parametrize("core", ["host", "cortex-m0plus", "cortex-m4", "cortex-m55"])
 def test_no_loop_of_one_turn_and_no_term_that_does_nothing(core: str) -> None:
-    """In every file of C, of every case of every operator, at both ends of optimisation."""
     found = [
-        (case.name, line.strip())
-        for level in ("speed", "size")
-        for case in all_cases()
-        for line in _lines(case.graph(), Target(HOST if core == "host" else CORES[core], level))
+        (name, line.strip())
+        for name, lines in _sources(core)
+        for line in lines
         if _turns(line) < 2 or _IDLE.search(line)
     ]
     assert not found
+
+
+@pytest.mark.parametrize("core", ["host", "cortex-m0plus", "cortex-m4", "cortex-m55"])
+def test_blocks_end_where_their_first_lines_begin(core: str) -> None:
+    """What rewrites them relies on it: a brace in the first column ends a function."""
+    wrong = set[str]()
+    for name, lines in _sources(core):
+        depth = 0
+        for line in lines:
+            depth += line.count("{") - line.count("}")
+            if line in ("}", "};") and depth:
+                wrong.add(name)
+    assert not wrong
 
 
 def _lines(graph: Graph, target: Target) -> Iterator[str]:

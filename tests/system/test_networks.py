@@ -118,7 +118,7 @@ def _check(build: _Build, seeds: Sequence[int]) -> None:
         exact=build.exact,
         executor=build.executor,
     )
-    project = compiled.generate()
+    project = compiled.generate(stack=1 << 15)
     image = project.build(toolchain=build.toolchain)
     with image.run(counting=False) as session:
         wrong = [text for name, data in files.items() for text in _differences(session, name, data, build)]

@@ -12,7 +12,7 @@ from crtgen.errors import UnsupportedError
 from crtgen.frontends import load_tflite
 from crtgen.ir import Array
 from tests.ops import oracle
-from tests.tflite_builder import Model, Operator, Options, Tensor
+from tests.tflite_builder import Model, Operator, Options, Tensor, packed
 
 _Fields = dict[str, Any]
 _GIVEN: dict[str, _Fields] = {
@@ -212,3 +212,16 @@ def test_dense_weights_beyond_int8_are_refused() -> None:
     _check(_layer("FULLY_CONNECTED", "int8", [-7], 120))
     with pytest.raises(UnsupportedError, match=r"weights that reach -112 to 128 without their zero point -8"):
         load_tflite(_layer("FULLY_CONNECTED", "int8", [-8], 120))
+
+
+@pytest.mark.parametrize("zero", [0, 3, -5])
+def test_dense_weights_of_four_bits_with_a_zero_point(zero: int) -> None:
+    numbers = np.random.default_rng(1).integers(-8, 8, (3, 6), np.int8)
+    tensors = [
+        Tensor("x", (2, 6), "int8", **_GIVEN["int8"]),
+        Tensor("w", (3, 6), "int4", [0.1], [zero], 0, packed(numbers)),
+        _constant("b", [5, -7, 90], scales=[0.1 * _GIVEN["int8"]["scales"][0]], zero_points=[0]),
+        Tensor("y", (2, 3), "int8", [0.3], [-3]),
+    ]
+    operator = Operator("FULLY_CONNECTED", ["x", "w", "b"], ["y"], Options("FullyConnectedOptions"))
+    _check(Model(tensors, [operator], ["x"], ["y"]).to_bytes())

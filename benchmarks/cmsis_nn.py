@@ -32,7 +32,7 @@ from crtgen.ops import (
     Tanh,
     Transpose,
 )
-from crtgen.ops.case import int8s, int16s, make, weights_and_bias
+from crtgen.ops.case import in_four_bits, int8s, int16s, make, weights_and_bias
 from crtgen.ops.compare import Maximum, Minimum
 from crtgen.ops.lstm import Lstm, lstm_case
 from crtgen.ops.matmul import BatchMatMul
@@ -46,6 +46,7 @@ _FRACTION = Quant.tensor(1 / 32768)
 def layers() -> Iterator[Case]:
     """The layers of the table, in sizes of keyword spotting and of small images."""
     yield from _weighted("int8")
+    yield from (in_four_bits(case) for case in _weighted("int8") if not isinstance(case.op, DepthwiseConv2d))
     yield from _weighted("int16")
     yield from _products()
     yield from _recurrent()
@@ -56,11 +57,11 @@ def layers() -> Iterator[Case]:
 
 
 def _activation(kind: str, shape: tuple[int, ...], name: str = "x") -> Value:
-    return int8s(name, shape, 0.04, -5) if kind == "int8" else int16s(name, shape, 0.0004)
+    return int16s(name, shape, 0.0004) if kind == "int16" else int8s(name, shape, 0.04, -5)
 
 
 def _weighted(kind: str) -> Iterator[Case]:
-    out = Quant.tensor(2.0, 3) if kind == "int8" else Quant.tensor(0.02)
+    out = Quant.tensor(0.02) if kind == "int16" else Quant.tensor(2.0, 3)
     ops: Sequence[tuple[str, Op, tuple[int, ...], tuple[int, ...], int]] = (
         ("3x3", Conv2d((1, 1), _SAME), (1, 16, 16, 16), (16, 3, 3, 16), 0),
         ("first", Conv2d((2, 2), Padding(4, 5, 1, 1)), (1, 49, 10, 1), (64, 10, 4, 1), 0),

@@ -16,7 +16,7 @@ from crtgen.ops.gemmlowp import exp_on_negative_values
 from crtgen.ops.logsoftmax import LogSoftmax
 from crtgen.ops.softmax16 import Softmax16Params, exp_table, reciprocal_table
 
-__all__ = ["FloatSoftmaxView", "SoftmaxView", "TableSoftmaxView", "powers_const"]
+__all__ = ["FloatSoftmaxView", "SoftmaxView", "TableSoftmaxView", "powers_const", "softmax16_tables"]
 
 _MOST = 255  # the greatest difference of two int8 values
 _INTEGER_BITS = 5  # of an exponent
@@ -89,12 +89,16 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
     assert isinstance(p, Softmax16Params)
     scaled = two_roundings("(x0[i] - largest)", p.multiplier, p.shift, 65535)
     view = Softmax16View(sig.x.elements // depth, depth, scaled)
-    consts = (
+    work = Work().block("row", view.rows).block("element", sig.x.elements)
+    return Kernel("softmax16", "softmax16.c.j2", view, softmax16_tables(), inplace=(InPlace(),), work=work)
+
+
+def softmax16_tables() -> tuple[Const, Const]:
+    """Of int16: powers, and shares."""
+    return (
         Const.of("powers", exp_table(), 2, "e^x for x from -10 to 0, times 2^15"),
         Const.of("shares", reciprocal_table(), 2, "1 / (1 + x) for x from 0 to 1, times 2^15"),
     )
-    work = Work().block("row", view.rows).block("element", sig.x.elements)
-    return Kernel("softmax16", "softmax16.c.j2", view, consts, inplace=(InPlace(),), work=work)
 
 
 @design(LogSoftmax, types=(DType.INT8,))

@@ -16,7 +16,7 @@ from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import Array, DType, Graph, Node, Signature, Value
 from crtgen.library.archive import read_tar
 from crtgen.measure.verification import verify
-from crtgen.ops import Case, Sub, all_cases
+from crtgen.ops import Case, Conv2d, FullyConnected, Sub, all_cases
 from tests.support import model_path, models_dir, require_tool
 
 _PER_IMAGE = 14
@@ -66,6 +66,10 @@ def test_operators(cmsis_nn: CmsisNn, board: str) -> None:
     types = {(type(c.op), c.sig.x.dtype) for c in cases}
     assert {(kind,) for kind, _ in types} == set(cmsis_nn.patterns)
     assert len(types) == 27
+    assert {type(c.op) for c in cases if DType.INT4 in {v.dtype for v in c.sig.inputs}} == {
+        Conv2d,
+        FullyConnected,
+    }
     for start in range(0, len(cases), _PER_IMAGE):
         graph, inputs = _joined(cases[start : start + _PER_IMAGE])
         expected = graph.evaluate(inputs)

@@ -8,13 +8,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
+import numpy as np
+
 from crtgen.byoc.cmsis_nn import elements, matrices, recurrent, windows
 from crtgen.byoc.cmsis_nn.layer import Code, Layer
 from crtgen.byoc.cmsis_nn.reasons import reason
 from crtgen.byoc.cmsis_nn.sources import CmsisSources, find_sources
 from crtgen.byoc.generator import Generated, Generator, Pattern
 from crtgen.errors import UsageError
-from crtgen.ir import Graph, Op, Signature
+from crtgen.ir import Array, DType, Graph, Op, Signature, Value
 from crtgen.kernels.kernel import Const, SourceLibrary, Target
 from crtgen.ops import (
     Add,
@@ -95,7 +97,7 @@ class CmsisNn(Generator):
         layer = Layer(node.op, sig, names, "mve" if core.mve else "dsp" if core.dsp else "")
         code = _WRITERS[type(node.op)](layer, self.sources)
         given = {
-            name: Const.of(name, value.array(), value.dtype.itemsize if value.dtype.itemsize > 4 else 4)
+            name: Const.of(name, _data(value), max(value.dtype.itemsize, 4))
             for name, value in zip(names, sig.inputs, strict=True)
             if value.is_constant
         }
@@ -107,6 +109,16 @@ class CmsisNn(Generator):
             libraries=(self.sources.library(code.functions),),
             inplace=code.inplace,
         )
+
+
+def _data(value: Value) -> Array:
+    """The constant as CMSIS-NN reads it: of four bits, two in a byte, the first one in its low half."""
+    numbers = value.array()
+    if value.dtype is not DType.INT4:
+        return numbers
+    flat = np.append(numbers.astype(np.int8).reshape(-1), np.zeros(numbers.size % 2, np.int8)) & 15
+    packed: Array = (flat[::2] | flat[1::2] << 4).astype(np.int8)
+    return packed
 
 
 def _names(inputs: Sequence[str], variable: Mapping[str, str]) -> tuple[str, ...]:

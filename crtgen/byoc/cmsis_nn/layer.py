@@ -48,7 +48,9 @@ class Layer:
 
     @property
     def kind(self) -> str:
-        """How CMSIS-NN's functions for activations of this type end."""
+        """How CMSIS-NN's functions for these types end."""
+        if any(value.dtype is DType.INT4 for value in self.sig.inputs):
+            return "s4"
         return "s16" if self.sig.x.dtype is DType.INT16 else "s8"
 
     def sized(self, function: str) -> str:

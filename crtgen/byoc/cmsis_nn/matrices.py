@@ -13,7 +13,9 @@ def fully_connected(layer: Layer, sources: CmsisSources) -> Code:
     outputs, depth = sig.inputs[1].shape
     rows = sig.x.elements // depth
     function, weights = f"arm_fully_connected_{layer.kind}", Four(depth, 1, 1, outputs)
-    nbytes = sources.size(f"{function}_get_buffer_size_{layer.extension or 'dsp'}", weights)
+    buffered = layer.kind != "s4"
+    sized = f"{function}_get_buffer_size_{layer.extension or 'dsp'}"
+    nbytes = sources.size(sized, weights) if buffered else 0
     source, matrix, bias = layer.names
     lines = [
         f"static const cmsis_nn_fc_params params = {{{p.input_offset}, 0, {p.output_offset}, "

@@ -64,6 +64,8 @@ def _of_weights(op: Weighted, sig: Signature) -> str:
     pairs = zip(params.multipliers.tolist(), params.shifts.tolist(), strict=True)
     if isinstance(op, FullyConnected) and len(set(pairs)) > 1:
         return "its channels are quantised one by one"
+    if isinstance(op, DepthwiseConv2d) and sig.inputs[1].dtype is DType.INT4:
+        return "its weights are of int4, where CMSIS-NN's outputs differ with Helium"
     if isinstance(op, DepthwiseConv2d) and sig.x.shape[0] != 1:
         return "it has several images"
     short = scheme_of(sig.x) is not INT8 and sig.inputs[2].dtype is DType.INT32

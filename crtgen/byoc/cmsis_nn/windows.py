@@ -17,7 +17,7 @@ def convolution(layer: Layer, sources: CmsisSources) -> Code:
     params = Convolution(p.input_offset, p.output_offset, *reversed(op.stride), op.padding.left,
                          op.padding.top, *reversed(op.dilation), p.act_min, p.act_max)  # fmt: skip
     code = _convolved("cmsis_nn_conv_params", f"arm_convolve_wrapper_{layer.kind}", params, layer, sources)
-    if layer.kind == "s8":
+    if layer.kind != "s16":
         return code
     plain = str(layer.sig.inputs[2].dtype is DType.INT32).lower()
     bias = f"const cmsis_nn_bias_data bias_data = {{{layer.names[2]}, {plain}}};"

@@ -642,6 +642,15 @@ static inline int16_t crt_lookup16(const int16_t *table, int32_t x)
     return (int16_t)(place[0] + ((((place[1] - place[0]) * (x & 127)) + 64) >> 7));
 }
 
+/* 1 / sum as a fraction of 15 bits, by the table of shares, and the bits to the right that its products need. */
+static inline int32_t crt_share16(int32_t sum, const int16_t *shares, int32_t *shift)
+{
+    const int32_t zeros = __builtin_clz((uint32_t)sum);
+    const int32_t fraction = (int32_t)((((uint32_t)sum << (zeros - 1)) + (1u << 13)) >> 14);
+    *shift = 31 - zeros;
+    return crt_lookup16(shares, (fraction - 98304 < 32767) ? (fraction - 98304) : 32767);
+}
+
 /*
  * 1 / sqrt(x) as a multiplier, times 2^(shift - 31), as TFLite's fixed point has it; an x of 0 counts as 1.
  *

@@ -1,0 +1,118 @@
+"""Softmax of int16 with Helium: powers by a table, four at a time between its places, by gather loads."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.cost import Work
+from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.mve.elements import rescaled, spread
+from crtgen.kernels.registry import design
+from crtgen.kernels.softmax import softmax16_tables
+from crtgen.ops import INT16, Softmax
+from crtgen.ops.softmax16 import Softmax16Params
+
+__all__ = ["Softmax16View", "softmax16"]
+
+_MIDDLE = 512  # bytes of a table before the place of 0
+_BITS = 7  # between two places
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax16View:
+    """``rows`` of ``depth`` elements."""
+
+    rows: int
+    depth: int
+
+
+@design(Softmax, types=(DType.INT16,), needs="mve")
+def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
+    """Rows of any length."""
+    p, depth = op.parameters(sig), sig.x.shape[-1]
+    assert isinstance(p, Softmax16Params)
+    rows = sig.x.elements // depth
+    routines = greatest16(depth), sum_of_powers16(depth, p), shares16(depth)
+    work = Work(rows * sum(routine.instructions() for routine in routines)).block("row", rows)
+    return Kernel(
+        design="mve softmax",
+        template="mve/softmax16.c.j2",
+        view=Softmax16View(rows, depth),
+        consts=softmax16_tables(),
+        inplace=(InPlace(),),
+        work=work,
+        routines=routines,
+    )
+
+
+@cache
+def greatest16(depth: int) -> Routine:
+    """``greatest(x)``."""
+    f = Function("greatest", "const int16_t *x", purpose="The greatest element.", returns="int32_t")
+    x = f.moved(f.arguments[0], "inputs")
+    most, vector = f.core("the greatest", ("r0",)), f.vector("inputs")
+    f.number(most, INT16.low)
+    with f.predicated_loop("elements", 16, depth):
+        f("vldrh.16", vector, f"[{x}], #16")
+        f("vmaxv.s16", most, vector)
+    return f.done()
+
+
+@cache
+def sum_of_powers16(depth: int, p: Softmax16Params) -> Routine:
+    """``sum(x, y, greatest, powers)``: the powers of all elements, and their sum."""
+    f = Function(
+        "sum",
+        "const int16_t *x",
+        "int16_t *y",
+        "int32_t greatest",
+        "const int16_t *powers",
+        purpose="The powers of all elements, and their sum.",
+        returns="int32_t",
+    )
+    x, y, most, places = f.arguments
+    x = f.moved(x, "inputs")
+    total, following = f.core("sum", ("r0",)), f.core("places that follow")
+    f("add", places, places, f"#{_MIDDLE}")
+    f("add", following, places, "#2")
+    index, part = f.vectors("differences, then places; parts", 2)
+    power, other = f.vectors("powers; what follows them", 2)
+    least, mask = f.vectors("least place; part of a number", 2)
+    spread(f, least, INT16.low)
+    spread(f, mask, (1 << _BITS) - 1)
+    factor, last = f.constant("multiplier", p.multiplier), f.constant("last place", INT16.high)
+    f.number(total, 0)
+    with f.predicated_loop("elements", 32, depth):
+        f("vldrh.s32", index, f"[{x}], #8")
+        f("vsub.i32", index, index, most)
+        rescaled(f, index, part, factor, p.shift)
+        f("vadd.i32", index, index, last)
+        f("vmax.s32", index, index, least)
+        f("vand", part, index, mask)
+        f("vshr.s32", index, index, f"#{_BITS}")
+        f("vldrh.s32", other, f"[{following}, {index}, uxtw #1]")
+        f("vldrh.s32", power, f"[{places}, {index}, uxtw #1]")
+        f("vsub.i32", other, other, power)
+        f("vmul.i32", part, part, other)
+        f("vrshr.s32", part, part, f"#{_BITS}")
+        f("vadd.i32", power, power, part)
+        f("vstrh.32", power, f"[{y}], #8")
+        f("vaddva.s32", total, power)
+    return f.done()
+
+
+@cache
+def shares16(depth: int) -> Routine:
+    """``shares(y, share, shift)``: each power times a share, ``shift`` bits to the left."""
+    f = Function(
+        "shares", "int16_t *y", "int32_t share", "int32_t shift", purpose="Each power times a share."
+    )
+    (y, share, shift), vector = f.arguments, f.vector("powers")
+    with f.predicated_loop("elements", 32, depth):
+        f("vldrh.s32", vector, f"[{y}]")
+        f("vmul.i32", vector, vector, share)
+        f("vrshl.s32", vector, shift)
+        f("vqmovnb.s32", vector, vector)
+        f("vstrh.32", vector, f"[{y}], #8")
+    return f.done()

@@ -11,7 +11,7 @@ from crtgen.kernels.registry import design
 from crtgen.ops import scheme_of
 from crtgen.ops.resize import Lines, ResizeBilinear
 
-__all__ = ["BilinearView"]
+__all__ = ["BilinearView", "bilinear_consts", "bilinear_view"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,33 +31,37 @@ class BilinearView:
 @design(ResizeBilinear, types=(DType.INT8, DType.FLOAT32))
 def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
     """Two rows, two columns, and the shares of the latter ones, from tables."""
-    rows, columns = op.parameters(sig)
-    batch, _, width, channels = sig.x.shape
-    real = scheme_of(sig.x).is_real
-    view = BilinearView(
+    kind, channels = sig.x.dtype.value, sig.x.shape[3]
+    work = Work().block(f"{kind} element", sig.y.elements)
+    work.block(f"{kind} pixel", sig.y.elements // channels)
+    view = bilinear_view(op, sig)
+    return Kernel("bilinear", "resize_bilinear.c.j2", view, bilinear_consts(op, sig), work=work)
+
+
+def bilinear_view(op: ResizeBilinear, sig: Signature) -> BilinearView:
+    """Sizes and types."""
+    batch, real = sig.x.shape[0], scheme_of(sig.x).is_real
+    return BilinearView(
         batch=batch,
         elements=sig.x.elements // batch,
-        channels=channels,
+        channels=sig.x.shape[3],
         out_height=op.size[0],
         out_width=op.size[1],
         type=sig.x.dtype.c_name,
         number="float" if real else "int32_t",
         real=real,
     )
-    consts = (
+
+
+def bilinear_consts(op: ResizeBilinear, sig: Signature) -> tuple[Const, ...]:
+    """Places of rows and columns, and shares."""
+    rows, columns = op.parameters(sig)
+    _, _, width, channels = sig.x.shape
+    return (
         Const.of("rows", _places(rows, width * channels), 4, "of the upper and lower row: first element"),
         Const.of("down", rows.part, 4, "share of the lower row"),
         Const.of("columns", _places(columns, channels), 4, "of the left and right pixel: first element"),
         Const.of("across", columns.part, 4, "share of the right pixel"),
-    )
-    return Kernel(
-        "bilinear",
-        "resize_bilinear.c.j2",
-        view,
-        consts,
-        work=Work()
-        .block(f"{sig.x.dtype.value} element", sig.y.elements)
-        .block(f"{sig.x.dtype.value} pixel", sig.y.elements // channels),
     )
 
 

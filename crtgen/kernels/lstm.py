@@ -9,13 +9,14 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
+from crtgen.kernels.requant import Rescale, accumulator_range
 from crtgen.ops import scheme_of
-from crtgen.ops.fixedpoint import reduced_multiplier
-from crtgen.ops.lstm import Lstm
+from crtgen.ops.fixedpoint import Int64, reduced_multiplier
+from crtgen.ops.lstm import GATES, Lstm
 from crtgen.ops.scheme import INT16
 from crtgen.ops.sigmoid16 import sigmoid_table
 
-__all__ = ["LstmView"]
+__all__ = ["GateProduct", "LstmView", "activated", "logistic_table", "lstm_view", "products"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +45,38 @@ class LstmView:
     hidden: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class GateProduct:
+    """A gate's ``weights[S, K]``, what its sums of raw numbers ``start[S]`` with, and what they become."""
+
+    weights: Int64
+    start: Int64
+    rescale: Rescale
+
+
+def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProduct]:
+    """Of the input and of the hidden state, for a gate of a quantised LSTM; numbers of 12 fractional bits."""
+    x, hidden, _, w, r, bias = sig.inputs
+    p, units = op.parameters(sig), hidden.shape[1]
+    made = []
+    for value, weights, offset, (multiplier, shift), start in (
+        (x, w, p.input_offset, p.of_input[gate], bias.array()[gate].astype(np.int64)),
+        (hidden, r, p.hidden_offset, p.of_hidden[gate], np.zeros(units, np.int64)),
+    ):
+        scheme, rows = scheme_of(value), weights.array()[gate].astype(np.int64)
+        ends = (np.full(rows.shape[1], end + offset) for end in scheme.limits)
+        low, high = (end + start for end in accumulator_range(rows, *ends))
+        multipliers, shifts = (np.full(units, n, np.int64) for n in (multiplier, shift))
+        rescale = Rescale(multipliers, shifts, 0, *INT16.limits, low, high, INT16, scheme is INT16)
+        made.append(GateProduct(rows, start + offset * rows.sum(axis=1), rescale))
+    return made[0], made[1]
+
+
 @design(Lstm, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(3, 4, 5))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
     """Of any size."""
-    x, hidden, cell, w, r, bias = sig.inputs
-    batch, units = hidden.shape
-    scheme, depth = scheme_of(x), x.shape[2]
-    gates, new_cell, new_hidden = _float(op) if scheme.is_real else _integer(op, sig)
+    x, hidden, _, w, r, bias = sig.inputs
+    scheme = scheme_of(x)
 
     def pack(weights: Array) -> Array:
         return np.ascontiguousarray(weights.transpose(1, 2, 0)).ravel()
@@ -77,10 +103,29 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
             Const.of(n, np.ascontiguousarray(f.T).astype(types), types.itemsize, "[unit][gate]")
             for n, f in zip(("bias", "hidden_bias"), folds, strict=True)
         ]
-        consts += [Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")]
+        consts += [logistic_table()]
+    view, steps = lstm_view(op, sig), x.shape[0] * x.shape[1]
+    kind, units = w.dtype.value, hidden.shape[1]
+    work = Work().block(f"{kind} product", steps * (w.elements + r.elements))
+    work.block(f"{kind} unit", steps * units)
+    places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
+    return Kernel("lstm", "lstm.c.j2", view, tuple(consts), inplace=places, work=work)
+
+
+def logistic_table() -> Const:
+    """For ``crt_logistic16`` and ``crt_tanh16``."""
+    return Const.of("table", sigmoid_table(), 2, "65536 / (1 + exp(-i / 24))")
+
+
+def lstm_view(op: Lstm, sig: Signature) -> LstmView:
+    """The view of the template, whose sums are computed there."""
+    x, hidden, cell, w, _, _ = sig.inputs
+    batch, units = hidden.shape
+    scheme, depth = scheme_of(x), x.shape[2]
+    gates, new_cell, new_hidden = _float(op) if scheme.is_real else _integer(op, sig)
     times = x.shape[0] if op.time_major else x.shape[1]
     orders = [(n, batch * n) if op.time_major else (times * n, n) for n in (depth, units)]
-    view = LstmView(
+    return LstmView(
         x_type=x.dtype.c_name,
         w_type=w.dtype.c_name,
         sum_type=scheme.accumulators.c_name,
@@ -97,14 +142,6 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
         cell=new_cell,
         hidden=new_hidden,
     )
-    kind, steps = w.dtype.value, times * batch
-    work = (
-        Work()
-        .block(f"{kind} product", steps * (w.elements + r.elements))
-        .block(f"{kind} unit", steps * units)
-    )
-    places = (InPlace(input=1, output=1), InPlace(input=2, output=2))
-    return Kernel("lstm", "lstm.c.j2", view, tuple(consts), inplace=places, work=work)
 
 
 def _float(op: Lstm) -> tuple[tuple[str, ...], tuple[str, ...], str]:
@@ -122,9 +159,7 @@ def _integer(op: Lstm, sig: Signature) -> tuple[tuple[str, ...], tuple[str, ...]
     gates = []
     for gate, (given, before) in enumerate(zip(p.of_input, p.of_hidden, strict=True)):
         parts = (_scaled(f"a{gate}", *given, wide), _scaled(f"r{gate}", *before, wide))
-        total = f"{_short(parts[0])} + {_short(parts[1])}"
-        function = "crt_tanh16" if gate == 2 else "crt_logistic16"
-        gates.append(f"{function}({_short(total)}, 3, 0, table)")
+        gates.append(activated(gate, _short(parts[0]), _short(parts[1])))
     kept = _short(f"crt_scale(f * state, {p.forget[0]}, {p.forget[1]})")
     fresh = _short(f"crt_scale(i * c, {p.update[0]}, {p.update[1]})")
     cell = [f"int32_t next = {_short(f'{kept} + {fresh}')};"]
@@ -135,6 +170,12 @@ def _integer(op: Lstm, sig: Signature) -> tuple[tuple[str, ...], tuple[str, ...]
     scheme = scheme_of(sig.x)
     function = "crt_int16" if wide else "crt_int8"
     return tuple(gates), tuple(cell), f"{function}({scaled}, {scheme.low}, {scheme.high})"
+
+
+def activated(gate: int, fresh: str, old: str) -> str:
+    """A gate in C, of the products of the input and of the hidden state."""
+    function = "crt_tanh16" if gate == GATES.index("cell") else "crt_logistic16"
+    return f"{function}({_short(f'{fresh} + {old}')}, 3, 0, table)"
 
 
 def _short(number: str) -> str:

@@ -31,11 +31,13 @@ __all__ = [
     "Floor",
     "HalfAway",
     "Rescale",
+    "Rounded",
     "accumulator_range",
     "clamp_limits",
     "rescale_of",
     "solve_floor",
     "solve_half_away",
+    "solve_rounded",
 ]
 
 Mask = npt.NDArray[np.bool_]
@@ -216,6 +218,34 @@ def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:
     if np.abs(constant).max() >= _HALF_WORD:
         return None
     return HalfAway(shift, np.where(varies, rescale.multipliers, 0), constant, rescale.scheme)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rounded:
+    """``sat(round((acc << left) * multiplier / 2**31))``: scales that need no shift to the right."""
+
+    left: Int64
+    multiplier: Int64
+    scheme: Scheme
+
+    def apply(self, acc: Int64) -> Int64:
+        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
+        high = saturating_rounding_doubling_high_mul(acc << self.left, self.multiplier)
+        return np.clip(high, *self.scheme.limits)
+
+
+def solve_rounded(rescale: Rescale) -> Rounded | None:
+    """TFLite's arithmetic as it stands, where one rounding is all of it.
+
+    None for wide sums, a zero point, a shift to the right, or sums that need more than 30 bits once shifted.
+    """
+    left = rescale.shifts
+    if rescale.wide or rescale.zero_point or left.min() < 0 or left.max() > 30:
+        return None
+    most = np.maximum(np.abs(rescale.low), np.abs(rescale.high))
+    if ((most << left) >= _HALF_WORD // 2).any():
+        return None
+    return Rounded(left, rescale.multipliers, rescale.scheme)
 
 
 def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:

@@ -12,7 +12,7 @@ from crtgen.kernels.registry import design
 from crtgen.ops import scheme_of
 from crtgen.ops.svdf import Svdf
 
-__all__ = ["SvdfView"]
+__all__ = ["SvdfView", "svdf_view"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,30 @@ class SvdfView:
 @design(Svdf, types=(DType.INT8, DType.FLOAT32), weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel:
     """Of any size."""
-    x, feature, time, _, state = sig.inputs
+    x, feature, time, _, _ = sig.inputs
+    view = svdf_view(op, sig)
+    names = ("feature", "time", "bias")
+    consts = tuple(Const.of(n, v.array()) for n, v in zip(names, sig.inputs[1:4], strict=True))
+    kind, batch = x.dtype.value, x.shape[0]
+    work = (
+        Work()
+        .block(f"{kind} feature", batch * feature.elements)
+        .block(f"{kind} filter", batch * time.shape[0])
+    )
+    work.block(f"{kind} time", batch * time.elements)
+    return Kernel("svdf", "svdf.c.j2", view, consts, inplace=(InPlace(input=4, output=1),), work=work)
+
+
+def svdf_view(op: Svdf, sig: Signature) -> SvdfView:
+    """Sizes, and what becomes of sums."""
+    x, _, time, _, state = sig.inputs
     filters, memory = time.shape
     offset, zero, kept, result = _integer(op, sig)
     if scheme_of(x).is_real:
         epilogue = float_epilogue(op.activation)
         result = f"crt_maxf(total, {epilogue.low})" if epilogue.low else "total"
         result = f"crt_minf({result}, {epilogue.high})" if epilogue.high else result
-    view = SvdfView(
+    return SvdfView(
         x_type=x.dtype.c_name,
         state_type=state.dtype.c_name,
         sum_type=scheme_of(x).accumulators.c_name,
@@ -57,12 +73,6 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel:
         stored=kept,
         result=result,
     )
-    names = ("feature", "time", "bias")
-    consts = tuple(Const.of(n, v.array()) for n, v in zip(names, sig.inputs[1:4], strict=True))
-    kind, batch = x.dtype.value, x.shape[0]
-    work = Work().block(f"{kind} feature", batch * feature.elements).block(f"{kind} filter", batch * filters)
-    work.block(f"{kind} time", batch * time.elements)
-    return Kernel("svdf", "svdf.c.j2", view, consts, inplace=(InPlace(input=4, output=1),), work=work)
 
 
 def _integer(op: Svdf, sig: Signature) -> tuple[str, str, str, str]:

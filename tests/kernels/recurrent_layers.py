@@ -17,6 +17,7 @@ RECURRENT: tuple[type[Op], ...] = (Svdf, Lstm, Delay, Framer, OverlapAdd, Stacke
 _F32, _I8, _I16 = DType.FLOAT32, DType.INT8, DType.INT16
 _zeros = st.sampled_from([0, -128, 127, 5, -60])
 _few = st.integers(1, 6)
+_some = st.one_of(_few, _few, st.integers(1, 40))
 
 
 @st.composite
@@ -34,9 +35,7 @@ def recurrent(draw: st.DrawFn) -> Case:
 
 @st.composite
 def _svdf(draw: st.DrawFn) -> Case:
-    batch, inputs, units, rank, memory = draw(
-        st.tuples(st.integers(1, 3), st.integers(1, 20), _few, _few, _few)
-    )
+    batch, inputs, units, rank, memory = draw(st.tuples(st.integers(1, 3), _some, _some, _few, _some))
     state = draw(st.sampled_from([_I16, _I8, _F32]))
     shape = (batch, inputs)
     x = (
@@ -49,7 +48,7 @@ def _svdf(draw: st.DrawFn) -> Case:
 
 @st.composite
 def _lstm(draw: st.DrawFn) -> Case:
-    shape, units = draw(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 12))), draw(_few)
+    shape, units = draw(st.tuples(st.integers(1, 3), st.integers(1, 3), _some)), draw(_some)
     kind, scale = draw(st.sampled_from([_I8, _I16, _F32])), 2.0 ** draw(st.floats(-8, -4))
     hidden = None
     if kind is _I8:

@@ -7,6 +7,8 @@ import pytest
 
 from crtgen.boards.core import find_core
 from crtgen.ir import Graph, Value
+from crtgen.kernels import Target
+from crtgen.kernels.registry import applicable
 from crtgen.ops import Case
 from tests.kernels.drawn import draw
 from tests.kernels.program import Run, check_outputs, run_on_host, run_on_qemu
@@ -65,3 +67,14 @@ def test_the_sequences_differ_from_runs_that_begin_anew() -> None:
         first, second = run.graph.run([inputs, inputs])
         differing += any((a != b).any() for a, b in zip(first, second, strict=True))
     assert differing > _FEW // 2
+
+
+@pytest.mark.parametrize(
+    ("core", "expected"),
+    [("cortex-m4", {"dsp lstm", "dsp svdf"}), ("cortex-m55", {"mve lstm", "mve svdf"})],
+)
+def test_designs_of_extensions_are_among_them(core: str, expected: set[str]) -> None:
+    target = Target(find_core(core), "speed")
+    cases = [case for case in (draw(recurrent(), seed) for seed in range(_FEW)) if case is not None]
+    found = {applicable(case.op, case.sig, target)[0].design for case in cases}
+    assert expected <= found

@@ -16,7 +16,15 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.conv import matrix_kernel
 from crtgen.kernels.dsp.dense4 import groups_of_outputs4, halfwords, heads4, sums_fit
 from crtgen.kernels.dsp.dense16 import groups_of_outputs16, heads16
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, half_away
+from crtgen.kernels.dsp.epilogue import (
+    Epilogue,
+    clamp,
+    epilogue_lanes,
+    floor,
+    half_away,
+    rounded_lanes,
+    saturate,
+)
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import Words, fours, words, words16
@@ -86,7 +94,7 @@ class _Writer:
         self.f = f = Function(
             "dense",
             "const uint32_t *weights",
-            "int8_t *y",
+            "void *y",
             "const uint32_t *columns",
             "const uint32_t *end",
             purpose="Groups of four outputs from `weights` to `end`.",
@@ -124,9 +132,10 @@ class _Writer:
             self._requantise()
             clamp(f, k.epilogue, (*self.mix, *self.low))
             (a, c), (b, d) = self.mix, self.low
+            store, step = k.epilogue.store, k.epilogue.bits // 8
             for place, output in ((1, b), (2, c), (3, d)):
-                f("strb", output, f"[{self.y}, #{place}]")
-            f("strb", a, f"[{self.y}], #4")
+                f(store, output, f"[{self.y}, #{place * step}]")
+            f(store, a, f"[{self.y}], #{4 * step}")
             f("ldr", self.spare, f.kept[3])
             f("cmp", self.weights, self.spare)
             f("bne", again)
@@ -154,6 +163,9 @@ class _Writer:
         outputs = (self.mix[0], self.low[0], self.mix[1], self.low[1])
         if k.header:
             f("ldr", self.columns, f.kept[2])
+        if k.epilogue.form == "rounded":
+            self._rounded(outputs)
+            return
         if not k.epilogue.floor:
             self._half_away(outputs)
             return
@@ -183,6 +195,19 @@ class _Writer:
             right = k.epilogue.shifts[number] if k.epilogue.shifts else shift
             half_away(f, k.epilogue, output, (multiplier, constant), spare, right)
 
+    def _rounded(self, outputs: Sequence[str]) -> None:
+        """From the words before the columns."""
+        f, k, multiplier = self.f, self.k, self.taps[0]
+        f("ldr", multiplier, f"[{self.columns}, #-4]")
+        left = 1 + k.epilogue.shifts[0]
+        for mix in self.mix:
+            f("asr" if left < 8 else "lsl", mix, mix, f"#{abs(8 - left)}")
+        for low in self.low:
+            f("lsl", low, low, f"#{left}")
+        for output in outputs:
+            f("smmulr", output, output, multiplier)
+            saturate(f, k.epilogue, output)
+
 
 def _listed(registers: Sequence[str]) -> str:
     return f"{{{', '.join(registers)}}}"
@@ -200,11 +225,24 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     rescale = rescale_of(params, weights, bias)
     if rows > 1 or outputs < _LANES or (packed and not sums_fit(rescale, depth)):
         return matrix_kernel(Geometry.rows(rows, depth * size), params, weights, bias, target, packed)
+    folded = bias + params.input_offset * weights.sum(axis=1)
+    return row_of_sums(weights, folded, rescale, size, target, packed)
+
+
+def row_of_sums(
+    weights: Int64, start: Int64, rescale: Rescale, size: int, target: Target, packed: bool = False
+) -> Kernel | None:
+    """A row of inputs of ``size`` bytes times ``weights[O, K]``, with sums that begin with ``start``.
+
+    ``packed``: weights have four bits. None if inexact, or for less than four outputs.
+    """
+    outputs, depth = weights.shape
+    if outputs < _LANES:
+        return None
     packing = Packing.of((1, 1), (1, 1), depth * size, depth * size, size)
     steps, unroll = _unrolling(packing.steps, _STEPS_WRITTEN_OUT[target.optimize])
-    folded = bias + params.input_offset * weights.sum(axis=1)
     form = _INT4 if packed else _INT16 if size > 1 else _INT8
-    stream = _stream(form, weights, packing, steps, folded, rescale)
+    stream = _stream(form, weights, packing, steps, start, rescale)
     if stream is None:
         return None
     view = DenseView(
@@ -272,10 +310,10 @@ def _stream(
 ) -> _Weights | None:
     """The packed ``weights[O, K]``; None if inexact, or for a weight of -128 in the wrong place."""
     channels, shared = fours(len(weights)), rescale.uniform
-    lanes = epilogue_lanes(
-        rescale.united() if shared else rescale,
-        [(gain, channels[:, lane]) for lane, gain in enumerate(form.gains)],
-    )
+    united = rescale.united() if shared else rescale
+    lanes = epilogue_lanes(united, [(gain, channels[:, lane]) for lane, gain in enumerate(form.gains)])
+    if lanes is None and shared and form is _INT8:
+        lanes = rounded_lanes(united.take(channels[:, 0]), _LANES)
     if lanes is None or not rescale.narrow:
         return None
     mixed = form.mixed(weights[channels])

@@ -7,7 +7,15 @@ import numpy as np
 
 from crtgen.kernels.asm import Function
 from crtgen.kernels.dsp.words import Words, words
-from crtgen.kernels.requant import Floor, HalfAway, Rescale, clamp_limits, solve_floor, solve_half_away
+from crtgen.kernels.requant import (
+    Floor,
+    HalfAway,
+    Rescale,
+    clamp_limits,
+    solve_floor,
+    solve_half_away,
+    solve_rounded,
+)
 from crtgen.ops import INT16
 from crtgen.ops.fixedpoint import Int64
 
@@ -18,6 +26,7 @@ __all__ = [
     "epilogue_lanes",
     "floor",
     "half_away",
+    "rounded_lanes",
     "saturate",
 ]
 
@@ -26,9 +35,9 @@ __all__ = [
 class Epilogue:
     """The epilogue, for accumulators with one or several gains.
 
-    ``form`` is ``floor`` or ``half_away``; ``shifts`` has one shift per gain, or is empty where each channel
-    has its own among the constants. ``low`` and ``high`` are clamps to apply after saturation to ``bits``,
-    if any; what is ``unsigned`` saturates at 0.
+    ``form`` is ``floor``, ``half_away`` or ``rounded``; ``shifts`` has one shift per gain (to the left for
+    ``rounded``), or is empty where each channel has its own among the constants. ``low`` and ``high`` are
+    clamps to apply after saturation to ``bits``, if any; what is ``unsigned`` saturates at 0.
     """
 
     form: str
@@ -54,6 +63,8 @@ class Epilogue:
     @property
     def constants(self) -> int:
         """Words of constants per channel: multiplier, constant, and the shift where each has its own."""
+        if self.form == "rounded":
+            return 1
         return 2 if self.shifts else 3
 
     @property
@@ -113,6 +124,16 @@ def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) ->
     columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
     constants = tuple(words(np.stack(c, axis=1)) for c in columns)
     return Lanes(epilogue, tuple(np.zeros_like(f.shift) for f in forms), constants)
+
+
+def rounded_lanes(rescale: Rescale, lanes: int) -> Lanes | None:
+    """The form ``rounded`` for so many lanes and all channels alike; None if it does not exist."""
+    form = solve_rounded(rescale)
+    if form is None:
+        return None
+    epilogue = Epilogue.of("rounded", (int(form.left[0]),) * lanes, rescale)
+    constants = words(form.multiplier[:, None])
+    return Lanes(epilogue, (np.zeros_like(form.left),) * lanes, (constants,) * lanes)
 
 
 def clamp(f: Function, epilogue: Epilogue, registers: Sequence[str], spare: Sequence[str] = ()) -> None:

@@ -11,30 +11,31 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.conv import matrix_of_pixels, requantise
+from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.mve.conv import matrix_of_pixels
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words, requantisation
 from crtgen.kernels.mve.matrix import LOADS, PRODUCTS, STORES, WEIGHTS, contiguous, gather_sums
 from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.mve.stream import LANES, Words, sixteenths, stream_const, sums_fit, unpack
 from crtgen.kernels.registry import design
-from crtgen.kernels.requant import rescale_of
-from crtgen.ops import INT8, ConvParams, FullyConnected
+from crtgen.kernels.requant import Rescale, rescale_of
+from crtgen.ops import INT8, FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["DenseView", "fully_connected"]
+__all__ = ["DenseView", "fully_connected", "row_of_sums", "shared_requantisation"]
 
 _WRITTEN_OUT = {"speed": 16, "size": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class DenseView:
-    """``outputs`` sums of products, ``at_once`` of them (4 or 8) together.
+    """``outputs`` sums of products, ``at_once`` of them (4 or 8) together; inputs have ``size`` bytes.
 
     ``head`` vectors of inputs are written out, then a loop runs ``rounds`` times over ``unroll`` more; of the
     first vector ``tail`` bytes count, if not 0. ``packed``: weights have four bits.
     """
 
+    size: int
     outputs: int
     at_once: int
     head: int
@@ -43,11 +44,6 @@ class DenseView:
     tail: int
     epilogue: Epilogue
     packed: bool
-
-    @property
-    def size(self) -> int:
-        """Bytes of an input, and of an output."""
-        return self.epilogue.size
 
     @property
     def ragged(self) -> bool:
@@ -151,7 +147,8 @@ class _Writer:
         if k.ragged:
             f("vctp.32", self.left)
             f("vpst")
-        f(STORES[k.size].format("t" if k.ragged else ""), q, f"[{self.y}], #{4 * k.size}")
+        size = k.epilogue.size
+        f(STORES[size].format("t" if k.ragged else ""), q, f"[{self.y}], #{4 * size}")
 
 
 @design(FullyConnected, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
@@ -167,41 +164,59 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
         shared = shared_dense(weights, bias, params)
         if shared is not None:
             return shared
-    header, requant = _requantised(params, weights, bias)
-    if requant is None or (packed and not sums_fit(weights)):
+    start, size = bias + params.input_offset * weights.sum(axis=1), x.dtype.itemsize
+    if packed and not sums_fit(weights):
         return None
-    return _single_row(weights, header, replace(requant, packed=packed), target)
+    made = row_of_sums(weights, start, rescale_of(params, weights, bias), size, target, packed)
+    if made is None:
+        return None
+    routine, const = made
+    return Kernel(
+        design=f"mve row {_at_once(len(weights))}",
+        template="",
+        view=routine,
+        consts=(const,),
+        work=Work(routine.instructions()),
+        routines=(routine,),
+    )
 
 
-def _requantised(params: ConvParams, weights: Int64, bias: Int64) -> tuple[Words, Requantisation | None]:
-    """The requantisation, and what of it all outputs share: multiplier and last constant, four times each."""
-    rescale = rescale_of(params, weights, bias)
-    start = bias + params.input_offset * weights.sum(axis=1)
+def row_of_sums(
+    weights: Int64, start: Int64, rescale: Rescale, size: int, target: Target, packed: bool = False
+) -> tuple[Routine, Const] | None:
+    """``dense(x, y, weights)`` for a row of inputs times ``weights[O, K]``, and its weights.
+
+    Inputs have ``size`` bytes, weights that are ``packed`` four bits; sums begin with ``start``. None if
+    inexact.
+    """
+    header, requant = shared_requantisation(rescale, start)
+    if requant is None:
+        return None
+    requant = replace(requant, packed=packed)
+    outputs, depth = len(weights), weights.shape[1] * size
+    at_once, vectors = _at_once(outputs), -(-depth // LANES)
+    unroll = min(vectors, _WRITTEN_OUT[target.optimize])
+    head = vectors % unroll or unroll
+    rounds = (vectors - head) // unroll
+    view = DenseView(size, outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue, packed)
+    note = f"per {at_once} outputs: weights by vectors of inputs, requantisation"
+    const = stream_const(weights, contiguous(depth), requant, at_once, note, header, size)
+    return row_of_outputs(view), const
+
+
+def _at_once(outputs: int) -> int:
+    return 8 if outputs > 4 else 4
+
+
+def shared_requantisation(rescale: Rescale, start: Int64) -> tuple[Words, Requantisation | None]:
+    """The requantisation, and what of it all outputs share: multiplier and last constant, four times each.
+
+    None if inexact.
+    """
     shared = requantisation(rescale.united(), start) if rescale.uniform else None
     if shared is not None:
         epilogue, common = shared.epilogue, shared.constants[1:]
         if not (epilogue.left or epilogue.some_whole) and (common == common[:, :1]).all():
             header = np.repeat(common[:, 0].astype(np.int32), 4).view(np.uint32)
             return header, Requantisation(replace(epilogue, uniform=True), shared.constants[:1])
-    return np.zeros(0, np.uint32), requantise(params, weights, bias)
-
-
-def _single_row(weights: Int64, header: Words, requant: Requantisation, target: Target) -> Kernel:
-    """One row of inputs times ``weights[O, K]``."""
-    outputs, depth = len(weights), weights.shape[1] * requant.epilogue.size
-    at_once = 8 if outputs > 4 else 4
-    vectors = -(-depth // LANES)
-    unroll = min(vectors, _WRITTEN_OUT[target.optimize])
-    head = vectors % unroll or unroll
-    rounds = (vectors - head) // unroll
-    view = DenseView(outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue, requant.packed)
-    note = f"per {at_once} outputs: weights by vectors of inputs, requantisation"
-    routine = row_of_outputs(view)
-    return Kernel(
-        design=f"mve row {at_once}",
-        template="",
-        view=view,
-        consts=(stream_const(weights, contiguous(depth), requant, at_once, note, header),),
-        work=Work(routine.instructions()),
-        routines=(routine,),
-    )
+    return np.zeros(0, np.uint32), requantisation(rescale, start)

@@ -5,20 +5,17 @@ Four elements at a time in 32 bits, with TFLite's roundings.
 
 from collections.abc import Callable
 
-import numpy as np
-
-from crtgen.ir import Array, DType, Signature
+from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function
-from crtgen.kernels.kernel import Const, Kernel, Target
-from crtgen.kernels.mve.elements import Form, Operands, Reading, Steps, elementwise, rescaled, spread, walk
+from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.mve.elements import Form, Operands, Reading, Steps, elementwise, rescaled, walk
 from crtgen.kernels.registry import design
-from crtgen.ops import INT16, Add, AddParams, Logistic, Mul, Quantize, Relu, RequantizeParams, Sub, Tanh
+from crtgen.ops import INT16, Add, AddParams, Mul, Quantize, Relu, RequantizeParams, Sub
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.arithmetic import Prelu, PreluParams
 from crtgen.ops.compare import Maximum, Minimum
-from crtgen.ops.sigmoid16 import Sigmoid16Params, sigmoid_table
 
-__all__ = ["extreme", "leaky_relu", "prelu", "product", "relu", "requantize", "sigmoid", "sums"]
+__all__ = ["extreme", "leaky_relu", "prelu", "product", "relu", "requantize", "sums"]
 
 _HALF = 1 << 30
 _LOADS = {DType.INT8: ("vldrb.s32", "ldrsb", 4), DType.INT16: ("vldrh.s32", "ldrsh", 8)}
@@ -279,78 +276,3 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | N
         return Steps(vector, entry)
 
     return elementwise(f"mve {op.name}", sig, target, way, steps, Form(ends, lanes, f"vstr{size}", 16, bits))
-
-
-@design(Logistic, Tanh, types=(DType.INT16,), needs="mve")
-def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | None:
-    """A table of places and one of what lies between, four at a time by gather loads."""
-    p = op.parameters(sig)
-    assert isinstance(p, Sigmoid16Params)
-    places, slopes = _sigmoid_tables(isinstance(op, Logistic))
-    consts = (
-        Const.of("places", places, 2, "65536 / (1 + exp(-i / 24)), at the end what saturates"),
-        Const.of("slopes", slopes, 2, "from each place to the next"),
-    )
-    return elementwise(
-        f"mve {op.name}", sig, target, walk(sig), lambda o: _sigmoid(o, op, p), _form(DType.INT16), consts
-    )
-
-
-def _sigmoid_tables(halved: bool) -> tuple[Array, Array]:
-    """The places with the value that counts beyond the last one, and the differences, 0 from there on."""
-    table = sigmoid_table().astype(np.int64)
-    slopes = np.append(np.diff(table), 0)
-    table[-1] = 65534 if halved else 65535
-    return table.astype(np.uint16), slopes.astype(np.uint16)
-
-
-def _sigmoid(o: Operands, op: Logistic | Tanh, p: Sigmoid16Params) -> Steps:
-    """With a sign s of 0 or -1 the result is ``((y ^ s) - s + middle) >> shift``, as TFLite's rounds."""
-    f, (first,), (places, slopes) = o.f, o.inputs, o.tables
-    logistic = isinstance(op, Logistic)
-    bits, shift = (9, 10) if logistic else (8, 8)
-    x, sign, place, value = f.vectors("argument, sign, place, value", 4)
-    factor, last = f.constant("multiplier", p.multiplier), f.constant("last place", 255)
-    part, half = f.constant("between places", (1 << bits) - 1), f.constant("half", (1 << p.shift) >> 1)
-    limit, between = f.vector("last place"), f.vector("part")
-    f("vdup.32", limit, last)
-    f("vdup.32", between, part)
-    middle, negative = _middle(f, logistic)
-
-    def vector() -> str:
-        f("vldrh.s32", x, f"[{first}], #8")
-        f("vmul.i32", x, x, factor)
-        if p.shift:
-            f("vadd.i32", x, x, half)
-            f("vshr.s32", x, x, f"#{p.shift}")
-        f("vshr.s32", sign, x, "#31")
-        f("vabs.s32", x, x)
-        f("vshr.u32", place, x, f"#{bits}")
-        f("vmin.u32", place, place, limit)
-        f("vldrh.u32", value, f"[{slopes}, {place}, uxtw #1]")
-        f("vand", x, x, between)
-        f("vmul.i32", x, x, value)
-        f("vldrh.u32", value, f"[{places}, {place}, uxtw #1]")
-        f("vshl.i32", value, value, f"#{bits}")
-        f("vadd.i32", x, x, value)
-        if not logistic:
-            f("vsub.i32", x, x, negative)
-        f("veor", x, x, sign)
-        f("vsub.i32", x, x, sign)
-        if logistic:
-            f("vand", sign, sign, negative)
-        f("vadd.i32", x, x, sign)
-        f("vadd.i32", x, x, middle)
-        f("vshr.s32", x, x, f"#{shift}")
-        f("vqmovnb.s32", x, x)
-        return x
-
-    return Steps(vector)
-
-
-def _middle(f: Function, logistic: bool) -> tuple[str, str]:
-    """What is added at last, and for logistic what negative arguments have beside, or half of the range."""
-    middle = f.constant("middle", 512 if logistic else 128)
-    other = f.vector("what negative arguments add" if logistic else "half of the range")
-    spread(f, other, (1 << 25) - 1 if logistic else 1 << 23)
-    return middle, other

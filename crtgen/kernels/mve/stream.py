@@ -41,21 +41,26 @@ def stream_const(
     channels: int,
     note: str,
     header: Words = _NO_HEADER,
+    size: int = 1,
 ) -> Const:
-    """``weights[O, K]`` as groups of so many channels: vectors of weights by cut, then constants by fours."""
-    groups, lanes = -(-len(weights) // channels), LANES // requant.epilogue.size
+    """``weights[O, K]`` as groups of so many channels: vectors of weights by cut, then constants by fours.
+
+    They are for inputs of ``size`` bytes.
+    """
+    groups, lanes = -(-len(weights) // channels), LANES // size
     vectors = channels // 2 if requant.packed else channels
     words = groups * (vectors * len(cuts) * lanes // 4 + channels * len(requant.constants))
 
     def pack() -> Words:
-        return np.concatenate([header, _pack_stream(weights, cuts, requant, channels)])
+        return np.concatenate([header, _pack_stream(weights, cuts, requant, channels, size)])
 
     return Const("weights", "uint32", (len(header) + words,), pack, 8, note)
 
 
-def _pack_stream(weights: Int64, cuts: Sequence[Cut], requant: Requantisation, channels: int) -> Words:
-    groups, size = -(-len(weights) // channels), requant.epilogue.size
-    lanes = LANES // size
+def _pack_stream(
+    weights: Int64, cuts: Sequence[Cut], requant: Requantisation, channels: int, size: int
+) -> Words:
+    groups, lanes = -(-len(weights) // channels), LANES // size
     padded = np.zeros((groups * channels, len(cuts), lanes), np.int8)
     for number, cut in enumerate(cuts):
         start, length = cut.start // size, cut.length // size

@@ -15,6 +15,7 @@ from crtgen.kernels.requant import (
     rescale_of,
     solve_floor,
     solve_half_away,
+    solve_rounded,
 )
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
@@ -143,6 +144,29 @@ def test_wide_sums_of_usual_scales_have_a_form() -> None:
     form = solve_floor(rescale)
     assert form is not None
     assert form.shift >= 1
+
+
+@st.composite
+def coarse(draw: st.DrawFn) -> Rescale:
+    """Scales of a half and more, to int16."""
+    pairs = np.array([quantize_multiplier(draw(st.floats(0.5, 100))) for _ in range(3)], np.int64)
+    low, high = (
+        np.array([sign * draw(st.integers(0, 1 << 27)) for _ in pairs], np.int64) for sign in (-1, 1)
+    )
+    return Rescale(pairs[:, 0], pairs[:, 1], 0, -32768, 32767, low, high, INT16)
+
+
+@settings(max_examples=100, deadline=None)
+@given(coarse(), st.integers(0, 1 << 30))
+def test_scales_of_a_half_and_more_are_rounded_once(rescale: Rescale, seed: int) -> None:
+    form = solve_rounded(rescale)
+    if form is None:
+        most = np.maximum(np.abs(rescale.low), np.abs(rescale.high)) << rescale.shifts
+        assert most.max() >= 1 << 30
+        return
+    acc = np.random.default_rng(seed).integers(rescale.low, rescale.high + 1, (1000, 3))
+    for values in (acc, acc // 1000):
+        assert (form.apply(values) == rescale.apply(values)).all()
 
 
 def test_half_away_refuses_left_shifts() -> None:

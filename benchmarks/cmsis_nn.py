@@ -8,13 +8,14 @@ layers'. ``CMSIS_NN_PATH`` says where CMSIS-NN is.
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from math import prod
+from dataclasses import dataclass
 
 import numpy as np
 
 from crtgen.api import Model
 from crtgen.byoc import CmsisNn
-from crtgen.ir import DType, Op, Quant, Value
+from crtgen.frontends import load_tflite
+from crtgen.ir import DType, Graph, Op, Quant, Value, shape_text
 from crtgen.measure.cases import random_inputs
 from crtgen.ops import (
     Add,
@@ -37,14 +38,31 @@ from crtgen.ops.compare import Maximum, Minimum
 from crtgen.ops.lstm import Lstm, lstm_case
 from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.svdf import svdf_case
+from tests.tflite_builder import Model as File
+from tests.tflite_builder import Operator, Options, Tensor
 
 BOARDS = ("mps2_an386", "mps3_an547")
 _SAME = Padding(1, 1, 1, 1)
 _FRACTION = Quant.tensor(1 / 32768)
 
 
-def layers() -> Iterator[Case]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """A network of one layer, and its multiplications, or elements of its output where there are none."""
+
+    name: str
+    graph: Graph
+    units: int
+
+
+def layers() -> Iterator[Layer]:
     """The layers of the table, in sizes of keyword spotting and of small images."""
+    for case in _cases():
+        yield Layer(case.name, case.graph(), case.op.macs(case.sig) or case.sig.y.elements)
+    yield _transposed()
+
+
+def _cases() -> Iterator[Case]:
     yield from _weighted("int8")
     yield from (in_four_bits(case) for case in _weighted("int8") if not isinstance(case.op, DepthwiseConv2d))
     yield from _weighted("int16")
@@ -73,6 +91,26 @@ def _weighted(kind: str) -> Iterator[Case]:
         x = _activation(kind, shape)
         dense = isinstance(op, FullyConnected)
         yield make(f"{name}_{kind}", op, [x, *weights_and_bias(name, x, weights, axis, not dense)], out)
+
+
+def _transposed() -> Layer:
+    """One that doubles rows and columns, as front ends make it: from a file."""
+    rng = np.random.default_rng(1)
+    size, taps, inputs, outputs = 8, 4, 32, 16
+    weights = rng.integers(-127, 128, (outputs, taps, taps, inputs), np.int8)
+    bias = rng.integers(-900, 900, outputs, np.int32)
+    shape, scales = [1, 2 * size, 2 * size, outputs], [0.01] * outputs
+    tensors = [
+        Tensor("x", [1, size, size, inputs], "int8", [0.05], [3]),
+        Tensor("y", shape, "int8", [1.5], [-7]),
+        Tensor("shape", [4], "int32", data=np.array(shape, np.int32)),
+        Tensor("w", weights.shape, "int8", scales, [0] * outputs, 0, weights),
+        Tensor("b", [outputs], "int32", [0.0005] * outputs, [0] * outputs, 0, bias),
+    ]
+    options = Options("TransposeConvOptions", Padding=0, StrideH=2, StrideW=2)
+    operators = [Operator("TRANSPOSE_CONV", ["shape", "w", "x", "b"], ["y"], options)]
+    graph = load_tflite(File(tensors, operators, ["x"], ["y"]).to_bytes())
+    return Layer("transpose_conv_4x4_int8", graph, size * size * weights.size)
 
 
 def _products() -> Iterator[Case]:
@@ -120,10 +158,10 @@ def _moves() -> Iterator[Case]:
     yield make("matrix_int8", Transpose((1, 0)), [int8s("x", (60, 64))])
 
 
-def counted(case: Case, board: str, cmsis_nn: bool) -> tuple[int, list[bytes]]:
+def counted(graph: Graph, board: str, cmsis_nn: bool) -> tuple[int, list[bytes]]:
     """Instructions of a run, and what it gives."""
     generators = [CmsisNn()] if cmsis_nn else []
-    compiled = Model(case.graph()).compile(board, optimize="speed", generators=generators)
+    compiled = Model(graph).compile(board, optimize="speed", generators=generators)
     with compiled.generate("server").build().run() as session:
         outputs = session.infer(*random_inputs(session.model().inputs, seed=0))
         instructions = session.measure().instructions
@@ -133,16 +171,15 @@ def counted(case: Case, board: str, cmsis_nn: bool) -> tuple[int, list[bytes]]:
 
 def row(name: str) -> str:
     """The line of a layer."""
-    case = next(c for c in layers() if c.name == name)
-    shape = "x".join(map(str, case.sig.x.shape))
-    cells = [f"`{case.name}`", shape]
-    macs = case.op.macs(case.sig)
+    layer = next(layer for layer in layers() if layer.name == name)
+    graph = layer.graph
+    cells = [f"`{name}`", shape_text(graph.values[graph.inputs[0]].shape)]
     for board in BOARDS:
-        ours, given = counted(case, board, False)
-        theirs, wanted = counted(case, board, True)
-        assert given == wanted, f"{case.name} differs on {board}"
-        unit = macs or prod(case.sig.y.shape)
-        cells += [f"{ours / unit:.2f}", f"{theirs / unit:.2f}", f"{ours / theirs:.2f}"]
+        ours, given = counted(graph, board, False)
+        theirs, wanted = counted(graph, board, True)
+        assert given == wanted, f"{name} differs on {board}"
+        figures = (ours / layer.units, theirs / layer.units, ours / theirs)
+        cells += [f"{figure:.2f}" for figure in figures]
     return f"| {' | '.join(cells)} |"
 
 

@@ -14,6 +14,7 @@ from crtgen.byoc.cmsis_nn import elements, matrices, recurrent, windows
 from crtgen.byoc.cmsis_nn.layer import Code, Layer
 from crtgen.byoc.cmsis_nn.reasons import reason
 from crtgen.byoc.cmsis_nn.sources import CmsisSources, find_sources
+from crtgen.byoc.cmsis_nn.transposed import BLOCKS, PATTERNS, find_transposed, transposed
 from crtgen.byoc.generator import Generated, Generator, Pattern
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, Graph, Op, Signature, Value
@@ -66,7 +67,7 @@ class CmsisNn(Generator):
     """CMSIS-NN from a copy of its sources."""
 
     name = CMSIS_NN
-    patterns: ClassVar[tuple[Pattern, ...]] = tuple((kind,) for kind in _WRITERS)
+    patterns: ClassVar[tuple[Pattern, ...]] = (*PATTERNS, *((kind,) for kind in _WRITERS))
 
     def __init__(self, path: str | Path = "") -> None:
         self.sources = CmsisSources(find_sources(str(path)))
@@ -84,26 +85,39 @@ class CmsisNn(Generator):
         except ValueError as error:
             return str(error)
 
+    def reason_as_a_whole(self, subgraph: Graph) -> str:
+        if len(subgraph.nodes) > 1:
+            return "" if find_transposed(subgraph) else "it is no transposed convolution of int8"
+        (node,) = subgraph.nodes
+        blocks = isinstance(node.op, Transpose) and node.op.perm == BLOCKS
+        return "it has more than four axes" if blocks else ""
+
     def library_for(self, headers: Collection[str], code: str) -> SourceLibrary | None:
         if not any(map(self.sources.has_header, headers)):
             return None
         return self.sources.library(self.sources.called_in(code))
 
     def generate(self, subgraph: Graph, target: Target) -> Generated:
+        extension = "mve" if target.core.mve else "dsp" if target.core.dsp else ""
+        found = find_transposed(subgraph)
+        if found is not None:
+            return self._generated(transposed(found, self.sources, extension))
         (node,) = subgraph.nodes
-        sig, core = subgraph.signature(node), target.core
+        sig = subgraph.signature(node)
         inputs = {name: f"x{i}" for i, name in enumerate(subgraph.inputs)}
         names = _names(node.inputs, inputs)
-        layer = Layer(node.op, sig, names, "mve" if core.mve else "dsp" if core.dsp else "")
-        code = _WRITERS[type(node.op)](layer, self.sources)
+        code = _WRITERS[type(node.op)](Layer(node.op, sig, names, extension), self.sources)
         given = {
             name: Const.of(name, _data(value), max(value.dtype.itemsize, 4))
             for name, value in zip(names, sig.inputs, strict=True)
             if value.is_constant
         }
+        return self._generated(code, *given.values())
+
+    def _generated(self, code: Code, *consts: Const) -> Generated:
         return Generated(
             body="\n".join(f"    {line}" for line in code.lines),
-            consts=(*given.values(), *code.consts),
+            consts=(*consts, *code.consts),
             scratch=code.buffer,
             includes=("arm_nnfunctions.h",),
             libraries=(self.sources.library(code.functions),),

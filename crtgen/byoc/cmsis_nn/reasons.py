@@ -1,6 +1,7 @@
 """Why CMSIS-NN does not do an operator."""
 
 from crtgen.byoc.cmsis_nn.elements import left_shift
+from crtgen.byoc.cmsis_nn.transposed import BLOCKS
 from crtgen.ir import DType, Op, Signature
 from crtgen.ops import (
     Add,
@@ -11,7 +12,9 @@ from crtgen.ops import (
     MaxPool2d,
     Mul,
     Pad,
+    Reshape,
     Softmax,
+    StridedSlice,
     Tanh,
     Transpose,
     Weighted,
@@ -89,6 +92,8 @@ def _of_shapes(op: Op, sig: Signature) -> str:
         return "its operands have different shapes"
     if isinstance(op, AveragePool2d | MaxPool2d) and sig.x.shape[0] != 1:
         return "it has several images"
+    if isinstance(op, Reshape | StridedSlice) or (isinstance(op, Transpose) and op.perm == BLOCKS):
+        return ""  # of transposed convolutions
     if max(len(v.shape) for v in (*sig.inputs, sig.y)) > _AXES and not isinstance(op, Add | Mul):
         return f"it has more than {_AXES} axes"
     if isinstance(op, BatchMatMul) and (op.adj_x or not op.adj_y):

@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from crtgen.kernels.cost import Figures, figures
 from crtgen.resources import costs_file
 from tests.kernels.fit import fitted
-from tests.kernels.measured import TARGETS, chains, layers, measured
+from tests.kernels.measured import TARGETS, chains, layers, measured, operators_of
 
 _Known = dict[tuple[str, str], Figures]
 _LAYERS, _CHAINS = 200, 50  # layers of each kind
@@ -24,7 +24,8 @@ _LOOP = "row_loop"
 
 def measure(core: str, flag: str, families: Collection[str]) -> _Known:
     """The figures of a column."""
-    cases = chains(_CHAINS) if _LOOP in families else layers(_LAYERS, "fit")
+    operators = operators_of(families, core, flag) if families else None
+    cases = chains(_CHAINS) if _LOOP in families else layers(_LAYERS, "fit", operators)
     samples = [sample for _, sample in measured(list(cases), core, flag, families)]
     print(f"{core} {flag}: {len(samples)} kernels", file=sys.stderr, flush=True)
     return fitted(samples)

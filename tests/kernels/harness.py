@@ -1,6 +1,6 @@
 """Many kernels in one image on QEMU: each byte of output, what is around the buffers, and the instructions.
 
-Every kernel runs with its buffers apart in the arena, in place by each leave that it has, and with each of
+Every kernel runs with its buffers apart in the arena, in place by each permit that it has, and with each of
 its buffers in turn as the last and as the first thing of a memory, beyond which an access is a fault.
 """
 
@@ -16,7 +16,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from crtgen.boards.core import find_core
 from crtgen.codegen.render import render
-from crtgen.ir import Array, Signature, shape_text
+from crtgen.ir import Array, Signature, Value, shape_text
 from crtgen.kernels import Kernel
 from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.ops import Case
@@ -144,16 +144,20 @@ class Job:
     @property
     def nbytes(self) -> int:
         """What it adds to an image."""
-        values = [v for v in (*self.case.sig.inputs, self.case.sig.y) if not v.is_constant]
-        return sum(v.nbytes for v in values) + sum(c.nbytes for c in self.kernel.consts)
+        return sum(v.nbytes for v in self._values) + sum(c.nbytes for c in self.kernel.consts)
 
     @property
     def arena(self) -> int:
         """Bytes for all buffers apart, and once more for those of which one lies over the other."""
-        values = [v for v in (*self.case.sig.inputs, self.case.sig.y) if not v.is_constant]
-        sizes = [*(v.nbytes for v in values), self.kernel.scratch]
-        lead = max((lead for _, lead in _leaves(self)), default=0)
+        sizes = [*(v.nbytes for v in self._values), self.kernel.scratch]
+        lead = max((lead for _, _, lead in _permits(self)), default=0)
         return 64 + sum(n + 15 + 64 for n in sizes) + 96 + lead + max(sizes)
+
+    @property
+    def _values(self) -> list[Value]:
+        """What it reads and writes, beside constants, in the order of its arguments."""
+        sig = self.case.sig
+        return [*(v for v in sig.inputs if not v.is_constant), *sig.outputs]
 
 
 @dataclass
@@ -180,14 +184,21 @@ class _Buffer:
 
     @property
     def row(self) -> str:
-        return f"{{{self.symbol}, {self.nbytes}, {self.align}, {self.kind}}},"
+        return f"{{{self.symbol}, {self.nbytes}, {self.align}, {self.kind}, {self._tolerance}}},"
+
+    @property
+    def _tolerance(self) -> str:
+        """float32 outputs may differ by 1e-5 of the largest number."""
+        if self.kind != "OUTPUT" or self.data is None or self.data.dtype != np.float32:
+            return "0"
+        return f"{1e-5 * float(np.abs(self.data).max()) + 1e-30!r}f"
 
 
 def describe(case: Case) -> str:
     """The layer in a line: attributes, shapes and quantisation."""
     values = [f"{v.name} {shape_text(v.shape)} {v.dtype.value} {v.quant}" for v in case.sig.inputs]
-    y = case.sig.y
-    return f"{case.op.name} {case.op.attributes()} of {', '.join(values)} to {shape_text(y.shape)} {y.quant}"
+    made = [f"{shape_text(y.shape)} {y.quant}" for y in case.sig.outputs]
+    return f"{case.op.name} {case.op.attributes()} of {', '.join(values)} to {', '.join(made)}"
 
 
 def batches(jobs: Sequence[Job]) -> Iterator[list[Job]]:
@@ -285,11 +296,14 @@ def _buffers(job: Job, name: str) -> list[_Buffer]:
     case, kernel = job.case, job.kernel
     inputs = case.inputs(job.seed)
     arrays = [v.array() if v.is_constant else inputs[v.name] for v in case.sig.inputs]
-    (expected,) = case.op.reference(case.sig, arrays)
+    expected = case.op.reference(case.sig, arrays)
     variable = [v for v in case.sig.inputs if not v.is_constant]
     return [
         *(_Buffer("INPUT", f"{name}_x{i}", inputs[v.name], v.nbytes) for i, v in enumerate(variable)),
-        _Buffer("OUTPUT", f"{name}_y", expected, case.sig.y.nbytes),
+        *(
+            _Buffer("OUTPUT", f"{name}_y{i}", array, v.nbytes)
+            for i, (v, array) in enumerate(zip(case.sig.outputs, expected, strict=True))
+        ),
         *(
             _Buffer("CONSTANT", f"{name}_c{i}", c.data, c.nbytes, c.align)
             for i, c in enumerate(kernel.consts)
@@ -323,12 +337,14 @@ def _write_kernels(jobs: Sequence[Job], buffers: Sequence[Sequence[_Buffer]], fo
         lines += [f"/* {job.case.op.name}: {kernel.design} */", _source(name, job.case.sig, kernel, routines)]
         lines += [f"extern const uint8_t {b.symbol}[];" for b in group if b.data is not None]
         lines += [f"static const struct buffer {name}_buffers[] = {{", *(b.row for b in group), "};"]
-        leaves = [f"{{{i}, {lead}}}" for i, lead in _leaves(job)]
-        lines += [f"static const struct leave {name}_leaves[] = {{{', '.join(leaves)}}};"] if leaves else []
+        permits = [f"{{{', '.join(map(str, permit))}}}" for permit in _permits(job)]
+        lines += (
+            [f"static const struct permit {name}_permits[] = {{{', '.join(permits)}}};"] if permits else []
+        )
         arguments = ", ".join(f"(void *)p[{i}]" for i in range(len(group)))
         lines += [f"static void {name}_call(uint8_t *const *p) {{ {name}({arguments}); }}"]
-        place = f"{name}_leaves, {len(leaves)}" if leaves else "0, 0"
-        table += [f"{{{name}_call, {name}_buffers, {len(group)}, {place}, {_tolerance(group)}}},"]
+        place = f"{name}_permits, {len(permits)}" if permits else "0, 0"
+        table += [f"{{{name}_call, {name}_buffers, {len(group)}, {place}}},"]
     lines += ["const struct job jobs[] = {", *table, "};", f"const uint32_t num_jobs = {len(jobs)};", ""]
     (folder / "kernels.c").write_text("\n".join(lines))
     (folder / "routines.S").write_text(assembly_file("Routines of the jobs.", routines.items()))
@@ -364,26 +380,21 @@ def _c_type(dtype: str) -> str:
     return {"float32": "float", "bool": "bool"}.get(dtype, f"{dtype}_t")
 
 
-def _leaves(job: Job) -> list[tuple[int, int]]:
-    """Inputs, counted as buffers are, and how many bytes the output begins before them.
+def _permits(job: Job) -> list[tuple[int, int, int]]:
+    """Input and output, counted as buffers are, and how many bytes the output begins before the input.
 
     The least lead, to which an output stays aligned, and a greater one: a third of the input more.
     """
     sig = job.case.sig
     order = [v.name for v in sig.inputs if not v.is_constant]
     found = []
-    for leave in job.kernel.inplace:
-        value = sig.inputs[leave.input]
-        least = -(-leave.lead // sig.y.dtype.itemsize) * sig.y.dtype.itemsize
-        more = 0 if leave.exact else value.nbytes // 48 * 16
-        found += [(order.index(value.name), lead) for lead in dict.fromkeys((least, least + more))]
+    for permit in job.kernel.inplace:
+        value, made = sig.inputs[permit.input], sig.outputs[permit.output]
+        least = -(-permit.lead // made.dtype.itemsize) * made.dtype.itemsize
+        more = 0 if permit.exact else value.nbytes // 48 * 16
+        places = order.index(value.name), len(order) + permit.output
+        found += [(*places, lead) for lead in dict.fromkeys((least, least + more))]
     return found
-
-
-def _tolerance(buffers: Sequence[_Buffer]) -> str:
-    """float32 may differ by 1e-5 of the largest output."""
-    (expected,) = (b.data for b in buffers if b.kind == "OUTPUT" and b.data is not None)
-    return f"{1e-5 * float(np.abs(expected).max()) + 1e-30!r}f" if expected.dtype == np.float32 else "0"
 
 
 def _run(elf: Path, machine: Machine, count: int) -> tuple[list[Result], bool]:
@@ -398,7 +409,7 @@ def _run(elf: Path, machine: Machine, count: int) -> tuple[list[Result], bool]:
         end, printed = "no end", (error.stdout or b"") + (error.stderr or b"")
     results: list[Result] = []
     runs = re.findall(
-        r"^job (\d+) (.*?)( output \d+)?( arena \d+)?(?: ticks (\d+))?$", printed.decode(), re.M
+        r"^job (\d+) (.*?)( output \d+ at \d+)?( arena \d+)?(?: ticks (\d+))?$", printed.decode(), re.M
     )
     assert runs, printed[-1000:]
     for number, placement, output, arena, ticks in runs:

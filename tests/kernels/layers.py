@@ -36,10 +36,11 @@ from crtgen.ops import (
 )
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.case import in_four_bits, make
+from crtgen.ops.detection import DetectionPostProcess
 from crtgen.ops.fft import Irfft, Rfft
 from crtgen.ops.logsoftmax import LogSoftmax
 from crtgen.ops.matmul import BatchMatMul
-from tests.kernels import element_layers, index_layers, reduce_layers
+from tests.kernels import element_layers, index_layers, recurrent_layers, reduce_layers
 
 __all__ = ["KINDS", "Kind"]
 
@@ -425,6 +426,9 @@ KINDS = {
     "products": Kind((BatchMatMul,), reduce_layers.products()),
     "transforms": Kind((Rfft, Irfft), reduce_layers.transforms()),
     "mean": _kind(_mean, Mean),
+    "recurrent": Kind(recurrent_layers.RECURRENT, recurrent_layers.recurrent()),
+    "streams": Kind(recurrent_layers.STREAMS, recurrent_layers.streams()),
+    "detections": Kind((DetectionPostProcess,), recurrent_layers.detections()),
     "movement": _kind(
         _movement,
         *(Identity, Transpose, Pad, Concat, StridedSlice, ResizeNearest),

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from crtgen.boards.core import find_core
-from crtgen.ir import Array
+from crtgen.ir import Array, Op
 from crtgen.kernels import Kernel, Target
 from crtgen.kernels.registry import registered
 from crtgen.level import LEVELS
@@ -20,7 +20,7 @@ from tests.kernels.harness import Job, batches, measure_jobs
 from tests.kernels.layers import KINDS
 from tests.kernels.row_loop_cases import random_case, row_loop_cases
 
-__all__ = ["TARGETS", "chains", "is_measured", "kernels_of", "layers", "measured"]
+__all__ = ["TARGETS", "chains", "is_measured", "kernels_of", "layers", "measured", "operators_of"]
 
 TARGETS = tuple(
     (core, flag)
@@ -30,14 +30,16 @@ TARGETS = tuple(
 """The columns of ``costs.csv``: a core, and the option that its code is compiled with."""
 
 
-def layers(count: int, seed: str) -> Iterator[Case]:
-    """The operators' own cases, and ``count`` layers of each kind.
+def layers(count: int, seed: str, operators: Collection[type[Op]] | None = None) -> Iterator[Case]:
+    """The operators' own cases, and ``count`` layers of each kind; of others than ``operators``, none.
 
-    Those whose output is one constant are left out: compilers leave most of their code out, too. So are
-    layers of several outputs, which no job has.
+    Those whose output is one constant are left out: compilers leave most of their code out, too.
     """
-    yield from filter(is_measured, all_cases())
+    own = (case for case in all_cases() if operators is None or type(case.op) in operators)
+    yield from filter(is_measured, own)
     for kind, drawn in KINDS.items():
+        if operators is not None and not set(operators) & set(drawn.operators):
+            continue
         number, found = zlib.crc32(f"{seed} {kind}".encode()), 0
         while found < count:
             case = draw(drawn.layers, number)
@@ -48,15 +50,22 @@ def layers(count: int, seed: str) -> Iterator[Case]:
                     yield case
 
 
+def operators_of(families: Collection[str], core: str, flag: str) -> set[type[Op]]:
+    """The operators that have a kernel of these templates."""
+    return {
+        type(case.op)
+        for case in all_cases()
+        if any(kernel.family in families for kernel in kernels_of(case, core, flag))
+    }
+
+
 def chains(count: int) -> Iterator[Case]:
     """Chains of layers by rows."""
     yield from filter(is_measured, (*row_loop_cases(), *map(random_case, range(count))))
 
 
 def is_measured(case: Case) -> bool:
-    """Whether it has one output, as jobs have, and that is no constant."""
-    if len(case.sig.outputs) > 1:
-        return False
+    """Whether its first output is no constant."""
     outputs = [_output(case, seed) for seed in (1, 2)]
     return bool(np.any(np.concatenate(outputs) != outputs[0][0]))
 
@@ -64,8 +73,7 @@ def is_measured(case: Case) -> bool:
 def _output(case: Case, seed: int) -> Array:
     drawn = case.inputs(seed)
     arrays = [v.array() if v.is_constant else drawn[v.name] for v in case.sig.inputs]
-    (output,) = case.op.reference(case.sig, arrays)
-    return output.ravel()
+    return case.op.reference(case.sig, arrays)[0].ravel()
 
 
 def kernels_of(case: Case, core: str, flag: str) -> Iterator[Kernel]:

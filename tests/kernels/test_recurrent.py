@@ -12,10 +12,11 @@ from crtgen.kernels.registry import applicable
 from crtgen.ops import Case
 from tests.kernels.drawn import draw
 from tests.kernels.program import Run, check_outputs, run_on_host, run_on_qemu
-from tests.kernels.recurrent_layers import recurrent
+from tests.kernels.recurrent_layers import detections, recurrent, streams
 from tests.support import nightly
 
 _FEW, _MANY = 20, 600
+_LAYERS = recurrent() | streams() | detections()
 
 
 def _run(case: Case, number: int) -> Run:
@@ -31,7 +32,7 @@ def _run(case: Case, number: int) -> Run:
 
 
 def _runs(count: int) -> list[Run]:
-    drawn = (draw(recurrent(), seed) for seed in range(count))
+    drawn = (draw(_LAYERS, seed) for seed in range(count))
     return [_run(case, number) for number, case in enumerate(drawn) if case is not None]
 
 

@@ -1,6 +1,6 @@
 /* Runs each job in every placement of its buffers, and prints what went wrong and the ticks it took.
 
-   The placements: all buffers apart in the arena; the output over an input; one buffer at the end of a memory,
+   The placements: all buffers apart in the arena; an output over an input; one buffer at the end of a memory,
    then at the start of one, beyond which is a fault. What lies between the buffers has to stay as it was. */
 #include "jobs.h"
 
@@ -54,14 +54,14 @@ static uint32_t lay_apart(const struct job *job)
     return at;
 }
 
-/* The same, but the output begins `lead` bytes before the input; both get the input's place and more. */
-static uint32_t lay_over(const struct job *job, const struct leave *leave, uint32_t output)
+/* The same, but an output begins `lead` bytes before an input; both get a place of their own. */
+static uint32_t lay_over(const struct job *job, const struct permit *permit)
 {
     uint32_t at = lay_apart(job);
-    place[leave->input] = arena + at + up(leave->lead);
-    place[output] = place[leave->input] - leave->lead;
-    uint32_t end = at + up(leave->lead) + job->buffers[leave->input].nbytes;
-    uint32_t written = (uint32_t)(place[output] - arena) + job->buffers[output].nbytes;
+    place[permit->input] = arena + at + up(permit->lead);
+    place[permit->output] = place[permit->input] - permit->lead;
+    uint32_t end = at + up(permit->lead) + job->buffers[permit->input].nbytes;
+    uint32_t written = (uint32_t)(place[permit->output] - arena) + job->buffers[permit->output].nbytes;
     return up(written > end ? written : end) + GUARD;
 }
 
@@ -82,18 +82,16 @@ static int is_whole(const struct job *job, uint32_t used)
     return 1;
 }
 
-/* The first byte or, of float32, element that is not as expected; the number of bytes if all are. */
-static uint32_t compare(const struct job *job, uint32_t output)
+/* The first byte or, of float32, element of an output that is not as expected; its bytes if all are. */
+static uint32_t compare(const struct buffer *b, const uint8_t *is)
 {
-    const struct buffer *b = &job->buffers[output];
-    const uint8_t *is = place[output];
-    if (job->tolerance > 0) {
+    if (b->tolerance > 0) {
         for (uint32_t i = 0; i < b->nbytes; i += 4) {
             float x, y;
             memcpy(&x, is + i, 4);
             memcpy(&y, b->data + i, 4);
             float difference = x < y ? y - x : x - y;
-            if (!(difference <= job->tolerance)) {
+            if (!(difference <= b->tolerance)) {
                 return i;
             }
         }
@@ -106,7 +104,21 @@ static uint32_t compare(const struct job *job, uint32_t output)
     return i;
 }
 
-static void run(const struct job *job, uint32_t output, uint32_t used)
+/* Tells the first output that is wrong, by its number among the buffers, and the byte. */
+static void check(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->num_buffers; i++) {
+        const struct buffer *b = &job->buffers[i];
+        const uint32_t equal = (b->kind == OUTPUT) ? compare(b, place[i]) : b->nbytes;
+        if (equal != b->nbytes) {
+            put_number(" output ", i);
+            put_number(" at ", equal);
+            return;
+        }
+    }
+}
+
+static void run(const struct job *job, uint32_t used)
 {
     memset(arena, FILL, used);
     for (uint32_t i = 0; i < job->num_buffers; i++) {
@@ -124,17 +136,14 @@ static void run(const struct job *job, uint32_t output, uint32_t used)
         job->call(place);
     }
     uint32_t ticks = start - systick[2];
-    uint32_t equal = compare(job, output);
-    if (equal != job->buffers[output].nbytes) {
-        put_number(" output ", equal);
-    }
+    check(job);
     is_whole(job, used);
     put_number(" ticks ", ticks);
     put("\n");
 }
 
 /* Each buffer at the end of a memory and at the start of one. */
-static void run_at_edges(uint32_t number, uint32_t output)
+static void run_at_edges(uint32_t number)
 {
     const struct job *job = &jobs[number];
     for (uint32_t i = 0; i < job->num_buffers; i++) {
@@ -144,14 +153,14 @@ static void run_at_edges(uint32_t number, uint32_t output)
             place[i] = (uint8_t *)((HIGH_END - b->nbytes) & ~(b->align - 1));
             put_number("job ", number);
             put_number(" end of ", i);
-            run(job, output, used);
+            run(job, used);
         }
         if (b->nbytes <= LOW_BYTES) {
             uint32_t used = lay_apart(job);
             place[i] = (uint8_t *)LOW;
             put_number("job ", number);
             put_number(" start of ", i);
-            run(job, output, used);
+            run(job, used);
         }
     }
 }
@@ -163,21 +172,18 @@ int main(void)
 #endif
     for (uint32_t number = 0; number < num_jobs; number++) {
         const struct job *job = &jobs[number];
-        uint32_t output = 0;
-        while (job->buffers[output].kind != OUTPUT) {
-            output++;
-        }
         uint32_t used = lay_apart(job);
         put_number("job ", number);
         put(" apart");
-        run(job, output, used);
-        for (uint32_t i = 0; i < job->num_leaves; i++) {
-            used = lay_over(job, &job->leaves[i], output);
+        run(job, used);
+        for (uint32_t i = 0; i < job->num_permits; i++) {
+            used = lay_over(job, &job->permits[i]);
             put_number("job ", number);
-            put_number(" over ", job->leaves[i].input);
-            run(job, output, used);
+            put_number(" over ", job->permits[i].input);
+            put_number(" by ", job->permits[i].output);
+            run(job, used);
         }
-        run_at_edges(number, output);
+        run_at_edges(number);
     }
     return 0;
 }

@@ -6,28 +6,31 @@
 
 enum kind { INPUT, OUTPUT, CONSTANT, SCRATCH };
 
-/* An argument of a kernel; data are what is read, or for an output what it has to become. */
+/* An argument of a kernel; data are what is read, or for an output what it has to become.
+
+   float32 outputs may differ by the tolerance; where it is 0, all bytes have to be equal. */
 struct buffer {
     const uint8_t *data;
     uint32_t nbytes;
     uint32_t align;
     enum kind kind;
+    float tolerance;
 };
 
-/* Leave to lay the output over the input in buffers[input], at least so many bytes before it. */
-struct leave {
+/* buffers[output] may overwrite buffers[input], when it begins `lead` bytes before it. */
+struct permit {
     uint32_t input;
+    uint32_t output;
     uint32_t lead;
 };
 
-/* A kernel; float32 outputs may differ by the tolerance, others have to be equal. */
+/* A kernel with its arguments in order, of any number of outputs. */
 struct job {
     void (*call)(uint8_t *const *arguments);
     const struct buffer *buffers;
     uint32_t num_buffers;
-    const struct leave *leaves;
-    uint32_t num_leaves;
-    float tolerance;
+    const struct permit *permits;
+    uint32_t num_permits;
 };
 
 extern const struct job jobs[];

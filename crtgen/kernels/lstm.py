@@ -105,7 +105,7 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel:
         ]
         consts += [logistic_table()]
     view, steps = lstm_view(op, sig), x.shape[0] * x.shape[1]
-    kind, units = w.dtype.value, hidden.shape[1]
+    kind, units = x.dtype.value, hidden.shape[1]
     work = Work().block(f"{kind} product", steps * (w.elements + r.elements))
     work.block(f"{kind} unit", steps * units)
     places = (InPlace(input=1, output=1), InPlace(input=2, output=2))

@@ -36,11 +36,11 @@ class SvdfView:
 @design(Svdf, types=(DType.INT8, DType.FLOAT32), weights=(1, 2, 3))
 def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel:
     """Of any size."""
-    x, feature, time, _, _ = sig.inputs
+    x, feature, time, _, state = sig.inputs
     view = svdf_view(op, sig)
     names = ("feature", "time", "bias")
     consts = tuple(Const.of(n, v.array()) for n, v in zip(names, sig.inputs[1:4], strict=True))
-    kind, batch = x.dtype.value, x.shape[0]
+    kind, batch = state.dtype.value, x.shape[0]
     work = (
         Work()
         .block(f"{kind} feature", batch * feature.elements)

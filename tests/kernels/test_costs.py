@@ -25,6 +25,7 @@ _WITHIN = {
     "reduce": 0.6,
     "move": 0.8,
     "log_softmax": 1.2,
+    "detection": 0.7,
     "dsp/extreme": _IN_C,
     "dsp/pool": 0.2,
     "mve/conv": 0.12,

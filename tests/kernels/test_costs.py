@@ -28,6 +28,7 @@ _WITHIN = {
     "detection": 0.7,
     "dsp/extreme": _IN_C,
     "dsp/pool": 0.2,
+    "dsp/svdf": 0.2,
     "mve/conv": 0.12,
     "mve/floats": 0.35,
     "mve/mean": 0.15,

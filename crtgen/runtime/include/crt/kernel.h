@@ -648,7 +648,7 @@ static inline int32_t crt_share16(int32_t sum, const int16_t *shares, int32_t *s
     const int32_t zeros = __builtin_clz((uint32_t)sum);
     const int32_t fraction = (int32_t)((((uint32_t)sum << (zeros - 1)) + (1u << 13)) >> 14);
     *shift = 31 - zeros;
-    return crt_lookup16(shares, (fraction - 98304 < 32767) ? (fraction - 98304) : 32767);
+    return crt_lookup16(shares, crt_min(fraction - 98304, 32767));
 }
 
 /*

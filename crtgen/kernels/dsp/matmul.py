@@ -6,7 +6,6 @@ time; of int16, whose sums have 64 bits, one.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,6 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine, scale_wide
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes, floor, half_away
-from crtgen.kernels.dsp.words import FAR
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.loops import Loop
@@ -117,15 +115,16 @@ def _copy(dtype: DType, depth: int, step: int, offset: int) -> Routine:
     number = f.core("a number")
     load, stride = {DType.INT8: "ldrsb", DType.INT16: "ldrsh"}[dtype], step * dtype.itemsize
     rest = depth % _AT_ONCE if alike else depth
-    unroll = max(n for n in (1, 2, 3, 4) if rest % n == 0) if rest else 1
-    with f.repeated("numbers", rest // unroll) if rest else nullcontext():
-        for _ in range(unroll if rest else 0):
-            f(load, number, f"[{source}], #{stride}" if stride <= _NEAR else f"[{source}]")
-            if stride > _NEAR:
-                f.advance(source, stride)
-            if offset:
-                f("add", number, number, f"#{offset}")
-            f("strh", number, f"[{to}], #2")
+    if rest:
+        unroll = max(n for n in (1, 2, 3, 4) if rest % n == 0)
+        with f.repeated("numbers", rest // unroll):
+            for _ in range(unroll):
+                f(load, number, f"[{source}], #{stride}" if stride <= _NEAR else f"[{source}]")
+                if stride > _NEAR:
+                    f.advance(source, stride)
+                if offset:
+                    f("add", number, number, f"#{offset}")
+                f("strh", number, f"[{to}], #2")
     if depth % _AT_ONCE:
         f("movs", number, "#0")
     for _ in range(-depth % _AT_ONCE):
@@ -171,14 +170,15 @@ def _narrow_tile(length: int, columns: int, unroll: int, lanes: Lanes) -> Routin
     top, bottom, column = (f.cores(role, 2) for role in ("of a row", "of the other", "of a column"))
     for total in sums:
         f.number(total, int(lanes.offsets[0][0]))
-    with _counted(f, length, unroll):
+    with f.repeated("terms", length // (_AT_ONCE * unroll)):
         for _ in range(unroll):
             f("ldrd", *bottom, f"[{first}, #{2 * length}]")
             f("ldrd", *top, f"[{first}], #8")
             for number in range(2):
-                far = 2 * length * number
-                f("ldrd", *column, f"[{second}, #{far}]" if not number else f"[{second}, #{far - 8}]")
-                if not number:
+                if number:
+                    f("ldrd", *column, f"[{second}, #{2 * length - 8}]")
+                else:
+                    f("ldrd", *column, f"[{second}, #0]")
                     f("add", second, second, "#8")
                 for half in range(2):
                     f("smlad", sums[number], top[half], column[half], sums[number])
@@ -190,10 +190,6 @@ def _narrow_tile(length: int, columns: int, unroll: int, lanes: Lanes) -> Routin
     for number, total in enumerate(sums):
         f("strb", total, f"[{place}, #{number % 2 + number // 2 * columns}]")
     return f.done()
-
-
-def _counted(f: Function, length: int, unroll: int) -> AbstractContextManager[None]:
-    return f.repeated("terms", length // (_AT_ONCE * unroll))
 
 
 def _requantised(f: Function, sums: Sequence[str], lanes: Lanes) -> None:
@@ -233,7 +229,7 @@ def _wide_rows(length: int, columns: int, unroll: int, p: MatMulParams) -> Routi
         f("ldr", first, f.kept[0])
         for register in (*upper, *lower):
             f("mov", register, "#0")
-        with _counted(f, length, unroll):
+        with f.repeated("terms", length // (_AT_ONCE * unroll)):
             for _ in range(unroll):
                 f("ldrd", *bottom, f"[{first}, #{2 * length}]")
                 f("ldrd", *top, f"[{first}], #8")
@@ -246,11 +242,7 @@ def _wide_rows(length: int, columns: int, unroll: int, p: MatMulParams) -> Routi
         for acc, (low, high) in ((upper, top), (lower, bottom)):
             scale_wide(f, acc, multiplier, 15 - p.shift, (low, high))
         f("ldr", place, f.kept[2])
-        if 2 * columns <= FAR:
-            f("strh", bottom[0], f"[{place}, #{2 * columns}]")
-        else:
-            f.number(top[1], 2 * columns)
-            f("strh", bottom[0], f"[{place}, {top[1]}]")
+        f("strh", bottom[0], f"[{place}, #{2 * columns}]")
         f("strh", top[0], f"[{place}], #2")
         f("str", place, f.kept[2])
         f("ldr", top[0], "[sp]")

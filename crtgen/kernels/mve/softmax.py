@@ -10,9 +10,9 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.softmax import powers_const
-from crtgen.ops import INT8, Softmax
+from crtgen.ops import INT8, INT16, Softmax
 
-__all__ = ["SoftmaxView", "softmax"]
+__all__ = ["SoftmaxView", "greatest", "softmax"]
 
 _MOST = 255  # the greatest difference of two int8 values
 _ELEMENTS = 8  # from so many on a table pays; for size never
@@ -28,7 +28,11 @@ class SoftmaxView:
 
     @property
     def routines(self) -> tuple[Routine, ...]:
-        return greatest(self.depth), sum_of_powers(self.depth, self.last), shares(self.depth, self.last)
+        return (
+            greatest(self.depth, DType.INT8),
+            sum_of_powers(self.depth, self.last),
+            shares(self.depth, self.last),
+        )
 
     @property
     def work(self) -> Work:
@@ -37,15 +41,16 @@ class SoftmaxView:
 
 
 @cache
-def greatest(depth: int) -> Routine:
-    """``greatest(x)``."""
-    f = Function("greatest", "const int8_t *x", purpose="The greatest element.", returns="int32_t")
+def greatest(depth: int, dtype: DType) -> Routine:
+    """``greatest(x)`` of so many numbers of int8 or int16."""
+    scheme, bits, letter = (INT8, 8, "b") if dtype is DType.INT8 else (INT16, 16, "h")
+    f = Function("greatest", f"const int{bits}_t *x", purpose="The greatest element.", returns="int32_t")
     x = f.moved(f.arguments[0], "inputs")
     most, vector = f.core("the greatest", ("r0",)), f.vector("inputs")
-    f.number(most, INT8.low)
-    with f.predicated_loop("elements", 8, depth):
-        f("vldrb.8", vector, f"[{x}], #16")
-        f("vmaxv.s8", most, vector)
+    f.number(most, scheme.low)
+    with f.predicated_loop("elements", bits, depth):
+        f(f"vldr{letter}.{bits}", vector, f"[{x}], #16")
+        f(f"vmaxv.s{bits}", most, vector)
     return f.done()
 
 

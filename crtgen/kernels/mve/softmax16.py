@@ -8,6 +8,7 @@ from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.elements import rescaled, spread
+from crtgen.kernels.mve.softmax import greatest
 from crtgen.kernels.registry import design
 from crtgen.kernels.softmax import softmax16_tables
 from crtgen.ops import INT16, Softmax
@@ -33,7 +34,7 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
     p, depth = op.parameters(sig), sig.x.shape[-1]
     assert isinstance(p, Softmax16Params)
     rows = sig.x.elements // depth
-    routines = greatest16(depth), sum_of_powers16(depth, p), shares16(depth)
+    routines = greatest(depth, DType.INT16), sum_of_powers16(depth, p), shares16(depth)
     work = Work(rows * sum(routine.instructions() for routine in routines)).block("row", rows)
     return Kernel(
         design="mve softmax",
@@ -44,19 +45,6 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
         work=work,
         routines=routines,
     )
-
-
-@cache
-def greatest16(depth: int) -> Routine:
-    """``greatest(x)``."""
-    f = Function("greatest", "const int16_t *x", purpose="The greatest element.", returns="int32_t")
-    x = f.moved(f.arguments[0], "inputs")
-    most, vector = f.core("the greatest", ("r0",)), f.vector("inputs")
-    f.number(most, INT16.low)
-    with f.predicated_loop("elements", 16, depth):
-        f("vldrh.16", vector, f"[{x}], #16")
-        f("vmaxv.s16", most, vector)
-    return f.done()
 
 
 @cache

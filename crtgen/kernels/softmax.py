@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import two_roundings
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -16,7 +17,16 @@ from crtgen.ops.gemmlowp import exp_on_negative_values
 from crtgen.ops.logsoftmax import LogSoftmax
 from crtgen.ops.softmax16 import Softmax16Params, exp_table, reciprocal_table
 
-__all__ = ["FloatSoftmaxView", "SoftmaxView", "TableSoftmaxView", "powers_const", "softmax16_tables"]
+__all__ = [
+    "FloatSoftmaxView",
+    "RowsView",
+    "SoftmaxView",
+    "TableSoftmaxView",
+    "by_routines",
+    "powers16_const",
+    "powers_const",
+    "shares_const",
+]
 
 _MOST = 255  # the greatest difference of two int8 values
 _INTEGER_BITS = 5  # of an exponent
@@ -90,14 +100,43 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
     scaled = two_roundings("(x0[i] - largest)", p.multiplier, p.shift, 65535)
     view = Softmax16View(sig.x.elements // depth, depth, scaled)
     work = Work().block("row", view.rows).block("element", sig.x.elements)
-    return Kernel("softmax16", "softmax16.c.j2", view, softmax16_tables(), inplace=(InPlace(),), work=work)
+    consts = powers16_const(), shares_const()
+    return Kernel("softmax16", "softmax16.c.j2", view, consts, inplace=(InPlace(),), work=work)
 
 
-def softmax16_tables() -> tuple[Const, Const]:
-    """Of int16: powers, and shares."""
-    return (
-        Const.of("powers", exp_table(), 2, "e^x for x from -10 to 0, times 2^15"),
-        Const.of("shares", reciprocal_table(), 2, "1 / (1 + x) for x from 0 to 1, times 2^15"),
+def powers16_const() -> Const:
+    """Of int16."""
+    return Const.of("powers", exp_table(), 2, "e^x for x from -10 to 0, times 2^15")
+
+
+def shares_const() -> Const:
+    """What powers of int16 are multiplied by."""
+    return Const.of("shares", reciprocal_table(), 2, "1 / (1 + x) for x from 0 to 1, times 2^15")
+
+
+@dataclass(frozen=True, slots=True)
+class RowsView:
+    """``rows`` of ``depth`` elements."""
+
+    rows: int
+    depth: int
+
+
+def by_routines(
+    name: str, sig: Signature, consts: tuple[Const, Const], routines: tuple[Routine, Routine, Routine]
+) -> Kernel:
+    """int16 by functions for the greatest of a row, its powers and their sum, and shares of this."""
+    depth = sig.x.shape[-1]
+    rows = sig.x.elements // depth
+    work = Work(rows * sum(routine.instructions() for routine in routines)).block("row", rows)
+    return Kernel(
+        design=name,
+        template="softmax16_routines.c.j2",
+        view=RowsView(rows, depth),
+        consts=consts,
+        inplace=(InPlace(),),
+        work=work,
+        routines=routines,
     )
 
 

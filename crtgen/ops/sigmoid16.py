@@ -9,7 +9,7 @@ import numpy.typing as npt
 from crtgen.ir import Array, Quant
 from crtgen.ops.attrs import require
 
-__all__ = ["Sigmoid16Params", "logistic16", "require_fraction", "sigmoid_table", "tanh16"]
+__all__ = ["Sigmoid16Params", "logistic16", "require_fraction", "sigmoid_places", "sigmoid_table", "tanh16"]
 
 _NEAR = 1e-3  # in powers of two: what counts as one
 _INTEGER_BITS = 3
@@ -22,6 +22,14 @@ def sigmoid_table() -> npt.NDArray[np.uint16]:
     table = np.rint(65536 / (1 + np.exp(-np.arange(256) / 24)))
     table[list(_ABOVE)] += 1
     return table.astype(np.uint16)
+
+
+def sigmoid_places(logistic: bool) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
+    """The table with the value that counts beyond the last place, and the differences, 0 from there on."""
+    table = sigmoid_table().astype(np.int64)
+    slopes = np.append(np.diff(table), 0)
+    table[-1] = 65534 if logistic else 65535
+    return table.astype(np.uint16), slopes.astype(np.uint16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 from crtgen.boards.core import find_core
 from crtgen.ir import Op, Quant, Value
 from crtgen.kernels import Kernel, Target, applicable
-from crtgen.ops import Case, Conv2d, DepthwiseConv2d, FullyConnected, Padding
+from crtgen.ops import Case, Conv2d, DepthwiseConv2d, FullyConnected, Logistic, Padding, Softmax, Tanh
 from crtgen.ops.case import int16s, make, weights_and_bias
 
 _TARGET = Target(find_core("cortex-m4"), "speed")
@@ -50,3 +50,12 @@ def test_sums_that_need_more_than_32_bits_stay_portable(depth: int, design: str)
     bias = Value.constant("b", np.zeros(8, np.int64), Quant.tensor(0.000001))
     case = make("deep", FullyConnected(), [x, weights, bias], Quant.tensor(1.0))
     assert _kernel(case).design == design
+
+
+@pytest.mark.parametrize(("op", "most"), [(Logistic(), 11.6), (Tanh(), 11.6), (Softmax(), 25.5)])
+def test_instructions_of_an_element(op: Op, most: float) -> None:
+    """At most half of CMSIS-NN's: two elements at a time, and a place of a table in one load."""
+    case = make("int16", op, [int16s("x", (20, 12), 2.0**-12)], Quant.tensor(1 / 32768))
+    kernel = _kernel(case)
+    assert kernel.design == f"dsp {op.name}"
+    assert kernel.cost.instructions / case.sig.y.elements < most

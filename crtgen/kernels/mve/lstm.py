@@ -15,10 +15,10 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.lstm import products
 from crtgen.kernels.mve.dense import row_of_sums
 from crtgen.kernels.mve.elements import narrow, rescaled
-from crtgen.kernels.mve.sigmoids import SigmoidOf, sigmoid_tables
+from crtgen.kernels.mve.sigmoids import SigmoidOf
 from crtgen.kernels.registry import design
 from crtgen.ops.lstm import GATES, Lstm, LstmParams
-from crtgen.ops.sigmoid16 import Sigmoid16Params
+from crtgen.ops.sigmoid16 import Sigmoid16Params, sigmoid_places
 
 __all__ = ["LstmView", "lstm"]
 
@@ -53,8 +53,8 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
             consts.append(_named(made[1], f"{role}_weights{number}"))
     times, depth = x.shape[0 if op.time_major else 1], x.shape[2]
     orders = [(n, batch * n) if op.time_major else (times * n, n) for n in (depth, units)]
-    logistic, slopes = sigmoid_tables(True)
-    tables = np.concatenate([logistic, slopes, sigmoid_tables(False)[0]])
+    logistic, slopes = sigmoid_places(True)
+    tables = np.concatenate([logistic, slopes, sigmoid_places(False)[0]])
     note = "65536 / (1 + exp(-i / 24)), slopes, the same for tanh: the ends differ"
     states = _states(units, op.parameters(sig), x.dtype)
     steps = batch * times

@@ -1,16 +1,14 @@
 """Logistic and tanh of int16 with Helium: a table of places and one of what lies between, by gather loads."""
 
-import numpy as np
-
-from crtgen.ir import Array, DType, Signature
+from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.elements import Form, Operands, Steps, elementwise, spread, walk
 from crtgen.kernels.registry import design
 from crtgen.ops import INT16, Logistic, Tanh
-from crtgen.ops.sigmoid16 import Sigmoid16Params, sigmoid_table
+from crtgen.ops.sigmoid16 import Sigmoid16Params, sigmoid_places
 
-__all__ = ["SigmoidOf", "sigmoid", "sigmoid_tables"]
+__all__ = ["SigmoidOf", "sigmoid"]
 
 
 @design(Logistic, Tanh, types=(DType.INT16,), needs="mve")
@@ -18,7 +16,7 @@ def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | Non
     """Four at a time."""
     p, logistic = op.parameters(sig), isinstance(op, Logistic)
     assert isinstance(p, Sigmoid16Params)
-    places, slopes = sigmoid_tables(logistic)
+    places, slopes = sigmoid_places(logistic)
     consts = (
         Const.of("places", places, 2, "65536 / (1 + exp(-i / 24)), at the end what saturates"),
         Const.of("slopes", slopes, 2, "from each place to the next"),
@@ -37,14 +35,6 @@ def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel | Non
 
     form = Form(INT16.limits, store="vstrh.32", step=8, bits=16)
     return elementwise(f"mve {op.name}", sig, target, walk(sig), steps, form, consts)
-
-
-def sigmoid_tables(logistic: bool) -> tuple[Array, Array]:
-    """The places with the value that counts beyond the last one, and the differences, 0 from there on."""
-    table = sigmoid_table().astype(np.int64)
-    slopes = np.append(np.diff(table), 0)
-    table[-1] = 65534 if logistic else 65535
-    return table.astype(np.uint16), slopes.astype(np.uint16)
 
 
 class SigmoidOf:

@@ -1,31 +1,21 @@
 """Softmax of int16 with Helium: powers by a table, four at a time between its places, by gather loads."""
 
-from dataclasses import dataclass
 from functools import cache
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.elements import rescaled, spread
 from crtgen.kernels.mve.softmax import greatest
 from crtgen.kernels.registry import design
-from crtgen.kernels.softmax import softmax16_tables
+from crtgen.kernels.softmax import by_routines, powers16_const, shares_const
 from crtgen.ops import INT16, Softmax
 from crtgen.ops.softmax16 import Softmax16Params
 
-__all__ = ["Softmax16View", "softmax16"]
+__all__ = ["softmax16"]
 
 _MIDDLE = 512  # bytes of a table before the place of 0
 _BITS = 7  # between two places
-
-
-@dataclass(frozen=True, slots=True)
-class Softmax16View:
-    """``rows`` of ``depth`` elements."""
-
-    rows: int
-    depth: int
 
 
 @design(Softmax, types=(DType.INT16,), needs="mve")
@@ -33,18 +23,8 @@ def softmax16(op: Softmax, sig: Signature, target: Target) -> Kernel:
     """Rows of any length."""
     p, depth = op.parameters(sig), sig.x.shape[-1]
     assert isinstance(p, Softmax16Params)
-    rows = sig.x.elements // depth
     routines = greatest(depth, DType.INT16), sum_of_powers16(depth, p), shares16(depth)
-    work = Work(rows * sum(routine.instructions() for routine in routines)).block("row", rows)
-    return Kernel(
-        design="mve softmax",
-        template="mve/softmax16.c.j2",
-        view=Softmax16View(rows, depth),
-        consts=softmax16_tables(),
-        inplace=(InPlace(),),
-        work=work,
-        routines=routines,
-    )
+    return by_routines("mve softmax", sig, (powers16_const(), shares_const()), routines)
 
 
 @cache
@@ -92,11 +72,12 @@ def sum_of_powers16(depth: int, p: Softmax16Params) -> Routine:
 
 @cache
 def shares16(depth: int) -> Routine:
-    """``shares(y, share, shift)``: each power times a share, ``shift`` bits to the left."""
+    """``shares(y, share, shift)``: each power times a share, ``shift`` bits to the right, rounded."""
     f = Function(
         "shares", "int16_t *y", "int32_t share", "int32_t shift", purpose="Each power times a share."
     )
     (y, share, shift), vector = f.arguments, f.vector("powers")
+    f("rsb", shift, shift, "#0", note="to the left")
     with f.predicated_loop("elements", 32, depth):
         f("vldrh.s32", vector, f"[{y}]")
         f("vmul.i32", vector, vector, share)

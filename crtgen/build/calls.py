@@ -17,6 +17,9 @@ FAULTS = ("crt_fault",)
 
 _PORT = ("port_*",)
 _MODEL = ("*_compute",)
+_ASSEMBLY = tuple(
+    f"*_{part}_*" for part in ("group", "windows", "copy", "pair", "fill", "runs", "channels", "insert")
+)
 _EXECUTOR = tuple(endpoint.run for endpoint in EXECUTOR)
 _GLOBALS = tuple(endpoint.run for endpoint in GLOBALS)
 
@@ -28,6 +31,7 @@ _RUNTIME: dict[str, tuple[str, ...]] = {
     "crt_executor_run": _MODEL,
     "main": _MODEL,
     "crt_fault_*": ("crt_server_line", "print_line"),
+    **{f"crt_{kernel}*": _ASSEMBLY for kernel in ("dsp_conv", "mve_conv", "mve_depthwise")},
 }
 _REGISTERED = ("crt_module_*", "*_compute", "*_call")
 

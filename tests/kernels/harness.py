@@ -6,6 +6,7 @@ its buffers in turn as the last and as the first thing of a memory, beyond which
 
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -242,24 +243,26 @@ def measure_jobs(jobs: Sequence[Job], folder: Path, core: str, optimize: str) ->
     elf = _build(alone, folder, machine, optimize, "-fno-ipa-icf", f"-DROUNDS={_ROUNDS}u")
     results, _ = _run(elf, machine, len(jobs))
     results += [Result(["it did not run"])] * (len(jobs) - len(results))
-    sizes = _code_bytes(elf, len(jobs))
+    sizes = _code_bytes(elf, jobs)
     return [
         Result(result.wrong, round(result.instructions / _ROUNDS), code)
         for result, code in zip(results, sizes, strict=True)
     ]
 
 
-def _code_bytes(elf: Path, count: int) -> list[int]:
-    """The bytes of each job's functions in C; those in assembly are local to their file, or have sections."""
-    sizes = [0] * count
+def _code_bytes(elf: Path, jobs: Sequence[Job]) -> list[int]:
+    """The bytes of each job's functions in C, and of those of the runtime that it includes."""
+    sizes = Counter[str]()
     with elf.open("rb") as file:
         table = ELFFile(file).get_section_by_name(".symtab")
         assert isinstance(table, SymbolTableSection)
         for symbol in table.iter_symbols():
-            own = re.match(r"k(\d+)(?![0-9])(?!_call$)", symbol.name)
+            # what is in assembly is local to its file, or has sections
+            own = re.match(r"k\d+(?![0-9])(?!_call$)|crt_(?:dsp|mve)_[a-z]+", symbol.name)
             if own and symbol["st_info"]["type"] == "STT_FUNC":
-                sizes[int(own[1])] += symbol["st_size"]
-    return sizes
+                sizes[own[0]] += symbol["st_size"]
+    included = [[f"crt_{Path(i).stem}" for i in _includes(job.kernel)] for job in jobs]
+    return [sum(sizes[name] for name in (f"k{n}", *names)) for n, names in enumerate(included)]
 
 
 def _build(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str, *flags: str) -> Path:

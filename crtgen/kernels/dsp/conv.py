@@ -13,7 +13,8 @@ from crtgen.kernels.dsp.matrix import Micro, Unrolling, WeightStream, group_of_p
 from crtgen.kernels.dsp.matrix4 import group_of_pixels4, weight_stream4
 from crtgen.kernels.dsp.matrix16 import group_of_pixels16, weight_stream16
 from crtgen.kernels.dsp.packing import Packing, pack_windows
-from crtgen.kernels.dsp.shared import UNROLL, shared_kernel
+from crtgen.kernels.dsp.shared import shared_kernel
+from crtgen.kernels.dsp.shared_asm import UNROLL
 from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -24,7 +25,7 @@ from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["ConvView", "conv2d", "matrix_kernel", "single_channel"]
 
-_STEPS_WRITTEN_OUT = {"speed": Unrolling(36, 18), "size": Unrolling(UNROLL, UNROLL)}
+_STEPS_WRITTEN_OUT = Unrolling(36, 18)
 _STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
 
 
@@ -104,31 +105,30 @@ def matrix_kernel(
     if not geometry.sees_image:
         return None
     short = params.scheme is INT16
-    shared = target.optimize == "size" and not short and not packed
+    shared = target.optimize == "size"
     window = geometry.slide(-params.input_offset)
     pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
     walk = geometry.walk(pitch)
     size = params.scheme.activations.itemsize
     packing = Packing.of(geometry.window, geometry.dilation, geometry.pixel_bytes, pitch, size)
-    unrolling = _STEPS_WRITTEN_OUT[target.optimize]
     if shared:
         steps = -(-packing.steps // UNROLL) * UNROLL
+    elif packed:
+        steps = _STEPS_WRITTEN_OUT.padded_pairs(packing.steps)
     else:
-        steps = unrolling.padded_pairs(packing.steps) if packed else unrolling.padded(packing.steps)
+        steps = _STEPS_WRITTEN_OUT.padded(packing.steps)
     folded = bias + params.input_offset * weights.sum(axis=1)
     given = weights, packing, steps, folded, rescale_of(params, weights, bias)
-    if short:
-        stream = weight_stream16(*given)
-    else:
-        stream = weight_stream4(*given) if packed else weight_stream(*given, each=shared)
+    stream_of = weight_stream16 if short else weight_stream4 if packed else weight_stream
+    stream = stream_of(*given, each=shared)
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)
-    return shared_kernel(layer) if shared else _kernel(layer, unrolling)
+    return shared_kernel(layer) if shared else _kernel(layer)
 
 
-def _kernel(layer: Layer, unrolling: Unrolling) -> Kernel:
-    view = _view(layer, unrolling)
+def _kernel(layer: Layer) -> Kernel:
+    view = _view(layer)
     return Kernel(
         design="dsp_matrix",
         template="dsp/conv.c.j2",
@@ -141,12 +141,12 @@ def _kernel(layer: Layer, unrolling: Unrolling) -> Kernel:
     )
 
 
-def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
+def _view(layer: Layer) -> ConvView:
     stream, walk = layer.stream, layer.walk
     groups, left = divmod(walk.pixels, PIXELS)
     counts = [pixels for pixels in (PIXELS if groups else 0, left) if pixels]
     micros = tuple(
-        micro(pixels, layer.steps, stream, unrolling if pixels == PIXELS else _STEPS_OF_ONE)
+        micro(pixels, layer.steps, stream, _STEPS_WRITTEN_OUT if pixels == PIXELS else _STEPS_OF_ONE)
         for pixels in counts
     )
     return ConvView(

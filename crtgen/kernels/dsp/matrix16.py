@@ -134,9 +134,9 @@ class _Writer:
 
 
 def weight_stream16(
-    weights: Int64, packing: Packing, steps: int, bias: Int64, rescale: Rescale
+    weights: Int64, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
 ) -> WeightStream | None:
-    """The stream of ``weights[O, inputs of a window]``.
+    """The stream of ``weights[O, inputs of a window]``; ``each`` is that of ``epilogue_lanes``.
 
     None if there is one channel only, or too many, or if sums need more than 32 bits, or no exact
     requantisation.
@@ -145,7 +145,7 @@ def weight_stream16(
     if channels < 2 or channels > _MAX_STRIDE or not rescale.narrow:
         return None
     a, b = pairs_of_channels(channels)
-    lanes = epilogue_lanes(rescale, ((1, a), (1, b)))
+    lanes = epilogue_lanes(rescale, ((1, a), (1, b)), each)
     if lanes is None:
         return None
 

@@ -85,9 +85,11 @@ class _Writer(Writer):
 
 
 def weight_stream4(
-    weights: Int64, packing: Packing, steps: int, bias: Int64, rescale: Rescale
+    weights: Int64, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
 ) -> WeightStream | None:
     """The stream of ``weights[O, inputs of a window]``, an even number of steps.
+
+    ``each`` is that of ``epilogue_lanes``.
 
     None if there is one channel only, or too many, or no exact requantisation.
     """
@@ -95,7 +97,7 @@ def weight_stream4(
     if channels < 2 or channels > MAX_STRIDE:
         return None
     a, b = pairs_of_channels(channels)
-    lanes = epilogue_lanes(rescale, ((_GAIN, a), (1, b)))
+    lanes = epilogue_lanes(rescale, ((_GAIN, a), (1, b)), each)
     if lanes is None:
         return None
 

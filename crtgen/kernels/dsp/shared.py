@@ -1,78 +1,27 @@
-"""The matrix design for size: one function for all convolutions, and a table with the numbers of each."""
+"""The matrix design for size: one function for all convolutions of a type, a table of numbers for each."""
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields, replace
 
 import numpy as np
 
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copied, copy
-from crtgen.kernels.dsp.epilogue import Epilogue
 from crtgen.kernels.dsp.layer import Layer
-from crtgen.kernels.dsp.shared_asm import UNROLL, any_group, any_windows
+from crtgen.kernels.dsp.shared_asm import UNROLL, SharedView, Table, any_group, any_windows
 from crtgen.kernels.dsp.walk import PIXELS, PaddedRows
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 
-__all__ = ["UNROLL", "SharedView", "Table", "shared_kernel"]
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A layer's numbers, in the order of the table; the offsets of the bytes that fill no word follow.
-
-    What follows ``window_rows`` is left out if there is no window and no such byte.
-    """
-
-    column_bytes: int
-    channels: int
-    shift_a: int
-    shift_b: int
-    images: int
-    image_bytes: int
-    pixels: int
-    width: int
-    pixel_step: int
-    row_advance: int
-    even_words: int
-    odd_words: int
-    rows: int
-    taps: int
-    words: int
-    tap_advance: int
-    window_advance: int
-    rests: int
-    window_rows: int
-    window_pitch: int
-    window_left: int
-    window_stride: int
-    window_kept: int
-    window_first: int
-    zero_point: int
-    height: int
-    row_bytes: int
-    input_pitch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SharedView:
-    """What differs between functions: how outputs are finished. All else is in the table."""
-
-    epilogue: Epilogue
-
-    @property
-    def table(self) -> tuple[str, ...]:
-        """The names of the table's numbers."""
-        return tuple(f.name for f in fields(Table))
+__all__ = ["shared_kernel"]
 
 
 def shared_kernel(layer: Layer) -> Kernel:
     """The kernel of a layer whose steps are a multiple of ``UNROLL``."""
     stream, window = layer.stream, layer.window
-    epilogue = stream.epilogue
-    view = SharedView(Epilogue(epilogue.form, (1, 1) if epilogue.floor else (), epilogue.low, epilogue.high))
-    places = tuple((name, 4 * i) for i, name in enumerate(view.table))
-    routines = (any_group(view.epilogue), any_windows(places), copy())
-    scratch = 4 * PIXELS * layer.steps + PIXELS * stream.channels + (window.bytes if window else 0)
+    shifts = (1, 1) if stream.epilogue.floor else ()  # those of the layer are in the table
+    view = SharedView(replace(stream.epilogue, shifts=shifts), stream.packed)
+    routines = (any_group(view), any_windows(view.size), copy())
+    scratch = 4 * PIXELS * layer.steps + PIXELS * stream.pixel_bytes + (window.bytes if window else 0)
     return Kernel(
         design="dsp_matrix_shared",
         template="dsp/conv_shared.c.j2",
@@ -82,6 +31,7 @@ def shared_kernel(layer: Layer) -> Kernel:
         inplace=(InPlace(lead=layer.lead),),
         work=_work(layer, routines[0], routines[1]),
         routines=routines,
+        includes=("crt/dsp_conv.h",),
     )
 
 
@@ -97,7 +47,7 @@ def _work(layer: Layer, group: Routine, windows: Routine) -> Work:
     work.block("rest", groups * len(packing.rest)).block("image", images)
     if layer.walk.pixels % PIXELS:
         work.block("partial", images)
-        work.counted += images * copied(layer.walk.pixels % PIXELS * stream.channels)
+        work.counted += images * copied(layer.walk.pixels % PIXELS * stream.pixel_bytes)
     if window:
         work.block("window", images).block("window word", images * window.bytes / 4)
         window.work(work, layer.walk.height, images)
@@ -111,7 +61,7 @@ def _table(layer: Layer) -> Const:
     shift_a, shift_b = stream.epilogue.shifts or (0, 0)
     table = Table(
         column_bytes=4 * PIXELS * layer.steps,
-        channels=stream.channels,
+        pixel_bytes=stream.pixel_bytes,
         shift_a=shift_a,
         shift_b=shift_b,
         images=geometry.images,

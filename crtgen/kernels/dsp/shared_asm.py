@@ -1,30 +1,94 @@
 """The assembly of convolutions that layers share where size matters."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cache
+from typing import ClassVar
 
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.epilogue import Epilogue, clamp, half_away, saturate
 from crtgen.kernels.dsp.walk import PIXELS
 
-__all__ = ["UNROLL", "any_group", "any_windows"]
+__all__ = ["UNROLL", "SharedView", "Table", "any_group", "any_windows"]
 
 UNROLL = 4
 """Steps written out; a layer's steps are padded to a multiple."""
 
-_COLUMN_BYTES, _CHANNELS, _SHIFT_A, _SHIFT_B, _END = (4 * i for i in range(5))
+_PIXEL_BYTES, _SHIFT_A, _SHIFT_B, _END = 4, 8, 12, 16  # in crt_dsp_conv_job
+
+
+@dataclass(frozen=True, slots=True)
+class SharedView:
+    """What differs between functions: how outputs are finished, and the bytes of inputs and outputs.
+
+    All else is in the table. ``packed``: weights have four bits.
+    """
+
+    epilogue: Epilogue
+    packed: bool
+
+    @property
+    def size(self) -> int:
+        return self.epilogue.bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A layer's numbers: ``struct crt_dsp_conv_table`` of ``crt/dsp_conv.h``, which explains them.
+
+    The offsets of the inputs that fill no word follow.
+    """
+
+    column_bytes: int
+    pixel_bytes: int
+    shift_a: int
+    shift_b: int
+    images: int
+    image_bytes: int
+    pixels: int
+    width: int
+    pixel_step: int
+    row_advance: int
+    even_words: int
+    odd_words: int
+    rows: int
+    taps: int
+    words: int
+    tap_advance: int
+    window_advance: int
+    rests: int
+    window_rows: int
+    window_pitch: int
+    window_left: int
+    window_stride: int
+    window_kept: int
+    window_first: int
+    zero_point: int
+    height: int
+    row_bytes: int
+    input_pitch: int
 
 
 @cache
-def any_group(epilogue: Epilogue) -> Routine:
+def any_group(k: SharedView) -> Routine:
     """``group(weights, y, columns, job)``: three pixels times the pairs of channels up to the job's end."""
-    writer = _Group(epilogue)
+    kind = _Group4 if k.packed else _Group if k.size == 1 else _Group16
+    writer = kind(k.epilogue)
     writer.write()
     return writer.f.done()
 
 
 class _Group:
+    """Of int8: the sums of two channels are ``256 * a + b``, and b."""
+
+    double: ClassVar[int] = 7
+    """Bits from the gain of the first channel to twice its sum."""
+    taps_taken: ClassVar[int] = 2
+    keeps_end: ClassVar[bool] = True
+    """Whether the end of the columns has a register; else it is on the stack."""
+
     def __init__(self, epilogue: Epilogue) -> None:
-        self.epilogue = epilogue
+        self.epilogue, self.size = epilogue, epilogue.bits // 8
         self.f = f = Function(
             "group",
             "const uint32_t *weights",
@@ -33,16 +97,24 @@ class _Group:
             "const void *job",
             purpose="Three packed pixels times the pairs of channels from `weights` on.",
             keep=(1, 2, 3),
+            local=0 if self.keeps_end else 1,
         )
         self.weights, y, self.columns, job = f.arguments
         self.end = f.core("where the columns end", ("lr",))
         f("ldr", self.end, f"[{job}]")
         f("add", self.end, self.end, self.columns)
         f.free(y, job)
+        if not self.keeps_end:
+            f("str", self.end, "[sp]")
+            f.free(self.end)
+        self.begin()
         self.inputs = f.cores("inputs, then requantisation", PIXELS, LISTED)
-        self.taps = f.cores("weights of two steps, then requantisation", 2, LISTED)
-        self.mix = f.cores("256 * a + b of each pixel", PIXELS)
-        self.low = f.cores("b of each pixel", PIXELS)
+        self.taps = f.cores("weights of some steps, then requantisation", self.taps_taken, LISTED)
+        self.mix = f.cores("sums of the first channel, or of both", PIXELS)
+        self.low = f.cores("sums of the second channel", PIXELS)
+
+    def begin(self) -> None:
+        """What is done once."""
 
     def write(self) -> None:
         f = self.f
@@ -53,83 +125,143 @@ class _Group:
                 for register in registers[:-1]:
                     f("mov", register, registers[-1])
             with f.loop("steps", "rounds") as more:
-                for _ in range(UNROLL // 2):
-                    f("ldrd", *self.taps, f"[{self.weights}], #8")
-                    for taps in self.taps:
-                        self._step(taps)
-                f("cmp", self.columns, self.end)
+                self.steps()
+                if not self.keeps_end:
+                    f("ldr", self.taps[0], "[sp]")
+                f("cmp", self.columns, self.end if self.keeps_end else self.taps[0])
                 f("bne", more)
-            for mix, low in zip(self.mix, self.low, strict=True):
-                f("sub", mix, mix, low, note="256 * a")
+            self.part()
             self._requantise()
             self._store()
             f("bne", again)
 
-    def _step(self, weights: str) -> None:
-        f = self.f
-        f("ldm", f"{self.columns}!", f"{{{', '.join(self.inputs)}}}")
-        for total, word in zip(self.mix, self.inputs, strict=True):
-            f("smlad", total, word, weights, total)
-        f("sxtb16", weights, weights)
-        for total, word in zip(self.low, self.inputs, strict=True):
-            f("smlad", total, word, weights, total)
+    def steps(self) -> None:
+        """A round of steps."""
+        for _ in range(UNROLL // 2):
+            self.f("ldrd", *self.taps[:2], f"[{self.weights}], #8")
+            for taps in self.taps[:2]:
+                self.load()
+                self.step(taps)
+
+    def load(self) -> None:
+        """Two inputs of each pixel."""
+        self.f("ldm", f"{self.columns}!", f"{{{', '.join(self.inputs)}}}")
+
+    def step(self, weights: str) -> None:
+        """These inputs times a word of weights."""
+        self.products(self.mix, weights)
+        self.f("sxtb16", weights, weights)
+        self.products(self.low, weights)
+
+    def products(self, sums: Sequence[str], weights: str) -> None:
+        """Two inputs of each pixel times two weights."""
+        for total, word in zip(sums, self.inputs, strict=True):
+            self.f("smlad", total, word, weights, total)
+
+    def part(self) -> None:
+        """The sums of the first channel alone."""
+        for mix, low in zip(self.mix, self.low, strict=True):
+            self.f("sub", mix, mix, low)
 
     def _requantise(self) -> None:
         f, epilogue, job = self.f, self.epilogue, self.columns
         if not epilogue.floor:
-            for registers, operation, by in ((self.mix, "asr", "#7"), (self.low, "lsl", "#1")):
+            for registers, double in ((self.mix, self.double), (self.low, -1)):
                 f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs)}}}")
                 multiplier, constant, shift = self.inputs
                 for register in registers:
-                    f(operation, register, register, by)
+                    f("asr" if double > 0 else "lsl", register, register, f"#{abs(double)}")
                     half_away(f, epilogue, register, (multiplier, constant), self.taps[1], shift)
-                clamp(f, epilogue, registers)
+        else:
+            constants, shift = (*self.inputs, self.taps[0]), self.taps[1]
+            f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")
             f("ldr", job, f.kept[3])
-            return
-        constants, shift = (*self.inputs, self.taps[0]), self.taps[1]
-        f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")
-        f("ldr", job, f.kept[3])
-        parts = ((self.mix, constants[:2], _SHIFT_A), (self.low, constants[2:], _SHIFT_B))
-        for registers, (multiplier, constant), place in parts:
-            f("ldr", shift, f"[{job}, #{place}]")
-            for register in registers:
-                f("smmla", register, register, multiplier, constant)
-                f("asr", register, register, shift)
-                saturate(f, epilogue, register)
-                clamp(f, epilogue, (register,))
+            parts = ((self.mix, constants[:2], _SHIFT_A), (self.low, constants[2:], _SHIFT_B))
+            for registers, (multiplier, constant), place in parts:
+                f("ldr", shift, f"[{job}, #{place}]")
+                for register in registers:
+                    f("smmla", register, register, multiplier, constant)
+                    f("asr", register, register, shift)
+                    saturate(f, epilogue, register)
+        clamp(f, epilogue, (*self.mix, *self.low), self.taps)
+        if not epilogue.floor:
+            f("ldr", job, f.kept[3])
 
     def _store(self) -> None:
         """The flags say whether the last pair of channels is done."""
-        f, job, channels = self.f, self.columns, self.taps[0]
-        f("ldr", channels, f"[{job}, #{_CHANNELS}]")
+        f, job, step, store, size = self.f, self.columns, self.taps[0], self.epilogue.store, self.size
+        f("ldr", step, f"[{job}, #{_PIXEL_BYTES}]")
         f("ldr", self.inputs[0], f.kept[1])
-        f("add", self.inputs[1], self.inputs[0], channels)
-        f("add", self.inputs[2], self.inputs[1], channels)
-        f("strb", self.low[0], f"[{self.inputs[0]}, #1]")
+        f("add", self.inputs[1], self.inputs[0], step)
+        f("add", self.inputs[2], self.inputs[1], step)
+        f(store, self.low[0], f"[{self.inputs[0]}, #{size}]")
         for place, mix, low in zip(self.inputs[1:], self.mix[1:], self.low[1:], strict=True):
-            f("strb", mix, f"[{place}]")
-            f("strb", low, f"[{place}, #1]")
-        f("strb", self.mix[0], f"[{self.inputs[0]}], #2")
+            f(store, mix, f"[{place}]")
+            f(store, low, f"[{place}, #{size}]")
+        f(store, self.mix[0], f"[{self.inputs[0]}], #{2 * size}")
         f("str", self.inputs[0], f.kept[1])
-        f("ldr", channels, f"[{job}, #{_END}]")
-        f("cmp", self.weights, channels)
+        f("ldr", step, f"[{job}, #{_END}]")
+        f("cmp", self.weights, step)
+
+
+class _Group16(_Group):
+    """Of int16: each channel has its own sums, and half of the bytes of a word of weights."""
+
+    double: ClassVar[int] = -1
+    taps_taken: ClassVar[int] = 3
+    keeps_end: ClassVar[bool] = False
+
+    def step(self, weights: str) -> None:
+        first = self.taps[2]
+        self.f("sxtb16", first, weights)
+        self.f("sxtb16", weights, weights, "ror #8")
+        self.products(self.mix, first)
+        self.products(self.low, weights)
+
+    def part(self) -> None:
+        pass
+
+
+class _Group4(_Group):
+    """Weights of four bits: the sums are ``16 * a + b``, and b; a word of weights serves two steps."""
+
+    double: ClassVar[int] = 3
+    keeps_end: ClassVar[bool] = False
+
+    def begin(self) -> None:
+        self.bias = self.f.core("-8 twice", ("lr",))
+        self.f("mvn", self.bias, "#0x70007")
+
+    def steps(self) -> None:
+        f, (word, taps) = self.f, self.taps
+        for _ in range(UNROLL // 2):
+            f("ldr", word, f"[{self.weights}], #4")
+            for rotated, low in (((), taps), (("ror #8",), word)):
+                self.load()
+                f("sxtab16", taps, self.bias, word, *rotated)
+                self.products(self.mix, taps)
+                f("and", low, word, "#0x0f0f0f0f")
+                f("uxtab16", low, self.bias, low, *rotated)
+                self.products(self.low, low)
 
 
 @cache
-def any_windows(places: tuple[tuple[str, int], ...]) -> Routine:
-    """``windows(to, p, table)``: whole words of three windows, by the numbers at these places."""
-    at = dict(places)
+def any_windows(size: int) -> Routine:
+    """``windows(to, p, table)``: whole words of three windows, of inputs of so many bytes."""
+    at = {f.name: 4 * i for i, f in enumerate(fields(Table))}
     f = Function(
         "windows",
         "uint32_t *to",
         "const int8_t *const *p",
         "const int32_t *table",
-        purpose="Widens the whole words of three windows: inputs 0 and 2 of each word, then 1 and 3.",
+        purpose="Widens the whole words of three windows: inputs 0 and 2 of each word, then 1 and 3."
+        if size == 1
+        else "Brings the whole words of three windows together.",
     )
     to, p, table = f.arguments
-    words = f.cores("four inputs", PIXELS, LISTED)
+    words = f.cores("inputs", PIXELS, LISTED)
     windows = f.cores("windows", PIXELS, LISTED)
-    wide = f.cores("inputs widened, then advance", PIXELS, LISTED)
+    wide = f.cores("inputs widened, then advance", PIXELS if size == 1 else 1, LISTED)
     f("ldm", p, f"{{{', '.join(windows)}}}")
     rows, taps = f.moved(p, "rows left"), f.core("taps left")
     f("ldr", rows, f"[{table}, #{at['rows']}]")
@@ -141,10 +273,12 @@ def any_windows(places: tuple[tuple[str, int], ...]) -> Routine:
             with f.loop("words", "words") as next_word:
                 for word, window in zip(words, windows, strict=True):
                     f("ldr", word, f"[{window}], #4")
-                for rotated in ((), ("ror #8",)):
+                for rotated in ((), ("ror #8",)) if size == 1 else ():
                     for register, word in zip(wide, words, strict=True):
                         f("sxtb16", register, word, *rotated)
                     f("stm", f"{to}!", f"{{{', '.join(wide)}}}")
+                if size == 2:
+                    f("stm", f"{to}!", f"{{{', '.join(words)}}}")
                 f("subs", left, left, "#1")
                 f("bne", next_word)
             f.free(left)

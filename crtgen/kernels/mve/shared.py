@@ -52,6 +52,7 @@ def shared_matrix(window: Window, weights: Int64, bias: Int64, params: ConvParam
         inplace=(InPlace(lead=ring.lead(w, outputs) if ring else pairs_lead(w, outputs, overlapping=False)),),
         work=_work(w, ring, table, pair_of_pixels(view)),
         routines=(pair_of_pixels(view), copy(), fill(), runs_of_a_row()),
+        includes=("crt/mve_conv.h",),
     )
 
 

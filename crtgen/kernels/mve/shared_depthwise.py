@@ -23,23 +23,15 @@ from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["StripsView", "shared_depthwise"]
+__all__ = ["DepthwiseTable", "StripsView", "shared_depthwise"]
 
 _AT_ONCE = 8
 _MOST_OFFSET = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """A layer's numbers, in the order of the table.
-
-    ``column`` bytes lie between two columns of a window, ``patch`` between two patches. Of a patch's 16
-    weights ``taps`` are where they are among the ``weights`` bytes of a channel, -1 if there is none;
-    ``places`` are where eight outputs go, ``advance`` how far it is to the next eight. A strip of ``lines``
-    rows of outputs has ``outputs`` of each channel and takes ``rows`` rows. In scratch they have ``plane``
-    bytes, and the image begins at ``left``; ``seen`` bytes of a row of it are read, 16 every ``step`` bytes.
-    The layer has ``parts`` times ``channels`` channels.
-    """
+class DepthwiseTable:
+    """A layer's numbers: ``struct crt_mve_depthwise_table`` in ``crt/mve_depthwise.h``, explained there."""
 
     channels: int
     zero_point: int
@@ -77,18 +69,12 @@ class StripsView:
     clamped: bool
 
     @property
-    def table(self) -> tuple[str, ...]:
-        """The table's numbers as they are declared."""
-        vectors = ("taps", "places")
-        return tuple(f"{f.name}[4]" if f.name in vectors else f.name for f in fields(_Table))
-
-    @property
     def at(self) -> dict[str, int]:
-        """Where in the table each is, in bytes."""
+        """Where in the table each number is, in bytes."""
         places, at = {}, 0
-        for name in self.table:
-            places[name.removesuffix("[4]")] = at
-            at += 16 if name.endswith("[4]") else 4
+        for field in fields(DepthwiseTable):
+            places[field.name] = at
+            at += 16 if field.name in ("taps", "places") else 4
         return places
 
 
@@ -123,6 +109,7 @@ def shared_depthwise(window: Window, weights: Int64, bias: Int64, params: ConvPa
         inplace=(InPlace(exact=True) if channels < w.channels else InPlace(lead=lead),),
         work=_work(w, table, squares, routine),
         routines=(routine, fill(), insert_row()),
+        includes=("crt/mve_depthwise.h",),
     )
 
 
@@ -161,7 +148,7 @@ def _bytes(values: list[int]) -> tuple[int, int, int, int]:
     return a, b, c, d
 
 
-def _table(w: Window, params: ConvParams, squares: bool, channels: int) -> _Table:
+def _table(w: Window, params: ConvParams, squares: bool, channels: int) -> DepthwiseTable:
     lines, columns_at_once = (2, 4) if squares else (1, 8)
     lanes = [(row, column) for column in range(SIDE) for row in range(SIDE)]
     taps = [row * w.taps_x + column if row < w.taps_y and column < w.taps_x else -1 for row, column in lanes]
@@ -169,7 +156,7 @@ def _table(w: Window, params: ConvParams, squares: bool, channels: int) -> _Tabl
     last = covered - 2 if squares else (covered - 1) * w.stride_x
     columns = last + (SIDE - 1) * w.dilation_x + 1
     needed = (w.out_width - 1) * w.stride_x + (w.taps_x - 1) * w.dilation_x + 1
-    return _Table(
+    return DepthwiseTable(
         channels=channels,
         zero_point=params.output_offset,
         column=w.dilation_x * channels * SIDE,
@@ -220,7 +207,7 @@ def _lead(w: Window, squares: bool) -> int:
     return least_lead(written[:-1], unread[1:])
 
 
-def _work(w: Window, table: _Table, squares: bool, routine: Routine) -> Work:
+def _work(w: Window, table: DepthwiseTable, squares: bool, routine: Routine) -> Work:
     strip = routine.instructions(channels=table.channels, eights=-(-table.outputs // _AT_ONCE))
     firsts, fresh = _rows(w, squares)
     read = table.parts * int((firsts * w.stride_y - w.top + table.rows - fresh).sum())

@@ -7,12 +7,7 @@ __all__ = ["DenseTable", "DenseView", "SharedView", "Table"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A convolution's numbers, in the order of the table.
-
-    ``first`` bytes of a window fill its first vector, ``rounds`` more follow. A window is ``taps`` rows with
-    ``runs`` stretches of ``run_bytes``, ``window_bytes`` in all; in the image or, if ``ring_bytes`` is not 0,
-    in a ring.
-    """
+    """A convolution's numbers: ``struct crt_mve_conv_table`` of ``crt/mve_conv.h``, which explains them."""
 
     outputs: int
     zero_point: int
@@ -66,14 +61,9 @@ class SharedView:
     clamped: bool
 
     @property
-    def table(self) -> tuple[str, ...]:
-        """The names of the table's numbers."""
-        return tuple(f.name for f in fields(Table))
-
-    @property
     def at(self) -> dict[str, int]:
         """Where in the table each number is, in bytes."""
-        return {name: 4 * i for i, name in enumerate(self.table)}
+        return {f.name: 4 * i for i, f in enumerate(fields(Table))}
 
 
 @dataclass(frozen=True, slots=True)

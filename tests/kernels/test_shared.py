@@ -1,0 +1,96 @@
+"""What layers share where size matters: C of the runtime, functions, and a table for each layer."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crtgen.api import Model
+from crtgen.boards.core import find_core
+from crtgen.ir import Graph, Node, Op, Quant
+from crtgen.kernels import Kernel, Target, applicable
+from crtgen.kernels.dsp import shared_asm
+from crtgen.kernels.mve import shared_depthwise, shared_tables
+from crtgen.ops import Case, Conv2d, FullyConnected, Padding
+from crtgen.ops.case import in_four_bits, int8s, int16s, make, weights_and_bias
+from crtgen.resources import runtime_dir
+from tests.kernels.harness import GUARDED, Job, run_jobs
+
+_SAME = Padding(1, 1, 1, 1)
+_SHAPES: tuple[tuple[Op, tuple[int, ...], tuple[int, ...]], ...] = (
+    (Conv2d((1, 1), _SAME), (1, 7, 6, 12), (9, 3, 3, 12)),
+    (Conv2d((2, 2), Padding(4, 5, 1, 1)), (1, 19, 10, 1), (8, 10, 4, 1)),
+    (Conv2d(), (2, 5, 5, 7), (6, 1, 1, 7)),
+    (Conv2d((1, 1), Padding(2, 2, 0, 0), (2, 3)), (1, 9, 9, 3), (5, 3, 2, 3)),
+    (FullyConnected(), (5, 33), (3, 33)),
+)
+
+
+def _case(kind: str, op: Op, shape: tuple[int, ...], weights: tuple[int, ...]) -> Case:
+    x = int16s("x", shape, 0.0004) if kind == "int16" else int8s("x", shape, 0.04, -5)
+    constants = weights_and_bias(str(weights), x, weights, 0, isinstance(op, Conv2d))
+    case = make(f"{kind}_{weights[0]}", op, [x, *constants], Quant.tensor(0.02 if kind == "int16" else 1.5))
+    return in_four_bits(case) if kind == "int4" else case
+
+
+def _kernel(case: Case) -> Kernel:
+    found = applicable(case.op, case.sig, Target(find_core("cortex-m4"), "size"))
+    return next(kernel for kernel in found if kernel.design == "dsp_matrix_shared")
+
+
+def _side_by_side(cases: Sequence[Case]) -> Graph:
+    """A network of layers that have nothing to do with each other."""
+    values, nodes = [], []
+    for n, case in enumerate(cases):
+        *given, y = (replace(v, name=f"{v.name}{n}") for v in (*case.sig.inputs, case.sig.y))
+        values += [*given, y]
+        nodes.append(Node(f"layer{n}", case.op, tuple(v.name for v in given), (y.name,)))
+    inputs, outputs = ([f"{name}{n}" for n in range(len(cases))] for name in ("x", "y"))
+    return Graph.build("several", values, nodes, inputs, outputs)
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("kind", ["int8", "int16", "int4"])
+def test_layers_of_a_type_share_a_function(tmp_path: Path, kind: str) -> None:
+    cases = [_case(kind, *shapes) for shapes in _SHAPES]
+    kernels = [_kernel(case) for case in cases]
+    assert len({k.function for k in kernels}) <= 2  # with one shift for all channels, or with several
+    jobs = [Job(case, kernel) for case, kernel in zip(cases, kernels, strict=True)]
+    results = run_jobs(jobs, tmp_path, GUARDED["cortex-m4"], "-Os")
+    assert [(c.name, r.wrong) for c, r in zip(cases, results, strict=True) if r.wrong] == []
+
+
+@pytest.mark.qemu
+def test_the_stack_of_what_is_shared_is_known() -> None:
+    """Layers of three types have three groups in assembly, which one function in C calls by pointers."""
+    kinds = ("int8", "int16", "int4")
+    graph = _side_by_side([_case(kind, *shapes) for kind in kinds for shapes in _SHAPES[:3]])
+    image = Model(graph).compile("mps2_an386", optimize="size").generate().build()
+    report = image.reports[0].image
+    assert report is not None
+    assert report.stack is not None
+    names = [symbol.name for symbol in report.sizes.symbols]
+    groups = {name for name in names if name.startswith("several_group")}
+    assert (names.count("crt_dsp_conv"), len(groups)) == (1, 3)
+    assert groups < {frame.name for frame in report.stack.frames}
+    assert report.stack.proven
+
+
+@pytest.mark.parametrize(
+    ("header", "table"),
+    [
+        ("dsp_conv", shared_asm.Table),
+        ("mve_conv", shared_tables.Table),
+        ("mve_depthwise", shared_depthwise.DepthwiseTable),
+    ],
+)
+def test_tables_are_what_the_runtime_reads(header: str, table: Any) -> None:
+    text = (runtime_dir() / "include" / "crt" / f"{header}.h").read_text(encoding="utf-8")
+    (body,) = re.findall(rf"struct crt_{header}_table {{(.*?)}};", text, re.DOTALL)
+    members = re.findall(r"int32_t (\w+)(\[\d?\])?;", body)
+    vectors = ("taps", "places") if header == "mve_depthwise" else ()
+    wanted = [(f.name, "[4]" if f.name in vectors else "") for f in fields(table)]
+    assert members == [*wanted, *([("rest", "[]")] if header == "dsp_conv" else [])]

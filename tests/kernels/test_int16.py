@@ -1,13 +1,17 @@
 """Layers of int16 with the DSP extension: what they cost, and where 32 bits do not hold their sums."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from crtgen.boards.core import find_core
-from crtgen.ir import Op, Quant, Value
+from crtgen.ir import DType, Op, Quant, Value
 from crtgen.kernels import Kernel, Target, applicable
 from crtgen.ops import Case, Conv2d, DepthwiseConv2d, FullyConnected, Logistic, Padding, Softmax, Tanh
 from crtgen.ops.case import int16s, make, weights_and_bias
+from crtgen.ops.fft import Irfft, Rfft
+from tests.kernels.program import Run, check_outputs, plan_runs, run_plans_on_qemu
 
 _TARGET = Target(find_core("cortex-m4"), "speed")
 _SAME = Padding(1, 1, 1, 1)
@@ -59,3 +63,25 @@ def test_instructions_of_an_element(op: Op, most: float) -> None:
     kernel = _kernel(case)
     assert kernel.design == f"dsp {op.name}"
     assert kernel.cost.instructions / case.sig.y.elements < most
+
+
+@pytest.mark.parametrize(("op", "inputs"), [(Rfft(512), 512), (Irfft(512), 514)])
+def test_instructions_of_a_transform(op: Op, inputs: int) -> None:
+    """A third of what the portable kernel takes."""
+    case = make("int16", op, [Value("x", (inputs,), DType.INT16)])
+    kernel = _kernel(case)
+    assert kernel.design == "dsp radix 4"
+    assert kernel.cost.instructions < 29.2 * 512
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("op", [Rfft(64), Irfft(64)])
+def test_transforms_of_extremes(tmp_path: Path, op: Op) -> None:
+    """Sums and conjugates wrap around as those of TFLite Micro."""
+    count = 64 if isinstance(op, Rfft) else 66
+    graph = make("ends", op, [Value("x", (count,), DType.INT16)]).graph()
+    ends = [np.where(np.arange(count) % n < k, -32768, 32767) for n, k in ((1, 1), (2, 1), (7, 3), (9, 8))]
+    runs = [Run(f"{n}", graph, {"x": x.astype(np.int16)}) for n, x in enumerate(ends)]
+    outputs = run_plans_on_qemu(tmp_path, plan_runs(runs, _TARGET), "mps2-an386", _TARGET.core)
+    wrong = [check_outputs(run, out) for run, out in zip(runs, outputs, strict=True)]
+    assert not any(wrong), "\n".join(filter(None, wrong))

@@ -1,0 +1,257 @@
+"""Transforms of int16 with the DSP extension: a complex number is a word, its real part in the low half.
+
+SMLSD and SMLADX are the two parts of a product, SADD16 and SSUB16 sums of both parts, SSAX and SASX those
+with a number that is turned by a quarter. A stage whose transforms are of one number turns nothing.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.cost import Work
+from crtgen.kernels.dsp.words import Words, words16
+from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.ops.fft import Irfft, Rfft, digit_order, half_turns, radices, turns
+
+__all__ = ["FftView", "transform"]
+
+_BITS = 15
+_UNROLL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FftView:
+    """``rows`` of ``inputs`` numbers, transformed as ``count`` complex ones.
+
+    ``stages`` are those with turns: the numbers of their transforms, how many groups of four of these there
+    are, and where their turns begin.
+    """
+
+    rows: int
+    inputs: int
+    count: int
+    inverse: bool
+    stages: tuple[tuple[int, int, int], ...]
+
+
+@design(Rfft, Irfft, types=(DType.INT16,), needs="dsp")
+def transform(op: Rfft | Irfft, sig: Signature, target: Target) -> Kernel | None:
+    """None for an odd number of inputs."""
+    count, inverse, inputs = op.length // 2, isinstance(op, Irfft), sig.x.shape[-1]
+    if inputs % 2:
+        return None
+    first, *others = reversed(radices(count))
+    stages, at, size = [], 0, first
+    for _ in others:
+        stages.append((size, count // (4 * size), at))
+        at, size = at + 3 * size, 4 * size
+    view = FftView(sig.x.elements // inputs, inputs, count, inverse, tuple(stages))
+    gather, stage = _gather(count, count if inverse else inputs // 2), _stage(inverse)
+    once = gather, _first(first, count, inverse), _apart(count, inverse)
+    counted = sum(routine.instructions() for routine in once)
+    counted += sum(stage.instructions(groups=g, numbers=n) for n, g, _ in stages)
+    work = Work(view.rows * counted).block("row", view.rows)
+    return Kernel(
+        design="dsp radix 4",
+        template="dsp/fft.c.j2",
+        view=view,
+        consts=_consts(view),
+        scratch=4 * count,
+        work=work.block("stage", view.rows * len(stages), len(stages)),
+        routines=(*once, *([stage] if stages else [])),
+    )
+
+
+def _consts(k: FftView) -> tuple[Const, ...]:
+    sign = 1 if k.inverse else -1
+    all_turns = _words(turns(k.count, DType.INT16, sign))
+    places = [t * n * groups for size, groups, _ in k.stages for n in range(size) for t in (1, 2, 3)]
+    consts = [
+        Const.of("order", digit_order(k.count).astype(np.uint16), 2, "of the numbers"),
+        Const.of("halves", _words(half_turns(k.count, DType.INT16, sign)), 4, "real, imaginary"),
+    ]
+    if places:
+        consts.append(Const.of("turns", all_turns[places], 4, "three for each number of a stage"))
+    return tuple(consts)
+
+
+def _words(pairs: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Words:
+    """``[n, 2]``, real and imaginary parts, as words."""
+    wide = pairs.astype(np.int64)
+    return words16(wide[:, 0], wide[:, 1])
+
+
+@cache
+def _gather(count: int, inputs: int) -> Routine:
+    """``gather(to, x, order)``: the numbers in this order; those beyond ``inputs`` are 0."""
+    f = Function(
+        "gather",
+        "void *to",
+        "const void *x",
+        "const uint16_t *order",
+        purpose=f"{count} numbers in the order of the first stage.",
+    )
+    to, x, order = f.arguments
+    place, number = f.core("place"), f.core("number")
+    limit = f.constant("numbers that there are", inputs) if inputs < count else ""
+    unroll = min(_UNROLL, count)
+    with f.repeated("numbers", count // unroll):
+        for _ in range(unroll):
+            f("ldrh", place, f"[{order}], #2")
+            if limit:
+                f("cmp", place, limit)
+                f("ite", "lo")
+                f("ldrlo", number, f"[{x}, {place}, lsl #2]")
+                f("movhs", number, "#0")
+            else:
+                f("ldr", number, f"[{x}, {place}, lsl #2]")
+            f("str", number, f"[{to}], #4")
+    return f.done()
+
+
+class _Complex:
+    """Appends arithmetic on complex numbers."""
+
+    def __init__(self, f: Function, divisor: int) -> None:
+        self.f = f
+        self.factor = f.constant("share, doubled", 2 * (((1 << _BITS) - 1) // divisor))
+        self.half = f.constant("half of 2^16", 1 << 15)
+        self.spare = f.core("spare")
+
+    def divide(self, x: str) -> None:
+        """Both parts by the divisor, rounded."""
+        self.f("smlabb", self.spare, x, self.factor, self.half)
+        self.f("smlatb", x, x, self.factor, self.half)
+        self.f("pkhtb", x, x, self.spare, "asr #16")
+
+    def turn(self, x: str, by: str, half: str) -> None:
+        """Times a number of length 1, rounded; ``half`` is 2^14."""
+        self.f("smlsd", self.spare, x, by, half)
+        self.f("smladx", x, x, by, half)
+        self.f("asr", self.spare, self.spare, f"#{_BITS}")
+        self.f("pkhbt", x, self.spare, x, "lsl #1")
+
+    def four(self, x: tuple[str, ...], spare: str, inverse: bool) -> tuple[str, ...]:
+        """A transform of four numbers; which registers have it."""
+        f, (a, b, c, d) = self.f, x
+        f("sadd16", spare, a, c)
+        f("ssub16", a, a, c)
+        f("sadd16", c, b, d)
+        f("ssub16", b, b, d)
+        f("sadd16", d, spare, c)
+        f("ssub16", spare, spare, c)
+        plus, minus = ("sasx", "ssax") if inverse else ("ssax", "sasx")
+        f(plus, c, a, b)
+        f(minus, b, a, b)
+        return d, c, spare, b
+
+
+@cache
+def _first(radix: int, count: int, inverse: bool) -> Routine:
+    """``first(x)``: transforms of ``radix`` numbers side by side."""
+    f = Function("first", "void *x", purpose=f"{count // radix} transforms of {radix} numbers.")
+    x = f.moved(f.arguments[0], "numbers", ("lr",))
+    numbers = f.cores("numbers", radix, LISTED)
+    spare = f.core("a number")
+    at = _Complex(f, radix)
+    with f.repeated("transforms", count // radix):
+        f("ldm", x, f"{{{', '.join(numbers)}}}")
+        for number in numbers:
+            at.divide(number)
+        if radix == 2:
+            a, b = numbers
+            f("sadd16", spare, a, b)
+            f("ssub16", b, a, b)
+            f("str", spare, f"[{x}], #4")
+            f("str", b, f"[{x}], #4")
+        else:
+            for made in at.four(numbers, spare, inverse):
+                f("str", made, f"[{x}], #4")
+    return f.done()
+
+
+@cache
+def _stage(inverse: bool) -> Routine:
+    """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
+    f = Function(
+        "stage",
+        "void *x",
+        "const uint32_t *turns",
+        "uint32_t bytes",
+        "uint32_t groups",
+        purpose="A stage: four transforms of so many bytes become one, group by group.",
+        keep=(1, 3),
+    )
+    x, turn, step, left = f.arguments
+    numbers = f.cores("numbers", 4)
+    spare = f.core("a turn, a number")
+    at = _Complex(f, 4)
+    half, far = f.constant("half of 2^15", 1 << (_BITS - 1)), f.core("to the last transform")
+    f("add", far, step, step, "lsl #1")
+    places = (f"[{x}]", f"[{x}, {step}]", f"[{x}, {step}, lsl #1]", f"[{x}, {far}]")
+    with f.loop("groups", "groups") as next_group:
+        f("ldr", turn, f.kept[1])
+        f("lsr", left, step, "#2")
+        with f.loop("numbers", "numbers") as again:
+            for number, place in zip(numbers, places, strict=True):
+                f("ldr", number, place)
+                at.divide(number)
+                if number is not numbers[0]:
+                    f("ldr", spare, f"[{turn}], #4")
+                    at.turn(number, spare, half)
+            made = at.four(numbers, spare, inverse)
+            for number, place in zip(made[1:], places[1:], strict=True):
+                f("str", number, place)
+            f("str", made[0], f"[{x}], #4")
+            f("subs", left, left, "#1")
+            f("bne", again)
+        f("add", x, x, far)
+        f("ldr", left, f.kept[3])
+        f("subs", left, left, "#1")
+        f("str", left, f.kept[3])
+        f("bne", next_group)
+    return f.done()
+
+
+@cache
+def _apart(count: int, inverse: bool) -> Routine:
+    """``apart(x, y, halves)``: all but the ends of a transform of real numbers, or of what it comes from."""
+    f = Function(
+        "together" if inverse else "apart",
+        "const void *x",
+        "void *y",
+        "const uint32_t *halves",
+        purpose="Numbers of a transform by twos, from both ends.",
+    )
+    x, y, halves = f.arguments
+    at = _Complex(f, 2)
+    half = f.constant("half of 2^15", 1 << (_BITS - 1))
+    x_far, y_far = f.core("inputs from the end"), f.core("outputs from the end")
+    near, far, total, other = f.cores("numbers", 4)
+    f.number(other, 4 * count)
+    f("add", x_far, x, other)
+    f("add", y_far, y, other)
+    add, subtract = ("sadd16", "ssub16") if inverse else ("shadd16", "shsub16")
+    with f.repeated("numbers", count // 2):
+        f("ldr", near, f"[{x}, #4]!")
+        f("ldr", far, f"[{x_far}, #-4]!")
+        at.divide(near)
+        f("mov", other, "#0")
+        f("ssub16", total, other, far)
+        f("pkhbt", far, far, total, note="its conjugate")
+        at.divide(far)
+        f("sadd16", total, near, far)
+        f("ssub16", near, near, far)
+        f("ldr", other, f"[{halves}], #4")
+        at.turn(near, other, half)
+        f(add, other, total, near)
+        f("str", other, f"[{y}, #4]!")
+        f(subtract, other, total, near)
+        f(subtract, total, near, total)
+        f("pkhbt", other, other, total, note="the conjugate of the difference")
+        f("str", other, f"[{y_far}, #-4]!")
+    return f.done()

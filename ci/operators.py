@@ -197,8 +197,9 @@ M33, M85) is marked **D**, for Helium (M55, M85) **H**: for some shapes or all.
 
 - "const": the outputs are known when the model is read, and computed then; so is all that follows from
   constants.
-- int16 is with weights of int8; biases may have 64 or 32 bits. int8 weights on float32 are taken as the
-  numbers that they stand for. Constants of float16 are taken as float32.
+- int16 is with weights of int8; biases may have 64 or 32 bits. int8 weights on float32 stand for real
+  numbers, and stay int8 in flash for convolutions and fully connected layers. Constants of float16 are
+  taken as float32.
 - Weights on int8 may have four bits, and stay two in a byte.
 - What moves elements takes integers as they are, also where its output is quantised otherwise, and so does
   the clamp of RELU6. Zero points of weights count in FULLY_CONNECTED with one scale alone. CONCATENATION,

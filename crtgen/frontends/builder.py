@@ -14,7 +14,7 @@ from crtgen.errors import CorruptModelError
 from crtgen.frontends.naming import Names, identifier, layer_name
 from crtgen.frontends.refusals import NotConstant, Refusals, Refused
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value, shape_text
-from crtgen.ops.scheme import SCHEMES
+from crtgen.ops.scheme import SCHEMES, is_packed
 from crtgen.ops.shape import Identity, Reshape
 
 __all__ = ["Converted", "GraphBuilder", "Known", "Memory", "Refused", "Result", "Tensor"]
@@ -452,7 +452,8 @@ def _output_name(tensor: Tensor, node: str, is_output: bool) -> str:
 
 def _check(op: Op, sig: Signature) -> None:
     """``Refused`` if the quantisation is none that the operator has."""
-    if not any(v.dtype in _QUANTISED for v in (*sig.inputs, *sig.outputs)):
+    weights = [v for v in sig.inputs[1:] if is_packed(sig.x, v)]
+    if not any(v.dtype in _QUANTISED and v not in weights for v in (*sig.inputs, *sig.outputs)):
         return
     parameters = getattr(op, "parameters", None)
     if parameters is not None:

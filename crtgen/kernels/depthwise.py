@@ -42,7 +42,8 @@ class DepthwiseView:
     packed: bool
 
 
-@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
+@design(DepthwiseConv2d, types=(DType.FLOAT32,), weights=(1, 2))
+@design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), weights=(1, 2), packed=True)
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
     """A depthwise convolution of any shape."""
     weights = sig.inputs[1].array()

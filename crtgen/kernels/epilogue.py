@@ -36,6 +36,7 @@ class Epilogue:
     is multiplied. ``scale`` is the function that requantises, empty for float32, ``clamp`` the one that makes
     an output of what comes of it; ``per_channel`` whether each output channel has its own multiplier and
     shift; ``offset`` what is added then, as ``+ 3``. ``low`` and ``high`` are empty where nothing is clamped.
+    ``scaled``: sums of float32 are multiplied by the scale of their weights.
     """
 
     x_type: str
@@ -48,6 +49,7 @@ class Epilogue:
     offset: str = ""
     low: str = ""
     high: str = ""
+    scaled: bool = False
 
     def work(self, work: Work, runs: float, pixels: int, channels: int) -> None:
         """Adds what ``pixels`` by ``channels`` outputs take, so many times."""
@@ -55,7 +57,8 @@ class Epilogue:
             clamped = limits_within(self.clamp.removeprefix("crt_"), self.low, self.high)
         else:
             clamped = bool(self.low) + bool(self.high)
-        name = f"{self.scale or 'float'} clamp {clamped}{' each' if self.per_channel else ''}"
+        form = self.scale or ("scaled float" if self.scaled else "float")
+        name = f"{form} clamp {clamped}{' each' if self.per_channel else ''}"
         work.block(f"output {name}", runs * pixels * channels, pixels * channels)
         work.block(f"channel {name}", runs * channels, channels)
 

@@ -7,7 +7,7 @@ included.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d, FullyConnected, scheme_of
 
-__all__ = ["Block", "GemmView", "gather", "gemm_lead"]
+__all__ = ["Block", "GemmView", "gather", "gemm_lead", "holds_bias"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +53,24 @@ class GemmView:
 
 
 @design(Conv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
-def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
-    """A convolution of any shape."""
+def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """A convolution of any shape; None if float32 does not hold a bias in steps of its weights of int8."""
     taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
     window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
     return _kernel(op, sig, target, None if window.is_pointwise else window)
 
 
 @design(FullyConnected, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
-def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel:
-    """A fully connected layer: its batch are the pixels."""
+def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
+    """A fully connected layer: its batch are the pixels; None as for a convolution."""
     return _kernel(op, sig, target, None)
 
 
-def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None) -> Kernel:
+def _kernel(
+    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None
+) -> Kernel | None:
+    if scheme_of(sig.x).is_real and not holds_bias(sig):
+        return None
     outputs = sig.inputs[1].shape[0]
     depth = sig.inputs[1].elements // outputs
     pixels = sig.y.elements // outputs
@@ -103,7 +107,8 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
 
 def _work(view: GemmView, sig: Signature) -> Work:
     tiles, tile = -(-view.pixels // view.tile), view.tile
-    kind = f"{'int4' if view.packed else sig.x.dtype.value}{' fused' if view.fused else ''}"
+    kind = "int4" if view.packed else "hybrid" if view.epilogue.scaled else sig.x.dtype.value
+    kind += " fused" if view.fused else ""
     work = Work().block(f"{kind} tile{' gathered' if view.window else ''}", tiles)
     for block in view.blocks:
         form, groups = f"{kind} {tile}x{block.channels}", tiles * block.count
@@ -166,7 +171,7 @@ def _constants(
     note = f"[output / 4][input][output % 4]{', two in a byte' if packed else ''}"
     ordered = Const("weights", weights.dtype.name, (size,), pack, 4, note)
     if scheme_of(sig.x).is_real:
-        return float_epilogue(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
+        return _real_constants(op, sig, ordered)
     params = op.parameters(sig)
     bias = folded_bias(sig, params, tuple(range(1, weights.ndim)))
     epilogue, scales = integer_epilogue(sig, params, bias)
@@ -175,6 +180,37 @@ def _constants(
         Const.of("bias", bias, bias.dtype.itemsize, "less zero point times weights"),
         *scales,
     )
+
+
+def _real_constants(
+    op: Conv2d | FullyConnected, sig: Signature, weights: Const
+) -> tuple[Epilogue, tuple[Const, ...]]:
+    """Of float32. Sums of weights of int8 are in steps of their scales until they are complete."""
+    epilogue, quant = float_epilogue(op.activation), sig.inputs[1].quant
+    if quant is None:
+        return epilogue, (weights, Const.of("bias", _steps(sig)))
+    scales = np.array(quant.scales, np.float32)
+    epilogue = replace(epilogue, w_type="int8_t", scaled=True, per_channel=len(scales) > 1)
+    return epilogue, (
+        weights,
+        Const.of("bias", _steps(sig), note="in steps of the weights' scales"),
+        Const.of("scale", scales, note="of the weights"),
+    )
+
+
+def holds_bias(sig: Signature) -> bool:
+    """Whether float32 holds the bias in steps of the weights' scales."""
+    return bool(np.isfinite(_steps(sig)).all())
+
+
+def _steps(sig: Signature) -> Array:
+    """The bias of float32, in steps of the weights' scales if they have any: infinite beyond float32."""
+    bias, quant = sig.inputs[2].array(), sig.inputs[1].quant
+    if quant is None:
+        return bias
+    with np.errstate(over="ignore"):
+        steps: Array = (bias.astype(np.float64) / np.array(quant.scales)).astype(np.float32)
+    return steps
 
 
 def gemm_lead(view: GemmView, size: int) -> int:

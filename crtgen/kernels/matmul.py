@@ -68,7 +68,11 @@ def batch_matmul(op: BatchMatMul, sig: Signature, target: Target) -> Kernel:
         result=result,
     )
     kind = sig.x.dtype.value
-    work = Work().block(f"{kind} product", sig.y.elements * depth).block(f"{kind} output", sig.y.elements)
+    ways = " by ".join("down" if step > 1 else "along" for _, step in view.steps)  # the operands
+    work = Work().block(f"{kind} product {ways}", sig.y.elements * depth)
+    work.block(f"{kind} output {ways}", sig.y.elements).block("row", sig.y.elements // columns)
+    zeros = sum(bool(v.quant and any(v.quant.zero_points)) for v in sig.inputs)
+    work.block("zero point", zeros * sig.y.elements * depth, zeros)
     return Kernel("matrix product", "matmul.c.j2", view, consts, work=work)
 
 
@@ -96,9 +100,10 @@ def pairs(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
     length = view.depth + view.depth % 2
     first = view.columns * length
     matrices = sig.y.elements // (view.rows * view.columns)
-    products = matrices * view.rows * view.columns
+    tiles = matrices * -(-view.rows // 2) * -(-view.columns // 2)
     work = Work().block("copied", matrices * (view.columns + view.rows) * length)
-    work.block("product", products * length).block("output", products)
+    work.block("line", matrices * (view.columns + view.rows)).block("rows", matrices * -(-view.rows // 2))
+    work.block("product", tiles * length).block("tile", tiles)
     return Kernel(
         "matrix product by pairs",
         "matmul_pairs.c.j2",

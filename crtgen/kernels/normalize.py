@@ -10,6 +10,7 @@ from crtgen.kernels.epilogue import float_epilogue, two_roundings
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
+from crtgen.kernels.window import Window
 from crtgen.ops import scheme_of
 from crtgen.ops.attrs import tensor_quant
 from crtgen.ops.normalize import CumSum, L2Normalization, L2Pool2d
@@ -133,6 +134,9 @@ def l2_pool(op: L2Pool2d, sig: Signature, target: Target) -> Kernel:
         low=epilogue.low,
         high=epilogue.high,
     )
-    taps = sig.y.elements * op.window[0] * op.window[1]
-    work = Work().block("tap", taps).block("output", sig.y.elements)
+    rows, columns = (n.sum() for n in Window.of(sig, op.window, op.stride, op.padding, (1, 1)).taps_inside())
+    lines = batch * channels * float(rows) * sig.y.shape[2]
+    work = Work().block("tap", batch * channels * float(rows * columns)).block("line", lines)
+    clamps = bool(view.low) + bool(view.high)
+    work.block(f"output clamp {clamps}", sig.y.elements).block("pixel", sig.y.elements // channels)
     return Kernel("l2 pool", "l2_pool.c.j2", view, work=work)

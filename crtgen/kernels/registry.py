@@ -11,6 +11,7 @@ from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.selection import choose
 from crtgen.level import Level, find_level
 from crtgen.ops.control import ControlFlow
+from crtgen.ops.scheme import is_packed
 
 __all__ = ["Design", "Entry", "applicable", "design", "registered", "select"]
 
@@ -38,7 +39,7 @@ class Entry:
             return False
         if self.needs is not None and not getattr(core, self.needs):
             return False
-        if not self.packed and any(v.dtype is DType.INT4 for v in sig.inputs):
+        if not self.packed and any(is_packed(sig.x, v) for v in sig.inputs[1:]):
             return False
         constant = tuple(i for i, v in enumerate(sig.inputs) if v.is_constant)
         return self.weights is None or constant == self.weights
@@ -68,11 +69,10 @@ def design(
     """Register a function as a design of these operators, or of all with a trait.
 
     ``types`` are the element types that the first input may have, any if it is empty; the output has the same
-    one, or ``to``. ``needs`` is what the
-    core has to have. ``weights`` are the inputs that have to be constant, while no other may be; None: any
-    may be. ``packed`` is whether it also knows weights of four bits. The function gets (operator, signature,
-    target), the target's level is ``speed`` or ``size``; it returns the kernel, or None for a shape or
-    numbers that it does not cover.
+    one, or ``to``. ``needs`` is what the core has to have. ``weights`` are the inputs that have to be
+    constant, while no other may be; None: any may be. ``packed`` is whether it also knows weights of the
+    narrower type that its scheme has. The function gets (operator, signature, target), the target's level is
+    ``speed`` or ``size``; it returns the kernel, or None for a shape or numbers that it does not cover.
     """
 
     def register(function: _D) -> _D:

@@ -148,6 +148,7 @@ def log_softmax(op: LogSoftmax, sig: Signature, target: Target) -> Kernel:
     numbers = (s.input_multiplier, s.input_left_shift, s.diff_min, p.back)
     view = LogSoftmaxView(sig.x.elements // depth, depth, *numbers)
     work = Work().block("row", view.rows).block("element", sig.x.elements)
+    work.block("power", sig.x.elements * _counted(s.diff_min, depth))
     return Kernel("log softmax", "log_softmax.c.j2", view, inplace=(InPlace(),), work=work)
 
 

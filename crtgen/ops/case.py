@@ -9,7 +9,17 @@ import numpy as np
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
 from crtgen.ops.scheme import SCHEMES, scheme_of
 
-__all__ = ["Case", "floats", "in_four_bits", "int8s", "int16s", "make", "plain", "weights_and_bias"]
+__all__ = [
+    "Case",
+    "floats",
+    "in_eight_bits",
+    "in_four_bits",
+    "int8s",
+    "int16s",
+    "make",
+    "plain",
+    "weights_and_bias",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +141,18 @@ def weights_and_bias(
             Quant(tuple(products), zeros, 0 if per_axis else None),
         ),
     ]
+
+
+def in_eight_bits(case: Case, scales: int = 0) -> Case:
+    """A layer of float32 with weights of int8 and so many scales, one for each output channel if 0."""
+    x, w, b = case.sig.inputs
+    real, axis = w.array(), getattr(case.op, "channel_axis", 0)
+    others = tuple(a for a in range(real.ndim) if a != axis or scales == 1)
+    steps = (np.abs(real).max(axis=others, keepdims=True) / 127).astype(np.float32)
+    numbers = np.rint(real / steps).astype(np.int8)
+    quant = Quant(tuple(steps.ravel().tolist()), (0,) * steps.size, None if scales == 1 else axis)
+    inputs = (x, Value.constant(w.name, numbers, quant), b)
+    return Case(f"{case.name}_int8", case.op, Signature(inputs, case.sig.outputs), case.limits)
 
 
 def in_four_bits(case: Case) -> Case:

@@ -20,7 +20,7 @@ from crtgen.ops.attrs import (
     require_inputs,
     tensor_quant,
 )
-from crtgen.ops.case import Case, floats, in_four_bits, int8s, int16s, make, weights_and_bias
+from crtgen.ops.case import Case, floats, in_eight_bits, in_four_bits, int8s, int16s, make, weights_and_bias
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, multiply_wide, quantize_multiplier
 from crtgen.ops.scheme import INT16, Scheme, scheme_of
 from crtgen.ops.traits import Clamping, Real, Weighted, Windowed
@@ -32,6 +32,7 @@ __all__ = [
     "cases",
     "check_weights",
     "pad_image",
+    "real_weights",
     "sum_bounds",
     "weight_scales",
     "window_tap",
@@ -101,12 +102,24 @@ def weight_scales(weights: Value, channels: int) -> tuple[float, ...]:
     return quant.scales
 
 
+def real_weights(weights: Value) -> Real:
+    """Weights as real numbers: those of int8 times their scales."""
+    numbers = weights.array().astype(np.float64)
+    if weights.quant is None:
+        return numbers
+    shape = [-1 if axis == weights.quant.axis else 1 for axis in range(numbers.ndim)]
+    scaled: Real = numbers * np.array(weights.quant.scales).reshape(shape)
+    return scaled
+
+
 def check_weights(inputs: Sequence[Value], channels: int) -> None:
     """``ValueError`` unless types of input, weights and bias go together and the bias has ``channels``."""
     require_inputs(inputs, 3)
     x, w, bias = inputs
     scheme = scheme_of(x)
     require(w.dtype in (scheme.weights, scheme.packed), f"weights of {w.dtype.value} on {x.dtype.value}")
+    if scheme.is_real and w.dtype is scheme.packed:
+        weight_scales(w, channels)
     biases = (scheme.biases, DType.INT32) if scheme is INT16 else (scheme.biases,)
     require(bias.dtype in biases, f"a bias of {bias.dtype.value} on {x.dtype.value}")
     require(bias.shape == (channels,), f"a bias of {shape_text(bias.shape)} for {channels} channels")
@@ -143,6 +156,7 @@ class _Convolution(Weighted, Windowed, Clamping):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, w, bias = (a.astype(np.float64) for a in arrays)
         if scheme_of(sig.x).is_real:
+            w = w if sig.inputs[1].quant is None else real_weights(sig.inputs[1])
             return (clamp_float(self.sums(x, w, sig) + bias, self.activation),)
         params = self.parameters(sig)
         return (params.finish(self.sums(x + params.input_offset, w, sig) + bias),)
@@ -333,6 +347,8 @@ def _conv_cases() -> Iterator[Case]:
     yield _case("f32_same_s2", Conv2d((2, 2), same, activation=Activation.RELU), real, (4, 3, 3, 3), out)
     yield _case("f32_skew", Conv2d((1, 3), skew, (2, 1), Activation.RELU6), real, (3, 2, 5, 3), out)
     yield _case("f32_1x1", Conv2d(), floats("x", (2, 3, 4, 8)), (5, 1, 1, 8), out)
+    yield in_eight_bits(_case("f32_skew", Conv2d((1, 3), skew, (2, 1)), real, (3, 2, 5, 3), out))
+    yield in_eight_bits(_case("f32_1x1", Conv2d(activation=Activation.RELU6), real, (5, 1, 1, 3), out), 1)
 
 
 def _depthwise_cases() -> Iterator[Case]:
@@ -360,3 +376,4 @@ def _depthwise_cases() -> Iterator[Case]:
     real = floats("x", (1, 9, 7, 4))
     yield _case("f32_same_s2", DepthwiseConv2d((2, 2), same, activation=relu), real, (1, 3, 3, 4), out)
     yield _case("f32_multiplier3", odd, real, (1, 3, 2, 12), out)
+    yield in_eight_bits(_case("f32_multiplier3", odd, real, (1, 3, 2, 12), out))

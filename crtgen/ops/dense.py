@@ -8,8 +8,8 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
-from crtgen.ops.case import Case, floats, in_four_bits, int8s, int16s, make, weights_and_bias
-from crtgen.ops.conv import ConvParams, check_weights, weight_scales
+from crtgen.ops.case import Case, floats, in_eight_bits, in_four_bits, int8s, int16s, make, weights_and_bias
+from crtgen.ops.conv import ConvParams, check_weights, real_weights, weight_scales
 from crtgen.ops.fixedpoint import single
 from crtgen.ops.scheme import scheme_of
 from crtgen.ops.traits import Clamping, Real, Weighted
@@ -68,6 +68,7 @@ class FullyConnected(Weighted, Clamping):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, w, bias = (a.astype(np.float64) for a in arrays)
         if scheme_of(sig.x).is_real:
+            w = w if sig.inputs[1].quant is None else real_weights(sig.inputs[1])
             return (clamp_float(self.sums(x, w, sig) + bias, self.activation).reshape(sig.y.shape),)
         params = self.parameters(sig)
         return (params.finish(self.sums(x + params.input_offset, w, sig) + bias).reshape(sig.y.shape),)
@@ -106,3 +107,5 @@ def cases() -> Iterator[Case]:
     yield _case("int16_bias32", FullyConnected(), wide, 6, fine, bias=DType.INT32)
     yield _case("f32", FullyConnected(Activation.RELU), floats("x", (1, 37)), 11, out)
     yield _case("f32_batch3", FullyConnected(), floats("x", (3, 16)), 4, out)
+    yield in_eight_bits(_case("f32", FullyConnected(Activation.RELU), floats("x", (1, 37)), 11, out), 1)
+    yield in_eight_bits(_case("f32_batch5", FullyConnected(), floats("x", (5, 18)), 6, out))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from crtgen.ir import Array, DType, Value
 
-__all__ = ["FLOAT32", "INT8", "INT16", "SCHEMES", "UINT8", "Scheme", "is_plain", "scheme_of"]
+__all__ = ["FLOAT32", "INT8", "INT16", "SCHEMES", "UINT8", "Scheme", "is_packed", "is_plain", "scheme_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ INT16 = Scheme("int16x8", DType.INT16, DType.INT8, DType.INT64, DType.INT64)
 UINT8 = Scheme("uint8", DType.UINT8, DType.UINT8, DType.INT32, DType.INT32)
 """At the edges of a network only: there are operators from and to int8."""
 
-FLOAT32 = Scheme("float32", DType.FLOAT32, DType.FLOAT32, DType.FLOAT32, DType.FLOAT32)
+FLOAT32 = Scheme("float32", DType.FLOAT32, DType.FLOAT32, DType.FLOAT32, DType.FLOAT32, DType.INT8)
+"""Weights may have eight bits and scales, as TFLite's dynamic-range quantisation writes them."""
 
 SCHEMES = (INT8, INT16, UINT8, FLOAT32)
 
@@ -84,6 +85,11 @@ def scheme_of(value: Value) -> Scheme:
         if value.dtype is scheme.activations:
             return scheme
     raise ValueError(f"{value.name} is {value.dtype.value}")
+
+
+def is_packed(x: Value, weights: Value) -> bool:
+    """Whether weights have the narrower type of the input's scheme."""
+    return any((s.activations, s.packed) == (x.dtype, weights.dtype) for s in SCHEMES)
 
 
 def is_plain(value: Value) -> bool:

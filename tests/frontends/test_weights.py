@@ -152,6 +152,8 @@ def test_int8_weights_on_floats_are_the_numbers_that_they_stand_for() -> None:
     graph = load_tflite(model.to_bytes())
     (y,) = next(graph.run([(np.array([[1, 1, 1, 2]], np.float32),)]))
     assert y.tolist() == [[5.0, -2.0]]
+    weights = graph.values[graph.nodes[0].inputs[1]]
+    assert (weights.dtype, weights.nbytes) == (DType.INT8, 8)
 
 
 def test_weights_on_another_type_are_refused() -> None:

@@ -35,7 +35,7 @@ from crtgen.ops import (
     Transpose,
 )
 from crtgen.ops.activation import LeakyRelu
-from crtgen.ops.case import in_four_bits, make
+from crtgen.ops.case import in_eight_bits, in_four_bits, make
 from crtgen.ops.detection import DetectionPostProcess
 from crtgen.ops.fft import Irfft, Rfft
 from crtgen.ops.logsoftmax import LogSoftmax
@@ -379,6 +379,12 @@ def _kind(
     return Kind(operators, st.one_of(*strategies, *([other, other] if other is not None else [])))
 
 
+def _real(drawn: Callable[[DType], st.SearchStrategy[Case]]) -> st.SearchStrategy[Case]:
+    """Layers of float32, some of them with weights of int8, by one scale or several."""
+    scales = st.sampled_from([None, None, 0, 1])
+    return st.builds(lambda c, n: c if n is None else in_eight_bits(c, n), drawn(DType.FLOAT32), scales)
+
+
 def _is_computed(case: Case) -> bool:
     """Whether TFLite computes its quantisation in 32 bits."""
     assert isinstance(case.op, Conv2d | DepthwiseConv2d | FullyConnected)
@@ -392,10 +398,12 @@ def _is_computed(case: Case) -> bool:
 KINDS = {
     "convolution": Kind(
         (Conv2d,),
-        st.one_of(_pointwise(), _pointwise(), _convolution(DType.INT8), _convolution(DType.FLOAT32)),
+        st.one_of(_pointwise(), _pointwise(), _convolution(DType.INT8), _real(_convolution)),
     ),
-    "depthwise": _kind(_depthwise, DepthwiseConv2d),
-    "dense": _kind(_dense, FullyConnected),
+    "depthwise": Kind(
+        (DepthwiseConv2d,), st.one_of(_depthwise(DType.INT8), _depthwise(DType.INT8), _real(_depthwise))
+    ),
+    "dense": Kind((FullyConnected,), st.one_of(_dense(DType.INT8), _dense(DType.INT8), _real(_dense))),
     "pool": _kind(_pool, AveragePool2d, MaxPool2d),
     "binary": _kind(_binary, Add, Sub, Mul, other=element_layers.pairs()),
     "unary": _kind(

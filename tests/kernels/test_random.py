@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.ir import Op
+from crtgen.ir import DType, Op
 from crtgen.kernels.registry import Entry, registered
 from crtgen.ops import all_cases
 from tests.kernels.drawn import Trial, check, name, package
@@ -77,7 +77,7 @@ def _run(folder: Path, kind: str, core: str, optimize: str, count: int) -> None:
 
 def _drawn(op: type[Op], kind: Kind) -> list[Entry]:
     """The designs that layers of a kind are for: of its type, or of those that no other kind is for."""
-    entries = [e for e in registered(op) if e.packed or not kind.packed]
+    entries = [e for e in registered(op) if not kind.packed or (e.packed and DType.INT8 in e.types)]
     if kind.only is not None:
         return [e for e in entries if not e.types or kind.only in e.types]
     elsewhere = {k.only for k in KINDS.values() if op in k.operators}

@@ -26,7 +26,7 @@ from crtgen.ops import (
     Tanh,
     Transpose,
 )
-from crtgen.ops.case import floats, int8s
+from crtgen.ops.case import floats, int8s, int16s
 
 _X = floats("x", (1, 4, 5, 3))
 _INT32 = Value("i", (3,), DType.INT32)
@@ -36,7 +36,7 @@ _REFUSED: list[tuple[Op, list[Value], str]] = [
     (Conv2d(), [_X], "1 inputs instead of 3"),
     (Conv2d(), [_X, floats("w", (2, 1, 1, 4)), floats("b", (2,))], "weights for 4 channels on 3"),
     (Conv2d(), [_X, floats("w", (2, 1, 1, 3)), floats("b", (3,))], "a bias of 3 for 2 channels"),
-    (Conv2d(), [_X, int8s("w", (2, 1, 1, 3)), floats("b", (2,))], "weights of int8 on float32"),
+    (Conv2d(), [_X, int16s("w", (2, 1, 1, 3)), floats("b", (2,))], "weights of int16 on float32"),
     (Conv2d(), [_X, floats("w", (2, 1, 1, 3)), Value("b", (2,), DType.INT32)], "a bias of int32 on float32"),
     (Conv2d(), [_X, floats("w", (2, 5, 1, 3)), floats("b", (2,))], "a window of 5 does not fit into 4"),
     (Conv2d(), [floats("x", (4, 3)), floats("w", (2, 1, 1, 3)), floats("b", (2,))], "four dimensions"),

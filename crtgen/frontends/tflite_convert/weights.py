@@ -90,9 +90,10 @@ def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False) -> _
     """The constants of a layer with weights and an optional bias behind them."""
     x, w = layer.tensor(x_at), layer.tensor(at)
     scheme = next((s for s in _COMPUTED if s.activations is x.dtype), None)
-    if scheme is FLOAT32 and w.dtype is INT8.weights and w.quant is not None:
+    hybrid = scheme is FLOAT32 and w.dtype is FLOAT32.packed and w.quant is not None
+    if hybrid and w.quant is not None and any(w.quant.zero_points):
         w = _real(w, layer.constant(at, "weights"), w.quant)
-    if scheme is None or w.dtype is not scheme.weights:
+    if scheme is None or not (w.dtype is scheme.weights or hybrid):
         text = "; ".join(f"{s.weights.name} on {s.activations.name}" for s in _COMPUTED)
         raise Refused(f"weights of {w.type_name} on {x.type_name}; supported: {text}")
     layer.constant(at, "weights")
@@ -114,6 +115,8 @@ def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False) -> _
 
 def _dtype(tensor: FileTensor, weights: Array, scheme: Scheme) -> DType:
     """Of weights: those of four bits in the file still have them, unless a zero point was subtracted."""
+    if scheme.is_real and tensor.dtype is not None:
+        return tensor.dtype
     if scheme.packed is None or tensor.type_name != scheme.packed.name or not weights.size:
         return scheme.weights
     numbers = weights.astype(np.int64)

@@ -1,11 +1,13 @@
 """TFLite Micro as the oracle: a graph as a `.tflite` file, and its outputs by tflite-micro."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from tflite_micro import runtime
 
-from crtgen.ir import Array, DType, Graph, Op
+from crtgen.ir import Array, DType, Graph, Op, Value
+from crtgen.ops.conv import real_weights
 from tests.ops.oracle import detection, elementwise, move, recurrent, reduce, signal, weights
 from tests.ops.oracle.writer import Write, Writer
 from tests.tflite_builder import Model, Operator, Tensor
@@ -31,6 +33,16 @@ def parts(graph: Graph) -> tuple[list[Tensor], list[Operator]]:
 def model(graph: Graph) -> bytes:
     """The graph as a `.tflite` file."""
     return Model(*parts(graph), graph.inputs, graph.outputs).to_bytes()
+
+
+def real(graph: Graph) -> Graph:
+    """The graph with weights of float32 for those of int8 on float32, which TFLite Micro refuses."""
+    values = dict(graph.values)
+    for node in graph.nodes:
+        x, weights = (graph.values[name] for name in (*node.inputs, *node.outputs)[:2])
+        if x.dtype is DType.FLOAT32 and weights.is_constant and weights.dtype is DType.INT8:
+            values[weights.name] = Value.constant(weights.name, real_weights(weights).astype(np.float32))
+    return replace(graph, values=values)
 
 
 def run(data: bytes, inputs: Mapping[str, Array], names: tuple[str, ...], outputs: int = 1) -> list[Array]:

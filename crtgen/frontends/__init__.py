@@ -6,12 +6,13 @@ from types import MappingProxyType
 
 from crtgen import files
 from crtgen.errors import UsageError
+from crtgen.frontends.onnx import load_onnx
 from crtgen.frontends.tflite import load_tflite
 from crtgen.ir import Graph
 
-__all__ = ["load", "load_tflite"]
+__all__ = ["load", "load_onnx", "load_tflite"]
 
-_BY_SUFFIX = {".tflite": load_tflite}
+_BY_SUFFIX = {".tflite": load_tflite, ".onnx": load_onnx}
 _BY_IDENTIFIER = {b"TFL3": load_tflite}
 
 

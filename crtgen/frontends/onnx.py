@@ -1,0 +1,100 @@
+"""The ONNX front end: an `.onnx` file as a graph."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+from crtgen import files
+from crtgen.errors import UsageError
+from crtgen.frontends.builder import GraphBuilder, Refused, Result, Tensor
+from crtgen.frontends.naming import identifier
+from crtgen.frontends.onnx_convert import CONVERTERS, Layer
+from crtgen.frontends.onnx_file import FileGraph, FileNode, read
+from crtgen.frontends.onnx_fold import folded, is_folded
+from crtgen.frontends.refusals import Refusals
+from crtgen.ir import Array, Graph
+
+__all__ = ["load_onnx"]
+
+_NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+_NOTHING: Mapping[str, Array] = MappingProxyType({})
+
+
+def load_onnx(
+    source: str | Path | bytes,
+    name: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
+    fixed: Mapping[str, Array] = _NOTHING,
+) -> Graph:
+    """The graph of an `.onnx` file, given as a path or as its bytes.
+
+    ``name`` is the graph's name; without one, the file's. ``shapes`` are those of inputs, by name, where they
+    are to be others than in the file. ``fixed`` are inputs that are constants. Raises ``UsageError`` if the
+    file cannot be read, ``CorruptModelError`` if it is damaged, ``UnsupportedError`` naming everything that
+    crtgen lacks.
+    """
+    if isinstance(source, bytes):
+        data, stem, where, folder = source, "model", name or "model", None
+    else:
+        path = Path(source)
+        data, stem, where, folder = files.read(path, "the model"), path.stem, str(path), path.parent
+    graph = read(data, where, folder, CONVERTERS, fixed)
+    return _model(graph, where, identifier(name or stem, "model"), shapes)
+
+
+def _model(file: FileGraph, where: str, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    builder = GraphBuilder(where, Refusals(where), shapes)
+    inputs = [builder.input(file.tensors[key], f"input{n}") for n, key in enumerate(file.inputs)]
+    if unknown := next((n for n in shapes if n not in {*inputs, *file.inputs}), None):
+        hint = f"its inputs: {', '.join(inputs)}"
+        raise UsageError(f"there is no input {unknown}", where=where, hint=hint)
+    tensors = dict(file.tensors)
+    for node in _needed(file):
+        _add(node, tensors, builder, [tensors[key] for key in file.outputs])
+    outputs = [builder.output(tensors[key], f"output{n}") for n, key in enumerate(file.outputs)]
+    return builder.graph(name, inputs, outputs)
+
+
+def _add(node: FileNode, tensors: dict[str, Tensor], builder: GraphBuilder, results: list[Tensor]) -> None:
+    """Add a node to the graph, or what it gives to the constants."""
+    layer = _layer(tensors, node, builder)
+    outputs = [t for t in layer.outputs if t is not None]
+    if is_folded(layer):
+        builder.guarded(node.place, node.code, layer.inputs, outputs, lambda: tensors.update(folded(layer)))
+        return
+    row = CONVERTERS.get(node.code)
+    stems = row.stems if row is not None else (identifier(node.code, "unknown"),)
+    builder.node(node.place, node.code, stems, layer.inputs, outputs, partial(_convert, layer), results)
+
+
+def _needed(file: FileGraph) -> list[FileNode]:
+    """The nodes that an output follows from."""
+    wanted, found = set(file.outputs), []
+    for node in reversed(file.nodes):
+        if wanted.intersection(node.outputs):
+            found.append(node)
+            wanted.update(node.inputs)
+    return found[::-1]
+
+
+def _layer(tensors: Mapping[str, Tensor], node: FileNode, builder: GraphBuilder) -> Layer:
+    """The node with its tensors, as far as they are known by now."""
+    inputs = (builder.known(tensors[key]) if key else None for key in node.inputs)
+    return Layer(node, tuple(inputs), tuple(tensors[key] if key else None for key in node.outputs))
+
+
+def _convert(layer: Layer) -> Result:
+    """What the node means; refuses an operator and types that crtgen lacks."""
+    row = CONVERTERS.get(layer.node.code)
+    if row is None:
+        raise Refused("the operator is not supported", "docs/onnx.md lists those that are")
+    x = layer.x
+    if x.dtype not in row.types:
+        names = ", ".join(sorted(d.name for d in row.types))
+        raise Refused(f"{x.type_name}; supported: {names}")
+    made = row.convert(layer)
+    if not isinstance(made, tuple):
+        return made
+    kept = tuple(m for m, t in zip(made, layer.outputs, strict=False) if t is not None)
+    return kept if len(kept) > 1 else kept[0]

@@ -1,0 +1,14 @@
+"""What each ONNX operator means, as tables by family: the operator's name -> converter and types."""
+
+from collections.abc import Mapping
+
+from crtgen.frontends.onnx_convert import elementwise, move, reduce, weights
+from crtgen.frontends.onnx_convert.layer import Converter, Layer
+
+__all__ = ["CONVERTERS", "Converter", "Layer"]
+
+_FAMILIES = (elementwise, move, reduce, weights)
+
+CONVERTERS: Mapping[str, Converter] = {
+    code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())
+}

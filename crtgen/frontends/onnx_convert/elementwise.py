@@ -1,0 +1,408 @@
+"""Operators that compute each element of their output from those at its place."""
+
+from collections.abc import Mapping
+from functools import reduce
+
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.onnx_convert.layer import (
+    ANY,
+    NARROW,
+    NUMBERS,
+    Convert,
+    Converter,
+    Layer,
+    Operand,
+    cast,
+    number,
+    reshaped,
+    unary,
+)
+from crtgen.frontends.onnx_file import value_types
+from crtgen.ir import DType, Op
+from crtgen.ops import Activation, Add, Identity, Logistic, Mul, Relu, Sub, Tanh
+from crtgen.ops.activation import LeakyRelu
+from crtgen.ops.arithmetic import Div, FloorMod, Prelu
+from crtgen.ops.compare import (
+    Equal,
+    Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
+    LogicalAnd,
+    LogicalOr,
+    Maximum,
+    Minimum,
+    NotEqual,
+    Select,
+)
+from crtgen.ops.function import (
+    Abs,
+    Ceil,
+    Cos,
+    Elu,
+    Exp,
+    Floor,
+    HardSwish,
+    Log,
+    LogicalNot,
+    Neg,
+    Round,
+    Sin,
+    Sqrt,
+)
+
+__all__ = ["CONVERTERS"]
+
+
+def _widened(layer: Layer) -> tuple[Operand, ...]:
+    """The operands; as int32 where their type is a narrow one."""
+    if layer.x.dtype not in NARROW:
+        return layer.operands
+    return tuple(cast(t, DType.INT32) for t in layer.operands)
+
+
+def _narrowed(layer: Layer, made: Converted) -> Converted:
+    """Back in the type of the operands, in which it wraps."""
+    dtype = layer.x.dtype
+    return cast(made, dtype) if dtype is not None and dtype in NARROW else made
+
+
+def _arithmetic(op: Op) -> Convert:
+    """An operator of two numbers."""
+
+    def convert(layer: Layer) -> Converted:
+        a, b = _widened(layer)
+        return _narrowed(layer, Converted(op, (a, b), ("other",)))
+
+    return convert
+
+
+def _many(op: Op) -> Convert:
+    """An operator of two numbers, from the first of many to the last."""
+
+    def convert(layer: Layer) -> Converted:
+        first, *others = _widened(layer)
+        if not others:
+            return Converted(Identity(), (layer.x,))
+        made = reduce(lambda a, b: Converted(op, (a, b), ("other",)), others, first)
+        assert isinstance(made, Converted)
+        return _narrowed(layer, made)
+
+    return convert
+
+
+def _mean(layer: Layer) -> Converted:
+    total = _many(Add())(layer)
+    assert isinstance(total, Converted)
+    return total if len(layer.inputs) == 1 else Converted(Div(), (total, number(len(layer.inputs))))
+
+
+def _comparison(op: Op) -> Convert:
+    def convert(layer: Layer) -> Converted:
+        a, b = _widened(layer)
+        return Converted(op, (a, b), ("other",))
+
+    return convert
+
+
+def _xor(layer: Layer) -> Converted:
+    return Converted(NotEqual(), (layer.tensor(0), layer.tensor(1)), ("other",))
+
+
+def _where(layer: Layer) -> Converted:
+    operands = (layer.tensor(0), layer.tensor(1), layer.tensor(2))
+    return Converted(Select(), operands, ("chosen", "other"))
+
+
+def _cast_to(layer: Layer, to: DType | None, name: str) -> Converted:
+    supported = (*NUMBERS, *NARROW, DType.INT64, DType.UINT32, DType.BOOL)
+    if to not in supported:
+        raise Refused(f"to {name}; supported: {', '.join(sorted(d.name for d in supported))}")
+    if to is layer.x.dtype:
+        return Converted(Identity(), (layer.x,))
+    return cast(layer.x, to)
+
+
+def _cast(layer: Layer) -> Converted:
+    kind = layer.whole("to")
+    return _cast_to(layer, value_types().get(kind), f"type number {kind}")
+
+
+def _cast_like(layer: Layer) -> Converted:
+    like = layer.tensor(1)
+    return _cast_to(layer, like.dtype, like.type_name)
+
+
+def _clip(layer: Layer) -> Converted:
+    """Between two numbers, which older versions have as attributes."""
+    low, high = (_bound(layer, name, at) for at, name in ((1, "min"), (2, "max")))
+    if isinstance(low, np.ndarray) and isinstance(high, np.ndarray) and layer.x.dtype is DType.FLOAT32:
+        kinds = {a.float_range(): a for a in Activation if a is not Activation.NONE}
+        kind = kinds.get((float(low.reshape(-1)[0]), float(high.reshape(-1)[0])))
+        if kind is not None:
+            return Converted(Relu(kind), (layer.x,))
+    made: Operand = layer.x if layer.x.dtype not in NARROW else cast(layer.x, DType.INT32)
+    for op, bound in ((Maximum(), low), (Minimum(), high)):
+        if bound is not None:
+            made = Converted(op, (made, bound), ("bound",))
+    return _narrowed(layer, made) if isinstance(made, Converted) else Converted(Identity(), (layer.x,))
+
+
+def _bound(layer: Layer, name: str, position: int) -> Operand | None:
+    if name in layer.node.attributes:
+        return number(layer.real(name, 0.0))
+    if not layer.has(position):
+        return None
+    tensor = layer.tensor(position)
+    if tensor.dtype in NARROW:
+        return cast(tensor, DType.INT32)
+    return tensor.data if tensor.data is not None else tensor
+
+
+def _scaled(x: Operand, factor: float) -> Operand:
+    return x if factor == 1 else Converted(Mul(), (x, number(factor)), ("factor",))
+
+
+def _elu_of(x: Operand, alpha: float) -> Converted:
+    """``x`` where it is positive, elsewhere ``alpha * (e**x - 1)``."""
+    if alpha == 1:
+        return Converted(Elu(), (x,))
+    below = Converted(Minimum(), (Converted(Elu(), (x,)), number(0)), ("zero",))
+    return Converted(Add(), (Converted(Relu(), (x,)), _scaled(below, alpha)))
+
+
+def _elu(layer: Layer) -> Converted:
+    return _elu_of(layer.x, layer.real("alpha", 1.0))
+
+
+def _selu(layer: Layer) -> Converted:
+    alpha, gamma = (
+        layer.real("alpha", 1.67326319217681884765625),
+        layer.real("gamma", 1.05070102214813232421875),
+    )
+    return Converted(Mul(), (_elu_of(layer.x, alpha), number(gamma)), ("gamma",))
+
+
+def _celu(layer: Layer) -> Converted:
+    """``max(x, 0) + min(alpha * (e**(x / alpha) - 1), 0)``."""
+    alpha = layer.real("alpha", 1.0)
+    inner = Converted(Elu(), (_scaled(layer.x, 1 / alpha),))
+    below = _scaled(Converted(Minimum(), (inner, number(0)), ("zero",)), alpha)
+    return Converted(Add(), (Converted(Relu(), (layer.x,)), below))
+
+
+def _leaky_relu(layer: Layer) -> Converted:
+    return Converted(LeakyRelu(layer.real("alpha", 0.01)), (layer.x,))
+
+
+def _prelu(layer: Layer) -> Converted:
+    """The slope is repeated to the shape of the input, and never the other way."""
+    return Converted(Prelu(), (layer.x, layer.tensor(1)), ("slope",))
+
+
+def _thresholded_relu(layer: Layer) -> Converted:
+    above = Converted(Greater(), (layer.x, number(layer.real("alpha", 1.0))), ("alpha",))
+    return Converted(Select(), (above, layer.x, number(0)), ("x", "zero"))
+
+
+def _hard_sigmoid(layer: Layer) -> Converted:
+    """``max(0, min(1, alpha * x + beta))``."""
+    line = Converted(Add(), (_scaled(layer.x, layer.real("alpha", 0.2)), number(layer.real("beta", 0.5))))
+    low = Converted(Maximum(), (line, number(0)), ("zero",))
+    return Converted(Minimum(), (low, number(1)), ("one",))
+
+
+def _softplus_of(x: Operand) -> Converted:
+    """``log(1 + e**x)`` as ``max(x, 0) + log(1 + e**-|x|)``, which does not overflow."""
+    power = Converted(Exp(), (Converted(Neg(), (Converted(Abs(), (x,)),)),))
+    logarithm = Converted(Log(), (Converted(Add(), (power, number(1)), ("one",)),))
+    return Converted(Add(), (Converted(Relu(), (x,)), logarithm))
+
+
+def _softplus(layer: Layer) -> Converted:
+    return _softplus_of(layer.x)
+
+
+def _mish(layer: Layer) -> Converted:
+    return Converted(Mul(), (layer.x, Converted(Tanh(), (_softplus_of(layer.x),))))
+
+
+def _softsign(layer: Layer) -> Converted:
+    below = Converted(Add(), (Converted(Abs(), (layer.x,)), number(1)), ("one",))
+    return Converted(Div(), (layer.x, below))
+
+
+def _swish(layer: Layer) -> Converted:
+    """``x * sigmoid(alpha * x)``."""
+    return Converted(Mul(), (layer.x, Converted(Logistic(), (_scaled(layer.x, layer.real("alpha", 1.0)),))))
+
+
+def _reciprocal(layer: Layer) -> Converted:
+    return Converted(Div(), (number(1), layer.x), ("x",))
+
+
+def _shrink(layer: Layer) -> Converted:
+    """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, zero between."""
+    bias, edge = layer.real("bias", 0.0), layer.real("lambd", 0.5)
+    above = Converted(Greater(), (layer.x, number(edge)), ("edge",))
+    below = Converted(Less(), (layer.x, number(-edge)), ("edge",))
+    lifted = Converted(Add(), (layer.x, number(bias)), ("bias",))
+    lowered = Converted(Sub(), (layer.x, number(bias)), ("bias",))
+    other = Converted(Select(), (below, lifted, number(0)))
+    return Converted(Select(), (above, lowered, other))
+
+
+def _sign(layer: Layer) -> Converted:
+    """1, -1, or the number itself, which is zero or none."""
+    above, below = (Converted(op, (layer.x, number(0)), ("zero",)) for op in (Greater(), Less()))
+    other = Converted(Select(), (below, number(-1), layer.x))
+    return Converted(Select(), (above, number(1), other))
+
+
+def _pow(layer: Layer) -> Converted:
+    """A power with a constant exponent that takes few products."""
+    x, exponent = layer.x, layer.constant(1, "exponents")
+    if exponent.size != 1:
+        raise Refused(f"{exponent.size} exponents; supported: one number")
+    power = float(exponent.reshape(-1)[0].item())
+    if power == 0.5 and x.dtype is DType.FLOAT32:
+        return _like(layer, Converted(Sqrt(), (x,)), exponent.shape)
+    if power not in (1.0, 2.0, 3.0, 4.0):
+        raise Refused(f"the exponent {power:g}; supported: 0.5, 1, 2, 3, 4")
+    made: Operand = x
+    for _ in range(int(power) - 1):
+        made = Converted(Mul(), (made, x))
+    whole = made if isinstance(made, Converted) else Converted(Identity(), (x,))
+    return _like(layer, whole, exponent.shape)
+
+
+def _like(layer: Layer, made: Converted, other: tuple[int, ...]) -> Converted:
+    """In the shape that both operands are broadcast to, which has the same elements."""
+    shape = np.broadcast_shapes(layer.x.shape, other)
+    return made if shape == layer.x.shape else reshaped(made, shape)
+
+
+def _mod(layer: Layer) -> Converted:
+    """The rest has the sign of the divisor; with ``fmod``, of the number itself."""
+    if layer.x.dtype is DType.FLOAT32:
+        return _real_mod(layer)
+    a, b = _widened(layer)
+    quotient = Converted(Mul(), (Converted(Div(), (a, b), ("divisor",)), b))
+    rest = Converted(Sub(), (a, quotient))
+    if layer.whole("fmod"):
+        return _narrowed(layer, rest)
+    zero = number(0, DType.INT32)
+    signs = Converted(Less(), (Converted(Mul(), (rest, b)), zero), ("zero",))
+    lifted = Converted(Select(), (signs, Converted(Add(), (rest, b)), rest))
+    return _narrowed(layer, lifted)
+
+
+def _real_mod(layer: Layer) -> Converted:
+    a, b = layer.tensor(0), layer.tensor(1)
+    if not layer.whole("fmod"):
+        return Converted(FloorMod(), (a, b), ("divisor",))
+    rest = Converted(FloorMod(), (Converted(Abs(), (a,)), Converted(Abs(), (b,))))
+    below = Converted(Less(), (a, number(0)), ("zero",))
+    return Converted(Select(), (below, Converted(Neg(), (rest,)), rest))
+
+
+def _neg(layer: Layer) -> Converted:
+    if layer.x.dtype is DType.FLOAT32:
+        return Converted(Neg(), (layer.x,))
+    x = layer.x if layer.x.dtype is DType.INT32 else cast(layer.x, DType.INT32)
+    return _narrowed(layer, Converted(Sub(), (number(0, DType.INT32), x), ("x",)))
+
+
+def _is_nan(layer: Layer) -> Converted:
+    """What differs from itself."""
+    return Converted(NotEqual(), (layer.x, layer.x), ("again",))
+
+
+def _is_inf(layer: Layer) -> Converted:
+    bounds = [np.inf] * layer.whole("detect_positive", 1) + [-np.inf] * layer.whole("detect_negative", 1)
+    if not bounds:
+        return Converted(NotEqual(), (Converted(Identity(), (layer.x,)), layer.x))
+    first, *others = (Converted(Equal(), (layer.x, number(b)), ("bound",)) for b in bounds)
+    return reduce(lambda a, b: Converted(LogicalOr(), (a, b)), others, first)
+
+
+def _binarizer(layer: Layer) -> Converted:
+    above = Converted(Greater(), (layer.x, number(layer.real("threshold", 0.0))), ("threshold",))
+    return cast(above, DType.FLOAT32)
+
+
+def _identity(layer: Layer) -> Converted:
+    return Converted(Identity(), (layer.x,))
+
+
+def _dropout(layer: Layer) -> tuple[Converted, ...]:
+    """In inference everything stays."""
+    if layer.has(2) and bool(layer.constant(2, "training modes").reshape(-1)[0].item()):
+        ratio = layer.constant(1, "ratios").reshape(-1)[0].item() if layer.has(1) else 0.5
+        if ratio:
+            raise Refused("training; supported: inference")
+    return _identity(layer), Converted(Identity(), (np.ones(layer.x.shape, np.bool_),))
+
+
+_ORDERED = NUMBERS | NARROW | {DType.INT64}
+_CASTS = NUMBERS | NARROW | {DType.INT64, DType.UINT32, DType.BOOL}
+
+CONVERTERS: Mapping[str, Converter] = {
+    "Abs": Converter(unary(Abs()), ("abs",)),
+    "Add": Converter(_arithmetic(Add()), ("add",), NUMBERS | NARROW),
+    "And": Converter(_comparison(LogicalAnd()), ("and",), frozenset({DType.BOOL})),
+    "Cast": Converter(_cast, ("cast",), _CASTS),
+    "CastLike": Converter(_cast_like, ("cast",), _CASTS),
+    "Ceil": Converter(unary(Ceil()), ("ceil",)),
+    "Celu": Converter(_celu, ("celu",)),
+    "Clip": Converter(_clip, ("clip",), _ORDERED),
+    "Cos": Converter(unary(Cos()), ("cos",)),
+    "Div": Converter(_arithmetic(Div()), ("div",), NUMBERS | NARROW),
+    "Dropout": Converter(_dropout, ("dropout",), ANY),
+    "Elu": Converter(_elu, ("elu",)),
+    "Equal": Converter(_comparison(Equal()), ("equal",), _ORDERED | {DType.BOOL}),
+    "Exp": Converter(unary(Exp()), ("exp",)),
+    "Floor": Converter(unary(Floor()), ("floor",)),
+    "Greater": Converter(_comparison(Greater()), ("greater",), _ORDERED),
+    "GreaterOrEqual": Converter(_comparison(GreaterEqual()), ("greater_equal",), _ORDERED),
+    "HardSigmoid": Converter(_hard_sigmoid, ("hard_sigmoid",)),
+    "HardSwish": Converter(unary(HardSwish()), ("hard_swish",)),
+    "Identity": Converter(_identity, ("identity",), ANY),
+    "IsInf": Converter(_is_inf, ("is_inf",)),
+    "IsNaN": Converter(_is_nan, ("is_nan",)),
+    "LeakyRelu": Converter(_leaky_relu, ("leaky_relu",)),
+    "Less": Converter(_comparison(Less()), ("less",), _ORDERED),
+    "LessOrEqual": Converter(_comparison(LessEqual()), ("less_equal",), _ORDERED),
+    "Log": Converter(unary(Log()), ("log",)),
+    "Max": Converter(_many(Maximum()), ("max",), _ORDERED),
+    "Mean": Converter(_mean, ("mean",)),
+    "Min": Converter(_many(Minimum()), ("min",), _ORDERED),
+    "Mish": Converter(_mish, ("mish",)),
+    "Mod": Converter(_mod, ("mod",), NUMBERS | NARROW),
+    "Mul": Converter(_arithmetic(Mul()), ("mul",), NUMBERS | NARROW),
+    "Neg": Converter(_neg, ("neg",), NUMBERS | NARROW),
+    "Not": Converter(unary(LogicalNot()), ("not",), frozenset({DType.BOOL})),
+    "Or": Converter(_comparison(LogicalOr()), ("or",), frozenset({DType.BOOL})),
+    "PRelu": Converter(_prelu, ("prelu",)),
+    "Pow": Converter(_pow, ("pow",), NUMBERS),
+    "Reciprocal": Converter(_reciprocal, ("reciprocal",)),
+    "Relu": Converter(unary(Relu()), ("relu",)),
+    "Round": Converter(unary(Round()), ("round",)),
+    "Selu": Converter(_selu, ("selu",)),
+    "Shrink": Converter(_shrink, ("shrink",)),
+    "Sigmoid": Converter(unary(Logistic()), ("sigmoid",)),
+    "Sign": Converter(_sign, ("sign",)),
+    "Sin": Converter(unary(Sin()), ("sin",)),
+    "Softplus": Converter(_softplus, ("softplus",)),
+    "Softsign": Converter(_softsign, ("softsign",)),
+    "Sqrt": Converter(unary(Sqrt()), ("sqrt",)),
+    "Sub": Converter(_arithmetic(Sub()), ("sub",), NUMBERS | NARROW),
+    "Sum": Converter(_many(Add()), ("sum",)),
+    "Swish": Converter(_swish, ("swish",)),
+    "Tanh": Converter(unary(Tanh()), ("tanh",)),
+    "ThresholdedRelu": Converter(_thresholded_relu, ("thresholded_relu",)),
+    "Where": Converter(_where, ("where",), frozenset({DType.BOOL})),
+    "Xor": Converter(_xor, ("xor",), frozenset({DType.BOOL})),
+}

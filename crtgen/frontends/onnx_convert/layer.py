@@ -1,0 +1,182 @@
+"""A node of an `.onnx` file as converters see it, and what a row of their tables has."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Known, Refused, Tensor
+from crtgen.frontends.onnx_file import FileNode
+from crtgen.frontends.refusals import NotConstant
+from crtgen.ir import Array, DType, Op, shape_text
+from crtgen.ops import Reshape, Transpose
+from crtgen.ops.function import Cast
+
+__all__ = [
+    "ANY",
+    "FLOAT",
+    "NARROW",
+    "NUMBERS",
+    "Convert",
+    "Converter",
+    "Layer",
+    "Operand",
+    "Results",
+    "cast",
+    "chain",
+    "number",
+    "reshaped",
+    "transposed",
+    "unary",
+]
+
+Operand: TypeAlias = Tensor | Converted | Array
+Results: TypeAlias = Converted | Known | tuple[Converted, ...]
+"""What a node gives: its only output, a constant, or each of its outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One node of the file with its tensors. What is wrong with it is a ``ValueError``."""
+
+    node: FileNode
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor | None, ...]
+
+    @property
+    def opset(self) -> int:
+        return self.node.opset
+
+    @property
+    def x(self) -> Tensor:
+        return self.tensor(0)
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of the first input."""
+        return len(self.x.shape)
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """All inputs, each of which has to be there."""
+        return tuple(self.tensor(i) for i in range(len(self.inputs)))
+
+    def has(self, position: int) -> bool:
+        """Whether there is such an input."""
+        return position < len(self.inputs) and self.inputs[position] is not None
+
+    def tensor(self, position: int) -> Tensor:
+        """An input that has to be there."""
+        tensor = self.inputs[position] if position < len(self.inputs) else None
+        if tensor is None:
+            raise ValueError(f"input {position} is missing")
+        return tensor
+
+    def constant(self, position: int, role: str) -> Array:
+        """The data of an input that has to be a constant."""
+        tensor = self.tensor(position)
+        if tensor.data is None:
+            raise NotConstant(f"{role} that are computed at run time; supported: constants")
+        return tensor.data
+
+    def integers(self, position: int, role: str) -> list[int]:
+        """A short constant vector of integers."""
+        data = self.constant(position, role)
+        if data.dtype.kind != "i" or data.size > 4096:
+            raise ValueError(f"the {role} are {shape_text(data.shape)} of {data.dtype.name}")
+        return [int(i) for i in data.reshape(-1).tolist()]
+
+    def listed(self, name: str, position: int) -> list[int] | None:
+        """Integers that older versions of the operator have as an attribute, newer ones as an input."""
+        if name in self.node.attributes:
+            return [int(i) for i in self.node.attributes[name]]
+        return self.integers(position, name) if self.has(position) else None
+
+    def axis(self, number: int, rank: int) -> int:
+        """An axis of ``rank``, which may count from the last one."""
+        axis = number + rank if number < 0 else number
+        if not 0 <= axis < rank:
+            raise ValueError(f"there is no axis {number} of {rank}")
+        return axis
+
+    def own_axis(self, default: int) -> int:
+        """The attribute ``axis``, of the first input."""
+        return self.axis(self.whole("axis", default), self.rank)
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute, or its default."""
+        return self.node.attributes.get(name, default)
+
+    def whole(self, name: str, default: int = 0) -> int:
+        """An attribute that is a whole number."""
+        return int(self.attribute(name, default))
+
+    def real(self, name: str, default: float) -> float:
+        """An attribute that is a real number, as float32."""
+        return float(np.float32(self.attribute(name, default)))
+
+    def text(self, name: str, default: str) -> str:
+        """An attribute that is a word."""
+        return str(self.attribute(name, default))
+
+    def refuse(self, name: str, *supported: Any) -> None:
+        """``Refused`` unless an attribute is one of those; the first of them is its default."""
+        value = self.attribute(name, supported[0])
+        if value not in supported:
+            raise Refused(f"{name} {value}; supported: {', '.join(map(str, supported))}")
+
+
+Convert: TypeAlias = Callable[[Layer], Results]
+
+FLOAT = frozenset({DType.FLOAT32})
+NUMBERS = frozenset({DType.FLOAT32, DType.INT32})
+NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16})
+"""What is computed in int32."""
+
+ANY = frozenset(DType)
+"""Any type there is: for what moves elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """A row of the table: ``stems`` is what the name of the layer begins with, ``types`` those of the first
+    input."""
+
+    convert: Convert
+    stems: tuple[str, ...]
+    types: frozenset[DType] = FLOAT
+
+
+def unary(op: Op) -> Convert:
+    """An operator of one input whose attributes are known."""
+    return lambda layer: Converted(op, (layer.x,))
+
+
+def chain(x: Operand, ops: Iterable[Op]) -> Converted:
+    """Operators of one input, one after another; there is one at least."""
+    made: Operand = x
+    for op in ops:
+        made = Converted(op, (made,))
+    assert isinstance(made, Converted)
+    return made
+
+
+def number(value: float, dtype: DType = DType.FLOAT32) -> Array:
+    """A number as a constant."""
+    return np.array(value, dtype.numpy)
+
+
+def cast(x: Operand, to: DType) -> Converted:
+    """The same numbers in another type."""
+    return Converted(Cast(to), (x,))
+
+
+def reshaped(x: Operand, shape: Iterable[int]) -> Converted:
+    """The same elements under another shape."""
+    return Converted(Reshape(tuple(shape)), (x,))
+
+
+def transposed(x: Operand, perm: Iterable[int]) -> Converted:
+    """The same elements with their axes in another order."""
+    return Converted(Transpose(tuple(perm)), (x,))

@@ -1,0 +1,310 @@
+"""Operators that move elements, or take tensors apart and put them together again."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Known, Refused
+from crtgen.frontends.onnx_convert.layer import (
+    ANY,
+    Converter,
+    Layer,
+    Operand,
+    cast,
+    number,
+    reshaped,
+    transposed,
+)
+from crtgen.ir import DType, shape_text
+from crtgen.ops import Add, Concat, Pad, StridedSlice
+from crtgen.ops.compare import Equal, Less, Select
+from crtgen.ops.gather import Gather, GatherNd
+from crtgen.ops.spread import BroadcastTo, MirrorPad
+
+__all__ = ["CONVERTERS"]
+
+
+def _to_shape(layer: Layer, shape: Sequence[int]) -> Converted:
+    if prod(layer.x.shape) != prod(shape):
+        raise ValueError(f"{shape_text(layer.x.shape)} does not become {shape_text(shape)}")
+    return reshaped(layer.x, shape)
+
+
+def _reshape(layer: Layer) -> Converted:
+    """0 is the length of the input's axis, unless ``allowzero``; -1 is what is left."""
+    shape, keep = layer.integers(1, "lengths"), not layer.whole("allowzero")
+    if keep and any(d == 0 and axis >= layer.rank for axis, d in enumerate(shape)):
+        raise ValueError(f"{shape} keeps lengths that {shape_text(layer.x.shape)} does not have")
+    lengths = [layer.x.shape[axis] if d == 0 and keep else d for axis, d in enumerate(shape)]
+    rest = abs(prod(lengths))
+    if lengths.count(-1) == 1 and rest:
+        lengths = [prod(layer.x.shape) // rest if d == -1 else d for d in lengths]
+    return _to_shape(layer, lengths)
+
+
+def _flatten(layer: Layer) -> Converted:
+    """Two dimensions: the axes before ``axis``, and those from it on."""
+    axis = layer.whole("axis", 1)
+    axis += layer.rank if axis < 0 else 0
+    return _to_shape(layer, (prod(layer.x.shape[:axis]), prod(layer.x.shape[axis:])))
+
+
+def _squeeze(layer: Layer) -> Converted:
+    """Without some axes of length 1, or without all of them."""
+    shape, axes = layer.x.shape, layer.listed("axes", 1)
+    ones = {a for a, d in enumerate(shape) if d == 1}
+    gone = ones if axes is None else {layer.axis(a, layer.rank) for a in axes}
+    return _to_shape(layer, tuple(d for a, d in enumerate(shape) if a not in gone))
+
+
+def _unsqueeze(layer: Layer) -> Converted:
+    axes = layer.listed("axes", 1) or []
+    rank = layer.rank + len(axes)
+    new = {layer.axis(a, rank) for a in axes}
+    if len(new) != len(axes):
+        raise ValueError(f"axes {axes} name one twice")
+    rest = iter(layer.x.shape)
+    return _to_shape(layer, tuple(1 if a in new else next(rest) for a in range(rank)))
+
+
+def _transpose(layer: Layer) -> Converted:
+    perm = layer.attribute("perm") or list(range(layer.rank))[::-1]
+    return transposed(layer.x, [layer.axis(int(p), layer.rank) for p in perm])
+
+
+def _concat(layer: Layer) -> Converted:
+    roles = tuple(f"part{i}" for i in range(1, len(layer.operands)))
+    return Converted(Concat(layer.own_axis(1)), layer.operands, roles)
+
+
+def _split(layer: Layer) -> tuple[Converted, ...]:
+    """Along an axis, into parts of given lengths or equal ones, of which the last may be shorter."""
+    axis, count = layer.own_axis(0), len(layer.outputs)
+    length, lengths = layer.x.shape[axis], layer.listed("split", 1)
+    if lengths is None:
+        each = -(-length // count)
+        lengths = [min(each, length - i * each) for i in range(count)]
+    if sum(lengths) != length or len(lengths) != count:
+        raise ValueError(f"{count} parts of {lengths} out of {length}")
+    if min(lengths) < 1:
+        raise Refused("an empty part; supported: parts of one element or more")
+    ends = np.cumsum(lengths).tolist()
+    return tuple(_part(layer, axis, end - n, end) for end, n in zip(ends, lengths, strict=True))
+
+
+def _part(layer: Layer, axis: int, first: int, last: int) -> Converted:
+    begin = tuple(first if a == axis else 0 for a in range(layer.rank))
+    end = tuple(last if a == axis else d for a, d in enumerate(layer.x.shape))
+    return Converted(StridedSlice(begin, end, (1,) * layer.rank), (layer.x,))
+
+
+def _slice(layer: Layer) -> Converted:
+    starts, ends = layer.listed("starts", 1), layer.listed("ends", 2)
+    if starts is None or ends is None:
+        raise ValueError("starts or ends are missing")
+    axes = layer.listed("axes", 3) or list(range(len(starts)))
+    steps = layer.integers(4, "steps") if layer.has(4) else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise ValueError(f"slices from {starts} to {ends} of axes {axes} in steps of {steps}")
+    ranges = [(0, d, 1) for d in layer.x.shape]
+    for first, last, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = layer.axis(axis, layer.rank)
+        ranges[at] = slice(first, last, step).indices(layer.x.shape[at])
+    if not all(len(range(*r)) for r in ranges):
+        raise Refused("an empty slice; supported: one element or more")
+    begin, end, stride = (tuple(r[part] for r in ranges) for part in range(3))
+    return Converted(StridedSlice(begin, end, stride), (layer.x,))
+
+
+def _pad(layer: Layer) -> Converted:
+    """Elements around each axis; negative padding cuts them off."""
+    pads = layer.listed("pads", 1) or []
+    axes = layer.integers(3, "axes") if layer.has(3) else list(range(layer.rank))
+    if len(pads) != 2 * len(axes):
+        raise ValueError(f"{len(pads)} paddings for {len(axes)} axes")
+    before, after = [0] * layer.rank, [0] * layer.rank
+    for position, axis in enumerate(axes):
+        at = layer.axis(axis, layer.rank)
+        before[at], after[at] = pads[position], pads[position + len(axes)]
+    x = _cut(layer, before, after)
+    first, last = (tuple(max(p, 0) for p in part) for part in (before, after))
+    mode = layer.text("mode", "constant")
+    if mode == "constant":
+        return Converted(Pad(first, last, _pad_value(layer)), (x,))
+    if mode == "reflect":
+        return Converted(MirrorPad(first, last, False), (x,))
+    return _taken_around(layer, x, first, last, mode)
+
+
+def _pad_value(layer: Layer) -> float | int | None:
+    if "value" in layer.node.attributes:
+        return layer.real("value", 0.0)
+    value = layer.constant(2, "padding values").reshape(-1).tolist() if layer.has(2) else []
+    return value[0] if value else None
+
+
+def _cut(layer: Layer, before: Sequence[int], after: Sequence[int]) -> Operand:
+    if min(*before, *after, 0) == 0:
+        return layer.x
+    begin = tuple(max(-p, 0) for p in before)
+    end = tuple(d - max(-p, 0) for p, d in zip(after, layer.x.shape, strict=True))
+    return Converted(StridedSlice(begin, end, (1,) * layer.rank), (layer.x,))
+
+
+def _taken_around(
+    layer: Layer, x: Operand, before: Sequence[int], after: Sequence[int], mode: str
+) -> Converted:
+    """Padding that repeats elements of the tensor, axis by axis."""
+    if mode not in ("edge", "wrap"):
+        raise Refused(f"mode {mode}; supported: constant, reflect, edge, wrap")
+    if x is not layer.x:
+        raise Refused(f"negative padding in the mode {mode}; supported: with constant and reflect")
+    made: Operand = x
+    for axis, (first, last) in enumerate(zip(before, after, strict=True)):
+        if first or last:
+            places = np.arange(-first, layer.x.shape[axis] + last, dtype=np.int32)
+            length = layer.x.shape[axis]
+            places = places % length if mode == "wrap" else np.clip(places, 0, length - 1)
+            made = Converted(Gather(axis), (made, places), ("places",))
+    return made if isinstance(made, Converted) else reshaped(made, layer.x.shape)
+
+
+def _expand(layer: Layer) -> Converted:
+    shape = np.broadcast_shapes(layer.x.shape, tuple(layer.integers(1, "lengths")))
+    return Converted(BroadcastTo(shape), (layer.x,))
+
+
+def _tile(layer: Layer) -> Converted:
+    """Each axis as one of two, of which the first is repeated."""
+    repeats = layer.integers(1, "repeats")
+    if len(repeats) != layer.rank or min(repeats, default=1) < 0:
+        raise ValueError(f"repeats {repeats} of {shape_text(layer.x.shape)}")
+    if 0 in repeats:
+        raise Refused("no repeats; supported: one or more")
+    apart = tuple(n for d in layer.x.shape for n in (1, d))
+    spread = tuple(n for r, d in zip(repeats, layer.x.shape, strict=True) for n in (r, d))
+    repeated = Converted(BroadcastTo(spread), (reshaped(layer.x, apart),))
+    return reshaped(repeated, tuple(r * d for r, d in zip(repeats, layer.x.shape, strict=True)))
+
+
+def _whole_indices(layer: Layer, position: int, lengths: Sequence[int]) -> Operand:
+    """Indices that count from the beginning; ``lengths`` are those of the axes that they count along."""
+    tensor = layer.tensor(position)
+    length = np.array(lengths if len(lengths) > 1 else lengths[0], np.int32)
+    if tensor.data is not None:
+        data = tensor.data.astype(np.int64)
+        if np.any(data < -length) or np.any(data >= length):
+            raise ValueError(f"indices from {data.min()} to {data.max()} of {list(lengths)}")
+        return np.where(data < 0, data + length, data).astype(np.int32)
+    indices: Operand = tensor if tensor.dtype is DType.INT32 else cast(tensor, DType.INT32)
+    below = Converted(Less(), (indices, number(0, DType.INT32)), ("zero",))
+    lifted = Converted(Add(), (indices, length), ("length",))
+    return Converted(Select(), (below, lifted, indices))
+
+
+def _gather(layer: Layer) -> Converted:
+    axis = layer.own_axis(0)
+    indices = _whole_indices(layer, 1, (layer.x.shape[axis],))
+    return Converted(Gather(axis), (layer.x, indices), ("indices",))
+
+
+def _gather_nd(layer: Layer) -> Converted:
+    if layer.whole("batch_dims"):
+        raise Refused(f"batch_dims {layer.whole('batch_dims')}; supported: 0")
+    depth = layer.tensor(1).shape[-1]
+    indices = _whole_indices(layer, 1, layer.x.shape[:depth])
+    return Converted(GatherNd(), (layer.x, indices), ("indices",))
+
+
+def _gather_elements(layer: Layer) -> Converted:
+    """The element at each index along one axis, and at its own place along the others."""
+    axis, shape = layer.own_axis(0), layer.tensor(1).shape
+    places: list[Operand] = []
+    for a, grid in enumerate(np.indices(shape, np.int32)):
+        index = _whole_indices(layer, 1, (layer.x.shape[axis],)) if a == axis else grid
+        places.append(reshaped(index, (*shape, 1)))
+    return Converted(GatherNd(), (layer.x, Converted(Concat(len(shape)), tuple(places))), ("indices",))
+
+
+def _depth_to_space(layer: Layer) -> Converted:
+    n, c, h, w = _image(layer)
+    block = layer.whole("blocksize")
+    depth = c // block**2
+    if layer.text("mode", "DCR") == "DCR":
+        apart = transposed(reshaped(layer.x, (n, block, block, depth, h, w)), (0, 3, 4, 1, 5, 2))
+    else:
+        apart = transposed(reshaped(layer.x, (n, depth, block, block, h, w)), (0, 1, 4, 2, 5, 3))
+    return reshaped(apart, (n, depth, h * block, w * block))
+
+
+def _space_to_depth(layer: Layer) -> Converted:
+    n, c, h, w = _image(layer)
+    block = layer.whole("blocksize")
+    apart = reshaped(layer.x, (n, c, h // block, block, w // block, block))
+    perm = (0, 3, 5, 1, 2, 4) if layer.text("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    return reshaped(transposed(apart, perm), (n, c * block**2, h // block, w // block))
+
+
+def _image(layer: Layer) -> tuple[int, int, int, int]:
+    if layer.rank != 4:
+        raise ValueError(f"input 0 has shape {shape_text(layer.x.shape)} instead of four dimensions")
+    n, c, h, w = layer.x.shape
+    return n, c, h, w
+
+
+def _shape(layer: Layer) -> Known:
+    start, end = layer.whole("start"), layer.whole("end", layer.rank)
+    return Known(np.array(layer.x.shape[start:end], np.int64))
+
+
+def _size(layer: Layer) -> Known:
+    return Known(np.array(prod(layer.x.shape), np.int64))
+
+
+def _trilu(layer: Layer) -> Converted:
+    """The upper or lower triangle; the rest is zero."""
+    shift = int(layer.constant(1, "diagonals").reshape(-1)[0].item()) if layer.has(1) else 0
+    ones = np.ones(layer.x.shape[-2:], np.bool_)
+    kept = np.triu(ones, shift) if layer.whole("upper", 1) else np.tril(ones, shift)
+    assert layer.x.dtype is not None
+    return Converted(Select(), (kept, layer.x, number(0, layer.x.dtype)), ("x", "zero"))
+
+
+def _one_hot(layer: Layer) -> Converted:
+    """``values[1]`` where the place along the new axis is the index, elsewhere ``values[0]``."""
+    depth = int(layer.constant(1, "depths").reshape(-1)[0].item())
+    values = layer.constant(2, "values").reshape(-1)
+    axis = layer.axis(layer.whole("axis", -1), layer.rank + 1)
+    places = np.arange(depth, dtype=np.int32).reshape([-1 if a == axis else 1 for a in range(layer.rank + 1)])
+    shape = (*layer.x.shape[:axis], 1, *layer.x.shape[axis:])
+    x: Operand = layer.x if layer.x.dtype is DType.INT32 else cast(layer.x, DType.INT32)
+    below = Converted(Less(), (x, number(0, DType.INT32)), ("zero",))
+    lifted = Converted(Add(), (x, number(depth, DType.INT32)), ("depth",))
+    index = reshaped(Converted(Select(), (below, lifted, x)), shape)
+    hot = Converted(Equal(), (index, places), ("places",))
+    return Converted(Select(), (hot, values[1:].reshape(()), values[:1].reshape(())), ("on", "off"))
+
+
+CONVERTERS: Mapping[str, Converter] = {
+    "Concat": Converter(_concat, ("concat",), ANY),
+    "DepthToSpace": Converter(_depth_to_space, ("depth_to_space",), ANY),
+    "Expand": Converter(_expand, ("expand",), ANY),
+    "Flatten": Converter(_flatten, ("flatten",), ANY),
+    "Gather": Converter(_gather, ("gather",), ANY),
+    "GatherElements": Converter(_gather_elements, ("gather_elements",), ANY),
+    "GatherND": Converter(_gather_nd, ("gather_nd",), ANY),
+    "OneHot": Converter(_one_hot, ("one_hot",), frozenset({DType.FLOAT32, DType.INT32, DType.INT64})),
+    "Pad": Converter(_pad, ("pad",), ANY),
+    "Reshape": Converter(_reshape, ("reshape",), ANY),
+    "Shape": Converter(_shape, ("shape",), ANY),
+    "Size": Converter(_size, ("size",), ANY),
+    "Slice": Converter(_slice, ("slice",), ANY),
+    "SpaceToDepth": Converter(_space_to_depth, ("space_to_depth",), ANY),
+    "Split": Converter(_split, ("split",), ANY),
+    "Squeeze": Converter(_squeeze, ("squeeze",), ANY),
+    "Tile": Converter(_tile, ("tile",), ANY),
+    "Transpose": Converter(_transpose, ("transpose",), ANY),
+    "Trilu": Converter(_trilu, ("trilu",), ANY),
+    "Unsqueeze": Converter(_unsqueeze, ("unsqueeze",), ANY),
+}

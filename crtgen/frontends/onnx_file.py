@@ -1,0 +1,364 @@
+"""An `.onnx` file as plain, checked data: the only module that touches the protobuf.
+
+The onnx package checks what the format says of a model, and infers types and shapes. What it says less
+clearly than a user needs is checked here before it.
+"""
+
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import checker, inliner, numpy_helper, shape_inference
+
+from crtgen import files
+from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
+from crtgen.frontends.builder import Tensor
+from crtgen.ir import Array, DType, shape_text
+
+__all__ = ["FileGraph", "FileNode", "constant", "read", "value_types"]
+
+DOMAINS = ("", "ai.onnx")
+"""What the operators of ONNX itself are in."""
+
+_OLDEST = 7
+_HINT = "export or download the model again"
+_MAX_RANK = 8
+_MAX_ELEMENTS = 1 << 26
+"""Of a tensor: more than any board holds, and little enough to compute with on a host."""
+
+_DTYPES: Mapping[int, DType] = {
+    onnx.TensorProto.FLOAT: DType.FLOAT32,
+    onnx.TensorProto.FLOAT16: DType.FLOAT16,
+    onnx.TensorProto.INT8: DType.INT8,
+    onnx.TensorProto.UINT8: DType.UINT8,
+    onnx.TensorProto.INT16: DType.INT16,
+    onnx.TensorProto.INT32: DType.INT32,
+    onnx.TensorProto.INT64: DType.INT64,
+    onnx.TensorProto.UINT32: DType.UINT32,
+    onnx.TensorProto.UINT64: DType.UINT64,
+    onnx.TensorProto.BOOL: DType.BOOL,
+}
+_UNKNOWN_SHAPE = (-1,)
+
+_COMPUTED = ("Range", "BlackmanWindow", "HammingWindow", "HannWindow", "AffineGrid", "Bernoulli")
+"""Functions that are computed when the model is read, or not at all."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileNode:
+    """A node: ``code`` is its operator, with the domain before it where that is not ONNX's own.
+
+    ``opset`` is the version of the operators of its domain. An absent optional input or output is empty.
+    ``proto`` is the node itself, for the onnx package.
+    """
+
+    index: int
+    name: str
+    code: str
+    opset: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    proto: Any
+
+    @property
+    def place(self) -> str:
+        """Where it is, for errors."""
+        return f"node {self.name!r}" if self.name else f"node {self.index}, output {self.outputs[0]!r}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileGraph:
+    """The main graph; tensors by name. ``inputs`` are those that are not initialised."""
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    nodes: tuple[FileNode, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def value_types() -> Mapping[int, DType]:
+    """The element types that crtgen has, by ONNX's number."""
+    return _DTYPES
+
+
+def read(
+    data: bytes, where: str, folder: Path | None, known: Collection[str], fixed: Mapping[str, Array]
+) -> FileGraph:
+    """The graph of the model in ``data``.
+
+    ``where`` is what the errors call the file, ``folder`` has its external data, ``known`` are the operators
+    that stay as they are: others that are functions of simpler ones become those. ``fixed`` are inputs that
+    become constants. Raises ``CorruptModelError`` if the file is damaged, ``UnsupportedError`` if it has
+    parts that crtgen lacks.
+    """
+    model = _parsed(data, where)
+    try:
+        _fix_inputs(model, where, fixed)
+        _load_external(model, where, folder)
+        model = _checked(model, where, known)
+        return _Reader(model, where).graph()
+    except (ValueError, TypeError, LookupError, OverflowError, RuntimeError) as error:
+        raise CorruptModelError(f"the file is damaged: {_line(error)}", where=where, hint=_HINT) from error
+
+
+def _parsed(data: bytes, where: str) -> Any:
+    try:
+        model = onnx.load_model_from_string(data)
+    except (DecodeError, ValueError, RuntimeError) as error:
+        reason = "it is not an ONNX model, or only a part of one"
+        raise CorruptModelError(f"{reason}: {_line(error)}", where=where, hint=_HINT) from error
+    if not model.HasField("graph") or not model.opset_import:
+        lacking = "graph" if model.opset_import else "opset version"
+        raise CorruptModelError(f"it is not an ONNX model: it has no {lacking}", where=where, hint=_HINT)
+    return model
+
+
+def _line(error: Exception) -> str:
+    """The message of the onnx package in one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _fix_inputs(model: Any, where: str, fixed: Mapping[str, Array]) -> None:
+    """Make constants of inputs."""
+    names = [i.name for i in model.graph.input]
+    for name, array in fixed.items():
+        if name not in names:
+            raise UsageError(f"there is no input {name}", where=where, hint=f"its inputs: {', '.join(names)}")
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+        del model.graph.input[names.index(name)]
+        names.remove(name)
+
+
+def _checked(model: Any, where: str, known: Collection[str]) -> Any:
+    """The model with functions replaced and with types inferred."""
+    opset = _opset(model, where)
+    _check_order(model.graph, where)
+    _check_operators(model, where, opset)
+    try:
+        checker.check_model(model)
+        _check_types(model)
+    except (checker.ValidationError, shape_inference.InferenceError) as error:
+        raise CorruptModelError(_line(error), where=where, hint=_HINT) from error
+    return shape_inference.infer_shapes(_inlined(model, known), check_type=True, data_prop=True)
+
+
+def _check_types(model: Any) -> None:
+    """``InferenceError`` if types or shapes do not fit, unless it is an operator's own definition that the
+    package finds at fault, as of MeanVarianceNormalization in version 1.23."""
+    try:
+        shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except shape_inference.InferenceError as error:
+        named = re.findall(r"op_type:(\w+)", str(error))
+        if not any(onnx.defs.has(n) and onnx.defs.get_schema(n).has_function for n in named):
+            raise
+
+
+def _inlined(model: Any, known: Collection[str]) -> Any:
+    """The model with simpler operators in place of those that are functions of them.
+
+    The package cannot do that for a model of which it does not know all types: then all stay.
+    """
+    kept = [(domain, code) for code in (*known, *_COMPUTED) for domain in DOMAINS]
+    try:
+        return inliner.inline_selected_functions(model, kept, exclude=True, inline_schema_functions=True)
+    except RuntimeError:
+        return model
+
+
+def _opset(model: Any, where: str) -> int:
+    """The version of ONNX's operators."""
+    versions = [i.version for i in model.opset_import if i.domain in DOMAINS]
+    newest = onnx.defs.onnx_opset_version()
+    if versions and not _OLDEST <= versions[0] <= newest:
+        hint = "pip install --upgrade onnx" if versions[0] > newest else "onnx.version_converter converts it"
+        text = f"opset {versions[0]}; supported: {_OLDEST} to {newest}"
+        raise UnsupportedError(text, where=where, hint=hint)
+    return int(versions[0]) if versions else newest
+
+
+def _label(node: Any, index: int) -> str:
+    return f"node {node.name!r} ({node.op_type})" if node.name else f"node {index} ({node.op_type})"
+
+
+def _check_order(graph: Any, where: str) -> None:
+    """``CorruptModelError`` unless each node reads what is there before it, and writes what is not."""
+    there = {"", *(v.name for v in graph.input), *(t.name for t in graph.initializer)}
+    there |= {t.values.name for t in graph.sparse_initializer}
+    made = {name for node in graph.node for name in node.output}
+    for index, node in enumerate(graph.node):
+        for name in (n for n in node.input if n not in there):
+            late = "nodes must be in order, without a cycle" if name in made else "nothing computes it"
+            reason = f"{_label(node, index)} reads {name!r}: {late}"
+            raise CorruptModelError(reason, where=where, hint=_HINT)
+        twice = [n for n in node.output if n and n in there]
+        if twice:
+            reason = f"{_label(node, index)} computes {twice[0]!r}, which is there already"
+            raise CorruptModelError(reason, where=where, hint=_HINT)
+        there.update(node.output)
+    for value in graph.output:
+        if value.name not in there:
+            raise CorruptModelError(f"nothing computes the output {value.name!r}", where=where, hint=_HINT)
+
+
+def _check_operators(model: Any, where: str, opset: int) -> None:
+    """``CorruptModelError`` for an operator that its domain does not have, or a domain without a version."""
+    imported = {"" if i.domain in DOMAINS else i.domain for i in model.opset_import}
+    functions = {(f.domain, f.name) for f in model.functions}
+    for index, node in enumerate(model.graph.node):
+        domain = "" if node.domain in DOMAINS else node.domain
+        if domain not in imported:
+            reason = (
+                f"{_label(node, index)} is of the domain {domain!r}, whose version the model does not name"
+            )
+            raise CorruptModelError(reason, where=where, hint=_HINT)
+        if domain or (node.domain, node.op_type) in functions:
+            continue
+        if not onnx.defs.has(node.op_type, opset, ""):
+            reason = f"{_label(node, index)}: ONNX has no such operator in opset {opset}"
+            raise CorruptModelError(reason, where=where, hint=_HINT)
+
+
+def _load_external(model: Any, where: str, folder: Path | None) -> None:
+    """Read the data of tensors that is in files beside the model."""
+    for tensor in _tensors(model.graph):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            _load_tensor(tensor, where, folder)
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Every constant of a graph and of its subgraphs."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _tensors(inner)
+
+
+def _load_tensor(tensor: Any, where: str, folder: Path | None) -> None:
+    """Raises ``CorruptModelError`` for a file that is not there, too short, or outside of the folder."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    label = f"the data of {tensor.name!r} in {location!r}"
+    if folder is None:
+        raise UnsupportedError(f"{label}, given without its folder", where=where)
+    path, root = (folder / location).resolve(), folder.resolve()
+    if not location or Path(location).is_absolute() or not path.is_relative_to(root):
+        reason = f"{label}: the path leaves the folder of the model"
+        raise CorruptModelError(reason, where=where, hint="keep a model and its data in one folder")
+    if not path.is_file():
+        hint = f"put {location} beside the model, or save it with its data"
+        raise CorruptModelError(f"{label}: there is no such file", where=where, hint=hint)
+    content = files.read(path, "the model's data")
+    offset, length = (int(entries.get(key) or 0) for key in ("offset", "length"))
+    length = length or len(content) - offset
+    if min(offset, length) < 0 or offset + length > len(content):
+        reason = f"{label}: {length} bytes at {offset} of a file of {len(content)}"
+        raise CorruptModelError(reason, where=where, hint=_HINT)
+    tensor.raw_data = content[offset : offset + length]
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    model: Any
+    where: str
+
+    def graph(self) -> FileGraph:
+        graph = self.model.graph
+        data = {t.name: self._constant(t) for t in graph.initializer}
+        if graph.sparse_initializer:
+            name = graph.sparse_initializer[0].values.name
+            raise UnsupportedError(f"the sparse tensor {name!r}; supported: dense ones", where=self.where)
+        inputs = tuple(v.name for v in graph.input if v.name not in data)
+        tensors = {name: constant(name, array) for name, array in data.items()}
+        for value in (*graph.value_info, *graph.output, *graph.input):
+            if value.name not in data:
+                tensors[value.name] = self._tensor(value, value.name in inputs)
+        nodes = tuple(self._node(i, node) for i, node in enumerate(graph.node))
+        for name in (n for node in nodes for n in node.outputs if n and n not in tensors):
+            tensors[name] = Tensor(name, name, _UNKNOWN_SHAPE, "unknown type", None, None, None)
+        return FileGraph(graph.name, tensors, nodes, inputs, tuple(v.name for v in graph.output))
+
+    def _tensor(self, value: Any, is_input: bool) -> Tensor:
+        """A tensor with -1 for a length that is not fixed; of an input, a batch that is not fixed is 1."""
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            name = (kind or "unknown").removesuffix("_type")
+            return Tensor(value.name, value.name, _UNKNOWN_SHAPE, name.upper(), None, None, None)
+        tensor = value.type.tensor_type
+        shape: tuple[int, ...] = _UNKNOWN_SHAPE
+        if tensor.HasField("shape"):
+            shape = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
+        if is_input and len(shape) > 1 and shape[0] == -1:
+            shape = (1, *shape[1:])
+        self._check_shape(value.name, shape)
+        type_name = _type_name(tensor.elem_type)
+        return Tensor(value.name, value.name, shape, type_name, _DTYPES.get(tensor.elem_type), None, None)
+
+    def _constant(self, tensor: Any) -> Array:
+        self._check_shape(tensor.name, tuple(tensor.dims))
+        try:
+            return numpy_helper.to_array(tensor)
+        except (ValueError, TypeError) as error:
+            reason = f"{tensor.name!r} has not the data that its shape says: {_line(error)}"
+            raise CorruptModelError(reason, where=self.where, hint=_HINT) from error
+
+    def _check_shape(self, name: str, shape: Sequence[int]) -> None:
+        most = min(_MAX_ELEMENTS, files.memory_limit(32))
+        if len(shape) > _MAX_RANK or math.prod(abs(d) for d in shape) > most:
+            text = f"at most {_MAX_RANK} dimensions and {most:,} elements"
+            reason = f"{name!r} has shape {shape_text(shape)}; supported: {text}"
+            raise UnsupportedError(reason, where=self.where)
+        if any(d < -1 for d in shape):
+            reason = f"{name!r} has shape {shape_text(shape)}"
+            raise CorruptModelError(reason, where=self.where, hint=_HINT)
+
+    def _node(self, index: int, node: Any) -> FileNode:
+        own = node.domain in DOMAINS
+        versions = [
+            i.version for i in self.model.opset_import if i.domain in (DOMAINS if own else (node.domain,))
+        ]
+        attributes = {a.name: self._attribute(node, index, a) for a in node.attribute}
+        code = node.op_type if own else f"{node.domain}.{node.op_type}"
+        inputs, outputs = _trimmed(node.input), _trimmed(node.output)
+        return FileNode(index, node.name, code, int(versions[0]), inputs, outputs, attributes, node)
+
+    def _attribute(self, node: Any, index: int, attribute: Any) -> Any:
+        if attribute.ref_attr_name:
+            reason = (
+                f"{_label(node, index)} refers to the attribute {attribute.ref_attr_name!r} of no function"
+            )
+            raise CorruptModelError(reason, where=self.where, hint=_HINT)
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, onnx.TensorProto):
+            return self._constant(value)
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _trimmed(names: Iterable[str]) -> tuple[str, ...]:
+    """Names without the empty ones at the end."""
+    found = list(names)
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+def constant(name: str, array: Array) -> Tensor:
+    """A constant of that name."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return Tensor(name, name, tuple(array.shape), _type_name(kind), _DTYPES.get(kind), None, array)
+
+
+def _type_name(number: int) -> str:
+    known = number in onnx.TensorProto.DataType.values()
+    return str(onnx.TensorProto.DataType.Name(number)) if known else f"type number {number}"

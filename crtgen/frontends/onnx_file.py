@@ -157,8 +157,16 @@ def _check_types(model: Any) -> None:
         shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except shape_inference.InferenceError as error:
         named = re.findall(r"op_type:(\w+)", str(error))
-        if not any(onnx.defs.has(n) and onnx.defs.get_schema(n).has_function for n in named):
+        if not any(_is_function(name) for name in named):
             raise
+
+
+def _is_function(code: str) -> bool:
+    """Whether ONNX defines the operator by simpler ones."""
+    if not onnx.defs.has(code):
+        return False
+    schema: Any = onnx.defs.get_schema(code)
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _inlined(model: Any, known: Collection[str]) -> Any:

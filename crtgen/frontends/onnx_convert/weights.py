@@ -350,5 +350,5 @@ CONVERTERS: Mapping[str, Converter] = {
     "Gemm": Converter(_gemm, ("gemm", "dense")),
     "LpPool": Converter(_lp_pool, ("lp_pool",)),
     "MatMul": Converter(_matmul, ("matmul",)),
-    "MaxPool": _pooling(_max_pool, "max_pool"),
+    "MaxPool": Converter(_max_pool, ("max_pool",)),
 }

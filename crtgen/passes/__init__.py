@@ -3,6 +3,7 @@
 from crtgen.passes.core import Change, Hit, Pass, Rule, run_passes
 from crtgen.passes.fold import FoldChannels, FoldedLayer, RemovedChannel
 from crtgen.passes.fuse import FoldPadding, FuseActivations
+from crtgen.passes.layout import MoveTransposes
 from crtgen.passes.simplify import (
     FoldConstants,
     MergeReshapes,
@@ -22,6 +23,7 @@ __all__ = [
     "FuseActivations",
     "Hit",
     "MergeReshapes",
+    "MoveTransposes",
     "Pass",
     "RemoveDead",
     "RemoveIdentities",
@@ -34,6 +36,7 @@ __all__ = [
 WITHOUT_FOLDING: tuple[Pass, ...] = (
     FoldConstants(),
     RemoveDead(),
+    MoveTransposes(),
     ReshapeTransposes(),
     MergeReshapes(),
     RemoveDead(),

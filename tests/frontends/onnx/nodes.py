@@ -1,0 +1,155 @@
+"""The node tests of the onnx package: each is a small model with inputs and the outputs that it has to give.
+
+``python -m tests.frontends.onnx.nodes [word]`` prints what passes, by operator, and why others are refused.
+"""
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from onnx.backend.test.case.node import collect_testcases
+
+from crtgen.errors import CrtgenError
+from crtgen.frontends import load_onnx
+from crtgen.ir import Array, Graph
+
+__all__ = ["NodeTest", "Outcome", "by_operator", "node_tests", "outcomes"]
+
+CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
+    "BatchNormalization": (1, 2, 3, 4),
+    "ConstantOfShape": (0,),
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "CumSum": (1,),
+    "Dropout": (1, 2),
+    "Expand": (1,),
+    "OneHot": (1, 2),
+    "Pad": (1, 2, 3),
+    "Range": (0, 1, 2),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Trilu": (1,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+    **{f"Reduce{kind}": (1,) for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min")},
+    **{f"Reduce{kind}": (1,) for kind in ("Prod", "Sum", "SumSquare")},
+}
+"""Inputs that networks have as constants, and crtgen with them: weights, and what decides shapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTest:
+    """One test: a model in bytes, which of its inputs are constants, the other inputs, and outputs."""
+
+    name: str
+    operator: str
+    model: bytes
+    fixed: Mapping[str, Array]
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    rtol: float
+    atol: float
+
+    def graph(self) -> Graph:
+        return load_onnx(self.model, self.name, fixed=self.fixed)
+
+    def difference(self, outputs: tuple[Array, ...]) -> str:
+        """In what outputs differ from those expected; empty if in nothing."""
+        for got, expected in zip(outputs, self.outputs, strict=True):
+            want = np.asarray(expected)
+            if (got.shape, got.dtype) != (want.shape, want.dtype):
+                return f"{got.shape} {got.dtype} instead of {want.shape} {want.dtype}"
+            if not np.allclose(got, want, rtol=self.rtol, atol=self.atol, equal_nan=True):
+                return f"{got.reshape(-1)[:5]} instead of {want.reshape(-1)[:5]}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a test: ``passed``, ``refused`` or ``failed``, and why."""
+
+    test: NodeTest
+    kind: str
+    reason: str = ""
+
+
+@cache
+def node_tests() -> tuple[NodeTest, ...]:
+    """All of them, in the order of the package."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tuple(_read(case) for case in collect_testcases(None))  # type: ignore[arg-type]
+
+
+def _read(case: Any) -> NodeTest:
+    graph = case.model.graph
+    ((inputs, outputs),) = case.data_sets[:1]
+    data = dict(zip((value.name for value in graph.input), inputs, strict=True))
+    constant = {
+        node.input[position]
+        for node in graph.node
+        for position in CONSTANT_INPUTS.get(node.op_type, ())
+        if position < len(node.input)
+    }
+    fixed = {name: np.asarray(array) for name, array in data.items() if name in constant}
+    rest = tuple(array for name, array in data.items() if name not in fixed)
+    operator = case.model.graph.node[0].op_type if len(graph.node) == 1 else _of_expanded(case.name)
+    tolerances = (case.rtol or 1e-3, case.atol or 1e-7)
+    model = case.model.SerializeToString()
+    return NodeTest(case.name, operator, model, fixed, rest, tuple(outputs), *tolerances)
+
+
+def _of_expanded(name: str) -> str:
+    """Of a test of several nodes: the word after ``test_``."""
+    return name.split("_")[1]
+
+
+def outcome(test: NodeTest) -> Outcome:
+    """By the references of the graph's operators."""
+    try:
+        graph = test.graph()
+    except CrtgenError as error:
+        return Outcome(test, "refused", str(error).removeprefix(f"{test.name}: "))
+    ((*outputs,),) = graph.run([[np.asarray(array) for array in test.inputs]])
+    difference = test.difference(tuple(outputs))
+    return Outcome(test, "failed" if difference else "passed", difference)
+
+
+def outcomes(word: str = "") -> Iterator[Outcome]:
+    """Of the tests whose name has that word."""
+    with np.errstate(all="ignore"):
+        yield from (outcome(test) for test in node_tests() if word in test.name)
+
+
+def by_operator(found: list[Outcome]) -> Mapping[str, Counter[str]]:
+    """How many of each kind, by operator."""
+    table: dict[str, Counter[str]] = {}
+    for one in sorted(found, key=lambda one: one.test.operator.lower()):
+        table.setdefault(one.test.operator, Counter())[one.kind] += 1
+    return table
+
+
+def main(word: str = "") -> None:
+    found = list(outcomes(word))
+    for operator, counts in by_operator(found).items():
+        print(f"{operator:32}", *(f"{kind} {counts[kind]:4}" for kind in ("passed", "refused", "failed")))
+    reasons = Counter(one.reason.split(" (")[0].replace("\n", "") for one in found if one.kind == "refused")
+    for reason, count in reasons.most_common(None if word else 60):
+        print(f"{count:5} {reason[:150]}")
+    for one in (one for one in found if one.kind == "failed"):
+        print(f"FAILED {one.test.name}: {one.reason}")
+    print(dict(Counter(one.kind for one in found)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

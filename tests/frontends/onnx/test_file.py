@@ -1,0 +1,187 @@
+"""What is wrong with an `.onnx` file is told with its place."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from crtgen.errors import CorruptModelError, CrtgenError, ModelError, UnsupportedError, UsageError
+from crtgen.frontends import load, load_onnx
+from crtgen.ir import Array
+
+
+def floats(name: str, *shape: int | str) -> Any:
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def model(
+    nodes: Sequence[Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    constants: Mapping[str, Array] | None = None,
+    opset: int = 21,
+    domains: Sequence[tuple[str, int]] = (),
+) -> onnx.ModelProto:
+    initial = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, initial)
+    imports = [helper.make_opsetid(*pair) for pair in (("", opset), *domains)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+
+def relu(shape: Sequence[int | str] = (1, 4)) -> onnx.ModelProto:
+    node = helper.make_node("Relu", ["x"], ["y"], name="act")
+    return model([node], [floats("x", *shape)], [floats("y", *shape)])
+
+
+def message(made: onnx.ModelProto, kind: type[CrtgenError], **options: Any) -> str:
+    with pytest.raises(kind) as caught:
+        load_onnx(made.SerializeToString(), **options)
+    assert type(caught.value) is kind
+    return str(caught.value)
+
+
+def test_a_file_is_known_by_its_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "Small-Net.onnx"
+    onnx.save(relu(), path)
+    graph = load(path)
+    assert (graph.name, graph.inputs, graph.outputs) == ("small_net", ("x",), ("y",))
+    assert [node.op.name for node in graph.nodes] == ["relu"]
+
+
+@pytest.mark.parametrize("length", [0, 1, 10, 40, -1, -9])
+def test_a_part_of_a_file(length: int) -> None:
+    with pytest.raises(ModelError):
+        load_onnx(relu().SerializeToString()[:length])
+
+
+def test_what_is_no_model_at_all() -> None:
+    with pytest.raises(CorruptModelError, match="not an ONNX model"):
+        load_onnx(b"\x89PNG\r\n\x1a\n" + bytes(range(200)))
+
+
+def test_lengths_that_are_not_fixed() -> None:
+    text = message(relu((1, "time", 4)), UnsupportedError)
+    assert "'x' has the shape 1x?x4" in text
+    graph = load_onnx(relu((1, "time", 4)).SerializeToString(), shapes={"x": (1, 7, 4)})
+    assert graph.values["y"].shape == (1, 7, 4)
+
+
+def test_a_batch_that_is_not_fixed_is_1() -> None:
+    graph = load_onnx(relu(("batch", 4)).SerializeToString())
+    assert graph.values["y"].shape == (1, 4)
+
+
+def test_a_shape_of_an_input_that_is_not_there() -> None:
+    assert "there is no input z" in message(relu(), UsageError, shapes={"z": (1,)})
+
+
+@pytest.mark.parametrize(("opset", "word"), [(6, "supported: 7 to"), (99, "supported: 7 to")])
+def test_versions(opset: int, word: str) -> None:
+    made = relu()
+    made.opset_import[0].version = opset
+    assert word in message(made, UnsupportedError)
+
+
+def test_an_operator_that_is_not_one() -> None:
+    node = helper.make_node("Rlue", ["x"], ["y"], name="act")
+    text = message(model([node], [floats("x", 4)], [floats("y", 4)]), CorruptModelError)
+    assert "node 'act' (Rlue): ONNX has no such operator in opset 21" in text
+
+
+def test_an_operator_of_another_domain() -> None:
+    node = helper.make_node("FusedGelu", ["x"], ["y"], name="act", domain="com.acme")
+    ends = [floats("x", 4)], [floats("y", 4)]
+    assert "whose version the model does not name" in message(model([node], *ends), CorruptModelError)
+    text = message(model([node], *ends, domains=[("com.acme", 1)]), UnsupportedError)
+    assert "com.acme.FusedGelu: the operator is not supported (node 'act')" in text
+
+
+def test_a_cycle() -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "b"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"], name="second"),
+    ]
+    text = message(model(nodes, [floats("x", 4)], [floats("b", 4)]), CorruptModelError)
+    assert "node 'first' (Add) reads 'b': nodes must be in order, without a cycle" in text
+
+
+def test_a_value_that_nothing_computes() -> None:
+    node = helper.make_node("Add", ["x", "b"], ["y"], name="add")
+    text = message(model([node], [floats("x", 4)], [floats("y", 4)]), CorruptModelError)
+    assert "node 'add' (Add) reads 'b': nothing computes it" in text
+
+
+def test_types_that_do_not_fit() -> None:
+    node = helper.make_node("Add", ["x", "b"], ["y"], name="add")
+    whole = {"b": np.zeros(4, np.int64)}
+    text = message(model([node], [floats("x", 4)], [floats("y", 4)], whole), CorruptModelError)
+    assert "add" in text
+    assert "type" in text.lower()
+
+
+def test_shapes_that_do_not_fit() -> None:
+    node = helper.make_node("Add", ["x", "b"], ["y"], name="add")
+    five = {"b": np.zeros(5, np.float32)}
+    text = message(model([node], [floats("x", 4)], [floats("y", 4)], five), CorruptModelError)
+    assert "add" in text
+
+
+def test_a_constant_with_too_little_data() -> None:
+    node = helper.make_node("Add", ["x", "b"], ["y"], name="add")
+    made = model([node], [floats("x", 4)], [floats("y", 4)], {"b": np.zeros(4, np.float32)})
+    made.graph.initializer[0].raw_data = b"\0" * 8
+    assert "tensor name: b" in message(made, CorruptModelError)
+
+
+def with_external(location: str, offset: int = 0, length: int = 16) -> onnx.ModelProto:
+    node = helper.make_node("Add", ["x", "b"], ["y"], name="add")
+    made = model([node], [floats("x", 4)], [floats("y", 4)], {"b": np.zeros(4, np.float32)})
+    tensor = made.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))
+    return made
+
+
+def test_data_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    data = np.arange(6, dtype=np.float32)
+    (tmp_path / "net.bin").write_bytes(data.tobytes())
+    (tmp_path / "net.onnx").write_bytes(with_external("net.bin", 8).SerializeToString())
+    graph = load(tmp_path / "net.onnx")
+    (constant,) = (v for v in graph.values.values() if v.is_constant)
+    assert constant.array().tolist() == data[2:].tolist()
+
+
+@pytest.mark.parametrize(
+    ("location", "offset", "reason"),
+    [
+        ("absent.bin", 0, "there is no such file"),
+        ("../net.bin", 0, "leaves the folder"),
+        ("/etc/hostname", 0, "leaves the folder"),
+        ("link.bin", 0, "leaves the folder"),
+        ("", 0, "leaves the folder"),
+        ("net.bin", 16, "16 bytes at 16 of a file of 24"),
+        ("net.bin", -8, "16 bytes at -8"),
+    ],
+)
+def test_data_that_is_not_beside_the_model(tmp_path: Path, location: str, offset: int, reason: str) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for place in (tmp_path, folder):
+        (place / "net.bin").write_bytes(bytes(24))
+    (folder / "link.bin").symlink_to(tmp_path / "net.bin")
+    (folder / "net.onnx").write_bytes(with_external(location, offset).SerializeToString())
+    with pytest.raises(CorruptModelError, match=reason):
+        load(folder / "net.onnx")
+
+
+def test_random_numbers_are_refused() -> None:
+    node = helper.make_node("RandomNormal", [], ["r"], name="noise", shape=[4])
+    add = helper.make_node("Add", ["x", "r"], ["y"], name="add")
+    text = message(model([node, add], [floats("x", 4)], [floats("y", 4)]), UnsupportedError)
+    assert "RandomNormal: random numbers (node 'noise')" in text

@@ -196,7 +196,7 @@ class _Generator:
         text += [str(quant)] if quant is not None else []
         text += [const.note] if const.note else []
         text += [f"{const.nbytes:,} bytes"]
-        rows = rows_of(const.data, f"{self.name}: {layer}")
+        rows = rows_of(const.data)
         line = comment(", ".join(text))
         self.arrays.append(ArrayView(symbol, _c_type(const), prod(const.shape), const.align, line, rows))
         self.sizes.append(const.nbytes)

@@ -31,4 +31,4 @@ def states_of(plan: Plan, arena: Arena) -> Iterator[StateView]:
 def _initial(plan: Plan, value: Value) -> tuple[str, ...]:
     array: Array = value.array()
     zero = not np.frombuffer(array.tobytes(), np.uint8).any()
-    return () if zero else rows_of(array, f"{plan.graph.name}: {value.name}")
+    return () if zero else rows_of(array)

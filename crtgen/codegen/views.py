@@ -8,7 +8,6 @@ import numpy as np
 from crtgen.codegen.arena import Arena, ArenaView
 from crtgen.codegen.module import Argument, Interface, LayerInfo
 from crtgen.codegen.names import c_string, comment
-from crtgen.errors import UnsupportedError
 from crtgen.ir import Array, DType, Value, shape_text
 from crtgen.kernels.literal import c_float
 from crtgen.plan import Step
@@ -239,15 +238,13 @@ def _dl_kind(dtype: DType) -> tuple[str, int]:
     return ("u", 1) if dtype is DType.BOOL else (dtype.numpy.kind, dtype.itemsize * 8)
 
 
-def rows_of(data: Array, where: str) -> tuple[str, ...]:
-    """The elements as C, a line's worth at a time; ``UnsupportedError`` for infinities and NaN.
+def rows_of(data: Array) -> tuple[str, ...]:
+    """The elements as C, a line's worth at a time.
 
     Words without a sign are packed from smaller numbers: they are in hexadecimal.
     """
     flat = data.ravel()
     if flat.dtype == np.float32:
-        if not np.isfinite(flat).all():
-            raise UnsupportedError("a constant is infinite or not a number", where=where)
         items = [c_float(float(x)) for x in flat]
     elif flat.dtype == np.uint32:
         items = [f"0x{x:08x}u" for x in flat.tolist()]

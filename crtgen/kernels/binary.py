@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import DType, Quant, Signature
-from crtgen.kernels.elements import clamped, elements
+from crtgen.kernels.elements import clamped, elements, stored
 from crtgen.kernels.epilogue import float_epilogue, one_rounding, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import plus
@@ -22,11 +22,12 @@ _EXTENT = INT8.high - INT8.low
 _DELTAS = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, -1), (1, -1), (-1, 1))
 
 
-@design(Add, Sub, Mul, types=(DType.INT8, DType.INT16, DType.INT32, DType.FLOAT32), weights=None)
-def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
+@design(Add, Sub, Mul, types=(*(d for d in DType if d.is_integer), DType.FLOAT32), weights=None)
+def exact(op: _Binary, sig: Signature, target: Target) -> Kernel | None:
     """The definition, with each rounding of its own."""
     if is_plain(sig.x):
-        return elements(sig, "element by element", _whole_lines(op, sig))
+        lines = _whole_lines(op, sig)
+        return elements(sig, "element by element", lines) if lines else None
     if scheme_of(sig.x).is_real:
         return elements(sig, "element by element", _float_lines(op))
     if isinstance(op, Mul):
@@ -37,7 +38,7 @@ def exact(op: _Binary, sig: Signature, target: Target) -> Kernel:
 @design(Add, Sub, types=(DType.INT8,), weights=None)
 def linear(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """``(a * A + b * B + C) >> s``, if there are A, B, C and s with which all 65,536 pairs come out right."""
-    form = _find_linear(op, quants_of(sig))
+    form = None if is_plain(sig.x) else _find_linear(op, quants_of(sig))
     if form is None:
         return None
     p = op.parameters(sig)
@@ -57,12 +58,21 @@ def _float_lines(op: _Binary) -> tuple[str, ...]:
 
 
 def _whole_lines(op: _Binary, sig: Signature) -> tuple[str, ...]:
-    """Of int32, which wraps."""
+    """Of whole numbers, which wrap; none for a clamp of another type than int32."""
+    if sig.x.dtype is not DType.INT32:
+        return (_wrapping(op, sig),) if op.activation is Activation.NONE else ()
     result = f"crt_{op.name}32(a, b)"
     if op.activation is Activation.NONE:
         return (result,)
     low, high = op.activation.whole_range(sig.y)
     return (f"crt_min(crt_max({result}, {low}), {high})",)
+
+
+def _wrapping(op: _Binary, sig: Signature) -> str:
+    """Without a sign, where C would not wrap."""
+    if sig.x.dtype is DType.INT64:
+        return f"(int64_t)((uint64_t)a {_sign(op)} (uint64_t)b)"
+    return stored(sig.y, f"a {_sign(op)} b")
 
 
 def _sign(op: _Binary) -> str:

@@ -8,6 +8,7 @@ from crtgen.kernels.literal import plus
 from crtgen.kernels.registry import design
 from crtgen.ops import INT16, Activation, scheme_of
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Prelu, SquaredDifference
+from crtgen.ops.bits import BitNot, Bitwise, Shift
 from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
 from crtgen.ops.function import Abs, Cast, Function, LogicalNot
 
@@ -60,6 +61,28 @@ def logical(op: Logical, sig: Signature, target: Target) -> Kernel:
     return elements(sig, op.name, [f"a {op.sign} b"])
 
 
+@design(Bitwise, weights=None)
+def bitwise(op: Bitwise, sig: Signature, target: Target) -> Kernel:
+    """Each bit of two numbers."""
+    return elements(sig, op.name, [stored(sig.y, f"a {op.sign} b")])
+
+
+@design(BitNot, weights=None)
+def bit_not(op: BitNot, sig: Signature, target: Target) -> Kernel:
+    """Each bit of a number."""
+    return elements(sig, op.name, [stored(sig.y, "~a")])
+
+
+@design(Shift, weights=None)
+def shift(op: Shift, sig: Signature, target: Target) -> Kernel:
+    """By fewer bits than the number has, or zero."""
+    bits, sign = 8 * sig.x.dtype.itemsize, "<<" if op.left else ">>"
+    number = (
+        f"((b < {bits}) ? ((uint32_t)a {sign} b) : 0u)" if bits < 32 else f"(b < {bits}u) ? (a {sign} b) : 0u"
+    )
+    return elements(sig, "shift", [stored(sig.y, number)])
+
+
 @design(Cast)
 def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
     """A conversion of C, saturating where real numbers become whole."""
@@ -105,11 +128,15 @@ def _clamp(activation: Activation, number: str) -> str:
     return f"crt_minf({number}, {epilogue.high})" if epilogue.high else number
 
 
-@design(Div, types=(DType.FLOAT32, DType.INT32, DType.INT8), weights=None)
-def div(op: Div, sig: Signature, target: Target) -> Kernel:
-    """Quotients of float32, plain int32, or int8 with TFLite's reciprocal."""
+@design(
+    Div, types=(*(d for d in DType if d.is_integer and d is not DType.UINT64), DType.FLOAT32), weights=None
+)
+def div(op: Div, sig: Signature, target: Target) -> Kernel | None:
+    """Quotients of float32, plain integers, or int8 with TFLite's reciprocal."""
     if sig.x.dtype is DType.FLOAT32:
         return elements(sig, "div", [_clamp(op.activation, "a / b")])
+    if sig.x.quant is None and sig.x.dtype is not DType.INT32:
+        return elements(sig, "div", [_quotient(sig)]) if op.activation is Activation.NONE else None
     if sig.x.quant is None:
         low, high = op.activation.whole_range(sig.y)
         clamp = "crt_div32(a, b)"
@@ -120,6 +147,15 @@ def div(op: Div, sig: Signature, target: Target) -> Kernel:
     operands = f"a {plus(p.input1_offset)}, b {plus(p.input2_offset)}"
     quotient = f"crt_quotient({operands}, {p.output_multiplier}, {p.output_shift}) {plus(p.output_offset)}"
     return elements(sig, "div", [clamped(sig.y, quotient, p.act_min, p.act_max)])
+
+
+def _quotient(sig: Signature) -> str:
+    """C for a quotient of whole numbers: by zero it is zero, and the least one by -1 wraps."""
+    if sig.x.dtype is DType.UINT32:
+        return "(b == 0u) ? 0u : (a / b)"
+    if sig.x.dtype is DType.INT64:
+        return "(b == 0) ? 0 : ((b == -1) ? (int64_t)(0u - (uint64_t)a) : (a / b))"
+    return stored(sig.y, "crt_div32(a, b)")
 
 
 @design(FloorDiv, types=_REAL, weights=None)

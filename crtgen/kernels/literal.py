@@ -6,7 +6,9 @@ __all__ = ["c_float", "c_number", "plus"]
 
 
 def c_float(value: float) -> str:
-    """The shortest C literal that is this float32; ``value`` is finite."""
+    """The shortest C literal that is this float32; infinities and NaN are the compiler's."""
+    if not np.isfinite(value):
+        return '__builtin_nanf("")' if np.isnan(value) else f"{'-' if value < 0 else ''}__builtin_inff()"
     text = np.format_float_scientific(np.float32(value), unique=True, trim="0", exp_digits=1)
     plain = np.format_float_positional(np.float32(value), unique=True, trim="0")
     return min(plain, text, key=len) + "f"

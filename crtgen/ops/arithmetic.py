@@ -79,7 +79,7 @@ class Div(Elementwise, Clamping):
         if sig.x.quant is None:
             cut = np.sign(a) * np.sign(b) * (np.abs(a) // np.maximum(np.abs(b), 1))
             low, high = self.activation.whole_range(sig.y)
-            return (np.clip(wrapped(cut), low, high).astype(sig.y.dtype.numpy),)
+            return (np.clip(cut.astype(sig.y.dtype.numpy), low, high).astype(sig.y.dtype.numpy),)
         return (self._quantized(sig, a, b),)
 
     def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
@@ -272,6 +272,13 @@ def cases() -> Iterator[Case]:
         yield make(f"f32{number}", Prelu(), real)
         whole = [plain("a", a), plain("b", b)]
         yield make(f"int32{number}", Div(), whole, limits={"b": (1, 90000)})
+        for dtype in (DType.INT8, DType.UINT8, DType.INT16, DType.UINT32, DType.INT64):
+            limits = {"a": (-100.0 if dtype is not DType.UINT8 else 0.0, 100.0), "b": (1.0, 9.0)}
+            if dtype is DType.UINT32:
+                limits["a"] = (0.0, 100.0)
+            yield make(
+                f"{dtype.value}{number}", Div(), [plain("a", a, dtype), plain("b", b, dtype)], limits=limits
+            )
         yield make(
             f"int32{number}", SquaredDifference(), whole, limits={"a": (-20000, 20000), "b": (-20000, 20000)}
         )

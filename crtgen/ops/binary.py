@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, Quant, Signature, Value
+from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import (
     Activation,
     clamp_float,
@@ -221,6 +221,10 @@ def cases() -> Iterator[Case]:
         yield make("int16_relu6", kind(Activation.RELU6), short[:1] * 2, Quant.tensor(0.0003))
         near = {"a": (-40000.0, 40000.0), "b": (-40000.0, 40000.0)}
         yield make("int32", kind(), [plain("a", (4, 1, 3)), plain("b", (5, 1))], limits=near)
+        for dtype in (d for d in DType if d.is_integer and d not in (DType.INT4, DType.INT32)):
+            low = 0.0 if dtype.numpy.kind == "u" else -100.0
+            pair = [plain("a", (4, 1, 3), dtype), plain("b", (5, 1), dtype)]
+            yield make(f"plain_{dtype.value}", kind(), pair, limits={"a": (low, 100.0), "b": (low, 100.0)})
     clamped = [plain("a", (3, 7)), plain("b", (3, 7))]
     for kind in (Sub, Mul):
         yield make("int32_relu6", kind(Activation.RELU6), clamped, limits={"a": (-9, 9), "b": (-9, 9)})

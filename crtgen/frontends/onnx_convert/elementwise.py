@@ -24,6 +24,7 @@ from crtgen.ir import DType, Op
 from crtgen.ops import Activation, Add, Identity, Logistic, Mul, Relu, Sub, Tanh
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.arithmetic import Div, FloorMod, Prelu
+from crtgen.ops.bits import BitAnd, BitNot, BitOr, BitXor, Shift
 from crtgen.ops.compare import (
     Equal,
     Greater,
@@ -56,39 +57,19 @@ from crtgen.ops.function import (
 __all__ = ["CONVERTERS"]
 
 
-def _widened(layer: Layer) -> tuple[Operand, ...]:
-    """The operands; as int32 where their type is a narrow one."""
-    if layer.x.dtype not in NARROW:
-        return layer.operands
-    return tuple(cast(t, DType.INT32) for t in layer.operands)
-
-
-def _narrowed(layer: Layer, made: Converted) -> Converted:
-    """Back in the type of the operands, in which it wraps."""
-    dtype = layer.x.dtype
-    return cast(made, dtype) if dtype is not None and dtype in NARROW else made
-
-
-def _arithmetic(op: Op) -> Convert:
-    """An operator of two numbers."""
-
-    def convert(layer: Layer) -> Converted:
-        a, b = _widened(layer)
-        return _narrowed(layer, Converted(op, (a, b), ("other",)))
-
-    return convert
-
-
 def _many(op: Op) -> Convert:
     """An operator of two numbers, from the first of many to the last."""
 
     def convert(layer: Layer) -> Converted:
-        first, *others = _widened(layer)
+        first, *others = layer.operands
         if not others:
-            return Converted(Identity(), (layer.x,))
-        made = reduce(lambda a, b: Converted(op, (a, b), ("other",)), others, first)
-        assert isinstance(made, Converted)
-        return _narrowed(layer, made)
+            return Converted(Identity(), (first,))
+        made = reduce(
+            lambda a, b: Converted(op, (a, b), ("other",)),
+            others[1:],
+            Converted(op, (first, others[0]), ("other",)),
+        )
+        return made
 
     return convert
 
@@ -97,14 +78,6 @@ def _mean(layer: Layer) -> Converted:
     total = _many(Add())(layer)
     assert isinstance(total, Converted)
     return total if len(layer.inputs) == 1 else Converted(Div(), (total, number(len(layer.inputs))))
-
-
-def _comparison(op: Op) -> Convert:
-    def convert(layer: Layer) -> Converted:
-        a, b = _widened(layer)
-        return Converted(op, (a, b), ("other",))
-
-    return convert
 
 
 def _xor(layer: Layer) -> Converted:
@@ -143,11 +116,11 @@ def _clip(layer: Layer) -> Converted:
         kind = kinds.get((float(low.reshape(-1)[0]), float(high.reshape(-1)[0])))
         if kind is not None:
             return Converted(Relu(kind), (layer.x,))
-    made: Operand = layer.x if layer.x.dtype not in NARROW else cast(layer.x, DType.INT32)
+    made: Operand = layer.x
     for op, bound in ((Maximum(), low), (Minimum(), high)):
         if bound is not None:
             made = Converted(op, (made, bound), ("bound",))
-    return _narrowed(layer, made) if isinstance(made, Converted) else Converted(Identity(), (layer.x,))
+    return made if isinstance(made, Converted) else Converted(Identity(), (layer.x,))
 
 
 def _bound(layer: Layer, name: str, position: int) -> Operand | None:
@@ -156,8 +129,6 @@ def _bound(layer: Layer, name: str, position: int) -> Operand | None:
     if not layer.has(position):
         return None
     tensor = layer.tensor(position)
-    if tensor.dtype in NARROW:
-        return cast(tensor, DType.INT32)
     return tensor.data if tensor.data is not None else tensor
 
 
@@ -288,15 +259,18 @@ def _mod(layer: Layer) -> Converted:
     """The rest has the sign of the divisor; with ``fmod``, of the number itself."""
     if layer.x.dtype is DType.FLOAT32:
         return _real_mod(layer)
-    a, b = _widened(layer)
+    a, b = layer.tensor(0), layer.tensor(1)
+    assert layer.x.dtype is not None
     quotient = Converted(Mul(), (Converted(Div(), (a, b), ("divisor",)), b))
     rest = Converted(Sub(), (a, quotient))
-    if layer.whole("fmod"):
-        return _narrowed(layer, rest)
-    zero = number(0, DType.INT32)
-    signs = Converted(Less(), (Converted(Mul(), (rest, b)), zero), ("zero",))
-    lifted = Converted(Select(), (signs, Converted(Add(), (rest, b)), rest))
-    return _narrowed(layer, lifted)
+    if layer.whole("fmod") or layer.x.dtype in (DType.UINT8, DType.UINT32):
+        return rest
+    zero = number(0, layer.x.dtype)
+    below = [Converted(Less(), (number_, zero), ("zero",)) for number_ in (rest, b)]
+    apart = Converted(
+        LogicalAnd(), (Converted(NotEqual(), (rest, zero)), Converted(NotEqual(), tuple(below)))
+    )
+    return Converted(Select(), (apart, Converted(Add(), (rest, b)), rest))
 
 
 def _real_mod(layer: Layer) -> Converted:
@@ -311,8 +285,18 @@ def _real_mod(layer: Layer) -> Converted:
 def _neg(layer: Layer) -> Converted:
     if layer.x.dtype is DType.FLOAT32:
         return Converted(Neg(), (layer.x,))
-    x = layer.x if layer.x.dtype is DType.INT32 else cast(layer.x, DType.INT32)
-    return _narrowed(layer, Converted(Sub(), (number(0, DType.INT32), x), ("x",)))
+    assert layer.x.dtype is not None
+    return Converted(Sub(), (number(0, layer.x.dtype), layer.x), ("x",))
+
+
+def _pair(op: Op) -> Convert:
+    """An operator of two operands as they are."""
+    return lambda layer: Converted(op, (layer.tensor(0), layer.tensor(1)), ("other",))
+
+
+def _bit_shift(layer: Layer) -> Converted:
+    left = layer.text("direction", "") == "LEFT"
+    return Converted(Shift(left), (layer.tensor(0), layer.tensor(1)), ("bits",))
 
 
 def _is_nan(layer: Layer) -> Converted:
@@ -346,47 +330,54 @@ def _dropout(layer: Layer) -> tuple[Converted, ...]:
     return _identity(layer), Converted(Identity(), (np.ones(layer.x.shape, np.bool_),))
 
 
-_ORDERED = NUMBERS | NARROW | {DType.INT64}
 _CASTS = NUMBERS | NARROW | {DType.INT64, DType.UINT32, DType.BOOL}
+
+_INTEGERS = frozenset(d for d in DType if d.is_integer)
+_NUMBERS = _INTEGERS | {DType.FLOAT32}
 
 CONVERTERS: Mapping[str, Converter] = {
     "Abs": Converter(unary(Abs()), ("abs",)),
-    "Add": Converter(_arithmetic(Add()), ("add",), NUMBERS | NARROW),
-    "And": Converter(_comparison(LogicalAnd()), ("and",), frozenset({DType.BOOL})),
+    "Add": Converter(_pair(Add()), ("add",), _NUMBERS),
+    "And": Converter(_pair(LogicalAnd()), ("and",), frozenset({DType.BOOL})),
+    "BitShift": Converter(_bit_shift, ("bit_shift",), _INTEGERS),
+    "BitwiseNot": Converter(unary(BitNot()), ("bitwise_not",), _INTEGERS),
+    "BitwiseAnd": Converter(_pair(BitAnd()), ("bitwise_and",), _INTEGERS),
+    "BitwiseOr": Converter(_pair(BitOr()), ("bitwise_or",), _INTEGERS),
+    "BitwiseXor": Converter(_pair(BitXor()), ("bitwise_xor",), _INTEGERS),
     "Cast": Converter(_cast, ("cast",), _CASTS),
     "CastLike": Converter(_cast_like, ("cast",), _CASTS),
     "Ceil": Converter(unary(Ceil()), ("ceil",)),
     "Celu": Converter(_celu, ("celu",)),
-    "Clip": Converter(_clip, ("clip",), _ORDERED),
+    "Clip": Converter(_clip, ("clip",), _NUMBERS),
     "Cos": Converter(unary(Cos()), ("cos",)),
-    "Div": Converter(_arithmetic(Div()), ("div",), NUMBERS | NARROW),
+    "Div": Converter(_pair(Div()), ("div",), _NUMBERS - {DType.UINT64}),
     "Dropout": Converter(_dropout, ("dropout",), ANY),
     "Elu": Converter(_elu, ("elu",)),
-    "Equal": Converter(_comparison(Equal()), ("equal",), _ORDERED | {DType.BOOL}),
+    "Equal": Converter(_pair(Equal()), ("equal",), _NUMBERS | {DType.BOOL}),
     "Exp": Converter(unary(Exp()), ("exp",)),
     "Floor": Converter(unary(Floor()), ("floor",)),
-    "Greater": Converter(_comparison(Greater()), ("greater",), _ORDERED),
-    "GreaterOrEqual": Converter(_comparison(GreaterEqual()), ("greater_equal",), _ORDERED),
+    "Greater": Converter(_pair(Greater()), ("greater",), _NUMBERS),
+    "GreaterOrEqual": Converter(_pair(GreaterEqual()), ("greater_equal",), _NUMBERS),
     "HardSigmoid": Converter(_hard_sigmoid, ("hard_sigmoid",)),
     "HardSwish": Converter(unary(HardSwish()), ("hard_swish",)),
     "Identity": Converter(_identity, ("identity",), ANY),
     "IsInf": Converter(_is_inf, ("is_inf",)),
     "IsNaN": Converter(_is_nan, ("is_nan",)),
     "LeakyRelu": Converter(_leaky_relu, ("leaky_relu",)),
-    "Less": Converter(_comparison(Less()), ("less",), _ORDERED),
-    "LessOrEqual": Converter(_comparison(LessEqual()), ("less_equal",), _ORDERED),
+    "Less": Converter(_pair(Less()), ("less",), _NUMBERS),
+    "LessOrEqual": Converter(_pair(LessEqual()), ("less_equal",), _NUMBERS),
     "Log": Converter(unary(Log()), ("log",)),
-    "Max": Converter(_many(Maximum()), ("max",), _ORDERED),
+    "Max": Converter(_many(Maximum()), ("max",), _NUMBERS),
     "Mean": Converter(_mean, ("mean",)),
-    "Min": Converter(_many(Minimum()), ("min",), _ORDERED),
+    "Min": Converter(_many(Minimum()), ("min",), _NUMBERS),
     "Mish": Converter(_mish, ("mish",)),
-    "Mod": Converter(_mod, ("mod",), NUMBERS | NARROW),
-    "Mul": Converter(_arithmetic(Mul()), ("mul",), NUMBERS | NARROW),
-    "Neg": Converter(_neg, ("neg",), NUMBERS | NARROW),
+    "Mod": Converter(_mod, ("mod",), _NUMBERS - {DType.UINT64}),
+    "Mul": Converter(_pair(Mul()), ("mul",), _NUMBERS),
+    "Neg": Converter(_neg, ("neg",), _NUMBERS),
     "Not": Converter(unary(LogicalNot()), ("not",), frozenset({DType.BOOL})),
-    "Or": Converter(_comparison(LogicalOr()), ("or",), frozenset({DType.BOOL})),
+    "Or": Converter(_pair(LogicalOr()), ("or",), frozenset({DType.BOOL})),
     "PRelu": Converter(_prelu, ("prelu",)),
-    "Pow": Converter(_pow, ("pow",), NUMBERS),
+    "Pow": Converter(_pow, ("pow",), _NUMBERS),
     "Reciprocal": Converter(_reciprocal, ("reciprocal",)),
     "Relu": Converter(unary(Relu()), ("relu",)),
     "Round": Converter(unary(Round()), ("round",)),
@@ -398,7 +389,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Softplus": Converter(_softplus, ("softplus",)),
     "Softsign": Converter(_softsign, ("softsign",)),
     "Sqrt": Converter(unary(Sqrt()), ("sqrt",)),
-    "Sub": Converter(_arithmetic(Sub()), ("sub",), NUMBERS | NARROW),
+    "Sub": Converter(_pair(Sub()), ("sub",), _NUMBERS),
     "Sum": Converter(_many(Add()), ("sum",)),
     "Swish": Converter(_swish, ("swish",)),
     "Tanh": Converter(unary(Tanh()), ("tanh",)),

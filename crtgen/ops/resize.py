@@ -96,7 +96,7 @@ class ResizeBilinear(Channelwise):
         """For the rows and for the columns."""
         if sig.x.quant != sig.y.quant:
             raise ValueError("input and output are quantised differently")
-        lines = self._real if scheme_of(sig.x).is_real else self._whole
+        lines = self.lines if scheme_of(sig.x).is_real else self._whole
         rows, columns = (lines(have, want) for have, want in zip(sig.x.shape[1:3], self.size, strict=True))
         return rows, columns
 
@@ -112,7 +112,8 @@ class ResizeBilinear(Channelwise):
         upper = np.minimum(np.sign(over) * (np.abs(over) // _ONE), have - 1).astype(np.int32)
         return Lines(lower, upper, (at - _ONE * lower).astype(np.int32))
 
-    def _real(self, have: int, want: int) -> Lines:
+    def lines(self, have: int, want: int) -> Lines:
+        """Of float32, along an axis."""
         aligned = self.align_corners and want > 1
         above, below = (have - 1, want - 1) if aligned else (have, want)
         step, half = np.float32(above) / np.float32(below), np.float32(0.5)

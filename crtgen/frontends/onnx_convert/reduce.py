@@ -1,11 +1,12 @@
 """Reductions, norms, running sums, softmax, and where the greatest is."""
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from math import prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted
+from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import (
     Convert,
     Converter,
@@ -26,6 +27,8 @@ from crtgen.ops.normalize import CumSum
 from crtgen.ops.reduce import ArgMax, ArgMin, ReduceMax, ReduceMin, Sum
 
 __all__ = ["CONVERTERS"]
+
+_MOST_FACTORS = 64
 
 Kind = type[Mean] | type[Sum] | type[ReduceMax] | type[ReduceMin]
 
@@ -77,6 +80,47 @@ def _log_sum_exp(layer: Layer) -> Converted:
     if layer.whole("keepdims", 1):
         return total
     return reshaped(total, tuple(d for a, d in enumerate(layer.x.shape) if a not in axes))
+
+
+def _product(layer: Layer) -> Converted:
+    """The product of slices, one after another."""
+    axes = _axes(layer)
+    if axes is None:
+        return Converted(Identity(), (layer.x,))
+    made: Operand = layer.x
+    shape = list(layer.x.shape)
+    for axis in axes:
+        parts = [_at(made, shape, axis, place) for place in range(shape[axis])]
+        made = reduce(lambda a, b: Converted(Mul(), (a, b)), parts)
+        shape[axis] = 1
+    if layer.whole("keepdims", 1) and isinstance(made, Converted):
+        return made
+    return reshaped(
+        made, tuple(d for a, d in enumerate(shape) if a not in axes or layer.whole("keepdims", 1))
+    )
+
+
+def _at(x: Operand, shape: list[int], axis: int, place: int) -> Converted:
+    """One place of an axis, of which there are at most ``_MOST_FACTORS``."""
+    if shape[axis] > _MOST_FACTORS:
+        raise Refused(f"a product of {shape[axis]} numbers; supported: {_MOST_FACTORS}")
+    begin = tuple(place if a == axis else 0 for a in range(len(shape)))
+    end = tuple(place + 1 if a == axis else d for a, d in enumerate(shape))
+    return Converted(StridedSlice(begin, end, (1,) * len(shape)), (x,))
+
+
+def _hardmax(layer: Layer) -> Converted:
+    """1 where the first of the greatest numbers is, elsewhere 0."""
+    axis, shape = layer.own_axis(-1 if layer.opset >= 13 else 1), layer.x.shape
+    x: Operand = layer.x
+    if layer.opset < 13:
+        shape = (prod(shape[:axis]), prod(shape[axis:]))
+        x, axis = reshaped(x, shape), 1
+    found = reshaped(Converted(ArgMax(axis), (x,)), tuple(1 if a == axis else d for a, d in enumerate(shape)))
+    places = np.arange(shape[axis], dtype=np.int32).reshape(
+        [-1 if a == axis else 1 for a in range(len(shape))]
+    )
+    return reshaped(cast(Converted(Equal(), (found, places), ("places",)), DType.FLOAT32), layer.x.shape)
 
 
 def _global(kind: Kind) -> Convert:
@@ -213,6 +257,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "CumSum": Converter(_cumsum, ("cumsum",)),
     "GlobalAveragePool": Converter(_global(Mean), ("global_average_pool",)),
     "GlobalMaxPool": Converter(_global(ReduceMax), ("global_max_pool",)),
+    "Hardmax": Converter(_hardmax, ("hardmax",)),
     "InstanceNormalization": Converter(_instance_normalization, ("instance_normalization",)),
     "LogSoftmax": Converter(_softmax(LogSoftmax()), ("log_softmax",)),
     "LpNormalization": Converter(_lp_normalization, ("lp_normalization",)),
@@ -224,6 +269,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "ReduceMax": Converter(_reduction(ReduceMax), ("reduce_max",)),
     "ReduceMean": Converter(_reduction(Mean), ("reduce_mean",)),
     "ReduceMin": Converter(_reduction(ReduceMin), ("reduce_min",)),
+    "ReduceProd": Converter(_product, ("reduce_prod",)),
     "ReduceSum": Converter(_reduction(Sum), ("reduce_sum",)),
     "ReduceSumSquare": Converter(
         _reduction(Sum, lambda x: Converted(Square(), (x,))), ("reduce_sum_square",)

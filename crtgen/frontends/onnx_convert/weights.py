@@ -31,6 +31,7 @@ from crtgen.ops import (
 )
 from crtgen.ops.function import Abs, Sqrt, Square
 from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.reduce import Sum
 
 __all__ = ["CONVERTERS"]
 
@@ -343,10 +344,55 @@ def _plus(layer: Layer, made: Converted, beta: float) -> Converted:
     return Converted(Add(), (made, third), ("bias",))
 
 
+def _einsum(layer: Layer) -> Converted:
+    """One or two operands without repeated letters in one of them, as a product of matrices."""
+    equation = layer.text("equation", "").replace(" ", "")
+    terms, arrow, result = equation.partition("->")
+    letters = terms.split(",")
+    if not arrow:
+        result = "".join(sorted(c for c in set(terms) - {","} if terms.count(c) == 1))
+    plain = all(len(set(term)) == len(term) and term.isalpha() for term in letters)
+    if not plain or len(letters) != len(layer.inputs) or len(letters) > 2:
+        raise Refused(f"equation {equation!r}; supported: one or two operands without repeated letters")
+    shapes = [layer.tensor(i).shape for i in range(len(letters))]
+    if any(len(s) != len(t) for s, t in zip(shapes, letters, strict=True)):
+        raise ValueError(f"equation {equation!r} for {' and '.join(map(shape_text, shapes))}")
+    length = {c: d for t, s in zip(letters, shapes, strict=True) for c, d in zip(t, s, strict=True)}
+    if len(letters) == 1:
+        return _summed(layer.x, letters[0], result)
+    return _contracted(layer, letters, result, length)
+
+
+def _summed(x: Operand, letters: str, result: str) -> Converted:
+    gone = tuple(i for i, c in enumerate(letters) if c not in result)
+    kept = [c for c in letters if c in result]
+    made = Converted(Sum(gone), (x,)) if gone else x
+    return transposed(made, [kept.index(c) for c in result])
+
+
+def _contracted(layer: Layer, letters: list[str], result: str, length: Mapping[str, int]) -> Converted:
+    """``[batch, rows, sums] x [batch, sums, columns]``."""
+    first, second = letters
+    batch = [c for c in first if c in second and c in result]
+    sums = [c for c in first if c in second and c not in result]
+    rows = [c for c in first if c not in second]
+    columns = [c for c in second if c not in first]
+    if any(c not in result for c in rows + columns):
+        raise Refused(f"a sum over one operand of {','.join(letters)}; supported: over both")
+    sizes = [prod(length[c] for c in part) for part in (batch, rows, sums, columns)]
+    left = transposed(layer.tensor(0), [first.index(c) for c in batch + rows + sums])
+    right = transposed(layer.tensor(1), [second.index(c) for c in batch + sums + columns])
+    operands = reshaped(left, (sizes[0], sizes[1], sizes[2])), reshaped(right, (sizes[0], sizes[2], sizes[3]))
+    whole = batch + rows + columns
+    made = reshaped(Converted(BatchMatMul(), operands, ("operand",)), [length[c] for c in whole])
+    return transposed(made, [whole.index(c) for c in result])
+
+
 CONVERTERS: Mapping[str, Converter] = {
     "AveragePool": Converter(_average_pool, ("average_pool",)),
     "Conv": Converter(_conv, ("conv",)),
     "ConvTranspose": Converter(_conv_transpose, ("conv_transpose",)),
+    "Einsum": Converter(_einsum, ("einsum",)),
     "Gemm": Converter(_gemm, ("gemm", "dense")),
     "LpPool": Converter(_lp_pool, ("lp_pool",)),
     "MatMul": Converter(_matmul, ("matmul",)),

@@ -13,7 +13,7 @@ from crtgen.frontends.onnx_convert import CONVERTERS, Layer
 from crtgen.frontends.onnx_file import FileGraph, FileNode, read
 from crtgen.frontends.onnx_fold import folded, is_folded
 from crtgen.frontends.refusals import Refusals
-from crtgen.ir import Array, Graph
+from crtgen.ir import Array, Graph, shape_text
 
 __all__ = ["load_onnx"]
 
@@ -93,7 +93,13 @@ def _convert(layer: Layer) -> Result:
     if x.dtype not in row.types:
         names = ", ".join(sorted(d.name for d in row.types))
         raise Refused(f"{x.type_name}; supported: {names}")
-    made = row.convert(layer)
+    for tensor in layer.inputs:
+        if tensor is not None and tensor.data is None and 0 in tensor.shape:
+            raise Refused(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
+    try:
+        made = row.convert(layer)
+    except (TypeError, LookupError, ArithmeticError) as error:  # of attributes and shapes that do not fit
+        raise ValueError(f"its attributes or shapes do not fit: {error}") from error
     if not isinstance(made, tuple):
         return made
     kept = tuple(m for m, t in zip(made, layer.outputs, strict=False) if t is not None)

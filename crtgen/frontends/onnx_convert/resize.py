@@ -54,8 +54,7 @@ def _resize(layer: Layer) -> Converted:
 def _targets(layer: Layer) -> dict[int, tuple[str, float]]:
     """For each axis that is resized, ``sizes`` or ``scales`` and the number."""
     at = 1 if layer.opset < 11 or layer.node.code == "Upsample" else 2
-    listed = layer.attribute("axes")
-    axes = [layer.axis(int(a), layer.rank) for a in listed] if listed else list(range(layer.rank))
+    axes, whole = _axes(layer), _roi(layer)
     sizes = layer.integers(3, "sizes") if at == 2 and layer.has(3) else []
     if sizes and layer.text("keep_aspect_ratio_policy", "stretch") != "stretch":
         return _kept_aspect(layer, axes, sizes)
@@ -66,6 +65,12 @@ def _targets(layer: Layer) -> dict[int, tuple[str, float]]:
     given = layer.attribute("scales")
     scales = list(given) if given else layer.constant(at, "scales").reshape(-1).tolist()
     return {a: ("scales", s) for a, s in zip(axes, scales, strict=True) if whole or s != 1}
+
+
+def _axes(layer: Layer) -> list[int]:
+    """The axes that sizes, scales and regions are given for."""
+    listed = layer.attribute("axes")
+    return [layer.axis(int(a), layer.rank) for a in listed] if listed else list(range(layer.rank))
 
 
 def _kept_aspect(layer: Layer, axes: list[int], sizes: list[int]) -> dict[int, tuple[str, float]]:
@@ -94,8 +99,7 @@ def _shares(layer: Layer, axis: int, kind: str, number: float) -> tuple[Shares, 
         feeds["sizes"] = np.array([length + 1, number], np.int64)
     if _roi(layer):
         roi = layer.constant(1, "regions").astype(np.float32).reshape(-1)
-        listed = layer.attribute("axes")
-        at = [layer.axis(int(a), layer.rank) for a in listed].index(axis) if listed else axis
+        at = _axes(layer).index(axis)
         count = len(roi) // 2
         feeds["roi"] = np.array([0, roi[at], 1, roi[at + count]], np.float32)
     made = _run(layer, feeds)

@@ -34,7 +34,6 @@ _MAX_ELEMENTS = 1 << 26
 
 _DTYPES: Mapping[int, DType] = {
     onnx.TensorProto.FLOAT: DType.FLOAT32,
-    onnx.TensorProto.FLOAT16: DType.FLOAT16,
     onnx.TensorProto.INT8: DType.INT8,
     onnx.TensorProto.UINT8: DType.UINT8,
     onnx.TensorProto.INT16: DType.INT16,

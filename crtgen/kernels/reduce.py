@@ -53,7 +53,7 @@ def total(op: Total, sig: Signature, target: Target) -> Kernel:
 def extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> Kernel:
     """The greatest or the least element."""
     real, greatest = scheme_of(sig.x).is_real, isinstance(op, ReduceMax)
-    ends = ("3.402823466e+38f", "-3.402823466e+38f") if real else (str(INT8.high), str(INT8.low))
+    ends = ("__builtin_inff()", "-__builtin_inff()") if real else (str(INT8.high), str(INT8.low))
     step = f"(x {op.sign} sum) ? x : sum"
     number, result = ("float", "sum") if real else ("int32_t", "(int8_t)sum")
     return _reduction(op, sig, number, result, ends[greatest], step)

@@ -17,11 +17,12 @@ from crtgen.frontends.onnx_convert.layer import (
     cast,
     number,
     reshaped,
+    same,
     unary,
 )
 from crtgen.frontends.onnx_file import value_types
 from crtgen.ir import DType, Op
-from crtgen.ops import Activation, Add, Identity, Logistic, Mul, Relu, Sub, Tanh
+from crtgen.ops import Activation, Add, Logistic, Mul, Relu, Sub, Tanh
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.arithmetic import Div, FloorMod, Prelu
 from crtgen.ops.bits import BitAnd, BitNot, BitOr, BitXor, Shift
@@ -63,7 +64,7 @@ def _many(op: Op) -> Convert:
     def convert(layer: Layer) -> Converted:
         first, *others = layer.operands
         if not others:
-            return Converted(Identity(), (first,))
+            return same(first)
         made = reduce(
             lambda a, b: Converted(op, (a, b), ("other",)),
             others[1:],
@@ -94,7 +95,7 @@ def _cast_to(layer: Layer, to: DType | None, name: str) -> Converted:
     if to not in supported:
         raise Refused(f"to {name}; supported: {', '.join(sorted(d.name for d in supported))}")
     if to is layer.x.dtype:
-        return Converted(Identity(), (layer.x,))
+        return same(layer.x)
     return cast(layer.x, to)
 
 
@@ -120,7 +121,7 @@ def _clip(layer: Layer) -> Converted:
     for op, bound in ((Maximum(), low), (Minimum(), high)):
         if bound is not None:
             made = Converted(op, (made, bound), ("bound",))
-    return made if isinstance(made, Converted) else Converted(Identity(), (layer.x,))
+    return made if isinstance(made, Converted) else same(layer.x)
 
 
 def _bound(layer: Layer, name: str, position: int) -> Operand | None:
@@ -245,7 +246,7 @@ def _pow(layer: Layer) -> Converted:
     made: Operand = x
     for _ in range(int(power) - 1):
         made = Converted(Mul(), (made, x))
-    whole = made if isinstance(made, Converted) else Converted(Identity(), (x,))
+    whole = made if isinstance(made, Converted) else same(layer.x)
     return _like(layer, whole, exponent.shape)
 
 
@@ -307,7 +308,7 @@ def _is_nan(layer: Layer) -> Converted:
 def _is_inf(layer: Layer) -> Converted:
     bounds = [np.inf] * layer.whole("detect_positive", 1) + [-np.inf] * layer.whole("detect_negative", 1)
     if not bounds:
-        return Converted(NotEqual(), (Converted(Identity(), (layer.x,)), layer.x))
+        return Converted(NotEqual(), (same(layer.x), layer.x))
     first, *others = (Converted(Equal(), (layer.x, number(b)), ("bound",)) for b in bounds)
     return reduce(lambda a, b: Converted(LogicalOr(), (a, b)), others, first)
 
@@ -318,7 +319,7 @@ def _binarizer(layer: Layer) -> Converted:
 
 
 def _identity(layer: Layer) -> Converted:
-    return Converted(Identity(), (layer.x,))
+    return same(layer.x)
 
 
 def _dropout(layer: Layer) -> tuple[Converted, ...]:
@@ -327,7 +328,7 @@ def _dropout(layer: Layer) -> tuple[Converted, ...]:
         ratio = layer.constant(1, "ratios").reshape(-1)[0].item() if layer.has(1) else 0.5
         if ratio:
             raise Refused("training; supported: inference")
-    return _identity(layer), Converted(Identity(), (np.ones(layer.x.shape, np.bool_),))
+    return _identity(layer), reshaped(np.ones(layer.x.shape, np.bool_), layer.x.shape)
 
 
 _CASTS = NUMBERS | NARROW | {DType.INT64, DType.UINT32, DType.BOOL}

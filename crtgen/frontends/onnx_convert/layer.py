@@ -27,6 +27,7 @@ __all__ = [
     "chain",
     "number",
     "reshaped",
+    "same",
     "transposed",
     "unary",
 ]
@@ -175,6 +176,11 @@ def cast(x: Operand, to: DType) -> Converted:
 def reshaped(x: Operand, shape: Iterable[int]) -> Converted:
     """The same elements under another shape."""
     return Converted(Reshape(tuple(shape)), (x,))
+
+
+def same(x: Tensor) -> Converted:
+    """The tensor itself, in the form of an operator that a pass removes."""
+    return reshaped(x, x.shape)
 
 
 def transposed(x: Operand, perm: Iterable[int]) -> Converted:

@@ -15,10 +15,11 @@ from crtgen.frontends.onnx_convert.layer import (
     cast,
     number,
     reshaped,
+    same,
     transposed,
 )
 from crtgen.ir import DType, Op
-from crtgen.ops import Add, Identity, Mean, Mul, Softmax, StridedSlice, Sub
+from crtgen.ops import Add, Mean, Mul, Softmax, StridedSlice, Sub
 from crtgen.ops.arithmetic import Div
 from crtgen.ops.compare import Equal, Select
 from crtgen.ops.function import Abs, Exp, Log, Sqrt, Square
@@ -54,7 +55,7 @@ def _reduction(
         axes = _axes(layer)
         x = before(layer.x)
         if axes is None:
-            whole = x if isinstance(x, Converted) else Converted(Identity(), (x,))
+            whole = x if isinstance(x, Converted) else same(layer.x)
             return after(whole)
         return after(Converted(kind(axes, bool(layer.whole("keepdims", 1))), (x,)))
 
@@ -73,7 +74,7 @@ def _log_sum_exp(layer: Layer) -> Converted:
     """``m + log(sum(e**(x - m)))`` with the greatest number m, so that nothing overflows."""
     axes = _axes(layer)
     if axes is None:
-        return Converted(Identity(), (layer.x,))
+        return same(layer.x)
     most = Converted(ReduceMax(axes, True), (layer.x,))
     powers = Converted(Exp(), (Converted(Sub(), (layer.x, most)),))
     total = Converted(Add(), (_logarithm(Converted(Sum(axes, True), (powers,))), most))
@@ -86,7 +87,7 @@ def _product(layer: Layer) -> Converted:
     """The product of slices, one after another."""
     axes = _axes(layer)
     if axes is None:
-        return Converted(Identity(), (layer.x,))
+        return same(layer.x)
     made: Operand = layer.x
     shape = list(layer.x.shape)
     for axis in axes:

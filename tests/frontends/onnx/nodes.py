@@ -88,7 +88,7 @@ def node_tests() -> tuple[NodeTest, ...]:
     """All of them, in the order of the package."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tuple(_read(case) for case in collect_testcases(None))  # type: ignore[arg-type]
+        return tuple(_read(case) for case in collect_testcases(None))
 
 
 def _read(case: Any) -> NodeTest:

@@ -17,9 +17,11 @@ __all__ = ["real_function"]
 _REAL = (DType.FLOAT32,)
 _FUNCTIONS = {
     "abs": "__builtin_fabsf(a)",
+    "atan": "crt_atanf(a)",
     "ceil": "crt_ceilf(a)",
     "cos": "crt_cosf(a)",
     "elu": "(a < 0.0f) ? crt_expm1f(a) : a",
+    "erf": "crt_erff(a)",
     "exp": "crt_expf(a)",
     "floor": "crt_floorf(a)",
     "hard_swish": "a * crt_minf(crt_maxf(a + 3.0f, 0.0f), 6.0f) * 0.166666667f",

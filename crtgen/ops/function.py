@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import erf
 from typing import ClassVar
 
 import numpy as np
@@ -20,10 +21,12 @@ from crtgen.ops.traits import Tabulated
 __all__ = [
     "Abs",
     "AbsParams",
+    "Atan",
     "Cast",
     "Ceil",
     "Cos",
     "Elu",
+    "Erf",
     "Exp",
     "Floor",
     "Function",
@@ -230,6 +233,26 @@ class Round(Function):
 
 
 @dataclass(frozen=True, slots=True)
+class Erf(Function):
+    """The error function: the integral of ``2 / sqrt(pi) * e**-t**2`` from 0 to x."""
+
+    name: ClassVar[str] = "erf"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.array([erf(number) for number in x.reshape(-1)]).reshape(x.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Atan(Function):
+    """The angle whose tangent is x, between -pi / 2 and pi / 2."""
+
+    name: ClassVar[str] = "atan"
+
+    def _real(self, x: Numbers) -> Numbers:
+        return np.asarray(np.arctan(x))
+
+
+@dataclass(frozen=True, slots=True)
 class Elu(Function):
     """``x`` where it is positive, elsewhere ``e**x - 1``."""
 
@@ -312,6 +335,8 @@ def _float_cases() -> Iterator[Case]:
     for op in (Abs(), Neg(), Square(), Floor(), Ceil(), Elu(), HardSwish()):
         yield make("f32", op, [x])
     yield make("f32", Exp(), [x], limits={"x": (-20, 20)})
+    yield make("f32", Erf(), [x], limits={"x": (-5, 5)})
+    yield make("f32", Atan(), [x], limits={"x": (-20, 20)})
     yield make("f32", Round(), [x], limits={"x": (-6, 6)})
     yield make("f32", Log(), [x], limits={"x": (1e-3, 50)})
     yield make("f32_near_one", Log(), [x], limits={"x": (0.9, 1.1)})

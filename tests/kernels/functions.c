@@ -29,6 +29,8 @@ int main(void)
         put_float(crt_rintf(floats[i]));
         put_float(crt_fmodf(floats[i], floats[(i + 1) % NUM_FLOATS]));
         printf(" %08x", (unsigned)crt_nearest(floats[i]));
+        put_float(crt_erff(floats[i]));
+        put_float(crt_atanf(floats[i]));
     }
     printf("\n");
     for (int i = 0; i < NUM_SCALES; i++) {

@@ -1,6 +1,7 @@
 """The functions of ``crt/kernel.h`` against numpy in double precision and the definition of the rescaling."""
 
 import subprocess
+from math import erf
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Words, Words]:
     first, second = (
         np.array([int(word, 16) for word in line.split()], np.uint32) for line in done.stdout.splitlines()
     )
-    return first.reshape(len(floats), 14), second.reshape(len(scales), 2)
+    return first.reshape(len(floats), 16), second.reshape(len(scales), 2)
 
 
 @pytest.mark.cc
@@ -112,6 +113,15 @@ def test_whole_numbers_and_remainders(words: tuple[Words, Words]) -> None:
         np.testing.assert_array_equal(columns[12], np.fmod(x, np.roll(x, -1)))
     away = np.copysign(np.floor(np.abs(x.astype(np.float64)) + 0.5), x)
     np.testing.assert_array_equal(words[0][:, 13].copy().view(np.int32), np.clip(away, -(2**31), 2**31 - 1))
+
+
+@pytest.mark.cc
+def test_error_function_and_angles(words: tuple[Words, Words]) -> None:
+    x = _floats().astype(np.float64)
+    exact = {14: np.array([erf(number) for number in x]), 15: np.arctan(x)}
+    for column, expected in exact.items():
+        actual = words[0][:, column].copy().view(np.float32)
+        assert (np.abs(actual - expected) <= 3e-7 * np.abs(expected) + 1e-30).all()
 
 
 @pytest.mark.cc

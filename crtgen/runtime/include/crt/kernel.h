@@ -347,6 +347,56 @@ static inline float crt_expm1f(float x)
     return ((p * x) * x) + x;
 }
 
+/*
+ * The error function within 4 ulp: x * p(x^2) up to 1, beyond it 1 - e^-x^2 * q(1 / (1 + x / 2)), both of degree 6,
+ * fitted at Chebyshev's points.
+ */
+static inline float crt_erff(float x)
+{
+    float magnitude = (x < 0.0f) ? -x : x;
+    float z = x * x;
+    if (magnitude < 1.0f) {
+        float p = (z * 7.88249711e-5f) - 8.01885499e-4f;
+        p = (p * z) + 0.00518931194f;
+        p = (p * z) - 0.0268543288f;
+        p = (p * z) + 0.112835975f;
+        p = (p * z) - 0.376126269f;
+        p = (p * z) + 1.12837917f;
+        return p * x;
+    }
+    float t = 1.0f / (1.0f + (0.5f * magnitude));
+    float q = (t * -0.0535406161f) - 0.0573387353f;
+    q = (q * t) + 0.403838363f;
+    q = (q * t) + 0.101268245f;
+    q = (q * t) + 0.33084068f;
+    q = (q * t) + 0.273618153f;
+    q = (q * t) + 6.06408739e-4f;
+    float y = (magnitude > 4.0f) ? 1.0f : (1.0f - (q * crt_expf(-z)));
+    return (x < 0.0f) ? -y : y;
+}
+
+/* The angle whose tangent is x, within 4 ulp: brought to |u| <= tan(pi / 8), then u * p(u^2) of degree 4. */
+static inline float crt_atanf(float x)
+{
+    float magnitude = (x < 0.0f) ? -x : x;
+    float u = magnitude;
+    float offset = 0.0f;
+    if (magnitude > 2.41421356f) {
+        u = -1.0f / magnitude;
+        offset = 1.57079633f;
+    } else if (magnitude > 0.414213562f) {
+        u = (magnitude - 1.0f) / (magnitude + 1.0f);
+        offset = 0.785398163f;
+    }
+    float z = u * u;
+    float p = (z * 0.0798496291f) - 0.138514784f;
+    p = (p * z) + 0.199744048f;
+    p = (p * z) - 0.333327969f;
+    p = (p * z) + 0.999999982f;
+    float y = offset + (p * u);
+    return (x < 0.0f) ? -y : y;
+}
+
 /* The bits of a float, and the float of such bits. */
 static inline uint32_t crt_bits(float x)
 {

@@ -12,6 +12,7 @@ from crtgen.frontends.naming import identifier
 from crtgen.frontends.onnx_convert import CONVERTERS, Layer
 from crtgen.frontends.onnx_file import FileGraph, FileNode, read
 from crtgen.frontends.onnx_fold import folded, is_folded
+from crtgen.frontends.onnx_norms import with_norms_in_weights
 from crtgen.frontends.refusals import Refusals
 from crtgen.ir import Array, Graph, shape_text
 
@@ -39,7 +40,7 @@ def load_onnx(
     else:
         path = Path(source)
         data, stem, where, folder = files.read(path, "the model"), path.stem, str(path), path.parent
-    graph = read(data, where, folder, CONVERTERS, fixed)
+    graph = with_norms_in_weights(read(data, where, folder, CONVERTERS, fixed))
     return _model(graph, where, identifier(name or stem, "model"), shapes)
 
 

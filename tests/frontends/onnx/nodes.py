@@ -1,6 +1,7 @@
 """The node tests of the onnx package: each is a small model with inputs and the outputs that it has to give.
 
-``python -m tests.frontends.onnx.nodes [word]`` prints what passes, by operator, and why others are refused.
+``python -m tests.frontends.onnx.nodes [word]`` prints what passes, by operator, and why others are refused;
+with ``--page`` it writes docs/onnx.md.
 """
 
 import sys
@@ -12,11 +13,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx.backend.test.case.node import collect_testcases
 
 from crtgen.errors import CrtgenError
 from crtgen.frontends import load_onnx
 from crtgen.ir import Array, Graph
+from tests.support import ROOT
 
 __all__ = ["NodeTest", "Outcome", "by_operator", "node_tests", "outcomes"]
 
@@ -139,7 +142,50 @@ def by_operator(found: list[Outcome]) -> Mapping[str, Counter[str]]:
     return table
 
 
+_PAGE = """# ONNX
+
+What crtgen computes of ONNX: the node tests of the onnx package {version}, by operator. A test with several
+operators counts for the one that it is named after. "passed" is by the numpy references of crtgen's
+operators; `pytest -m nightly tests/frontends/onnx` runs the same tests as generated C. What is refused says why.
+This page is written by `python -m tests.frontends.onnx.nodes --page`.
+
+Weights, and inputs that decide shapes, are constants in these tests, as they are in networks.
+
+{passed} of {total} pass, {refused} are refused.
+
+| operator | passed | refused | the commonest reason |
+|---|---|---|---|
+{rows}
+"""
+
+
+def page() -> str:
+    """docs/onnx.md."""
+    found = list(outcomes())
+    reasons: dict[str, Counter[str]] = {}
+    for one in (one for one in found if one.kind == "refused"):
+        lines = one.reason.split(chr(10))
+        reason = lines[1] if len(lines) > 1 else lines[0]
+        reasons.setdefault(one.test.operator, Counter())[
+            reason.strip().split("; supported")[0].split(" (")[0]
+        ] += 1
+    rows = [
+        f"| {name} | {counts['passed']} | {counts['refused']} | {_commonest(reasons.get(name))} |"
+        for name, counts in by_operator(found).items()
+    ]
+    kinds = Counter(one.kind for one in found)
+    numbers = {"passed": kinds["passed"], "refused": kinds["refused"], "total": len(found)}
+    return _PAGE.format(version=onnx.__version__, rows="\n".join(rows), **numbers)
+
+
+def _commonest(reasons: Counter[str] | None) -> str:
+    return reasons.most_common(1)[0][0].replace("|", "/") if reasons else ""
+
+
 def main(word: str = "") -> None:
+    if word == "--page":
+        (ROOT / "docs" / "onnx.md").write_text(page())
+        return
     found = list(outcomes(word))
     for operator, counts in by_operator(found).items():
         print(f"{operator:32}", *(f"{kind} {counts[kind]:4}" for kind in ("passed", "refused", "failed")))

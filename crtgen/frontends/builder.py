@@ -87,7 +87,8 @@ class GraphBuilder:
 
     An operator whose operands are all constant is computed at once: its outputs are constants.
 
-    ``where`` is what errors call the file, ``refusals`` is where is kept what had to be refused. ``shapes``
+    ``where`` is what errors call the file, ``refusals`` is where is kept what had to be refused. With
+    ``has_plain``, integers without quantisation mean themselves, whatever their type. ``shapes``
     are the lengths that the inputs of the model have, by name, where they are not those of the file. By their
     keys, ``templates`` has the states as they are without an initial value, ``initial`` the values that they
     are set to before the first run, and ``states`` what they are where this graph begins: in a subgraph, its
@@ -98,6 +99,7 @@ class GraphBuilder:
     refusals: Refusals
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     is_inner: bool = False
+    has_plain: bool = False
     value_names: Names = field(default_factory=Names)
     node_names: Names = field(default_factory=Names)
     templates: dict[Hashable, Value] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class GraphBuilder:
     def inner(self) -> "GraphBuilder":
         """A builder for a subgraph of this graph, whose names are unique in both."""
         shared = (self.value_names, self.node_names, self.templates, self.initial)
-        return GraphBuilder(self.where, self.refusals, self.shapes, True, *shared)
+        return GraphBuilder(self.where, self.refusals, self.shapes, True, self.has_plain, *shared)
 
     def input(self, tensor: Tensor, default: str, shape: tuple[int, ...] | None = None) -> str:
         """The name of an input, which has the shape that was asked for, if one was."""
@@ -336,7 +338,7 @@ class GraphBuilder:
         for key, (shape, dtype) in zip(made.updates, inferred[len(outputs) :], strict=True):
             state = self.value_names.unique(f"{self.states[key].name}_next")
             results.append(self._register(Value(state, shape, dtype, self.states[key].quant)))
-        _check(made.op, Signature(operands, tuple(results)))
+        self._check(made.op, Signature(operands, tuple(results)))
         read, written = (tuple(v.name for v in values) for values in (operands, results))
         self._nodes.append(Node(name, made.op, read, written))
         for key, value in zip(made.updates, results[len(outputs) :], strict=True):
@@ -354,7 +356,7 @@ class GraphBuilder:
         """The outputs of an operator of constants, as constants."""
         values = tuple(Value(t.name, s, d, t.quant) for t, (s, d) in zip(outputs, inferred, strict=True))
         sig = Signature(operands, values)
-        _check(op, sig)
+        self._check(op, sig)
         for tensor, data in zip(outputs, op.reference(sig, [v.array() for v in operands]), strict=True):
             self._keep(tensor, data if self._is_resized(tensor) else data.reshape(tensor.shape))
 
@@ -416,12 +418,21 @@ class GraphBuilder:
         node = self.node_names.unique(name)
         value = Value(self.value_names.unique(node), shape, dtype, made.quant or operands[0].quant)
         sig = Signature(operands, (value,))
-        _check(made.op, sig)
+        self._check(made.op, sig)
         if all(v.is_constant for v in operands):
             (data,) = made.op.reference(sig, [v.array() for v in operands])
             return self._register(Value.constant(value.name, data, value.quant))
         self._nodes.append(Node(node, made.op, tuple(v.name for v in operands), (value.name,)))
         return self._register(value)
+
+    def _check(self, op: Op, sig: Signature) -> None:
+        """``Refused`` if the quantisation is none that the operator has."""
+        weights = [v for v in sig.inputs[1:] if is_packed(sig.x, v)]
+        values = [v for v in (*sig.inputs, *sig.outputs) if v not in weights]
+        if self.has_plain and not any(v.quant for v in values):
+            return
+        if any(v.dtype in _QUANTISED for v in values):
+            _check_quantised(op, sig)
 
     def check_shape(self, tensor: Tensor, asked: tuple[int, ...]) -> None:
         """``Refused`` unless an input can have the shape that was asked for."""
@@ -450,11 +461,7 @@ def _output_name(tensor: Tensor, node: str, is_output: bool) -> str:
     return identifier(tensor.name, "output") if is_output and ";" not in tensor.name else node
 
 
-def _check(op: Op, sig: Signature) -> None:
-    """``Refused`` if the quantisation is none that the operator has."""
-    weights = [v for v in sig.inputs[1:] if is_packed(sig.x, v)]
-    if not any(v.dtype in _QUANTISED and v not in weights for v in (*sig.inputs, *sig.outputs)):
-        return
+def _check_quantised(op: Op, sig: Signature) -> None:
     parameters = getattr(op, "parameters", None)
     if parameters is not None:
         try:

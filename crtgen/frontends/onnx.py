@@ -45,7 +45,7 @@ def load_onnx(
 
 
 def _model(file: FileGraph, where: str, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
-    builder = GraphBuilder(where, Refusals(where), shapes)
+    builder = GraphBuilder(where, Refusals(where), shapes, has_plain=True)
     inputs = [builder.input(file.tensors[key], f"input{n}") for n, key in enumerate(file.inputs)]
     if unknown := next((n for n in shapes if n not in {*inputs, *file.inputs}), None):
         hint = f"its inputs: {', '.join(inputs)}"

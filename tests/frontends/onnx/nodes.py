@@ -146,8 +146,8 @@ _PAGE = """# ONNX
 
 What crtgen computes of ONNX: the node tests of the onnx package {version}, by operator. A test with several
 operators counts for the one that it is named after. "passed" is by the numpy references of crtgen's
-operators; `pytest -m nightly tests/frontends/onnx` runs the same tests as generated C. What is refused says why.
-This page is written by `python -m tests.frontends.onnx.nodes --page`.
+operators; `pytest -m nightly tests/frontends/onnx` runs the same tests as generated C. What is refused says
+why. This page is written by `python -m tests.frontends.onnx.nodes --page`.
 
 Weights, and inputs that decide shapes, are constants in these tests, as they are in networks.
 
@@ -164,11 +164,7 @@ def page() -> str:
     found = list(outcomes())
     reasons: dict[str, Counter[str]] = {}
     for one in (one for one in found if one.kind == "refused"):
-        lines = one.reason.split(chr(10))
-        reason = lines[1] if len(lines) > 1 else lines[0]
-        reasons.setdefault(one.test.operator, Counter())[
-            reason.strip().split("; supported")[0].split(" (")[0]
-        ] += 1
+        reasons.setdefault(one.test.operator, Counter())[_short(one.reason)] += 1
     rows = [
         f"| {name} | {counts['passed']} | {counts['refused']} | {_commonest(reasons.get(name))} |"
         for name, counts in by_operator(found).items()
@@ -176,6 +172,13 @@ def page() -> str:
     kinds = Counter(one.kind for one in found)
     numbers = {"passed": kinds["passed"], "refused": kinds["refused"], "total": len(found)}
     return _PAGE.format(version=onnx.__version__, rows="\n".join(rows), **numbers)
+
+
+def _short(reason: str) -> str:
+    """The first cause without its place and without what is supported."""
+    first, *others = reason.splitlines()
+    cause = others[0] if others else first
+    return cause.strip().split("; supported")[0].split(" (")[0]
 
 
 def _commonest(reasons: Counter[str] | None) -> str:

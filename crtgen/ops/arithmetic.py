@@ -277,7 +277,10 @@ def cases() -> Iterator[Case]:
             if dtype is DType.UINT32:
                 limits["a"] = (0.0, 100.0)
             yield make(
-                f"{dtype.value}{number}", Div(), [plain("a", a, dtype), plain("b", b, dtype)], limits=limits
+                f"{dtype.value}{number}_onnx",
+                Div(),
+                [plain("a", a, dtype), plain("b", b, dtype)],
+                limits=limits,
             )
         yield make(
             f"int32{number}", SquaredDifference(), whole, limits={"a": (-20000, 20000), "b": (-20000, 20000)}

@@ -224,7 +224,7 @@ def cases() -> Iterator[Case]:
         for dtype in (d for d in DType if d.is_integer and d not in (DType.INT4, DType.INT32)):
             low = 0.0 if dtype.numpy.kind == "u" else -100.0
             pair = [plain("a", (4, 1, 3), dtype), plain("b", (5, 1), dtype)]
-            yield make(f"plain_{dtype.value}", kind(), pair, limits={"a": (low, 100.0), "b": (low, 100.0)})
+            yield make(f"{dtype.value}_onnx", kind(), pair, limits={"a": (low, 100.0), "b": (low, 100.0)})
     clamped = [plain("a", (3, 7)), plain("b", (3, 7))]
     for kind in (Sub, Mul):
         yield make("int32_relu6", kind(Activation.RELU6), clamped, limits={"a": (-9, 9), "b": (-9, 9)})

@@ -48,8 +48,11 @@ def _int32(name: str, *values: int) -> Tensor:
 
 
 def _in_files(case: Case) -> bool:
-    """RELU6 does not requantise in files: its output takes the numbers of the input."""
+    """RELU6 does not requantise in files: its output takes the numbers of the input. What only ONNX has is
+    in none."""
     op, sig = case.op, case.sig
+    if case.name.endswith("_onnx"):
+        return False
     return not (isinstance(op, Relu) and op.kind is Activation.RELU6 and sig.x.quant != sig.y.quant)
 
 

@@ -49,10 +49,16 @@ class Entry:
 
         Designs know ``speed`` and ``size``; one layer alone is balanced as it is for speed.
         """
-        if not self.applies(sig, target.core):
+        if not self.applies(sig, target.core) or (self.needs is not None and _is_bare(op, sig)):
             return None
         kernel = self.function(op, sig, target.of_one_kernel)
         return kernel and kernel.priced(target)
+
+
+def _is_bare(op: Op, sig: Signature) -> bool:
+    """Whether small integers mean themselves where the operator has quantised ones: such only C computes."""
+    small = sig.x.dtype in (DType.INT8, DType.INT16) and sig.x.quant is None
+    return small and getattr(op, "parameters", None) is not None
 
 
 _DESIGNS: dict[type, list[Entry]] = {}

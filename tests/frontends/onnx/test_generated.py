@@ -11,7 +11,7 @@ from crtgen.passes import DEFAULT_PASSES, run_passes
 from tests.frontends.onnx.nodes import NodeTest, outcomes
 from tests.kernels.program import Run, run_on_host
 
-PASSED = 1050
+PASSED = 1130
 """At least so many."""
 
 NOT_A_NUMBER = ("causal_boolmask_nan_robustness",)

@@ -1,6 +1,7 @@
 """The ONNX front end: an `.onnx` file as a graph."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -70,11 +71,12 @@ def _add(node: FileNode, tensors: dict[str, Tensor], builder: GraphBuilder, resu
 
 
 def _needed(file: FileGraph) -> list[FileNode]:
-    """The nodes that an output follows from."""
+    """The nodes that an output follows from, without those of their outputs that nothing reads."""
     wanted, found = set(file.outputs), []
     for node in reversed(file.nodes):
         if wanted.intersection(node.outputs):
-            found.append(node)
+            outputs = tuple(name if name in wanted else "" for name in node.outputs)
+            found.append(replace(node, outputs=outputs))
             wanted.update(node.inputs)
     return found[::-1]
 

@@ -69,7 +69,8 @@ class FileNode:
     @property
     def place(self) -> str:
         """Where it is, for errors."""
-        return f"node {self.name!r}" if self.name else f"node {self.index}, output {self.outputs[0]!r}"
+        output = next(name for name in self.outputs if name)
+        return f"node {self.name!r}" if self.name else f"node {self.index}, output {output!r}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

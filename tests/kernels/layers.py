@@ -40,6 +40,7 @@ from crtgen.ops.detection import DetectionPostProcess
 from crtgen.ops.fft import Irfft, Rfft
 from crtgen.ops.logsoftmax import LogSoftmax
 from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.recurrent import Recurrent
 from tests.kernels import element_layers, index_layers, recurrent_layers, reduce_layers
 
 __all__ = ["KINDS", "Kind"]
@@ -435,6 +436,7 @@ KINDS = {
     "transforms": Kind((Rfft, Irfft), reduce_layers.transforms()),
     "mean": _kind(_mean, Mean),
     "recurrent": Kind(recurrent_layers.RECURRENT, recurrent_layers.recurrent()),
+    "sequences": Kind((Recurrent,), recurrent_layers.sequences()),
     "streams": Kind(recurrent_layers.STREAMS, recurrent_layers.streams()),
     "detections": Kind((DetectionPostProcess,), recurrent_layers.detections()),
     "movement": _kind(

@@ -28,8 +28,8 @@ class Tensor:
     """A tensor of a file. ``key`` is what the file's operators call it, ``name`` what people do.
 
     ``shape`` has -1 for a length that is not fixed. ``dtype`` is None for a type that crtgen does not have,
-    ``type_name`` is the format's. ``data`` is there for a constant. A variable keeps what it holds from run
-    to run; at first that is zero.
+    ``type_name`` is the format's, empty where the file does not say. ``data`` is there for a constant. A
+    variable keeps what it holds from run to run; at first that is zero.
     """
 
     key: Hashable
@@ -139,11 +139,12 @@ class GraphBuilder:
             return default
 
     def known(self, tensor: T) -> T:
-        """The tensor with the shape, and the data, that it has by now."""
+        """The tensor with the shape, the type and the data that it has by now."""
         value = self._tensors.get(tensor.key)
         if value is None:
             return tensor
-        return replace(tensor, shape=value.shape, data=value.data if value.is_constant else None)
+        data = value.data if value.is_constant else None
+        return replace(tensor, shape=value.shape, dtype=value.dtype, data=data)
 
     def node(
         self,
@@ -330,6 +331,7 @@ class GraphBuilder:
             count = "one" if expected == 1 else str(expected)
             raise ValueError(f"it has {len(outputs)} outputs instead of {count}")
         shapes = [shape for shape, _ in inferred]
+        outputs = [_typed(t, dtype) for t, (_, dtype) in zip(outputs, inferred, strict=False)]
         if outputs and not made.updates and all(v.is_constant for v in operands):
             self._compute(made.op, operands, outputs, inferred)
             return
@@ -455,6 +457,11 @@ def _check_tensor(tensor: Tensor) -> None:
         )
     if 0 in tensor.shape:
         raise Refused(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
+
+
+def _typed(tensor: Tensor, dtype: DType) -> Tensor:
+    """The tensor with the type that an operator gives it, if the file does not say one."""
+    return tensor if tensor.type_name else replace(tensor, dtype=dtype)
 
 
 def _output_name(tensor: Tensor, node: str, is_output: bool) -> str:

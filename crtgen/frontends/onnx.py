@@ -12,6 +12,7 @@ from crtgen.frontends.builder import GraphBuilder, Refused, Result, Tensor
 from crtgen.frontends.naming import identifier
 from crtgen.frontends.onnx_convert import CONVERTERS, Layer
 from crtgen.frontends.onnx_file import FileGraph, FileNode, read
+from crtgen.frontends.onnx_flow import FLOW, Flow, Tensors
 from crtgen.frontends.onnx_fold import folded, is_folded
 from crtgen.frontends.onnx_norms import with_norms_in_weights
 from crtgen.frontends.refusals import Refusals
@@ -42,32 +43,48 @@ def load_onnx(
         path = Path(source)
         data, stem, where, folder = files.read(path, "the model"), path.stem, str(path), path.parent
     graph = with_norms_in_weights(read(data, where, folder, CONVERTERS, fixed))
-    return _model(graph, where, identifier(name or stem, "model"), shapes)
+    return _Importer(where).model(graph, identifier(name or stem, "model"), shapes)
 
 
-def _model(file: FileGraph, where: str, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
-    builder = GraphBuilder(where, Refusals(where), shapes, has_plain=True)
-    inputs = [builder.input(file.tensors[key], f"input{n}") for n, key in enumerate(file.inputs)]
-    if unknown := next((n for n in shapes if n not in {*inputs, *file.inputs}), None):
-        hint = f"its inputs: {', '.join(inputs)}"
-        raise UsageError(f"there is no input {unknown}", where=where, hint=hint)
-    tensors = dict(file.tensors)
-    for node in _needed(file):
-        _add(node, tensors, builder, [tensors[key] for key in file.outputs])
-    outputs = [builder.output(tensors[key], f"output{n}") for n, key in enumerate(file.outputs)]
-    return builder.graph(name, inputs, outputs)
+class _Importer(Flow):
+    """Builds graphs of the main graph and its subgraphs, node by node."""
 
+    def model(self, file: FileGraph, name: str, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+        """The main graph."""
+        builder = GraphBuilder(self.where, Refusals(self.where), shapes, has_plain=True)
+        inputs = [builder.input(file.tensors[key], f"input{n}") for n, key in enumerate(file.inputs)]
+        if unknown := next((n for n in shapes if n not in {*inputs, *file.inputs}), None):
+            hint = f"its inputs: {', '.join(inputs)}"
+            raise UsageError(f"there is no input {unknown}", where=self.where, hint=hint)
+        tensors = dict(file.tensors)
+        self.nodes(file, tensors, builder)
+        outputs = [builder.output(tensors[key], f"output{n}") for n, key in enumerate(file.outputs)]
+        return builder.graph(name, inputs, outputs)
 
-def _add(node: FileNode, tensors: dict[str, Tensor], builder: GraphBuilder, results: list[Tensor]) -> None:
-    """Add a node to the graph, or what it gives to the constants."""
-    layer = _layer(tensors, node, builder)
-    outputs = [t for t in layer.outputs if t is not None]
-    if is_folded(layer):
-        builder.guarded(node.place, node.code, layer.inputs, outputs, lambda: tensors.update(folded(layer)))
-        return
-    row = CONVERTERS.get(node.code)
-    stems = row.stems if row is not None else (identifier(node.code, "unknown"),)
-    builder.node(node.place, node.code, stems, layer.inputs, outputs, partial(_convert, layer), results)
+    def nodes(self, file: FileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
+        """Add the nodes of a graph that an output follows from."""
+        results = [tensors[key] for key in file.outputs]
+        for node in _needed(file):
+            self.count()
+            self._add(node, tensors, builder, results)
+
+    def _add(self, node: FileNode, tensors: Tensors, builder: GraphBuilder, results: list[Tensor]) -> None:
+        """Add a node to the graph, or what it gives to the constants."""
+        layer = _layer(tensors, node, builder)
+        outputs = [t for t in layer.outputs if t is not None]
+        inputs = [builder.known(tensors[key]) for key in node.reads if key]
+        if is_folded(layer, inputs):
+            builder.guarded(
+                node.place, node.code, inputs, outputs, lambda: tensors.update(folded(layer, inputs))
+            )
+        elif node.code in FLOW:
+            add = partial(self.flow, layer, tensors, builder, results)
+            builder.guarded(node.place, node.code, inputs, outputs, add)
+        else:
+            row = CONVERTERS.get(node.code)
+            stems = row.stems if row is not None else (identifier(node.code, "unknown"),)
+            convert = partial(_convert, layer)
+            builder.node(node.place, node.code, stems, layer.inputs, outputs, convert, results)
 
 
 def _needed(file: FileGraph) -> list[FileNode]:
@@ -77,11 +94,11 @@ def _needed(file: FileGraph) -> list[FileNode]:
         if wanted.intersection(node.outputs):
             outputs = tuple(name if name in wanted else "" for name in node.outputs)
             found.append(replace(node, outputs=outputs))
-            wanted.update(node.inputs)
+            wanted.update(node.reads)
     return found[::-1]
 
 
-def _layer(tensors: Mapping[str, Tensor], node: FileNode, builder: GraphBuilder) -> Layer:
+def _layer(tensors: Tensors, node: FileNode, builder: GraphBuilder) -> Layer:
     """The node with its tensors, as far as they are known by now."""
     inputs = (builder.known(tensors[key]) if key else None for key in node.inputs)
     return Layer(node, tuple(inputs), tuple(tensors[key] if key else None for key in node.outputs))

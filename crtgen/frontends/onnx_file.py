@@ -6,7 +6,7 @@ clearly than a user needs is checked here before it.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from onnx import checker, inliner, numpy_helper, shape_inference
 from crtgen import files
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.frontends.builder import Tensor
+from crtgen.frontends.onnx_external import load_external
 from crtgen.ir import Array, DType, shape_text
 
 __all__ = ["FileGraph", "FileNode", "constant", "read", "value_types"]
@@ -45,7 +46,7 @@ _DTYPES: Mapping[int, DType] = {
 }
 _UNKNOWN_SHAPE = (-1,)
 
-_COMPUTED = ("Range", "BlackmanWindow", "HammingWindow", "HannWindow", "AffineGrid", "Bernoulli")
+_COMPUTED = ("Range", "BlackmanWindow", "HammingWindow", "HannWindow", "Bernoulli")
 """Functions that are computed when the model is read, or not at all."""
 
 
@@ -54,7 +55,7 @@ class FileNode:
     """A node: ``code`` is its operator, with the domain before it where that is not ONNX's own.
 
     ``opset`` is the version of the operators of its domain. An absent optional input or output is empty.
-    ``proto`` is the node itself, for the onnx package.
+    Subgraphs are attributes. ``proto`` is the node itself, for the onnx package.
     """
 
     index: int
@@ -72,16 +73,32 @@ class FileNode:
         output = next(name for name in self.outputs if name)
         return f"node {self.name!r}" if self.name else f"node {self.index}, output {output!r}"
 
+    @property
+    def graphs(self) -> tuple["FileGraph", ...]:
+        """Its subgraphs."""
+        return tuple(a for a in self.attributes.values() if isinstance(a, FileGraph))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The tensors that it reads, those of its subgraphs from around them included."""
+        return (*self.inputs, *(name for graph in self.graphs for name in graph.captured))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileGraph:
-    """The main graph; tensors by name. ``inputs`` are those that are not initialised."""
+    """The main graph or a subgraph; tensors by name. ``inputs`` are those that are not initialised."""
 
     name: str
     tensors: Mapping[str, Tensor]
     nodes: tuple[FileNode, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+    @property
+    def captured(self) -> tuple[str, ...]:
+        """What a subgraph reads of the graphs around it."""
+        names = (*(name for node in self.nodes for name in node.reads), *self.outputs)
+        return tuple(dict.fromkeys(name for name in names if name and name not in self.tensors))
 
 
 def value_types() -> Mapping[int, DType]:
@@ -102,9 +119,9 @@ def read(
     model = _parsed(data, where)
     try:
         _fix_inputs(model, where, fixed)
-        _load_external(model, where, folder)
+        load_external(model.graph, where, folder)
         model = _checked(model, where, known)
-        return _Reader(model, where).graph()
+        return _Reader(model, where).graph(model.graph, is_main=True)
     except (ValueError, TypeError, LookupError, OverflowError, RuntimeError) as error:
         raise CorruptModelError(f"the file is damaged: {_line(error)}", where=where, hint=_HINT) from error
 
@@ -234,71 +251,31 @@ def _check_operators(model: Any, where: str, opset: int) -> None:
             raise CorruptModelError(reason, where=where, hint=_HINT)
 
 
-def _load_external(model: Any, where: str, folder: Path | None) -> None:
-    """Read the data of tensors that is in files beside the model."""
-    for tensor in _tensors(model.graph):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _load_tensor(tensor, where, folder)
-
-
-def _tensors(graph: Any) -> Iterator[Any]:
-    """Every constant of a graph and of its subgraphs."""
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _tensors(inner)
-
-
-def _load_tensor(tensor: Any, where: str, folder: Path | None) -> None:
-    """Raises ``CorruptModelError`` for a file that is not there, too short, or outside of the folder."""
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    location = entries.get("location", "")
-    label = f"the data of {tensor.name!r} in {location!r}"
-    if folder is None:
-        raise UnsupportedError(f"{label}, given without its folder", where=where)
-    path, root = (folder / location).resolve(), folder.resolve()
-    if not location or Path(location).is_absolute() or not path.is_relative_to(root):
-        reason = f"{label}: the path leaves the folder of the model"
-        raise CorruptModelError(reason, where=where, hint="keep a model and its data in one folder")
-    if not path.is_file():
-        hint = f"put {location} beside the model, or save it with its data"
-        raise CorruptModelError(f"{label}: there is no such file", where=where, hint=hint)
-    content = files.read(path, "the model's data")
-    offset, length = (int(entries.get(key) or 0) for key in ("offset", "length"))
-    length = length or len(content) - offset
-    if min(offset, length) < 0 or offset + length > len(content):
-        reason = f"{label}: {length} bytes at {offset} of a file of {len(content)}"
-        raise CorruptModelError(reason, where=where, hint=_HINT)
-    tensor.raw_data = content[offset : offset + length]
-    tensor.data_location = onnx.TensorProto.DEFAULT
-    del tensor.external_data[:]
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     model: Any
     where: str
 
-    def graph(self) -> FileGraph:
-        graph = self.model.graph
+    def graph(self, graph: Any, is_main: bool = False) -> FileGraph:
+        """The graph; of the main one, a batch of an input that is not fixed is 1."""
         data = {t.name: self._constant(t) for t in graph.initializer}
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
             raise UnsupportedError(f"the sparse tensor {name!r}; supported: dense ones", where=self.where)
         inputs = tuple(v.name for v in graph.input if v.name not in data)
         tensors = {name: constant(name, array) for name, array in data.items()}
-        for value in (*graph.value_info, *graph.output, *graph.input):
-            if value.name not in data:
-                tensors[value.name] = self._tensor(value, value.name in inputs)
         nodes = tuple(self._node(i, node) for i, node in enumerate(graph.node))
-        for name in (n for node in nodes for n in node.outputs if n and n not in tensors):
-            tensors[name] = Tensor(name, name, _UNKNOWN_SHAPE, "unknown type", None, None, None)
+        made = dict.fromkeys((*inputs, *(n for node in nodes for n in node.outputs if n)))
+        known = {v.name: v for v in (*graph.value_info, *graph.output, *graph.input)}
+        for name in made:
+            value = known.get(name)
+            tensors[name] = (
+                _untyped(name) if value is None else self._tensor(value, is_main and name in inputs)
+            )
         return FileGraph(graph.name, tensors, nodes, inputs, tuple(v.name for v in graph.output))
 
     def _tensor(self, value: Any, is_input: bool) -> Tensor:
-        """A tensor with -1 for a length that is not fixed; of an input, a batch that is not fixed is 1."""
+        """A tensor with -1 for a length that is not fixed."""
         kind = value.type.WhichOneof("value")
         if kind != "tensor_type":
             name = (kind or "unknown").removesuffix("_type")
@@ -348,9 +325,16 @@ class _Reader:
             )
             raise CorruptModelError(reason, where=self.where, hint=_HINT)
         value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, onnx.GraphProto):
+            return self.graph(value)
         if isinstance(value, onnx.TensorProto):
             return self._constant(value)
         return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _untyped(name: str) -> Tensor:
+    """A tensor of which the file says nothing."""
+    return Tensor(name, name, _UNKNOWN_SHAPE, "", None, None, None)
 
 
 def _trimmed(names: Iterable[str]) -> tuple[str, ...]:
@@ -368,5 +352,7 @@ def constant(name: str, array: Array) -> Tensor:
 
 
 def _type_name(number: int) -> str:
+    if number == onnx.TensorProto.UNDEFINED:
+        return ""
     known = number in onnx.TensorProto.DataType.values()
     return str(onnx.TensorProto.DataType.Name(number)) if known else f"type number {number}"

@@ -1,5 +1,7 @@
 """Nodes of an `.onnx` file that follow from constants: the onnx package's own definition computes them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from crtgen.frontends.builder import Refused, Tensor
 from crtgen.frontends.onnx_convert import Layer
 from crtgen.frontends.onnx_file import constant
 
-__all__ = ["folded"]
+__all__ = ["folded", "is_folded"]
 
 _RANDOM = {
     "Bernoulli",
@@ -23,27 +25,27 @@ _RANDOM = {
 _MAX_ELEMENTS = 1 << 26
 
 
-def is_folded(layer: Layer) -> bool:
-    """Whether all inputs of the node are constants."""
-    inner = any(isinstance(a, onnx.GraphProto) for a in layer.node.attributes.values())
-    known = all(t.data is not None for t in layer.inputs if t is not None)
-    return known and not inner and "." not in layer.node.code
+def is_folded(layer: Layer, inputs: Sequence[Tensor]) -> bool:
+    """Whether all inputs of the node are constants; ``inputs`` are those of its subgraphs, too."""
+    return all(t.data is not None for t in inputs) and "." not in layer.node.code
 
 
-def folded(layer: Layer) -> dict[str, Tensor]:
+def folded(layer: Layer, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
     """The outputs of such a node, by name."""
     if layer.node.code in _RANDOM:
         raise Refused("random numbers", "export the model for inference")
-    feeds = {key: t.data for key, t in zip(layer.node.inputs, layer.inputs, strict=True) if t is not None}
+    names = (name for name in layer.node.reads if name)
+    feeds = {name: tensor.data for name, tensor in zip(names, inputs, strict=True)}
     try:
         results = _run(layer, feeds)
     except Exception as error:  # the package raises what its Python code happens to raise
         raise ValueError(f"it cannot be computed of its constants: {error}") from error
     found = {}
-    for name, array in zip((n for n in layer.node.outputs if n), results, strict=True):
+    made = (tensor for tensor in layer.outputs if tensor is not None)
+    for name, tensor, array in zip((n for n in layer.node.outputs if n), made, results, strict=True):
         if not isinstance(array, np.ndarray | np.generic) or array.size > _MAX_ELEMENTS:
             raise Refused("constants that are no tensors, or too large ones")
-        found[name] = constant(name, np.asarray(array))
+        found[name] = replace(constant(name, np.asarray(array)), key=tensor.key)
     return found
 
 

@@ -26,7 +26,7 @@ def with_norms_in_weights(graph: FileGraph) -> FileGraph:
     """
     readers: dict[str, list[FileNode]] = {}
     for node in graph.nodes:
-        for name in node.inputs:
+        for name in node.reads:
             readers.setdefault(name, []).append(node)
     tensors, made, gone = dict(graph.tensors), [], set[int]()
     for node in graph.nodes:

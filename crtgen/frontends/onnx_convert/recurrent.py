@@ -84,9 +84,7 @@ def _curves(layer: Layer, kind: Cell) -> Iterator[tuple[Curve, ...]]:
     if len(names) != count * directions:
         raise ValueError(f"{len(names)} activations instead of {count * directions}")
     alphas, betas = (iter(layer.attribute(f"activation_{name}") or ()) for name in ("alpha", "beta"))
-    curves = [
-        Curve(n, _number(n, alphas, _ALPHA, "alpha"), _number(n, betas, _BETA, "beta")) for n in names
-    ]
+    curves = [Curve(n, _number(n, alphas, _ALPHA, "alpha"), _number(n, betas, _BETA, "beta")) for n in names]
     for first in range(0, len(curves), count):
         yield tuple(curves[first : first + count])
 

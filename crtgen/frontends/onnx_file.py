@@ -14,18 +14,16 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import checker, inliner, numpy_helper, shape_inference
+from onnx import checker, numpy_helper, shape_inference
 
 from crtgen import files
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.frontends.builder import Tensor
 from crtgen.frontends.onnx_external import load_external
+from crtgen.frontends.onnx_functions import DOMAINS, inlined, is_function
 from crtgen.ir import Array, DType, shape_text
 
 __all__ = ["FileGraph", "FileNode", "constant", "read", "value_types"]
-
-DOMAINS = ("", "ai.onnx")
-"""What the operators of ONNX itself are in."""
 
 _OLDEST = 7
 _HINT = "export or download the model again"
@@ -45,9 +43,6 @@ _DTYPES: Mapping[int, DType] = {
     onnx.TensorProto.BOOL: DType.BOOL,
 }
 _UNKNOWN_SHAPE = (-1,)
-
-_COMPUTED = ("Range", "BlackmanWindow", "HammingWindow", "HannWindow", "Bernoulli")
-"""Functions that are computed when the model is read, or not at all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +159,7 @@ def _checked(model: Any, where: str, known: Collection[str]) -> Any:
         _check_types(model)
     except (checker.ValidationError, shape_inference.InferenceError) as error:
         raise CorruptModelError(_line(error), where=where, hint=_HINT) from error
-    return shape_inference.infer_shapes(_inlined(model, known), check_type=True, data_prop=True)
+    return inlined(model, known)
 
 
 def _check_types(model: Any) -> None:
@@ -174,28 +169,8 @@ def _check_types(model: Any) -> None:
         shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except shape_inference.InferenceError as error:
         named = re.findall(r"op_type:(\w+)", str(error))
-        if not any(_is_function(name) for name in named):
+        if not any(is_function(name) for name in named):
             raise
-
-
-def _is_function(code: str) -> bool:
-    """Whether ONNX defines the operator by simpler ones."""
-    if not onnx.defs.has(code):
-        return False
-    schema: Any = onnx.defs.get_schema(code)
-    return bool(schema.has_function or schema.has_context_dependent_function)
-
-
-def _inlined(model: Any, known: Collection[str]) -> Any:
-    """The model with simpler operators in place of those that are functions of them.
-
-    The package cannot do that for a model of which it does not know all types: then all stay.
-    """
-    kept = [(domain, code) for code in (*known, *_COMPUTED) for domain in DOMAINS]
-    try:
-        return inliner.inline_selected_functions(model, kept, exclude=True, inline_schema_functions=True)
-    except RuntimeError:
-        return model
 
 
 def _opset(model: Any, where: str) -> int:

@@ -184,8 +184,10 @@ def add_flow(
     builder: GraphBuilder,
     results: Sequence[Tensor],
 ) -> None:
-    """Add an operator with subgraphs; what it is given lies in memory."""
-    values = tuple(builder.stored(builder.value(tensor, "given")) for tensor in operands)
+    """Add an operator with subgraphs, unless it follows from constants; what it is given lies in memory."""
+    values = tuple(builder.value(tensor, "given") for tensor in operands)
+    if not all(value.is_constant for value in values):
+        values = tuple(map(builder.stored, values))
     made = [tensor for tensor in outputs if tensor is not None]
     converted = Converted(op, values)
     builder.node(layer.node.place, layer.node.code, (op.name,), (), made, lambda: converted, results)

@@ -26,8 +26,9 @@ _MAX_ELEMENTS = 1 << 26
 
 
 def is_folded(layer: Layer, inputs: Sequence[Tensor]) -> bool:
-    """Whether all inputs of the node are constants; ``inputs`` are those of its subgraphs, too."""
-    return all(t.data is not None for t in inputs) and "." not in layer.node.code
+    """Whether all inputs of the node are constants, and it has no subgraphs."""
+    plain = not layer.node.graphs and "." not in layer.node.code
+    return plain and all(t.data is not None for t in inputs)
 
 
 def folded(layer: Layer, inputs: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -24,21 +24,35 @@ from tests.support import ROOT
 __all__ = ["NodeTest", "Outcome", "by_operator", "node_tests", "outcomes"]
 
 CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
     "BatchNormalization": (1, 2, 3, 4),
+    "BlackmanWindow": (0,),
+    "CausalConvWithState": (1, 2),
+    "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
+    "Compress": (1,),
     "ConstantOfShape": (0,),
     "Conv": (1, 2),
     "ConvTranspose": (1, 2),
+    "CumProd": (1,),
     "CumSum": (1,),
+    "DFT": (1, 2),
     "Dropout": (1, 2),
     "Expand": (1,),
     "GRU": (1, 2, 3, 4),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
     "LSTM": (1, 2, 3, 4, 7),
+    "Loop": (0, 1),
+    "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
     "OneHot": (1, 2),
     "Pad": (1, 2, 3),
     "RNN": (1, 2, 3, 4),
     "Range": (0, 1, 2),
     "Reshape": (1,),
     "Resize": (1, 2, 3),
+    "STFT": (1, 2, 3),
     "Slice": (1, 2, 3, 4),
     "Split": (1,),
     "Squeeze": (1,),
@@ -51,6 +65,17 @@ CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
     **{f"Reduce{kind}": (1,) for kind in ("Prod", "Sum", "SumSquare")},
 }
 """Inputs that networks have as constants, and crtgen with them: weights, and what decides shapes."""
+
+_NAMED: Mapping[str, tuple[str, ...]] = {
+    "test_affine_grid": ("size",),
+    "test_blackmanwindow": ("x",),
+    "test_causal_conv": ("weight", "bias"),
+    "test_center_crop": ("shape",),
+    "test_hammingwindow": ("x",),
+    "test_hannwindow": ("x",),
+    "test_range": ("start", "limit", "delta"),
+}
+"""The same by name, for tests of functions that are made of others; by the beginning of the test's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +132,8 @@ def _read(case: Any) -> NodeTest:
         for position in CONSTANT_INPUTS.get(node.op_type, ())
         if position < len(node.input)
     }
+    for start, names in _NAMED.items():
+        constant |= set(names) if case.name.startswith(start) else set()
     fixed = {name: np.asarray(array) for name, array in data.items() if name in constant}
     rest = tuple(array for name, array in data.items() if name not in fixed)
     operator = case.model.graph.node[0].op_type if len(graph.node) == 1 else _of_expanded(case.name)

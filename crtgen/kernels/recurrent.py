@@ -180,11 +180,11 @@ def _stages(
         after = (f"h[unit] = (1.0f - fresh[unit]) * {new} + fresh[unit] * h[unit];",)
         yield Stage((Product(part + 2, f"old + {units}", "old", given[2]),), after)
     elif op.kind is Cell.GRU_AFTER:
-        reset = _gate(op, curves[0], _sum(units, 1))
+        new = f"fresh[{2 * units} + unit] + r * old[{2 * units} + unit]"
         lines = (
             f"const float z = {_gate(op, curves[0], _sum(units, 0))};",
-            f"const float r = {reset};",
-            f"const float n = {_gate(op, curves[1], f'fresh[{2 * units} + unit] + r * old[{2 * units} + unit]')};",
+            f"const float r = {_gate(op, curves[0], _sum(units, 1))};",
+            f"const float n = {_gate(op, curves[1], new)};",
             "h[unit] = (1.0f - z) * n + z * h[unit];",
         )
         yield Stage(products, lines)

@@ -1,4 +1,4 @@
-"""Recurrent layers of float32 over a sequence, as ONNX has them: RNN, GRU and LSTM, in one or two directions."""
+"""Recurrent layers of float32 over a sequence, as ONNX has them: RNN, GRU and LSTM in one or two directions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,8 +87,8 @@ class Recurrent(Op):
     there are. With ``batch_first`` the axis B is the first one of all these.
 
     ``curves`` are the activations of each direction; with ``backward`` the first direction begins at the end,
-    as the second always does. ``clip`` bounds the sums of the gates, 0: nothing does. ``lengths`` are steps of
-    each sequence of the batch; without them, all. Behind its end, a sequence gives zeros.
+    as the second always does. ``clip`` bounds the sums of the gates, 0: nothing does. ``lengths`` are the
+    steps of each sequence of the batch; without them, all. Behind its end, a sequence gives zeros.
     """
 
     name: ClassVar[str] = "recurrent"
@@ -129,7 +129,7 @@ class Recurrent(Op):
         for value, shape in zip(inputs[1:], shapes, strict=True):
             text = f"{value.name} is {shape_text(value.shape)}, not {shape_text(shape)}"
             require(value.shape == shape, text)
-        fits = not self.lengths or (len(self.lengths) == batch and 0 <= min(self.lengths))
+        fits = not self.lengths or (len(self.lengths) == batch and min(self.lengths) >= 0)
         require(fits and max(self.lengths, default=0) <= steps, f"lengths {self.lengths} of {steps} steps")
         y = (batch, steps, d, units) if self.batch_first else (steps, d, batch, units)
         given = zip(self.gives, (y, state, state), strict=True)

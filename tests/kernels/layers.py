@@ -415,6 +415,7 @@ KINDS = {
     "quotients": Kind(element_layers.QUOTIENTS, element_layers.quotients()),
     "indexed": Kind(index_layers.INDEXED, index_layers.indexed()),
     "repeated": Kind(index_layers.REPEATED, index_layers.repeated()),
+    "written": Kind(index_layers.WRITTEN, index_layers.written()),
     "reduced": Kind(reduce_layers.REDUCED, reduce_layers.reduced()),
     "norms": Kind(reduce_layers.NORMS, reduce_layers.norms()),
     "int16": Kind(

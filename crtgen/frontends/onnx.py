@@ -101,7 +101,17 @@ def _needed(file: FileGraph) -> list[FileNode]:
 def _layer(tensors: Tensors, node: FileNode, builder: GraphBuilder) -> Layer:
     """The node with its tensors, as far as they are known by now."""
     inputs = (builder.known(tensors[key]) if key else None for key in node.inputs)
-    return Layer(node, tuple(inputs), tuple(tensors[key] if key else None for key in node.outputs))
+    row = CONVERTERS.get(node.code)
+    outputs = [tensors[key] if key else None for key in node.outputs]
+    if row is not None and row.whole:
+        outputs += [None] * (row.whole - len(outputs))
+        outputs = [_unread(node, n) if t is None else t for n, t in enumerate(outputs)]
+    return Layer(node, tuple(inputs), tuple(outputs))
+
+
+def _unread(node: FileNode, position: int) -> Tensor:
+    """An output that nothing reads."""
+    return Tensor((node.outputs, position), "unread", (-1,), "", None, None, None)
 
 
 def _convert(layer: Layer) -> Result:

@@ -1,4 +1,4 @@
-"""Recurrent layers of float32 over a sequence, as ONNX has them: RNN, GRU and LSTM in one or two directions."""
+"""Recurrent layers of float32 over a sequence, as ONNX has them: RNN, GRU, LSTM in one or two directions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

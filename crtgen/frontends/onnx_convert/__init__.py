@@ -2,12 +2,23 @@
 
 from collections.abc import Mapping
 
-from crtgen.frontends.onnx_convert import elementwise, functions, move, recurrent, reduce, resize, weights
+from crtgen.frontends.onnx_convert import (
+    elementwise,
+    functions,
+    index,
+    move,
+    pool,
+    products,
+    recurrent,
+    reduce,
+    resize,
+    weights,
+)
 from crtgen.frontends.onnx_convert.layer import Converter, Layer
 
 __all__ = ["CONVERTERS", "Converter", "Layer"]
 
-_FAMILIES = (elementwise, functions, move, recurrent, reduce, resize, weights)
+_FAMILIES = (elementwise, functions, index, move, pool, products, recurrent, reduce, resize, weights)
 
 CONVERTERS: Mapping[str, Converter] = {
     code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())

@@ -142,11 +142,12 @@ ANY = frozenset(DType)
 @dataclass(frozen=True, slots=True)
 class Converter:
     """A row of the table: ``stems`` is what the name of the layer begins with, ``types`` those of the first
-    input."""
+    input. ``whole`` is how many outputs there are, if all are computed, also those that nothing reads."""
 
     convert: Convert
     stems: tuple[str, ...]
     types: frozenset[DType] = FLOAT
+    whole: int = 0
 
 
 def unary(op: Op) -> Convert:

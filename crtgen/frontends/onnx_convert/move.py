@@ -11,15 +11,14 @@ from crtgen.frontends.onnx_convert.layer import (
     Converter,
     Layer,
     Operand,
-    cast,
     number,
     reshaped,
     transposed,
 )
-from crtgen.ir import DType, shape_text
-from crtgen.ops import Add, Concat, Pad, StridedSlice
-from crtgen.ops.compare import Equal, Less, Select
-from crtgen.ops.gather import Gather, GatherNd
+from crtgen.ir import shape_text
+from crtgen.ops import Concat, Pad, StridedSlice
+from crtgen.ops.compare import Select
+from crtgen.ops.gather import Gather
 from crtgen.ops.spread import BroadcastTo, MirrorPad
 
 __all__ = ["CONVERTERS"]
@@ -188,45 +187,6 @@ def _tile(layer: Layer) -> Converted:
     return reshaped(repeated, tuple(r * d for r, d in zip(repeats, layer.x.shape, strict=True)))
 
 
-def _whole_indices(layer: Layer, position: int, lengths: Sequence[int]) -> Operand:
-    """Indices that count from the beginning; ``lengths`` are those of the axes that they count along."""
-    tensor = layer.tensor(position)
-    length = np.array(lengths if len(lengths) > 1 else lengths[0], np.int32)
-    if tensor.data is not None:
-        data = tensor.data.astype(np.int64)
-        if np.any(data < -length) or np.any(data >= length):
-            raise ValueError(f"indices from {data.min()} to {data.max()} of {list(lengths)}")
-        return np.where(data < 0, data + length, data).astype(np.int32)
-    indices: Operand = tensor if tensor.dtype is DType.INT32 else cast(tensor, DType.INT32)
-    below = Converted(Less(), (indices, number(0, DType.INT32)), ("zero",))
-    lifted = Converted(Add(), (indices, length), ("length",))
-    return Converted(Select(), (below, lifted, indices))
-
-
-def _gather(layer: Layer) -> Converted:
-    axis = layer.own_axis(0)
-    indices = _whole_indices(layer, 1, (layer.x.shape[axis],))
-    return Converted(Gather(axis), (layer.x, indices), ("indices",))
-
-
-def _gather_nd(layer: Layer) -> Converted:
-    if layer.whole("batch_dims"):
-        raise Refused(f"batch_dims {layer.whole('batch_dims')}; supported: 0")
-    depth = layer.tensor(1).shape[-1]
-    indices = _whole_indices(layer, 1, layer.x.shape[:depth])
-    return Converted(GatherNd(), (layer.x, indices), ("indices",))
-
-
-def _gather_elements(layer: Layer) -> Converted:
-    """The element at each index along one axis, and at its own place along the others."""
-    axis, shape = layer.own_axis(0), layer.tensor(1).shape
-    places: list[Operand] = []
-    for a, grid in enumerate(np.indices(shape, np.int32)):
-        index = _whole_indices(layer, 1, (layer.x.shape[axis],)) if a == axis else grid
-        places.append(reshaped(index, (*shape, 1)))
-    return Converted(GatherNd(), (layer.x, Converted(Concat(len(shape)), tuple(places))), ("indices",))
-
-
 def _depth_to_space(layer: Layer) -> Converted:
     n, c, h, w = _image(layer)
     block = layer.whole("blocksize")
@@ -271,30 +231,11 @@ def _trilu(layer: Layer) -> Converted:
     return Converted(Select(), (kept, layer.x, number(0, layer.x.dtype)), ("x", "zero"))
 
 
-def _one_hot(layer: Layer) -> Converted:
-    """``values[1]`` where the place along the new axis is the index, elsewhere ``values[0]``."""
-    depth = int(layer.constant(1, "depths").reshape(-1)[0].item())
-    values = layer.constant(2, "values").reshape(-1)
-    axis = layer.axis(layer.whole("axis", -1), layer.rank + 1)
-    places = np.arange(depth, dtype=np.int32).reshape([-1 if a == axis else 1 for a in range(layer.rank + 1)])
-    shape = (*layer.x.shape[:axis], 1, *layer.x.shape[axis:])
-    x: Operand = layer.x if layer.x.dtype is DType.INT32 else cast(layer.x, DType.INT32)
-    below = Converted(Less(), (x, number(0, DType.INT32)), ("zero",))
-    lifted = Converted(Add(), (x, number(depth, DType.INT32)), ("depth",))
-    index = reshaped(Converted(Select(), (below, lifted, x)), shape)
-    hot = Converted(Equal(), (index, places), ("places",))
-    return Converted(Select(), (hot, values[1:].reshape(()), values[:1].reshape(())), ("on", "off"))
-
-
 CONVERTERS: Mapping[str, Converter] = {
     "Concat": Converter(_concat, ("concat",), ANY),
     "DepthToSpace": Converter(_depth_to_space, ("depth_to_space",), ANY),
     "Expand": Converter(_expand, ("expand",), ANY),
     "Flatten": Converter(_flatten, ("flatten",), ANY),
-    "Gather": Converter(_gather, ("gather",), ANY),
-    "GatherElements": Converter(_gather_elements, ("gather_elements",), ANY),
-    "GatherND": Converter(_gather_nd, ("gather_nd",), ANY),
-    "OneHot": Converter(_one_hot, ("one_hot",), frozenset({DType.FLOAT32, DType.INT32, DType.INT64})),
     "Pad": Converter(_pad, ("pad",), ANY),
     "Reshape": Converter(_reshape, ("reshape",), ANY),
     "Shape": Converter(_shape, ("shape",), ANY),

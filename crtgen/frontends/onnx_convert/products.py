@@ -1,0 +1,128 @@
+"""Products of matrices."""
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, reshaped, transposed
+from crtgen.ir import Array, shape_text
+from crtgen.ops import Add, FullyConnected, Mul
+from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.reduce import Sum
+
+__all__ = ["CONVERTERS"]
+
+
+def _matmul(layer: Layer) -> Converted:
+    """As numpy's ``matmul``; by constant weights, a fully connected layer."""
+    a, b = layer.tensor(0), layer.tensor(1)
+    if not a.shape or not b.shape:
+        raise ValueError("a scalar is no matrix")
+    if b.data is not None and b.data.ndim == 2 and len(a.shape) > 1:
+        weights, zeros = np.ascontiguousarray(b.data.T), np.zeros(b.shape[1], np.float32)
+        return Converted(FullyConnected(keep_dims=True), (a, weights, zeros), ("weights", "bias"))
+    left: Operand = a if len(a.shape) > 1 else reshaped(a, (1, *a.shape))
+    right: Operand = b if len(b.shape) > 1 else reshaped(b, (*b.shape, 1))
+    made = Converted(BatchMatMul(), (left, right), ("operand",))
+    if len(a.shape) > 1 and len(b.shape) > 1:
+        return made
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    rows = a.shape[-2:-1] if len(a.shape) > 1 else ()
+    columns = b.shape[-1:] if len(b.shape) > 1 else ()
+    return reshaped(made, (*batch, *rows, *columns))
+
+
+def _gemm(layer: Layer) -> Converted:
+    """``alpha * a * b + beta * c``."""
+    a, b = layer.tensor(0), layer.tensor(1)
+    alpha, beta = layer.real("alpha", 1.0), layer.real("beta", 1.0)
+    turned = bool(layer.whole("transA")), bool(layer.whole("transB"))
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        raise ValueError(f"{shape_text(a.shape)} times {shape_text(b.shape)}")
+    if b.data is not None:
+        weights = np.ascontiguousarray(b.data if turned[1] else b.data.T).astype(np.float32) * np.float32(
+            alpha
+        )
+        x = transposed(a, (1, 0)) if turned[0] else a
+        return _dense(layer, x, weights, beta)
+    made = Converted(BatchMatMul(*turned), (a, b), ("operand",))
+    if alpha != 1:
+        made = Converted(Mul(), (made, number(alpha)), ("alpha",))
+    return _plus(layer, made, beta)
+
+
+def _dense(layer: Layer, x: Operand, weights: Array, beta: float) -> Converted:
+    """A fully connected layer, whose bias is the third operand where that has one number per output."""
+    outputs = weights.shape[0]
+    bias = np.zeros(outputs, np.float32)
+    third = layer.tensor(2).data if layer.has(2) else None
+    own = third is not None and third.size in (1, outputs) and third.shape[-1:] in ((), (1,), (outputs,))
+    if third is not None and own and (third.ndim < 2 or third.shape[0] == 1):
+        bias = np.broadcast_to(third.reshape(-1).astype(np.float32) * np.float32(beta), (outputs,)).astype(
+            np.float32
+        )
+        return Converted(FullyConnected(), (x, weights, bias), ("weights", "bias"))
+    made = Converted(FullyConnected(), (x, weights, bias), ("weights", "bias"))
+    return _plus(layer, made, beta)
+
+
+def _plus(layer: Layer, made: Converted, beta: float) -> Converted:
+    if not layer.has(2) or beta == 0:
+        return made
+    third: Operand = layer.tensor(2)
+    if beta != 1:
+        third = Converted(Mul(), (third, number(beta)), ("beta",))
+    return Converted(Add(), (made, third), ("bias",))
+
+
+def _einsum(layer: Layer) -> Converted:
+    """One or two operands without repeated letters in one of them, as a product of matrices."""
+    equation = layer.text("equation", "").replace(" ", "")
+    terms, arrow, result = equation.partition("->")
+    letters = terms.split(",")
+    if not arrow:
+        result = "".join(sorted(c for c in set(terms) - {","} if terms.count(c) == 1))
+    plain = all(len(set(term)) == len(term) and term.isalpha() for term in letters)
+    if not plain or len(letters) != len(layer.inputs) or len(letters) > 2:
+        raise Refused(f"equation {equation!r}; supported: one or two operands without repeated letters")
+    shapes = [layer.tensor(i).shape for i in range(len(letters))]
+    if any(len(s) != len(t) for s, t in zip(shapes, letters, strict=True)):
+        raise ValueError(f"equation {equation!r} for {' and '.join(map(shape_text, shapes))}")
+    length = {c: d for t, s in zip(letters, shapes, strict=True) for c, d in zip(t, s, strict=True)}
+    if len(letters) == 1:
+        return _summed(layer.x, letters[0], result)
+    return _contracted(layer, letters, result, length)
+
+
+def _summed(x: Operand, letters: str, result: str) -> Converted:
+    gone = tuple(i for i, c in enumerate(letters) if c not in result)
+    kept = [c for c in letters if c in result]
+    made = Converted(Sum(gone), (x,)) if gone else x
+    return transposed(made, [kept.index(c) for c in result])
+
+
+def _contracted(layer: Layer, letters: list[str], result: str, length: Mapping[str, int]) -> Converted:
+    """``[batch, rows, sums] x [batch, sums, columns]``."""
+    first, second = letters
+    batch = [c for c in first if c in second and c in result]
+    sums = [c for c in first if c in second and c not in result]
+    rows = [c for c in first if c not in second]
+    columns = [c for c in second if c not in first]
+    if any(c not in result for c in rows + columns):
+        raise Refused(f"a sum over one operand of {','.join(letters)}; supported: over both")
+    sizes = [prod(length[c] for c in part) for part in (batch, rows, sums, columns)]
+    left = transposed(layer.tensor(0), [first.index(c) for c in batch + rows + sums])
+    right = transposed(layer.tensor(1), [second.index(c) for c in batch + sums + columns])
+    operands = reshaped(left, (sizes[0], sizes[1], sizes[2])), reshaped(right, (sizes[0], sizes[2], sizes[3]))
+    whole = batch + rows + columns
+    made = reshaped(Converted(BatchMatMul(), operands, ("operand",)), [length[c] for c in whole])
+    return transposed(made, [whole.index(c) for c in result])
+
+
+CONVERTERS: Mapping[str, Converter] = {
+    "Einsum": Converter(_einsum, ("einsum",)),
+    "Gemm": Converter(_gemm, ("gemm", "dense")),
+    "MatMul": Converter(_matmul, ("matmul",)),
+}

@@ -1,0 +1,132 @@
+"""What a window does along the axes of an image, and images with channels last."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.onnx_convert.layer import Layer, Operand, reshaped, transposed
+from crtgen.ops import Padding
+
+__all__ = ["Line", "Window", "lines_of", "to_first", "to_last", "two", "window_of"]
+
+_LAST = (0, 2, 3, 1)
+_FIRST = (0, 3, 1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a window does along both axes of an image, of which the first is 1 long where the file has one."""
+
+    image: tuple[int, int, int, int]
+    taps: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    padding: Padding
+    beyond: Padding
+    """What ``ceil_mode`` adds to the padding."""
+
+    @property
+    def around(self) -> Padding:
+        """All the padding."""
+        a, b = self.padding, self.beyond
+        return Padding(a.top, a.bottom + b.bottom, a.left, a.right + b.right)
+
+
+def window_of(layer: Layer, kernel: Sequence[int]) -> Window:
+    spatial = layer.rank - 2
+    if spatial not in (1, 2):
+        raise Refused(f"{spatial} dimensions of space; supported: 1, 2")
+    lines = lines_of(layer, kernel)
+    if spatial == 1:
+        lines = (Line(1, 1, 1, 1, 0, 0, 0), *lines)
+    down, across = lines
+    padding = Padding(down.before, down.after, across.before, across.after)
+    return Window(
+        image=(*layer.x.shape[:2], down.length, across.length),
+        taps=(down.taps, across.taps),
+        stride=(down.stride, across.stride),
+        dilation=(down.dilation, across.dilation),
+        padding=padding,
+        beyond=Padding(bottom=down.beyond, right=across.beyond),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a window does along one axis of a length; ``beyond`` is what ``ceil_mode`` adds to the padding."""
+
+    length: int
+    taps: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    beyond: int
+
+    @property
+    def outputs(self) -> int:
+        """Places that the window has."""
+        room = self.length + self.before + self.after + self.beyond - (self.taps - 1) * self.dilation - 1
+        if room < 0:
+            raise ValueError(f"a window of {self.taps} does not fit into {self.length}")
+        return room // self.stride + 1
+
+
+def lines_of(layer: Layer, kernel: Sequence[int]) -> tuple[Line, ...]:
+    """What a window does along each axis of an image of any dimensions."""
+    found, spatial = [], layer.rank - 2
+    lists = [
+        along(layer, name, spatial, given)
+        for name, given in (("kernel_shape", kernel), ("strides", ()), ("dilations", ()))
+    ]
+    for axis, (length, taps, stride, spread) in enumerate(zip(layer.x.shape[2:], *lists, strict=True)):
+        ends = sides(layer, axis, spatial, length, (taps - 1) * spread + 1, stride)
+        found.append(Line(length, taps, stride, spread, *ends))
+    return tuple(found)
+
+
+def along(layer: Layer, name: str, spatial: int, default: Sequence[int]) -> list[int]:
+    """An attribute with a number for each axis of the image."""
+    listed = [int(i) for i in layer.attribute(name) or default or [1] * spatial]
+    if len(listed) != spatial or min(listed) < 1:
+        raise ValueError(f"{name} {listed} for {spatial} dimensions of space")
+    return listed
+
+
+def two(layer: Layer, name: str, spatial: int, default: Sequence[int]) -> tuple[int, int]:
+    """An attribute for height and width."""
+    first, *rest = along(layer, name, spatial, default)
+    return (first, rest[0]) if rest else (1, first)
+
+
+def sides(layer: Layer, axis: int, spatial: int, length: int, extent: int, step: int) -> tuple[int, int, int]:
+    """Padding before and after along an axis, and what ``ceil_mode`` adds after it."""
+    if axis < 0:
+        return 0, 0, 0
+    auto = layer.text("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        total = max((-(-length // step) - 1) * step + extent - length, 0)
+        less, more = total // 2, total - total // 2
+        return (less, more, 0) if auto == "SAME_UPPER" else (more, less, 0)
+    pads = [int(p) for p in layer.attribute("pads") or [0] * (2 * spatial)]
+    if len(pads) != 2 * spatial or min(pads) < 0:
+        raise ValueError(f"padding {pads} for {spatial} dimensions of space")
+    first, last = (0, 0) if auto == "VALID" else (pads[axis], pads[axis + spatial])
+    if not layer.whole("ceil_mode"):
+        return first, last, 0
+    room = length + first + last - extent
+    steps = -(-room // step)
+    if steps * step >= length + first:
+        steps -= 1
+    return first, last, max(steps * step - room, 0)
+
+
+def to_last(x: Operand, image: tuple[int, int, int, int], rank: int) -> Operand:
+    """``[N,C,H,W]`` or ``[N,C,W]`` as ``[N,H,W,C]``."""
+    return transposed(x if rank == 4 else reshaped(x, image), _LAST)
+
+
+def to_first(made: Converted, image: Sequence[int], rank: int) -> Converted:
+    """Back; ``image`` is the shape ``[N,C,H,W]``."""
+    back = transposed(made, _FIRST)
+    return back if rank == 4 else reshaped(back, (*image[:2], *image[3:]))

@@ -7,7 +7,7 @@ from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.registry import design
 from crtgen.ops import INT16, Activation, scheme_of
-from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Prelu, SquaredDifference
+from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, SquaredDifference
 from crtgen.ops.bits import BitNot, Bitwise, Shift
 from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
 from crtgen.ops.function import Abs, Cast, Function, LogicalNot
@@ -170,6 +170,12 @@ def floor_div(op: FloorDiv, sig: Signature, target: Target) -> Kernel:
 def floor_mod(op: FloorMod, sig: Signature, target: Target) -> Kernel:
     """The remainder, exactly."""
     return elements(sig, "floor mod", ["crt_floor_modf(a, b)"])
+
+
+@design(Pow, types=_REAL, weights=None)
+def power(op: Pow, sig: Signature, target: Target) -> Kernel:
+    """Any power."""
+    return elements(sig, "pow", ["crt_powf(a, b)"])
 
 
 @design(SquaredDifference, types=(DType.FLOAT32, DType.INT32, DType.INT8, DType.INT16), weights=None)

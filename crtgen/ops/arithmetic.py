@@ -29,6 +29,7 @@ __all__ = [
     "DivParams",
     "FloorDiv",
     "FloorMod",
+    "Pow",
     "Prelu",
     "PreluParams",
     "SquaredDifference",
@@ -124,6 +125,19 @@ class FloorMod(Elementwise):
         with np.errstate(invalid="ignore"):
             rest = np.fmod(a, b)
         return (np.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest),)
+
+
+@dataclass(frozen=True, slots=True)
+class Pow(Elementwise):
+    """``x0`` to the power ``x1``, as C's ``pow``."""
+
+    name: ClassVar[str] = "pow"
+    operands: ClassVar[int] = 2
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        a, b = (x.astype(np.float64) for x in arrays)
+        with np.errstate(all="ignore"):
+            return (np.power(a, b).astype(np.float32),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +282,7 @@ def cases() -> Iterator[Case]:
             clamp = f"_{op.activation.value}" if isinstance(op, Div) and number == 0 else ""
             if not isinstance(op, Div) or op.activation is Activation.NONE or clamp:
                 yield make(f"f32{number}{clamp}", op, real, limits=positive)
+        yield make(f"f32{number}_onnx", Pow(), real, limits={"a": (0.1, 4.0), "b": (-3.0, 3.0)})
         yield make(f"f32{number}", SquaredDifference(), real)
         yield make(f"f32{number}", Prelu(), real)
         whole = [plain("a", a), plain("b", b)]

@@ -31,6 +31,7 @@ int main(void)
         printf(" %08x", (unsigned)crt_nearest(floats[i]));
         put_float(crt_erff(floats[i]));
         put_float(crt_atanf(floats[i]));
+        put_float(crt_powf(floats[i], floats[(i + 1) % NUM_FLOATS]));
     }
     printf("\n");
     for (int i = 0; i < NUM_SCALES; i++) {

@@ -55,7 +55,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Words, Words]:
     first, second = (
         np.array([int(word, 16) for word in line.split()], np.uint32) for line in done.stdout.splitlines()
     )
-    return first.reshape(len(floats), 16), second.reshape(len(scales), 2)
+    return first.reshape(len(floats), 17), second.reshape(len(scales), 2)
 
 
 @pytest.mark.cc
@@ -68,6 +68,22 @@ def test_transcendental(words: tuple[Words, Words], column: int, name: str, ulps
     actual = words[0][normal, column].copy().view(np.float32)
     unit = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
     assert (np.abs(actual - exact) / unit).max() <= ulps
+
+
+@pytest.mark.cc
+def test_powers(words: tuple[Words, Words]) -> None:
+    """What C's pow gives, also of numbers below zero, and where a power is zero or infinite."""
+    x, y = _floats().astype(np.float64), np.roll(_floats(), -1).astype(np.float64)
+    with np.errstate(all="ignore"):
+        exact = x**y
+        rounded = exact.astype(np.float32)
+    actual = words[0][:, 16].copy().view(np.float32)
+    normal = (np.abs(exact) > 1.2e-38) & (np.abs(exact) < 3e38)
+    assert np.array_equal(np.isnan(actual), np.isnan(exact))
+    assert np.array_equal(np.isinf(actual), np.isinf(rounded))
+    unit = np.spacing(np.abs(rounded[normal])).astype(np.float64)
+    assert (np.abs(actual[normal] - exact[normal]) / unit).max() <= 2
+    assert np.abs(actual[~normal & (np.abs(exact) < 1)]).max(initial=0) < 1.3e-38
 
 
 @pytest.mark.cc

@@ -16,6 +16,7 @@ from crtgen.frontends.onnx_convert.layer import (
     Operand,
     cast,
     number,
+    power,
     reshaped,
     same,
     unary,
@@ -24,7 +25,7 @@ from crtgen.frontends.onnx_file import value_types
 from crtgen.ir import DType, Op
 from crtgen.ops import Activation, Add, Logistic, Mul, Relu, Sub, Tanh
 from crtgen.ops.activation import LeakyRelu
-from crtgen.ops.arithmetic import Div, FloorMod, Prelu
+from crtgen.ops.arithmetic import Div, FloorMod, Pow, Prelu
 from crtgen.ops.bits import BitAnd, BitNot, BitOr, BitXor, Shift
 from crtgen.ops.compare import (
     Equal,
@@ -234,20 +235,27 @@ def _sign(layer: Layer) -> Converted:
 
 
 def _pow(layer: Layer) -> Converted:
-    """A power with a constant exponent that takes few products."""
-    x, exponent = layer.x, layer.constant(1, "exponents")
-    if exponent.size != 1:
-        raise Refused(f"{exponent.size} exponents; supported: one number")
-    power = float(exponent.reshape(-1)[0].item())
-    if power == 0.5 and x.dtype is DType.FLOAT32:
-        return _like(layer, Converted(Sqrt(), (x,)), exponent.shape)
-    if power not in (1.0, 2.0, 3.0, 4.0):
-        raise Refused(f"the exponent {power:g}; supported: 0.5, 1, 2, 3, 4")
+    """A constant exponent takes products and roots where these are few."""
+    x, exponent = layer.x, layer.tensor(1)
+    if x.dtype is not DType.FLOAT32:
+        return _whole_pow(layer)
+    if exponent.data is None or exponent.data.size != 1:
+        real = exponent if exponent.dtype is DType.FLOAT32 else cast(exponent, DType.FLOAT32)
+        return Converted(Pow(), (x, real), ("exponents",))
+    made = power(x, float(exponent.data.reshape(-1)[0].item()))
+    return _like(layer, made if isinstance(made, Converted) else same(x), exponent.shape)
+
+
+def _whole_pow(layer: Layer) -> Converted:
+    """Of whole numbers, which wrap."""
+    x, exponent = layer.x, layer.constant(1, "exponents of whole numbers")
+    value = float(exponent.reshape(-1)[0].item()) if exponent.size == 1 else 0.0
+    if value not in (1.0, 2.0, 3.0, 4.0):
+        raise Refused("exponents of whole numbers; supported: one of 1, 2, 3, 4")
     made: Operand = x
-    for _ in range(int(power) - 1):
+    for _ in range(int(value) - 1):
         made = Converted(Mul(), (made, x))
-    whole = made if isinstance(made, Converted) else same(layer.x)
-    return _like(layer, whole, exponent.shape)
+    return _like(layer, made if isinstance(made, Converted) else same(x), exponent.shape)
 
 
 def _like(layer: Layer, made: Converted, other: tuple[int, ...]) -> Converted:

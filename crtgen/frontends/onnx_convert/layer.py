@@ -10,8 +10,9 @@ from crtgen.frontends.builder import Converted, Known, Refused, Tensor
 from crtgen.frontends.onnx_file import FileNode
 from crtgen.frontends.refusals import NotConstant
 from crtgen.ir import Array, DType, Op, shape_text
-from crtgen.ops import Reshape, Transpose
-from crtgen.ops.function import Cast
+from crtgen.ops import Mul, Reshape, Transpose
+from crtgen.ops.arithmetic import Pow
+from crtgen.ops.function import Cast, Sqrt, Square
 
 __all__ = [
     "ANY",
@@ -26,6 +27,7 @@ __all__ = [
     "cast",
     "chain",
     "number",
+    "power",
     "reshaped",
     "same",
     "transposed",
@@ -172,6 +174,23 @@ def number(value: float, dtype: DType = DType.FLOAT32) -> Array:
 def cast(x: Operand, to: DType) -> Converted:
     """The same numbers in another type."""
     return Converted(Cast(to), (x,))
+
+
+def power(x: Operand, exponent: float) -> Operand:
+    """By products and roots where these are few."""
+    if exponent == 1:
+        return x
+    if exponent == 2:
+        return Converted(Square(), (x,))
+    if exponent == 4:
+        return Converted(Square(), (Converted(Square(), (x,)),))
+    if exponent == 3 and isinstance(x, Tensor):
+        return Converted(Mul(), (Converted(Mul(), (x, x)), x))
+    if exponent == 0.5:
+        return Converted(Sqrt(), (x,))
+    if exponent == 0.25:
+        return Converted(Sqrt(), (Converted(Sqrt(), (x,)),))
+    return Converted(Pow(), (x, number(exponent)), ("exponent",))
 
 
 def reshaped(x: Operand, shape: Iterable[int]) -> Converted:

@@ -1,24 +1,52 @@
-"""Poolings: images become ``[N,H,W,C]`` around them."""
+"""Poolings: images become ``[N,H,W,C]`` around them.
 
-from collections.abc import Mapping
+With dilation, in three dimensions or of integers, a pooling is a window's slices put together axis by axis.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import product
 from math import prod
 
+import numpy as np
+
 from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, reshaped
-from crtgen.frontends.onnx_convert.window import Window, to_first, to_last, window_of
-from crtgen.ops import AveragePool2d, MaxPool2d, Mul, Pad, Padding
-from crtgen.ops.function import Abs, Sqrt, Square
+from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, power, reshaped
+from crtgen.frontends.onnx_convert.window import Line, Window, lines_of, to_first, to_last, window_of
+from crtgen.ir import Array, DType, Op
+from crtgen.ops import Add, AveragePool2d, MaxPool2d, Mul, Pad, Padding, StridedSlice
+from crtgen.ops.compare import Greater, Maximum, Select
+from crtgen.ops.function import Abs
 
 __all__ = ["CONVERTERS"]
 
+_MOST_TAPS = 64
 
-def _max_pool(layer: Layer) -> Converted:
+
+def _max_pool(layer: Layer) -> Converted | tuple[Converted, ...]:
+    lines = lines_of(layer, ())
     if layer.outputs[1:] not in ((), (None,)):
-        raise Refused("the places of the greatest numbers as an output; supported: the numbers")
-    window = window_of(layer, ())
-    if window.dilation != (1, 1):
-        raise Refused(f"dilation {window.dilation}; supported: 1")
-    return _pooled(layer, window, MaxPool2d(window.taps, window.stride, window.around), layer.x)
+        return _greatest(layer, lines), _places(layer, lines)
+    return _greatest(layer, lines)
+
+
+def _greatest(layer: Layer, lines: Sequence[Line]) -> Converted:
+    if _is_plain(layer, lines):
+        window = window_of(layer, ())
+        return _pooled(layer, window, MaxPool2d(window.taps, window.stride, window.around), layer.x)
+    return _slid(_padded(layer, layer.x, lines, _least(layer)), layer, lines, Maximum())
+
+
+def _is_plain(layer: Layer, lines: Sequence[Line]) -> bool:
+    """Whether an operator for images has it."""
+    near = all(line.dilation == 1 for line in lines)
+    return len(lines) < 3 and near and layer.x.dtype is DType.FLOAT32
+
+
+def _least(layer: Layer) -> float | int:
+    dtype = layer.x.dtype
+    assert dtype is not None
+    return float("-inf") if dtype is DType.FLOAT32 else int(np.iinfo(dtype.value).min)
 
 
 def _pooled(layer: Layer, window: Window, op: AveragePool2d | MaxPool2d, x: Operand) -> Converted:
@@ -27,15 +55,80 @@ def _pooled(layer: Layer, window: Window, op: AveragePool2d | MaxPool2d, x: Oper
     return to_first(made, (*window.image[:2], *size), layer.rank)
 
 
+def _padded(layer: Layer, x: Operand, lines: Sequence[Line], value: float | int) -> Operand:
+    before = (0, 0, *(line.before for line in lines))
+    after = (0, 0, *(line.after + line.beyond for line in lines))
+    return Converted(Pad(before, after, value), (x,)) if any(before + after) else x
+
+
+def _slid(x: Operand, layer: Layer, lines: Sequence[Line], op: Op) -> Converted:
+    """What ``op`` makes of the elements of each window; ``x`` is padded already."""
+    shape = [*layer.x.shape[:2], *(n.length + n.before + n.after + n.beyond for n in lines)]
+    made = x
+    for axis, line in enumerate(lines, 2):
+        if line.taps > _MOST_TAPS:
+            raise Refused(f"a window of {line.taps}; supported: {_MOST_TAPS}")
+        parts = [_tap(made, shape, {axis: (line, tap)}) for tap in range(line.taps)]
+        made = reduce(lambda a, b: Converted(op, (a, b)), parts)
+        shape[axis] = line.outputs
+    assert isinstance(made, Converted)
+    return made
+
+
+def _tap(x: Operand, shape: Sequence[int], taps: Mapping[int, tuple[Line, int]]) -> Converted:
+    """The elements that all windows have at one place along some axes."""
+    begin, end, stride = [0] * len(shape), list(shape), [1] * len(shape)
+    for axis, (line, tap) in taps.items():
+        begin[axis] = tap * line.dilation
+        end[axis] = begin[axis] + (line.outputs - 1) * line.stride + 1
+        stride[axis] = line.stride
+    return Converted(StridedSlice(tuple(begin), tuple(end), tuple(stride)), (x,))
+
+
+def _places(layer: Layer, lines: Sequence[Line]) -> Converted:
+    """Where the greatest elements are, the first of equal ones: counted from the tensor's beginning."""
+    if prod(line.taps for line in lines) > _MOST_TAPS:
+        raise Refused(f"places in a window of {prod(n.taps for n in lines)}; supported: {_MOST_TAPS}")
+    x = _padded(layer, layer.x, lines, _least(layer))
+    padded = [*layer.x.shape[:2], *(n.length + n.before + n.after + n.beyond for n in lines)]
+    order = range(len(lines)) if not layer.whole("storage_order") else range(len(lines))[::-1]
+    steps, step = [0] * len(lines), 1
+    for axis in [*order][::-1]:
+        steps[axis], step = step, step * lines[axis].length
+    best: Operand | None = None
+    place: Operand = np.array(0, np.int64)
+    for taps in product(*(range(line.taps) for line in lines)):
+        one = _tap(x, padded, {a: (lines[a - 2], t) for a, t in enumerate(taps, 2)})
+        at = sum(t * line.dilation * s for t, line, s in zip(taps, lines, steps, strict=True))
+        if best is not None:
+            more = Converted(Greater(), (one, best))
+            place = Converted(Select(), (more, np.array(at, np.int64), place))
+        best = one if best is None else Converted(Maximum(), (one, best))
+    return Converted(Add(), (_first_places(layer, lines, steps), place), ("places",))
+
+
+def _first_places(layer: Layer, lines: Sequence[Line], steps: Sequence[int]) -> Array:
+    """Where the first tap of each window is."""
+    images = prod(layer.x.shape[:2])
+    total = np.arange(images, dtype=np.int64).reshape(layer.x.shape[:2]) * prod(n.length for n in lines)
+    total = total.reshape(*total.shape, *(1,) * len(lines))
+    for axis, (line, step) in enumerate(zip(lines, steps, strict=True), 2):
+        along = (np.arange(line.outputs) * line.stride - line.before) * step
+        total = total + along.reshape([-1 if a == axis else 1 for a in range(layer.rank)])
+    return total
+
+
 def _average_pool(layer: Layer) -> Converted:
     return _averaged(layer, layer.x, bool(layer.whole("count_include_pad")))
 
 
 def _averaged(layer: Layer, x: Operand, counts: bool) -> Converted:
     """The mean of each window; ``counts``: with the zeros around the image."""
+    lines = lines_of(layer, ())
+    if not _is_plain(layer, lines):
+        total = _slid(_padded(layer, x, lines, 0.0), layer, lines, Add())
+        return Converted(Mul(), (total, _shares(lines, counts)), ("shares",))
     window = window_of(layer, ())
-    if window.dilation != (1, 1):
-        raise Refused(f"dilation {window.dilation}; supported: 1")
     p, (n, c, h, w) = window.padding, window.image
     if not counts or p == Padding():
         return _pooled(layer, window, AveragePool2d(window.taps, window.stride, window.around), x)
@@ -47,20 +140,41 @@ def _averaged(layer: Layer, x: Operand, counts: bool) -> Converted:
     return to_first(made, (n, c, *op.padding.output_size(image[2:], op.window, op.stride)), layer.rank)
 
 
+def _shares(lines: Sequence[Line], counts: bool) -> Array:
+    """One by the number of elements that count, for each place of the window."""
+    total = np.ones((), np.float64)
+    for line in lines:
+        inside = np.zeros(line.length + line.before + line.after + line.beyond)
+        first, last = (0, line.before + line.after) if counts else (line.before, line.before)
+        inside[first : last + line.length] = 1
+        starts = np.arange(line.outputs) * line.stride
+        seen = sum(inside[starts + tap * line.dilation] for tap in range(line.taps))
+        total = total[..., None] * seen
+    shares = (1 / total).astype(np.float32)
+    same = bool(np.all(shares == shares.flat[0]))
+    return shares.flat[0].reshape(()) if same else shares
+
+
 def _lp_pool(layer: Layer) -> Converted:
     """The p-th root of the sum of the p-th powers."""
-    layer.refuse("p", 2, 1)
-    if layer.whole("ceil_mode"):
-        raise Refused("ceil_mode; supported: without")
-    squares = layer.whole("p", 2) == 2
-    inner = Converted(Square() if squares else Abs(), (layer.x,))
-    count = float(prod(window_of(layer, ()).taps))
-    total = Converted(Mul(), (_averaged(layer, inner, True), number(count)), ("count",))
-    return Converted(Sqrt(), (total,)) if squares else total
+    p = layer.whole("p", 2)
+    if p < 1:
+        raise ValueError(f"p {p}")
+    inner = power(layer.x if p % 2 == 0 else Converted(Abs(), (layer.x,)), p)
+    lines = lines_of(layer, ())
+    if _is_plain(layer, lines) and not layer.whole("ceil_mode"):
+        count = float(prod(line.taps for line in lines))
+        total = Converted(Mul(), (_averaged(layer, inner, True), number(count)), ("count",))
+    else:
+        total = _slid(_padded(layer, inner, lines, 0.0), layer, lines, Add())
+    root = power(total, 1 / p)
+    return root if isinstance(root, Converted) else total
 
+
+_TYPES = frozenset({DType.FLOAT32, DType.INT8, DType.UINT8})
 
 CONVERTERS: Mapping[str, Converter] = {
     "AveragePool": Converter(_average_pool, ("average_pool",)),
     "LpPool": Converter(_lp_pool, ("lp_pool",)),
-    "MaxPool": Converter(_max_pool, ("max_pool",)),
+    "MaxPool": Converter(_max_pool, ("max_pool",), _TYPES),
 }

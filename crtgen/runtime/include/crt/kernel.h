@@ -609,6 +609,72 @@ static inline float crt_fmodf(float a, float b)
     return crt_of_bits(sign | ((x >= 0x00800000u) ? ((x & 0x007fffffu) | (down << 23)) : x));
 }
 
+/* The upper 12 bits of a significand: products of two such are exact. */
+static inline float crt_head(float x)
+{
+    return crt_of_bits(crt_bits(x) & 0xfffff000u);
+}
+
+/* log2 x of a finite x above 0, as a head and what is left: x = 2^n * m, and atanh of s = (m - 1) / (m + 1). */
+static inline float crt_log2_parts(float x, float *left)
+{
+    int32_t n = 0;
+    if (crt_bits(x) < 0x00800000u) {
+        x *= 33554432.0f;
+        n = -25;
+    }
+    const uint32_t shifted = crt_bits(x) - 0x3f3504f3u;
+    n += (int32_t)shifted >> 23;
+    const float f = crt_of_bits((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+    const float d = 2.0f + f;
+    const float s = f / d;
+    const float s_head = crt_head(s);
+    const float d_head = crt_head(d);
+    const float s_left = ((f - (s_head * d_head)) - (s_head * (f - (d_head - 2.0f)))) / d;
+    const float z = s * s;
+    float p = (z * 0.111111111f) + 0.142857143f;
+    p = (p * z) + 0.2f;
+    p = (p * z) + 0.333333333f;
+    const float product = s_head * 2.884765625f;
+    const float rest = (s_head * 0.000624456778f) + ((s_left + ((p * z) * s)) * 2.88539008f);
+    const float head = crt_head((float)n + (product + rest));
+    *left = (((float)n - head) + product) + rest;
+    return head;
+}
+
+/* x^y within 2 ulp, as C's pow: 2^(y * log2 x), with more bits than a float has until the exponent is taken off. */
+static inline float crt_powf(float x, float y)
+{
+    const bool odd = (crt_floorf(y * 0.5f) * 2.0f != y) && (crt_floorf(y) == y);
+    const float sign = (((crt_bits(x) >> 31) != 0u) && odd) ? -1.0f : 1.0f;
+    const float a = (x < 0.0f) ? -x : x;
+    if ((x == 1.0f) || (y == 0.0f)) {
+        return 1.0f;
+    }
+    if ((x != x) || (y != y) || ((x < 0.0f) && (a <= 3.40282347e38f) && (crt_floorf(y) != y))) {
+        return crt_of_bits(0x7fc00000u);
+    }
+    if (a == 1.0f) {
+        return sign;
+    }
+    if ((a == 0.0f) || (a > 3.40282347e38f) || (y > 1e12f) || (y < -1e12f)) {
+        return sign * (((y > 0.0f) == (a > 1.0f)) ? crt_of_bits(0x7f800000u) : 0.0f);
+    }
+    float left;
+    const float log = crt_log2_parts(a, &left);
+    const float y_head = crt_head(y);
+    const float product = y_head * log;
+    const float rest = ((y - y_head) * log) + (y * left);
+    const float power = product + rest;
+    if (!((power < 128.0f) && (power > -151.0f))) {
+        return sign * ((power > 0.0f) ? crt_of_bits(0x7f800000u) : 0.0f);
+    }
+    const int32_t n = (int32_t)(power + ((power < 0.0f) ? -0.5f : 0.5f));
+    const int32_t half = n / 2;
+    const float near = crt_expf(((product - (float)n) + rest) * 0.693147181f);
+    return sign * near * crt_pow2f(half) * crt_pow2f(n - half);
+}
+
 /* The remainder that has the sign of b. */
 static inline float crt_floor_modf(float a, float b)
 {

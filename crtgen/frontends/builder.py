@@ -75,8 +75,8 @@ class Known:
     data: Array
 
 
-Result: TypeAlias = Converted | Known | tuple[Converted, ...]
-"""What the outputs of an operator are: an operator's, a constant, or one operator for each of them."""
+Result: TypeAlias = Converted | Known | tuple[Converted | Known, ...]
+"""What the outputs of an operator are: an operator's, a constant, or one of both for each of them."""
 
 T = TypeVar("T", bound=Tensor)
 
@@ -132,7 +132,9 @@ class GraphBuilder:
     def output(self, tensor: Tensor, default: str) -> str:
         """The name of an output."""
         try:
-            return self.value(tensor, identifier(tensor.name, default)).name
+            value = self.value(tensor, identifier(tensor.name, default))
+            _check_tensor(replace(tensor, shape=value.shape, dtype=value.dtype))
+            return value.name
         except Refused as refusal:
             if tensor.key not in self._lost:
                 self.refusals.add(f"{tensor.name!r}, tensor {tensor.key}", default, refusal)
@@ -165,15 +167,17 @@ class GraphBuilder:
 
         def add() -> None:
             made = convert()
-            if isinstance(made, Known):
-                self._keep(outputs[0], made.data)
-            elif isinstance(made, tuple):
-                if len(made) != len(outputs):
-                    raise ValueError(f"it has {len(outputs)} outputs instead of {len(made)}")
-                for single, output in zip(made, outputs, strict=True):
-                    self._add(single, stems, (output,), kept)
-            else:
+            if isinstance(made, Converted):
                 self._add(made, stems, outputs, kept)
+                return
+            several = made if isinstance(made, tuple) else (made,)
+            if len(several) != len(outputs):
+                raise ValueError(f"it has {len(outputs)} outputs instead of {len(several)}")
+            for single, output in zip(several, outputs, strict=True):
+                if isinstance(single, Known):
+                    self._keep(output, single.data)
+                else:
+                    self._add(single, stems, (output,), kept)
 
         self.guarded(place, subject, inputs, outputs, add)
 

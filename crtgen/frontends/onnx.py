@@ -21,6 +21,9 @@ from crtgen.ir import Array, Graph, shape_text
 __all__ = ["load_onnx"]
 
 _NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+_EMPTY = {"Cast", "CastLike", "Concat", "Shape", "Size"}
+"""What takes a constant without elements."""
+
 _NOTHING: Mapping[str, Array] = MappingProxyType({})
 
 
@@ -124,7 +127,9 @@ def _convert(layer: Layer) -> Result:
         names = ", ".join(sorted(d.name for d in row.types))
         raise Refused(f"{x.type_name}; supported: {names}")
     for tensor in layer.inputs:
-        if tensor is not None and tensor.data is None and 0 in tensor.shape:
+        if tensor is None or 0 not in tensor.shape:
+            continue
+        if tensor.data is None or (tensor is x and layer.node.code not in _EMPTY):
             raise Refused(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
     try:
         made = row.convert(layer)

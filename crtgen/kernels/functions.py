@@ -1,14 +1,16 @@
 """Element-wise operators beyond sums, products and activations: each is some lines of C."""
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, elements, stored
 from crtgen.kernels.epilogue import float_epilogue, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import plus
+from crtgen.kernels.move import MoveView
 from crtgen.kernels.registry import design
 from crtgen.ops import INT16, Activation, scheme_of
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, SquaredDifference
-from crtgen.ops.bits import BitNot, Bitwise, Shift
+from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
 from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
 from crtgen.ops.function import Abs, Cast, Function, LogicalNot
 
@@ -79,10 +81,24 @@ def bit_not(op: BitNot, sig: Signature, target: Target) -> Kernel:
 def shift(op: Shift, sig: Signature, target: Target) -> Kernel:
     """By fewer bits than the number has, or zero."""
     bits, sign = 8 * sig.x.dtype.itemsize, "<<" if op.left else ">>"
+    if sig.x.dtype.numpy.kind == "i":
+        wide, inside = "uint64_t" if bits == 64 else "uint32_t", f"((b >= 0) && (b < {bits}))"
+        left = f"({sig.y.dtype.c_name})({inside} ? (({wide})a << b) : 0u)"
+        return elements(
+            sig, "shift", [left if op.left else stored(sig.y, f"a >> ({inside} ? b : {bits - 1})")]
+        )
     number = (
         f"((b < {bits}) ? ((uint32_t)a {sign} b) : 0u)" if bits < 32 else f"(b < {bits}u) ? (a {sign} b) : 0u"
     )
     return elements(sig, "shift", [stored(sig.y, number)])
+
+
+@design(BitCast)
+def bit_cast(op: BitCast, sig: Signature, target: Target) -> Kernel:
+    """A copy of the bytes."""
+    lines = (f"crt_copy(y0, x0, {sig.y.nbytes});",)
+    work = Work().copy(sig.y.nbytes, 1)
+    return Kernel("bit cast", "move.c.j2", MoveView((), lines=lines), work=work)
 
 
 @design(Cast)

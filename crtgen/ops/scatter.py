@@ -116,8 +116,8 @@ class ScatterElements(Scatter):
         require(updates == indices, f"updates of {shape_text(updates)} at {shape_text(indices)}")
 
     def places(self, sig: Signature, indices: Index) -> Index:
-        grid = list(np.indices(indices.shape))
-        grid[self.axis] = np.clip(indices, 0, sig.x.shape[self.axis] - 1)
+        within = np.clip(indices, 0, sig.x.shape[self.axis] - 1)
+        grid = [within if a == self.axis else g for a, g in enumerate(np.indices(indices.shape))]
         return np.ravel_multi_index(grid, sig.x.shape).astype(np.int64).reshape(-1)
 
 

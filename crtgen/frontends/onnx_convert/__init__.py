@@ -13,12 +13,13 @@ from crtgen.frontends.onnx_convert import (
     reduce,
     resize,
     weights,
+    whole,
 )
 from crtgen.frontends.onnx_convert.layer import Converter, Layer
 
 __all__ = ["CONVERTERS", "Converter", "Layer"]
 
-_FAMILIES = (elementwise, functions, index, move, pool, products, recurrent, reduce, resize, weights)
+_FAMILIES = (elementwise, functions, index, move, pool, products, recurrent, reduce, resize, weights, whole)
 
 CONVERTERS: Mapping[str, Converter] = {
     code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())

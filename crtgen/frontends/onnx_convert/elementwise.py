@@ -5,7 +5,7 @@ from functools import reduce
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.builder import Converted, Known, Refused
 from crtgen.frontends.onnx_convert.layer import (
     ANY,
     NARROW,
@@ -16,17 +16,18 @@ from crtgen.frontends.onnx_convert.layer import (
     Operand,
     cast,
     number,
+    pair,
     power,
     reshaped,
     same,
     unary,
 )
+from crtgen.frontends.onnx_convert.whole import like, whole_pow
 from crtgen.frontends.onnx_file import value_types
 from crtgen.ir import DType, Op
 from crtgen.ops import Activation, Add, Logistic, Mul, Relu, Sub, Tanh
 from crtgen.ops.activation import LeakyRelu
-from crtgen.ops.arithmetic import Div, FloorMod, Pow, Prelu
-from crtgen.ops.bits import BitAnd, BitNot, BitOr, BitXor, Shift
+from crtgen.ops.arithmetic import Div, Pow, Prelu
 from crtgen.ops.compare import (
     Equal,
     Greater,
@@ -91,7 +92,9 @@ def _where(layer: Layer) -> Converted:
     return Converted(Select(), operands, ("chosen", "other"))
 
 
-def _cast_to(layer: Layer, to: DType | None, name: str) -> Converted:
+def _cast_to(layer: Layer, to: DType | None, name: str) -> Converted | Known:
+    if layer.x.data is not None and layer.x.data.size == 0 and to is not None:
+        return Known(layer.x.data.astype(to.numpy))
     supported = (*NUMBERS, *NARROW, DType.INT64, DType.UINT32, DType.BOOL)
     if to not in supported:
         raise Refused(f"to {name}; supported: {', '.join(sorted(d.name for d in supported))}")
@@ -100,12 +103,12 @@ def _cast_to(layer: Layer, to: DType | None, name: str) -> Converted:
     return cast(layer.x, to)
 
 
-def _cast(layer: Layer) -> Converted:
+def _cast(layer: Layer) -> Converted | Known:
     kind = layer.whole("to")
     return _cast_to(layer, value_types().get(kind), f"type number {kind}")
 
 
-def _cast_like(layer: Layer) -> Converted:
+def _cast_like(layer: Layer) -> Converted | Known:
     like = layer.tensor(1)
     return _cast_to(layer, like.dtype, like.type_name)
 
@@ -238,57 +241,12 @@ def _pow(layer: Layer) -> Converted:
     """A constant exponent takes products and roots where these are few."""
     x, exponent = layer.x, layer.tensor(1)
     if x.dtype is not DType.FLOAT32:
-        return _whole_pow(layer)
+        return whole_pow(layer)
     if exponent.data is None or exponent.data.size != 1:
         real = exponent if exponent.dtype is DType.FLOAT32 else cast(exponent, DType.FLOAT32)
         return Converted(Pow(), (x, real), ("exponents",))
     made = power(x, float(exponent.data.reshape(-1)[0].item()))
-    return _like(layer, made if isinstance(made, Converted) else same(x), exponent.shape)
-
-
-def _whole_pow(layer: Layer) -> Converted:
-    """Of whole numbers, which wrap."""
-    x, exponent = layer.x, layer.constant(1, "exponents of whole numbers")
-    value = float(exponent.reshape(-1)[0].item()) if exponent.size == 1 else 0.0
-    if value not in (1.0, 2.0, 3.0, 4.0):
-        raise Refused("exponents of whole numbers; supported: one of 1, 2, 3, 4")
-    made: Operand = x
-    for _ in range(int(value) - 1):
-        made = Converted(Mul(), (made, x))
-    return _like(layer, made if isinstance(made, Converted) else same(x), exponent.shape)
-
-
-def _like(layer: Layer, made: Converted, other: tuple[int, ...]) -> Converted:
-    """In the shape that both operands are broadcast to, which has the same elements."""
-    shape = np.broadcast_shapes(layer.x.shape, other)
-    return made if shape == layer.x.shape else reshaped(made, shape)
-
-
-def _mod(layer: Layer) -> Converted:
-    """The rest has the sign of the divisor; with ``fmod``, of the number itself."""
-    if layer.x.dtype is DType.FLOAT32:
-        return _real_mod(layer)
-    a, b = layer.tensor(0), layer.tensor(1)
-    assert layer.x.dtype is not None
-    quotient = Converted(Mul(), (Converted(Div(), (a, b), ("divisor",)), b))
-    rest = Converted(Sub(), (a, quotient))
-    if layer.whole("fmod") or layer.x.dtype in (DType.UINT8, DType.UINT32):
-        return rest
-    zero = number(0, layer.x.dtype)
-    below = [Converted(Less(), (number_, zero), ("zero",)) for number_ in (rest, b)]
-    apart = Converted(
-        LogicalAnd(), (Converted(NotEqual(), (rest, zero)), Converted(NotEqual(), tuple(below)))
-    )
-    return Converted(Select(), (apart, Converted(Add(), (rest, b)), rest))
-
-
-def _real_mod(layer: Layer) -> Converted:
-    a, b = layer.tensor(0), layer.tensor(1)
-    if not layer.whole("fmod"):
-        return Converted(FloorMod(), (a, b), ("divisor",))
-    rest = Converted(FloorMod(), (Converted(Abs(), (a,)), Converted(Abs(), (b,))))
-    below = Converted(Less(), (a, number(0)), ("zero",))
-    return Converted(Select(), (below, Converted(Neg(), (rest,)), rest))
+    return like(layer, made if isinstance(made, Converted) else same(x), exponent.shape)
 
 
 def _neg(layer: Layer) -> Converted:
@@ -296,16 +254,6 @@ def _neg(layer: Layer) -> Converted:
         return Converted(Neg(), (layer.x,))
     assert layer.x.dtype is not None
     return Converted(Sub(), (number(0, layer.x.dtype), layer.x), ("x",))
-
-
-def _pair(op: Op) -> Convert:
-    """An operator of two operands as they are."""
-    return lambda layer: Converted(op, (layer.tensor(0), layer.tensor(1)), ("other",))
-
-
-def _bit_shift(layer: Layer) -> Converted:
-    left = layer.text("direction", "") == "LEFT"
-    return Converted(Shift(left), (layer.tensor(0), layer.tensor(1)), ("bits",))
 
 
 def _is_nan(layer: Layer) -> Converted:
@@ -346,45 +294,39 @@ _NUMBERS = _INTEGERS | {DType.FLOAT32}
 
 CONVERTERS: Mapping[str, Converter] = {
     "Abs": Converter(unary(Abs()), ("abs",)),
-    "Add": Converter(_pair(Add()), ("add",), _NUMBERS),
-    "And": Converter(_pair(LogicalAnd()), ("and",), frozenset({DType.BOOL})),
-    "BitShift": Converter(_bit_shift, ("bit_shift",), _INTEGERS),
-    "BitwiseNot": Converter(unary(BitNot()), ("bitwise_not",), _INTEGERS),
-    "BitwiseAnd": Converter(_pair(BitAnd()), ("bitwise_and",), _INTEGERS),
-    "BitwiseOr": Converter(_pair(BitOr()), ("bitwise_or",), _INTEGERS),
-    "BitwiseXor": Converter(_pair(BitXor()), ("bitwise_xor",), _INTEGERS),
+    "Add": Converter(pair(Add()), ("add",), _NUMBERS),
+    "And": Converter(pair(LogicalAnd()), ("and",), frozenset({DType.BOOL})),
     "Cast": Converter(_cast, ("cast",), _CASTS),
     "CastLike": Converter(_cast_like, ("cast",), _CASTS),
     "Ceil": Converter(unary(Ceil()), ("ceil",)),
     "Celu": Converter(_celu, ("celu",)),
     "Clip": Converter(_clip, ("clip",), _NUMBERS),
     "Cos": Converter(unary(Cos()), ("cos",)),
-    "Div": Converter(_pair(Div()), ("div",), _NUMBERS - {DType.UINT64}),
+    "Div": Converter(pair(Div()), ("div",), _NUMBERS - {DType.UINT64}),
     "Dropout": Converter(_dropout, ("dropout",), ANY),
     "Elu": Converter(_elu, ("elu",)),
-    "Equal": Converter(_pair(Equal()), ("equal",), _NUMBERS | {DType.BOOL}),
+    "Equal": Converter(pair(Equal()), ("equal",), _NUMBERS | {DType.BOOL}),
     "Exp": Converter(unary(Exp()), ("exp",)),
     "Floor": Converter(unary(Floor()), ("floor",)),
-    "Greater": Converter(_pair(Greater()), ("greater",), _NUMBERS),
-    "GreaterOrEqual": Converter(_pair(GreaterEqual()), ("greater_equal",), _NUMBERS),
+    "Greater": Converter(pair(Greater()), ("greater",), _NUMBERS),
+    "GreaterOrEqual": Converter(pair(GreaterEqual()), ("greater_equal",), _NUMBERS),
     "HardSigmoid": Converter(_hard_sigmoid, ("hard_sigmoid",)),
     "HardSwish": Converter(unary(HardSwish()), ("hard_swish",)),
     "Identity": Converter(_identity, ("identity",), ANY),
     "IsInf": Converter(_is_inf, ("is_inf",)),
     "IsNaN": Converter(_is_nan, ("is_nan",)),
     "LeakyRelu": Converter(_leaky_relu, ("leaky_relu",)),
-    "Less": Converter(_pair(Less()), ("less",), _NUMBERS),
-    "LessOrEqual": Converter(_pair(LessEqual()), ("less_equal",), _NUMBERS),
+    "Less": Converter(pair(Less()), ("less",), _NUMBERS),
+    "LessOrEqual": Converter(pair(LessEqual()), ("less_equal",), _NUMBERS),
     "Log": Converter(unary(Log()), ("log",)),
     "Max": Converter(_many(Maximum()), ("max",), _NUMBERS),
     "Mean": Converter(_mean, ("mean",)),
     "Min": Converter(_many(Minimum()), ("min",), _NUMBERS),
     "Mish": Converter(_mish, ("mish",)),
-    "Mod": Converter(_mod, ("mod",), _NUMBERS - {DType.UINT64}),
-    "Mul": Converter(_pair(Mul()), ("mul",), _NUMBERS),
+    "Mul": Converter(pair(Mul()), ("mul",), _NUMBERS),
     "Neg": Converter(_neg, ("neg",), _NUMBERS),
     "Not": Converter(unary(LogicalNot()), ("not",), frozenset({DType.BOOL})),
-    "Or": Converter(_pair(LogicalOr()), ("or",), frozenset({DType.BOOL})),
+    "Or": Converter(pair(LogicalOr()), ("or",), frozenset({DType.BOOL})),
     "PRelu": Converter(_prelu, ("prelu",)),
     "Pow": Converter(_pow, ("pow",), _NUMBERS),
     "Reciprocal": Converter(_reciprocal, ("reciprocal",)),
@@ -398,7 +340,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Softplus": Converter(_softplus, ("softplus",)),
     "Softsign": Converter(_softsign, ("softsign",)),
     "Sqrt": Converter(unary(Sqrt()), ("sqrt",)),
-    "Sub": Converter(_pair(Sub()), ("sub",), _NUMBERS),
+    "Sub": Converter(pair(Sub()), ("sub",), _NUMBERS),
     "Sum": Converter(_many(Add()), ("sum",)),
     "Swish": Converter(_swish, ("swish",)),
     "Tanh": Converter(unary(Tanh()), ("tanh",)),

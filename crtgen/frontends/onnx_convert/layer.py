@@ -27,6 +27,7 @@ __all__ = [
     "cast",
     "chain",
     "number",
+    "pair",
     "power",
     "reshaped",
     "same",
@@ -35,7 +36,7 @@ __all__ = [
 ]
 
 Operand: TypeAlias = Tensor | Converted | Array
-Results: TypeAlias = Converted | Known | tuple[Converted, ...]
+Results: TypeAlias = Converted | Known | tuple[Converted | Known, ...]
 """What a node gives: its only output, a constant, or each of its outputs."""
 
 
@@ -155,6 +156,11 @@ class Converter:
 def unary(op: Op) -> Convert:
     """An operator of one input whose attributes are known."""
     return lambda layer: Converted(op, (layer.x,))
+
+
+def pair(op: Op) -> Convert:
+    """An operator of two operands as they are."""
+    return lambda layer: Converted(op, (layer.tensor(0), layer.tensor(1)), ("other",))
 
 
 def chain(x: Operand, ops: Iterable[Op]) -> Converted:

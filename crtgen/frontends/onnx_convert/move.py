@@ -13,6 +13,7 @@ from crtgen.frontends.onnx_convert.layer import (
     Operand,
     number,
     reshaped,
+    same,
     transposed,
 )
 from crtgen.ir import shape_text
@@ -73,11 +74,14 @@ def _transpose(layer: Layer) -> Converted:
 
 
 def _concat(layer: Layer) -> Converted:
-    roles = tuple(f"part{i}" for i in range(1, len(layer.operands)))
-    return Converted(Concat(layer.own_axis(1)), layer.operands, roles)
+    parts = [part for part in layer.operands if 0 not in part.shape]
+    if len(parts) < 2:
+        return same(parts[0])
+    roles = tuple(f"part{i}" for i in range(1, len(parts)))
+    return Converted(Concat(layer.own_axis(1)), tuple(parts), roles)
 
 
-def _split(layer: Layer) -> tuple[Converted, ...]:
+def _split(layer: Layer) -> tuple[Converted | Known, ...]:
     """Along an axis, into parts of given lengths or equal ones, of which the last may be shorter."""
     axis, count = layer.own_axis(0), len(layer.outputs)
     length, lengths = layer.x.shape[axis], layer.listed("split", 1)
@@ -86,19 +90,25 @@ def _split(layer: Layer) -> tuple[Converted, ...]:
         lengths = [min(each, length - i * each) for i in range(count)]
     if sum(lengths) != length or len(lengths) != count:
         raise ValueError(f"{count} parts of {lengths} out of {length}")
-    if min(lengths) < 1:
-        raise Refused("an empty part; supported: parts of one element or more")
     ends = np.cumsum(lengths).tolist()
     return tuple(_part(layer, axis, end - n, end) for end, n in zip(ends, lengths, strict=True))
 
 
-def _part(layer: Layer, axis: int, first: int, last: int) -> Converted:
+def _part(layer: Layer, axis: int, first: int, last: int) -> Converted | Known:
+    if first == last:
+        return _empty(layer, tuple(0 if a == axis else d for a, d in enumerate(layer.x.shape)))
     begin = tuple(first if a == axis else 0 for a in range(layer.rank))
     end = tuple(last if a == axis else d for a, d in enumerate(layer.x.shape))
     return Converted(StridedSlice(begin, end, (1,) * layer.rank), (layer.x,))
 
 
-def _slice(layer: Layer) -> Converted:
+def _empty(layer: Layer, shape: Sequence[int]) -> Known:
+    """A constant without elements, which only a concatenation takes."""
+    assert layer.x.dtype is not None
+    return Known(np.zeros(shape, layer.x.dtype.numpy))
+
+
+def _slice(layer: Layer) -> Converted | Known:
     starts, ends = layer.listed("starts", 1), layer.listed("ends", 2)
     if starts is None or ends is None:
         raise ValueError("starts or ends are missing")
@@ -111,7 +121,7 @@ def _slice(layer: Layer) -> Converted:
         at = layer.axis(axis, layer.rank)
         ranges[at] = slice(first, last, step).indices(layer.x.shape[at])
     if not all(len(range(*r)) for r in ranges):
-        raise Refused("an empty slice; supported: one element or more")
+        return _empty(layer, [len(range(*r)) for r in ranges])
     begin, end, stride = (tuple(r[part] for r in ranges) for part in range(3))
     return Converted(StridedSlice(begin, end, stride), (layer.x,))
 

@@ -150,9 +150,9 @@ def _shares(lines: Sequence[Line], counts: bool) -> Array:
         starts = np.arange(line.outputs) * line.stride
         seen = sum(inside[starts + tap * line.dilation] for tap in range(line.taps))
         total = total[..., None] * seen
-    shares = (1 / total).astype(np.float32)
-    same = bool(np.all(shares == shares.flat[0]))
-    return shares.flat[0].reshape(()) if same else shares
+    shares: Array = (1 / total).astype(np.float32)
+    same = len(set(shares.reshape(-1).tolist())) == 1
+    return shares.reshape(-1)[:1].reshape(()) if same else shares
 
 
 def _lp_pool(layer: Layer) -> Converted:

@@ -42,7 +42,7 @@ def window_of(layer: Layer, kernel: Sequence[int]) -> Window:
     down, across = lines
     padding = Padding(down.before, down.after, across.before, across.after)
     return Window(
-        image=(*layer.x.shape[:2], down.length, across.length),
+        image=(layer.x.shape[0], layer.x.shape[1], down.length, across.length),
         taps=(down.taps, across.taps),
         stride=(down.stride, across.stride),
         dilation=(down.dilation, across.dilation),

@@ -1,0 +1,88 @@
+"""Whole numbers: bits, remainders, powers."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, pair, reshaped, same, unary
+from crtgen.frontends.onnx_file import value_types
+from crtgen.ir import DType
+from crtgen.ops import Add, Mul, Sub
+from crtgen.ops.arithmetic import Div, FloorMod
+from crtgen.ops.bits import BitAnd, BitCast, BitNot, BitOr, BitXor, Shift
+from crtgen.ops.compare import Less, LogicalAnd, NotEqual, Select
+from crtgen.ops.function import Abs, Neg
+
+__all__ = ["CONVERTERS", "like", "whole_pow"]
+
+
+def whole_pow(layer: Layer) -> Converted:
+    """Of whole numbers, which wrap."""
+    x, exponent = layer.x, layer.constant(1, "exponents of whole numbers")
+    value = float(exponent.reshape(-1)[0].item()) if exponent.size == 1 else 0.0
+    if value not in (1.0, 2.0, 3.0, 4.0):
+        raise Refused("exponents of whole numbers; supported: one of 1, 2, 3, 4")
+    made: Operand = x
+    for _ in range(int(value) - 1):
+        made = Converted(Mul(), (made, x))
+    return like(layer, made if isinstance(made, Converted) else same(x), exponent.shape)
+
+
+def _mod(layer: Layer) -> Converted:
+    """The rest has the sign of the divisor; with ``fmod``, of the number itself."""
+    if layer.x.dtype is DType.FLOAT32:
+        return _real_mod(layer)
+    a, b = layer.tensor(0), layer.tensor(1)
+    assert layer.x.dtype is not None
+    quotient = Converted(Mul(), (Converted(Div(), (a, b), ("divisor",)), b))
+    rest = Converted(Sub(), (a, quotient))
+    if layer.whole("fmod") or layer.x.dtype in (DType.UINT8, DType.UINT32):
+        return rest
+    zero = number(0, layer.x.dtype)
+    below = [Converted(Less(), (number_, zero), ("zero",)) for number_ in (rest, b)]
+    apart = Converted(
+        LogicalAnd(), (Converted(NotEqual(), (rest, zero)), Converted(NotEqual(), tuple(below)))
+    )
+    return Converted(Select(), (apart, Converted(Add(), (rest, b)), rest))
+
+
+def _real_mod(layer: Layer) -> Converted:
+    a, b = layer.tensor(0), layer.tensor(1)
+    if not layer.whole("fmod"):
+        return Converted(FloorMod(), (a, b), ("divisor",))
+    rest = Converted(FloorMod(), (Converted(Abs(), (a,)), Converted(Abs(), (b,))))
+    below = Converted(Less(), (a, number(0)), ("zero",))
+    return Converted(Select(), (below, Converted(Neg(), (rest,)), rest))
+
+
+def _bit_shift(layer: Layer) -> Converted:
+    left = layer.text("direction", "") == "LEFT"
+    return Converted(Shift(left), (layer.tensor(0), layer.tensor(1)), ("bits",))
+
+
+def like(layer: Layer, made: Converted, other: tuple[int, ...]) -> Converted:
+    """In the shape that both operands are broadcast to, which has the same elements."""
+    shape = np.broadcast_shapes(layer.x.shape, other)
+    return made if shape == layer.x.shape else reshaped(made, shape)
+
+
+def _bit_cast(layer: Layer) -> Converted:
+    to, dtype = value_types().get(layer.whole("to")), layer.x.dtype
+    if to is None or dtype is None or to.itemsize != dtype.itemsize:
+        raise Refused(f"to type number {layer.whole('to')}; supported: types of the same size")
+    return Converted(BitCast(to), (layer.x,))
+
+
+_INTEGERS = frozenset(d for d in DType if d.is_integer)
+_NUMBERS = _INTEGERS | {DType.FLOAT32}
+
+CONVERTERS: Mapping[str, Converter] = {
+    "BitCast": Converter(_bit_cast, ("bit_cast",), _NUMBERS | {DType.BOOL}),
+    "BitShift": Converter(_bit_shift, ("bit_shift",), _INTEGERS),
+    "BitwiseNot": Converter(unary(BitNot()), ("bitwise_not",), _INTEGERS),
+    "BitwiseAnd": Converter(pair(BitAnd()), ("bitwise_and",), _INTEGERS),
+    "BitwiseOr": Converter(pair(BitOr()), ("bitwise_or",), _INTEGERS),
+    "BitwiseXor": Converter(pair(BitXor()), ("bitwise_xor",), _INTEGERS),
+    "Mod": Converter(_mod, ("mod",), _NUMBERS - {DType.UINT64}),
+}

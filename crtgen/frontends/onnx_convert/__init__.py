@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from crtgen.frontends.onnx_convert import (
     elementwise,
     functions,
+    image,
     index,
     move,
     pool,
@@ -12,6 +13,7 @@ from crtgen.frontends.onnx_convert import (
     recurrent,
     reduce,
     resize,
+    signal,
     weights,
     whole,
 )
@@ -19,7 +21,21 @@ from crtgen.frontends.onnx_convert.layer import Converter, Layer
 
 __all__ = ["CONVERTERS", "Converter", "Layer"]
 
-_FAMILIES = (elementwise, functions, index, move, pool, products, recurrent, reduce, resize, weights, whole)
+_FAMILIES = (
+    elementwise,
+    functions,
+    image,
+    index,
+    move,
+    pool,
+    products,
+    recurrent,
+    reduce,
+    resize,
+    signal,
+    weights,
+    whole,
+)
 
 CONVERTERS: Mapping[str, Converter] = {
     code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())

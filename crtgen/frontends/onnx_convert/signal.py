@@ -50,8 +50,11 @@ def _transformed(x: Operand, rest: list[int], matrix: Matrix) -> Converted:
     return reshaped(made, (*rest, k, parts))
 
 
-def _matrix(length: int, parts: int, wanted: int, attributes: Mapping[str, int], opset: int = 20) -> Matrix:
-    """What the onnx package's own definition makes of the rows of an identity matrix."""
+def _matrix(length: int, parts: int, wanted: int, kind: tuple[bool, bool]) -> Matrix:
+    """What the onnx package's own definition makes of the rows of an identity matrix.
+
+    ``kind`` is whether the transform is inverse, and whether only half of the numbers are there.
+    """
     rows = length * parts
     if rows * wanted * 2 > _MOST:
         raise Refused(f"a transform of {length} numbers to {wanted}: {rows * wanted * 2:,} constants")

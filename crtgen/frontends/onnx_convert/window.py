@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Layer, Operand, reshaped, transposed
-from crtgen.ops import Padding
+from crtgen.ir import Array
+from crtgen.ops import Concat, Conv2d, DepthwiseConv2d, Padding, StridedSlice
 
-__all__ = ["Line", "Window", "lines_of", "to_first", "to_last", "two", "window_of"]
+__all__ = ["Line", "Window", "along", "grouped", "lines_of", "to_first", "to_last", "window_of"]
 
 _LAST = (0, 2, 3, 1)
 _FIRST = (0, 3, 1, 2)
@@ -93,12 +96,6 @@ def along(layer: Layer, name: str, spatial: int, default: Sequence[int]) -> list
     return listed
 
 
-def two(layer: Layer, name: str, spatial: int, default: Sequence[int]) -> tuple[int, int]:
-    """An attribute for height and width."""
-    first, *rest = along(layer, name, spatial, default)
-    return (first, rest[0]) if rest else (1, first)
-
-
 def sides(layer: Layer, axis: int, spatial: int, length: int, extent: int, step: int) -> tuple[int, int, int]:
     """Padding before and after along an axis, and what ``ceil_mode`` adds after it."""
     if axis < 0:
@@ -130,3 +127,24 @@ def to_first(made: Converted, image: Sequence[int], rank: int) -> Converted:
     """Back; ``image`` is the shape ``[N,C,H,W]``."""
     back = transposed(made, _FIRST)
     return back if rank == 4 else reshaped(back, (*image[:2], *image[3:]))
+
+
+def grouped(x: Operand, window: Window, kernel: Array, bias: Array, groups: int) -> Converted:
+    """A convolution of ``[N,H,W,C]`` with ``kernel[O,kh,kw,C/groups]``."""
+    outputs, depth, channels = kernel.shape[0], kernel.shape[3], window.image[1]
+    if groups < 1 or depth * groups != channels or outputs % groups:
+        raise ValueError(f"weights for {groups} times {depth} of {channels} channels, and {outputs} outputs")
+    roles = ("weights", "bias")
+    op = Conv2d(window.stride, window.padding, window.dilation)
+    if groups == 1:
+        return Converted(op, (x, kernel, bias), roles)
+    if depth == 1:
+        one = DepthwiseConv2d(window.stride, window.padding, window.dilation, outputs // groups)
+        return Converted(one, (x, kernel.transpose(3, 1, 2, 0), bias), roles)
+    each, (n, _, h, w) = outputs // groups, window.image
+    parts = []
+    for g in range(groups):
+        cut = StridedSlice((0, 0, 0, g * depth), (n, h, w, (g + 1) * depth), (1,) * 4)
+        own = np.s_[g * each : (g + 1) * each]
+        parts.append(Converted(op, (Converted(cut, (x,)), kernel[own], bias[own]), roles))
+    return Converted(Concat(3), tuple(parts))

@@ -110,6 +110,7 @@ class GraphBuilder:
     _values: dict[str, Value] = field(default_factory=dict)
     _nodes: list[Node] = field(default_factory=list)
     _lost: set[Hashable] = field(default_factory=set)
+    _steps: dict[int, Value] = field(default_factory=dict)
 
     def inner(self) -> "GraphBuilder":
         """A builder for a subgraph of this graph, whose names are unique in both."""
@@ -166,6 +167,7 @@ class GraphBuilder:
         kept = {tensor.key for tensor in named}
 
         def add() -> None:
+            self._steps.clear()
             made = convert()
             if isinstance(made, Converted):
                 self._add(made, stems, outputs, kept)
@@ -401,7 +403,7 @@ class GraphBuilder:
             made = operand.is_constant and operand.name not in self._values
             return self._register(replace(operand, name=self.value_names.unique(name))) if made else operand
         if isinstance(operand, Converted):
-            return self._step(operand, name)
+            return self._shared_step(operand, name)
         if isinstance(operand, Tensor):
             return self.value(operand, name)
         return self._register(Value.constant(self.value_names.unique(name), operand))
@@ -416,6 +418,12 @@ class GraphBuilder:
         node = self.node_names.unique(name)
         self._nodes.append(Node(node, Reshape(value.shape), (value.name,), (name,)))
         return self._register(Value(name, value.shape, value.dtype, quant))
+
+    def _shared_step(self, made: Converted, name: str) -> Value:
+        """What an operator gives, which is computed once for all that it is an operand of."""
+        if id(made) not in self._steps:
+            self._steps[id(made)] = self._step(made, name)
+        return self._steps[id(made)]
 
     def _step(self, made: Converted, name: str) -> Value:
         """What an operator gives that goes before another one."""

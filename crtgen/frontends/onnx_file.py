@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import checker, numpy_helper, shape_inference
+from onnx import checker, numpy_helper, shape_inference, version_converter
 
 from crtgen import files
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
@@ -154,6 +154,7 @@ def _fix_inputs(model: Any, where: str, fixed: Mapping[str, Array]) -> None:
 
 def _checked(model: Any, where: str, known: Collection[str]) -> Any:
     """The model with functions replaced and with types inferred."""
+    model = _not_too_old(model)
     opset = _opset(model, where)
     _check_order(model.graph, where)
     _check_operators(model, where, opset)
@@ -163,6 +164,18 @@ def _checked(model: Any, where: str, known: Collection[str]) -> Any:
     except (checker.ValidationError, shape_inference.InferenceError) as error:
         raise CorruptModelError(_line(error), where=where, hint=_HINT) from error
     return inlined(model, known)
+
+
+def _not_too_old(model: Any) -> Any:
+    """The model in the oldest version that is known, if the package can convert it."""
+    versions = [i.version for i in model.opset_import if i.domain in DOMAINS]
+    if not versions or versions[0] >= _OLDEST:
+        return model
+    try:
+        checker.check_model(model)
+        return version_converter.convert_version(model, _OLDEST)
+    except (RuntimeError, checker.ValidationError):
+        return model
 
 
 def _check_types(model: Any) -> None:

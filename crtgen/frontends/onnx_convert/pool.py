@@ -21,6 +21,7 @@ from crtgen.ops.function import Abs
 __all__ = ["CONVERTERS"]
 
 _MOST_TAPS = 64
+_FEW_TAPS = 8
 
 
 def _max_pool(layer: Layer) -> Converted | tuple[Converted, ...]:
@@ -66,6 +67,10 @@ def _slid(x: Operand, layer: Layer, lines: Sequence[Line], op: Op) -> Converted:
     shape = [*layer.x.shape[:2], *(n.length + n.before + n.after + n.beyond for n in lines)]
     made = x
     for axis, line in enumerate(lines, 2):
+        if isinstance(op, Maximum) and line.taps > _FEW_TAPS:
+            made = _slid_far(made, shape, axis, line)
+            shape[axis] = line.outputs
+            continue
         if line.taps > _MOST_TAPS:
             raise Refused(f"a window of {line.taps}; supported: {_MOST_TAPS}")
         parts = [_tap(made, shape, {axis: (line, tap)}) for tap in range(line.taps)]
@@ -73,6 +78,27 @@ def _slid(x: Operand, layer: Layer, lines: Sequence[Line], op: Op) -> Converted:
         shape[axis] = line.outputs
     assert isinstance(made, Converted)
     return made
+
+
+def _slid_far(x: Operand, shape: Sequence[int], axis: int, line: Line) -> Converted:
+    """The greatest of many taps: of windows of 2, 4, ... taps, of which the last two overlap."""
+    width, length, made = 1, shape[axis], x
+
+    def part(first: int, last: int, step: int) -> Converted:
+        begin, end, stride = [0] * len(shape), list(shape), [1] * len(shape)
+        begin[axis], end[axis], stride[axis] = first, last, step
+        return Converted(StridedSlice(tuple(begin), tuple(end), tuple(stride)), (made,))
+
+    while 2 * width < line.taps:
+        shift = width * line.dilation
+        made, length = (
+            Converted(Maximum(), (part(0, length - shift, 1), part(shift, length, 1))),
+            length - shift,
+        )
+        width *= 2
+    rest, reach = (line.taps - width) * line.dilation, (line.outputs - 1) * line.stride + 1
+    pair = part(0, reach, line.stride), part(rest, rest + reach, line.stride)
+    return Converted(Maximum(), pair)
 
 
 def _tap(x: Operand, shape: Sequence[int], taps: Mapping[int, tuple[Line, int]]) -> Converted:

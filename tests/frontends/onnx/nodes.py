@@ -7,13 +7,15 @@ with ``--page`` it writes docs/onnx.md.
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
 from crtgen.errors import CrtgenError
@@ -21,7 +23,20 @@ from crtgen.frontends import load_onnx
 from crtgen.ir import Array, Graph
 from tests.support import ROOT
 
-__all__ = ["NodeTest", "Outcome", "by_operator", "node_tests", "outcomes"]
+__all__ = [
+    "SETS",
+    "NodeTest",
+    "Outcome",
+    "by_operator",
+    "found_by_name",
+    "model_tests",
+    "node_tests",
+    "outcomes",
+    "page",
+]
+
+SETS = ("simple", "pytorch-operator", "pytorch-converted")
+"""Models that the package has as files."""
 
 CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
     "AffineGrid": (1,),
@@ -128,21 +143,52 @@ def node_tests() -> tuple[NodeTest, ...]:
 def _read(case: Any) -> NodeTest:
     graph = case.model.graph
     ((inputs, outputs),) = case.data_sets[:1]
-    data = dict(zip((value.name for value in graph.input), inputs, strict=True))
+    operator = graph.node[0].op_type if len(graph.node) == 1 else _of_expanded(case.name)
+    tolerances = (case.rtol or 1e-3, _CANCEL.get(operator, case.atol or 1e-7))
+    return _test(case.name, operator, case.model, list(inputs), list(outputs), *tolerances)
+
+
+def _test(
+    name: str, operator: str, model: Any, inputs: list[Any], outputs: list[Any], rtol: float, atol: float
+) -> NodeTest:
     constant = {
         node.input[position]
-        for node in graph.node
+        for node in model.graph.node
         for position in CONSTANT_INPUTS.get(node.op_type, ())
         if position < len(node.input)
     }
     for start, names in _NAMED.items():
-        constant |= set(names) if case.name.startswith(start) else set()
-    fixed = {name: np.asarray(array) for name, array in data.items() if name in constant}
-    rest = tuple(array for name, array in data.items() if name not in fixed)
-    operator = case.model.graph.node[0].op_type if len(graph.node) == 1 else _of_expanded(case.name)
-    tolerances = (case.rtol or 1e-3, _CANCEL.get(operator, case.atol or 1e-7))
-    model = case.model.SerializeToString()
-    return NodeTest(case.name, operator, model, fixed, rest, tuple(outputs), *tolerances)
+        constant |= set(names) if name.startswith(start) else set()
+    initial = {tensor.name for tensor in model.graph.initializer}
+    given = (value.name for value in model.graph.input if value.name not in initial)
+    data = dict(zip(given, inputs, strict=True))
+    fixed = {key: np.asarray(array) for key, array in data.items() if key in constant}
+    rest = tuple(array for key, array in data.items() if key not in fixed)
+    return NodeTest(name, operator, model.SerializeToString(), fixed, rest, tuple(outputs), rtol, atol)
+
+
+@cache
+def model_tests() -> tuple[NodeTest, ...]:
+    """The models that the package has as files, by the name of their set."""
+    root = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    folders = ((name, folder) for name in SETS for folder in sorted((root / name).iterdir()))
+    return tuple(_stored(name, folder) for name, folder in folders)
+
+
+def _stored(name: str, folder: Path) -> NodeTest:
+    model, data = onnx.load(folder / "model.onnx"), folder / "test_data_set_0"
+    count = [len(list(data.glob(f"{kind}_*.pb"))) for kind in ("input", "output")]
+    inputs, outputs = (
+        [_tensor(data / f"{kind}_{n}.pb") for n in range(number)]
+        for kind, number in zip(("input", "output"), count, strict=True)
+    )
+    return _test(folder.name, name, model, inputs, outputs, 1e-3, 1e-5)
+
+
+def _tensor(path: Path) -> Any:
+    """A tensor of a file; what is none of numbers stays as it is, and its test is refused."""
+    tensor = onnx.TensorProto.FromString(path.read_bytes())
+    return numpy_helper.to_array(tensor)
 
 
 def _of_expanded(name: str) -> str:
@@ -161,10 +207,16 @@ def outcome(test: NodeTest) -> Outcome:
     return Outcome(test, "failed" if difference else "passed", difference)
 
 
-def outcomes(word: str = "") -> Iterator[Outcome]:
-    """Of the tests whose name has that word."""
+def outcomes(word: str = "", tests: Sequence[NodeTest] | None = None) -> Iterator[Outcome]:
+    """Of the tests whose name has that word; of the node tests, unless others are given."""
     with np.errstate(all="ignore"):
-        yield from (outcome(test) for test in node_tests() if word in test.name)
+        yield from (outcome(test) for test in (node_tests() if tests is None else tests) if word in test.name)
+
+
+@cache
+def found_by_name() -> Mapping[str, Outcome]:
+    """Of all node tests and models, by the name of the test."""
+    return {one.test.name: one for one in (*outcomes(), *outcomes(tests=model_tests()))}
 
 
 def by_operator(found: list[Outcome]) -> Mapping[str, Counter[str]]:
@@ -189,22 +241,36 @@ Weights, and inputs that decide shapes, are constants in these tests, as they ar
 | operator | passed | refused | the commonest reason |
 |---|---|---|---|
 {rows}
+
+## Models
+
+The small models that the package has as files, of which most were exported from PyTorch.
+
+| set | passed | refused | the commonest reason |
+|---|---|---|---|
+{sets}
 """
 
 
 def page() -> str:
     """docs/onnx.md."""
-    found = list(outcomes())
+    everything = found_by_name().values()
+    found = [one for one in everything if one.test.operator not in SETS]
+    kinds = Counter(one.kind for one in found)
+    numbers = {"passed": kinds["passed"], "refused": kinds["refused"], "total": len(found)}
+    sets = _rows([one for one in everything if one.test.operator in SETS])
+    return _PAGE.format(version=onnx.__version__, rows=_rows(found), sets=sets, **numbers)
+
+
+def _rows(found: list[Outcome]) -> str:
+    """A row of a table for each operator, or for each set."""
     reasons: dict[str, Counter[str]] = {}
     for one in (one for one in found if one.kind == "refused"):
         reasons.setdefault(one.test.operator, Counter())[_short(one.reason)] += 1
-    rows = [
+    return "\n".join(
         f"| {name} | {counts['passed']} | {counts['refused']} | {_commonest(reasons.get(name))} |"
         for name, counts in by_operator(found).items()
-    ]
-    kinds = Counter(one.kind for one in found)
-    numbers = {"passed": kinds["passed"], "refused": kinds["refused"], "total": len(found)}
-    return _PAGE.format(version=onnx.__version__, rows="\n".join(rows), **numbers)
+    )
 
 
 def _short(reason: str) -> str:
@@ -222,7 +288,7 @@ def main(word: str = "") -> None:
     if word == "--page":
         (ROOT / "docs" / "onnx.md").write_text(page())
         return
-    found = list(outcomes(word))
+    found = [*outcomes(word), *outcomes(word, model_tests())]
     for operator, counts in by_operator(found).items():
         print(f"{operator:32}", *(f"{kind} {counts[kind]:4}" for kind in ("passed", "refused", "failed")))
     reasons = Counter(one.reason.split(" (")[0].replace("\n", "") for one in found if one.kind == "refused")

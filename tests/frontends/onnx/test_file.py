@@ -79,11 +79,22 @@ def test_a_shape_of_an_input_that_is_not_there() -> None:
     assert "there is no input z" in message(relu(), UsageError, shapes={"z": (1,)})
 
 
-@pytest.mark.parametrize(("opset", "word"), [(6, "supported: 7 to"), (99, "supported: 7 to")])
+@pytest.mark.parametrize(("opset", "word"), [(0, "supported: 7 to"), (99, "supported: 7 to")])
 def test_versions(opset: int, word: str) -> None:
     made = relu()
     made.opset_import[0].version = opset
     assert word in message(made, UnsupportedError)
+
+
+def test_an_old_version_is_converted() -> None:
+    """Before version 7, operands were broadcast by an attribute."""
+    node = helper.make_node("Add", ["x", "b"], ["y"], name="add", broadcast=1, axis=0)
+    offsets = {"b": np.array([10, 20], np.float32)}
+    made = model([node], [floats("x", 2, 3), floats("b", 2)], [floats("y", 2, 3)], offsets, opset=6)
+    made.ir_version = 3
+    graph = load_onnx(made.SerializeToString())
+    ((y,),) = graph.run([[np.zeros((2, 3), np.float32)]])
+    assert y.tolist() == [[10] * 3, [20] * 3]
 
 
 def test_an_operator_that_is_not_one() -> None:

@@ -182,7 +182,7 @@ def _check_types(model: Any) -> None:
     """``InferenceError`` if types or shapes do not fit, unless it is an operator's own definition that the
     package finds at fault, as of MeanVarianceNormalization in version 1.23."""
     try:
-        shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     except shape_inference.InferenceError as error:
         named = re.findall(r"op_type:(\w+)", str(error))
         if not any(is_function(name) or name in _MISJUDGED for name in named):

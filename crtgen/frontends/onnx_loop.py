@@ -84,6 +84,8 @@ class Round:
 
     def begin(self, captured: Sequence[Tensor]) -> None:
         """Give the body its inputs; ``captured`` is what it reads from around it."""
+        if self.rounds.count() == 0:
+            raise Refused("no round; supported: one or more")
         r, names = self.rounds, self.rounds.body.inputs
         self.inner.input(self.counter, "round", ())
         if r.first_input:
@@ -183,9 +185,7 @@ class Round:
         """All that a round gives, put together along a new axis."""
         count = self.rounds.count()
         if count is None or count < 1:
-            raise Refused(
-                "outputs collected in no fixed number of rounds; supported: a constant, one at least"
-            )
+            raise Refused("outputs collected in a number of rounds that is not fixed; supported: 1 or more")
         one = self.inner.known(made)
         value = self.inner.value(one, "collected")
         axis = self.layer.axis(line.axis, len(value.shape) + 1)

@@ -6,11 +6,12 @@ from math import prod
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, power, reshaped
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, power, reshaped, transposed
 from crtgen.ir import shape_text
 from crtgen.ops import Add, Mul, Pad, StridedSlice
 from crtgen.ops.function import Square
+from crtgen.ops.grid import MODES, PADDINGS, GridSample
 
 __all__ = ["CONVERTERS", "spread"]
 
@@ -98,7 +99,24 @@ def _lrn(layer: Layer) -> Converted:
     return Converted(Mul(), (layer.x, power(base, -layer.real("beta", 0.75))))
 
 
+_OLD_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+def _grid_sample(layer: Layer) -> Converted:
+    """With channels last around it; before opset 20 the modes have other names."""
+    mode, padding = layer.text("mode", "linear"), layer.text("padding_mode", "zeros")
+    mode = _OLD_MODES.get(mode, mode)
+    if mode not in MODES or padding not in PADDINGS:
+        known = ", ".join((*MODES, *PADDINGS))
+        raise Refused(f"mode {mode}, padding {padding}; supported: {known}")
+    op = GridSample(mode, padding, bool(layer.whole("align_corners")))
+    spatial = range(2, layer.rank)
+    made = Converted(op, (transposed(layer.x, (0, *spatial, 1)), layer.tensor(1)), ("grid",))
+    return transposed(made, (0, layer.rank - 1, *range(1, layer.rank - 1)))
+
+
 CONVERTERS: Mapping[str, Converter] = {
     "Col2Im": Converter(_col2im, ("col2im",)),
+    "GridSample": Converter(_grid_sample, ("grid_sample",)),
     "LRN": Converter(_lrn, ("lrn",)),
 }

@@ -8,15 +8,12 @@ from crtgen.ops import Case
 from crtgen.ops.case import make
 from crtgen.ops.gather import DynamicSlice, DynamicUpdateSlice, Gather, GatherNd
 from crtgen.ops.resize import ResizeBilinear
-from crtgen.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd
 from crtgen.ops.spread import BroadcastTo, MirrorPad
-from crtgen.ops.topk import TopK, topk_case
 
-__all__ = ["INDEXED", "REPEATED", "WRITTEN", "indexed", "repeated", "written"]
+__all__ = ["INDEXED", "REPEATED", "indexed", "repeated"]
 
 INDEXED: tuple[type[Op], ...] = (Gather, GatherNd, DynamicSlice, DynamicUpdateSlice)
 REPEATED: tuple[type[Op], ...] = (BroadcastTo, MirrorPad, ResizeBilinear)
-WRITTEN: tuple[type[Op], ...] = (ScatterNd, ScatterElements, TopK)
 _types = st.sampled_from([DType.INT8, DType.FLOAT32, DType.INT16, DType.INT64])
 
 
@@ -70,24 +67,3 @@ def repeated(draw: st.DrawFn) -> Case:
     most = [d if repeats else d - 1 for d in shape]
     before, after = (tuple(draw(st.integers(0, m)) for m in most) for _ in range(2))
     return make("drawn", MirrorPad(before, after, repeats), [_value("x", shape, dtype)])
-
-
-@st.composite
-def written(draw: st.DrawFn) -> Case:
-    """What writes at indices, within the tensors and beyond, or puts numbers in order."""
-    kind, shape, dtype = draw(st.sampled_from(WRITTEN)), _shape(draw), draw(_types)
-    axis = draw(st.integers(0, len(shape) - 1))
-    x = Value("x", shape, dtype)
-    if kind is TopK:
-        return topk_case("drawn", TopK(draw(st.integers(1, shape[axis])), axis, draw(st.booleans())), x)
-    index, reduction = (
-        draw(st.sampled_from([DType.INT32, DType.INT64])),
-        draw(st.sampled_from(list(REDUCTIONS))),
-    )
-    if kind is ScatterNd:
-        depth, places = draw(st.integers(1, len(shape))), _shape(draw, 1, 2)
-        at, updates = Value("i", (*places, depth), index), Value("u", (*places, *shape[depth:]), dtype)
-        return make("drawn", ScatterNd(reduction), [x, at, updates], limits={"i": (-2.0, 8.0)})
-    size = tuple(draw(st.integers(1, d)) for d in shape)
-    at, updates = Value("i", size, index), Value("u", size, dtype)
-    return make("drawn", ScatterElements(axis, reduction), [x, at, updates], limits={"i": (-2.0, 8.0)})

@@ -38,10 +38,11 @@ from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.case import in_eight_bits, in_four_bits, make
 from crtgen.ops.detection import DetectionPostProcess
 from crtgen.ops.fft import Irfft, Rfft
+from crtgen.ops.grid import GridSample
 from crtgen.ops.logsoftmax import LogSoftmax
 from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.recurrent import Recurrent
-from tests.kernels import element_layers, index_layers, recurrent_layers, reduce_layers
+from tests.kernels import element_layers, index_layers, onnx_layers, recurrent_layers, reduce_layers
 
 __all__ = ["KINDS", "Kind"]
 
@@ -415,7 +416,7 @@ KINDS = {
     "quotients": Kind(element_layers.QUOTIENTS, element_layers.quotients()),
     "indexed": Kind(index_layers.INDEXED, index_layers.indexed()),
     "repeated": Kind(index_layers.REPEATED, index_layers.repeated()),
-    "written": Kind(index_layers.WRITTEN, index_layers.written()),
+    "written": Kind(onnx_layers.WRITTEN, onnx_layers.written()),
     "reduced": Kind(reduce_layers.REDUCED, reduce_layers.reduced()),
     "norms": Kind(reduce_layers.NORMS, reduce_layers.norms()),
     "int16": Kind(
@@ -437,7 +438,9 @@ KINDS = {
     "transforms": Kind((Rfft, Irfft), reduce_layers.transforms()),
     "mean": _kind(_mean, Mean),
     "recurrent": Kind(recurrent_layers.RECURRENT, recurrent_layers.recurrent()),
-    "sequences": Kind((Recurrent,), recurrent_layers.sequences()),
+    "sequences": Kind((Recurrent,), onnx_layers.sequences()),
+    "sampled": Kind((GridSample,), onnx_layers.sampled()),
+    "powers": Kind(onnx_layers.ELEMENTS, onnx_layers.elements()),
     "streams": Kind(recurrent_layers.STREAMS, recurrent_layers.streams()),
     "detections": Kind((DetectionPostProcess,), recurrent_layers.detections()),
     "movement": _kind(

@@ -8,11 +8,10 @@ from crtgen.ops import Case
 from crtgen.ops.case import floats, int8s, int16s, plain
 from crtgen.ops.detection import DetectionPostProcess, detection_case
 from crtgen.ops.lstm import Lstm, lstm_case
-from crtgen.ops.recurrent import CURVES, Cell, Curve, Recurrent, recurrent_case
 from crtgen.ops.stream import Delay, Framer, OverlapAdd, Stacker, stream_case
 from crtgen.ops.svdf import Svdf, svdf_case
 
-__all__ = ["RECURRENT", "STREAMS", "detections", "recurrent", "sequences", "streams"]
+__all__ = ["RECURRENT", "STREAMS", "detections", "recurrent", "streams"]
 
 RECURRENT: tuple[type[Op], ...] = (Svdf, Lstm)
 STREAMS: tuple[type[Op], ...] = (Delay, Framer, OverlapAdd, Stacker)
@@ -121,26 +120,3 @@ def detections(draw: st.DrawFn) -> Case:
     )
     scores = classes + draw(st.integers(0, 1))
     return detection_case("drawn", op, boxes, scores, draw(st.integers(0, 999)))
-
-
-@st.composite
-def sequences(draw: st.DrawFn) -> Case:
-    """RNN, GRU and LSTM of float32 as ONNX has them, with any activations."""
-    kind, directions, order = draw(st.sampled_from(Cell)), draw(st.integers(1, 2)), draw(st.booleans())
-    steps, batch = draw(st.integers(1, 4)), draw(st.integers(1, 2))
-    usual = [Curve("tanh" if n or kind is Cell.RNN else "sigmoid") for n in range(kind.curves)]
-    other = [Curve(draw(st.sampled_from(sorted(CURVES))), 0.5, 0.25) for _ in range(kind.curves)]
-    curves = tuple(draw(st.sampled_from([usual, usual, other])))
-    op = Recurrent(
-        kind,
-        (curves,) * directions,
-        draw(st.booleans()),
-        order,
-        draw(st.sampled_from([0.0, 2.0])),
-        tuple(draw(st.lists(st.integers(0, steps), min_size=batch, max_size=batch))),
-        kind.is_lstm and draw(st.booleans()),
-        (draw(st.booleans()), kind.is_lstm and draw(st.booleans())),
-        (True, draw(st.booleans()), kind.is_lstm and draw(st.booleans())),
-    )
-    shape = (batch, steps, draw(_some)) if order else (steps, batch, draw(_some))
-    return recurrent_case("drawn", op, shape, draw(_some), draw(st.integers(0, 999)))

@@ -1,0 +1,91 @@
+"""Layers that only ONNX has, drawn by hypothesis; see ``layers.py``."""
+
+from hypothesis import strategies as st
+
+from crtgen.ir import DType, Op, Value
+from crtgen.ops import Case
+from crtgen.ops.arithmetic import Pow
+from crtgen.ops.bits import BitCast
+from crtgen.ops.case import floats, make
+from crtgen.ops.grid import MODES, PADDINGS, GridSample
+from crtgen.ops.recurrent import CURVES, Cell, Curve, Recurrent, recurrent_case
+from crtgen.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd
+from crtgen.ops.topk import TopK, topk_case
+
+__all__ = ["ELEMENTS", "WRITTEN", "elements", "sampled", "sequences", "written"]
+
+ELEMENTS: tuple[type[Op], ...] = (Pow, BitCast)
+WRITTEN: tuple[type[Op], ...] = (ScatterNd, ScatterElements, TopK)
+_types = st.sampled_from([DType.INT8, DType.FLOAT32, DType.INT16, DType.INT64])
+_few = st.integers(1, 6)
+_some = st.one_of(_few, _few, st.integers(1, 40))
+
+
+def _shape(draw: st.DrawFn, least: int = 1, most: int = 4) -> tuple[int, ...]:
+    return tuple(draw(st.lists(st.integers(1, 7), min_size=least, max_size=most)))
+
+
+@st.composite
+def elements(draw: st.DrawFn) -> Case:
+    """Powers, and bits taken as another type."""
+    shape = _shape(draw)
+    if draw(st.booleans()):
+        limits = {"a": (0.1, 4.0), "b": (-3.0, 3.0)}
+        return make("drawn", Pow(), [floats("a", shape), floats("b", shape)], limits=limits)
+    dtype, to = draw(st.sampled_from([(DType.FLOAT32, DType.INT32), (DType.INT8, DType.UINT8)]))
+    return make("drawn", BitCast(to), [Value("x", shape, dtype)])
+
+
+@st.composite
+def sampled(draw: st.DrawFn) -> Case:
+    """Images of one to three dimensions at points within and beyond."""
+    mode, padding = draw(st.sampled_from(list(MODES))), draw(st.sampled_from(PADDINGS))
+    batch, size = draw(st.integers(1, 2)), _shape(draw, 1, 3)
+    x = floats("x", (batch, *size, draw(st.integers(1, 9))))
+    grid = floats("g", (batch, *_shape(draw, 1, 2), len(size)))
+    op = GridSample(mode, padding, draw(st.booleans()))
+    return make("drawn", op, [x, grid], limits={"g": (-1.6, 1.6)})
+
+
+@st.composite
+def written(draw: st.DrawFn) -> Case:
+    """What writes at indices, within the tensors and beyond, or puts numbers in order."""
+    kind, shape, dtype = draw(st.sampled_from(WRITTEN)), _shape(draw), draw(_types)
+    axis = draw(st.integers(0, len(shape) - 1))
+    x = Value("x", shape, dtype)
+    if kind is TopK:
+        return topk_case("drawn", TopK(draw(st.integers(1, shape[axis])), axis, draw(st.booleans())), x)
+    index, reduction = (
+        draw(st.sampled_from([DType.INT32, DType.INT64])),
+        draw(st.sampled_from(list(REDUCTIONS))),
+    )
+    if kind is ScatterNd:
+        depth, places = draw(st.integers(1, len(shape))), _shape(draw, 1, 2)
+        at, updates = Value("i", (*places, depth), index), Value("u", (*places, *shape[depth:]), dtype)
+        return make("drawn", ScatterNd(reduction), [x, at, updates], limits={"i": (-2.0, 8.0)})
+    size = tuple(draw(st.integers(1, d)) for d in shape)
+    at, updates = Value("i", size, index), Value("u", size, dtype)
+    return make("drawn", ScatterElements(axis, reduction), [x, at, updates], limits={"i": (-2.0, 8.0)})
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> Case:
+    """RNN, GRU and LSTM of float32 as ONNX has them, with any activations."""
+    kind, directions, order = draw(st.sampled_from(Cell)), draw(st.integers(1, 2)), draw(st.booleans())
+    steps, batch = draw(st.integers(1, 4)), draw(st.integers(1, 2))
+    usual = [Curve("tanh" if n or kind is Cell.RNN else "sigmoid") for n in range(kind.curves)]
+    other = [Curve(draw(st.sampled_from(sorted(CURVES))), 0.5, 0.25) for _ in range(kind.curves)]
+    curves = tuple(draw(st.sampled_from([usual, usual, other])))
+    op = Recurrent(
+        kind,
+        (curves,) * directions,
+        draw(st.booleans()),
+        order,
+        draw(st.sampled_from([0.0, 2.0])),
+        tuple(draw(st.lists(st.integers(0, steps), min_size=batch, max_size=batch))),
+        kind.is_lstm and draw(st.booleans()),
+        (draw(st.booleans()), kind.is_lstm and draw(st.booleans())),
+        (True, draw(st.booleans()), kind.is_lstm and draw(st.booleans())),
+    )
+    shape = (batch, steps, draw(_some)) if order else (steps, batch, draw(_some))
+    return recurrent_case("drawn", op, shape, draw(_some), draw(st.integers(0, 999)))

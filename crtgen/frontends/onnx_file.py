@@ -41,6 +41,7 @@ _DTYPES: Mapping[int, DType] = {
     onnx.TensorProto.INT16: DType.INT16,
     onnx.TensorProto.INT32: DType.INT32,
     onnx.TensorProto.INT64: DType.INT64,
+    onnx.TensorProto.UINT16: DType.UINT16,
     onnx.TensorProto.UINT32: DType.UINT32,
     onnx.TensorProto.UINT64: DType.UINT64,
     onnx.TensorProto.BOOL: DType.BOOL,

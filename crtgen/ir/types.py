@@ -27,6 +27,7 @@ class DType(Enum):
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
+    UINT16 = "uint16"
     UINT32 = "uint32"
     UINT64 = "uint64"
     BOOL = "bool"

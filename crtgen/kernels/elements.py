@@ -10,7 +10,12 @@ from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
 
 __all__ = ["ElementsView", "Operand", "clamped", "elements", "operands", "stored"]
 
-_WIDE = {DType.INT8: "int32_t", DType.UINT8: "int32_t", DType.INT16: "int32_t"}
+_WIDE = {
+    DType.INT8: "int32_t",
+    DType.UINT8: "int32_t",
+    DType.INT16: "int32_t",
+    DType.UINT16: "uint32_t",
+}
 _CLAMPS = {DType.INT8: "crt_int8", DType.UINT8: "crt_uint8", DType.INT16: "crt_int16"}
 
 
@@ -38,7 +43,7 @@ def elements(sig: Signature, name: str, lines: Sequence[str], tables: Sequence[C
     """The kernel of an element-wise operator.
 
     ``lines`` are C: statements and, last, the expression of the result. The operands are a, b, ... in it:
-    whole numbers of fewer than 32 bits as int32_t, others in their own types. ``tables`` are constants that
+    whole numbers of fewer than 32 bits in that many, others in their own types. ``tables`` are constants that
     it reads.
     """
     names, consts = operands(sig)

@@ -147,7 +147,7 @@ def _clamp(activation: Activation, number: str) -> str:
 
 
 @design(
-    Div, types=(*(d for d in DType if d.is_integer and d is not DType.UINT64), DType.FLOAT32), weights=None
+    Div, types=(*(d for d in DType if d.is_integer), DType.FLOAT32), weights=None
 )
 def div(op: Div, sig: Signature, target: Target) -> Kernel | None:
     """Quotients of float32, plain integers, or int8 with TFLite's reciprocal."""
@@ -169,8 +169,8 @@ def div(op: Div, sig: Signature, target: Target) -> Kernel | None:
 
 def _quotient(sig: Signature) -> str:
     """C for a quotient of whole numbers: by zero it is zero, and the least one by -1 wraps."""
-    if sig.x.dtype is DType.UINT32:
-        return "(b == 0u) ? 0u : (a / b)"
+    if sig.x.dtype in (DType.UINT16, DType.UINT32, DType.UINT64):
+        return stored(sig.y, "(b == 0u) ? 0u : (a / b)")
     if sig.x.dtype is DType.INT64:
         return "(b == 0) ? 0 : ((b == -1) ? (int64_t)(0u - (uint64_t)a) : (a / b))"
     return stored(sig.y, "crt_div32(a, b)")

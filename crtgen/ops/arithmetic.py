@@ -77,6 +77,9 @@ class Div(Elementwise, Clamping):
         if sig.x.dtype is DType.FLOAT32:
             with np.errstate(divide="ignore", invalid="ignore"):
                 return (clamp_float(a / b, self.activation),)
+        if sig.x.quant is None and sig.x.dtype.numpy.kind == "u":
+            one = arrays[1].dtype.type(1)
+            return (np.where(arrays[1] == 0, 0 * one, arrays[0] // np.maximum(arrays[1], one)),)
         if sig.x.quant is None:
             cut = np.sign(a) * np.sign(b) * (np.abs(a) // np.maximum(np.abs(b), 1))
             low, high = self.activation.whole_range(sig.y)
@@ -287,10 +290,8 @@ def cases() -> Iterator[Case]:
         yield make(f"f32{number}", Prelu(), real)
         whole = [plain("a", a), plain("b", b)]
         yield make(f"int32{number}", Div(), whole, limits={"b": (1, 90000)})
-        for dtype in (DType.INT8, DType.UINT8, DType.INT16, DType.UINT32, DType.INT64):
-            limits = {"a": (-100.0 if dtype is not DType.UINT8 else 0.0, 100.0), "b": (1.0, 9.0)}
-            if dtype is DType.UINT32:
-                limits["a"] = (0.0, 100.0)
+        for dtype in (d for d in DType if d.is_integer and d not in (DType.INT4, DType.INT32)):
+            limits = {"a": (0.0 if dtype.numpy.kind == "u" else -100.0, 100.0), "b": (1.0, 9.0)}
             yield make(
                 f"{dtype.value}{number}_onnx",
                 Div(),

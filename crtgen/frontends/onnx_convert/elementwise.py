@@ -95,7 +95,7 @@ def _where(layer: Layer) -> Converted:
 def _cast_to(layer: Layer, to: DType | None, name: str) -> Converted | Known:
     if layer.x.data is not None and layer.x.data.size == 0 and to is not None:
         return Known(layer.x.data.astype(to.numpy))
-    supported = (*NUMBERS, *NARROW, DType.INT64, DType.UINT32, DType.BOOL)
+    supported = (*NUMBERS, *NARROW, DType.INT64, DType.UINT32, DType.UINT64, DType.BOOL)
     if to not in supported:
         raise Refused(f"to {name}; supported: {', '.join(sorted(d.name for d in supported))}")
     if to is layer.x.dtype:
@@ -287,7 +287,7 @@ def _dropout(layer: Layer) -> tuple[Converted, ...]:
     return _identity(layer), reshaped(np.ones(layer.x.shape, np.bool_), layer.x.shape)
 
 
-_CASTS = NUMBERS | NARROW | {DType.INT64, DType.UINT32, DType.BOOL}
+_CASTS = NUMBERS | NARROW | {DType.INT64, DType.UINT32, DType.UINT64, DType.BOOL}
 
 _INTEGERS = frozenset(d for d in DType if d.is_integer)
 _NUMBERS = _INTEGERS | {DType.FLOAT32}
@@ -302,7 +302,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Celu": Converter(_celu, ("celu",)),
     "Clip": Converter(_clip, ("clip",), _NUMBERS),
     "Cos": Converter(unary(Cos()), ("cos",)),
-    "Div": Converter(pair(Div()), ("div",), _NUMBERS - {DType.UINT64}),
+    "Div": Converter(pair(Div()), ("div",), _NUMBERS),
     "Dropout": Converter(_dropout, ("dropout",), ANY),
     "Elu": Converter(_elu, ("elu",)),
     "Equal": Converter(pair(Equal()), ("equal",), _NUMBERS | {DType.BOOL}),

@@ -135,8 +135,8 @@ Convert: TypeAlias = Callable[[Layer], Results]
 
 FLOAT = frozenset({DType.FLOAT32})
 NUMBERS = frozenset({DType.FLOAT32, DType.INT32})
-NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16})
-"""What is computed in int32."""
+NARROW = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
+"""What is computed in 32 bits."""
 
 ANY = frozenset(DType)
 """Any type there is: for what moves elements."""

@@ -37,7 +37,7 @@ def _mod(layer: Layer) -> Converted:
     assert layer.x.dtype is not None
     quotient = Converted(Mul(), (Converted(Div(), (a, b), ("divisor",)), b))
     rest = Converted(Sub(), (a, quotient))
-    if layer.whole("fmod") or layer.x.dtype in (DType.UINT8, DType.UINT32):
+    if layer.whole("fmod") or layer.x.dtype.numpy.kind == "u":
         return rest
     zero = number(0, layer.x.dtype)
     below = [Converted(Less(), (number_, zero), ("zero",)) for number_ in (rest, b)]
@@ -84,5 +84,5 @@ CONVERTERS: Mapping[str, Converter] = {
     "BitwiseAnd": Converter(pair(BitAnd()), ("bitwise_and",), _INTEGERS),
     "BitwiseOr": Converter(pair(BitOr()), ("bitwise_or",), _INTEGERS),
     "BitwiseXor": Converter(pair(BitXor()), ("bitwise_xor",), _INTEGERS),
-    "Mod": Converter(_mod, ("mod",), _NUMBERS - {DType.UINT64}),
+    "Mod": Converter(_mod, ("mod",), _NUMBERS),
 }

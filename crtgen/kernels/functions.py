@@ -146,9 +146,7 @@ def _clamp(activation: Activation, number: str) -> str:
     return f"crt_minf({number}, {epilogue.high})" if epilogue.high else number
 
 
-@design(
-    Div, types=(*(d for d in DType if d.is_integer), DType.FLOAT32), weights=None
-)
+@design(Div, types=(*(d for d in DType if d.is_integer), DType.FLOAT32), weights=None)
 def div(op: Div, sig: Signature, target: Target) -> Kernel | None:
     """Quotients of float32, plain integers, or int8 with TFLite's reciprocal."""
     if sig.x.dtype is DType.FLOAT32:

@@ -15,11 +15,12 @@ from crtgen.kernels.loops import Loop, index_of, merge, strides_of
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
 from crtgen.ops import INT8, Mean, scheme_of
-from crtgen.ops.reduce import All, ReduceMax, ReduceMin, Reduction, Total
+from crtgen.ops.reduce import All, ReduceMax, ReduceMin, Reduction, Sum, Total
 
 __all__ = ["ReduceView", "image_of", "mean_result"]
 
 _TILE = 4
+_WHOLE = tuple(d for d in DType if d.is_integer and d is not DType.INT4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,33 @@ class ReduceView:
 
 
 @design(Total, types=(DType.INT8, DType.INT16, DType.FLOAT32))
-def total(op: Total, sig: Signature, target: Target) -> Kernel:
+def total(op: Total, sig: Signature, target: Target) -> Kernel | None:
     """The sum of what an output sees; a mean is divided in the multiplier."""
+    if sig.x.quant is None and not scheme_of(sig.x).is_real:
+        return None
     sum_type = "float" if scheme_of(sig.x).is_real else "int32_t"
     return _reduction(op, sig, sum_type, mean_result(op, sig))
+
+
+@design(Sum, types=_WHOLE)
+def whole_total(op: Sum, sig: Signature, target: Target) -> Kernel | None:
+    """Of integers that mean themselves; None for those that stand for real numbers."""
+    if sig.x.quant is not None:
+        return None
+    kind, bits = sig.x.dtype, max(32, 8 * sig.x.dtype.itemsize)
+    wide, result = f"uint{bits}_t", "sum" if kind.itemsize >= 4 else f"({kind.c_name})sum"
+    if kind.numpy.kind == "u":
+        return _reduction(op, sig, wide, result)
+    return _reduction(op, sig, f"int{bits}_t", result, step=f"(int{bits}_t)(({wide})sum + ({wide})x)")
+
+
+@design(ReduceMax, ReduceMin, types=tuple(d for d in _WHOLE if d is not DType.INT8))
+def whole_extreme(op: ReduceMax | ReduceMin, sig: Signature, target: Target) -> Kernel:
+    """The greatest or the least whole number."""
+    least = isinstance(op, ReduceMin)
+    first = f"{sig.x.dtype.value.upper()}_{'MAX' if least else 'MIN'}"
+    first = "0" if first.startswith("U") and not least else first
+    return _reduction(op, sig, sig.x.dtype.c_name, "sum", first, f"(x {op.sign} sum) ? x : sum")
 
 
 @design(ReduceMax, ReduceMin, types=(DType.INT8, DType.FLOAT32))

@@ -78,8 +78,9 @@ class Div(Elementwise, Clamping):
             with np.errstate(divide="ignore", invalid="ignore"):
                 return (clamp_float(a / b, self.activation),)
         if sig.x.quant is None and sig.x.dtype.numpy.kind == "u":
-            one = arrays[1].dtype.type(1)
-            return (np.where(arrays[1] == 0, 0 * one, arrays[0] // np.maximum(arrays[1], one)),)
+            a, b = (x.astype(np.uint64) for x in arrays)
+            quotient = np.where(b == 0, np.uint64(0), a // np.maximum(b, np.uint64(1)))
+            return (quotient.astype(sig.y.dtype.numpy),)
         if sig.x.quant is None:
             cut = np.sign(a) * np.sign(b) * (np.abs(a) // np.maximum(np.abs(b), 1))
             low, high = self.activation.whole_range(sig.y)

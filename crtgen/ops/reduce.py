@@ -11,7 +11,7 @@ from crtgen.ir import Array, DType, Index, Op, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
-from crtgen.ops.scheme import scheme_of
+from crtgen.ops.scheme import is_plain, scheme_of
 from crtgen.ops.traits import channelwise
 
 __all__ = [
@@ -64,15 +64,16 @@ class Reduction(Op):
         return ((tuple(d for a, d in enumerate(x.shape) if a not in self.axes), x.dtype),)
 
     def require_type(self, x: Value) -> None:
-        """``ValueError`` unless the operator has this type."""
-        scheme_of(x)
+        """``ValueError`` unless the operator has this type: also integers that mean themselves."""
+        if not (is_plain(x) and x.dtype.is_integer):
+            scheme_of(x)
 
     def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return None if len(sig.x.shape) - 1 in self.axes else channelwise(sig)
 
 
 class Total(Reduction):
-    """A sum, which is divided or not."""
+    """A sum, which is divided or not; a sum of integers that mean themselves wraps."""
 
     __slots__ = ()
 
@@ -90,6 +91,8 @@ class Total(Reduction):
         return MeanParams(-x.zero_point, y.zero_point, count, multiplier, shift)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if is_plain(sig.x) and not self.divides:
+            return (np.asarray(arrays[0].sum(axis=self.axes, dtype=arrays[0].dtype)).reshape(sig.y.shape),)
         if scheme_of(sig.x).is_real:
             x = arrays[0].astype(np.float64)
             real = x.mean(axis=self.axes) if self.divides else x.sum(axis=self.axes)
@@ -109,6 +112,9 @@ class Mean(Total):
 
     axes: tuple[int, ...]
     keep_dims: bool = False
+
+    def require_type(self, x: Value) -> None:
+        scheme_of(x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +247,12 @@ def cases() -> Iterator[Case]:
             yield make(f"{prefix}image", kind((1, 2)), [value])
             yield make(f"{prefix}channels", kind((3,), True), [value])
             yield make(f"{prefix}all", kind((0, 1, 2, 3)), [value])
+    for dtype in (d for d in DType if d.is_integer and d is not DType.INT4):
+        whole = plain("x", (3, 5, 4), dtype)
+        yield make(f"{dtype.value}_onnx", Sum((1,)), [whole])
+        yield make(f"{dtype.value}_onnx", ReduceMax((0, 2), True), [whole])
+        yield make(f"{dtype.value}_onnx", ReduceMin((2,)), [whole])
+        yield make(f"{dtype.value}_onnx", ArgMax(1), [whole])
     truths = plain("x", (4, 2, 3), DType.BOOL)
     yield make("axis", All((1,)), [truths])
     yield make("all", All((0, 1, 2), True), [truths])

@@ -12,6 +12,7 @@ from crtgen.frontends.onnx_convert.layer import (
     Converter,
     Layer,
     Operand,
+    Results,
     cast,
     number,
     reshaped,
@@ -249,11 +250,27 @@ def _batch_normalization(layer: Layer) -> Converted:
     return Converted(Add(), (scaled, columns[1]), ("shift",))
 
 
-_PLACES = frozenset({DType.FLOAT32})
+def _truth(kind: Kind) -> Convert:
+    """A reduction, of truth values as numbers."""
+    plain = _reduction(kind)
+
+    def convert(layer: Layer) -> Results:
+        if layer.x.dtype is not DType.BOOL:
+            return plain(layer)
+        axes = _axes(layer)
+        if axes is None:
+            return same(layer.x)
+        made = Converted(kind(axes, bool(layer.whole("keepdims", 1))), (cast(layer.x, DType.UINT8),))
+        return cast(made, DType.BOOL)
+
+    return convert
+
+
+_NUMBERS = frozenset(d for d in DType if d.is_integer) | {DType.FLOAT32}
 
 CONVERTERS: Mapping[str, Converter] = {
-    "ArgMax": Converter(_arg(ArgMax), ("arg_max",), _PLACES),
-    "ArgMin": Converter(_arg(ArgMin), ("arg_min",), _PLACES),
+    "ArgMax": Converter(_arg(ArgMax), ("arg_max",), _NUMBERS),
+    "ArgMin": Converter(_arg(ArgMin), ("arg_min",), _NUMBERS),
     "BatchNormalization": Converter(_batch_normalization, ("batch_normalization",)),
     "CumSum": Converter(_cumsum, ("cumsum",)),
     "GlobalAveragePool": Converter(_global(Mean), ("global_average_pool",)),
@@ -267,11 +284,11 @@ CONVERTERS: Mapping[str, Converter] = {
     "ReduceL2": Converter(_reduction(Sum, lambda x: Converted(Square(), (x,)), _root), ("reduce_l2",)),
     "ReduceLogSum": Converter(_reduction(Sum, after=_logarithm), ("reduce_log_sum",)),
     "ReduceLogSumExp": Converter(_log_sum_exp, ("reduce_log_sum_exp",)),
-    "ReduceMax": Converter(_reduction(ReduceMax), ("reduce_max",)),
+    "ReduceMax": Converter(_truth(ReduceMax), ("reduce_max",), _NUMBERS | {DType.BOOL}),
     "ReduceMean": Converter(_reduction(Mean), ("reduce_mean",)),
-    "ReduceMin": Converter(_reduction(ReduceMin), ("reduce_min",)),
+    "ReduceMin": Converter(_truth(ReduceMin), ("reduce_min",), _NUMBERS | {DType.BOOL}),
     "ReduceProd": Converter(_product, ("reduce_prod",)),
-    "ReduceSum": Converter(_reduction(Sum), ("reduce_sum",)),
+    "ReduceSum": Converter(_reduction(Sum), ("reduce_sum",), _NUMBERS),
     "ReduceSumSquare": Converter(
         _reduction(Sum, lambda x: Converted(Square(), (x,))), ("reduce_sum_square",)
     ),

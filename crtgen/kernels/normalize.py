@@ -34,7 +34,8 @@ class ArgView:
 class CumSumView:
     """``outer`` times ``inner`` sums over ``length`` elements, the first from ``start`` on.
 
-    The sum begins with ``first``; ``result`` is C of it, and ``term`` what is added to each element.
+    The sum begins with ``first``; ``result`` is C of it, ``term`` what is added to each element. The sum with
+    one term more is ``total``.
     """
 
     outer: int
@@ -47,6 +48,7 @@ class CumSumView:
     term: str
     exclusive: bool
     result: str
+    total: str = "sum + term"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +91,45 @@ def arg_extreme(op: ArgReduction, sig: Signature, target: Target) -> Kernel:
     )
 
 
+@design(CumSum, types=tuple(d for d in DType if d.is_integer and d is not DType.INT4))
+def whole_cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel | None:
+    """Of integers that mean themselves; None for those that stand for real numbers."""
+    if sig.x.quant is not None:
+        return None
+    bits, kind = max(32, 8 * sig.x.dtype.itemsize), sig.x.dtype
+    sign, wide = "*" if op.product else "+", f"uint{bits}_t"
+    number = wide if kind.numpy.kind == "u" else f"int{bits}_t"
+    total = f"({number})(({wide})sum {sign} ({wide})term)"
+    return _cumulated(op, sig, number, "1" if op.product else "0", f"({kind.c_name})sum", total=total)
+
+
 @design(CumSum, types=(DType.INT8, DType.FLOAT32))
-def cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel:
-    """Sums of float32, or with TFLite's roundings."""
-    outer, length, inner = op.sizes(sig)
+def cumsum(op: CumSum, sig: Signature, target: Target) -> Kernel | None:
+    """Sums or products of float32, or sums with TFLite's roundings."""
+    if op.product or (sig.x.quant is None and not scheme_of(sig.x).is_real):
+        real = scheme_of(sig.x).is_real
+        return _cumulated(op, sig, "float", "1.0f", "sum", total="sum * term") if real else None
     first, term, number, result = "0.0f", "", "float", "sum"
     if not scheme_of(sig.x).is_real:
         p = op.parameters(sig)
         first, term, number = str(p.input_offset), plus(p.input_offset), "int32_t"
         scaled = two_roundings("crt_shift_left(sum, 19)", p.multiplier, p.shift, 1 << 31)
         result = clamped(sig.y, f"{scaled} {plus(p.output_offset)}", *scheme_of(sig.y).limits)
-    start, step = ((length - 1) * inner, -inner) if op.reverse else (0, inner)
-    view = CumSumView(outer, length, inner, start, step, number, first, term, op.exclusive, result)
+    return _cumulated(op, sig, number, first, result, term)
+
+
+def _cumulated(
+    op: CumSum,
+    sig: Signature,
+    number: str,
+    first: str,
+    result: str,
+    term: str = "",
+    total: str = "sum + term",
+) -> Kernel:
+    outer, length, inner = op.sizes(sig)
+    start, apart = ((length - 1) * inner, -inner) if op.reverse else (0, inner)
+    view = CumSumView(outer, length, inner, start, apart, number, first, term, op.exclusive, result, total)
     work = Work().block(f"{sig.x.dtype.value} element", sig.x.elements)
     in_order = inner == 1 and not op.reverse
     return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(exact=not in_order),), work=work)

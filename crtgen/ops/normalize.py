@@ -18,11 +18,11 @@ from crtgen.ops.attrs import (
     require_inputs,
     tensor_quant,
 )
-from crtgen.ops.case import Case, floats, int8s, make
+from crtgen.ops.case import Case, floats, int8s, make, plain
 from crtgen.ops.elementwise import Numbers, wrapped
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
 from crtgen.ops.gemmlowp import inverse_square_root
-from crtgen.ops.scheme import scheme_of
+from crtgen.ops.scheme import is_plain, scheme_of
 from crtgen.ops.traits import Clamping
 
 __all__ = ["CumSum", "L2Normalization", "L2Pool2d", "cases"]
@@ -32,7 +32,8 @@ __all__ = ["CumSum", "L2Normalization", "L2Pool2d", "cases"]
 class CumSum(Op):
     """The sum of the elements up to each one along ``axis``, without itself where ``exclusive``.
 
-    ``reverse``: of the elements from the last one down to it.
+    ``reverse``: of the elements from the last one down to it. ``product``: their product instead, of numbers
+    that mean themselves. Integers that do so wrap.
     """
 
     name: ClassVar[str] = "cumsum"
@@ -40,10 +41,14 @@ class CumSum(Op):
     axis: int
     exclusive: bool = False
     reverse: bool = False
+    product: bool = False
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
-        scheme_of(inputs[0])
+        whole = is_plain(inputs[0]) and inputs[0].dtype.is_integer
+        require(whole or not self.product or scheme_of(inputs[0]).is_real, "a product of quantised numbers")
+        if not whole:
+            scheme_of(inputs[0])
         require(0 <= self.axis < len(inputs[0].shape), f"there is no axis {self.axis}")
         return ((inputs[0].shape, inputs[0].dtype),)
 
@@ -60,6 +65,8 @@ class CumSum(Op):
         return AddNParams(-x.zero_point, y.zero_point, *quantize_multiplier(finest / y.scale))
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        if self.product or is_plain(sig.x):
+            return (self._plain(arrays[0]),)
         real = scheme_of(sig.x).is_real
         numbers = arrays[0].astype(np.float64 if real else np.int64)
         p = None if real else self.parameters(sig)
@@ -73,6 +80,17 @@ class CumSum(Op):
         shifted = wrapped((total.astype(np.int64) + p.input_offset) << 19)
         scaled = multiply_by_quantized_multiplier(shifted, p.multiplier, p.shift) + p.output_offset
         return (scheme_of(sig.y).saturated(scaled),)
+
+    def _plain(self, x: Array) -> Array:
+        """Of numbers that mean themselves."""
+        numbers: Numbers = x.astype(np.float64) if x.dtype.kind == "f" else x
+        turned = np.flip(numbers, self.axis) if self.reverse else numbers
+        if self.exclusive:
+            first = np.full_like(np.take(turned, [0], self.axis), 1 if self.product else 0)
+            length = turned.shape[self.axis]
+            turned = np.take(np.concatenate([first, turned], self.axis), range(length), self.axis)
+        total = (np.cumprod if self.product else np.cumsum)(turned, axis=self.axis, dtype=numbers.dtype)
+        return (np.flip(total, self.axis) if self.reverse else total).astype(x.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +162,11 @@ def cases() -> Iterator[Case]:
             yield make(f"axis{axis}_{number}", op, [x], Quant.tensor(0.13, 4))
             yield make(f"f32_axis{axis}_{number}", op, [floats("x", (3, 5, 4))])
     unit = Quant.tensor(1 / 128, 0)
+    for dtype in (DType.INT8, DType.UINT16, DType.INT32, DType.INT64):
+        for number, product in enumerate((False, True)):
+            op = CumSum(1, product, not product, product)
+            yield make(f"{dtype.value}_{number}_onnx", op, [plain("x", (3, 5, 4), dtype)])
+    yield make("product_onnx", CumSum(0, product=True), [floats("x", (5, 3))])
     yield make("int8", L2Normalization(), [int8s("x", (3, 5, 14), 0.05, -7)], unit)
     yield make("long", L2Normalization(), [int8s("x", (2, 9000), 0.05, 127)], unit)
     yield make("small", L2Normalization(), [int8s("x", (9, 3), 0.05, 0)], unit, limits={"x": (-1, 1)})

@@ -176,7 +176,9 @@ def _softmax(op: Op) -> Convert:
 
 def _cumsum(layer: Layer) -> Converted:
     axis = layer.axis(int(layer.constant(1, "axes").reshape(-1)[0].item()), layer.rank)
-    return Converted(CumSum(axis, bool(layer.whole("exclusive")), bool(layer.whole("reverse"))), (layer.x,))
+    product = layer.node.code == "CumProd"
+    op = CumSum(axis, bool(layer.whole("exclusive")), bool(layer.whole("reverse")), product)
+    return Converted(op, (layer.x,))
 
 
 def _lp_normalization(layer: Layer) -> Converted:
@@ -272,7 +274,8 @@ CONVERTERS: Mapping[str, Converter] = {
     "ArgMax": Converter(_arg(ArgMax), ("arg_max",), _NUMBERS),
     "ArgMin": Converter(_arg(ArgMin), ("arg_min",), _NUMBERS),
     "BatchNormalization": Converter(_batch_normalization, ("batch_normalization",)),
-    "CumSum": Converter(_cumsum, ("cumsum",)),
+    "CumProd": Converter(_cumsum, ("cumprod",), _NUMBERS),
+    "CumSum": Converter(_cumsum, ("cumsum",), _NUMBERS),
     "GlobalAveragePool": Converter(_global(Mean), ("global_average_pool",)),
     "GlobalMaxPool": Converter(_global(ReduceMax), ("global_max_pool",)),
     "Hardmax": Converter(_hardmax, ("hardmax",)),

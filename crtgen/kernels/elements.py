@@ -7,8 +7,9 @@ from crtgen.ir import DType, Signature, Value
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
+from crtgen.ops.scheme import is_plain
 
-__all__ = ["ElementsView", "Operand", "clamped", "elements", "operands", "stored"]
+__all__ = ["ElementsView", "Operand", "clamped", "elements", "measured_as", "operands", "stored"]
 
 _WIDE = {
     DType.INT8: "int32_t",
@@ -66,7 +67,8 @@ def elements(sig: Signature, name: str, lines: Sequence[str], tables: Sequence[C
 
 def _work(sig: Signature, lines: Sequence[str], loops: Sequence[Loop]) -> Work:
     count, run = sig.y.elements, loops[-1].strides
-    kind = sig.x.dtype.value if sig.x.dtype is sig.y.dtype else f"{sig.x.dtype.value} to {sig.y.dtype.value}"
+    types = [DType.INT16 if v.dtype is DType.UINT16 else v.dtype for v in (sig.x, sig.y)]
+    kind = " to ".join(dict.fromkeys(dtype.value for dtype in types))
     strides = " ".join("01"[s] if s in (0, 1) else "n" for s in run)
     work = Work().words(kind, count, *lines).block(f"{kind} {strides} in {len(loops)}", count)
     return work.loops("line", loops)
@@ -90,6 +92,11 @@ def operands(sig: Signature) -> tuple[tuple[str, ...], tuple[Const, ...]]:
             names.append(f"x{variables}")
             variables += 1
     return tuple(names), tuple(consts)
+
+
+def measured_as(value: Value) -> str:
+    """The type whose figures a kernel has: whole numbers that nobody measured count as those of int8."""
+    return DType.INT8.value if is_plain(value) and value.dtype.is_integer else value.dtype.value
 
 
 def clamped(value: Value, number: str, low: int, high: int) -> str:

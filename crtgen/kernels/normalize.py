@@ -5,7 +5,7 @@ from math import prod
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.cost import Work
-from crtgen.kernels.elements import clamped
+from crtgen.kernels.elements import clamped, measured_as
 from crtgen.kernels.epilogue import float_epilogue, two_roundings
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
@@ -87,7 +87,7 @@ def arg_extreme(op: ArgReduction, sig: Signature, target: Target) -> Kernel:
         op.name,
         "arg.c.j2",
         view,
-        work=Work().block(f"{sig.x.dtype.value} element", sig.x.elements).block("output", sig.y.elements),
+        work=Work().block(f"{measured_as(sig.x)} element", sig.x.elements).block("output", sig.y.elements),
     )
 
 
@@ -130,7 +130,7 @@ def _cumulated(
     outer, length, inner = op.sizes(sig)
     start, apart = ((length - 1) * inner, -inner) if op.reverse else (0, inner)
     view = CumSumView(outer, length, inner, start, apart, number, first, term, op.exclusive, result, total)
-    work = Work().block(f"{sig.x.dtype.value} element", sig.x.elements)
+    work = Work().block(f"{measured_as(sig.x)} element", sig.x.elements)
     in_order = inner == 1 and not op.reverse
     return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(exact=not in_order),), work=work)
 

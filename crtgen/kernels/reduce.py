@@ -7,7 +7,7 @@ import numpy as np
 
 from crtgen.ir import DType, Signature, Value
 from crtgen.kernels.cost import Work
-from crtgen.kernels.elements import clamped
+from crtgen.kernels.elements import clamped, measured_as
 from crtgen.kernels.epilogue import one_rounding, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import c_float, plus
@@ -112,7 +112,7 @@ def _reduction(
 
 
 def _work(view: ReduceView, sig: Signature) -> Work:
-    tile, kind, tiles = view.tile, sig.x.dtype.value, sig.y.elements // view.tile
+    tile, kind, tiles = view.tile, measured_as(sig.x), sig.y.elements // view.tile
     work = Work().words(kind, sig.y.elements, view.result, copies=tile)
     inner = view.reduced[-1]
     where = f"{'in a row' if inner.strides == (1,) else 'apart'}{' twice' if inner.count <= 2 else ''}"

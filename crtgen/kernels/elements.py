@@ -67,8 +67,8 @@ def elements(sig: Signature, name: str, lines: Sequence[str], tables: Sequence[C
 
 def _work(sig: Signature, lines: Sequence[str], loops: Sequence[Loop]) -> Work:
     count, run = sig.y.elements, loops[-1].strides
-    types = [DType.INT16 if v.dtype is DType.UINT16 else v.dtype for v in (sig.x, sig.y)]
-    kind = " to ".join(dict.fromkeys(dtype.value for dtype in types))
+    types = [v.dtype.value.removeprefix("u") for v in (sig.x, sig.y)]  # a sign takes no time
+    kind = " to ".join(dict.fromkeys(types))
     strides = " ".join("01"[s] if s in (0, 1) else "n" for s in run)
     work = Work().words(kind, count, *lines).block(f"{kind} {strides} in {len(loops)}", count)
     return work.loops("line", loops)

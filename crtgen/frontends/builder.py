@@ -13,7 +13,7 @@ import numpy as np
 from crtgen.errors import CorruptModelError
 from crtgen.frontends.naming import Names, identifier, layer_name
 from crtgen.frontends.refusals import NotConstant, Refusals, Refused
-from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value, shape_text
+from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Rescaling, Signature, Value, shape_text
 from crtgen.ops.scheme import SCHEMES, is_packed
 from crtgen.ops.shape import Identity, Reshape
 
@@ -410,7 +410,8 @@ class GraphBuilder:
 
     def _taken_as(self, value: Value, quant: Quant | None) -> Value:
         """The same integers with another quantisation, as what moves elements in TFLite Micro takes them."""
-        if value.quant == quant or value.dtype not in _QUANTISED:
+        own = quant is not None and quant.rescaling is not Rescaling.FIXED_POINT
+        if value.quant == quant or own or value.dtype not in _QUANTISED:
             return value
         name = self.value_names.unique(f"{value.name}_taken")
         if value.is_constant:

@@ -1,7 +1,7 @@
 """The intermediate representation: typed values, operators, nodes, graphs."""
 
 from crtgen.ir.graph import Graph, Index, Node, Op, Signature
-from crtgen.ir.types import Array, DType, Quant, Storage, Value, shape_text
+from crtgen.ir.types import Array, DType, Quant, Rescaling, Storage, Value, shape_text
 
 __all__ = [
     "Array",
@@ -11,6 +11,7 @@ __all__ = [
     "Node",
     "Op",
     "Quant",
+    "Rescaling",
     "Signature",
     "Storage",
     "Value",

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "DType", "Quant", "Storage", "Value", "shape_text"]
+__all__ = ["Array", "DType", "Quant", "Rescaling", "Storage", "Value", "shape_text"]
 
 Array = npt.NDArray[np.generic]
 
@@ -53,17 +53,29 @@ class DType(Enum):
         return self not in (DType.FLOAT32, DType.FLOAT16, DType.BOOL)
 
 
+class Rescaling(Enum):
+    """How the sums and products of an operator become numbers of its output's scale."""
+
+    FIXED_POINT = "fixed point"
+    """TFLite's: by an integer multiplier and a shift; halves go away from zero, or up."""
+
+    FLOAT32 = "float32"
+    """ONNX Runtime's: by a float32 product; halves go to even numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quant:
     """Affine quantisation, ``real = scale * (q - zero_point)``.
 
     One scale and zero point for the whole tensor, or one per index along ``axis``. Scales are float32
-    values held as Python floats, as the model stores them.
+    values held as Python floats, as the model stores them. ``rescaling`` is how results become numbers of
+    the tensor.
     """
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     axis: int | None = None
+    rescaling: Rescaling = Rescaling.FIXED_POINT
 
     def __post_init__(self) -> None:
         if len(self.scales) != len(self.zero_points):

@@ -6,13 +6,14 @@ import numpy as np
 
 from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.elements import clamped, elements, stored
-from crtgen.kernels.epilogue import float_epilogue, one_rounding, two_roundings
+from crtgen.kernels.epilogue import even, float_epilogue, one_rounding, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.literal import plus
+from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale
 from crtgen.kernels.sums import SumForm, every_sum, quants_of
 from crtgen.ops import INT8, Activation, Add, Mul, MulParams, Sub, scheme_of
+from crtgen.ops.binary import FusedAddParams
 from crtgen.ops.scheme import is_plain
 
 __all__ = ["product_scale"]
@@ -83,9 +84,9 @@ def product_scale(params: MulParams) -> Rescale:
     """The requantisation of a product of two int8 values less their zero points."""
     ends = np.array(INT8.limits, np.int64)
     corners = np.outer(ends + params.input1_offset, ends + params.input2_offset)
-    numbers = (params.output_multiplier, params.output_shift, corners.min(), corners.max())
-    multiplier, shift, least, most = (np.array([n], np.int64) for n in numbers)
-    return Rescale(multiplier, shift, params.output_offset, params.act_min, params.act_max, least, most)
+    scale = params.output_multiplier, params.output_shift
+    limits = params.output_offset, params.act_min, params.act_max
+    return Rescale.one(scale, params.factor, limits, (int(corners.min()), int(corners.max())))
 
 
 def _product(op: Mul, sig: Signature) -> Kernel:
@@ -95,6 +96,8 @@ def _product(op: Mul, sig: Signature) -> Kernel:
     scheme, scaled = scheme_of(sig.y), None
     if scheme is INT8:
         scaled, name = one_rounding(product, product_scale(p)), "one rounding"
+    if scaled is None and p.factor is not None:
+        scaled, name = f"{even(product, p.factor)} {plus(p.output_offset)}", "element by element"
     if scaled is None:
         extent = max(scheme.magnitude(-p.input1_offset) * scheme.magnitude(-p.input2_offset), _EXTENT)
         twice = two_roundings(product, p.output_multiplier, p.output_shift, extent)
@@ -105,6 +108,8 @@ def _product(op: Mul, sig: Signature) -> Kernel:
 
 def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
     p = op.parameters(sig)
+    if isinstance(p, FusedAddParams):
+        return _fused_lines(sig, p)
     scheme = scheme_of(sig.y)
     extent = (scheme.high - scheme.low) << p.left_shift  # of each operand; their sum of halves is no more
     first = (p.input1_offset, p.input1_multiplier, p.input1_shift)
@@ -115,6 +120,16 @@ def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
         f"b = {_scaled('b', second, p.left_shift, extent)};",
         f"int32_t v = {total} {plus(p.output_offset)};",
         clamped(sig.y, "v", p.act_min, p.act_max),
+    )
+
+
+def _fused_lines(sig: Signature, p: FusedAddParams) -> tuple[str, ...]:
+    """In float32, far enough beyond what the output holds."""
+    first, second = (c_float(f) for f in p.factors)
+    inner = f"crt_fmaf((float)b, {second}, {c_float(p.start)})"
+    return (
+        f"float v = crt_fmaf((float)a, {first}, {inner});",
+        clamped(sig.y, "crt_evenf(crt_minf(crt_maxf(v, -512.0f), 512.0f))", p.act_min, p.act_max),
     )
 
 

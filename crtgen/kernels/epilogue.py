@@ -1,5 +1,6 @@
 """From accumulator to output: requantisation to int8, or the clamp of float32."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from crtgen.ops.conv import sum_bounds
 
 __all__ = [
     "Epilogue",
+    "even",
     "float_epilogue",
     "folded_bias",
     "integer_epilogue",
@@ -25,6 +27,7 @@ __all__ = [
 ]
 
 
+_FURTHEST = 60  # bits to the right: a factor of 2**-36, times 31 bits, is below one half
 _GREATEST = INT8.magnitude(0)
 
 
@@ -78,6 +81,8 @@ def float_epilogue(activation: Activation) -> Epilogue:
 
 def integer_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:
     """The requantisation of a quantised layer with this folded bias, and its multipliers and shifts."""
+    if params.factors is not None:
+        return _even_epilogue(sig, params)
     return _wide_epilogue(sig, params, bias) if params.wide else _narrow_epilogue(sig, params, bias)
 
 
@@ -93,6 +98,32 @@ def _wide_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epi
     )
     sum_type = f"{bias.dtype.name}_t"
     return _integer(sig, params, sum_type, "crt_scale_wide", per_channel), consts
+
+
+def _even_epilogue(sig: Signature, params: ConvParams) -> tuple[Epilogue, tuple[Const, ...]]:
+    """By a float32 product, whose factor is there as mantissa and exponent."""
+    assert params.factors is not None
+    pairs = np.array([_mantissa(f) for f in params.factors.tolist()], np.int64)
+    per_channel = len(np.unique(params.factors)) > 1
+    count = len(pairs) if per_channel else 1
+    consts = (
+        Const.of("multiplier", pairs[:count, 0].astype(np.int32), 4, "24 bits of the factor"),
+        Const.of("shift", pairs[:count, 1].astype(np.int8), 1, "bits to the right"),
+    )
+    return _integer(sig, params, "int32_t", "crt_scale_even", per_channel), consts
+
+
+def _mantissa(factor: float) -> tuple[int, int]:
+    """A float32 number as ``m * 2**-right``, m below 2**24; one that makes nothing of any sum is 0."""
+    fraction, exponent = math.frexp(factor)
+    right = 24 - exponent
+    return (int(fraction * 2**24), right) if right <= _FURTHEST else (0, 1)
+
+
+def even(total: str, factor: float) -> str:
+    """C for ``total`` times a float32 factor, halves to even numbers."""
+    mantissa, right = _mantissa(factor)
+    return f"crt_scale_even({total}, {mantissa}, {right})"
 
 
 def _integer(sig: Signature, params: ConvParams, sum_type: str, scale: str, per_channel: bool) -> Epilogue:

@@ -20,6 +20,7 @@ from crtgen.ops import (
     scheme_of,
 )
 from crtgen.ops.activation import LeakyRelu
+from crtgen.ops.rescaling import by_float
 from crtgen.ops.sigmoid16 import Sigmoid16Params, sigmoid_table
 from crtgen.ops.traits import Tabulated
 
@@ -100,7 +101,9 @@ def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel:
     """float32 to int8 or int16: clamped before it is rounded, far enough outside of what these hold."""
     params = op.parameters(sig)
     assert isinstance(params, AffineParams)
-    if sig.y.dtype is DType.INT16:
+    if by_float(sig.y):
+        rounded = f"crt_evenf(crt_minf(crt_maxf(a / {c_float(params.scale)}, -131072.0f), 131072.0f))"
+    elif sig.y.dtype is DType.INT16:
         rounded = f"crt_nearest(crt_minf(crt_maxf(a / {c_float(params.scale)}, -131072.0f), 131072.0f))"
     else:
         rounded = f"crt_roundf(crt_minf(crt_maxf(a / {c_float(params.scale)}, -512.0f), 512.0f))"

@@ -6,11 +6,13 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.cost import Work
-from crtgen.kernels.epilogue import float_epilogue
+from crtgen.kernels.epilogue import even, float_epilogue
 from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.literal import plus
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
-from crtgen.ops import AveragePool2d, MaxPool2d, scheme_of
+from crtgen.ops import AveragePool2d, MaxPool2d, PoolParams, scheme_of
+from crtgen.ops.rescaling import by_float
 
 __all__ = ["ChannelBlock", "PoolView", "least_pool_lead"]
 
@@ -28,7 +30,8 @@ class ChannelBlock:
 class PoolView:
     """A window; ``average`` or else the maximum; ``low`` and ``high`` as C literals, empty without a clamp.
 
-    ``clamp`` is the function that makes an element of a whole number.
+    ``clamp`` is the function that makes an element of a whole number. ``rescaled`` is C of the ``value`` of
+    a sum, where it is not divided.
 
     ``count`` is the number of elements if every window is whole, else 0.
     """
@@ -37,6 +40,7 @@ class PoolView:
     sum_type: str
     clamp: str
     average: bool
+    rescaled: str
     window: Window
     count: int
     blocks: tuple[ChannelBlock, ...]
@@ -49,13 +53,16 @@ def pool(op: AveragePool2d | MaxPool2d, sig: Signature, target: Target) -> Kerne
     """A pooling of any shape."""
     window = Window.of(sig, op.window, op.stride, op.padding)
     low, high = _limits(op, sig)
+    average = isinstance(op, AveragePool2d)
+    rescaled = rescaled_sum(op.parameters(sig), "value") if average and by_float(sig.y) else ""
     whole = window.channels // 4 * 4
     blocks = (ChannelBlock(4, 0, whole), ChannelBlock(1, whole, window.channels))
     view = PoolView(
         x_type=sig.x.dtype.c_name,
         sum_type="float" if scheme_of(sig.x).is_real else "int32_t",
         clamp=f"crt_{sig.x.dtype.value}",
-        average=isinstance(op, AveragePool2d),
+        average=average,
+        rescaled=rescaled,
         window=window,
         count=0 if window.padded else window.taps_y * window.taps_x,
         blocks=tuple(b for b in blocks if b.first < b.end),
@@ -94,6 +101,12 @@ def _form(window: Window) -> str:
     if window.padded:
         return " padded"
     return f"{' of one row' if window.taps_y == 1 else ''}{' of one column' if window.taps_x == 1 else ''}"
+
+
+def rescaled_sum(p: PoolParams, total: str) -> str:
+    """C of the mean of a window with this sum of elements."""
+    assert p.factor is not None
+    return f"{even(f'{total} {plus(p.start)}', p.factor)} {plus(p.output_offset)}"
 
 
 def _limits(op: AveragePool2d | MaxPool2d, sig: Signature) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import numpy as np
 from crtgen.ir import DType, Signature, Value
 from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, measured_as
-from crtgen.kernels.epilogue import one_rounding, two_roundings
+from crtgen.kernels.epilogue import even, one_rounding, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
@@ -138,11 +138,13 @@ def mean_result(op: Total, sig: Signature) -> str:
     if scheme_of(sig.x).is_real:
         return f"sum / {c_float(sig.x.elements // sig.y.elements)}" if op.divides else "sum"
     p, scheme = op.parameters(sig), scheme_of(sig.x)
-    ends = p.count * (np.array([[INT8.low], [INT8.high]], np.int64) + p.input_offset)
-    multiplier, shift = np.array([p.multiplier], np.int64), np.array([p.shift], np.int64)
-    rescale = Rescale(multiplier, shift, p.output_offset, *INT8.limits, ends[0], ends[1])
+    ends = p.count * (np.array(INT8.limits, np.int64) + p.input_offset)
+    reach = int(ends[0]), int(ends[1])
+    rescale = Rescale.one((p.multiplier, p.shift), p.factor, (p.output_offset, *INT8.limits), reach)
     total = f"(sum {plus(p.count * p.input_offset)})"
     scaled = one_rounding(total, rescale) if scheme is INT8 else None
+    if scaled is None and p.factor is not None:
+        scaled = f"{even(total, p.factor)} {plus(p.output_offset)}"
     if scaled is None:
         extent = (scheme.high - scheme.low) * p.count
         scaled = f"{two_roundings(total, p.multiplier, p.shift, extent)} {plus(p.output_offset)}"

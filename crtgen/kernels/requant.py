@@ -1,4 +1,4 @@
-"""Requantisation in two or four instructions: exact re-encodings of TFLite's rescaling of accumulators.
+"""Requantisation in a few instructions: exact re-encodings of how accumulators become outputs.
 
 TFLite maps an accumulator to int8 by a rounded high product, a rounded shift, a zero point and a clamp. The
 result is a monotone step function with at most 255 thresholds. A cheaper formula that agrees at every
@@ -6,6 +6,10 @@ threshold and at the value below it, over the range that the accumulator can rea
 
 ``Floor`` is the cheapest: one high multiplication, one saturating shift. ``HalfAway`` spells out TFLite's
 arithmetic for scales below 1/2 and always exists there; it serves outputs that are not cut at zero.
+
+Rescaling by a float32 product, as ONNX Runtime does it, rounds halves to even numbers, and so do numbers
+that float32 cannot tell from a half: often no straight line goes between all thresholds. ``Single`` spells it
+out, with the floating-point unit.
 
 int16 has 65,535 thresholds, but its wide sums are rounded once only, and 15 bits of the multiplier count:
 that is ``Floor`` as it stands, if the sums fit into 32 bits.
@@ -25,6 +29,7 @@ from crtgen.ops.fixedpoint import (
     reduced_multiplier,
     saturating_rounding_doubling_high_mul,
 )
+from crtgen.ops.rescaling import Factors, rounded_product
 from crtgen.ops.scheme import INT8, Scheme
 
 __all__ = [
@@ -32,12 +37,14 @@ __all__ = [
     "HalfAway",
     "Rescale",
     "Rounded",
+    "Single",
     "accumulator_range",
     "clamp_limits",
     "rescale_of",
     "solve_floor",
     "solve_half_away",
     "solve_rounded",
+    "solve_single",
 ]
 
 Mask = npt.NDArray[np.bool_]
@@ -64,7 +71,7 @@ class Rescale:
     """What is to be re-encoded: multiplier and shift per channel, and the accumulators' range, bias included.
 
     All arrays are int64[O]. ``value = clamp(zero_point + acc * multipliers * 2**(shifts - 31))``, of ``wide``
-    sums with 15 bits of the multiplier.
+    sums with 15 bits of the multiplier; with ``factors``, by a float32 product with these.
     """
 
     multipliers: Int64
@@ -76,22 +83,40 @@ class Rescale:
     high: Int64
     scheme: Scheme = INT8
     wide: bool = False
+    factors: Factors | None = None
 
     @classmethod
     def of(cls, params: ConvParams, low: Int64, high: Int64) -> "Rescale":
         """The rescaling of a convolution or a fully connected layer."""
         multipliers, shifts = params.multipliers.astype(np.int64), params.shifts.astype(np.int64)
         limits = params.output_offset, params.act_min, params.act_max
-        return cls(multipliers, shifts, *limits, low, high, params.scheme, params.wide)
+        return cls(multipliers, shifts, *limits, low, high, params.scheme, params.wide, params.factors)
+
+    @classmethod
+    def one(
+        cls,
+        scale: tuple[int, int],
+        factor: float | None,
+        limits: tuple[int, int, int],
+        reach: tuple[int, int],
+    ) -> "Rescale":
+        """One for all: ``scale`` is multiplier and shift, ``limits`` zero point, least and greatest output,
+        ``reach`` the least and the greatest accumulator."""
+        multiplier, shift, low, high = (np.array([n], np.int64) for n in (*scale, *reach))
+        factors = None if factor is None else np.array([factor], np.float32)
+        return cls(multiplier, shift, *limits, low, high, factors=factors)
 
     def take(self, channels: Int64) -> "Rescale":
         """The same of the channels of these numbers."""
         m, s, low, high = (a[channels] for a in (self.multipliers, self.shifts, self.low, self.high))
-        return replace(self, multipliers=m, shifts=s, low=low, high=high)
+        factors = None if self.factors is None else self.factors[channels]
+        return replace(self, multipliers=m, shifts=s, low=low, high=high, factors=factors)
 
     @property
     def uniform(self) -> bool:
         """Whether all channels are scaled alike."""
+        if self.factors is not None:
+            return len(np.unique(self.factors)) == 1
         return len(np.unique(self.multipliers)) == 1 and len(np.unique(self.shifts)) == 1
 
     def united(self) -> "Rescale":
@@ -115,7 +140,10 @@ class Rescale:
         return factors
 
     def apply(self, acc: Int64) -> Int64:
-        """TFLite's result for ``acc[..., O]``."""
+        """The result for ``acc[..., O]``."""
+        if self.factors is not None:
+            whole = rounded_product(acc, self.factors)
+            return np.clip(whole + self.zero_point, self.act_min, self.act_max)
         multiply = multiply_wide if self.wide else multiply_by_quantized_multiplier
         scaled = multiply(acc, self.multipliers, self.shifts)
         return np.clip(scaled + self.zero_point, self.act_min, self.act_max)
@@ -202,10 +230,10 @@ class HalfAway:
 def solve_half_away(rescale: Rescale, gain: int = 1) -> HalfAway | None:
     """TFLite's arithmetic with rounding and zero point in one constant.
 
-    None for wide sums, where a channel that varies has a scale of 1/2 or more, or where ``gain`` or 2 times
-    its accumulators do not fit into 32 bits.
+    None for wide sums and float32 factors, where a channel that varies has a scale of 1/2 or more, or where
+    ``gain`` or 2 times its accumulators do not fit into 32 bits.
     """
-    if rescale.wide:
+    if rescale.wide or rescale.factors is not None:
         return None
     least = rescale.apply(rescale.low)
     varies = least < rescale.apply(rescale.high)
@@ -240,12 +268,36 @@ def solve_rounded(rescale: Rescale) -> Rounded | None:
     None for wide sums, a zero point, a shift to the right, or sums that need more than 30 bits once shifted.
     """
     left = rescale.shifts
-    if rescale.wide or rescale.zero_point or left.min() < 0 or left.max() > 30:
+    if rescale.wide or rescale.factors is not None or rescale.zero_point or left.min() < 0 or left.max() > 30:
         return None
     most = np.maximum(np.abs(rescale.low), np.abs(rescale.high))
     if ((most << left) >= _HALF_WORD // 2).any():
         return None
     return Rounded(left, rescale.multipliers, rescale.scheme)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Single:
+    """``sat(rint(f32(f32(acc) * factor)) + zero_point)``, in 32 bits."""
+
+    factor: Factors
+    zero_point: int
+    scheme: Scheme
+
+    def apply(self, acc: Int64) -> Int64:
+        """The saturated result for ``acc[..., O]``, before any narrower clamp."""
+        return np.clip(rounded_product(acc, self.factor) + self.zero_point, *self.scheme.limits)
+
+
+def solve_single(rescale: Rescale, gain: int = 1) -> Single | None:
+    """A float32 product as it stands; None where the rescaling is none.
+
+    Also where ``gain`` or 2 times its accumulators do not fit into 32 bits.
+    """
+    extent = max(-int(rescale.low.min()), int(rescale.high.max()))
+    if rescale.factors is None or max(2, gain) * extent >= _HALF_WORD:
+        return None
+    return Single(rescale.factors, rescale.zero_point, rescale.scheme)
 
 
 def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
@@ -265,7 +317,8 @@ def solve_floor(rescale: Rescale, gain: int = 1) -> Floor | None:
         return _solve_wide(rescale) if rescale.wide and gain == 1 else None
     arrays = (rescale.multipliers, rescale.shifts, rescale.low, rescale.high)
     limits = (rescale.zero_point, rescale.act_min, rescale.act_max)
-    return _solved(tuple(a.astype(np.int64).tobytes() for a in arrays), limits, gain)
+    factors = None if rescale.factors is None else rescale.factors.tobytes()
+    return _solved(tuple(a.astype(np.int64).tobytes() for a in arrays), factors, limits, gain)
 
 
 def _solve_wide(rescale: Rescale) -> Floor | None:
@@ -293,9 +346,12 @@ def _solve_wide(rescale: Rescale) -> Floor | None:
 
 
 @lru_cache(maxsize=4096)
-def _solved(arrays: tuple[bytes, ...], limits: tuple[int, int, int], gain: int) -> Floor | None:
+def _solved(
+    arrays: tuple[bytes, ...], factors: bytes | None, limits: tuple[int, int, int], gain: int
+) -> Floor | None:
     multipliers, shifts, low, high = (np.frombuffer(a, np.int64) for a in arrays)
-    rescale = Rescale(multipliers, shifts, *limits, low, high)
+    exact = None if factors is None else np.frombuffer(factors, np.float32)
+    rescale = Rescale(multipliers, shifts, *limits, low, high, factors=exact)
     thresholds = rescale.thresholds()
     live: Mask = np.any((thresholds > rescale.low) & (thresholds <= rescale.high), axis=0)
     largest = _largest_shift(rescale, live, gain)

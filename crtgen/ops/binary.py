@@ -16,13 +16,14 @@ from crtgen.ops.attrs import (
     require,
     tensor_quant,
 )
-from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
+from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make, plain
 from crtgen.ops.elementwise import Elementwise, Numbers, wide
-from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier, single
+from crtgen.ops.rescaling import by_float, fused_sum, product_factors, rounded_product
 from crtgen.ops.scheme import INT16, is_plain, scheme_of
 from crtgen.ops.traits import Clamping
 
-__all__ = ["Add", "AddParams", "Mul", "MulParams", "Sub", "cases"]
+__all__ = ["Add", "AddParams", "FusedAddParams", "Mul", "MulParams", "Sub", "cases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class MulParams:
     """Integers of a quantised multiplication.
 
     ``y = clamp(output_offset + (x0 + input1_offset) * (x1 + input2_offset) * multiplier * 2**(shift - 31))``.
+    With a ``factor`` that counts, by a float32 product, and multiplier and shift are next to it.
     """
 
     input1_offset: int
@@ -61,6 +63,28 @@ class MulParams:
     output_shift: int
     act_min: int
     act_max: int
+    factor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FusedAddParams:
+    """Numbers of an addition in float32.
+
+    ``y = clamp(rint(fma(x0, factors[0], fma(x1, factors[1], start))))``, each fma rounded once. The
+    zero points are in ``start``.
+    """
+
+    factors: tuple[float, float]
+    start: float
+    act_min: int
+    act_max: int
+
+    @classmethod
+    def of(cls, a: Quant, b: Quant, y: Quant, limits: tuple[int, int]) -> "FusedAddParams":
+        """As ONNX Runtime's addition: each step in float32."""
+        first, second = single(a.scale / y.scale), single(b.scale / y.scale)
+        zeros = single(single(second * b.zero_point) + single(first * a.zero_point))
+        return cls((first, second), single(y.zero_point - zeros), *limits)
 
 
 class _Binary(Elementwise, Clamping):
@@ -106,9 +130,12 @@ class _Sum(_Binary):
 
     sign: ClassVar[int]
 
-    def parameters(self, sig: Signature) -> AddParams:
+    def parameters(self, sig: Signature) -> AddParams | FusedAddParams:
         """Factors in double, relative to twice the larger input scale, as TFLite Micro's."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
+        if by_float(sig.y):
+            require(self.sign > 0, "only sums are rescaled in float32")
+            return FusedAddParams.of(a, b, y, self.activation.quantized_range(sig.y))
         left_shift = 15 if scheme_of(sig.y) is INT16 else 20
         twice = 2 * max(a.scale, b.scale)
         finest = twice / (1 << left_shift)
@@ -131,6 +158,8 @@ class _Sum(_Binary):
 
     def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
         p = self.parameters(sig)
+        if isinstance(p, FusedAddParams):
+            return scheme_of(sig.y).saturated(fused_sum(a, b, p.factors, p.start), p.act_min, p.act_max)
         a, b = (a + p.input1_offset) << p.left_shift, (b + p.input2_offset) << p.left_shift
         left = multiply_by_quantized_multiplier(a, p.input1_multiplier, p.input1_shift)
         right = multiply_by_quantized_multiplier(b, p.input2_multiplier, p.input2_shift)
@@ -176,9 +205,13 @@ class Mul(_Binary):
         """The factor ``in1 * in2 / out`` in double."""
         a, b, y = (tensor_quant(v) for v in (*sig.inputs, sig.y))
         bound = magnitude(sig.inputs[0]) * magnitude(sig.inputs[1])
+        exact = None
+        if by_float(sig.y):
+            exact = float(product_factors(a.scale, [b.scale], y.scale, [bound])[0])
+            bound = 0
         factor = quantize_multiplier(a.scale * b.scale / y.scale, bound)
         clamp = self.activation.quantized_range(sig.y)
-        return MulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, *clamp)
+        return MulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, *clamp, exact)
 
     def bounds(self, sig: Signature, low: Sequence[Array], high: Sequence[Array]) -> tuple[Array, Array]:
         """Linear in each factor: the extremes are at the corners."""
@@ -191,7 +224,10 @@ class Mul(_Binary):
     def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
         p = self.parameters(sig)
         product = (a + p.input1_offset) * (b + p.input2_offset)
-        scaled = multiply_by_quantized_multiplier(product, p.output_multiplier, p.output_shift)
+        if p.factor is not None:
+            scaled = rounded_product(product, p.factor)
+        else:
+            scaled = multiply_by_quantized_multiplier(product, p.output_multiplier, p.output_shift)
         return scheme_of(sig.y).saturated(scaled + p.output_offset, p.act_min, p.act_max)
 
 
@@ -225,6 +261,14 @@ def cases() -> Iterator[Case]:
             low = 0.0 if dtype.numpy.kind == "u" else -100.0
             pair = [plain("a", (4, 1, 3), dtype), plain("b", (5, 1), dtype)]
             yield make(f"{dtype.value}_onnx", kind(), pair, limits={"a": (low, 100.0), "b": (low, 100.0)})
+    for kind in (Add, Mul):
+        a, b = int8s("a", (1, 5, 3, 7), 0.05, -12), int8s("b", (1, 5, 3, 7), 0.013, 40)
+        yield by_float32(make("same_shape", kind(), [a, b], out))
+        yield by_float32(make("scalar", kind(Activation.RELU), [a, int8s("b", (), 0.02, -128)], out))
+        halves = [int8s("a", (1, 5, 3, 8), 0.5, -3), int8s("b", (1, 5, 3, 8), 0.25, 2)]
+        yield by_float32(make("halves", kind(), halves, Quant.tensor(1.0, 5)))
+        far = [int8s("a", (1, 8, 8, 16), 0.03, -128), int8s("b", (1, 8, 8, 16), 0.04, 3)]
+        yield by_float32(make("far", kind(), far, Quant.tensor(0.05, -128)))
     clamped = [plain("a", (3, 7)), plain("b", (3, 7))]
     for kind in (Sub, Mul):
         yield make("int32_relu6", kind(Activation.RELU6), clamped, limits={"a": (-9, 9), "b": (-9, 9)})

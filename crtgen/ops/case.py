@@ -6,11 +6,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
+from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Rescaling, Signature, Value
 from crtgen.ops.scheme import SCHEMES, scheme_of
 
 __all__ = [
     "Case",
+    "by_float32",
     "floats",
     "in_eight_bits",
     "in_four_bits",
@@ -153,6 +154,23 @@ def in_eight_bits(case: Case, scales: int = 0) -> Case:
     quant = Quant(tuple(steps.ravel().tolist()), (0,) * steps.size, None if scales == 1 else axis)
     inputs = (x, Value.constant(w.name, numbers, quant), b)
     return Case(f"{case.name}_int8", case.op, Signature(inputs, case.sig.outputs), case.limits)
+
+
+def by_float32(case: Case) -> Case:
+    """The same with an output that is rescaled in float32, as ONNX Runtime does."""
+    (y,) = case.sig.outputs
+    assert y.quant is not None
+    other = replace(y, quant=replace(y.quant, rescaling=Rescaling.FLOAT32))
+    return Case(f"{case.name}_onnx", case.op, Signature(case.sig.inputs, (other,)), case.limits)
+
+
+def in_powers_of_two(case: Case) -> Case:
+    """A layer whose weights have scales that are powers of two: many of its sums are halves."""
+    x, w, b = case.sig.inputs
+    assert w.quant is not None
+    scales = tuple(2.0 ** -(i % 3) for i in range(len(w.quant.scales)))
+    other = replace(w, quant=replace(w.quant, scales=scales))
+    return Case(case.name, case.op, Signature((x, other, b), case.sig.outputs), case.limits)
 
 
 def in_four_bits(case: Case) -> Case:

@@ -20,8 +20,20 @@ from crtgen.ops.attrs import (
     require_inputs,
     tensor_quant,
 )
-from crtgen.ops.case import Case, floats, in_eight_bits, in_four_bits, int8s, int16s, make, weights_and_bias
+from crtgen.ops.case import (
+    Case,
+    by_float32,
+    floats,
+    in_eight_bits,
+    in_four_bits,
+    in_powers_of_two,
+    int8s,
+    int16s,
+    make,
+    weights_and_bias,
+)
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, multiply_wide, quantize_multiplier
+from crtgen.ops.rescaling import Factors, by_float, product_factors, rounded_product
 from crtgen.ops.scheme import INT16, Scheme, scheme_of
 from crtgen.ops.traits import Clamping, Real, Weighted, Windowed
 
@@ -45,7 +57,8 @@ class ConvParams:
 
     ``y[o] = clamp(output_offset + acc[o] * multipliers[o] * 2**(shifts[o] - 31))`` where ``acc[o]`` is
     ``bias[o] + sum((x + input_offset) * w)``; a positive shift is to the left. ``wide`` sums have 64 bits,
-    and 15 bits of the multiplier count (``multiply_wide``).
+    and 15 bits of the multiplier count (``multiply_wide``). With ``factors``, these count, by a float32
+    product (``rounded_product``), and multipliers and shifts are next to them.
     """
 
     input_offset: int
@@ -56,6 +69,7 @@ class ConvParams:
     shifts: npt.NDArray[np.int32]
     scheme: Scheme
     wide: bool = False
+    factors: Factors | None = None
 
     @classmethod
     def of(
@@ -65,20 +79,27 @@ class ConvParams:
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         wide = sig.inputs[2].dtype is DType.INT64
         bounds = sum_bounds(sig, axis)
+        exact = None
+        if by_float(sig.y):
+            require(sig.inputs[1].dtype is scheme_of(sig.x).weights, "weights of four bits")
+            exact = product_factors(x.scale, weight_scales(sig.inputs[1], len(bounds)), y.scale, bounds)
         scaled = max(f * b for f, b in zip(factors, bounds, strict=True))
         require(not wide or scaled < 2**31, f"sums are {scaled:,.0f} of its output's steps: too many")
-        bounds = [0] * len(bounds) if wide else bounds
+        bounds = [0] * len(bounds) if wide or exact is not None else bounds
         pairs = np.array([quantize_multiplier(f, b) for f, b in zip(factors, bounds, strict=True)], np.int32)
         low, high = activation.quantized_range(sig.y)
         require(not wide or int(pairs[:, 1].max()) < 8, "the output's scale is too fine for sums of 64 bits")
         scheme = scheme_of(sig.y)
         multipliers, shifts = pairs[:, 0].copy(), pairs[:, 1].copy()
-        return cls(-x.zero_point, y.zero_point, low, high, multipliers, shifts, scheme, wide)
+        return cls(-x.zero_point, y.zero_point, low, high, multipliers, shifts, scheme, wide, exact)
 
     def finish(self, acc: Real) -> Array:
         """The output of the accumulators, channels last."""
-        multiply = multiply_wide if self.wide else multiply_by_quantized_multiplier
-        scaled = multiply(acc.astype(np.int64), self.multipliers, self.shifts)
+        if self.factors is not None:
+            scaled = rounded_product(acc.astype(np.int64), self.factors)
+        else:
+            multiply = multiply_wide if self.wide else multiply_by_quantized_multiplier
+            scaled = multiply(acc.astype(np.int64), self.multipliers, self.shifts)
         return self.scheme.saturated(scaled + self.output_offset, self.act_min, self.act_max)
 
 
@@ -317,7 +338,7 @@ def cases() -> Iterator[Case]:
 
 
 def _conv_cases() -> Iterator[Case]:
-    out = Quant.tensor(0.3, 5)
+    out, relu = Quant.tensor(0.3, 5), Activation.RELU
     x = int8s("x", (1, 7, 9, 3), 0.07, -11)
     yield _case("3x3", Conv2d(), x, (5, 3, 3, 3), out)
     same = Padding.same((7, 9), (3, 3), (2, 2))
@@ -339,6 +360,13 @@ def _conv_cases() -> Iterator[Case]:
     yield in_four_bits(_case("1x1", Conv2d(), pointwise, (7, 1, 1, 16), Quant.tensor(0.08, -128)))
     wide = int16s("x", (1, 7, 9, 3), 0.0004)
     fine = Quant.tensor(0.0011)
+    coarse = Quant.tensor(0.25, -128)
+    yield by_float32(_case("3x3", Conv2d(), x, (5, 3, 3, 3), out))
+    yield by_float32(_case("3x3_per_tensor", Conv2d(activation=relu), x, (6, 3, 3, 3), coarse, False))
+    yield by_float32(_case("1x1", Conv2d(), pointwise, (17, 1, 1, 16), Quant.tensor(0.08, -128)))
+    yield by_float32(_case("1x1_relu", Conv2d(activation=relu), pointwise, (8, 1, 1, 16), out))
+    halves = int8s("x", (1, 9, 9, 8), 0.5, 4)
+    yield by_float32(in_powers_of_two(_case("halves", Conv2d(), halves, (8, 3, 3, 8), Quant.tensor(16.0, 3))))
     yield _case("int16", Conv2d((2, 2), same, activation=Activation.RELU6), wide, (5, 3, 3, 3), fine)
     yield _case("int16_1x1", Conv2d(), int16s("x", (1, 3, 4, 16)), (6, 1, 1, 16), Quant.tensor(0.0003))
     yield _case("int16_deep", Conv2d(), int16s("x", (1, 2, 2, 600)), (3, 1, 2, 600), Quant.tensor(0.002))
@@ -369,6 +397,10 @@ def _depthwise_cases() -> Iterator[Case]:
     yield in_four_bits(_case("3x3", DepthwiseConv2d((1, 1), around), wide, (1, 3, 3, 16), out))
     yield in_four_bits(_case("multiplier3", odd, x, (1, 3, 2, 12), out))
     yield in_four_bits(_case("5x5", DepthwiseConv2d(), x, (1, 5, 5, 4), out))
+    yield by_float32(_case("3x3", DepthwiseConv2d((1, 1), around), wide, (1, 3, 3, 16), out))
+    yield by_float32(_case("same_s2", DepthwiseConv2d((2, 2), same, activation=relu), x, (1, 3, 3, 4), out))
+    yield by_float32(_case("multiplier3", odd, x, (1, 3, 2, 12), out))
+    yield by_float32(_case("5x5", DepthwiseConv2d(), x, (1, 5, 5, 4), out, False))
     short = int16s("x", (1, 9, 7, 4), 0.0004)
     fine = Quant.tensor(0.0009)
     yield _case("int16_same_s2", DepthwiseConv2d((2, 2), same, activation=relu), short, (1, 3, 3, 4), fine)

@@ -8,7 +8,17 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
-from crtgen.ops.case import Case, floats, in_eight_bits, in_four_bits, int8s, int16s, make, weights_and_bias
+from crtgen.ops.case import (
+    Case,
+    by_float32,
+    floats,
+    in_eight_bits,
+    in_four_bits,
+    int8s,
+    int16s,
+    make,
+    weights_and_bias,
+)
 from crtgen.ops.conv import ConvParams, check_weights, real_weights, weight_scales
 from crtgen.ops.fixedpoint import single
 from crtgen.ops.scheme import scheme_of
@@ -100,6 +110,9 @@ def cases() -> Iterator[Case]:
     yield _case("fine_output", FullyConnected(Activation.RELU_N1_1), x, 6, Quant.tensor(0.0001, -5))
     yield in_four_bits(_case("odd", FullyConnected(), x, 11, out))
     yield in_four_bits(_case("batch3", FullyConnected(), int8s("x", (3, 20), 0.1, 127), 6, out))
+    yield by_float32(_case("odd", FullyConnected(), x, 11, out))
+    yield by_float32(_case("per_axis", FullyConnected(Activation.RELU), x, 9, Quant.tensor(0.2, -7), True))
+    yield by_float32(_case("batch3", FullyConnected(), int8s("x", (3, 20), 0.1, 127), 6, out, True))
     wide, fine = int16s("x", (1, 37), 0.0004), Quant.tensor(0.0008)
     yield _case("int16", FullyConnected(), wide, 11, fine)
     yield _case("int16_per_axis", FullyConnected(Activation.RELU), wide, 5, fine, True)

@@ -8,8 +8,9 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value, shape_text
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
-from crtgen.ops.case import Case, floats, int8s, int16s, make
+from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, multiply_wide, quantize_multiplier
+from crtgen.ops.rescaling import by_float, product_factors, rounded_product
 from crtgen.ops.scheme import INT16, scheme_of
 
 __all__ = ["BatchMatMul", "MatMulParams", "cases"]
@@ -17,13 +18,17 @@ __all__ = ["BatchMatMul", "MatMulParams", "cases"]
 
 @dataclass(frozen=True, slots=True)
 class MatMulParams:
-    """``y = clamp(output_offset + sum((a + offset1) * (b + offset2)) * multiplier * 2**(shift - 31))``."""
+    """``y = clamp(output_offset + sum((a + offset1) * (b + offset2)) * multiplier * 2**(shift - 31))``.
+
+    With a ``factor`` that counts, by a float32 product, and multiplier and shift are next to it.
+    """
 
     input1_offset: int
     input2_offset: int
     output_offset: int
     multiplier: int
     shift: int
+    factor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +72,13 @@ class BatchMatMul(Op):
         depth = self.lengths(*sig.inputs)[1]
         wide = scheme_of(sig.x) is INT16
         bound = 0 if wide else depth * magnitude(sig.inputs[0]) * magnitude(sig.inputs[1])
+        exact = None
+        if by_float(sig.y):
+            exact = float(product_factors(a.scale, [b.scale], y.scale, [bound])[0])
+            bound = 0
         factor = quantize_multiplier(a.scale * b.scale / y.scale, bound)
         require(not wide or factor[1] < 8, "the output's scale is too fine for its inputs' scales")
-        return MatMulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor)
+        return MatMulParams(-a.zero_point, -b.zero_point, y.zero_point, *factor, exact)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         real = scheme_of(sig.x).is_real
@@ -80,8 +89,12 @@ class BatchMatMul(Op):
             return (np.matmul(a, b).astype(np.float32),)
         p = self.parameters(sig)
         total = np.matmul(a + p.input1_offset, b + p.input2_offset)
-        scale = multiply_wide if scheme_of(sig.x) is INT16 else multiply_by_quantized_multiplier
-        return (scheme_of(sig.y).saturated(scale(total, p.multiplier, p.shift) + p.output_offset),)
+        if p.factor is not None:
+            scaled = rounded_product(total, p.factor)
+        else:
+            scale = multiply_wide if scheme_of(sig.x) is INT16 else multiply_by_quantized_multiplier
+            scaled = scale(total, p.multiplier, p.shift)
+        return (scheme_of(sig.y).saturated(scaled + p.output_offset),)
 
 
 def cases() -> Iterator[Case]:
@@ -105,5 +118,10 @@ def cases() -> Iterator[Case]:
     yield make("weights", BatchMatMul(), [int8s("a", (2, 9, 24), 0.03, 5), one], Quant.tensor(0.2, 1))
     turned = Value.constant("b", weights.T.copy(), Quant.tensor(0.02))
     yield make("row", BatchMatMul(adj_y=True), [int8s("a", (1, 24), 0.03, 5), turned], Quant.tensor(0.2, 1))
+    yield by_float32(
+        make("weights", BatchMatMul(), [int8s("a", (2, 9, 24), 0.03, 5), one], Quant.tensor(0.2, 1))
+    )
+    eight = [int8s("a", (3, 5, 7), 0.05, -7), int8s("b", (3, 7, 4), 0.02, 31)]
+    yield by_float32(make("int8", BatchMatMul(), eight, Quant.tensor(0.06, 4)))
     real = Value.constant("b", np.linspace(-1, 1, 240, dtype=np.float32).reshape(24, 10))
     yield make("f32_weights", BatchMatMul(), [floats("a", (3, 5, 24)), real])

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Signature, Value
+from crtgen.ir import Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import (
     NO_PADDING,
     Activation,
@@ -17,9 +17,12 @@ from crtgen.ops.attrs import (
     padded_elements,
     require,
     require_inputs,
+    tensor_quant,
 )
-from crtgen.ops.case import Case, floats, int8s, int16s, make
+from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make
 from crtgen.ops.conv import pad_image, window_tap
+from crtgen.ops.fixedpoint import single
+from crtgen.ops.rescaling import by_float, rounded_product
 from crtgen.ops.scheme import scheme_of
 from crtgen.ops.traits import Channelwise, Clamping, Real, Windowed
 
@@ -30,10 +33,17 @@ _PER_TAP = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PoolParams:
-    """Integers of a quantised pooling: its clamp."""
+    """Integers of a quantised pooling: its clamp.
+
+    Of an average that is rescaled: ``y = clamp(output_offset + rint(f32(f32(sum + start) * factor)))``, where
+    ``start`` is what the zero point adds to the sum of a window.
+    """
 
     act_min: int
     act_max: int
+    start: int = 0
+    output_offset: int = 0
+    factor: float | None = None
 
 
 class _Pool(Windowed, Clamping, Channelwise):
@@ -91,7 +101,10 @@ class _Pool(Windowed, Clamping, Channelwise):
 
 @dataclass(frozen=True, slots=True)
 class AveragePool2d(_Pool):
-    """The mean of what a window sees; padding does not count. int8 halves round away from zero."""
+    """The mean of what a window sees; padding does not count. int8 halves round away from zero.
+
+    With an output that is rescaled in float32 windows are whole, and input and output may have two scales.
+    """
 
     name: ClassVar[str] = "average_pool2d"
 
@@ -103,11 +116,26 @@ class AveragePool2d(_Pool):
     def padding_value(self, x: Value) -> int | None:
         return None
 
+    def parameters(self, sig: Signature) -> PoolParams:
+        """The factor is ``in / out / count``, as ONNX Runtime's, where there is one."""
+        if not by_float(sig.y):
+            return _Pool.parameters(self, sig)
+        require(self.padding == NO_PADDING, "averages that padding is in are not rescaled")
+        x, y, count = tensor_quant(sig.x), tensor_quant(sig.y), prod(self.window)
+        factor = single(single(x.scale / y.scale) / count)
+        limits = self.activation.quantized_range(sig.y)
+        return PoolParams(*limits, -x.zero_point * count, y.zero_point, factor)
+
     def _pool(self, x: Real, sig: Signature) -> Real:
         total = sum(self._taps(x, sig, 0.0), np.zeros(sig.y.shape))
         count = sum(self._taps(np.ones(x.shape), sig, 0.0), np.zeros(sig.y.shape))
         if scheme_of(sig.x).is_real:
             return total / count
+        p = self.parameters(sig)
+        if p.factor is not None:
+            return (rounded_product(total.astype(np.int64) + p.start, p.factor) + p.output_offset).astype(
+                np.float64
+            )
         magnitude = (np.abs(total) + count // 2) // count
         return np.copysign(magnitude, total)
 
@@ -148,5 +176,9 @@ def cases() -> Iterator[Case]:
         yield make("whole_wide", kind((8, 8), (8, 8)), [int8s("x", (1, 8, 8, 64), 0.1, -128)])
         yield make("line", kind((1, 300), (1, 1)), [int8s("x", (1, 2, 300, 4), 0.1, -3)])
         yield make("int16", kind((3, 3), (2, 2), same, Activation.RELU), [int16s("x", (1, 9, 7, 5))])
+        if kind is AveragePool2d:
+            yield by_float32(make("2x2", kind((2, 2), (2, 2)), [x], Quant.tensor(0.037, -3)))
+            wide = int8s("x", (1, 6, 7, 18), 0.04, 6)
+            yield by_float32(make("3x2", kind((3, 2), (1, 1)), [wide], Quant.tensor(0.04, 6)))
         yield make("f32_same", kind((3, 3), (2, 2), same, Activation.RELU6), [floats("x", (1, 9, 7, 5))])
         yield make("f32_whole", kind((4, 4), (4, 4)), [floats("x", (2, 4, 4, 3))])

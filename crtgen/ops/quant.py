@@ -8,9 +8,10 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
-from crtgen.ops.case import Case, floats, int8s, int16s, make
+from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make
 from crtgen.ops.elementwise import wrapped
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.ops.rescaling import by_float
 from crtgen.ops.scheme import INT8, scheme_of
 from crtgen.ops.traits import Channelwise
 
@@ -70,7 +71,8 @@ class Quantize(Channelwise):
         p = self.parameters(sig)
         if isinstance(p, AffineParams):
             ratio = (arrays[0].astype(np.float32) / np.float32(p.scale)).astype(np.float64)
-            rounded = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
+            away = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
+            rounded = np.rint(ratio) if by_float(sig.y) else away
             return (scheme_of(sig.y).saturated(rounded + p.zero_point),)
         centred = wrapped(wrapped(arrays[0].astype(np.int64) + p.input_offset) << max(p.shift, 0))
         scaled = multiply_by_quantized_multiplier(centred, p.multiplier, min(p.shift, 0)) + p.output_offset
@@ -112,6 +114,7 @@ _PAIRS = (
 def cases() -> Iterator[Case]:
     """All three conversions, to finer and to coarser scales."""
     yield make("f32", Quantize(), [floats("x", (1, 7, 5))], Quant.tensor(0.03, -4))
+    yield by_float32(make("f32", Quantize(), [floats("x", (1, 7, 5))], Quant.tensor(0.03, -4)))
     yield make("f32_saturated", Quantize(), [floats("x", (1, 64))], Quant.tensor(0.01, 127))
     yield make("coarser", Quantize(), [int8s("x", (1, 37), 0.02, -128)], Quant.tensor(0.09, 3))
     yield make("finer", Quantize(), [int8s("x", (1, 37), 0.9, 20)], Quant.tensor(0.05, -128))

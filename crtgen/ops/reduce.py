@@ -9,8 +9,9 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Index, Op, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
-from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
-from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
+from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make, plain
+from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier, single
+from crtgen.ops.rescaling import by_float, rounded_product
 from crtgen.ops.scheme import is_plain, scheme_of
 from crtgen.ops.traits import channelwise
 
@@ -35,7 +36,7 @@ class MeanParams:
     """Integers of a quantised mean or sum over ``count`` elements.
 
     ``y = clamp(output_offset + (sum(x) + count * input_offset) * multiplier * 2**(shift - 31))``; of a mean,
-    the division by ``count`` is in the multiplier.
+    the division by ``count`` is in the multiplier. With a ``factor`` that counts, by a float32 product.
     """
 
     input_offset: int
@@ -43,6 +44,7 @@ class MeanParams:
     count: int
     multiplier: int
     shift: int
+    factor: float | None = None
 
 
 class Reduction(Op):
@@ -84,11 +86,19 @@ class Total(Reduction):
         """The factor ``in / out`` as a multiplier, divided by the count as ``QuantizedMeanOrSum`` does."""
         x, y = tensor_quant(sig.x), tensor_quant(sig.y)
         count = prod(sig.x.shape[a] for a in self.axes)
+        if by_float(sig.y):
+            return self._by_float(x, y, count, count * magnitude(sig.x))
         multiplier, shift = quantize_multiplier(x.scale / y.scale, count * magnitude(sig.x))
         if self.divides:
             extra = min(count.bit_length() - 1, 32, 31 + shift)
             multiplier, shift = (multiplier << extra) // count, shift - extra
         return MeanParams(-x.zero_point, y.zero_point, count, multiplier, shift)
+
+    def _by_float(self, x: Quant, y: Quant, count: int, bound: int) -> MeanParams:
+        """The factor is ``in / (out * count)`` in float32, as ONNX Runtime's global average."""
+        require(self.divides, "only means are rescaled in float32")
+        factor = single(x.scale / single(y.scale * count))
+        return MeanParams(-x.zero_point, y.zero_point, count, *quantize_multiplier(factor), factor)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         if is_plain(sig.x) and not self.divides:
@@ -99,7 +109,10 @@ class Total(Reduction):
             return (np.asarray(real, np.float32).reshape(sig.y.shape),)
         p = self.parameters(sig)
         total = np.asarray(arrays[0].astype(np.int64).sum(axis=self.axes)) + p.count * p.input_offset
-        scaled = multiply_by_quantized_multiplier(total, p.multiplier, p.shift) + p.output_offset
+        if p.factor is not None:
+            scaled = rounded_product(total, p.factor) + p.output_offset
+        else:
+            scaled = multiply_by_quantized_multiplier(total, p.multiplier, p.shift) + p.output_offset
         return (scheme_of(sig.y).saturated(scaled).reshape(sig.y.shape),)
 
 
@@ -241,6 +254,10 @@ def cases() -> Iterator[Case]:
         yield make("int16_image", kind((1, 2)), [short], Quant.tensor(0.0004 if kind is Mean else 0.004))
         yield make("int16_channels", kind((3,), True), [short])
     yield make("wide", Mean((1, 2)), [int8s("x", (1, 8, 8, 32), 0.02, -128)], Quant.tensor(0.02, -128))
+    yield by_float32(make("image", Mean((1, 2)), [x], out))
+    yield by_float32(
+        make("wide", Mean((1, 2)), [int8s("x", (1, 8, 8, 32), 0.02, -128)], Quant.tensor(0.019, -3))
+    )
     kinds = (ReduceMax, ReduceMin)
     for kind in kinds:
         for prefix, value in (("", x), ("f32_", floats("x", (2, 5, 3, 7)))):

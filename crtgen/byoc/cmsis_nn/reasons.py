@@ -22,6 +22,7 @@ from crtgen.ops import (
 from crtgen.ops.compare import Maximum, Minimum
 from crtgen.ops.lstm import Lstm
 from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.rescaling import by_float
 from crtgen.ops.scheme import INT8, scheme_of
 from crtgen.ops.svdf import Svdf
 
@@ -46,6 +47,8 @@ def reason(op: Op, sig: Signature) -> str:
 
 
 def _of_types(op: Op, sig: Signature) -> str:
+    if by_float(sig.y):
+        return "its results are rescaled in float32, as ONNX Runtime does it"
     if sig.x.dtype not in (DType.INT8, DType.INT16):
         return f"it is of {sig.x.dtype.value}, not int8 or int16"
     if sig.x.dtype is not sig.y.dtype and not isinstance(op, Softmax):

@@ -19,7 +19,7 @@ from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.binary import product_scale
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, half_away, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, of_twice, saturate
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
@@ -273,7 +273,7 @@ class _Product:
         if epilogue.floor:
             floor(self.f, epilogue, product, *constants, epilogue.shifts[0])
         else:
-            half_away(self.f, epilogue, product, constants, self.start, epilogue.shifts[0])
+            of_twice(self.f, epilogue, product, constants, self.start, epilogue.shifts[0])
         clamp(self.f, epilogue, (product,))
 
 

@@ -21,7 +21,7 @@ from crtgen.kernels.dsp.epilogue import (
     clamp,
     epilogue_lanes,
     floor,
-    half_away,
+    of_twice,
     rounded_lanes,
     saturate,
 )
@@ -193,7 +193,7 @@ class _Writer:
             if not k.header:
                 f("ldm", f"{self.weights}!", _listed(self.taps[: k.epilogue.constants]))
             right = k.epilogue.shifts[number] if k.epilogue.shifts else shift
-            half_away(f, k.epilogue, output, (multiplier, constant), spare, right)
+            of_twice(f, k.epilogue, output, (multiplier, constant), spare, right)
 
     def _rounded(self, outputs: Sequence[str]) -> None:
         """From the words before the columns."""

@@ -18,7 +18,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, half_away
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, of_twice
 from crtgen.kernels.dsp.walk import Geometry, PaddedRows, PixelSteps, groups_lead
 from crtgen.kernels.dsp.words import FAR, Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -232,7 +232,7 @@ def _requantise(
     for total in sums:
         f("ldm", f"{weights}!", f"{{{', '.join(words[: epilogue.constants])}}}")
         f("asr" if k.packed else "lsl", total, total, "#11" if k.packed else "#1")
-        half_away(
+        of_twice(
             f,
             epilogue,
             total,

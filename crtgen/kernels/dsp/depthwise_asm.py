@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_twice, saturate
 from crtgen.kernels.dsp.rows import Chunk, Row
 
 __all__ = ["Channel", "Columns", "one_channel", "widen", "widen_padding"]
@@ -297,6 +297,9 @@ class _Writer:
         for total in sums:
             f("ldr", constant, _CONSTANT)
             f("asr" if self.k.packed else "lsl", total, total, "#3" if self.k.packed else "#1")
+            if epilogue.form == "single":
+                of_twice(f, epilogue, total, (multiplier, constant), constant, 0)
+                continue
             f("add", constant, constant, total, "asr #31")
             f("smmlar", total, total, multiplier, constant)
             if not epilogue.shifts:

@@ -1,4 +1,4 @@
-"""The epilogue with the DSP extension: from accumulators to outputs, by one of two forms, with clamps."""
+"""The epilogue with the DSP extension: from accumulators to outputs, by one of a few forms, with clamps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,12 @@ from crtgen.kernels.requant import (
     Floor,
     HalfAway,
     Rescale,
+    Single,
     clamp_limits,
     solve_floor,
     solve_half_away,
     solve_rounded,
+    solve_single,
 )
 from crtgen.ops import INT16
 from crtgen.ops.fixedpoint import Int64
@@ -25,19 +27,23 @@ __all__ = [
     "clamp",
     "epilogue_lanes",
     "floor",
-    "half_away",
+    "of_twice",
     "rounded_lanes",
     "saturate",
 ]
+
+
+_SINGLE = 7  # instructions of the form
 
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
     """The epilogue, for accumulators with one or several gains.
 
-    ``form`` is ``floor``, ``half_away`` or ``rounded``; ``shifts`` has one shift per gain (to the left for
-    ``rounded``), or is empty where each channel has its own among the constants. ``low`` and ``high`` are
-    clamps to apply after saturation to ``bits``, if any; what is ``unsigned`` saturates at 0.
+    ``form`` is ``floor``, ``half_away``, ``single`` or ``rounded``; ``shifts`` has one shift per gain (to the
+    left for ``rounded``, none for ``single``), or is empty where each channel has its own among the
+    constants. ``low`` and ``high`` are clamps to apply after saturation to ``bits``, if any; what is
+    ``unsigned`` saturates at 0.
     """
 
     form: str
@@ -70,7 +76,7 @@ class Epilogue:
     @property
     def instructions(self) -> int:
         """Per output, without loading constants."""
-        form = 2 if self.floor else 4 + (not self.shifts)
+        form = 2 if self.floor else _SINGLE if self.form == "single" else 4 + (not self.shifts)
         return form + 3 * self.clamps
 
     @property
@@ -108,7 +114,11 @@ def epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: b
         return _floor_lanes(rescale, found)
     halves = [solve_half_away(part, gain) for gain, part in parts]
     exact = [form for form in halves if form is not None]
-    return _half_away_lanes(rescale, exact, each) if len(exact) == len(parts) else None
+    if len(exact) == len(parts):
+        return _half_away_lanes(rescale, exact, each)
+    singles = [solve_single(part, gain) for gain, part in parts]
+    plain = [form for form in singles if form is not None]
+    return _single_lanes(rescale, plain, each) if len(plain) == len(parts) else None
 
 
 def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:
@@ -124,6 +134,17 @@ def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) ->
     columns = [[f.multiplier, f.constant] if uniform else [f.multiplier, f.constant, f.shift] for f in forms]
     constants = tuple(words(np.stack(c, axis=1)) for c in columns)
     return Lanes(epilogue, tuple(np.zeros_like(f.shift) for f in forms), constants)
+
+
+def _single_lanes(rescale: Rescale, forms: Sequence[Single], each: bool) -> Lanes:
+    """Of twice the accumulator, as ``half_away``; the shift that ``each`` keeps is not used."""
+    epilogue = Epilogue.of("single", () if each else (0,) * len(forms), rescale)
+    constants = []
+    for form in forms:
+        factor = (form.factor / 2).view(np.int32).astype(np.int64)
+        zero = np.full_like(factor, form.zero_point)
+        constants.append(words(np.stack([factor, zero, *([zero] if each else [])], axis=1)))
+    return Lanes(epilogue, tuple(np.zeros(len(f.factor), np.int64) for f in forms), tuple(constants))
 
 
 def rounded_lanes(rescale: Rescale, lanes: int) -> Lanes | None:
@@ -170,7 +191,7 @@ def floor(
     saturate(f, epilogue, register, shift)
 
 
-def half_away(
+def of_twice(
     f: Function,
     epilogue: Epilogue,
     register: str,
@@ -178,11 +199,21 @@ def half_away(
     spare: str,
     shift: int | str,
 ) -> None:
-    """Append TFLite's rounding of twice the accumulator: multiplier, constant, a shift or its register.
+    """Append an output of the form ``half_away`` or ``single``, of twice the accumulator.
 
-    No clamp.
+    ``constants`` are multiplier and constant, or factor and zero point; ``shift`` may be in a register. The
+    ``spare`` register may be that of the constant. No clamp.
     """
     multiplier, constant = constants
+    if epilogue.form == "single":
+        f("vmov", "s0", "s1", register, multiplier)
+        f("vcvt.f32.s32", "s0", "s0")
+        f("vmul.f32", "s0", "s0", "s1")
+        f("vcvtr.s32.f32", "s0", "s0", note="halves go to even numbers")
+        f("vmov", register, "s0")
+        f("add", register, register, constant)
+        saturate(f, epilogue, register)
+        return
     f("add", spare, constant, register, "asr #31")
     f("smmlar", register, register, multiplier, spare)
     if isinstance(shift, str):

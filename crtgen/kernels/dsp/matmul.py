@@ -13,7 +13,7 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine, scale_wide
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes, floor, half_away
+from crtgen.kernels.dsp.epilogue import Lanes, epilogue_lanes, floor, of_twice
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.loops import Loop
@@ -100,8 +100,8 @@ def _lanes(p: MatMulParams, depth: int) -> Lanes | None:
     if depth >= _DEEPEST:
         return None
     most = depth * INT8.magnitude(-p.input1_offset) * INT8.magnitude(-p.input2_offset)
-    multiplier, shift, low, high = (np.array([n], np.int64) for n in (p.multiplier, p.shift, -most, most))
-    rescale = Rescale(multiplier, shift, p.output_offset, *INT8.limits, low, high)
+    limits = p.output_offset, *INT8.limits
+    rescale = Rescale.one((p.multiplier, p.shift), p.factor, limits, (-most, most))
     return epilogue_lanes(rescale, [(1, np.zeros(1, np.int64))])
 
 
@@ -203,7 +203,7 @@ def _requantised(f: Function, sums: Sequence[str], lanes: Lanes) -> None:
     spare = f.core("spare")
     for total in sums:
         f("lsl", total, total, "#1")
-        half_away(f, epilogue, total, (multiplier, constant), spare, epilogue.shifts[0])
+        of_twice(f, epilogue, total, (multiplier, constant), spare, epilogue.shifts[0])
 
 
 def _wide_rows(length: int, columns: int, unroll: int, p: MatMulParams) -> Routine:

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, clamp, epilogue_lanes, floor, half_away
+from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, clamp, epilogue_lanes, floor, of_twice
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.words import Words, words, words16
 from crtgen.kernels.kernel import Const
@@ -189,7 +189,7 @@ class Writer:
     def _half_away(self, register: str, channel: int) -> None:
         epilogue, (multiplier, constant, shift) = self.m.epilogue, self.inputs
         right = epilogue.shifts[channel] if epilogue.shifts else shift
-        half_away(self.f, epilogue, register, (multiplier, constant), self.taps[1], right)
+        of_twice(self.f, epilogue, register, (multiplier, constant), self.taps[1], right)
 
     def _store(self) -> None:
         """The second channel first: the last store moves the pointer on to the next pair of channels."""

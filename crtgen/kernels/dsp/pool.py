@@ -14,7 +14,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.pool_asm import Pixels, of_part, of_window
 from crtgen.kernels.dsp.words import FAR
 from crtgen.kernels.kernel import InPlace, Kernel, Target
-from crtgen.kernels.pool import least_pool_lead
+from crtgen.kernels.pool import least_pool_lead, rescaled_sum
 from crtgen.kernels.reduce import image_of, mean_result
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
@@ -22,6 +22,7 @@ from crtgen.kernels.window import Window
 from crtgen.ops.attrs import Padding
 from crtgen.ops.pool import AveragePool2d, MaxPool2d
 from crtgen.ops.reduce import Mean
+from crtgen.ops.rescaling import by_float
 
 __all__ = ["PoolView", "average", "greatest", "mean"]
 
@@ -89,6 +90,8 @@ def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
     count = op.window[0] * op.window[1]
     if not _fits(op, sig) or (op.padding != Padding() and count > MOST):
         return None
+    if by_float(sig.y):
+        return _pool(op, sig, "dsp_average", rescaled_sum(op.parameters(sig), "sum"))
     factor = reciprocal(count)
     if factor is None:
         half = count // 2

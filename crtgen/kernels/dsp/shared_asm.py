@@ -6,7 +6,7 @@ from functools import cache
 from typing import ClassVar
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, half_away, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_twice, saturate
 from crtgen.kernels.dsp.walk import PIXELS
 
 __all__ = ["UNROLL", "SharedView", "Table", "any_group", "any_windows"]
@@ -171,7 +171,7 @@ class _Group:
                 multiplier, constant, shift = self.inputs
                 for register in registers:
                     f("asr" if double > 0 else "lsl", register, register, f"#{abs(double)}")
-                    half_away(f, epilogue, register, (multiplier, constant), self.taps[1], shift)
+                    of_twice(f, epilogue, register, (multiplier, constant), self.taps[1], shift)
         else:
             constants, shift = (*self.inputs, self.taps[0]), self.taps[1]
             f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")

@@ -21,6 +21,7 @@ from crtgen.kernels.mve.elements import (
 from crtgen.kernels.registry import design
 from crtgen.kernels.sums import SumForm, every_sum, quants_of
 from crtgen.ops import Add, AddParams, Mul, Sub
+from crtgen.ops.binary import FusedAddParams
 
 __all__ = ["exact_sums", "product", "solve_sum", "sums"]
 
@@ -80,9 +81,44 @@ def exact_sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """int8 with each of TFLite's roundings; None for others."""
     p, way = op.parameters(sig), walk(sig)
     form = Form((p.act_min, p.act_max))
+    if isinstance(p, FusedAddParams):
+        fused = p
+        return elementwise(
+            "mve fused sum", sig, target, way, lambda o: _fused_sum(o, fused, way.order, way.still), form
+        )
     return elementwise(
         "mve exact sum", sig, target, way, lambda o: _exact_sum(o, op.name, p, way.order, way.still), form
     )
+
+
+def _fused_sum(o: Operands, p: FusedAddParams, order: tuple[int, ...], still: bool) -> Steps:
+    """In float32; the second operand of the operator is multiplied first."""
+    f, (first, second) = o.f, o.inputs
+    x, y, total = f.vector("elements"), f.vector("the second operand"), f.vector("sums")
+    terms = dict(zip(order, (x, y), strict=True))
+    factors = [f.constant("factor", int(np.float32(n).view(np.int32))) for n in p.factors]
+    start = f.constant("start", int(np.float32(p.start).view(np.int32)))
+    value = f.core("the second operand") if still else ""
+
+    def entry() -> None:
+        if still:
+            f("ldrsb", value, f"[{second}]")
+
+    def vector() -> str:
+        f("vldrb.s32", x, f"[{first}], #4")
+        if still:
+            f("vdup.32", y, value)
+        else:
+            f("vldrb.s32", y, f"[{second}], #4")
+        f("vdup.32", total, start)
+        for number in (1, 0):
+            f("vcvt.f32.s32", terms[number], terms[number])
+            f("vfma.f32", total, terms[number], factors[number])
+        f("vcvtn.s32.f32", total, total)
+        narrow(f, total)
+        return total
+
+    return Steps(vector, entry)
 
 
 def _exact_sum(o: Operands, name: str, p: AddParams, order: tuple[int, ...], still: bool) -> Steps:
@@ -142,7 +178,7 @@ def product(op: Mul, sig: Signature, target: Target) -> Kernel | None:
 
     def steps(o: Operands) -> Steps:
         x = o.f.vector("elements")
-        start, finish = requantised(o.f, scale, params.output_offset, clamp, span, 0)
+        start, finish = requantised(o.f, scale, params.output_offset, clamp, span, 0, params.factor)
         return _product(o, x, pair, way.still, start, finish)
 
     return elementwise("mve product", sig, target, way, steps, Form(clamp))

@@ -17,7 +17,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.conv import windows_kernel
-from crtgen.kernels.mve.epilogue import Epilogue, requantisation
+from crtgen.kernels.mve.epilogue import Epilogue, requantisation, rounded_products
 from crtgen.kernels.mve.matrix import gather_sums
 from crtgen.kernels.mve.patch_weights import packed_patches, patches, requant_const
 from crtgen.kernels.mve.patches import (
@@ -290,6 +290,11 @@ class _Writer:
             f("vqrshrnb.s32", low, low, f"#{epilogue.shift}")
             if full:
                 f("vqrshrnt.s32", low, high, f"#{epilogue.shift}")
+        elif epilogue.single:
+            rounded_products(f, vectors, self.multiplier)
+            for q in vectors:
+                f("vadd.i32", q, q, self.last)
+            _narrowed(f, vectors)
         else:
             self._shift_right(vectors)
         f("vqmovnb.s16", low, low)
@@ -311,9 +316,14 @@ class _Writer:
             f("vaddt.i32", q, q, minus_one, note="halves go away from zero")
             f("vrshl.s32", q, self.last)
             f("vadd.i32", q, q, zero)
-        f("vqmovnb.s32", vectors[0], vectors[0])
-        if len(vectors) > 1:
-            f("vqmovnt.s32", *vectors)
+        _narrowed(f, vectors)
+
+
+def _narrowed(f: Function, vectors: tuple[str, ...]) -> None:
+    """Words of one or two vectors to halves of the first one."""
+    f("vqmovnb.s32", vectors[0], vectors[0])
+    if len(vectors) > 1:
+        f("vqmovnt.s32", *vectors)
 
 
 @design(DepthwiseConv2d, types=(DType.INT8,), needs="mve", weights=(1, 2), packed=True)

@@ -15,7 +15,7 @@ from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, merge, repeated_strides, strides_of
-from crtgen.kernels.mve.epilogue import requantisation
+from crtgen.kernels.mve.epilogue import requantisation, rounded_products
 from crtgen.kernels.requant import Rescale
 
 __all__ = [
@@ -246,16 +246,17 @@ def requantised(
     clamp: tuple[int, int],
     span: tuple[int, int],
     start: int,
+    exact: float | None = None,
 ) -> tuple[int, Callable[[str], None]]:
     """What to add first, and what requantises a vector; the constants are loaded at once.
 
-    ``span`` are the least and the greatest accumulator, ``start`` what has to be added anyway.
+    ``span`` are the least and the greatest accumulator, ``start`` what has to be added anyway, ``exact`` is
+    the factor of a float32 product.
     """
-    numbers = [np.array([n], np.int64) for n in (*scale, *span, start)]
-    rescale = Rescale(numbers[0], numbers[1], zero_point, *clamp, numbers[2], numbers[3])
-    requant = requantisation(rescale, numbers[4])
+    rescale = Rescale.one(scale, exact, (zero_point, *clamp), span)
+    requant = requantisation(rescale, np.array([start], np.int64))
     if requant is None or requant.epilogue.shift is None:
-        return start, _roundings(f, scale, zero_point)
+        return start, _roundings(f, scale, zero_point) if exact is None else _single(f, exact, zero_point)
     begin, multiplier, constant = (int(c[0]) for c in requant.constants)
     factor = f.vector("multiplier")
     spread(f, factor, multiplier)
@@ -276,6 +277,19 @@ def _roundings(f: Function, scale: tuple[int, int], zero_point: int) -> Callable
 
     def each(q: str) -> None:
         rescaled(f, q, spare, multiplier, scale[1])
+        f("vadd.i32", q, q, zero)
+        narrow(f, q)
+
+    return each
+
+
+def _single(f: Function, factor: float, zero_point: int) -> Callable[[str], None]:
+    factors = f.vector("factor")
+    spread(f, factors, int(np.float32(factor).view(np.int32)))
+    zero = f.constant("zero point", zero_point)
+
+    def each(q: str) -> None:
+        rounded_products(f, (q,), factors)
         f("vadd.i32", q, q, zero)
         narrow(f, q)
 

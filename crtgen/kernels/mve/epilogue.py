@@ -9,7 +9,7 @@ from crtgen.kernels.asm import Function
 from crtgen.kernels.requant import Rescale, clamp_limits, solve_floor
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Epilogue", "Requantisation", "epilogue_words", "requantisation"]
+__all__ = ["Epilogue", "Requantisation", "epilogue_words", "requantisation", "rounded_products"]
 
 _NARROWING = range(1, 17)  # shifts of VQRSHRNB
 
@@ -19,7 +19,8 @@ class Epilogue:
     """From four accumulators at a time to numbers of ``size`` bytes.
 
     With a ``shift`` it is ``sat(((acc + start) * multiplier >> 32) + constant >> shift)``, and the constants
-    per channel are start, multiplier, constant. Without, TFLite's two roundings: start, the bits to the left
+    per channel are start, multiplier, constant. ``single`` is a float32 product instead, and they are start,
+    factor, zero point. Without both, TFLite's two roundings: start, the bits to the left
     if ``left``, multiplier, minus the bits to the right; ``some_whole`` says that these may be 0. ``low`` and
     ``high`` are clamps after saturation, if any. ``uniform``: the multiplier and what follows it are the same
     for all channels and stay in q4 and q5.
@@ -33,6 +34,7 @@ class Epilogue:
     high: int | None
     uniform: bool = False
     size: int = 1
+    single: bool = False
 
     @property
     def bits(self) -> int:
@@ -71,6 +73,10 @@ def requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:
         return Requantisation(epilogue, np.stack([start + form.offset, form.multiplier, constant]))
     if rescale.wide:
         return None
+    if rescale.factors is not None:
+        epilogue = Epilogue(None, False, False, 0, low, high, size=size, single=True)
+        factors = rescale.factors.view(np.int32).astype(np.int64)
+        return Requantisation(epilogue, np.stack([start, factors, np.full_like(start, rescale.zero_point)]))
     left, right = np.maximum(rescale.shifts, 0), np.minimum(rescale.shifts, 0)
     some_whole = bool((right == 0).any())
     epilogue = Epilogue(None, bool(left.any()), some_whole, rescale.zero_point, low, high, size=size)
@@ -100,14 +106,13 @@ def epilogue_words(
         _each(f, "vshl.s32", sums, factor)
         f("vldrw.u32", factor, f"[{stream}], #16")
     multiplier, last = united or (factor, start)
-    _each(f, "vmulh.s32" if epilogue.shift is not None else "vqrdmulh.s32", sums, multiplier)
+    if epilogue.single:
+        rounded_products(f, sums, multiplier)
+    else:
+        _each(f, "vmulh.s32" if epilogue.shift is not None else "vqrdmulh.s32", sums, multiplier)
     if united is None:
         f("vldrw.u32", last, f"[{stream}], #16")
-    if epilogue.shift is not None:
-        _each(f, "vadd.i32", sums, last)
-        _each(f, "vqrshrnb.s32", sums, f"#{epilogue.shift}")
-    else:
-        _shift_right(f, epilogue, sums, (last, factor, number))
+    _narrowed(f, epilogue, sums, (last, factor, number))
     if epilogue.size == 1:
         for q in sums:
             f("vqmovnb.s16", q, q)
@@ -116,6 +121,28 @@ def epilogue_words(
             f.number(number, limit)
             f(f"vdup.{epilogue.bits}", start, number)
             _each(f, f"{operation}.s{epilogue.bits}", sums, start)
+
+
+def _narrowed(f: Function, epilogue: Epilogue, sums: Sequence[str], registers: tuple[str, str, str]) -> None:
+    """Products to halves, by the last constant; the other registers are spare."""
+    if epilogue.single:
+        _each(f, "vadd.i32", sums, registers[0])
+        for q in sums:
+            f("vqmovnb.s32", q, q)
+    elif epilogue.shift is not None:
+        _each(f, "vadd.i32", sums, registers[0])
+        _each(f, "vqrshrnb.s32", sums, f"#{epilogue.shift}")
+    else:
+        _shift_right(f, epilogue, sums, registers)
+
+
+def rounded_products(f: Function, vectors: Sequence[str], factor: str) -> None:
+    """Append float32 products of words with a factor, as words; halves go to even numbers."""
+    for q in vectors:
+        f("vcvt.f32.s32", q, q)
+    _each(f, "vmul.f32", vectors, factor)
+    for q in vectors:
+        f("vcvtn.s32.f32", q, q)
 
 
 def _shift_right(

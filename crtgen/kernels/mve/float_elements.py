@@ -11,6 +11,7 @@ from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.elements import Form, Operands, Reading, Steps, elementwise, spread, walk
 from crtgen.kernels.registry import design
 from crtgen.ops import Activation, Add, AffineParams, Dequantize, Mul, Quantize, Relu, Sub
+from crtgen.ops.rescaling import by_float
 
 __all__ = ["arithmetic", "clamp", "dequantize", "divides", "quantize"]
 
@@ -96,13 +97,13 @@ def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
 @design(Quantize, types=(DType.FLOAT32,), needs="mve", to=DType.INT8)
 def quantize(op: Quantize, sig: Signature, target: Target) -> Kernel | None:
     """float32 to int8, without a division; None for int8 and where that is not exact."""
-    params = op.parameters(sig)
-    if not isinstance(params, AffineParams) or not divides(params):
+    params, even = op.parameters(sig), by_float(sig.y)
+    if not isinstance(params, AffineParams) or not divides(params, even):
         return None
-    return elementwise("mve quantize", sig, target, walk(sig), lambda o: _quantize(o, params))
+    return elementwise("mve quantize", sig, target, walk(sig), lambda o: _quantize(o, params, even))
 
 
-def _quantize(o: Operands, params: AffineParams) -> Steps:
+def _quantize(o: Operands, params: AffineParams, even: bool) -> Steps:
     f, (first,) = o.f, o.inputs
     x, quotient = f.vector("elements"), f.vector("quotients")
     low, high = (_limit(f, sign * _FAR * params.scale) for sign in (-1, 1))
@@ -117,7 +118,7 @@ def _quantize(o: Operands, params: AffineParams) -> Steps:
         f("vmul.f32", quotient, x, reciprocal)
         f("vfma.f32", x, quotient, scale, note="what the product is short of")
         f("vfma.f32", quotient, x, reciprocal)
-        f("vcvta.s32.f32", x, quotient)
+        f(f"vcvt{'n' if even else 'a'}.s32.f32", x, quotient)
         f("vadd.i32", x, x, zero)
         f("vqmovnb.s16", x, x)
         return x
@@ -125,13 +126,16 @@ def _quantize(o: Operands, params: AffineParams) -> Steps:
     return Steps(vector)
 
 
-def divides(params: AffineParams) -> bool:
+def divides(params: AffineParams, even: bool = False) -> bool:
     """Whether a product with the reciprocal, corrected once, rounds to the same int8 as ``x / scale``.
+
+    Halves go away from zero, or to ``even`` numbers.
 
     It is wrong by one float32 step at most. So it is enough that it agrees where the quotient is within a few
     steps of a number that rounds to another int8 than the float32 before it.
     """
     scale, reciprocal = np.float32(params.scale), np.float32(1 / params.scale)
+    rounded = np.rint if even else _away
     levels = np.arange(-127 - params.zero_point, 128 - params.zero_point)
     nearest = ((levels - 0.5) * float(scale)).astype(np.float32)
     for direction in (-np.inf, np.inf):
@@ -139,13 +143,13 @@ def divides(params: AffineParams) -> bool:
         for _ in range(_STEPS):
             product = x * reciprocal
             corrected = _fma(_fma(product, -scale, x), reciprocal, product)
-            if (_rounded(corrected) != _rounded(x / scale)).any():
+            if (rounded(corrected) != rounded(x / scale)).any():
                 return False
             x = np.nextafter(x, np.float32(direction))
     return True
 
 
-def _rounded(x: Floats) -> npt.NDArray[np.float64]:
+def _away(x: Floats) -> npt.NDArray[np.float64]:
     """Halves away from zero."""
     wide = x.astype(np.float64)
     return np.copysign(np.floor(np.abs(wide) + 0.5), wide)

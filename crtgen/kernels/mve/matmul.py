@@ -163,7 +163,7 @@ def _row(depth: int, columns: int, p: MatMulParams) -> Routine:
     vector, others = f.vectors("numbers of the row, then outputs; of a column", 2)
     most = depth * INT8.magnitude(-p.input1_offset) * INT8.magnitude(-p.input2_offset)
     scale = (p.multiplier, p.shift)
-    start, finish = requantised(f, scale, p.output_offset, INT8.limits, (-most, most), 0)
+    start, finish = requantised(f, scale, p.output_offset, INT8.limits, (-most, most), 0, p.factor)
     begin = f.constant("start", start) if start else ""
     f.number(left, columns)
     with f.loop("outputs", -(-columns // at_once)) as again:

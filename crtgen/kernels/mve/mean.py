@@ -92,6 +92,8 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
     if count > _LONGEST:
         return None
     view = _view(op.parameters(sig), prod(sig.x.shape[:first]), columns)
+    if view is None:
+        return None
     return Kernel(
         design="mve mean",
         template="mve/mean.c.j2",
@@ -103,16 +105,18 @@ def mean(op: Mean, sig: Signature, target: Target) -> Kernel | None:
     )
 
 
-def _view(p: MeanParams, matrices: int, columns: int) -> MeanView:
+def _view(p: MeanParams, matrices: int, columns: int) -> MeanView | None:
+    """None for a float32 factor that no other form has."""
     start = p.count * p.input_offset
     low, high = p.count * -128 + start, p.count * 127 + start
-    numbers = [np.array([n], np.int64) for n in (p.multiplier, p.shift, low, high, start)]
-    rescale = Rescale(numbers[0], numbers[1], p.output_offset, -128, 127, numbers[2], numbers[3])
-    requant = requantisation(rescale, numbers[4])
+    rescale = Rescale.one((p.multiplier, p.shift), p.factor, (p.output_offset, -128, 127), (low, high))
+    requant = requantisation(rescale, np.array([start], np.int64))
     rounding, multiplier, constant = None, p.multiplier, p.output_offset
     if requant is not None and requant.epilogue.shift is not None:
         rounding = requant.epilogue.shift
         start, multiplier, constant = (int(c[0]) for c in requant.constants)
+    elif p.factor is not None:
+        return None
     chunk = max(n for n in range(1, MOST + 1) if p.count % n == 0)
     unroll = max(n for n in range(1, 9) if chunk % n == 0)
     return MeanView(

@@ -19,6 +19,7 @@ from crtgen.kernels.registry import design
 from crtgen.kernels.requant import clamp_limits
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import AveragePool2d, MaxPool2d, scheme_of
+from crtgen.ops.rescaling import by_float
 
 __all__ = ["PoolView", "average", "greatest"]
 
@@ -100,9 +101,12 @@ class PoolView:
 
 @design(AveragePool2d, types=(DType.INT8, DType.INT16), needs="mve")
 def average(op: AveragePool2d, sig: Signature, target: Target) -> Kernel | None:
-    """Windows of up to 255 pixels; None for others, or if a reciprocal is not exact."""
+    """Windows of up to 255 pixels; None for others, or if a reciprocal is not exact.
+
+    Nor for means with a scale of their own.
+    """
     count = op.window[0] * op.window[1]
-    if count > MOST:
+    if count > MOST or by_float(sig.y):
         return None
     window = Window.of(sig, op.window, op.stride, op.padding)
     counts = _counts(window) if window.padded else {count}

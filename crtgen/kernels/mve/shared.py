@@ -59,6 +59,8 @@ def shared_matrix(window: Window, weights: Int64, bias: Int64, params: ConvParam
 def shared_dense(weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
     """The kernel for one row of inputs times ``weights[O, K]``; None unless all have one scale below 1/2."""
     multiplier, shift = int(params.multipliers[0]), int(params.shifts[0])
+    if params.factors is not None:
+        return None
     if (params.multipliers != multiplier).any() or (params.shifts != shift).any() or shift >= 0:
         return None
     outputs, depth = weights.shape
@@ -97,8 +99,11 @@ def _vectors(depth: int) -> tuple[int, int]:
 def packed_constants(params: ConvParams, weights: Int64, bias: Int64) -> Int64 | None:
     """Start and shift in one word, and the multiplier: ``[2, O]``, O rounded up to fours.
 
-    A channel that is always at the zero point has a multiplier of 0. None if another does not fit.
+    A channel that is always at the zero point has a multiplier of 0. None if another does not fit, and for
+    rescaling in float32.
     """
+    if params.factors is not None:
+        return None
     outputs = len(weights)
     start = bias + params.input_offset * weights.sum(axis=1)
     rescale = rescale_of(params, weights, bias)

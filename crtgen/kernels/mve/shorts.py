@@ -13,6 +13,7 @@ from crtgen.kernels.registry import design
 from crtgen.ops import INT16, Add, AddParams, Mul, Quantize, Relu, RequantizeParams, Sub
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.arithmetic import Prelu, PreluParams
+from crtgen.ops.binary import FusedAddParams
 from crtgen.ops.compare import Maximum, Minimum
 
 __all__ = ["extreme", "leaky_relu", "prelu", "product", "relu", "requantize", "sums"]
@@ -74,6 +75,8 @@ def _pair(o: Operands, way: Reading, dtypes: tuple[DType, DType]) -> tuple[str, 
 def sums(op: Add | Sub, sig: Signature, target: Target) -> Kernel | None:
     """Sums and differences."""
     p, way = op.parameters(sig), walk(sig)
+    if isinstance(p, FusedAddParams):
+        return None
     form = _form(DType.INT16, (p.act_min, p.act_max))
     return elementwise("mve sum", sig, target, way, lambda o: _sum(o, op.name, p, way), form)
 

@@ -66,6 +66,37 @@ static inline int32_t crt_scale(int32_t x, int32_t multiplier, int32_t shift)
     return crt_round_shift(crt_high_mul(x, multiplier), -shift);
 }
 
+/* x as the nearest whole number, halves to even ones; |x| < 2^22. What is added leaves no place for a fraction. */
+static inline int32_t crt_evenf(float x)
+{
+    const float moved = x + 12582912.0f;
+    return (int32_t)(moved - 12582912.0f);
+}
+
+/*
+ * The float32 product of x and multiplier / 2^right as the nearest whole number, halves to even ones.
+ *
+ * multiplier has 24 bits, right is 1 to 60. Results beyond 2^20 come near to it only.
+ */
+static inline int32_t crt_scale_even(int32_t x, int32_t multiplier, int32_t right)
+{
+    const uint32_t bits = (uint32_t)(127 - right) << 23;
+    float part;
+    (void)memcpy(&part, &bits, sizeof part);
+    const float product = ((float)x * (float)multiplier) * part;
+    return crt_evenf((product > 1048576.0f) ? 1048576.0f : ((product < -1048576.0f) ? -1048576.0f : product));
+}
+
+/* a * b + c, rounded once; a is a small whole number: double holds the product. */
+static inline float crt_fmaf(float a, float b, float c)
+{
+#ifdef __ARM_FEATURE_FMA
+    return __builtin_fmaf(a, b, c);
+#else
+    return (float)(((double)a * (double)b) + (double)c);
+#endif
+}
+
 /* x * multiplier / 2^right, rounded, halves up; multiplier has 15 bits, x at most 48. */
 static inline int32_t crt_scale_wide(int64_t x, int32_t multiplier, int32_t right)
 {

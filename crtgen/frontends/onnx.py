@@ -15,6 +15,7 @@ from crtgen.frontends.onnx_file import FileGraph, FileNode, read
 from crtgen.frontends.onnx_flow import FLOW, Flow, Tensors
 from crtgen.frontends.onnx_fold import folded, is_folded
 from crtgen.frontends.onnx_norms import with_norms_in_weights
+from crtgen.frontends.onnx_quant import with_integer_layers
 from crtgen.frontends.refusals import Refusals
 from crtgen.ir import Array, Graph, shape_text
 
@@ -46,7 +47,7 @@ def load_onnx(
         path = Path(source)
         data, stem, where, folder = files.read(path, "the model"), path.stem, str(path), path.parent
     graph = with_norms_in_weights(read(data, where, folder, CONVERTERS, fixed))
-    return _Importer(where).model(graph, identifier(name or stem, "model"), shapes)
+    return _Importer(where).model(with_integer_layers(graph), identifier(name or stem, "model"), shapes)
 
 
 class _Importer(Flow):

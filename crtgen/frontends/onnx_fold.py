@@ -1,6 +1,6 @@
 """Nodes of an `.onnx` file that follow from constants: the onnx package's own definition computes them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +10,9 @@ from onnx.reference import ReferenceEvaluator
 
 from crtgen.frontends.builder import Refused, Tensor
 from crtgen.frontends.onnx_convert import Layer
-from crtgen.frontends.onnx_file import constant
+from crtgen.frontends.onnx_file import FileNode, constant
 
-__all__ = ["folded", "is_folded"]
+__all__ = ["evaluated", "folded", "is_folded"]
 
 _RANDOM = {
     "Bernoulli",
@@ -37,10 +37,7 @@ def folded(layer: Layer, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
         raise Refused("random numbers", "export the model for inference")
     names = (name for name in layer.node.reads if name)
     feeds = {name: tensor.data for name, tensor in zip(names, inputs, strict=True)}
-    try:
-        results = _run(layer, feeds)
-    except Exception as error:  # the package raises what its Python code happens to raise
-        raise ValueError(f"it cannot be computed of its constants: {error}") from error
+    results = evaluated(layer.node, feeds)
     found = {}
     made = (tensor for tensor in layer.outputs if tensor is not None)
     for name, tensor, array in zip((n for n in layer.node.outputs if n), made, results, strict=True):
@@ -50,8 +47,15 @@ def folded(layer: Layer, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _run(layer: Layer, feeds: dict[str, Any]) -> list[Any]:
-    node = layer.node
+def evaluated(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
+    """What a node makes of these inputs, by name; ``ValueError`` if it makes nothing."""
+    try:
+        return _run(node, feeds)
+    except Exception as error:  # the package raises what its Python code happens to raise
+        raise ValueError(f"it cannot be computed of its constants: {error}") from error
+
+
+def _run(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
     made = [name for name in node.outputs if name]
     graph = onnx.helper.make_graph(
         [node.proto],
@@ -64,4 +68,4 @@ def _run(layer: Layer, feeds: dict[str, Any]) -> list[Any]:
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", node.opset)])
     with np.errstate(all="ignore"):
-        return list(ReferenceEvaluator(model).run(None, feeds))
+        return list(ReferenceEvaluator(model).run(None, dict(feeds)))

@@ -9,7 +9,7 @@ import numpy as np
 from crtgen.frontends.builder import Converted, Known, Refused, Tensor
 from crtgen.frontends.onnx_file import FileNode
 from crtgen.frontends.refusals import NotConstant
-from crtgen.ir import Array, DType, Op, shape_text
+from crtgen.ir import Array, DType, Op, Value, shape_text
 from crtgen.ops import Mul, Reshape, Transpose
 from crtgen.ops.arithmetic import Pow
 from crtgen.ops.function import Cast, Sqrt, Square
@@ -35,7 +35,7 @@ __all__ = [
     "unary",
 ]
 
-Operand: TypeAlias = Tensor | Converted | Array
+Operand: TypeAlias = Tensor | Converted | Value | Array
 Results: TypeAlias = Converted | Known | tuple[Converted | Known, ...]
 """What a node gives: its only output, a constant, or each of its outputs."""
 

@@ -13,12 +13,12 @@ import numpy as np
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, power, reshaped
 from crtgen.frontends.onnx_convert.window import Line, Window, lines_of, to_first, to_last, window_of
-from crtgen.ir import Array, DType, Op
+from crtgen.ir import Array, DType, Op, Quant
 from crtgen.ops import Add, AveragePool2d, MaxPool2d, Mul, Pad, Padding, StridedSlice
 from crtgen.ops.compare import Greater, Maximum, Select
 from crtgen.ops.function import Abs
 
-__all__ = ["CONVERTERS"]
+__all__ = ["CONVERTERS", "averaged_whole"]
 
 _MOST_TAPS = 64
 _FEW_TAPS = 8
@@ -41,7 +41,7 @@ def _greatest(layer: Layer, lines: Sequence[Line]) -> Converted:
 def _is_plain(layer: Layer, lines: Sequence[Line]) -> bool:
     """Whether an operator for images has it."""
     near = all(line.dilation == 1 for line in lines)
-    return len(lines) < 3 and near and layer.x.dtype is DType.FLOAT32
+    return len(lines) < 3 and near and (layer.x.dtype is DType.FLOAT32 or layer.x.quant is not None)
 
 
 def _least(layer: Layer) -> float | int:
@@ -50,8 +50,18 @@ def _least(layer: Layer) -> float | int:
     return float("-inf") if dtype is DType.FLOAT32 else int(np.iinfo(dtype.value).min)
 
 
-def _pooled(layer: Layer, window: Window, op: AveragePool2d | MaxPool2d, x: Operand) -> Converted:
-    made = Converted(op, (to_last(x, window.image, layer.rank),))
+def averaged_whole(layer: Layer, x: Operand, quant: Quant) -> Converted:
+    """The mean of each window, without padding, with a quantisation of its own."""
+    window = window_of(layer, ())
+    if window.around != Padding() or window.dilation != (1, 1):
+        raise Refused("an average of quantised numbers with padding or dilation; supported: without")
+    return _pooled(layer, window, AveragePool2d(window.taps, window.stride), x, quant)
+
+
+def _pooled(
+    layer: Layer, window: Window, op: AveragePool2d | MaxPool2d, x: Operand, quant: Quant | None = None
+) -> Converted:
+    made = Converted(op, (to_last(x, window.image, layer.rank),), quant=quant)
     size = op.padding.output_size(window.image[2:], window.taps, window.stride)
     return to_first(made, (*window.image[:2], *size), layer.rank)
 

@@ -12,11 +12,21 @@ from crtgen.frontends.builder import Converted
 from crtgen.frontends.onnx_convert.image import spread
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, reshaped, transposed
 from crtgen.frontends.onnx_convert.transposed import Kernel, Turned, transposed_conv, turned_lines
-from crtgen.frontends.onnx_convert.window import Line, Window, grouped, lines_of, to_first, to_last, window_of
+from crtgen.frontends.onnx_convert.window import (
+    REAL,
+    Line,
+    Numbers,
+    Window,
+    grouped,
+    lines_of,
+    to_first,
+    to_last,
+    window_of,
+)
 from crtgen.ir import Array, shape_text
 from crtgen.ops import Add, Pad, Padding, StridedSlice
 
-__all__ = ["CONVERTERS"]
+__all__ = ["CONVERTERS", "convolved"]
 
 _VOLUME_LAST = (0, 2, 3, 4, 1)
 _VOLUME_FIRST = (0, 4, 1, 2, 3)
@@ -37,13 +47,17 @@ def _conv(layer: Layer) -> Converted:
         raise ValueError(f"weights of {shape_text(weights.shape)} on {shape_text(layer.x.shape)}")
     if layer.rank == 5:
         return _volume(layer, weights)
+    return convolved(layer, layer.x, weights, _bias(layer, weights.shape[0]), REAL)
+
+
+def convolved(layer: Layer, x: Operand, weights: Array, bias: Array, numbers: Numbers) -> Converted:
+    """A convolution of a line or an image with ``weights[O, C/groups, ...]``."""
     window = window_of(layer, weights.shape[2:])
     if tuple(weights.shape[2:]) != window.taps[4 - layer.rank :]:
         raise ValueError(f"a window of {window.taps} and weights of {shape_text(weights.shape)}")
     kernel = weights.reshape(*weights.shape[:2], *window.taps).transpose(0, 2, 3, 1)
-    bias = _bias(layer, weights.shape[0])
-    x = to_last(layer.x, window.image, layer.rank)
-    made = grouped(x, window, kernel, bias, layer.whole("group", 1))
+    images = to_last(x, window.image, layer.rank)
+    made = grouped(images, window, kernel, bias, layer.whole("group", 1), numbers)
     size = window.padding.output_size(window.image[2:], window.taps, window.stride, window.dilation)
     return to_first(made, (window.image[0], weights.shape[0], *size), layer.rank)
 

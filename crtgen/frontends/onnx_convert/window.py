@@ -7,10 +7,21 @@ import numpy as np
 
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Layer, Operand, reshaped, transposed
-from crtgen.ir import Array
-from crtgen.ops import Concat, Conv2d, DepthwiseConv2d, Padding, StridedSlice
+from crtgen.ir import Array, Quant
+from crtgen.ops import Activation, Concat, Conv2d, DepthwiseConv2d, Padding, StridedSlice
 
-__all__ = ["Line", "Window", "along", "grouped", "lines_of", "to_first", "to_last", "window_of"]
+__all__ = [
+    "REAL",
+    "Line",
+    "Numbers",
+    "Window",
+    "along",
+    "grouped",
+    "lines_of",
+    "to_first",
+    "to_last",
+    "window_of",
+]
 
 _LAST = (0, 2, 3, 1)
 _FIRST = (0, 3, 1, 2)
@@ -129,22 +140,41 @@ def to_first(made: Converted, image: Sequence[int], rank: int) -> Converted:
     return back if rank == 4 else reshaped(back, (*image[:2], *image[3:]))
 
 
-def grouped(x: Operand, window: Window, kernel: Array, bias: Array, groups: int) -> Converted:
+class Numbers:
+    """How weights and outputs of a convolution are stored; real ones as they are."""
+
+    activation: Activation = Activation.NONE
+    output: Quant | None = None
+
+    def weights(self, data: Array, axis: int, first: int) -> Operand:
+        """Weights whose outputs, from the ``first`` on, are on ``axis``."""
+        return data
+
+
+REAL = Numbers()
+
+
+def grouped(
+    x: Operand, window: Window, kernel: Array, bias: Array, groups: int, numbers: Numbers = REAL
+) -> Converted:
     """A convolution of ``[N,H,W,C]`` with ``kernel[O,kh,kw,C/groups]``."""
     outputs, depth, channels = kernel.shape[0], kernel.shape[3], window.image[1]
     if groups < 1 or depth * groups != channels or outputs % groups:
         raise ValueError(f"weights for {groups} times {depth} of {channels} channels, and {outputs} outputs")
-    roles = ("weights", "bias")
-    op = Conv2d(window.stride, window.padding, window.dilation)
+    roles, quant = ("weights", "bias"), numbers.output
+    op = Conv2d(window.stride, window.padding, window.dilation, numbers.activation)
     if groups == 1:
-        return Converted(op, (x, kernel, bias), roles)
+        return Converted(op, (x, numbers.weights(kernel, 0, 0), bias), roles, quant=quant)
     if depth == 1:
-        one = DepthwiseConv2d(window.stride, window.padding, window.dilation, outputs // groups)
-        return Converted(one, (x, kernel.transpose(3, 1, 2, 0), bias), roles)
+        shape = window.stride, window.padding, window.dilation
+        one = DepthwiseConv2d(*shape, outputs // groups, numbers.activation)
+        weights = numbers.weights(kernel.transpose(3, 1, 2, 0), 3, 0)
+        return Converted(one, (x, weights, bias), roles, quant=quant)
     each, (n, _, h, w) = outputs // groups, window.image
     parts = []
     for g in range(groups):
         cut = StridedSlice((0, 0, 0, g * depth), (n, h, w, (g + 1) * depth), (1,) * 4)
         own = np.s_[g * each : (g + 1) * each]
-        parts.append(Converted(op, (Converted(cut, (x,)), kernel[own], bias[own]), roles))
-    return Converted(Concat(3), tuple(parts))
+        weights = numbers.weights(kernel[own], 0, g * each)
+        parts.append(Converted(op, (Converted(cut, (x,)), weights, bias[own]), roles, quant=quant))
+    return Converted(Concat(3), tuple(parts), quant=quant)

@@ -1,0 +1,174 @@
+"""Layers of quantised numbers: integers between a scale and a zero point each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.onnx_convert.layer import Convert, Converter, Layer, Operand
+from crtgen.frontends.onnx_convert.pool import averaged_whole
+from crtgen.frontends.onnx_convert.weights import convolved
+from crtgen.frontends.onnx_convert.window import Numbers
+from crtgen.frontends.onnx_edges import DEQUANTIZE, LOOKUP, QUANTIZE, RECODED, as_int8, quant_of
+from crtgen.ir import Array, DType, Quant, Value
+from crtgen.ops import Activation, Add, Dequantize, FullyConnected, Mean, Mul, Quantize, Reshape
+from crtgen.ops.lookup import Lookup
+from crtgen.ops.matmul import BatchMatMul
+
+__all__ = ["CONVERTERS"]
+
+_BYTES = frozenset({DType.INT8})
+_INT8 = np.iinfo(np.int8)
+
+
+@dataclass(frozen=True)
+class _Weights(Numbers):
+    """Weights of int8 with a scale per output or one for all, and how the output is quantised."""
+
+    quant: Quant
+    output: Quant
+    activation: Activation
+
+    def weights(self, data: Array, axis: int, first: int) -> Operand:
+        scales = self.quant.scales
+        own = scales[first : first + data.shape[axis]] if len(scales) > 1 else scales
+        zeros, channels = (0,) * len(own), axis if len(own) > 1 else None
+        return Value.constant("weights", np.ascontiguousarray(data), Quant(own, zeros, channels))
+
+
+def _quant(layer: Layer, scale: int) -> Quant:
+    """The quantisation of a whole tensor, whose scale is at that place and whose zero point follows."""
+    scales = layer.constant(scale, "scales")
+    if scales.size != 1:
+        raise Refused(f"{scales.size} scales of one tensor; supported: one")
+    return quant_of(scales, _zero(layer, scale + 1))
+
+
+def _zero(layer: Layer, place: int) -> Array | None:
+    return layer.constant(place, "zero points") if layer.has(place) else None
+
+
+def _operand(layer: Layer, place: int) -> Operand:
+    """A quantised tensor, read as this layer says that it is quantised."""
+    tensor, quant = layer.tensor(place), _quant(layer, place + 1)
+    if tensor.data is not None:
+        return Value.constant("operand", as_int8(tensor.data), quant)
+    if tensor.quant is None:
+        raise Refused(f"{tensor.name!r} is of {tensor.type_name}; supported: quantised numbers of eight bits")
+    return tensor if tensor.quant == quant else Converted(Reshape(tensor.shape), (tensor,), quant=quant)
+
+
+def _activation(layer: Layer) -> Activation:
+    return Activation.RELU if layer.attribute("activation") == "Relu" else Activation.NONE
+
+
+def _weights(layer: Layer, place: int, axis: int) -> tuple[Array, Quant]:
+    """Weights less their zero points, and their scales; the outputs are on ``axis``."""
+    data, scale = layer.constant(place, "weights"), layer.constant(place + 1, "scales")
+    zero = _zero(layer, place + 2)
+    outputs = data.shape[axis]
+    zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
+    if scale.size not in (1, outputs) or zeros.size not in (1, outputs):
+        raise ValueError(f"{scale.size} scales and {zeros.size} zero points of {outputs} outputs")
+    along = [-1 if a == axis else 1 for a in range(data.ndim)]
+    whole = data.astype(np.int64) - zeros.reshape(along if zeros.size > 1 else [1] * data.ndim)
+    if whole.min() < _INT8.min or whole.max() > _INT8.max:
+        hint = "quantise weights as symmetric int8"
+        raise Refused("weights that are no numbers of int8 less their zero point", hint)
+    scales = tuple(float(s) for s in scale.reshape(-1).astype(np.float32))
+    return whole.astype(np.int8), Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
+
+
+def _bias(layer: Layer, place: int, outputs: int) -> Array:
+    if not layer.has(place):
+        return np.zeros(outputs, np.int32)
+    bias = layer.constant(place, "biases").reshape(-1)
+    if bias.dtype != np.int32 or bias.size not in (1, outputs):
+        raise ValueError(f"a bias of {bias.size} numbers of {bias.dtype} for {outputs} outputs")
+    return np.broadcast_to(bias, (outputs,)).copy()
+
+
+def _qlinear_conv(layer: Layer) -> Converted:
+    data, quant = _weights(layer, 3, 0)
+    numbers = _Weights(quant, _quant(layer, 6), _activation(layer))
+    return convolved(layer, _operand(layer, 0), data, _bias(layer, 8, len(data)), numbers)
+
+
+def _qlinear_matmul(layer: Layer) -> Converted:
+    """By constant weights, a fully connected layer."""
+    second = layer.tensor(3)
+    if second.data is None or second.data.ndim != 2 or layer.rank < 2:
+        return Converted(BatchMatMul(), (_operand(layer, 0), _operand(layer, 3)), ("operand",))
+    data, quant = _weights(layer, 3, 1)
+    return _dense(layer, data.T, quant, np.zeros(data.shape[1], np.int32), True)
+
+
+def _qgemm(layer: Layer) -> Converted:
+    layer.refuse("transA", 0)
+    layer.refuse("alpha", 1.0)
+    turned = bool(layer.whole("transB"))
+    data, quant = _weights(layer, 3, 0 if turned else 1)
+    data = data if turned else data.T
+    return _dense(layer, data, quant, _bias(layer, 6, len(data)), False)
+
+
+def _dense(layer: Layer, data: Array, quant: Quant, bias: Array, keeps: bool) -> Converted:
+    weights = Value.constant("weights", np.ascontiguousarray(data), quant)
+    op = FullyConnected(_activation(layer), keep_dims=keeps)
+    return Converted(op, (_operand(layer, 0), weights, bias), ("weights", "bias"))
+
+
+def _pair(kind: type[Add] | type[Mul]) -> Convert:
+    def convert(layer: Layer) -> Converted:
+        return Converted(kind(_activation(layer)), (_operand(layer, 0), _operand(layer, 3)), ("operand",))
+
+    return convert
+
+
+def _global_average(layer: Layer) -> Converted:
+    layer.refuse("channels_last", 0)
+    return Converted(Mean(tuple(range(2, layer.rank)), True), (_operand(layer, 0),))
+
+
+def _average(layer: Layer) -> Converted:
+    layer.refuse("channels_last", 0)
+    return averaged_whole(layer, _operand(layer, 0), _quant(layer, 3))
+
+
+def _table(layer: Layer) -> Converted:
+    op = Lookup.of(layer.attribute("table"), layer.text("label", ""))
+    return Converted(op, (_operand(layer, 0),))
+
+
+def _quantize(layer: Layer) -> Converted:
+    output = layer.outputs[0]
+    if output is None or output.quant is None:
+        raise Refused("scales that are computed, several ones, or another type than int8 and uint8")
+    return Converted(Quantize(DType.INT8), (layer.x,))
+
+
+def _dequantize(layer: Layer) -> Converted:
+    return Converted(Dequantize(), (_operand(layer, 0),))
+
+
+def _recoded(layer: Layer) -> Converted:
+    output = layer.outputs[0]
+    assert output is not None
+    assert output.dtype is not None
+    return Converted(Quantize(output.dtype), (layer.x,))
+
+
+CONVERTERS: Mapping[str, Converter] = {
+    DEQUANTIZE: Converter(_dequantize, ("dequantize",), _BYTES),
+    LOOKUP: Converter(_table, ("lookup",), _BYTES),
+    "QLinearConv": Converter(_qlinear_conv, ("conv",), _BYTES),
+    "QLinearMatMul": Converter(_qlinear_matmul, ("matmul",), _BYTES),
+    QUANTIZE: Converter(_quantize, ("quantize",)),
+    RECODED: Converter(_recoded, ("recoded",), frozenset({DType.INT8, DType.UINT8})),
+    "com.microsoft.QGemm": Converter(_qgemm, ("gemm", "dense"), _BYTES),
+    "com.microsoft.QLinearAdd": Converter(_pair(Add), ("add",), _BYTES),
+    "com.microsoft.QLinearAveragePool": Converter(_average, ("average_pool",), _BYTES),
+    "com.microsoft.QLinearGlobalAveragePool": Converter(_global_average, ("global_average_pool",), _BYTES),
+    "com.microsoft.QLinearMul": Converter(_pair(Mul), ("mul",), _BYTES),
+}

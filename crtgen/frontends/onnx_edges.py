@@ -1,0 +1,146 @@
+"""Quantised tensors of `.onnx` files: numbers, a scale and a zero point, each a tensor of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from crtgen.frontends.builder import Tensor
+from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
+from crtgen.ir import Array, Quant, Rescaling
+
+__all__ = [
+    "DEQUANTIZE",
+    "EIGHT",
+    "LOOKUP",
+    "OF_BYTE",
+    "QUANTIZE",
+    "RECODED",
+    "Edge",
+    "Links",
+    "as_int8",
+    "quant_of",
+    "with_constants",
+]
+
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+
+LOOKUP = "crtgen.Lookup"
+"""A function of a quantised number as the table of its results; inputs as those of QLinearSigmoid."""
+
+RECODED = "crtgen.Recoded"
+"""The same numbers in the other type of eight bits."""
+
+EIGHT = (np.dtype(np.int8), np.dtype(np.uint8))
+OF_BYTE = 128
+"""What a number of uint8 is more than the one of int8 that stands for it."""
+
+
+def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant:
+    """The quantisation of numbers of int8, also where the file has uint8."""
+    scales = tuple(float(s) for s in scale.astype(np.float32).reshape(-1))
+    zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
+    if zero is None or zero.dtype == np.uint8:
+        zeros = zeros - OF_BYTE  # without a zero point, ONNX means uint8
+    whole = tuple(np.broadcast_to(zeros, len(scales)).tolist())
+    return Quant(scales, whole, axis if len(scales) > 1 else None, Rescaling.FLOAT32)
+
+
+def as_int8(numbers: Array) -> Array:
+    """Numbers of eight bits as int8."""
+    return (numbers.astype(np.int16) - OF_BYTE).astype(np.int8) if numbers.dtype == np.uint8 else numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The names of a tensor's numbers, of its scale, and of its zero point, which is empty without one."""
+
+    numbers: str
+    scale: str
+    zero: str
+
+    @classmethod
+    def of(cls, node: FileNode) -> "Edge":
+        """What a DequantizeLinear reads, or a QuantizeLinear writes."""
+        numbers = node.inputs[0] if node.code == DEQUANTIZE else node.outputs[0]
+        return cls(numbers, node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else "")
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        return self.numbers, self.scale, self.zero
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """How the tensors and nodes of a graph hang together."""
+
+    tensors: dict[str, Tensor]
+    producers: Mapping[str, FileNode]
+    readers: Mapping[str, list[FileNode]]
+    outputs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, graph: FileGraph) -> "Links":
+        readers: dict[str, list[FileNode]] = {}
+        for node in graph.nodes:
+            for name in node.inputs:
+                readers.setdefault(name, []).append(node)
+        producers = {name: node for node in graph.nodes for name in node.outputs}
+        return cls(dict(graph.tensors), producers, readers, graph.outputs)
+
+    def data(self, name: str) -> Array | None:
+        """A constant of that name."""
+        return self.tensors[name].data if name else None
+
+    def is_alone(self, name: str, *codes: str) -> bool:
+        """Whether nothing else reads a tensor than operators of these."""
+        return name not in self.outputs and all(n.code in codes for n in self.readers.get(name, []))
+
+    def is_whole(self, edge: Edge) -> bool:
+        """Whether a tensor is quantised as a whole, to eight bits, by constants."""
+        scale, zero = self.data(edge.scale), self.data(edge.zero)
+        return (
+            scale is not None
+            and zero is not None
+            and scale.size == zero.size == 1
+            and scale.dtype == np.float32
+            and zero.dtype in EIGHT
+        )
+
+    def quant(self, edge: Edge) -> Quant:
+        """The quantisation of a tensor that is quantised as a whole."""
+        scale = self.data(edge.scale)
+        assert scale is not None
+        return quant_of(scale, self.data(edge.zero))
+
+    def source(self, name: str) -> Edge | None:
+        """The quantised tensor that a real one is of."""
+        node = self.producers.get(name)
+        plain = node is not None and node.code == DEQUANTIZE and not node.attributes.get("block_size")
+        return Edge.of(node) if node is not None and plain else None
+
+    def activation(self, name: str) -> Edge | None:
+        """The same for one that is computed, and quantised as a whole."""
+        edge = self.source(name)
+        return edge if edge and self.is_whole(edge) and self.data(edge.numbers) is None else None
+
+    def alike(self, first: Edge, second: Edge) -> bool:
+        """Whether two tensors, each quantised as a whole, are quantised alike, in the same type."""
+        zeros = self.data(first.zero), self.data(second.zero)
+        types = [zero.dtype for zero in zeros if zero is not None]
+        return self.quant(first) == self.quant(second) and len(set(types)) == 1
+
+    def add_like(self, name: str, model: str) -> None:
+        """A new tensor like another one, computed."""
+        self.tensors[name] = replace(self.tensors[model], key=name, name=name, data=None)
+
+
+def with_constants(graph: FileGraph) -> FileGraph:
+    """The graph with tensors in place of nodes that are constants."""
+    found = {
+        node.outputs[0]: constant(node.outputs[0], node.attributes["value"])
+        for node in graph.nodes
+        if node.code == "Constant" and isinstance(node.attributes.get("value"), np.ndarray)
+    }
+    nodes = tuple(n for n in graph.nodes if not (n.code == "Constant" and n.outputs[0] in found))
+    return replace(graph, tensors={**graph.tensors, **found}, nodes=nodes)

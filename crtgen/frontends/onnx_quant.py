@@ -1,0 +1,216 @@
+"""Quantised networks of `.onnx` files: layers of integers.
+
+Both forms in which networks are quantised, QDQ and QOperator, become QOperator's: what is between
+DequantizeLinear and QuantizeLinear becomes a layer that reads and writes integers, with a scale and a zero point
+beside each of them. Where a QuantizeLinear ends no such layer, it stays as it is, and what is before it is
+computed in float32.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from crtgen.frontends.onnx_edges import (
+    EIGHT,
+    OF_BYTE,
+    QUANTIZE,
+    Edge,
+    Links,
+    with_constants,
+)
+from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
+from crtgen.frontends.onnx_lookup import lookup, results
+from crtgen.frontends.onnx_signed import signed
+
+__all__ = ["with_integer_layers"]
+
+_MOVED = (
+    "DepthToSpace",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "Identity",
+    "MaxPool",
+    "Reshape",
+    "Slice",
+    "SpaceToDepth",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+)
+"""Operators that take their first input's elements to other places, or the greatest of them."""
+
+_SUMS = {"Conv": "QLinearConv", "Gemm": "com.microsoft.QGemm", "MatMul": "QLinearMatMul"}
+_PAIRS = {"Add": "com.microsoft.QLinearAdd", "Mul": "com.microsoft.QLinearMul"}
+_ONES = {
+    "AveragePool": "com.microsoft.QLinearAveragePool",
+    "GlobalAveragePool": "com.microsoft.QLinearGlobalAveragePool",
+    "Softmax": "com.microsoft.QLinearSoftmax",
+}
+_LAYERS: Mapping[str, str] = {**_SUMS, **_PAIRS, **_ONES}
+"""Operators of real numbers, and those of quantised ones that are computed instead."""
+
+Nodes = list[FileNode]
+
+
+def with_integer_layers(graph: FileGraph) -> FileGraph:
+    """The graph with an integer layer for each QuantizeLinear that ends one, and with int8 for uint8."""
+    graph = with_constants(graph)
+    links = Links.of(graph)
+    nodes: Nodes = []
+    for node in graph.nodes:
+        found = _layer(links, node) if node.code == QUANTIZE and links.is_whole(Edge.of(node)) else None
+        nodes += [node] if found is None else found
+    return signed(replace(graph, tensors=links.tensors, nodes=tuple(nodes)))
+
+
+def _layer(links: Links, end: FileNode) -> Nodes | None:
+    """The integer layer that a QuantizeLinear ends; None if there is none."""
+    node = links.producers.get(end.inputs[0])
+    if node is None or not links.is_alone(end.inputs[0], QUANTIZE) or len(node.outputs) > 1:
+        return None
+    for way in (_clamped, _function, *(w for codes, w in _WAYS if node.code in codes)):
+        found = way(links, end, node)
+        if found is not None:
+            return found
+    return None
+
+
+def _function(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """A function of one quantised number, by one operator or by several."""
+    found = results(end, links)
+    return None if found is None else [lookup(end, found.source, Edge.of(end), found.table, found.label)]
+
+
+def _clamped(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """A layer with a clamp behind it; integers are clamped as what they stand for is."""
+    before = links.producers.get(node.inputs[0])
+    if node.code not in ("Relu", "Clip") or before is None or before.code not in _SUMS | _PAIRS:
+        return None
+    if not links.is_alone(node.inputs[0], node.code) or len(links.readers[node.inputs[0]]) > 1:
+        return None
+    edge = Edge.of(end)
+    if node.code == "Relu":
+        layer = _computed(links, end, before)
+        return layer and [replace(layer[0], attributes={**layer[0].attributes, "activation": "Relu"})]
+    free = replace(end, outputs=(f"{edge.numbers}.free",))
+    layer, limits = _computed(links, free, before), _limits(links, node, edge)
+    if layer is None or limits is None or free.outputs[0] in links.tensors:
+        return None
+    if limits == (-OF_BYTE, OF_BYTE - 1):
+        return [replace(layer[0], outputs=end.outputs)]
+    links.add_like(free.outputs[0], edge.numbers)
+    table = np.clip(np.arange(-OF_BYTE, OF_BYTE), *limits)
+    return [*layer, lookup(end, Edge.of(free), edge, table, "clip")]
+
+
+def _limits(links: Links, clip: FileNode, edge: Edge) -> tuple[int, int] | None:
+    """The limits of a clip as numbers of int8; None where they are computed."""
+    quant, ends = links.quant(edge), [-OF_BYTE, OF_BYTE - 1]
+    for place, (name, default) in enumerate(zip(("min", "max"), list(ends), strict=True)):
+        given = clip.attributes.get(name)
+        if place + 1 < len(clip.inputs) and clip.inputs[place + 1]:
+            data = links.data(clip.inputs[place + 1])
+            if data is None:
+                return None
+            given = data.item()
+        if given is not None:
+            whole = np.rint(np.float32(given) / np.float32(quant.scale)) + quant.zero_point
+            ends[place] = int(np.clip(whole, -OF_BYTE, OF_BYTE - 1)) if np.isfinite(whole) else default
+    return ends[0], ends[1]
+
+
+def _moved(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """Integers in other places, quantised otherwise before if they have to be."""
+    source = links.activation(node.inputs[0])
+    if source is None or any(links.data(name) is None for name in node.inputs[1:] if name):
+        return None
+    before, name = _alike(links, end, source, 0)
+    return [*before, replace(node, inputs=(name, *node.inputs[1:]), outputs=end.outputs)]
+
+
+def _joined(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """A concatenation of integers, each quantised as the result."""
+    sources = [links.activation(name) for name in node.inputs]
+    parts = [_alike(links, end, s, i) for i, s in enumerate(sources) if s is not None]
+    if len(parts) < len(sources):
+        return None
+    made = [one for before, _ in parts for one in before]
+    return [*made, replace(node, inputs=tuple(name for _, name in parts), outputs=end.outputs)]
+
+
+def _padded(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """Padding with the integer that stands for the real number."""
+    source, edge = links.activation(node.inputs[0]), Edge.of(end)
+    given = (
+        links.data(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else np.zeros((), np.float32)
+    )
+    if source is None or given is None or "pads" in node.attributes or links.data(node.inputs[1]) is None:
+        return None
+    quant, (before, name) = links.quant(edge), _alike(links, end, source, 0)
+    whole = np.rint(np.float32(given.item()) / np.float32(quant.scale)) + quant.zero_point
+    padding = f"{edge.numbers}.padding"
+    links.tensors[padding] = constant(padding, np.clip(whole, -OF_BYTE, OF_BYTE - 1).astype(np.int8))
+    inputs = (name, node.inputs[1], padding, *node.inputs[3:])
+    return [*before, replace(node, inputs=inputs, outputs=end.outputs)]
+
+
+def _alike(links: Links, end: FileNode, source: Edge, number: int) -> tuple[Nodes, str]:
+    """What quantises numbers as a result is, and the name that they have then."""
+    edge = Edge.of(end)
+    if links.alike(source, edge):
+        return [], source.numbers
+    x, y = links.quant(source), links.quant(edge)
+    real = (np.arange(-OF_BYTE, OF_BYTE) - x.zero_point).astype(np.float32) * np.float32(x.scale)
+    table = np.clip(np.rint(real / np.float32(y.scale)) + y.zero_point, -OF_BYTE, OF_BYTE - 1)
+    name = f"{edge.numbers}.part{number}"
+    links.add_like(name, source.numbers)
+    made = lookup(end, source, replace(edge, numbers=name), table.astype(np.int64), "requantise")
+    return [made], name
+
+
+def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """A layer of sums or products."""
+    edge, first = Edge.of(end), links.activation(node.inputs[0])
+    if first is None or node.code not in _LAYERS:
+        return None
+    second = _second(links, node) if node.code not in _ONES else None
+    bias = _bias(links, node)
+    if bias is None or (second is None and node.code not in _ONES):
+        return None
+    inputs = (*first.names, *(second.names if second else ()))
+    last = (bias, edge.scale, edge.zero) if node.code == "Gemm" else (edge.scale, edge.zero)
+    if node.code == "Conv" and bias:
+        last = (*last, bias)
+    return [replace(node, code=_LAYERS[node.code], inputs=(*inputs, *last), outputs=end.outputs)]
+
+
+def _second(links: Links, node: FileNode) -> Edge | None:
+    """The second operand: weights, which may have a scale per channel, or a tensor."""
+    edge = links.source(node.inputs[1])
+    if edge is None or (node.code != "Conv" and links.is_whole(edge)):
+        return edge
+    numbers, scale = links.data(edge.numbers), links.data(edge.scale)
+    known = not edge.zero or links.data(edge.zero) is not None
+    weights = numbers is not None and numbers.dtype in EIGHT and scale is not None and known
+    return edge if weights and node.code in _SUMS else None
+
+
+def _bias(links: Links, node: FileNode) -> str | None:
+    """The name of a bias of int32, empty without one; None for another one."""
+    if node.code not in ("Conv", "Gemm") or len(node.inputs) < 3 or not node.inputs[2]:
+        return ""
+    edge = links.source(node.inputs[2])
+    data = links.data(edge.numbers) if edge is not None else None
+    return edge.numbers if edge is not None and data is not None and data.dtype == np.int32 else None
+
+
+_WAYS: tuple[tuple[tuple[str, ...], Callable[[Links, FileNode, FileNode], Nodes | None]], ...] = (
+    (_MOVED, _moved),
+    (("Concat",), _joined),
+    (("Pad",), _padded),
+    (tuple(_LAYERS), _computed),
+)
+"""How what is before a QuantizeLinear becomes integers, by its operator."""

@@ -1,0 +1,98 @@
+"""The quantisation of the tensors of an `.onnx` file: those of uint8 become tensors of int8.
+
+Only inputs and outputs of the model stay as they are; beside each of these is one of int8.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from crtgen.frontends.onnx_edges import DEQUANTIZE, EIGHT, LOOKUP, OF_BYTE, QUANTIZE, RECODED, quant_of
+from crtgen.frontends.onnx_file import FileGraph, FileNode
+from crtgen.ir import DType, Quant
+
+__all__ = ["PLACES", "signed"]
+
+_ONE = (((0, 1, 2),), (3, 4))
+_TWO = (((0, 1, 2), (3, 4, 5)), (6, 7))
+
+PLACES: Mapping[str, tuple[tuple[tuple[int, int, int], ...], tuple[int, int]]] = {
+    QUANTIZE: ((), (1, 2)),
+    DEQUANTIZE: (((0, 1, 2),), (-1, -1)),
+    LOOKUP: _ONE,
+    "QLinearConv": _TWO,
+    "QLinearMatMul": _TWO,
+    "com.microsoft.QGemm": (((0, 1, 2), (3, 4, 5)), (7, 8)),
+    "com.microsoft.QLinearAdd": _TWO,
+    "com.microsoft.QLinearAveragePool": _ONE,
+    "com.microsoft.QLinearGlobalAveragePool": _ONE,
+    "com.microsoft.QLinearLeakyRelu": _ONE,
+    "com.microsoft.QLinearMul": _TWO,
+    "com.microsoft.QLinearSigmoid": _ONE,
+    "com.microsoft.QLinearSoftmax": _ONE,
+}
+"""Of each operator of quantised numbers: its inputs as (numbers, scale, zero point), and its output's two."""
+
+# fmt: off
+_KEPT = (
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
+    "MaxPool", "Pad", "Reshape", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose",
+    "Unsqueeze",
+)
+# fmt: on
+"""Operators whose results are quantised as their first input."""
+
+
+def signed(graph: FileGraph) -> FileGraph:
+    """The graph with the quantisation of its computed tensors, and with those of uint8 as int8."""
+    quants = _quants(graph)
+    tensors, names = dict(graph.tensors), dict[str, str]()
+    for name, quant in quants.items():
+        tensor = tensors[name]
+        if tensor.dtype is DType.UINT8 and name in (*graph.inputs, *graph.outputs):
+            names[name] = inner = f"{name}.int8"
+            bytes_ = replace(quant, zero_points=tuple(z + OF_BYTE for z in quant.zero_points))
+            tensors[name] = replace(tensor, quant=bytes_)
+            tensors[inner] = replace(tensor, key=inner, name=inner, quant=quant, dtype=DType.INT8)
+        else:
+            tensors[name] = replace(tensor, quant=quant, dtype=DType.INT8, type_name="INT8")
+    nodes = [_renamed(node, names) for node in graph.nodes]
+    first = [_recoded(nodes[0], name, names[name]) for name in graph.inputs if name in names]
+    last = [_recoded(nodes[0], names[name], name) for name in graph.outputs if name in names]
+    return replace(graph, tensors=tensors, nodes=(*first, *nodes, *last))
+
+
+def _recoded(model: FileNode, source: str, result: str) -> FileNode:
+    return replace(model, name="", code=RECODED, inputs=(source,), outputs=(result,), attributes={})
+
+
+def _renamed(node: FileNode, names: Mapping[str, str]) -> FileNode:
+    inputs, outputs = (tuple(names.get(n, n) for n in part) for part in (node.inputs, node.outputs))
+    return replace(node, inputs=inputs, outputs=outputs)
+
+
+def _quants(graph: FileGraph) -> dict[str, Quant]:
+    """How computed tensors of eight bits are quantised: as what computes them says, else what reads them."""
+    found: dict[str, Quant] = {}
+
+    def note(names: list[str]) -> None:
+        numbers, scale, zero = (graph.tensors[n] if n else None for n in names)
+        if numbers is None or scale is None or numbers.data is not None or scale.data is None:
+            return
+        zeros = None if zero is None else zero.data
+        eight = zeros.dtype in EIGHT if zeros is not None else numbers.dtype is DType.UINT8
+        if scale.data.size == 1 and scale.data.dtype == np.float32 and eight:
+            found.setdefault(numbers.name, quant_of(scale.data, zeros))
+
+    for node in graph.nodes:
+        if node.code in _KEPT and node.inputs[0] in found:
+            for name in node.outputs[:1] if node.code == "MaxPool" else node.outputs:
+                found.setdefault(name, found[node.inputs[0]])
+        sources, result = PLACES.get(node.code, ((), (-1, -1)))
+        for places in sources:
+            note([node.inputs[i] if i < len(node.inputs) else "" for i in places])
+        if 0 <= result[0] < len(node.inputs):
+            scale, zero = (node.inputs[i] if i < len(node.inputs) else "" for i in result)
+            note([node.outputs[0], scale, zero])
+    return found

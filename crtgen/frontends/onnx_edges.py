@@ -107,6 +107,16 @@ class Links:
             and zero.dtype in EIGHT
         )
 
+    def is_int8(self, edge: Edge) -> bool:
+        """Whether a tensor is of int8, not uint8, and computed."""
+        zero = self.data(edge.zero)
+        return zero is not None and zero.dtype == np.int8 and self.data(edge.numbers) is None
+
+    def reads(self, numbers: str) -> int:
+        """How many operators read what a quantised tensor stands for."""
+        readers = self.readers.get(numbers, [])
+        return sum(max(1, len(self.readers.get(node.outputs[0], []))) for node in readers)
+
     def quant(self, edge: Edge) -> Quant:
         """The quantisation of a tensor that is quantised as a whole."""
         scale = self.data(edge.scale)

@@ -22,6 +22,9 @@ _RANDOM = {
     "RandomUniform",
     "RandomUniformLike",
 }
+_WITH_QUANTISED = 19
+"""The first version of DequantizeLinear that the package computes; older ones mean the same."""
+
 _MAX_ELEMENTS = 1 << 26
 
 
@@ -66,6 +69,7 @@ def _run(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:
         ],
         [onnx.ValueInfoProto(name=name) for name in made],
     )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", node.opset)])
+    opset = max(node.opset, _WITH_QUANTISED) if node.code == "DequantizeLinear" else node.opset
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     with np.errstate(all="ignore"):
         return list(ReferenceEvaluator(model).run(None, dict(feeds)))

@@ -56,9 +56,6 @@ def results(end: FileNode, links: Links) -> Results | None:
     (source,) = sources
     assert source is not None
     chain = [n for n in nodes.values()][::-1]
-    shape = links.tensors[source.numbers].shape
-    if any(links.tensors[name].shape != shape for n in chain for name in n.outputs):
-        return None
     quant, edge = links.quant(source), Edge.of(end)
     real = (np.arange(-OF_BYTE, OF_BYTE) - quant.zero_point).astype(np.float32) * np.float32(quant.scale)
     known: dict[str, Array] = {name: real for name, found in _read(chain, links) if found == source}
@@ -87,7 +84,7 @@ def _sources(name: str, links: Links, nodes: dict[str, FileNode], depth: int) ->
     """
     data, edge, node = links.data(name), links.activation(name), links.producers.get(name)
     if data is not None:
-        if data.size != 1 or data.dtype != np.float32:
+        if data.size != 1 or data.ndim > 1 or data.dtype != np.float32:
             yield None
     elif edge is not None:
         yield edge

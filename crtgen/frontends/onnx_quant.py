@@ -1,9 +1,9 @@
 """Quantised networks of `.onnx` files: layers of integers.
 
 Both forms in which networks are quantised, QDQ and QOperator, become QOperator's: what is between
-DequantizeLinear and QuantizeLinear becomes a layer that reads and writes integers, with a scale and a zero point
-beside each of them. Where a QuantizeLinear ends no such layer, it stays as it is, and what is before it is
-computed in float32.
+DequantizeLinear and QuantizeLinear becomes a layer that reads and writes integers, with a scale and a zero
+point beside each of them. Where a QuantizeLinear ends no such layer, it stays as it is, and what is before it
+is computed in float32.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,6 +21,7 @@ from crtgen.frontends.onnx_edges import (
 )
 from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
 from crtgen.frontends.onnx_lookup import lookup, results
+from crtgen.frontends.onnx_pairs import is_one
 from crtgen.frontends.onnx_signed import signed
 
 __all__ = ["with_integer_layers"]
@@ -180,11 +181,25 @@ def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     bias = _bias(links, node)
     if bias is None or (second is None and node.code not in _ONES):
         return None
+    if not _as_runtime(links, node, (first, *([second] if second else []), edge)):
+        return None
     inputs = (*first.names, *(second.names if second else ()))
     last = (bias, edge.scale, edge.zero) if node.code == "Gemm" else (edge.scale, edge.zero)
     if node.code == "Conv" and bias:
         last = (*last, bias)
     return [replace(node, code=_LAYERS[node.code], inputs=(*inputs, *last), outputs=end.outputs)]
+
+
+def _as_runtime(links: Links, node: FileNode, edges: tuple[Edge, ...]) -> bool:
+    """Whether a layer computes what ONNX Runtime does on a PC.
+
+    It takes layers of integers for uint8, and for int8 where each tensor is read once; otherwise operators as
+    they stand. Sums of products are the same in both forms, and so are most sums and products of two tensors.
+    """
+    signed_ = any(links.is_int8(edge) and links.reads(edge.numbers) > 1 for edge in edges)
+    if not signed_ or node.code in _SUMS:
+        return True
+    return node.code in _PAIRS and is_one(node.code, *(links.quant(edge) for edge in edges))
 
 
 def _second(links: Links, node: FileNode) -> Edge | None:

@@ -90,6 +90,9 @@ def _quants(graph: FileGraph) -> dict[str, Quant]:
             for name in node.outputs[:1] if node.code == "MaxPool" else node.outputs:
                 found.setdefault(name, found[node.inputs[0]])
         sources, result = PLACES.get(node.code, ((), (-1, -1)))
+        if node.code == "com.microsoft.QLinearConcat":
+            sources = tuple((i, i + 1, i + 2) for i in range(2, len(node.inputs), 3))
+            result = (0, 1)
         for places in sources:
             note([node.inputs[i] if i < len(node.inputs) else "" for i in places])
         if 0 <= result[0] < len(node.inputs):

@@ -14,6 +14,7 @@ from crtgen.ir import Graph, Node, Op, Value
 from crtgen.ops import Concat, Dequantize, FullyConnected, Identity, Pad, Quantize, Relu, Reshape, Softmax
 from crtgen.ops.elementwise import Elementwise
 from crtgen.ops.logsoftmax import LogSoftmax
+from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.normalize import CumSum
 from crtgen.ops.reduce import ArgReduction, Reduction
 from crtgen.ops.shape import StridedSlice, Transpose
@@ -195,7 +196,7 @@ def _moved(op: Op, perm: Perm) -> Moved | None:
     """The operator on values that ``perm`` was not yet applied to; None if it cannot be."""
     if isinstance(op, Elementwise | Tabulated | Relu | Identity | Quantize | Dequantize):
         return op, perm
-    if isinstance(op, Softmax | LogSoftmax):
+    if isinstance(op, Softmax | LogSoftmax | LookupSoftmax):
         return (op, perm) if perm[-1] == len(perm) - 1 else None
     convert = next((made for kind, made in _WITH_AXES.items() if isinstance(op, kind)), None)
     return convert(op, perm) if convert is not None else None

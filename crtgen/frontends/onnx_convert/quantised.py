@@ -1,24 +1,28 @@
 """Layers of quantised numbers: integers between a scale and a zero point each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Convert, Converter, Layer, Operand
+from crtgen.frontends.onnx_convert.layer import Convert, Converter, Layer, Operand, reshaped, transposed
 from crtgen.frontends.onnx_convert.pool import averaged_whole
 from crtgen.frontends.onnx_convert.weights import convolved
 from crtgen.frontends.onnx_convert.window import Numbers
-from crtgen.frontends.onnx_edges import DEQUANTIZE, LOOKUP, QUANTIZE, RECODED, as_int8, quant_of
+from crtgen.frontends.onnx_edges import DEQUANTIZE, LOOKUP, OF_BYTE, QUANTIZE, RECODED, as_int8, quant_of
 from crtgen.ir import Array, DType, Quant, Value
-from crtgen.ops import Activation, Add, Dequantize, FullyConnected, Mean, Mul, Quantize, Reshape
+from crtgen.ops import Activation, Add, Concat, Dequantize, FullyConnected, Mean, Mul, Quantize, Reshape
 from crtgen.ops.lookup import Lookup
+from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.matmul import BatchMatMul
 
 __all__ = ["CONVERTERS"]
 
 _BYTES = frozenset({DType.INT8})
+Real = npt.NDArray[np.float32]
 _INT8 = np.iinfo(np.int8)
 
 
@@ -136,6 +140,61 @@ def _average(layer: Layer) -> Converted:
     return averaged_whole(layer, _operand(layer, 0), _quant(layer, 3))
 
 
+def _softmax(layer: Layer) -> Converted:
+    """Along one axis; before opset 13, along all from one on."""
+    x, shape = _operand(layer, 0), layer.x.shape
+    if layer.whole("opset", layer.opset) < 13:
+        axis = layer.own_axis(1)
+        rows = reshaped(x, (prod(shape[:axis]), prod(shape[axis:])))
+        return reshaped(Converted(LookupSoftmax(), (rows,), quant=_quant(layer, 3)), shape)
+    axis, last = layer.own_axis(-1), layer.rank - 1
+    if axis == last:
+        return Converted(LookupSoftmax(), (x,))
+    perm = list(range(layer.rank))
+    perm[axis], perm[last] = last, axis
+    return transposed(Converted(LookupSoftmax(), (transposed(x, perm),), quant=_quant(layer, 3)), perm)
+
+
+def _function(function: Callable[[Layer, Real], Real]) -> Convert:
+    """A function of real numbers, by its results of all numbers."""
+
+    def convert(layer: Layer) -> Converted:
+        x, y = _quant(layer, 1), _quant(layer, 3)
+        real = (np.arange(-OF_BYTE, OF_BYTE) - x.zero_point).astype(np.float32) * np.float32(x.scale)
+        label = layer.node.code.partition("QLinear")[2].lower()
+        return Converted(_lookup(function(layer, real), y, label), (_operand(layer, 0),))
+
+    return convert
+
+
+def _sigmoid(layer: Layer, x: Real) -> Real:
+    return (1 / (1 + np.exp(-x))).astype(np.float32)
+
+
+def _leaky_relu(layer: Layer, x: Real) -> Real:
+    return np.where(x >= 0, x, x * np.float32(layer.real("alpha", 0.01)))
+
+
+def _concat(layer: Layer) -> Converted:
+    """Each part is quantised as the output first."""
+    quant, parts = _quant(layer, 0), []
+    for place in range(2, len(layer.inputs), 3):
+        part, own = _operand(layer, place), _quant(layer, place + 1)
+        parts.append(part if own == quant else Converted(_requantising(own, quant), (part,), quant=quant))
+    return Converted(Concat(layer.axis(layer.whole("axis"), len(layer.tensor(2).shape))), tuple(parts))
+
+
+def _requantising(x: Quant, y: Quant) -> Lookup:
+    real = (np.arange(-OF_BYTE, OF_BYTE) - x.zero_point).astype(np.float32) * np.float32(x.scale)
+    return _lookup(real, y, "requantise")
+
+
+def _lookup(real: Real, y: Quant, label: str) -> Lookup:
+    """The numbers that stand for these results of all numbers."""
+    whole = np.rint(real / np.float32(y.scale)) + y.zero_point
+    return Lookup.of(np.clip(whole, -OF_BYTE, OF_BYTE - 1).astype(np.int64), label)
+
+
 def _table(layer: Layer) -> Converted:
     op = Lookup.of(layer.attribute("table"), layer.text("label", ""))
     return Converted(op, (_operand(layer, 0),))
@@ -169,6 +228,10 @@ CONVERTERS: Mapping[str, Converter] = {
     "com.microsoft.QGemm": Converter(_qgemm, ("gemm", "dense"), _BYTES),
     "com.microsoft.QLinearAdd": Converter(_pair(Add), ("add",), _BYTES),
     "com.microsoft.QLinearAveragePool": Converter(_average, ("average_pool",), _BYTES),
+    "com.microsoft.QLinearConcat": Converter(_concat, ("concat",)),
     "com.microsoft.QLinearGlobalAveragePool": Converter(_global_average, ("global_average_pool",), _BYTES),
+    "com.microsoft.QLinearLeakyRelu": Converter(_function(_leaky_relu), ("leaky_relu",), _BYTES),
     "com.microsoft.QLinearMul": Converter(_pair(Mul), ("mul",), _BYTES),
+    "com.microsoft.QLinearSigmoid": Converter(_function(_sigmoid), ("sigmoid",), _BYTES),
+    "com.microsoft.QLinearSoftmax": Converter(_softmax, ("softmax",), _BYTES),
 }

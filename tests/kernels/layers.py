@@ -1,13 +1,13 @@
 """Layers of every operator, drawn by hypothesis: shapes, attributes, quantisation and constants."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import assume, reject
 from hypothesis import strategies as st
 
-from crtgen.ir import Array, DType, Op, Quant, Value
+from crtgen.ir import Array, DType, Op, Quant, Rescaling, Value
 from crtgen.ops import (
     Activation,
     Add,
@@ -102,6 +102,12 @@ def _tensor(draw: st.DrawFn, shape: tuple[int, ...], dtype: DType, name: str = "
     return Value(name, shape, dtype, draw(_quants) if dtype is DType.INT8 else None)
 
 
+def _quant(draw: st.DrawFn, scale: float, zero_point: int) -> Quant:
+    """The quantisation of an output, now and then by a float32 product."""
+    rescaling = draw(st.sampled_from([*[Rescaling.FIXED_POINT] * 3, Rescaling.FLOAT32]))
+    return replace(Quant.tensor(scale, zero_point), rescaling=rescaling)
+
+
 def _shape(draw: st.DrawFn, least: int = 1, most: int = 4) -> tuple[int, ...]:
     return tuple(draw(st.lists(st.integers(1, 9), min_size=least, max_size=most)))
 
@@ -167,7 +173,7 @@ def _weighted(
     step = st.one_of(st.integers(-7, -3), st.integers(-7, -3), st.integers(-5, -4), st.integers(-14, 20))
     scale = x.quant.scale * size * 74 * depth**0.5 * 2.0 ** draw(step)
     zero = draw(st.just(-128) if activation is Activation.RELU and draw(st.booleans()) else _zeros)
-    return _case(op, [x, weights, bias], Quant.tensor(scale * 2.0 ** draw(st.floats(-0.5, 0.5)), zero))
+    return _case(op, [x, weights, bias], _quant(draw, scale * 2.0 ** draw(st.floats(-0.5, 0.5)), zero))
 
 
 @st.composite
@@ -278,7 +284,7 @@ def _binary(draw: st.DrawFn, dtype: DType) -> Case:
         values[fixed] = Value.constant(v.name, data.reshape(v.shape), v.quant)
     kind = draw(st.sampled_from([Add, Sub, Mul]))
     real = max(v.quant.scale for v in values if v.quant) if dtype is DType.INT8 else 1.0
-    quant = Quant.tensor(real * 2.0 ** draw(st.floats(-3, 4)), draw(_zeros))
+    quant = _quant(draw, real * 2.0 ** draw(st.floats(-3, 4)), draw(_zeros))
     return _case(kind(draw(_activations)), values, quant)
 
 
@@ -320,7 +326,7 @@ def _mean(draw: st.DrawFn, dtype: DType) -> Case:
     )
     x = _tensor(draw, shape, dtype)
     near = (
-        None if x.quant is None else Quant.tensor(x.quant.scale * 2.0 ** draw(st.floats(-3, 2)), draw(_zeros))
+        None if x.quant is None else _quant(draw, x.quant.scale * 2.0 ** draw(st.floats(-3, 2)), draw(_zeros))
     )
     return _case(Mean(tuple(sorted(axes)), draw(st.booleans())), [x], near)
 

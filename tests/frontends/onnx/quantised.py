@@ -1,0 +1,186 @@
+"""Networks that ONNX Runtime's own quantiser quantises, in both formats, with what ONNX Runtime computes."""
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+from crtgen.ir import Array
+from tests.frontends.onnx.test_networks import Net
+
+__all__ = ["FORMS", "NETWORKS", "Form", "expected", "inputs", "quantised"]
+
+
+def _plain() -> Net:
+    net = Net(1, 1, 16, 16)
+    net.conv(8, 1, 3, pads=[1] * 4)
+    net.add("Relu")
+    net.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+    net.conv(16, 8, 3, pads=[1] * 4)
+    net.add("Relu")
+    net.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+    net.add("Flatten")
+    net.add("Gemm", net.weights(32, 256), net.weights(32), transB=1)
+    net.add("Relu")
+    net.add("Gemm", net.weights(10, 32), net.weights(10), transB=1)
+    return net
+
+
+def _separable() -> Net:
+    net = Net(1, 3, 24, 24)
+    net.conv(16, 3, 3, strides=[2, 2], pads=[1] * 4)
+    net.add("Relu")
+    for stride in (1, 2, 1):
+        net.conv(16, 1, 3, group=16, strides=[stride] * 2, pads=[1] * 4)
+        net.add("Relu")
+        net.conv(16, 16, 1)
+        net.add("Relu")
+    net.add("GlobalAveragePool")
+    net.add("Flatten")
+    net.add("Gemm", net.weights(12, 16), net.weights(12), transB=1)
+    return net
+
+
+def _residual() -> Net:
+    net = Net(1, 3, 16, 16)
+    net.conv(16, 3, 3, pads=[1] * 4)
+    start = net.add("Relu")
+    net.conv(16, 16, 3, pads=[1] * 4)
+    net.add("Relu")
+    net.conv(16, 16, 3, pads=[1] * 4)
+    net.add("Add", start)
+    middle = net.add("Relu")
+    side = net.conv(24, 16, 1, strides=[2, 2])
+    net.last = middle
+    net.conv(24, 16, 3, strides=[2, 2], pads=[1] * 4)
+    net.add("Add", side)
+    net.add("AveragePool", kernel_shape=[8, 8])
+    net.add("Flatten")
+    net.add("Gemm", net.weights(10, 24), net.weights(10), transB=1)
+    return net
+
+
+def _autoencoder() -> Net:
+    net = Net(1, 64)
+    for inputs_, outputs in ((64, 32), (32, 8), (8, 32)):
+        net.add("Gemm", net.weights(outputs, inputs_), net.weights(outputs), transB=1)
+        net.add("Relu")
+    net.add("Gemm", net.weights(64, 32), net.weights(64), transB=1)
+    return net
+
+
+def _functions() -> Net:
+    """Functions as tables, a product, a concatenation of different scales."""
+    net = Net(1, 4, 12, 12)
+    net.conv(8, 4, 3, pads=[1] * 4)
+    start = net.add("LeakyRelu", alpha=0.1)
+    net.conv(8, 8, 1)
+    net.add("Sigmoid")
+    gated = net.add("Mul", start)
+    net.conv(8, 8, 3, pads=[1] * 4)
+    net.add("HardSwish")
+    net.add("Concat", gated, axis=1)
+    net.conv(6, 16, 3, strides=[2, 2], pads=[1] * 4)
+    net.add("Transpose", perm=[0, 2, 3, 1])
+    return net
+
+
+def _attention() -> Net:
+    """A block of a transformer without normalisations."""
+    net = Net(1, 8, 16)
+
+    def linear(x: str, inputs_: int, outputs: int) -> str:
+        net.add("MatMul", net.weights(inputs_, outputs), x=x)
+        return net.add("Add", net.weights(outputs))
+
+    query, key, value = (linear("x", 16, 16) for _ in range(3))
+    turned = net.add("Transpose", x=key, perm=[0, 2, 1])
+    net.add("MatMul", turned, x=query)
+    shares = net.add("Softmax", axis=-1)
+    net.add("MatMul", value, x=shares)
+    start = net.add("Add", "x", x=linear(net.last, 16, 16))
+    linear(start, 16, 32)
+    net.add("Relu")
+    net.add("Add", start, x=linear(net.last, 32, 16))
+    return net
+
+
+NETWORKS: Mapping[str, Callable[[], Net]] = {
+    "attention": _attention,
+    "autoencoder": _autoencoder,
+    "functions": _functions,
+    "plain": _plain,
+    "residual": _residual,
+    "separable": _separable,
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a network is quantised."""
+
+    format: QuantFormat
+    activations: QuantType
+    per_channel: bool
+
+
+FORMS = {
+    "qdq_uint8": Form(QuantFormat.QDQ, QuantType.QUInt8, False),
+    "qdq_int8": Form(QuantFormat.QDQ, QuantType.QInt8, True),
+    "qoperator_uint8": Form(QuantFormat.QOperator, QuantType.QUInt8, True),
+    "qoperator_int8": Form(QuantFormat.QOperator, QuantType.QInt8, False),
+}
+
+
+class _Data(CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        random = np.random.default_rng(5)
+        self.left = [random.normal(0, 1, shape).astype(np.float32) for _ in range(6)]
+
+    def get_next(self) -> Any:
+        return {"x": self.left.pop()} if self.left else None
+
+
+def quantised(name: str, form: Form) -> bytes:
+    """The model, quantised."""
+    net = NETWORKS[name]()
+    logging.disable(logging.WARNING)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            real, made = Path(folder) / "real.onnx", Path(folder) / "made.onnx"
+            onnx.save(net.model(), real)
+            quantize_static(
+                real,
+                made,
+                _Data(net.shape),
+                quant_format=form.format,
+                activation_type=form.activations,
+                weight_type=QuantType.QInt8,
+                per_channel=form.per_channel,
+                # the format of operators keeps weights per output only behind symmetric activations
+                extra_options={"ActivationSymmetric": form == FORMS["qoperator_int8"]},
+            )
+            return made.read_bytes()
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def inputs(name: str, count: int) -> Iterator[Array]:
+    random = np.random.default_rng(7)
+    shape = NETWORKS[name]().shape
+    return (random.normal(0, 1.2, shape).astype(np.float32) for _ in range(count))
+
+
+def expected(model: bytes, x: Array) -> Array:
+    """What ONNX Runtime computes."""
+    onnxruntime.set_default_logger_severity(3)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {"x": x})
+    return np.asarray(y)

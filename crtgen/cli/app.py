@@ -18,6 +18,7 @@ from crtgen.cli import (
     inspect,
     monitor,
     pareto,
+    quantize,
     run,
     verify,
 )
@@ -36,7 +37,7 @@ app = typer.Typer(
 )
 
 _PANELS = {
-    "From a model to a board": (run, verify, compile, generate, build, flash, monitor),
+    "From a model to a board": (run, verify, quantize, compile, generate, build, flash, monitor),
     "Figures and facts": (inspect, bench, pareto, boards, doctor),
 }
 

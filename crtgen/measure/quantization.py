@@ -1,0 +1,190 @@
+"""A float network of ONNX quantised by ONNX Runtime's own quantiser, and what that costs in accuracy.
+
+The arithmetic is ONNX Runtime's. Ours are the choices: int8 for activations, symmetric int8 per channel for
+weights, ranges from the least to the greatest number that the calibration data make.
+"""
+
+import logging
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from crtgen import api, files
+from crtgen.codegen.module import Interface
+from crtgen.errors import UsageError
+from crtgen.ir import Array
+from crtgen.measure.cases import read_inputs
+from crtgen.temporary import TemporaryFolder
+
+__all__ = ["LayerError", "Quantised", "quantize"]
+
+_INSTALL = "pip install 'crtgen[quantize]'"
+_QUANTISED = "QuantizeLinear"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerError:
+    """What the quantised network makes of a tensor, beside the float one, over all cases.
+
+    ``node`` and ``operator`` are those that compute the tensor; ``sqnr`` is the ratio of the signal to the
+    error, in decibels.
+    """
+
+    tensor: str
+    node: str
+    operator: str
+    sqnr: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quantised:
+    """The agreement of the outputs of both networks over the calibration cases.
+
+    They are those of the first output. ``largest`` is the greatest difference, relative to the largest absolute
+    value of the float network; ``same`` is in how many cases the greatest element is the same one. ``layers``
+    come in order of their ``sqnr``, worst first.
+    """
+
+    cases: int
+    sqnr: float
+    largest: float
+    same: int
+    layers: tuple[LayerError, ...]
+
+
+def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
+    """Write ``output``, the model with integers; ``calibrate`` has inputs, as ``run`` takes them.
+
+    An input with one more dimension in front has a case for each of them. Raises ``UsageError`` where the
+    model or the data do not serve.
+    """
+    if model.suffix != ".onnx" or output.suffix != ".onnx":
+        raise UsageError(
+            "quantize reads and writes .onnx", where=str(model if model.suffix != ".onnx" else output)
+        )
+    loaded = api.load(model)
+    if not isinstance(loaded, api.Model):
+        raise UsageError("it is code, not a network", where=str(model))
+    names = _inputs(model)
+    runs = read_inputs(calibrate, [_interface(v) for v in loaded.inputs]).runs
+    cases = [dict(zip(names, run, strict=True)) for run in runs]
+    with _quiet(), TemporaryFolder() as folder:
+        prepared, made = folder / "prepared.onnx", folder / "made.onnx"
+        try:
+            _quantized(model, prepared, made, cases)
+            found = _compared(prepared, made, cases, folder)
+        except (ValueError, RuntimeError, TypeError, KeyError, NotImplementedError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise UsageError(f"ONNX Runtime cannot quantise it: {reason}", where=str(model)) from error
+        files.write(output, made.read_bytes())
+    return found
+
+
+def _inputs(model: Path) -> list[str]:
+    """The names of the inputs in the file, which has to have real numbers only."""
+    proto = onnx.load(model)
+    if any(node.op_type == _QUANTISED for node in proto.graph.node):
+        raise UsageError("it is quantised already", where=str(model), hint="quantize takes the float network")
+    kept = {tensor.name for tensor in proto.graph.initializer}
+    return [value.name for value in proto.graph.input if value.name not in kept]
+
+
+def _interface(value: Any) -> Interface:
+    return Interface(value.name, value.name, value.shape, value.dtype, value.quant, value.nbytes)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what ONNX Runtime says on its way; ``UsageError`` where it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise UsageError("quantize needs onnxruntime", hint=_INSTALL) from error
+    onnxruntime.set_default_logger_severity(3)
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _reader(cases: Sequence[Mapping[str, Array]]) -> Any:
+    from onnxruntime.quantization import CalibrationDataReader
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left = iter(cases)
+
+        def get_next(self) -> Mapping[str, Array] | None:
+            return next(self.left, None)
+
+    return Reader()
+
+
+def _quantized(model: Path, prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]]) -> None:
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    quant_pre_process(model, prepared, skip_symbolic_shape=True)
+    quantize_static(
+        prepared,
+        made,
+        _reader(cases),
+        quant_format=QuantFormat.QDQ,
+        activation_type=QuantType.QInt8,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+    )
+
+
+def _compared(prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]], folder: Path) -> Quantised:
+    import onnxruntime
+
+    pairs = []
+    sessions = [
+        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]) for path in (prepared, made)
+    ]
+    for case in cases:
+        pairs.append([np.asarray(session.run(None, dict(case))[0], np.float64) for session in sessions])
+    real, near = (np.stack(outputs) for outputs in zip(*pairs, strict=True))
+    largest = float(np.abs(real).max()) or 1.0
+    same = sum(int(a.argmax() == b.argmax()) for a, b in zip(real, near, strict=True))
+    layers = _layers(prepared, made, cases, folder)
+    return Quantised(len(cases), _sqnr(real, near), float(np.abs(real - near).max()) / largest, same, layers)
+
+
+def _sqnr(real: Array, near: Array) -> float:
+    """Decibels; infinite where both are equal."""
+    wide = real.astype(np.float64)
+    signal, noise = float(np.linalg.norm(wide)), float(np.linalg.norm(wide - near.astype(np.float64)))
+    return 20 * math.log10(signal / noise) if signal and noise else math.inf if not noise else -math.inf
+
+
+def _layers(
+    prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]], folder: Path
+) -> tuple[LayerError, ...]:
+    """The error of every tensor that both networks compute."""
+    from onnxruntime.quantization import qdq_loss_debug as debug
+
+    outputs = []
+    for path in (prepared, made):
+        watched = folder / f"watched_{path.name}"
+        debug.modify_model_output_intermediate_tensors(path, watched)
+        outputs.append(debug.collect_activations(str(watched), _reader(cases)))
+    producers = {name: node for node in onnx.load(prepared).graph.node for name in node.output}
+    errors = []
+    for tensor, both in debug.create_activation_matching(outputs[1], outputs[0]).items():
+        if tensor in producers and "float" in both:
+            real, near = (np.stack(list(both[key])) for key in ("float", "post_qdq"))
+            node = producers[tensor]
+            errors.append(LayerError(tensor, node.name, node.op_type, _sqnr(real, near)))
+    return tuple(sorted(errors, key=lambda error: error.sqnr))

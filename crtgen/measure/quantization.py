@@ -47,9 +47,9 @@ class LayerError:
 class Quantised:
     """The agreement of the outputs of both networks over the calibration cases.
 
-    They are those of the first output. ``largest`` is the greatest difference, relative to the largest absolute
-    value of the float network; ``same`` is in how many cases the greatest element is the same one. ``layers``
-    come in order of their ``sqnr``, worst first.
+    They are those of the first output. ``largest`` is the greatest difference, relative to the largest
+    absolute value of the float network; ``same`` is in how many cases the greatest element is the same one.
+    ``layers`` come in order of their ``sqnr``, worst first.
     """
 
     cases: int

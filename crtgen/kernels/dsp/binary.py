@@ -19,7 +19,7 @@ from crtgen.ir import DType, Quant, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.binary import product_scale
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, of_twice, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, of_sums, saturate
 from crtgen.kernels.elements import operands
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.loops import Loop, index_of, merge, repeated_strides
@@ -223,7 +223,7 @@ class _Product:
 
     def _double(self, *registers: str) -> None:
         """What follows rounds twice the product."""
-        if not self.k.epilogue.floor:
+        if self.k.epilogue.doubled:
             for register in registers:
                 self.f("sadd16", register, register, register)
 
@@ -245,8 +245,7 @@ class _Product:
         self._multiply(other, "bb", odd, b if stays else otherwise)
         self._multiply(odd, "tt", odd, b if stays else otherwise)
         products = (first, other, even, odd)
-        for product in products:
-            self._finish(product)
+        self._finish(*products)
         return products
 
     def one(self) -> str:
@@ -268,13 +267,14 @@ class _Product:
         else:
             self.f(f"smul{halves}", to, a, b)
 
-    def _finish(self, product: str) -> None:
+    def _finish(self, *products: str) -> None:
         epilogue, constants = self.k.epilogue, (self.multiplier, self.constant)
         if epilogue.floor:
-            floor(self.f, epilogue, product, *constants, epilogue.shifts[0])
+            for product in products:
+                floor(self.f, epilogue, product, *constants, epilogue.shifts[0])
         else:
-            of_twice(self.f, epilogue, product, constants, self.start, epilogue.shifts[0])
-        clamp(self.f, epilogue, (product,))
+            of_sums(self.f, epilogue, products, constants, self.start, epilogue.shifts[0], epilogue.doubled)
+        clamp(self.f, epilogue, products)
 
 
 @lru_cache(maxsize=256)

@@ -21,7 +21,7 @@ from crtgen.kernels.dsp.epilogue import (
     clamp,
     epilogue_lanes,
     floor,
-    of_twice,
+    of_sums,
     rounded_lanes,
     saturate,
 )
@@ -36,7 +36,8 @@ from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["DenseView", "fully_connected"]
 
-_GAIN = 256
+_GAIN_BITS = 8
+_GAIN = 1 << _GAIN_BITS
 _LANES = 4
 _STEPS_WRITTEN_OUT = {"speed": 16, "size": 2}
 
@@ -167,7 +168,7 @@ class _Writer:
             self._rounded(outputs)
             return
         if not k.epilogue.floor:
-            self._half_away(outputs)
+            self._by_channel(outputs)
             return
         if k.header:
             f("ldmdb", self.columns, _listed(self.taps))
@@ -180,12 +181,8 @@ class _Writer:
             shift = k.epilogue.shifts[number % len(k.epilogue.shifts)]
             floor(f, k.epilogue, output, constants[2 * number], constants[2 * number + 1], shift)
 
-    def _half_away(self, outputs: Sequence[str]) -> None:
+    def _by_channel(self, outputs: Sequence[str]) -> None:
         f, k = self.f, self.k
-        for mix in self.mix:
-            f("asr", mix, mix, "#7")
-        for low in self.low:
-            f("lsl", low, low, "#1")
         multiplier, constant, shift, spare = self.taps
         if k.header:
             f("ldmdb", self.columns, _listed((multiplier, constant)))
@@ -193,7 +190,8 @@ class _Writer:
             if not k.header:
                 f("ldm", f"{self.weights}!", _listed(self.taps[: k.epilogue.constants]))
             right = k.epilogue.shifts[number] if k.epilogue.shifts else shift
-            of_twice(f, k.epilogue, output, (multiplier, constant), spare, right)
+            gain = _GAIN_BITS if output in self.mix else 0
+            of_sums(f, k.epilogue, (output,), (multiplier, constant), spare, right, gain)
 
     def _rounded(self, outputs: Sequence[str]) -> None:
         """From the words before the columns."""

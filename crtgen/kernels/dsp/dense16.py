@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, of_twice
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, of_sums
 from crtgen.kernels.dsp.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
@@ -125,9 +125,8 @@ class Writer:
             if epilogue.floor:
                 floor(f, epilogue, total, multiplier, constant, epilogue.shifts[number])
             else:
-                f("lsl", total, total, "#1")
                 right = epilogue.shifts[number] if epilogue.shifts else shift
-                of_twice(f, epilogue, total, (multiplier, constant), spare, right)
+                of_sums(f, epilogue, (total,), (multiplier, constant), spare, right)
         clamp(f, epilogue, sums, self.pair)
         size = epilogue.bits // 8
         for place, total in enumerate(sums[1:], 1):

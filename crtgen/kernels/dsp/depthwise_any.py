@@ -18,7 +18,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, of_twice
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, of_sums
 from crtgen.kernels.dsp.walk import Geometry, PaddedRows, PixelSteps, groups_lead
 from crtgen.kernels.dsp.words import FAR, Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -31,7 +31,8 @@ __all__ = ["Expansion", "WindowedView", "depthwise_any"]
 
 _CHANNELS = 4
 _UNROLL = 8  # taps of several rows written out
-_GAIN = 4096  # of weights of four bits
+_GAIN_BITS = 12  # of weights of four bits
+_GAIN = 1 << _GAIN_BITS
 _MASK = 0xF000F000
 
 
@@ -231,15 +232,8 @@ def _requantise(
     multiplier, constant, shift, spare = words[:4]
     for total in sums:
         f("ldm", f"{weights}!", f"{{{', '.join(words[: epilogue.constants])}}}")
-        f("asr" if k.packed else "lsl", total, total, "#11" if k.packed else "#1")
-        of_twice(
-            f,
-            epilogue,
-            total,
-            (multiplier, constant),
-            spare,
-            epilogue.shifts[0] if epilogue.shifts else shift,
-        )
+        right, gain = epilogue.shifts[0] if epilogue.shifts else shift, _GAIN_BITS if k.packed else 0
+        of_sums(f, epilogue, (total,), (multiplier, constant), spare, right, gain)
     clamp(f, epilogue, sums, words)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_twice, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_sums, saturate
 from crtgen.kernels.dsp.rows import Chunk, Row
 
 __all__ = ["Channel", "Columns", "one_channel", "widen", "widen_padding"]
@@ -293,13 +293,14 @@ class _Writer:
                 f("smmla", total, total, multiplier, constant)
                 saturate(f, epilogue, total, epilogue.shifts[0])
             return
+        if epilogue.form == "single":
+            f("ldrd", multiplier, constant, _MULTIPLIER)
+            of_sums(f, epilogue, sums, (multiplier, constant), "", 0)
+            return
         f("ldr", multiplier, _MULTIPLIER)
         for total in sums:
             f("ldr", constant, _CONSTANT)
             f("asr" if self.k.packed else "lsl", total, total, "#3" if self.k.packed else "#1")
-            if epilogue.form == "single":
-                of_twice(f, epilogue, total, (multiplier, constant), constant, 0)
-                continue
             f("add", constant, constant, total, "asr #31")
             f("smmlar", total, total, multiplier, constant)
             if not epilogue.shifts:

@@ -27,7 +27,7 @@ __all__ = [
     "clamp",
     "epilogue_lanes",
     "floor",
-    "of_twice",
+    "of_sums",
     "rounded_lanes",
     "saturate",
 ]
@@ -65,6 +65,11 @@ class Epilogue:
     @property
     def floor(self) -> bool:
         return self.form == "floor"
+
+    @property
+    def doubled(self) -> int:
+        """1 where the form rounds twice the sum."""
+        return int(self.form == "half_away")
 
     @property
     def constants(self) -> int:
@@ -137,11 +142,11 @@ def _half_away_lanes(rescale: Rescale, forms: Sequence[HalfAway], each: bool) ->
 
 
 def _single_lanes(rescale: Rescale, forms: Sequence[Single], each: bool) -> Lanes:
-    """Of twice the accumulator, as ``half_away``; the shift that ``each`` keeps is not used."""
+    """The shift that ``each`` keeps is not used."""
     epilogue = Epilogue.of("single", () if each else (0,) * len(forms), rescale)
     constants = []
     for form in forms:
-        factor = (form.factor / 2).view(np.int32).astype(np.int64)
+        factor = form.factor.view(np.int32).astype(np.int64)
         zero = np.full_like(factor, form.zero_point)
         constants.append(words(np.stack([factor, zero, *([zero] if each else [])], axis=1)))
     return Lanes(epilogue, tuple(np.zeros(len(f.factor), np.int64) for f in forms), tuple(constants))
@@ -191,32 +196,53 @@ def floor(
     saturate(f, epilogue, register, shift)
 
 
-def of_twice(
+def of_sums(
     f: Function,
     epilogue: Epilogue,
-    register: str,
+    registers: Sequence[str],
     constants: tuple[str, str],
     spare: str,
     shift: int | str,
+    gain: int = 0,
 ) -> None:
-    """Append an output of the form ``half_away`` or ``single``, of twice the accumulator.
+    """Append outputs of the form ``half_away`` or ``single``, of accumulators times ``2**gain``.
 
-    ``constants`` are multiplier and constant, or factor and zero point; ``shift`` may be in a register. The
-    ``spare`` register may be that of the constant. No clamp.
+    All have the same ``constants``: multiplier and constant, or factor and zero point; ``shift`` may be in a
+    register. No clamp.
     """
-    multiplier, constant = constants
+    far = gain - epilogue.doubled
+    for register in registers if far else ():
+        f("asr" if far > 0 else "lsl", register, register, f"#{abs(far)}")
     if epilogue.form == "single":
-        f("vmov", "s0", "s1", register, multiplier)
-        f("vcvt.f32.s32", "s0", "s0")
-        f("vmul.f32", "s0", "s0", "s1")
-        f("vcvtr.s32.f32", "s0", "s0", note="halves go to even numbers")
-        f("vmov", register, "s0")
-        f("add", register, register, constant)
-        saturate(f, epilogue, register)
+        _singles(f, epilogue, registers, *constants)
         return
-    f("add", spare, constant, register, "asr #31")
-    f("smmlar", register, register, multiplier, spare)
-    if isinstance(shift, str):
-        f("asr", register, register, shift)
-        shift = 0
-    saturate(f, epilogue, register, shift)
+    multiplier, constant = constants
+    for register in registers:
+        f("add", spare, constant, register, "asr #31")
+        f("smmlar", register, register, multiplier, spare)
+        if isinstance(shift, str):
+            f("asr", register, register, shift)
+        saturate(f, epilogue, register, 0 if isinstance(shift, str) else shift)
+
+
+def _singles(f: Function, epilogue: Epilogue, registers: Sequence[str], factor: str, zero: str) -> None:
+    """Two at a time by the floating-point unit; the registers that it needs are free in any function."""
+    if len(registers) > 1:
+        f("vmov", "s2", factor)
+    for first in range(0, len(registers), 2):
+        pair = registers[first : first + 2]
+        floats = ("s0", "s1")[: len(pair)]
+        if len(registers) == 1:
+            f("vmov", "s0", "s1", *pair, factor)
+        else:
+            f("vmov", *floats, *pair)
+        for s in floats:
+            f("vcvt.f32.s32", s, s)
+        for s in floats:
+            f("vmul.f32", s, s, "s1" if len(registers) == 1 else "s2")
+        for s in floats:
+            f("vcvtr.s32.f32", s, s, note="halves go to even numbers")
+        f("vmov", *pair, *floats)
+    for register in registers:
+        f("add", register, register, zero)
+        saturate(f, epilogue, register)

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, clamp, epilogue_lanes, floor, of_twice
+from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, clamp, epilogue_lanes, floor, of_sums
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.words import Words, words, words16
 from crtgen.kernels.kernel import Const
@@ -73,8 +73,8 @@ def group_of_pixels(m: Micro) -> Routine:
 class Writer:
     """Writes the micro-kernel: its registers, and what is done with them."""
 
-    double: ClassVar[int] = 7
-    """Bits from the gain of the first channel to twice its sum."""
+    gain: ClassVar[int] = 8
+    """Bits of the gain of the first channel."""
 
     def __init__(self, m: Micro) -> None:
         self.m = m
@@ -172,24 +172,17 @@ class Writer:
                 floor(f, epilogue, mix, constants[0], constants[1], epilogue.shifts[0])
                 floor(f, epilogue, low, constants[2], constants[3], epilogue.shifts[1])
             return
-        self._constants()
         for mix, low in lanes:
             f("sub", mix, mix, low)
-            f("asr", mix, mix, f"#{self.double}")
-            self._half_away(mix, 0)
-        self._constants()
-        for _, low in lanes:
-            f("lsl", low, low, "#1")
-            self._half_away(low, 1)
+        self._finish(self.mix, 0, self.gain)
+        self._finish(self.low, 1, 0)
 
-    def _constants(self) -> None:
-        words = self.inputs[: self.m.epilogue.constants]
-        self.f("ldm", f"{self.weights}!", f"{{{', '.join(words)}}}")
-
-    def _half_away(self, register: str, channel: int) -> None:
+    def _finish(self, sums: Sequence[str], channel: int, gain: int) -> None:
+        """The outputs of a channel, in one of the longer forms."""
         epilogue, (multiplier, constant, shift) = self.m.epilogue, self.inputs
+        self.f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs[: epilogue.constants])}}}")
         right = epilogue.shifts[channel] if epilogue.shifts else shift
-        of_twice(self.f, epilogue, register, (multiplier, constant), self.taps[1], right)
+        of_sums(self.f, epilogue, sums, (multiplier, constant), self.taps[1], right, gain)
 
     def _store(self) -> None:
         """The second channel first: the last store moves the pointer on to the next pair of channels."""

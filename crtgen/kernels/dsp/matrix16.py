@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import clamp, epilogue_lanes, floor, of_twice
+from crtgen.kernels.dsp.epilogue import clamp, epilogue_lanes, floor, of_sums
 from crtgen.kernels.dsp.matrix import Micro, WeightStream, pairs_of_channels
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.dsp.words import Words, words
@@ -117,9 +117,7 @@ class _Writer:
         for channel, sums in enumerate((self.first, self.second)):
             f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs[: epilogue.constants])}}}")
             right = epilogue.shifts[channel] if epilogue.shifts else shift
-            for total in sums:
-                f("lsl", total, total, "#1")
-                of_twice(f, epilogue, total, (multiplier, constant), self.taps[0], right)
+            of_sums(f, epilogue, sums, (multiplier, constant), self.taps[0], right)
 
     def _store(self) -> None:
         """The second channel first: the last store moves the pointer on to the next pair of channels."""

@@ -35,7 +35,7 @@ def group_of_pixels4(m: Micro) -> Routine:
 class _Writer(Writer):
     """The end of the columns is on the stack: its register has what is added to weights."""
 
-    double: ClassVar[int] = 3
+    gain: ClassVar[int] = 4
 
     def __init__(self, m: Micro) -> None:
         self.m = m

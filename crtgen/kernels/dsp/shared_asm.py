@@ -6,7 +6,7 @@ from functools import cache
 from typing import ClassVar
 
 from crtgen.kernels.asm import LISTED, Function, Routine
-from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_twice, saturate
+from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_sums, saturate
 from crtgen.kernels.dsp.walk import PIXELS
 
 __all__ = ["UNROLL", "SharedView", "Table", "any_group", "any_windows"]
@@ -81,8 +81,8 @@ def any_group(k: SharedView) -> Routine:
 class _Group:
     """Of int8: the sums of two channels are ``256 * a + b``, and b."""
 
-    double: ClassVar[int] = 7
-    """Bits from the gain of the first channel to twice its sum."""
+    gain: ClassVar[int] = 8
+    """Bits of the gain of the first channel."""
     taps_taken: ClassVar[int] = 2
     keeps_end: ClassVar[bool] = True
     """Whether the end of the columns has a register; else it is on the stack."""
@@ -166,12 +166,10 @@ class _Group:
     def _requantise(self) -> None:
         f, epilogue, job = self.f, self.epilogue, self.columns
         if not epilogue.floor:
-            for registers, double in ((self.mix, self.double), (self.low, -1)):
+            for registers, gain in ((self.mix, self.gain), (self.low, 0)):
                 f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs)}}}")
                 multiplier, constant, shift = self.inputs
-                for register in registers:
-                    f("asr" if double > 0 else "lsl", register, register, f"#{abs(double)}")
-                    of_twice(f, epilogue, register, (multiplier, constant), self.taps[1], shift)
+                of_sums(f, epilogue, registers, (multiplier, constant), self.taps[1], shift, gain)
         else:
             constants, shift = (*self.inputs, self.taps[0]), self.taps[1]
             f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")
@@ -207,7 +205,7 @@ class _Group:
 class _Group16(_Group):
     """Of int16: each channel has its own sums, and half of the bytes of a word of weights."""
 
-    double: ClassVar[int] = -1
+    gain: ClassVar[int] = 0
     taps_taken: ClassVar[int] = 3
     keeps_end: ClassVar[bool] = False
 
@@ -225,7 +223,7 @@ class _Group16(_Group):
 class _Group4(_Group):
     """Weights of four bits: the sums are ``16 * a + b``, and b; a word of weights serves two steps."""
 
-    double: ClassVar[int] = 3
+    gain: ClassVar[int] = 4
     keeps_end: ClassVar[bool] = False
 
     def begin(self) -> None:

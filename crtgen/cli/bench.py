@@ -21,7 +21,7 @@ __all__ = ["command"]
 
 
 def command(
-    models: Annotated[list[Path] | None, typer.Argument(help="Model files (.tflite).")] = None,
+    models: Annotated[list[Path] | None, typer.Argument(help="Model files (.tflite, .onnx).")] = None,
     board: Annotated[
         list[str] | None, typer.Option("--board", "-b", help="Boards; repeat it for several.")
     ] = None,

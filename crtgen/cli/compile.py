@@ -19,7 +19,7 @@ __all__ = ["command"]
 
 @flattened
 def command(
-    models: Annotated[list[Path], typer.Argument(help="Model files (.tflite).", show_default=False)],
+    models: Annotated[list[Path], typer.Argument(help="Model files (.tflite, .onnx).", show_default=False)],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The archive to write (.tar).", show_default=False)
     ],

@@ -55,7 +55,7 @@ _board = partial(typer.Option, rich_help_panel="The board")
 
 Models = Annotated[
     list[Path],
-    typer.Argument(help="Model files (.tflite), archives or exported libraries.", show_default=False),
+    typer.Argument(help="Model files (.tflite, .onnx), archives or exported libraries.", show_default=False),
 ]
 Source = Annotated[
     Path,

@@ -19,7 +19,7 @@ __all__ = ["command"]
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="A model file (.tflite).", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A model file (.tflite, .onnx).", show_default=False)],
     board: options.Board = "mps2_an386",
     fold: options.Fold = True,
     stack: options.Stack = STACK,

@@ -1,0 +1,80 @@
+"""Quantising a float network by ONNX Runtime, and what is said of it."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from crtgen.errors import UsageError
+from crtgen.frontends import load_onnx
+from crtgen.ir import DType
+from crtgen.measure.quantization import quantize
+from tests.frontends.onnx.quantised import NETWORKS, expected
+
+_CASES = 12
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with ``net.onnx`` and its ``inputs.npz``."""
+    folder = tmp_path_factory.mktemp("network")
+    net = NETWORKS["autoencoder"]()
+    onnx.save(net.model(), folder / "net.onnx")
+    random = np.random.default_rng(2)
+    np.savez(folder / "inputs.npz", x=random.normal(size=(_CASES, *net.shape)).astype(np.float32))
+    return folder
+
+
+def test_a_network_becomes_one_of_integers(network: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made.onnx"
+    found = quantize(network / "net.onnx", network / "inputs.npz", made)
+    graph = load_onnx(made)
+    layers = [node for node in graph.nodes if node.op.name == "fully_connected"]
+    assert [graph.signature(node).x.dtype for node in layers] == [DType.INT8] * 4
+    x = np.load(network / "inputs.npz")["x"]
+    outputs = [graph.evaluate({"x": one})[graph.outputs[0]] for one in x]
+    assert all(np.array_equal(y, expected(made.read_bytes(), one)) for y, one in zip(outputs, x, strict=True))
+    real = np.stack([expected((network / "net.onnx").read_bytes(), one) for one in x]).astype(np.float64)
+    near = np.stack(outputs).astype(np.float64)
+    assert found.cases == _CASES
+    assert found.largest == pytest.approx(np.abs(real - near).max() / np.abs(real).max())
+    ratio = np.linalg.norm(real) / np.linalg.norm(real - near)
+    assert found.sqnr == pytest.approx(20 * np.log10(ratio), rel=1e-4)
+    assert found.same == sum(int(a.argmax() == b.argmax()) for a, b in zip(real, near, strict=True))
+
+
+def test_layers_come_worst_first(network: Path, tmp_path: Path) -> None:
+    found = quantize(network / "net.onnx", network / "inputs.npz", tmp_path / "made.onnx")
+    ratios = [layer.sqnr for layer in found.layers]
+    assert len(ratios) >= 4
+    assert ratios == sorted(ratios)
+    assert 15 < ratios[0] < ratios[-1] < 80
+    assert {layer.operator for layer in found.layers} <= {"Gemm", "Relu"}
+
+
+def test_what_is_quantised_is_refused(network: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made.onnx"
+    quantize(network / "net.onnx", network / "inputs.npz", made)
+    with pytest.raises(UsageError, match="quantised already"):
+        quantize(made, network / "inputs.npz", tmp_path / "twice.onnx")
+
+
+def test_other_files_are_refused(network: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"reads and writes \.onnx"):
+        quantize(network / "net.onnx", network / "inputs.npz", tmp_path / "made.tflite")
+
+
+def test_inputs_of_another_shape_are_refused(network: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "wrong.npz", x=np.zeros((1, 63), np.float32))
+    with pytest.raises(UsageError, match="63"):
+        quantize(network / "net.onnx", tmp_path / "wrong.npz", tmp_path / "made.onnx")
+    assert not (tmp_path / "made.onnx").exists()
+
+
+def test_without_onnx_runtime(network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UsageError, match="needs onnxruntime") as error:
+        quantize(network / "net.onnx", network / "inputs.npz", tmp_path / "made.onnx")
+    assert error.value.hint == "pip install 'crtgen[quantize]'"

@@ -40,6 +40,8 @@ from crtgen.ops.detection import DetectionPostProcess
 from crtgen.ops.fft import Irfft, Rfft
 from crtgen.ops.grid import GridSample
 from crtgen.ops.logsoftmax import LogSoftmax
+from crtgen.ops.lookup import Lookup
+from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.recurrent import Recurrent
 from tests.kernels import element_layers, index_layers, onnx_layers, recurrent_layers, reduce_layers
@@ -294,6 +296,7 @@ def _unary(draw: st.DrawFn, dtype: DType) -> Case:
     kinds: list[Op] = [Quantize(), Logistic(), Tanh()]
     kinds += [LeakyRelu(alpha) for alpha in (0.0, 0.125, -0.5, 1.25)]
     kinds += [Relu(a) for a in Activation if a is not Activation.NONE]
+    kinds += [Lookup.of(draw(_data((256,))), "drawn")] if dtype is DType.INT8 else []
     op = draw(st.sampled_from([*kinds, Dequantize()] if dtype is DType.INT8 else kinds))
     quant = x.quant if isinstance(op, Relu) and draw(st.booleans()) else draw(_quants)
     if isinstance(op, Logistic | Tanh):
@@ -307,6 +310,8 @@ def _softmax(draw: st.DrawFn, dtype: DType) -> Case:
     depth = draw(st.one_of(st.integers(1, 4), st.integers(1, 40), st.integers(1, 1100)))
     x = _tensor(draw, (*_shape(draw, 0, 1), depth), dtype)
     beta = draw(st.sampled_from([1.0, 1.0, 0.5, 2.0]))
+    if dtype is DType.INT8 and draw(st.integers(0, 3)) == 0:
+        return _case(LookupSoftmax(), [x], draw(_quants))
     if dtype is DType.INT8 and draw(st.integers(0, 3)) == 0:
         return _case(Softmax(beta, DType.INT16), [x], Quant.tensor(1 / 65536, -(1 << 15)))
     return _case(Softmax(beta), [x], Quant.tensor(1 / 256, -128))
@@ -415,7 +420,7 @@ KINDS = {
     "pool": _kind(_pool, AveragePool2d, MaxPool2d),
     "binary": _kind(_binary, Add, Sub, Mul, other=element_layers.pairs()),
     "unary": _kind(
-        _unary, Relu, Quantize, Dequantize, Logistic, Tanh, LeakyRelu, other=element_layers.units()
+        _unary, Relu, Quantize, Dequantize, Logistic, Tanh, LeakyRelu, Lookup, other=element_layers.units()
     ),
     "functions": Kind(element_layers.FUNCTIONS, element_layers.functions()),
     "comparisons": Kind(element_layers.COMPARISONS, element_layers.comparisons()),
@@ -439,7 +444,7 @@ KINDS = {
         .filter(_is_computed),
         packed=True,
     ),
-    "softmax": _kind(_softmax, Softmax, LogSoftmax, other=reduce_layers.softmaxes()),
+    "softmax": _kind(_softmax, Softmax, LogSoftmax, LookupSoftmax, other=reduce_layers.softmaxes()),
     "products": Kind((BatchMatMul,), reduce_layers.products()),
     "transforms": Kind((Rfft, Irfft), reduce_layers.transforms()),
     "mean": _kind(_mean, Mean),

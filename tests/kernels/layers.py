@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import assume, reject
 from hypothesis import strategies as st
 
-from crtgen.ir import Array, DType, Op, Quant, Rescaling, Value
+from crtgen.ir import Array, DType, Op, Quant, Rescaling, Signature, Value
 from crtgen.ops import (
     Activation,
     Add,
@@ -398,6 +398,13 @@ def _real(drawn: Callable[[DType], st.SearchStrategy[Case]]) -> st.SearchStrateg
     return st.builds(lambda c, n: c if n is None else in_eight_bits(c, n), drawn(DType.FLOAT32), scales)
 
 
+def _in_four_bits(case: Case) -> Case:
+    """The layer with weights of four bits, which only TFLite has."""
+    assert case.sig.y.quant is not None
+    quant = replace(case.sig.y.quant, rescaling=Rescaling.FIXED_POINT)
+    return in_four_bits(replace(case, sig=Signature(case.sig.inputs, (replace(case.sig.y, quant=quant),))))
+
+
 def _is_computed(case: Case) -> bool:
     """Whether TFLite computes its quantisation in 32 bits."""
     assert isinstance(case.op, Conv2d | DepthwiseConv2d | FullyConnected)
@@ -440,7 +447,7 @@ KINDS = {
         st.one_of(
             _pointwise(), *(made(DType.INT8) for made in (_convolution, _depthwise, _depthwise, _dense))
         )
-        .map(in_four_bits)
+        .map(_in_four_bits)
         .filter(_is_computed),
         packed=True,
     ),

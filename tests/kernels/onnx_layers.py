@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from crtgen.ir import DType, Op, Value
 from crtgen.ops import Case
 from crtgen.ops.arithmetic import Pow
-from crtgen.ops.bits import BitCast
-from crtgen.ops.case import floats, make
+from crtgen.ops.bits import BitAnd, BitCast, BitNot, BitOr, BitXor, Shift
+from crtgen.ops.case import floats, make, plain
+from crtgen.ops.function import Atan, Erf
 from crtgen.ops.grid import MODES, PADDINGS, GridSample
 from crtgen.ops.recurrent import CURVES, Cell, Curve, Recurrent, recurrent_case
 from crtgen.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd
@@ -14,7 +15,8 @@ from crtgen.ops.topk import TopK, topk_case
 
 __all__ = ["ELEMENTS", "WRITTEN", "elements", "sampled", "sequences", "written"]
 
-ELEMENTS: tuple[type[Op], ...] = (Pow, BitCast)
+BITS: tuple[type[Op], ...] = (BitAnd, BitOr, BitXor, BitNot, Shift)
+ELEMENTS: tuple[type[Op], ...] = (Pow, BitCast, Erf, Atan, *BITS)
 WRITTEN: tuple[type[Op], ...] = (ScatterNd, ScatterElements, TopK)
 _types = st.sampled_from([DType.INT8, DType.FLOAT32, DType.INT16, DType.INT64])
 _few = st.integers(1, 6)
@@ -27,13 +29,27 @@ def _shape(draw: st.DrawFn, least: int = 1, most: int = 4) -> tuple[int, ...]:
 
 @st.composite
 def elements(draw: st.DrawFn) -> Case:
-    """Powers, and bits taken as another type."""
+    """Powers, functions, bits of whole numbers, and bits taken as another type."""
     shape = _shape(draw)
+    if draw(st.booleans()):
+        return draw(_bits(shape))
+    if draw(st.booleans()):
+        return make("drawn", draw(st.sampled_from([Erf(), Atan()])), [floats("x", shape)])
     if draw(st.booleans()):
         limits = {"a": (0.1, 4.0), "b": (-3.0, 3.0)}
         return make("drawn", Pow(), [floats("a", shape), floats("b", shape)], limits=limits)
     dtype, to = draw(st.sampled_from([(DType.FLOAT32, DType.INT32), (DType.INT8, DType.UINT8)]))
     return make("drawn", BitCast(to), [Value("x", shape, dtype)])
+
+
+@st.composite
+def _bits(draw: st.DrawFn, shape: tuple[int, ...]) -> Case:
+    dtype = draw(st.sampled_from([DType.INT8, DType.UINT8, DType.INT16, DType.INT32, DType.INT64]))
+    low = 0.0 if dtype is DType.UINT8 else -100.0
+    limits = {"a": (low, 100.0), "b": (0.0, 40.0)}
+    op = draw(st.sampled_from([BitAnd(), BitOr(), BitXor(), BitNot(), Shift(True), Shift(False)]))
+    pair = [plain("a", shape, dtype), plain("b", shape, dtype)]
+    return make("drawn", op, pair[:1] if isinstance(op, BitNot) else pair, limits=limits)
 
 
 @st.composite

@@ -7,7 +7,7 @@ import numpy as np
 from crtgen.ir import DType, Signature, Value
 from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, operands
-from crtgen.kernels.epilogue import two_roundings
+from crtgen.kernels.epilogue import even, two_roundings
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
@@ -154,7 +154,10 @@ def _arithmetic(op: BatchMatMul, sig: Signature) -> tuple[str, str, str]:
     if scheme_of(sig.x) is INT16:
         scaled = f"crt_scale_wide(sum, {reduced_multiplier(p.multiplier)}, {15 - p.shift})"
         return "int64_t", "(int64_t)(p * q)", clamped(sig.y, scaled, *limits)
-    scaled = f"{two_roundings('sum', p.multiplier, p.shift, 1 << 31)} {plus(p.output_offset)}"
+    scaled = two_roundings("sum", p.multiplier, p.shift, 1 << 31)
+    if p.factor is not None:
+        scaled = even("sum", p.factor)
+    scaled = f"{scaled} {plus(p.output_offset)}"
     term = f"(p {plus(p.input1_offset)}) * (q {plus(p.input2_offset)})"
     return "int32_t", term, clamped(sig.y, scaled, *limits)
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from crtgen.ir import DType, Op, Quant, Value
+from crtgen.ir import DType, Op, Quant, Rescaling, Value
 from crtgen.ops import Activation, Case, Padding, Softmax
 from crtgen.ops.case import make
 from crtgen.ops.fft import Irfft, Rfft
@@ -114,6 +114,8 @@ def products(draw: st.DrawFn) -> Case:
     if a.quant and b.quant:
         scale = a.quant.scale * b.quant.scale * depth**0.5 * 2.0 ** draw(st.floats(4, 8))
         quant = Quant.tensor(scale * (128 if dtype is _I16 else 1), draw(_zeros) if dtype is _I8 else 0)
+        if dtype is _I8 and draw(st.booleans()):
+            quant = replace(quant, rescaling=Rescaling.FLOAT32)
     try:
         case = make("drawn", BatchMatMul(adj_x, adj_y), [a, replace(b, name="b")], quant)
         arrays = [v.array() if v.is_constant else case.inputs(1)[v.name] for v in case.sig.inputs]

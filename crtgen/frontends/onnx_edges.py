@@ -8,6 +8,7 @@ import numpy as np
 from crtgen.frontends.builder import Tensor
 from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
 from crtgen.ir import Array, Quant, Rescaling
+from crtgen.ops.scheme import INT8
 
 __all__ = [
     "DEQUANTIZE",
@@ -32,7 +33,7 @@ RECODED = "crtgen.Recoded"
 """The same numbers in the other type of eight bits."""
 
 EIGHT = (np.dtype(np.int8), np.dtype(np.uint8))
-OF_BYTE = 128
+OF_BYTE = -INT8.low
 """What a number of uint8 is more than the one of int8 that stands for it."""
 
 

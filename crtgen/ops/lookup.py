@@ -45,4 +45,4 @@ def cases() -> Iterator[Case]:
     """A function that neither rises nor falls."""
     squares = np.arange(-128, 128) ** 2 // 130 - 60
     x = int8s("x", (1, 7, 5), 0.05, 3)
-    yield make("squares", Lookup.of(squares, "square"), [x], Quant.tensor(0.1, 7))
+    yield make("squares_onnx", Lookup.of(squares, "square"), [x], Quant.tensor(0.1, 7))

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -89,11 +90,15 @@ def _watch(event: str, args: tuple[Any, ...]) -> None:
         _inside(event, args[0])
 
 
+_TEMPLATES = Path(tempfile.gettempdir()).resolve() / f"_jinja2-cache-{os.getuid()}"
+"""Where compiled templates are kept."""
+
+
 def _inside(event: str, path: Any) -> None:
     if isinstance(path, int) or "__pycache__" in str(path):
         return
     place = Path(os.path.realpath(os.fsdecode(path)))
-    if _allowed is not None and not place.is_relative_to(_allowed):
+    if _allowed is not None and not any(map(place.is_relative_to, (_allowed, _TEMPLATES))):
         raise EscapedError(f"{event} {place}")
 
 

@@ -458,6 +458,7 @@ KINDS = {
     "recurrent": Kind(recurrent_layers.RECURRENT, recurrent_layers.recurrent()),
     "sequences": Kind((Recurrent,), onnx_layers.sequences()),
     "sampled": Kind((GridSample,), onnx_layers.sampled()),
+    "bits": Kind(onnx_layers.BITS, onnx_layers.bits()),
     "powers": Kind(onnx_layers.ELEMENTS, onnx_layers.elements()),
     "streams": Kind(recurrent_layers.STREAMS, recurrent_layers.streams()),
     "detections": Kind((DetectionPostProcess,), recurrent_layers.detections()),

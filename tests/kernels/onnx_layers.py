@@ -13,10 +13,10 @@ from crtgen.ops.recurrent import CURVES, Cell, Curve, Recurrent, recurrent_case
 from crtgen.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd
 from crtgen.ops.topk import TopK, topk_case
 
-__all__ = ["ELEMENTS", "WRITTEN", "elements", "sampled", "sequences", "written"]
+__all__ = ["BITS", "ELEMENTS", "WRITTEN", "bits", "elements", "sampled", "sequences", "written"]
 
 BITS: tuple[type[Op], ...] = (BitAnd, BitOr, BitXor, BitNot, Shift)
-ELEMENTS: tuple[type[Op], ...] = (Pow, BitCast, Erf, Atan, *BITS)
+ELEMENTS: tuple[type[Op], ...] = (Pow, BitCast, Erf, Atan)
 WRITTEN: tuple[type[Op], ...] = (ScatterNd, ScatterElements, TopK)
 _types = st.sampled_from([DType.INT8, DType.FLOAT32, DType.INT16, DType.INT64])
 _few = st.integers(1, 6)
@@ -29,10 +29,8 @@ def _shape(draw: st.DrawFn, least: int = 1, most: int = 4) -> tuple[int, ...]:
 
 @st.composite
 def elements(draw: st.DrawFn) -> Case:
-    """Powers, functions, bits of whole numbers, and bits taken as another type."""
+    """Powers, functions, and bits taken as another type."""
     shape = _shape(draw)
-    if draw(st.booleans()):
-        return draw(_bits(shape))
     if draw(st.booleans()):
         return make("drawn", draw(st.sampled_from([Erf(), Atan()])), [floats("x", shape)])
     if draw(st.booleans()):
@@ -43,7 +41,9 @@ def elements(draw: st.DrawFn) -> Case:
 
 
 @st.composite
-def _bits(draw: st.DrawFn, shape: tuple[int, ...]) -> Case:
+def bits(draw: st.DrawFn) -> Case:
+    """What is done with bits of whole numbers."""
+    shape = _shape(draw)
     dtype = draw(st.sampled_from([DType.INT8, DType.UINT8, DType.INT16, DType.INT32, DType.INT64]))
     low = 0.0 if dtype is DType.UINT8 else -100.0
     limits = {"a": (low, 100.0), "b": (0.0, 40.0)}

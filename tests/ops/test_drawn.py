@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from crtgen.ops import Case
+from crtgen.ops.lookup_softmax import LookupSoftmax
+from crtgen.ops.rescaling import by_float
 from tests.kernels.drawn import draw
 from tests.kernels.layers import KINDS
 from tests.ops import oracle
@@ -23,13 +26,17 @@ _KINDS = (
 _EACH = 25
 
 
+def _is_of_onnx(case: Case) -> bool:
+    return isinstance(case.op, LookupSoftmax) or by_float(case.sig.y)
+
+
 @pytest.mark.parametrize("kind", _KINDS)
 def test_reference_is_tflite_micros(kind: str) -> None:
     """But for types that it does not have: most of the layers are compared."""
     compared = 0
     for seed in range(_EACH):
         case = draw(KINDS[kind].layers, seed)
-        if case is None or not case.graph().inputs:
+        if case is None or not case.graph().inputs or _is_of_onnx(case):
             continue
         graph, inputs = case.graph(), case.inputs(seed)
         try:

@@ -410,7 +410,7 @@ static inline float crt_erff(float x)
 static inline float crt_atanf(float x)
 {
     float magnitude = (x < 0.0f) ? -x : x;
-    float u = magnitude;
+    float u;
     float offset = 0.0f;
     if (magnitude > 2.41421356f) {
         u = -1.0f / magnitude;
@@ -418,6 +418,8 @@ static inline float crt_atanf(float x)
     } else if (magnitude > 0.414213562f) {
         u = (magnitude - 1.0f) / (magnitude + 1.0f);
         offset = 0.785398163f;
+    } else {
+        u = magnitude;
     }
     float z = u * u;
     float p = (z * 0.0798496291f) - 0.138514784f;
@@ -676,7 +678,7 @@ static inline float crt_log2_parts(float x, float *left)
 /* x^y within 2 ulp, as C's pow: 2^(y * log2 x), with more bits than a float has until the exponent is taken off. */
 static inline float crt_powf(float x, float y)
 {
-    const bool odd = (crt_floorf(y * 0.5f) * 2.0f != y) && (crt_floorf(y) == y);
+    const bool odd = ((crt_floorf(y * 0.5f) * 2.0f) != y) && (crt_floorf(y) == y);
     const float sign = (((crt_bits(x) >> 31) != 0u) && odd) ? -1.0f : 1.0f;
     const float a = (x < 0.0f) ? -x : x;
     if ((x == 1.0f) || (y == 0.0f)) {

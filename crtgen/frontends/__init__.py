@@ -6,11 +6,27 @@ from types import MappingProxyType
 
 from crtgen import files
 from crtgen.errors import UsageError
-from crtgen.frontends.onnx import load_onnx
 from crtgen.frontends.tflite import load_tflite
-from crtgen.ir import Graph
+from crtgen.ir import Array, Graph
 
 __all__ = ["load", "load_onnx", "load_tflite"]
+
+_NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+_NOTHING: Mapping[str, Array] = MappingProxyType({})
+
+
+def load_onnx(
+    source: str | Path | bytes,
+    name: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
+    fixed: Mapping[str, Array] = _NOTHING,
+) -> Graph:
+    """As ``crtgen.frontends.onnx.load_onnx``: only an `.onnx` file needs the onnx package, which is slow to
+    import."""
+    from crtgen.frontends import onnx
+
+    return onnx.load_onnx(source, name, shapes, fixed)
+
 
 _BY_SUFFIX = {".tflite": load_tflite, ".onnx": load_onnx}
 _BY_IDENTIFIER = {b"TFL3": load_tflite}
@@ -19,7 +35,7 @@ _BY_IDENTIFIER = {b"TFL3": load_tflite}
 def load(
     path: str | Path,
     name: str | None = None,
-    shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    shapes: Mapping[str, tuple[int, ...]] = _NO_SHAPES,
 ) -> Graph:
     """The graph of a model file, whose format is told by its suffix or else by its first bytes.
 

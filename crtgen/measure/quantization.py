@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 from crtgen import api, files
 from crtgen.codegen.module import Interface
@@ -89,6 +88,8 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
 
 def _inputs(model: Path) -> list[str]:
     """The names of the inputs in the file, which has to have real numbers only."""
+    import onnx
+
     proto = onnx.load(model)
     if any(node.op_type == _QUANTISED for node in proto.graph.node):
         raise UsageError("it is quantised already", where=str(model), hint="quantize takes the float network")
@@ -173,6 +174,7 @@ def _layers(
     prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]], folder: Path
 ) -> tuple[LayerError, ...]:
     """The error of every tensor that both networks compute."""
+    import onnx
     from onnxruntime.quantization import qdq_loss_debug as debug
 
     outputs = []

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from crtgen import files
-from crtgen.errors import UsageError
+from crtgen.errors import CorruptModelError, UsageError
 from crtgen.frontends.builder import GraphBuilder, Refused, Result, Tensor
 from crtgen.frontends.naming import identifier
 from crtgen.frontends.onnx_convert import CONVERTERS, Layer
@@ -47,7 +47,11 @@ def load_onnx(
         path = Path(source)
         data, stem, where, folder = files.read(path, "the model"), path.stem, str(path), path.parent
     graph = with_norms_in_weights(read(data, where, folder, CONVERTERS, fixed))
-    return _Importer(where).model(with_integer_layers(graph), identifier(name or stem, "model"), shapes)
+    try:
+        graph = with_integer_layers(graph)
+    except ValueError as error:
+        raise CorruptModelError(str(error), where=where) from error
+    return _Importer(where).model(graph, identifier(name or stem, "model"), shapes)
 
 
 class _Importer(Flow):

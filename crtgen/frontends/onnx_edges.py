@@ -1,5 +1,6 @@
 """Quantised tensors of `.onnx` files: numbers, a scale and a zero point, each a tensor of its own."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -38,8 +39,11 @@ OF_BYTE = -INT8.low
 
 
 def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant:
-    """The quantisation of numbers of int8, also where the file has uint8."""
+    """The quantisation of numbers of int8, also where the file has uint8; ``ValueError`` for other scales."""
     scales = tuple(float(s) for s in scale.astype(np.float32).reshape(-1))
+    wrong = [s for s in scales if not 0 < s < math.inf]
+    if wrong:
+        raise ValueError(f"a scale of {wrong[0]}")
     zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
     if zero is None or zero.dtype == np.uint8:
         zeros = zeros - OF_BYTE  # without a zero point, ONNX means uint8

@@ -60,8 +60,11 @@ def results(end: FileNode, links: Links) -> Results | None:
     real = (np.arange(-OF_BYTE, OF_BYTE) - quant.zero_point).astype(np.float32) * np.float32(quant.scale)
     known: dict[str, Array] = {name: real for name, found in _read(chain, links) if found == source}
     known |= {n: d for node in chain for n in node.inputs if n and (d := links.data(n)) is not None}
-    for node in chain:
-        (known[node.outputs[0]],) = evaluated(node, {n: known[n] for n in node.inputs if n})
+    try:
+        for node in chain:
+            (known[node.outputs[0]],) = evaluated(node, {n: known[n] for n in node.inputs if n})
+    except ValueError:  # the package's definition does not take them: they are computed in float32
+        return None
     out = links.quant(edge)
     with np.errstate(all="ignore"):
         whole = np.rint(known[end.inputs[0]].astype(np.float32) / np.float32(out.scale)) + out.zero_point

@@ -57,12 +57,18 @@ Nodes = list[FileNode]
 
 
 def with_integer_layers(graph: FileGraph) -> FileGraph:
-    """The graph with an integer layer for each QuantizeLinear that ends one, and with int8 for uint8."""
+    """The graph with an integer layer for each QuantizeLinear that ends one, and with int8 for uint8.
+
+    Raises ``ValueError`` with the node whose numbers make no quantisation.
+    """
     graph = with_constants(graph)
     links = Links.of(graph)
     nodes: Nodes = []
     for node in graph.nodes:
-        found = _layer(links, node) if node.code == QUANTIZE and links.is_whole(Edge.of(node)) else None
+        try:
+            found = _layer(links, node) if node.code == QUANTIZE and links.is_whole(Edge.of(node)) else None
+        except ValueError as error:
+            raise ValueError(f"{node.code} ({node.place}): {error}") from error
         nodes += [node] if found is None else found
     return signed(replace(graph, tensors=links.tensors, nodes=tuple(nodes)))
 

@@ -3,7 +3,7 @@
 Only inputs and outputs of the model stay as they are; beside each of these is one of int8.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -86,16 +86,24 @@ def _quants(graph: FileGraph) -> dict[str, Quant]:
             found.setdefault(numbers.name, quant_of(scale.data, zeros))
 
     for node in graph.nodes:
-        if node.code in _KEPT and node.inputs[0] in found:
-            for name in node.outputs[:1] if node.code == "MaxPool" else node.outputs:
-                found.setdefault(name, found[node.inputs[0]])
-        sources, result = PLACES.get(node.code, ((), (-1, -1)))
-        if node.code == "com.microsoft.QLinearConcat":
-            sources = tuple((i, i + 1, i + 2) for i in range(2, len(node.inputs), 3))
-            result = (0, 1)
-        for places in sources:
-            note([node.inputs[i] if i < len(node.inputs) else "" for i in places])
-        if 0 <= result[0] < len(node.inputs):
-            scale, zero = (node.inputs[i] if i < len(node.inputs) else "" for i in result)
-            note([node.outputs[0], scale, zero])
+        try:
+            _note_node(node, found, note)
+        except ValueError as error:
+            raise ValueError(f"{node.code} ({node.place}): {error}") from error
     return found
+
+
+def _note_node(node: FileNode, found: dict[str, Quant], note: Callable[[list[str]], None]) -> None:
+    """What a node says of its inputs and outputs."""
+    if node.code in _KEPT and node.inputs[0] in found:
+        for name in node.outputs[:1] if node.code == "MaxPool" else node.outputs:
+            found.setdefault(name, found[node.inputs[0]])
+    sources, result = PLACES.get(node.code, ((), (-1, -1)))
+    if node.code == "com.microsoft.QLinearConcat":
+        sources = tuple((i, i + 1, i + 2) for i in range(2, len(node.inputs), 3))
+        result = (0, 1)
+    for places in sources:
+        note([node.inputs[i] if i < len(node.inputs) else "" for i in places])
+    if 0 <= result[0] < len(node.inputs):
+        scale, zero = (node.inputs[i] if i < len(node.inputs) else "" for i in result)
+        note([node.outputs[0], scale, zero])

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from crtgen.boards.core import find_core
-from crtgen.errors import UnsupportedError
+from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.frontends import load_onnx
 from crtgen.ir import DType, Graph
 from crtgen.passes import DEFAULT_PASSES, run_passes
@@ -97,23 +97,42 @@ def test_qemu(tmp_path: Path, machine: str, core: str) -> None:
     _check(runs, run_on_qemu(tmp_path, [run for run, _ in runs], machine, find_core(core)))
 
 
-def test_weights_that_are_no_numbers_of_int8_are_refused() -> None:
-    numbers = np.arange(0, 250, 10, dtype=np.uint8).reshape(1, 1, 5, 5)
+def _small(**changed: object) -> bytes:
+    """A convolution of one channel, with other constants."""
     constants = {
         "s": np.float32(0.1),
         "z": np.uint8(3),
-        "w": numbers,
+        "w": np.arange(25, dtype=np.uint8).reshape(1, 1, 5, 5),
         "wz": np.uint8(7),
-    }
+    } | changed
     nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="start"),
         helper.make_node("QLinearConv", ["q", "s", "z", "w", "s", "wz", "s", "z"], ["r"], name="first"),
         helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"]),
     ]
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in "y"]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 8, 8])
+    x, y = (
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [1, 1, 8, 8]), ("y", None))
+    )
     kept = [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()]
-    graph = helper.make_graph(nodes, "net", [x], ends, kept)
+    graph = helper.make_graph(nodes, "net", [x], [y], kept)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(onnx.shape_inference.infer_shapes(model).SerializeToString())
+
+
+def test_weights_of_uint8() -> None:
+    """They are numbers of int8 less their zero point."""
+    graph = load_onnx(_small())
+    x = np.random.default_rng(4).normal(size=(1, 1, 8, 8)).astype(np.float32)
+    assert np.array_equal(graph.evaluate({"x": x})["y"], expected(_small(), x))
+
+
+def test_weights_that_are_no_numbers_of_int8_are_refused() -> None:
+    wide = np.arange(0, 250, 10, dtype=np.uint8).reshape(1, 1, 5, 5)
     with pytest.raises(UnsupportedError, match="no numbers of int8"):
-        load_onnx(onnx.shape_inference.infer_shapes(model).SerializeToString())
+        load_onnx(_small(w=wide))
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_scale_that_is_none(scale: float) -> None:
+    with pytest.raises(CorruptModelError, match=f"start.*a scale of {scale}"):
+        load_onnx(_small(s=np.float32(scale)))

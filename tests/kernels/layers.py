@@ -459,6 +459,7 @@ KINDS = {
     "sequences": Kind((Recurrent,), onnx_layers.sequences()),
     "sampled": Kind((GridSample,), onnx_layers.sampled()),
     "bits": Kind(onnx_layers.BITS, onnx_layers.bits()),
+    "curved": Kind(onnx_layers.CURVED, onnx_layers.curved(), DType.FLOAT32),
     "powers": Kind(onnx_layers.ELEMENTS, onnx_layers.elements()),
     "streams": Kind(recurrent_layers.STREAMS, recurrent_layers.streams()),
     "detections": Kind((DetectionPostProcess,), recurrent_layers.detections()),

@@ -13,10 +13,22 @@ from crtgen.ops.recurrent import CURVES, Cell, Curve, Recurrent, recurrent_case
 from crtgen.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd
 from crtgen.ops.topk import TopK, topk_case
 
-__all__ = ["BITS", "ELEMENTS", "WRITTEN", "bits", "elements", "sampled", "sequences", "written"]
+__all__ = [
+    "BITS",
+    "CURVED",
+    "ELEMENTS",
+    "WRITTEN",
+    "bits",
+    "curved",
+    "elements",
+    "sampled",
+    "sequences",
+    "written",
+]
 
 BITS: tuple[type[Op], ...] = (BitAnd, BitOr, BitXor, BitNot, Shift)
-ELEMENTS: tuple[type[Op], ...] = (Pow, BitCast, Erf, Atan)
+CURVED: tuple[type[Op], ...] = (Erf, Atan)
+ELEMENTS: tuple[type[Op], ...] = (Pow, BitCast)
 WRITTEN: tuple[type[Op], ...] = (ScatterNd, ScatterElements, TopK)
 _types = st.sampled_from([DType.INT8, DType.FLOAT32, DType.INT16, DType.INT64])
 _few = st.integers(1, 6)
@@ -29,15 +41,19 @@ def _shape(draw: st.DrawFn, least: int = 1, most: int = 4) -> tuple[int, ...]:
 
 @st.composite
 def elements(draw: st.DrawFn) -> Case:
-    """Powers, functions, and bits taken as another type."""
+    """Powers, and bits taken as another type."""
     shape = _shape(draw)
-    if draw(st.booleans()):
-        return make("drawn", draw(st.sampled_from([Erf(), Atan()])), [floats("x", shape)])
     if draw(st.booleans()):
         limits = {"a": (0.1, 4.0), "b": (-3.0, 3.0)}
         return make("drawn", Pow(), [floats("a", shape), floats("b", shape)], limits=limits)
     dtype, to = draw(st.sampled_from([(DType.FLOAT32, DType.INT32), (DType.INT8, DType.UINT8)]))
     return make("drawn", BitCast(to), [Value("x", shape, dtype)])
+
+
+@st.composite
+def curved(draw: st.DrawFn) -> Case:
+    """Functions of real numbers."""
+    return make("drawn", draw(st.sampled_from([Erf(), Atan()])), [floats("x", _shape(draw))])
 
 
 @st.composite

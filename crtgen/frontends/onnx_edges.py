@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from crtgen.frontends.builder import Tensor
 from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
@@ -21,7 +22,9 @@ __all__ = [
     "Edge",
     "Links",
     "as_int8",
+    "numbers_of",
     "quant_of",
+    "real_numbers",
     "with_constants",
 ]
 
@@ -54,6 +57,20 @@ def quant_of(scale: Array, zero: Array | None, axis: int | None = None) -> Quant
 def as_int8(numbers: Array) -> Array:
     """Numbers of eight bits as int8."""
     return (numbers.astype(np.int16) - OF_BYTE).astype(np.int8) if numbers.dtype == np.uint8 else numbers
+
+
+def real_numbers(quant: Quant) -> npt.NDArray[np.float32]:
+    """What the 256 numbers of int8 stand for, in order."""
+    numbers = np.arange(-OF_BYTE, OF_BYTE) - quant.zero_point
+    return numbers.astype(np.float32) * np.float32(quant.scale)
+
+
+def numbers_of(real: npt.ArrayLike, quant: Quant) -> npt.NDArray[np.int64]:
+    """The numbers of int8 that stand for real ones, as QuantizeLinear has them; these are not NaN."""
+    with np.errstate(over="ignore"):
+        whole = np.rint(np.asarray(real, np.float32) / np.float32(quant.scale)) + quant.zero_point
+    numbers: npt.NDArray[np.int64] = np.clip(whole, -OF_BYTE, OF_BYTE - 1).astype(np.int64)
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)

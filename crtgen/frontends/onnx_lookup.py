@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crtgen.frontends.onnx_edges import LOOKUP, OF_BYTE, Edge, Links
+from crtgen.frontends.onnx_edges import LOOKUP, Edge, Links, numbers_of, real_numbers
 from crtgen.frontends.onnx_file import FileNode
 from crtgen.frontends.onnx_fold import evaluated
 from crtgen.ir import Array
@@ -57,7 +57,7 @@ def results(end: FileNode, links: Links) -> Results | None:
     assert source is not None
     chain = [n for n in nodes.values()][::-1]
     quant, edge = links.quant(source), Edge.of(end)
-    real = (np.arange(-OF_BYTE, OF_BYTE) - quant.zero_point).astype(np.float32) * np.float32(quant.scale)
+    real = real_numbers(quant)
     known: dict[str, Array] = {name: real for name, found in _read(chain, links) if found == source}
     known |= {n: d for node in chain for n in node.inputs if n and (d := links.data(n)) is not None}
     try:
@@ -65,13 +65,10 @@ def results(end: FileNode, links: Links) -> Results | None:
             (known[node.outputs[0]],) = evaluated(node, {n: known[n] for n in node.inputs if n})
     except ValueError:  # the package's definition does not take them: they are computed in float32
         return None
-    out = links.quant(edge)
-    with np.errstate(all="ignore"):
-        whole = np.rint(known[end.inputs[0]].astype(np.float32) / np.float32(out.scale)) + out.zero_point
-    if np.isnan(whole).any():
+    result = known[end.inputs[0]].astype(np.float32)
+    if np.isnan(result).any():
         return None
-    table = np.clip(whole, -OF_BYTE, OF_BYTE - 1).astype(np.int64)
-    return Results(source, table, " ".join(n.code.lower() for n in chain))
+    return Results(source, numbers_of(result, links.quant(edge)), " ".join(n.code.lower() for n in chain))
 
 
 def _read(chain: list[FileNode], links: Links) -> Iterator[tuple[str, Edge | None]]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from crtgen.frontends.onnx_edges import OF_BYTE
+from crtgen.frontends.onnx_edges import OF_BYTE, numbers_of, real_numbers
 from crtgen.ir import DType, Quant, Signature, Value
 from crtgen.ops import Add, Mul
 
@@ -19,9 +19,9 @@ __all__ = ["is_one"]
 def is_one(code: str, a: Quant, b: Quant, y: Quant) -> bool:
     """Whether both definitions of ``Add`` or ``Mul`` agree at all 65,536 pairs of int8."""
     numbers = np.arange(-OF_BYTE, OF_BYTE, dtype=np.int64)
-    x = [(numbers - q.zero_point).astype(np.float32) * np.float32(q.scale) for q in (a, b)]
+    x = [real_numbers(q) for q in (a, b)]
     real = x[0][:, None] + x[1] if code == "Add" else x[0][:, None] * x[1]
-    thrice = np.clip(np.rint(real / np.float32(y.scale)) + y.zero_point, -OF_BYTE, OF_BYTE - 1)
+    thrice = numbers_of(real, y)
     shapes = ((256, 1), (1, 256), (256, 256))
     first, second, out = (
         Value(n, s, DType.INT8, q) for n, s, q in zip("aby", shapes, (a, b, y), strict=True)

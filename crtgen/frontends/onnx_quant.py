@@ -17,6 +17,8 @@ from crtgen.frontends.onnx_edges import (
     QUANTIZE,
     Edge,
     Links,
+    numbers_of,
+    real_numbers,
     with_constants,
 )
 from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
@@ -124,8 +126,7 @@ def _limits(links: Links, clip: FileNode, edge: Edge) -> tuple[int, int] | None:
                 return None
             given = data.item()
         if given is not None:
-            whole = np.rint(np.float32(given) / np.float32(quant.scale)) + quant.zero_point
-            ends[place] = int(np.clip(whole, -OF_BYTE, OF_BYTE - 1)) if np.isfinite(whole) else default
+            ends[place] = int(numbers_of(given, quant)) if np.isfinite(given) else default
     return ends[0], ends[1]
 
 
@@ -157,9 +158,8 @@ def _padded(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     if source is None or given is None or "pads" in node.attributes or links.data(node.inputs[1]) is None:
         return None
     quant, (before, name) = links.quant(edge), _alike(links, end, source, 0)
-    whole = np.rint(np.float32(given.item()) / np.float32(quant.scale)) + quant.zero_point
     padding = f"{edge.numbers}.padding"
-    links.tensors[padding] = constant(padding, np.clip(whole, -OF_BYTE, OF_BYTE - 1).astype(np.int8))
+    links.tensors[padding] = constant(padding, numbers_of(given.item(), quant).astype(np.int8))
     inputs = (name, node.inputs[1], padding, *node.inputs[3:])
     return [*before, replace(node, inputs=inputs, outputs=end.outputs)]
 
@@ -169,12 +169,10 @@ def _alike(links: Links, end: FileNode, source: Edge, number: int) -> tuple[Node
     edge = Edge.of(end)
     if links.alike(source, edge):
         return [], source.numbers
-    x, y = links.quant(source), links.quant(edge)
-    real = (np.arange(-OF_BYTE, OF_BYTE) - x.zero_point).astype(np.float32) * np.float32(x.scale)
-    table = np.clip(np.rint(real / np.float32(y.scale)) + y.zero_point, -OF_BYTE, OF_BYTE - 1)
+    table = numbers_of(real_numbers(links.quant(source)), links.quant(edge))
     name = f"{edge.numbers}.part{number}"
     links.add_like(name, source.numbers)
-    made = lookup(end, source, replace(edge, numbers=name), table.astype(np.int64), "requantise")
+    made = lookup(end, source, replace(edge, numbers=name), table, "requantise")
     return [made], name
 
 

@@ -3,6 +3,7 @@
 An index beyond a tensor counts as the nearest one within, so that nothing outside is written.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -48,13 +49,13 @@ class Scatter(Op):
         self.check(x.shape, indices.shape, updates.shape)
         return ((x.shape, x.dtype),)
 
+    @abstractmethod
     def check(self, x: tuple[int, ...], indices: tuple[int, ...], updates: tuple[int, ...]) -> None:
         """``ValueError`` unless these shapes fit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def places(self, sig: Signature, indices: Index) -> Index:
         """Where each update goes, counted in elements."""
-        raise NotImplementedError
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         result, updates = arrays[0].copy().reshape(-1), arrays[2].reshape(-1)

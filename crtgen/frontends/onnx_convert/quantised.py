@@ -12,7 +12,16 @@ from crtgen.frontends.onnx_convert.layer import Convert, Converter, Layer, Opera
 from crtgen.frontends.onnx_convert.pool import averaged_whole
 from crtgen.frontends.onnx_convert.weights import convolved
 from crtgen.frontends.onnx_convert.window import Numbers
-from crtgen.frontends.onnx_edges import DEQUANTIZE, LOOKUP, OF_BYTE, QUANTIZE, RECODED, as_int8, quant_of
+from crtgen.frontends.onnx_edges import (
+    DEQUANTIZE,
+    LOOKUP,
+    QUANTIZE,
+    RECODED,
+    as_int8,
+    numbers_of,
+    quant_of,
+    real_numbers,
+)
 from crtgen.ir import Array, DType, Quant, Value
 from crtgen.ops import Activation, Add, Concat, Dequantize, FullyConnected, Mean, Mul, Quantize, Reshape
 from crtgen.ops.lookup import Lookup
@@ -160,9 +169,9 @@ def _function(function: Callable[[Layer, Real], Real]) -> Convert:
 
     def convert(layer: Layer) -> Converted:
         x, y = _quant(layer, 1), _quant(layer, 3)
-        real = (np.arange(-OF_BYTE, OF_BYTE) - x.zero_point).astype(np.float32) * np.float32(x.scale)
+        real = real_numbers(x)
         label = layer.node.code.partition("QLinear")[2].lower()
-        return Converted(_lookup(function(layer, real), y, label), (_operand(layer, 0),))
+        return Converted(Lookup.of(numbers_of(function(layer, real), y), label), (_operand(layer, 0),))
 
     return convert
 
@@ -185,14 +194,7 @@ def _concat(layer: Layer) -> Converted:
 
 
 def _requantising(x: Quant, y: Quant) -> Lookup:
-    real = (np.arange(-OF_BYTE, OF_BYTE) - x.zero_point).astype(np.float32) * np.float32(x.scale)
-    return _lookup(real, y, "requantise")
-
-
-def _lookup(real: Real, y: Quant, label: str) -> Lookup:
-    """The numbers that stand for these results of all numbers."""
-    whole = np.rint(real / np.float32(y.scale)) + y.zero_point
-    return Lookup.of(np.clip(whole, -OF_BYTE, OF_BYTE - 1).astype(np.int64), label)
+    return Lookup.of(numbers_of(real_numbers(x), y), "requantise")
 
 
 def _table(layer: Layer) -> Converted:

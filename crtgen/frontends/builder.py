@@ -50,7 +50,7 @@ class Converted:
     ``roles`` names the operands after the first, for the names of constants. ``updates`` are the states, by
     key, that the last outputs of the operator are the new values of; one that is an output of the layer, too,
     need not be read. ``quant`` is how an operator's output is quantised that goes before another one; without
-    it, as its first operand.
+    it, as its first operand if that has the same type.
     """
 
     op: Op
@@ -431,7 +431,8 @@ class GraphBuilder:
         operands = tuple(self._operand(o, f"{name}{i or ''}") for i, o in enumerate(made.operands))
         ((shape, dtype),) = made.op.infer(operands)
         node = self.node_names.unique(name)
-        value = Value(self.value_names.unique(node), shape, dtype, made.quant or operands[0].quant)
+        kept = operands[0].quant if dtype is operands[0].dtype else None
+        value = Value(self.value_names.unique(node), shape, dtype, made.quant or kept)
         sig = Signature(operands, (value,))
         self._check(made.op, sig)
         if all(v.is_constant for v in operands):

@@ -1,6 +1,7 @@
 """The quantisation of the tensors of an `.onnx` file: those of uint8 become tensors of int8.
 
-Only inputs and outputs of the model stay as they are; beside each of these is one of int8.
+Only inputs and outputs of the model stay as they are, and what operators read that take whole numbers as they
+stand; beside each of these is one of int8.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,24 +44,37 @@ _KEPT = (
 # fmt: on
 """Operators whose results are quantised as their first input."""
 
+_ZEROS = ("ConvInteger", "MatMulInteger")
+"""Operators that read quantised numbers with zero points of their own."""
+
 
 def signed(graph: FileGraph) -> FileGraph:
     """The graph with the quantisation of its computed tensors, and with those of uint8 as int8."""
     quants = _quants(graph)
+    plain = {name for node in graph.nodes for name in node.reads if not _knows(node)}
     tensors, names = dict(graph.tensors), dict[str, str]()
     for name, quant in quants.items():
         tensor = tensors[name]
-        if tensor.dtype is DType.UINT8 and name in (*graph.inputs, *graph.outputs):
+        if tensor.dtype is DType.UINT8 and name in (*graph.inputs, *graph.outputs, *plain):
             names[name] = inner = f"{name}.int8"
             bytes_ = replace(quant, zero_points=tuple(z + OF_BYTE for z in quant.zero_points))
             tensors[name] = replace(tensor, quant=bytes_)
             tensors[inner] = replace(tensor, key=inner, name=inner, quant=quant, dtype=DType.INT8)
         else:
             tensors[name] = replace(tensor, quant=quant, dtype=DType.INT8, type_name="INT8")
-    nodes = [_renamed(node, names) for node in graph.nodes]
-    first = [_recoded(nodes[0], name, names[name]) for name in graph.inputs if name in names]
-    last = [_recoded(nodes[0], names[name], name) for name in graph.outputs if name in names]
-    return replace(graph, tensors=tensors, nodes=(*first, *nodes, *last))
+    nodes = [_recoded(graph.nodes[0], name, names[name]) for name in graph.inputs if name in names]
+    for node in graph.nodes:
+        known = _renamed(node, names)
+        nodes.append(known if _knows(node) else replace(known, inputs=node.inputs))
+        made = (name for name in node.outputs if name in names)
+        nodes += [_recoded(node, names[name], name) for name in made]
+    return replace(graph, tensors=tensors, nodes=tuple(nodes))
+
+
+def _knows(node: FileNode) -> bool:
+    """Whether an operator takes numbers of int8 for quantised ones of uint8."""
+    known = node.code in (*PLACES, *_KEPT, *_ZEROS, "com.microsoft.QLinearConcat", RECODED)
+    return known and not node.graphs
 
 
 def _recoded(model: FileNode, source: str, result: str) -> FileNode:

@@ -5,17 +5,18 @@ that the sums need no case for the border, and the output may lie over the input
 channel: a tile of neighbouring outputs shares the channel's weights, and overlapping inputs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.cost import Work
-from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, nibbles
+from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, nibbles, sums
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import DepthwiseConv2d, scheme_of
+from crtgen.ops.accumulate import Accumulate
 
 __all__ = ["DepthwiseView"]
 
@@ -46,9 +47,22 @@ class DepthwiseView:
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), weights=(1, 2), packed=True)
 def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
     """A depthwise convolution of any shape."""
+    return _kernel(op, sig, *_constants(op, sig))
+
+
+@design(Accumulate, types=(DType.INT8, DType.INT16), to=DType.INT32, weights=(1, 2))
+def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
+    """The sums of such a convolution."""
+    if not isinstance(op.layer, DepthwiseConv2d):
+        return None
+    epilogue, bias = sums(sig, op.zero_points(sig)[0], (0, 1, 2))
+    kernel = _kernel(op.layer, sig, epilogue, (_ordered(sig), bias))
+    return replace(kernel, inplace=())
+
+
+def _kernel(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, consts: tuple[Const, ...]) -> Kernel:
     weights = sig.inputs[1].array()
     window = Window.of(sig, (weights.shape[1], weights.shape[2]), op.stride, op.padding, op.dilation)
-    epilogue, consts = _constants(op, sig)
     view = DepthwiseView(
         epilogue=epilogue,
         window=window,
@@ -98,7 +112,8 @@ def _tile(width: int) -> int:
     return min((2, 3), key=lambda tile: -(-width // tile) * tile) if width > 1 else 1
 
 
-def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Epilogue, tuple[Const, ...]]:
+def _ordered(sig: Signature) -> Const:
+    """The weights, output by output."""
     weights, packed = sig.inputs[1].array(), sig.inputs[1].dtype is DType.INT4
     taps = weights.reshape(-1, weights.shape[3])
 
@@ -107,7 +122,11 @@ def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Epilogue, tuple[Con
 
     shape = (taps.shape[1], -(-len(taps) // 2) if packed else len(taps))
     note = f"[output][tap]{', two in a byte' if packed else ''}"
-    ordered = Const("weights", taps.dtype.name, shape, pack, 4, note)
+    return Const("weights", taps.dtype.name, shape, pack, 4, note)
+
+
+def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Epilogue, tuple[Const, ...]]:
+    ordered = _ordered(sig)
     if scheme_of(sig.x).is_real:
         return float_epilogue(op.activation), (ordered, Const.of("bias", sig.inputs[2].array()))
     params = op.parameters(sig)

@@ -23,6 +23,7 @@ __all__ = [
     "nibbles",
     "one_rounding",
     "order_weights",
+    "sums",
     "two_roundings",
 ]
 
@@ -39,7 +40,8 @@ class Epilogue:
     is multiplied. ``scale`` is the function that requantises, empty for float32, ``clamp`` the one that makes
     an output of what comes of it; ``per_channel`` whether each output channel has its own multiplier and
     shift; ``offset`` what is added then, as ``+ 3``. ``low`` and ``high`` are empty where nothing is clamped.
-    ``scaled``: sums of float32 are multiplied by the scale of their weights.
+    ``scaled``: sums of float32 are multiplied by the scale of their weights. Sums of integers without a
+    ``scale`` are the outputs.
     """
 
     x_type: str
@@ -54,13 +56,18 @@ class Epilogue:
     high: str = ""
     scaled: bool = False
 
+    @property
+    def y_type(self) -> str:
+        """The type of outputs."""
+        return self.x_type if self.scale else self.sum_type
+
     def work(self, work: Work, runs: float, pixels: int, channels: int) -> None:
         """Adds what ``pixels`` by ``channels`` outputs take, so many times."""
         if self.scale:
             clamped = limits_within(self.clamp.removeprefix("crt_"), self.low, self.high)
         else:
             clamped = bool(self.low) + bool(self.high)
-        form = self.scale or ("scaled float" if self.scaled else "float")
+        form = self.scale or ("scaled float" if self.scaled else self.sum_type.removesuffix("_t"))
         name = f"{form} clamp {clamped}{' each' if self.per_channel else ''}"
         work.block(f"output {name}", runs * pixels * channels, pixels * channels)
         work.block(f"channel {name}", runs * channels, channels)
@@ -77,6 +84,17 @@ def float_epilogue(activation: Activation) -> Epilogue:
         low=c_float(low) if np.isfinite(low) else "",
         high=c_float(high) if np.isfinite(high) else "",
     )
+
+
+def sums(sig: Signature, zero_point: int, axes: tuple[int, ...]) -> tuple[Epilogue, Const]:
+    """Of a layer whose outputs are its sums; and its bias, less what the input's zero point adds.
+
+    ``axes`` are those of the weights that are summed over.
+    """
+    x, w, bias = sig.inputs
+    total = bias.array() - zero_point * w.array().astype(np.int64).sum(axis=axes).ravel()
+    const = Const.of("bias", total.astype(np.int32), note="less zero point times weights")
+    return Epilogue(x.dtype.c_name, w.dtype.c_name, "int32_t", "int32_t"), const
 
 
 def integer_epilogue(sig: Signature, params: ConvParams, bias: Array) -> tuple[Epilogue, tuple[Const, ...]]:

@@ -1,5 +1,7 @@
 """Element-wise operators beyond sums, products and activations: each is some lines of C."""
 
+import numpy as np
+
 from crtgen.ir import DType, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, elements, stored
@@ -9,6 +11,7 @@ from crtgen.kernels.literal import plus
 from crtgen.kernels.move import MoveView
 from crtgen.kernels.registry import design
 from crtgen.ops import INT16, Activation, scheme_of
+from crtgen.ops.affine import DequantizeBy, QuantizeBy
 from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, SquaredDifference
 from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
 from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
@@ -113,6 +116,23 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
         number = f"{convert}(a)" if sig.x.dtype is DType.FLOAT32 else "a"
         result = f"({op.to.c_name}){number}"
     return elements(sig, "cast", [result])
+
+
+@design(QuantizeBy, weights=None, packed=True)
+def quantize_by(op: QuantizeBy, sig: Signature, target: Target) -> Kernel:
+    """Limited before it is rounded, far enough outside of what 16 bits hold."""
+    limits = np.iinfo(sig.y.dtype.value)
+    lines = [
+        "const int32_t steps = crt_evenf(crt_minf(crt_maxf(a / b, -131072.0f), 131072.0f)) + (int32_t)c;",
+        stored(sig.y, f"crt_min(crt_max(steps, {limits.min}), {limits.max})"),
+    ]
+    return elements(sig, "quantise by", lines)
+
+
+@design(DequantizeBy, weights=None)
+def dequantize_by(op: DequantizeBy, sig: Signature, target: Target) -> Kernel:
+    """A difference of whole numbers, times the scale."""
+    return elements(sig, "dequantise by", ["(float)crt_sub32((int32_t)a, (int32_t)c) * b"])
 
 
 @design(Comparison, weights=None)

@@ -13,11 +13,19 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.cost import Work
-from crtgen.kernels.epilogue import Epilogue, float_epilogue, folded_bias, integer_epilogue, order_weights
+from crtgen.kernels.epilogue import (
+    Epilogue,
+    float_epilogue,
+    folded_bias,
+    integer_epilogue,
+    order_weights,
+    sums,
+)
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Conv2d, FullyConnected, scheme_of
+from crtgen.ops.accumulate import Accumulate
 
 __all__ = ["Block", "GemmView", "gather", "gemm_lead", "holds_bias"]
 
@@ -55,9 +63,7 @@ class GemmView:
 @design(Conv2d, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """A convolution of any shape; None if float32 does not hold a bias in steps of its weights of int8."""
-    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
-    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
-    return _kernel(op, sig, target, None if window.is_pointwise else window)
+    return _kernel(op, sig, target, _window(op, sig))
 
 
 @design(FullyConnected, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=(1, 2), packed=True)
@@ -66,8 +72,24 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     return _kernel(op, sig, target, None)
 
 
+@design(Accumulate, types=(DType.INT8, DType.INT16), to=DType.INT32, weights=(1, 2))
+def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
+    """The sums of such a layer."""
+    if not isinstance(op.layer, Conv2d | FullyConnected):
+        return None
+    window = _window(op.layer, sig) if isinstance(op.layer, Conv2d) else None
+    return _kernel(op, sig, target, window)
+
+
+def _window(op: Conv2d, sig: Signature) -> Window | None:
+    """How windows are gathered; None where a pixel is one."""
+    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
+    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
+    return None if window.is_pointwise else window
+
+
 def _kernel(
-    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None
+    op: Conv2d | FullyConnected | Accumulate, sig: Signature, target: Target, window: Window | None
 ) -> Kernel | None:
     if scheme_of(sig.x).is_real and not holds_bias(sig):
         return None
@@ -100,7 +122,7 @@ def _kernel(
         view=view,
         consts=consts,
         scratch=tile * depth * size if window else 0,
-        inplace=(InPlace(lead=gemm_lead(view, size)),),
+        inplace=() if isinstance(op, Accumulate) else (InPlace(lead=gemm_lead(view, size)),),
         work=_work(view, sig),
     )
 
@@ -159,7 +181,7 @@ def _blocks(outputs: int) -> tuple[Block, ...]:
 
 
 def _constants(
-    op: Conv2d | FullyConnected, sig: Signature, blocks: tuple[Block, ...], packed: bool
+    op: Conv2d | FullyConnected | Accumulate, sig: Signature, blocks: tuple[Block, ...], packed: bool
 ) -> tuple[Epilogue, tuple[Const, ...]]:
     weights = sig.inputs[1].array()
     depth = weights.size // len(weights)
@@ -170,6 +192,9 @@ def _constants(
     size = depth * sum(b.count * (-(-b.channels // 2) if packed else b.channels) for b in blocks)
     note = f"[output / 4][input][output % 4]{', two in a byte' if packed else ''}"
     ordered = Const("weights", weights.dtype.name, (size,), pack, 4, note)
+    if isinstance(op, Accumulate):
+        epilogue, start = sums(sig, op.zero_points(sig)[0], tuple(range(1, weights.ndim)))
+        return epilogue, (ordered, start)
     if scheme_of(sig.x).is_real:
         return _real_constants(op, sig, ordered)
     params = op.parameters(sig)

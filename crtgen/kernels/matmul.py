@@ -13,6 +13,7 @@ from crtgen.kernels.literal import plus
 from crtgen.kernels.loops import Loop, index_of, merge, strides_of
 from crtgen.kernels.registry import applicable, design
 from crtgen.ops import INT16, ConvParams, FullyConnected, scheme_of
+from crtgen.ops.accumulate import Accumulate
 from crtgen.ops.fixedpoint import reduced_multiplier
 from crtgen.ops.matmul import BatchMatMul, MatMulParams
 
@@ -45,11 +46,24 @@ class MatMulView:
 @design(BatchMatMul, types=(DType.INT8, DType.INT16, DType.FLOAT32), weights=None)
 def batch_matmul(op: BatchMatMul, sig: Signature, target: Target) -> Kernel:
     """One sum of products after another."""
+    return _kernel(op, sig, _arithmetic(op, sig))
+
+
+@design(Accumulate, types=(DType.INT8, DType.INT16), to=DType.INT32, weights=None)
+def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
+    """The sums of such a product."""
+    if not isinstance(op.layer, BatchMatMul):
+        return None
+    first, second = (plus(-zero) for zero in op.zero_points(sig))
+    return _kernel(op.layer, sig, ("int32_t", f"(p {first}) * (q {second})", "sum"))
+
+
+def _kernel(op: BatchMatMul, sig: Signature, arithmetic: tuple[str, str, str]) -> Kernel:
     a, b = sig.inputs
     rows, depth, _, columns = op.lengths(a, b)
     names, consts = operands(sig)
     loops, starts = batches(sig)
-    number, term, result = _arithmetic(op, sig)
+    number, term, result = arithmetic
     view = MatMulView(
         names=(names[0], names[1]),
         loops=loops,

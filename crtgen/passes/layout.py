@@ -110,6 +110,10 @@ class _Sweep:
             return False
         op, back = moved
         inputs = tuple(self._operand(v, node) for v in operands if v is not None)
+        self.hits.append(Hit(MoveTransposes.name, node.name, "it reads what is not yet transposed"))
+        if back == tuple(range(len(back))):
+            self.nodes.append(replace(node, op=op, inputs=inputs))
+            return True
         output = self.values[node.outputs[0]]
         shape = tuple(np.array(output.shape, int)[list(_inverse(back))].tolist())
         inner = replace(output, name=self._unique(f"{output.name}_moved"), shape=shape, data=None)
@@ -117,7 +121,6 @@ class _Sweep:
         self.nodes.append(replace(node, op=op, inputs=inputs, outputs=(inner.name,)))
         self.nodes.append(Node(f"{inner.name}_back", Transpose(back), (inner.name,), node.outputs))
         self.views[output.name] = (inner.name, back)
-        self.hits.append(Hit(MoveTransposes.name, node.name, "it reads what is not yet transposed"))
         return True
 
     def _before(self, name: str, perm: Perm) -> Value | None:
@@ -151,7 +154,7 @@ class _Sweep:
     def _remember_rows(self, node: Node) -> None:
         """A reshape of a transposed value to rows of which each is an image."""
         name = node.inputs[0] if node.inputs else ""
-        if isinstance(node.op, Reshape) and name in self.views and self.views[name][1][0] == 0:
+        if isinstance(node.op, Reshape) and name in self.views and self.views[name][1][:1] == (0,):
             shape = self.values[name].shape
             if len(node.op.shape) == 2 and node.op.shape[0] == shape[0]:
                 self.flat[node.outputs[0]] = name

@@ -34,6 +34,7 @@ from crtgen.ops import (
     Tanh,
     Transpose,
 )
+from crtgen.ops.accumulate import Accumulate
 from crtgen.ops.activation import LeakyRelu
 from crtgen.ops.case import in_eight_bits, in_four_bits, make
 from crtgen.ops.detection import DetectionPostProcess
@@ -458,6 +459,17 @@ KINDS = {
     "recurrent": Kind(recurrent_layers.RECURRENT, recurrent_layers.recurrent()),
     "sequences": Kind((Recurrent,), onnx_layers.sequences()),
     "sampled": Kind((GridSample,), onnx_layers.sampled()),
+    "affine": Kind(onnx_layers.AFFINE, onnx_layers.affine()),
+    "sums": Kind(
+        (Accumulate,),
+        st.builds(
+            onnx_layers.of_sums,
+            st.one_of(
+                *(made(DType.INT8) for made in (_convolution, _depthwise, _dense)), reduce_layers.products()
+            ).filter(lambda case: case.sig.x.dtype is DType.INT8),
+            st.booleans(),
+        ),
+    ),
     "bits": Kind(onnx_layers.BITS, onnx_layers.bits()),
     "curved": Kind(onnx_layers.CURVED, onnx_layers.curved(), DType.FLOAT32),
     "powers": Kind(onnx_layers.ELEMENTS, onnx_layers.elements()),

@@ -1,32 +1,43 @@
 """Layers that only ONNX has, drawn by hypothesis; see ``layers.py``."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
-from crtgen.ir import DType, Op, Value
-from crtgen.ops import Case
+from crtgen.ir import DType, Op, Signature, Value
+from crtgen.ops import Activation, Case
+from crtgen.ops.accumulate import Accumulate
+from crtgen.ops.affine import WIDTHS, DequantizeBy, QuantizeBy
 from crtgen.ops.arithmetic import Pow
 from crtgen.ops.bits import BitAnd, BitCast, BitNot, BitOr, BitXor, Shift
 from crtgen.ops.case import floats, make, plain
+from crtgen.ops.conv import Conv2d, DepthwiseConv2d
+from crtgen.ops.dense import FullyConnected
 from crtgen.ops.function import Atan, Erf
 from crtgen.ops.grid import MODES, PADDINGS, GridSample
+from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.recurrent import CURVES, Cell, Curve, Recurrent, recurrent_case
 from crtgen.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd
 from crtgen.ops.topk import TopK, topk_case
 
 __all__ = [
+    "AFFINE",
     "BITS",
     "CURVED",
     "ELEMENTS",
     "WRITTEN",
+    "affine",
     "bits",
     "curved",
     "elements",
+    "of_sums",
     "sampled",
     "sequences",
     "written",
 ]
 
 BITS: tuple[type[Op], ...] = (BitAnd, BitOr, BitXor, BitNot, Shift)
+AFFINE: tuple[type[Op], ...] = (QuantizeBy, DequantizeBy)
 CURVED: tuple[type[Op], ...] = (Erf, Atan)
 ELEMENTS: tuple[type[Op], ...] = (Pow, BitCast)
 WRITTEN: tuple[type[Op], ...] = (ScatterNd, ScatterElements, TopK)
@@ -48,6 +59,32 @@ def elements(draw: st.DrawFn) -> Case:
         return make("drawn", Pow(), [floats("a", shape), floats("b", shape)], limits=limits)
     dtype, to = draw(st.sampled_from([(DType.FLOAT32, DType.INT32), (DType.INT8, DType.UINT8)]))
     return make("drawn", BitCast(to), [Value("x", shape, dtype)])
+
+
+@st.composite
+def affine(draw: st.DrawFn) -> Case:
+    """Quantisation by tensors: one scale, one per channel, or one per element."""
+    shape, dtype = _shape(draw), draw(st.sampled_from(WIDTHS))
+    other = draw(st.sampled_from([(), shape[-1:], (shape[0], *(1,) * (len(shape) - 1)), shape]))
+    scale, zero = floats("s", other), plain("z", other, dtype)
+    limits = {"s": (0.001, 0.2), "z": (0.0, 100.0)}
+    if draw(st.booleans()):
+        return make("drawn", QuantizeBy(), [floats("x", shape), scale, zero], limits=limits)
+    return make("drawn", DequantizeBy(), [plain("x", shape, dtype), scale, zero], limits=limits)
+
+
+def of_sums(case: Case, short: bool) -> Case:
+    """The sums of an int8 layer; its inputs have 16 bits if ``short``."""
+    op, (x, *others) = case.op, case.sig.inputs
+    assert isinstance(op, Conv2d | DepthwiseConv2d | FullyConnected | BatchMatMul)
+    plain_op = op if isinstance(op, BatchMatMul) else replace(op, activation=Activation.NONE)
+    inputs = [x, *others]
+    short = short and not (isinstance(op, BatchMatMul) and others[0].is_constant)
+    if short:
+        inputs = [v if v.is_constant else plain(v.name, v.shape, DType.INT16) for v in inputs]
+    limits = {v.name: (-255.0, 255.0) for v in inputs} if short else {}
+    y = Value("y", case.sig.y.shape, DType.INT32)
+    return Case("accumulate_drawn", Accumulate(plain_op), Signature(tuple(inputs), (y,)), limits)
 
 
 @st.composite

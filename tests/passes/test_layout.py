@@ -5,8 +5,9 @@ import pytest
 
 from crtgen.ir import Graph, Op, Value
 from crtgen.ops import Add, Concat, Conv2d, FullyConnected, Mean, Pad, Relu, Reshape, Softmax, Transpose
+from crtgen.ops.arithmetic import Div
 from crtgen.ops.function import Abs
-from crtgen.ops.reduce import ArgMax, Sum
+from crtgen.ops.reduce import ArgMax, ReduceMax, Sum
 from crtgen.ops.shape import StridedSlice
 from crtgen.passes import DEFAULT_PASSES, MoveTransposes, RemoveDead, RemoveIdentities
 from tests.passes.networks import Network, assert_same_results
@@ -84,9 +85,16 @@ def test_reductions_that_drop_axes_leave_the_rest_in_order() -> None:
     net = Network(real=True)
     y = net.node("first", Transpose((2, 0, 3, 1)), net.input("x", 2, 3, 5, 4))
     graph, _ = assert_same_results(net.graph(net.node("sum", Sum((0, 2)), y)), (MoveTransposes(),))
-    assert [type(node.op) for node in graph.nodes] == [Sum, Transpose]
-    assert graph.nodes[0].op == Sum((2, 3))
-    assert transposes(graph) == [(0, 1)]
+    assert [node.op for node in graph.nodes] == [Sum((2, 3))]
+
+
+def test_a_transposed_value_and_a_number_that_was_made_of_it() -> None:
+    net = Network(real=True)
+    y = net.node("first", Transpose(FIRST), net.input("x", 1, 3, 5, 4))
+    most = net.node("most", ReduceMax((0, 1, 2, 3)), y)
+    shares = net.node("div", Div(), y, most)
+    graph, _ = assert_same_results(net.graph(net.node("back", Transpose(LAST), shares)), DEFAULT_PASSES)
+    assert [type(node.op) for node in graph.nodes] == [ReduceMax, Reshape, Div]
 
 
 def test_the_place_of_the_greatest() -> None:

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 
 from crtgen.frontends.onnx_convert import (
+    affine,
     elementwise,
     functions,
     image,
     index,
+    integers,
     move,
     pool,
     products,
@@ -23,10 +25,12 @@ from crtgen.frontends.onnx_convert.layer import Converter, Layer
 __all__ = ["CONVERTERS", "Converter", "Layer"]
 
 _FAMILIES = (
+    affine,
     elementwise,
     functions,
     image,
     index,
+    integers,
     move,
     pool,
     products,

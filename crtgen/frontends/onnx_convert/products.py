@@ -7,12 +7,12 @@ import numpy as np
 
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, reshaped, transposed
-from crtgen.ir import Array, shape_text
+from crtgen.ir import Array, Op, shape_text
 from crtgen.ops import Add, FullyConnected, Mul
 from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.reduce import Sum
 
-__all__ = ["CONVERTERS"]
+__all__ = ["CONVERTERS", "multiplied"]
 
 
 def _matmul(layer: Layer) -> Converted:
@@ -23,14 +23,21 @@ def _matmul(layer: Layer) -> Converted:
     if b.data is not None and b.data.ndim == 2 and len(a.shape) > 1:
         weights, zeros = np.ascontiguousarray(b.data.T), np.zeros(b.shape[1], np.float32)
         return Converted(FullyConnected(keep_dims=True), (a, weights, zeros), ("weights", "bias"))
-    left: Operand = a if len(a.shape) > 1 else reshaped(a, (1, *a.shape))
-    right: Operand = b if len(b.shape) > 1 else reshaped(b, (*b.shape, 1))
-    made = Converted(BatchMatMul(), (left, right), ("operand",))
-    if len(a.shape) > 1 and len(b.shape) > 1:
+    return multiplied(a, b, a.shape, b.shape, BatchMatMul())
+
+
+def multiplied(
+    a: Operand, b: Operand, a_shape: tuple[int, ...], b_shape: tuple[int, ...], op: Op
+) -> Converted:
+    """Matrices of any rank by ``op``, which takes them from rank 2 on."""
+    left: Operand = a if len(a_shape) > 1 else reshaped(a, (1, *a_shape))
+    right: Operand = b if len(b_shape) > 1 else reshaped(b, (*b_shape, 1))
+    made = Converted(op, (left, right), ("operand",))
+    if len(a_shape) > 1 and len(b_shape) > 1:
         return made
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    rows = a.shape[-2:-1] if len(a.shape) > 1 else ()
-    columns = b.shape[-1:] if len(b.shape) > 1 else ()
+    batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    rows = a_shape[-2:-1] if len(a_shape) > 1 else ()
+    columns = b_shape[-1:] if len(b_shape) > 1 else ()
     return reshaped(made, (*batch, *rows, *columns))
 
 

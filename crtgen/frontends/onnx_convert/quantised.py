@@ -8,7 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Convert, Converter, Layer, Operand, reshaped, transposed
+from crtgen.frontends.onnx_convert.affine import dequantized, quantized
+from crtgen.frontends.onnx_convert.integers import conv_sums, dense_sums, in_steps
+from crtgen.frontends.onnx_convert.layer import (
+    ANY,
+    NUMBERS,
+    Convert,
+    Converter,
+    Layer,
+    Operand,
+    reshaped,
+    transposed,
+)
 from crtgen.frontends.onnx_convert.pool import averaged_whole
 from crtgen.frontends.onnx_convert.weights import convolved
 from crtgen.frontends.onnx_convert.window import Numbers
@@ -24,9 +35,11 @@ from crtgen.frontends.onnx_edges import (
 )
 from crtgen.ir import Array, DType, Quant, Value
 from crtgen.ops import Activation, Add, Concat, Dequantize, FullyConnected, Mean, Mul, Quantize, Reshape
+from crtgen.ops.fixedpoint import Int64
 from crtgen.ops.lookup import Lookup
 from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.rescaling import product_factors
 
 __all__ = ["CONVERTERS"]
 
@@ -76,7 +89,7 @@ def _activation(layer: Layer) -> Activation:
     return Activation.RELU if layer.attribute("activation") == "Relu" else Activation.NONE
 
 
-def _weights(layer: Layer, place: int, axis: int) -> tuple[Array, Quant]:
+def _weights(layer: Layer, place: int, axis: int) -> tuple[Int64, Quant]:
     """Weights less their zero points, and their scales; the outputs are on ``axis``."""
     data, scale = layer.constant(place, "weights"), layer.constant(place + 1, "scales")
     zero = _zero(layer, place + 2)
@@ -86,11 +99,24 @@ def _weights(layer: Layer, place: int, axis: int) -> tuple[Array, Quant]:
         raise ValueError(f"{scale.size} scales and {zeros.size} zero points of {outputs} outputs")
     along = [-1 if a == axis else 1 for a in range(data.ndim)]
     whole = data.astype(np.int64) - zeros.reshape(along if zeros.size > 1 else [1] * data.ndim)
-    if whole.min() < _INT8.min or whole.max() > _INT8.max:
-        hint = "quantise weights as symmetric int8"
-        raise Refused("weights that are no numbers of int8 less their zero point", hint)
     scales = tuple(float(s) for s in scale.reshape(-1).astype(np.float32))
-    return whole.astype(np.int8), Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
+    return whole, Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
+
+
+def _fits(weights: Int64) -> bool:
+    """Whether weights less their zero points are numbers of int8."""
+    return bool(_INT8.min <= weights.min() and weights.max() <= _INT8.max)
+
+
+def _wide(layer: Layer, sums: Converted, weights: Quant, place: int, rank: int) -> Converted:
+    """Sums of weights of nine bits as the quantised output, whose scale is at ``place``.
+
+    Outputs are on the first of the last ``rank`` axes.
+    """
+    x, y = _quant(layer, 1), _quant(layer, place)
+    factors = product_factors(x.scale, weights.scales, y.scale, [0] * len(weights.scales))
+    shaped = factors.reshape(-1, *(1,) * (rank - 1)) if len(factors) > 1 else factors.reshape(())
+    return in_steps(sums, shaped, y, _activation(layer) is Activation.RELU)
 
 
 def _bias(layer: Layer, place: int, outputs: int) -> Array:
@@ -104,8 +130,11 @@ def _bias(layer: Layer, place: int, outputs: int) -> Array:
 
 def _qlinear_conv(layer: Layer) -> Converted:
     data, quant = _weights(layer, 3, 0)
+    x, bias = _operand(layer, 0), _bias(layer, 8, len(data))
+    if not _fits(data):
+        return _wide(layer, conv_sums(layer, x, data, bias), quant, 6, layer.rank - 1)
     numbers = _Weights(quant, _quant(layer, 6), _activation(layer))
-    return convolved(layer, _operand(layer, 0), data, _bias(layer, 8, len(data)), numbers)
+    return convolved(layer, x, data.astype(np.int8), bias, numbers)
 
 
 def _qlinear_matmul(layer: Layer) -> Converted:
@@ -114,7 +143,7 @@ def _qlinear_matmul(layer: Layer) -> Converted:
     if second.data is None or second.data.ndim != 2 or layer.rank < 2:
         return Converted(BatchMatMul(), (_operand(layer, 0), _operand(layer, 3)), ("operand",))
     data, quant = _weights(layer, 3, 1)
-    return _dense(layer, data.T, quant, np.zeros(data.shape[1], np.int32), True)
+    return _dense(layer, data.T, quant, np.zeros(data.shape[1], np.int32), 6)
 
 
 def _qgemm(layer: Layer) -> Converted:
@@ -123,13 +152,17 @@ def _qgemm(layer: Layer) -> Converted:
     turned = bool(layer.whole("transB"))
     data, quant = _weights(layer, 3, 0 if turned else 1)
     data = data if turned else data.T
-    return _dense(layer, data, quant, _bias(layer, 6, len(data)), False)
+    return _dense(layer, data, quant, _bias(layer, 6, len(data)), 7)
 
 
-def _dense(layer: Layer, data: Array, quant: Quant, bias: Array, keeps: bool) -> Converted:
-    weights = Value.constant("weights", np.ascontiguousarray(data), quant)
-    op = FullyConnected(_activation(layer), keep_dims=keeps)
-    return Converted(op, (_operand(layer, 0), weights, bias), ("weights", "bias"))
+def _dense(layer: Layer, data: Int64, quant: Quant, bias: Array, place: int) -> Converted:
+    """A fully connected layer by ``data[O, K]``; the scale of the output is at ``place``."""
+    x = _operand(layer, 0)
+    if not _fits(data):
+        return _wide(layer, dense_sums(x, data, bias), quant, place, 1)
+    weights = Value.constant("weights", np.ascontiguousarray(data.astype(np.int8)), quant)
+    op = FullyConnected(_activation(layer), keep_dims=layer.node.code == "QLinearMatMul")
+    return Converted(op, (x, weights, bias), ("weights", "bias"))
 
 
 def _pair(kind: type[Add] | type[Mul]) -> Convert:
@@ -204,12 +237,14 @@ def _table(layer: Layer) -> Converted:
 
 def _quantize(layer: Layer) -> Converted:
     output = layer.outputs[0]
-    if output is None or output.quant is None:
-        raise Refused("scales that are computed, several ones, or another type than int8 and uint8")
+    if output is None or output.quant is None or layer.x.dtype is not DType.FLOAT32:
+        return quantized(layer)
     return Converted(Quantize(DType.INT8), (layer.x,))
 
 
 def _dequantize(layer: Layer) -> Converted:
+    if layer.x.quant is None or layer.x.dtype is not DType.INT8:
+        return dequantized(layer)
     return Converted(Dequantize(), (_operand(layer, 0),))
 
 
@@ -221,11 +256,11 @@ def _recoded(layer: Layer) -> Converted:
 
 
 CONVERTERS: Mapping[str, Converter] = {
-    DEQUANTIZE: Converter(_dequantize, ("dequantize",), _BYTES),
+    DEQUANTIZE: Converter(_dequantize, ("dequantize",), ANY),
     LOOKUP: Converter(_table, ("lookup",), _BYTES),
     "QLinearConv": Converter(_qlinear_conv, ("conv",), _BYTES),
     "QLinearMatMul": Converter(_qlinear_matmul, ("matmul",), _BYTES),
-    QUANTIZE: Converter(_quantize, ("quantize",)),
+    QUANTIZE: Converter(_quantize, ("quantize",), NUMBERS),
     RECODED: Converter(_recoded, ("recoded",), frozenset({DType.INT8, DType.UINT8})),
     "com.microsoft.QGemm": Converter(_qgemm, ("gemm", "dense"), _BYTES),
     "com.microsoft.QLinearAdd": Converter(_pair(Add), ("add",), _BYTES),

@@ -7,7 +7,7 @@ import numpy as np
 
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Layer, Operand, reshaped, transposed
-from crtgen.ir import Array, Quant
+from crtgen.ir import Array, Op, Quant
 from crtgen.ops import Activation, Concat, Conv2d, DepthwiseConv2d, Padding, StridedSlice
 
 __all__ = [
@@ -150,6 +150,10 @@ class Numbers:
         """Weights whose outputs, from the ``first`` on, are on ``axis``."""
         return data
 
+    def layer(self, op: Conv2d | DepthwiseConv2d) -> Op:
+        """The operator that is computed."""
+        return op
+
 
 REAL = Numbers()
 
@@ -162,12 +166,12 @@ def grouped(
     if groups < 1 or depth * groups != channels or outputs % groups:
         raise ValueError(f"weights for {groups} times {depth} of {channels} channels, and {outputs} outputs")
     roles, quant = ("weights", "bias"), numbers.output
-    op = Conv2d(window.stride, window.padding, window.dilation, numbers.activation)
+    op = numbers.layer(Conv2d(window.stride, window.padding, window.dilation, numbers.activation))
     if groups == 1:
         return Converted(op, (x, numbers.weights(kernel, 0, 0), bias), roles, quant=quant)
     if depth == 1:
         shape = window.stride, window.padding, window.dilation
-        one = DepthwiseConv2d(*shape, outputs // groups, numbers.activation)
+        one = numbers.layer(DepthwiseConv2d(*shape, outputs // groups, numbers.activation))
         weights = numbers.weights(kernel.transpose(3, 1, 2, 0), 3, 0)
         return Converted(one, (x, weights, bias), roles, quant=quant)
     each, (n, _, h, w) = outputs // groups, window.image

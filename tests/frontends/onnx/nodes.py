@@ -48,6 +48,7 @@ CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
     "Compress": (1,),
     "ConstantOfShape": (0,),
     "Conv": (1, 2),
+    "ConvInteger": (1, 3),
     "ConvTranspose": (1, 2),
     "CumProd": (1,),
     "CumSum": (1,),
@@ -63,6 +64,8 @@ CONSTANT_INPUTS: Mapping[str, tuple[int, ...]] = {
     "MelWeightMatrix": (0, 1, 2, 3, 4),
     "OneHot": (1, 2),
     "Pad": (1, 2, 3),
+    "QLinearConv": (1, 2, 3, 4, 5, 6, 7),
+    "QLinearMatMul": (1, 2, 4, 5, 6, 7),
     "RNN": (1, 2, 3, 4),
     "Range": (0, 1, 2),
     "Reshape": (1,),
@@ -144,6 +147,7 @@ def _read(case: Any) -> NodeTest:
     graph = case.model.graph
     ((inputs, outputs),) = case.data_sets[:1]
     operator = graph.node[0].op_type if len(graph.node) == 1 else _of_expanded(case.name)
+    outputs = [numpy_helper.to_array(o) if isinstance(o, onnx.TensorProto) else o for o in outputs]
     tolerances = (case.rtol or 1e-3, _CANCEL.get(operator, case.atol or 1e-7))
     return _test(case.name, operator, case.model, list(inputs), list(outputs), *tolerances)
 

@@ -129,11 +129,13 @@ class Form:
     format: QuantFormat
     activations: QuantType
     per_channel: bool
+    weights: QuantType = QuantType.QInt8
 
 
 FORMS = {
     "qdq_uint8": Form(QuantFormat.QDQ, QuantType.QUInt8, False),
     "qdq_int8": Form(QuantFormat.QDQ, QuantType.QInt8, True),
+    "qdq_uint8_weights": Form(QuantFormat.QDQ, QuantType.QUInt8, False, QuantType.QUInt8),
     "qoperator_uint8": Form(QuantFormat.QOperator, QuantType.QUInt8, True),
     "qoperator_int8": Form(QuantFormat.QOperator, QuantType.QInt8, False),
 }
@@ -162,7 +164,7 @@ def quantised(name: str, form: Form) -> bytes:
                 _Data(net.shape),
                 quant_format=form.format,
                 activation_type=form.activations,
-                weight_type=QuantType.QInt8,
+                weight_type=form.weights,
                 per_channel=form.per_channel,
                 # the format of operators keeps weights per output only behind symmetric activations
                 extra_options={"ActivationSymmetric": form == FORMS["qoperator_int8"]},

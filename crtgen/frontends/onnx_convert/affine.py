@@ -1,0 +1,103 @@
+"""Quantisation at run time: by scales that are computed, by several ones, or in types that no layer has."""
+
+from collections.abc import Mapping
+
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, cast, number, reshaped
+from crtgen.frontends.onnx_file import value_types
+from crtgen.ir import DType, shape_text
+from crtgen.ops import Sub
+from crtgen.ops.affine import WIDTHS, DequantizeBy, QuantizeBy
+from crtgen.ops.arithmetic import Div
+from crtgen.ops.compare import Equal, Maximum, Minimum, Select
+from crtgen.ops.reduce import ReduceMax, ReduceMin
+
+__all__ = ["CONVERTERS", "dequantized", "quantized"]
+
+_MOST = 255
+
+
+def quantized(layer: Layer) -> Converted:
+    """``clamp(rint(x / scale) + zero)``, as raw numbers."""
+    dtype = _quantized_type(layer)
+    x: Operand = layer.x if layer.x.dtype is DType.FLOAT32 else cast(layer.x, DType.FLOAT32)
+    zero = None if layer.has(2) else number(0, dtype)
+    return _by(layer, QuantizeBy(), x, zero)
+
+
+def _quantized_type(layer: Layer) -> DType:
+    kind = layer.whole("output_dtype")
+    given = value_types().get(kind) if kind else DType.UINT8
+    name = f"type number {kind}"
+    if layer.has(2):
+        given, name = layer.tensor(2).dtype, layer.tensor(2).type_name
+    if given not in WIDTHS:
+        raise Refused(f"to {name}; supported: {', '.join(sorted(d.name for d in WIDTHS))}")
+    return given
+
+
+def dequantized(layer: Layer) -> Converted:
+    """``(x - zero) * scale``."""
+    dtype = layer.x.dtype
+    if dtype not in (*WIDTHS, DType.INT32):
+        raise Refused(f"{layer.x.type_name}")
+    return _by(layer, DequantizeBy(), layer.x, None if layer.has(2) else number(0, dtype))
+
+
+def _by(layer: Layer, op: QuantizeBy | DequantizeBy, x: Operand, zero: Operand | None) -> Converted:
+    """The operator with its scales and zero points under shapes that are broadcast."""
+    shape, scale = layer.x.shape, layer.tensor(1)
+    if scale.dtype is not DType.FLOAT32:
+        raise Refused(f"scales of {scale.type_name}; supported: FLOAT32")
+    size = layer.whole("block_size")
+    if not size or scale.shape in ((), (1,)):
+        places = [_along(layer, place) for place in (1, 2) if layer.has(place)]
+        return Converted(op, (x, *places, *([zero] if zero is not None else [])), ("scale", "zero"))
+    axis = layer.own_axis(1)
+    count = -(-shape[axis] // size)
+    if scale.shape != (*shape[:axis], count, *shape[axis + 1 :]):
+        raise ValueError(f"scales of {shape_text(scale.shape)} for blocks of {size} of {shape_text(shape)}")
+    if shape[axis] % size:
+        raise Refused(f"blocks of {size} of {shape[axis]} elements; supported: whole blocks")
+    blocks = (*shape[:axis], count, size, *shape[axis + 1 :])
+    each = (*shape[:axis], count, 1, *shape[axis + 1 :])
+    places = [reshaped(layer.tensor(place), each) for place in (1, 2) if layer.has(place)]
+    made = Converted(op, (reshaped(x, blocks), *places, *([zero] if zero is not None else [])))
+    return reshaped(made, shape)
+
+
+def _along(layer: Layer, place: int) -> Operand:
+    """One number, or one for each place along the axis."""
+    tensor = layer.tensor(place)
+    if tensor.shape in ((), (1,)):
+        return reshaped(tensor, ())
+    axis = layer.own_axis(1)
+    if tensor.shape != (layer.x.shape[axis],):
+        raise ValueError(
+            f"{shape_text(tensor.shape)} scales along axis {axis} of {shape_text(layer.x.shape)}"
+        )
+    return reshaped(tensor, (*tensor.shape, *(1,) * (layer.rank - axis - 1)))
+
+
+def _dynamic(layer: Layer) -> tuple[Converted, ...]:
+    """Numbers of uint8 between the least and the greatest, with their scale and zero point.
+
+    Where all are zero, the scale is 1, as ONNX Runtime has it.
+    """
+    axes = tuple(range(layer.rank))
+    low, high = (
+        Converted(bound, (Converted(extreme(axes, False), (layer.x,)), number(0)), ("zero",))
+        for bound, extreme in ((Minimum(), ReduceMin), (Maximum(), ReduceMax))
+    )
+    width = Converted(Sub(), (high, low))
+    step = Converted(Div(), (width, number(_MOST)), ("steps",))
+    scale = Converted(Select(), (Converted(Equal(), (width, number(0))), number(1), step))
+    below = Converted(Sub(), (number(0), low))
+    zero = Converted(QuantizeBy(), (below, scale, number(0, DType.UINT8)))
+    numbers = Converted(QuantizeBy(), (layer.x, scale, zero))
+    return numbers, reshaped(scale, ()), reshaped(zero, ())
+
+
+CONVERTERS: Mapping[str, Converter] = {
+    "DynamicQuantizeLinear": Converter(_dynamic, ("quantize",), whole=3),
+}

@@ -1,0 +1,184 @@
+"""Sums of products of integers: ConvInteger, MatMulInteger, and layers whose weights need nine bits."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Refused, Tensor
+from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, cast, number, reshaped
+from crtgen.frontends.onnx_convert.products import multiplied
+from crtgen.frontends.onnx_convert.weights import convolved
+from crtgen.frontends.onnx_convert.window import Numbers, lines_of
+from crtgen.frontends.onnx_edges import OF_BYTE
+from crtgen.ir import Array, DType, Op, Quant
+from crtgen.ops import INT8, Add, Conv2d, DepthwiseConv2d, FullyConnected, Mul, Reshape, Sub
+from crtgen.ops.accumulate import Accumulate
+from crtgen.ops.affine import QuantizeBy
+from crtgen.ops.bits import BitXor
+from crtgen.ops.compare import Maximum
+from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.matmul import BatchMatMul
+
+__all__ = ["CONVERTERS", "conv_sums", "dense_sums", "in_steps"]
+
+_EIGHT = frozenset({DType.INT8, DType.UINT8})
+
+
+class _Sums(Numbers):
+    """The sums of a convolution are its outputs."""
+
+    def layer(self, op: Conv2d | DepthwiseConv2d) -> Op:
+        return Accumulate(op)
+
+
+def conv_sums(layer: Layer, x: Operand, weights: Int64, bias: Array) -> Converted:
+    """A convolution's sums of ``x``, of 8 or 16 bits, with ``weights[O, C/groups, ...]`` of nine."""
+    parts = [
+        convolved(layer, x, part, bias if first else np.zeros_like(bias), _Sums())
+        for first, part in _parts(weights)
+    ]
+    return _total(parts)
+
+
+def dense_sums(x: Operand, weights: Int64, bias: Array) -> Converted:
+    """The same of rows, with ``weights[O, K]``."""
+    op, roles = Accumulate(FullyConnected(keep_dims=True)), ("weights", "bias")
+    parts = [
+        Converted(op, (x, part, bias if first else np.zeros_like(bias)), roles)
+        for first, part in _parts(weights)
+    ]
+    return _total(parts)
+
+
+def _parts(weights: Int64) -> Iterator[tuple[bool, Array]]:
+    """Weights of int8 that add up to these, the first of them marked."""
+    first, left = True, weights
+    while first or left.any():
+        part = np.clip(left, *INT8.limits)
+        yield first, np.ascontiguousarray(part).astype(np.int8)
+        first, left = False, left - part
+
+
+def _total(parts: list[Converted]) -> Converted:
+    return reduce(lambda a, b: Converted(Add(), (a, b), ("other",)), parts)
+
+
+def in_steps(sums: Converted, factors: Array, quant: Quant, cut: bool) -> Converted:
+    """Sums as quantised numbers: ``rint(f32(sum) * factor) + zero``, below zero cut if ``cut``.
+
+    ``factors`` are broadcast to the sums.
+    """
+    made = Converted(Mul(), (cast(sums, DType.FLOAT32), factors.astype(np.float32)), ("factor",))
+    if cut:
+        made = Converted(Maximum(), (made, number(0)), ("zero",))
+    return Converted(QuantizeBy(), (made, number(1), number(quant.zero_point, DType.INT8)), ("one", "zero"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """An operand of eight bits: a tensor, and its zero point if it has one. ``zero`` is that if it is known.
+
+    As int8 its numbers are ``offset`` less than in the file.
+    """
+
+    tensor: Tensor
+    given: Tensor | None
+    zero: int | None
+    offset: int
+
+    @classmethod
+    def of(cls, layer: Layer, place: int, zero_place: int) -> "_Factor":
+        tensor, zero = layer.tensor(place), layer.tensor(zero_place) if layer.has(zero_place) else None
+        bytes_ = DType.UINT8 in (tensor.dtype, zero.dtype if zero is not None else None)
+        if tensor.quant is not None and (zero is None or zero.data is None):
+            raise Refused(f"{tensor.name!r} is quantised, and its zero point here is not known")
+        known = 0 if zero is None else None
+        if zero is not None and zero.data is not None and zero.data.size == 1:
+            known = int(zero.data.item())
+        return cls(tensor, zero, known, OF_BYTE if bytes_ else 0)
+
+    def bytes(self) -> Operand:
+        """Its numbers as int8; with its zero point, if that is known."""
+        numbers: Operand = self.tensor
+        if self.tensor.dtype is DType.UINT8:
+            numbers = cast(
+                Converted(BitXor(), (numbers, number(OF_BYTE, DType.UINT8)), ("half",)), DType.INT8
+            )
+        if self.zero is None:
+            return numbers
+        quant = Quant.tensor(1.0, self.zero - self.offset)
+        return Converted(Reshape(self.tensor.shape), (numbers,), quant=quant)
+
+    def ahead(self, rank: int) -> Operand:
+        """How far the numbers as int8 are from their distances from the zero point, as int32."""
+        zero = cast(self._column(rank), DType.INT32)
+        return Converted(Sub(), (number(self.offset, DType.INT32), zero), ("zero",))
+
+    def distances(self, rank: int) -> Operand:
+        """Of its numbers from the zero point, as int16."""
+        numbers = cast(self.tensor, DType.INT16)
+        if self.given is None:
+            return numbers
+        return Converted(Sub(), (numbers, cast(self._column(rank), DType.INT16)), ("zero",))
+
+    def _column(self, rank: int) -> Operand:
+        """The zero points of rows, if there are several, so that they are broadcast."""
+        assert self.given is not None
+        if self.given.shape in ((), (1,)):
+            return reshaped(self.given, ())
+        last = rank == len(self.tensor.shape) and len(self.given.shape) == 1
+        return reshaped(self.given, (*self.given.shape, 1)) if last else self.given
+
+
+def _weights(layer: Layer, place: int, zero_place: int, axis: int) -> Int64:
+    """Constant weights less their zero points, of which there is one or one per output on ``axis``."""
+    data = layer.constant(place, "weights").astype(np.int64)
+    if not layer.has(zero_place):
+        return data
+    zero = layer.constant(zero_place, "zero points of weights").astype(np.int64).reshape(-1)
+    if zero.size not in (1, data.shape[axis]):
+        raise ValueError(f"{zero.size} zero points of {data.shape[axis]} outputs")
+    return data - zero.reshape([-1 if a == axis else 1 for a in range(data.ndim)])
+
+
+def _conv_integer(layer: Layer) -> Converted:
+    """Padding stands for zero: with a zero point that is computed, distances from it are taken first."""
+    weights, x = _weights(layer, 1, 3, 0), _Factor.of(layer, 0, 2)
+    bias = np.zeros(len(weights), np.int32)
+    if x.zero is not None:
+        return conv_sums(layer, x.bytes(), weights, bias)
+    if _is_padded(layer):
+        return conv_sums(layer, x.distances(layer.rank), weights, bias)
+    columns = weights.reshape(len(weights), -1).sum(axis=1).reshape(-1, *(1,) * (layer.rank - 2))
+    return _moved(conv_sums(layer, x.bytes(), weights, bias), x.ahead(0), columns)
+
+
+def _is_padded(layer: Layer) -> bool:
+    return any(line.before or line.after for line in lines_of(layer, layer.tensor(1).shape[2:]))
+
+
+def _moved(sums: Converted, ahead: Operand, columns: Int64) -> Converted:
+    """Sums of inputs that are ``ahead`` of what they should be; ``columns`` are sums of weights."""
+    missing = Converted(Mul(), (ahead, columns.astype(np.int32)), ("columns",))
+    return Converted(Add(), (sums, missing), ("missing",))
+
+
+def _matmul_integer(layer: Layer) -> Converted:
+    """By constant weights, a fully connected layer."""
+    a, b = _Factor.of(layer, 0, 2), _Factor.of(layer, 1, 3)
+    shapes = a.tensor.shape, b.tensor.shape
+    if b.tensor.data is None or len(shapes[1]) != 2 or len(shapes[0]) < 2:
+        known = None not in (a.zero, b.zero)
+        pair = (a.bytes(), b.bytes()) if known else (a.distances(len(shapes[0])), b.distances(0))
+        return multiplied(*pair, *shapes, Accumulate(BatchMatMul()))
+    weights = _weights(layer, 1, 3, 1).T
+    made = dense_sums(a.bytes(), weights, np.zeros(len(weights), np.int32))
+    return made if a.zero is not None else _moved(made, a.ahead(len(shapes[0])), weights.sum(axis=1))
+
+
+CONVERTERS: Mapping[str, Converter] = {
+    "ConvInteger": Converter(_conv_integer, ("conv",), _EIGHT),
+    "MatMulInteger": Converter(_matmul_integer, ("matmul",), _EIGHT),
+}

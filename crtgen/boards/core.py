@@ -30,6 +30,16 @@ class Core:
         return self.name.partition("+")[0] in ("cortex-m7", "cortex-m55", "cortex-m85")
 
     @property
+    def vfp(self) -> bool:
+        """Whether float32 is computed one number at a time: an FPU, and no Helium."""
+        return self.fpu != "none" and self.arch in ("armv7e-m", "armv8-m.main") and not self.mve
+
+    @property
+    def fpv5(self) -> bool:
+        """Whether the FPU has VMAXNM and VMINNM; that of the M4 is older."""
+        return self.fpu != "none" and self.name != "cortex-m4"
+
+    @property
     def gcc_flags(self) -> tuple[str, ...]:
         """``-mcpu`` and the floating-point options of arm-none-eabi-gcc."""
         if self.arch == "host":

@@ -16,7 +16,7 @@ from crtgen.ops.scheme import is_packed
 __all__ = ["Design", "Entry", "applicable", "design", "registered", "select"]
 
 Design = Callable[[Any, Signature, Target], Kernel | None]
-Feature: TypeAlias = Literal["dsp", "mve"]
+Feature: TypeAlias = Literal["dsp", "mve", "vfp"]
 """An extension of a core: the name of its attribute."""
 
 _D = TypeVar("_D", bound=Design)

@@ -30,13 +30,13 @@ _log = logging.getLogger(__name__)
 class Trial:
     """Runs layers on a core's machine, generated for a level of optimisation.
 
-    ``package`` is the package of the designs that always run; of others, only what is chosen does. ``hits``
+    ``packages`` are those of the designs that always run; of others, only what is chosen does. ``hits``
     counts how often each function of a design of it gave a kernel, and each kernel by its name.
     """
 
     core: str
     optimize: str
-    package: str
+    packages: tuple[str, ...]
     folder: Path
     hits: Counter[str] = field(default_factory=Counter)
 
@@ -46,7 +46,7 @@ class Trial:
         own: list[Kernel] = []
         for entry in registered(type(case.op)):
             kernel = entry.kernel(case.op, case.sig, target)
-            if kernel is not None and package(entry) == self.package:
+            if kernel is not None and package(entry) in self.packages:
                 own.append(kernel)
                 self.hits[name(entry)] += 1
                 self.hits[kernel.design] += 1

@@ -480,4 +480,9 @@ KINDS = {
         *(Identity, Transpose, Pad, Concat, StridedSlice, ResizeNearest),
         other=st.one_of(_movement(DType.INT16), _movement(DType.INT64)),
     ),
+    "reals": Kind(
+        (Conv2d, DepthwiseConv2d, FullyConnected),
+        st.one_of(*(made(DType.FLOAT32) for made in (_convolution, _convolution, _depthwise, _dense))),
+        DType.FLOAT32,
+    ),
 }

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 __all__ = ["is_branch", "is_narrow", "registers_in"]
 
-_REGISTER = re.compile(r"\b(?:r1[0-2]|r\d|lr|q[0-7])\b")
+_REGISTER = re.compile(r"\b(?:r1[0-2]|r\d|lr|q[0-7]|s[12]?\d|s3[01])\b")
 _LOW = re.compile(r"r[0-7]")
 _ADDRESS = re.compile(r"\[(\w+)(?:, (?:#(\d+)|(\w+)))?\]")
 _SCALE = {"ldr": 4, "str": 4, "ldrh": 2, "strh": 2, "ldrb": 1, "strb": 1}
@@ -28,7 +28,7 @@ def is_branch(mnemonic: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def registers_in(operand: str) -> frozenset[str]:
-    """The general registers and vectors that an operand names."""
+    """The general registers, vectors and registers of the FPU that an operand names."""
     return frozenset(_REGISTER.findall(operand))
 
 

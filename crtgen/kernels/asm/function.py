@@ -18,6 +18,7 @@ LISTED = tuple(f"r{n}" for n in range(13))
 """In the order in which LDM and STM want them."""
 ODD = ("r1", "r3", "r5", "r7", "r9", "r11")
 _VECTORS = tuple(f"q{n}" for n in range(8))
+_SINGLES = tuple(f"s{n}" for n in range(32))
 _SAVED = (*(f"r{n}" for n in range(4, 12)), "lr")
 _MOST_ARGUMENTS = 4
 _MOVED = 4095  # of ADDW and SUBW
@@ -85,6 +86,10 @@ class Function:
     def vectors(self, role: str, count: int) -> tuple[str, ...]:
         """So many vectors."""
         return self._take(_VECTORS, role, count)
+
+    def singles(self, role: str, count: int) -> tuple[str, ...]:
+        """So many registers of the FPU of a float32 each, which are parts of the vectors."""
+        return self._take(_SINGLES, role, count)
 
     def free(self, *registers: str) -> None:
         """Give registers back."""
@@ -224,7 +229,7 @@ class Function:
         name, purpose, returns, parameters = self._about
         core = tuple(r for r in _SAVED if r in self._used)
         core = core if not core or core[-1] == "lr" else (*core, "lr")
-        highest = max((_VECTORS.index(q) for q in self._used.intersection(_VECTORS)), default=0)
+        highest = max(map(_vector, self._used.intersection((*_VECTORS, *_SINGLES))), default=0)
         return Routine(
             name=name,
             purpose=purpose,
@@ -255,3 +260,9 @@ class Function:
             self._factor *= rounds
         yield
         self._loops, self._factor = before
+
+
+def _vector(register: str) -> int:
+    """The number of a vector, or of the one that a register of the FPU is a quarter of."""
+    number = int(register[1:])
+    return number if register in _VECTORS else number // 4

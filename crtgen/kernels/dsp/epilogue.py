@@ -226,23 +226,26 @@ def of_sums(
 
 
 def _singles(f: Function, epilogue: Epilogue, registers: Sequence[str], factor: str, zero: str) -> None:
-    """Two at a time by the floating-point unit; the registers that it needs are free in any function."""
+    """Two at a time by the floating-point unit."""
+    numbers = f.singles("numbers of float32", 3)
+    *both, scale = numbers
     if len(registers) > 1:
-        f("vmov", "s2", factor)
+        f("vmov", scale, factor)
     for first in range(0, len(registers), 2):
         pair = registers[first : first + 2]
-        floats = ("s0", "s1")[: len(pair)]
+        floats = both[: len(pair)]
         if len(registers) == 1:
-            f("vmov", "s0", "s1", *pair, factor)
+            f("vmov", *both, *pair, factor)
         else:
             f("vmov", *floats, *pair)
         for s in floats:
             f("vcvt.f32.s32", s, s)
         for s in floats:
-            f("vmul.f32", s, s, "s1" if len(registers) == 1 else "s2")
+            f("vmul.f32", s, s, both[1] if len(registers) == 1 else scale)
         for s in floats:
             f("vcvtr.s32.f32", s, s, note="halves go to even numbers")
         f("vmov", *pair, *floats)
+    f.free(*numbers)
     for register in registers:
         f("add", register, register, zero)
         saturate(f, epilogue, register)

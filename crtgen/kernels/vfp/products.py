@@ -1,0 +1,111 @@
+"""Convolutions and fully connected layers in float32 in the registers of an FPU.
+
+Four pixels times four output channels, or one pixel times eight: sums, weights and inputs fill the registers.
+"""
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.cost import Work
+from crtgen.kernels.epilogue import float_epilogue
+from crtgen.kernels.gemm import Block, GemmView, gather, gemm_lead
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.vfp.copy import copied, copy
+from crtgen.kernels.vfp.products_asm import Tile, tile_of_pixels
+from crtgen.kernels.vfp.unit import Limits, Unit
+from crtgen.kernels.window import Window
+from crtgen.ops import Conv2d, FullyConnected
+
+__all__ = ["conv2d", "fully_connected"]
+
+_PIXELS = 4  # at a time
+_CHANNELS = {1: 8}  # of so many pixels, else as many as these:
+_OF_SEVERAL = 4
+_WRITTEN_OUT = {"speed": 64, "size": 16}  # products, and twice as many where they are fused
+_MOST_INPUTS = 16
+
+
+@design(Conv2d, types=(DType.FLOAT32,), needs="vfp", weights=(1, 2))
+def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel:
+    """A float32 convolution of any shape."""
+    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
+    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
+    return _kernel(op, sig, target, None if window.is_pointwise else window)
+
+
+@design(FullyConnected, types=(DType.FLOAT32,), needs="vfp", weights=(1, 2))
+def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel:
+    """A float32 layer of any shape."""
+    return _kernel(op, sig, target, None)
+
+
+def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None) -> Kernel:
+    outputs = sig.inputs[1].shape[0]
+    pixels, depth = sig.y.elements // outputs, sig.inputs[1].elements // outputs
+    tile = _tile(op, min(pixels, _PIXELS), depth, outputs, target)
+    view = GemmView(
+        epilogue=float_epilogue(op.activation),
+        pixels=pixels,
+        depth=depth,
+        outputs=outputs,
+        tile=tile.pixels,
+        unroll=tile.unroll,
+        fused=tile.unit.fused,
+        blocks=tuple(Block(*block) for block in tile.blocks),
+        window=window,
+    )
+    whole = window is None and pixels == tile.pixels
+    return Kernel(
+        design=f"vfp {tile.pixels}x{tile.channels}" + (" gathered" if window else ""),
+        template="" if whole else "vfp/products.c.j2",
+        view=view,
+        consts=(_weights(sig, depth, tile),),
+        scratch=tile.pixels * depth * 4 if window else 0,
+        inplace=(InPlace(lead=gemm_lead(view, 4)),),
+        work=_work(view, tile, whole),
+        routines=(tile_of_pixels(tile), *((copy(),) if window else ())),
+    )
+
+
+def _tile(op: Conv2d | FullyConnected, pixels: int, depth: int, outputs: int, target: Target) -> Tile:
+    channels = _CHANNELS.get(pixels, _OF_SEVERAL)
+    unit = Unit.of(target)
+    products = _WRITTEN_OUT[target.optimize] * (1 + unit.fused)
+    most = min(_MOST_INPUTS, max(2, products // (pixels * min(channels, outputs))))
+    unroll = _unroll(depth, 1 << most.bit_length() - 1, pixels == 1)
+    return Tile(pixels, channels, depth, outputs, unroll, Limits.of(op.activation), unit)
+
+
+def _unroll(depth: int, most: int, alone: bool) -> int:
+    """Inputs to write out: all of them, or ``most``, or of several pixels fewer that leave no rest."""
+    if depth <= most or alone:
+        return min(depth, most)
+    return max((n for n in range(most // 2 + 1, most + 1) if n % 2 == 0 and depth % n == 0), default=most)
+
+
+def _weights(sig: Signature, depth: int, tile: Tile) -> Const:
+    weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
+
+    def pack() -> Array:
+        rows = np.concatenate([bias[:, None], weights.reshape(-1, depth)], axis=1)
+        parts, start = [], 0
+        for channels, count in tile.blocks:
+            part = rows[start : start + channels * count].reshape(count, channels, -1)
+            parts.append(part.transpose(0, 2, 1).ravel())
+            start += channels * count
+        return np.concatenate(parts)
+
+    note = f"[output / {tile.channels}][bias, then input][output % {tile.channels}]"
+    return Const("weights", "float32", (tile.outputs * (depth + 1),), pack, 4, note)
+
+
+def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
+    each = tile_of_pixels(tile).instructions()
+    if whole:
+        return Work(each)
+    tiles = -(-view.pixels // view.tile)
+    work = Work(tiles * each).block("tile", tiles)
+    if view.window:
+        gather(work, view.window, tiles * view.tile, 4, copied)
+    return work

@@ -1,0 +1,118 @@
+"""What the FPU of a core does best, and what becomes of its sums: the clamp, and the store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.kernels.asm import LISTED, Function
+from crtgen.kernels.kernel import Target
+from crtgen.ops import Activation
+
+__all__ = ["Clamp", "Limits", "Unit", "add_products", "listed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """``fused``: VFMA is a product and its addition. ``fpv5``: VMAXNM and VMINNM are there."""
+
+    fused: bool
+    fpv5: bool
+
+    @classmethod
+    def of(cls, target: Target) -> "Unit":
+        """That of the target; fused is half the code, and on M4 and M33 slower than the two apart."""
+        return cls(target.core.fast_fma or target.flag == "-Os", target.core.fpv5)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What outputs are clamped to, where it is finite."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, activation: Activation) -> "Limits":
+        return cls(*activation.float_range())
+
+
+def listed(registers: Sequence[str]) -> str:
+    """As VLDM, STM and their like want them."""
+    return f"{{{', '.join(registers)}}}"
+
+
+def add_products(
+    f: Function, unit: Unit, sums: Sequence[str], x: str, weights: Sequence[str], products: Sequence[str]
+) -> None:
+    """``sums += x * weights``; ``products`` are registers for these, where they are not fused."""
+    if unit.fused:
+        for total, weight in zip(sums, weights, strict=True):
+            f("vfma.f32", total, x, weight)
+        return
+    for product, weight in zip(products, weights, strict=True):
+        f("vmul.f32", product, x, weight)
+    for total, product in zip(sums, products, strict=True):
+        f("vadd.f32", total, total, product)
+
+
+class Clamp:
+    """Clamps sums and stores them. ``spare`` are two registers of the FPU."""
+
+    def __init__(self, f: Function, unit: Unit, limits: Limits, spare: Sequence[str]) -> None:
+        self.f = f
+        self.unit = unit
+        self.finite = [(n, x) for n, x in enumerate((limits.low, limits.high)) if np.isfinite(x)]
+        self.limits = dict(zip((n for n, _ in self.finite), spare, strict=False))
+        self.of_bits = not unit.fpv5 and limits.low == 0
+
+    def begin(self) -> None:
+        """Puts the limits into registers."""
+        if self.of_bits:
+            return
+        for number, limit in self.finite:
+            bits = self.f.constant("a limit", int(np.float32(limit).view(np.uint32)))
+            self.f("vmov", self.limits[number], bits)
+            self.f.free(bits)
+
+    def store(self, sums: Sequence[str], y: str) -> None:
+        """Consecutive sums to ``y``, which moves on."""
+        if self.of_bits:
+            self._bits(sums, y)
+            return
+        for number, limit in self.limits.items():
+            for total in sums:
+                if self.unit.fpv5:
+                    self.f(("vmaxnm.f32", "vminnm.f32")[number], total, total, limit)
+                else:
+                    self._compare(total, limit, ("lt", "gt")[number])
+        self.f("vstmia", f"{y}!", listed(sums))
+
+    def _compare(self, total: str, limit: str, beyond: str) -> None:
+        self.f("vcmp.f32", total, limit)
+        self.f("vmrs", "APSR_nzcv", "fpscr")
+        self.f("it", beyond)
+        self.f(f"vmov{beyond}.f32", total, limit)
+
+    def _bits(self, sums: Sequence[str], y: str) -> None:
+        """As integers, which are in the order of the numbers that are not negative."""
+        f, outputs = self.f, self.f.cores("outputs", len(sums), LISTED)
+        pairs = list(zip(outputs[::2], outputs[1::2], sums[::2], sums[1::2], strict=False))
+        for pair in pairs:
+            f("vmov", *pair)
+        if len(sums) % 2:
+            f("vmov", outputs[-1], sums[-1])
+        for output in outputs:
+            f("bic", output, output, output, "asr #31")
+        if len(self.finite) > 1:
+            limit = f.constant("the limit", int(np.float32(self.finite[1][1]).view(np.uint32)))
+            for output in outputs:
+                f("cmp", output, limit)
+                f("it", "gt")
+                f("movgt", output, limit)
+            f.free(limit)
+        if len(outputs) > 1:
+            f("stm", f"{y}!", listed(outputs))
+        else:
+            f("str", outputs[0], f"[{y}], #4")
+        f.free(*outputs)

@@ -150,18 +150,23 @@ def gather(
     windows: int,
     size: int,
     copy: Callable[[Work, int, float], object] = Work.copy,
+    whole: float = 0.0,
 ) -> None:
-    """``gather.j2`` for so many windows of elements of ``size`` bytes; ``copy`` is what copies."""
+    """``gather.j2`` for so many windows of elements of ``size`` bytes; ``copy`` is what copies.
+
+    A part of them, ``whole``, is brought otherwise: all that lie within the image.
+    """
     w, pixel = window, window.channels * size
     rows, columns = w.taps_inside()
     lines = float(rows.sum()) / w.out_height  # of a window that are in the image, on average
-    work.block("window", windows).block("window row", windows * w.taps_y)
-    whole = float(columns.all(axis=1).mean()) if w.dilation_x == 1 else 0.0
+    left = windows * (1 - whole)
+    work.block("window", left).block("window row", left * w.taps_y)
+    inside = float(columns.all(axis=1).mean()) if w.dilation_x == 1 else 0.0
     if w.dilation_x == 1:
-        copy(work, w.taps_x * pixel, windows * lines * whole)
+        copy(work, w.taps_x * pixel, windows * (lines * inside - whole * w.taps_y))
     if w.padded or w.dilation_x > 1:
-        copied = lines * (float(columns.sum()) / w.out_width - whole * w.taps_x)
-        filled = (w.taps_y - lines + lines * (1 - whole)) * w.taps_x - copied
+        copied = lines * (float(columns.sum()) / w.out_width - inside * w.taps_x)
+        filled = (w.taps_y - lines + lines * (1 - inside)) * w.taps_x - copied
         work.block("tap", windows * copied)
         copy(work, pixel, windows * copied)
         if w.padded:

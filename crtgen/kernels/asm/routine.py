@@ -110,6 +110,11 @@ class Routine:
         return f"{self.returns} {symbol}({', '.join(self.parameters)})"
 
     @property
+    def uses_fpu(self) -> bool:
+        """Whether it works on single numbers of float32."""
+        return any(register.startswith("s") for _, taken in self.roles for register in taken)
+
+    @property
     def stack(self) -> int:
         """Bytes."""
         return self.frame.bytes

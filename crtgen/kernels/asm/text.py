@@ -35,10 +35,19 @@ _HEAD = """
 """
 
 
+_FPU = """
+#ifndef __ARM_FP
+#error "these functions use the FPU: compile with -mfloat-abi=hard and its -mcpu; on Zephyr, set CONFIG_FPU=y"
+#endif
+"""
+
+
 def assembly_file(title: str, routines: Iterable[tuple[str, Routine]]) -> str:
     """The routines under their symbols, below a comment."""
-    texts = ["\n".join(_lines(symbol, routine)) for symbol, routine in routines]
-    return f"/* {title} */{_HEAD}\n" + "\n\n".join(texts) + "\n"
+    named = list(routines)
+    texts = ["\n".join(_lines(symbol, routine)) for symbol, routine in named]
+    fpu = _FPU if any(routine.uses_fpu for _, routine in named) else ""
+    return f"/* {title} */{fpu}{_HEAD}\n" + "\n\n".join(texts) + "\n"
 
 
 def _lines(symbol: str, routine: Routine) -> Iterator[str]:

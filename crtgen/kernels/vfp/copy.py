@@ -1,14 +1,15 @@
-"""Copying rows of float32, sixteen numbers at a time."""
+"""Copying rows and windows of float32, sixteen numbers at a time."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.vfp.unit import listed
 
-__all__ = ["copied", "copy"]
+__all__ = ["copied", "copy", "copy_window"]
 
 _AT_ONCE = 16
+_WRITTEN_OUT = 4  # blocks of so many
 
 
 @cache
@@ -43,3 +44,28 @@ def copied(work: Work, nbytes: int, runs: float) -> None:
     rounds = {f"some{n}": float(nbytes // 4 & n != 0) for n in (8, 4, 2, 1)}
     each = copy().instructions(sixteens=nbytes // (4 * _AT_ONCE), **rounds)
     work.block("copy", runs).counted += runs * each
+
+
+@lru_cache(maxsize=256)
+def copy_window(rows: int, numbers: int, pitch: int) -> Routine:
+    """``window(to, from)``: so many numbers of each of so many rows, ``pitch`` bytes apart."""
+    f = Function("window", "float *to", "const float *from", purpose="Copies a window.")
+    to, source = f.arguments
+    registers = f.singles("numbers", min(_AT_ONCE, numbers))
+
+    def move(count: int) -> None:
+        f("vldmia", f"{source}!", listed(registers[:count]))
+        f("vstmia", f"{to}!", listed(registers[:count]))
+
+    with f.repeated("rows", rows):
+        blocks, rest = divmod(numbers, _AT_ONCE)
+        if blocks > _WRITTEN_OUT:
+            with f.repeated("blocks", blocks):
+                move(_AT_ONCE)
+        else:
+            for _ in range(blocks):
+                move(_AT_ONCE)
+        if rest:
+            move(rest)
+        f.advance(source, pitch - 4 * numbers)
+    return f.done()

@@ -6,12 +6,13 @@ Four pixels times four output channels, or one pixel times eight: sums, weights 
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.gemm import Block, GemmView, gather, gemm_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.kernels.vfp.copy import copied, copy
+from crtgen.kernels.vfp.copy import copied, copy, copy_window
 from crtgen.kernels.vfp.products_asm import Tile, tile_of_pixels
 from crtgen.kernels.vfp.unit import Limits, Unit
 from crtgen.kernels.window import Window
@@ -64,7 +65,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
         scratch=tile.pixels * depth * 4 if window else 0,
         inplace=(InPlace(lead=gemm_lead(view, 4)),),
         work=_work(view, tile, whole),
-        routines=(tile_of_pixels(tile), *((copy(),) if window else ())),
+        routines=(tile_of_pixels(tile), *(_gathering(window) if window else ())),
     )
 
 
@@ -107,5 +108,24 @@ def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
     tiles = -(-view.pixels // view.tile)
     work = Work(tiles * each).block("tile", tiles)
     if view.window:
-        gather(work, view.window, tiles * view.tile, 4, copied)
+        windows, whole = tiles * view.tile, _within(view.window)
+        gather(work, view.window, windows, 4, copied, whole)
+        moved = sum(routine.instructions() for routine in _gathering(view.window)[1:])
+        work.block("whole window", windows * whole).counted += windows * whole * moved
     return work
+
+
+def _gathering(window: Window) -> tuple[Routine, ...]:
+    """What copies rows, and what copies windows that lie within the image, if any does."""
+    if not _within(window):
+        return (copy(),)
+    whole = copy_window(window.taps_y, window.taps_x * window.channels, 4 * window.dilation_y * window.pitch)
+    return copy(), whole
+
+
+def _within(window: Window) -> float:
+    """The part of all windows that lies within the image; none if taps of a row are apart."""
+    if window.dilation_x > 1:
+        return 0.0
+    rows, columns = window.taps_inside()
+    return float(rows.all(axis=1).mean()) * float(columns.all(axis=1).mean())

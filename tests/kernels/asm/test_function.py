@@ -92,6 +92,22 @@ def test_frame() -> None:
     assert frame.bytes == _nested().stack == 12 + 32 + 8 + 8
 
 
+def test_numbers_of_the_fpu(tmp_path: Path) -> None:
+    """What a function takes of them is saved by whole vectors; without an FPU it is no code."""
+    f = Function("f", "float *x")
+    f("vldmia", f"{f.arguments[0]}!", f"{{{', '.join(f.singles('numbers', 21))}}}")
+    with pytest.raises(ValueError, match="s21 is not taken"):
+        f("vneg.f32", "s20", "s21")
+    routine = f.done()
+    assert [line.operands for line in routine.frame.begin] == [("{d8, d9, d10, d11}",)]
+    assert (routine.instructions(), routine.stack, routine.code_bytes) == (4, 32, 14)
+    (tmp_path / "f.S").write_text(assembly_file("test", [("f", routine)]))
+    assert _bytes(_assemble(tmp_path / "f.S", find_core("cortex-m4")), ".text.f")[:14]
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        _assemble(tmp_path / "f.S", find_core("cortex-m3"))
+    assert b"these functions use the FPU: compile with -mfloat-abi=hard" in failed.value.stderr
+
+
 def test_kept_arguments_cost_no_instruction() -> None:
     f = Function("f", "int *x", "int n", keep=(1,))
     f("ldr", f.core("n", ("r5",)), f.kept[1])
@@ -174,7 +190,8 @@ def _split(operands: str) -> Iterator[str]:
 
 def _assemble(path: Path, core: Core) -> ELFFile:
     command = [require_tool("arm-none-eabi-gcc"), *core.gcc_flags, "-c", str(path)]
-    subprocess.run([*command, "-o", str(path.with_suffix(".o"))], check=True, timeout=120)
+    command += ["-o", str(path.with_suffix(".o"))]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
     return ELFFile(io.BytesIO(path.with_suffix(".o").read_bytes()))
 
 

@@ -108,10 +108,10 @@ def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
     tiles = -(-view.pixels // view.tile)
     work = Work(tiles * each).block("tile", tiles)
     if view.window:
-        windows, whole = tiles * view.tile, _within(view.window)
-        gather(work, view.window, windows, 4, copied, whole)
+        windows, within = tiles * view.tile, _within(view.window)
+        gather(work, view.window, windows, 4, copied, within)
         moved = sum(routine.instructions() for routine in _gathering(view.window)[1:])
-        work.block("whole window", windows * whole).counted += windows * whole * moved
+        work.block("whole window", windows * within).counted += windows * within * moved
     return work
 
 

@@ -50,7 +50,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel:
     return _kernel(op, sig, *_constants(op, sig))
 
 
-@design(Accumulate, types=(DType.INT8, DType.INT16), to=DType.INT32, weights=(1, 2))
+@design(Accumulate, types=(DType.INT8,), to=DType.INT32, weights=(1, 2))
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
     """The sums of such a convolution."""
     if not isinstance(op.layer, DepthwiseConv2d):

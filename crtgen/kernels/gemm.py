@@ -72,7 +72,7 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     return _kernel(op, sig, target, None)
 
 
-@design(Accumulate, types=(DType.INT8, DType.INT16), to=DType.INT32, weights=(1, 2))
+@design(Accumulate, types=(DType.INT8,), to=DType.INT32, weights=(1, 2))
 def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
     """The sums of such a layer."""
     if not isinstance(op.layer, Conv2d | FullyConnected):

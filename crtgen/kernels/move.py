@@ -14,7 +14,7 @@ from crtgen.kernels.literal import c_number, plus
 from crtgen.kernels.loops import Loop, index_of, merge
 from crtgen.kernels.registry import design
 from crtgen.ops import Concat, Identity, Pad, Reshape, ResizeNearest, StridedSlice, Transpose
-from crtgen.ops.spread import BroadcastTo, MirrorPad
+from crtgen.ops.spread import BroadcastTo, MirrorPad, PadWith
 
 __all__ = ["Copy", "MoveView", "ResizeView", "moved", "split_run"]
 
@@ -116,6 +116,16 @@ def pad(op: Pad, sig: Signature, target: Target) -> Kernel:
     copies, gaps = _copies(op, sig), gaps_of(op, sig, _RUN)
     view = MoveView(copies, gaps, value, alike)
     return Kernel("pad", "move.c.j2", view, work=moved(sig, copies, gaps))
+
+
+@design(PadWith)
+def pad_with(op: PadWith, sig: Signature, target: Target) -> Kernel:
+    """The same by a value that is computed."""
+    plain, alone = Pad(op.before, op.after), Signature(sig.inputs[:1], sig.outputs)
+    copies, gaps = _copies(plain, alone), gaps_of(plain, alone, _RUN)
+    alike = sig.y.dtype.itemsize == 1
+    view = MoveView(copies, gaps, "(uint8_t)*x1" if alike else "*x1", alike)
+    return Kernel("pad with", "move.c.j2", view, work=moved(sig, copies, gaps))
 
 
 @design(BroadcastTo)

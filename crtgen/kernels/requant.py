@@ -71,7 +71,8 @@ class Rescale:
     """What is to be re-encoded: multiplier and shift per channel, and the accumulators' range, bias included.
 
     All arrays are int64[O]. ``value = clamp(zero_point + acc * multipliers * 2**(shifts - 31))``, of ``wide``
-    sums with 15 bits of the multiplier; with ``factors``, by a float32 product with these.
+    sums with 15 bits of the multiplier; with ``factors``, by a float32 product with these. ``is_sum``: the
+    accumulators are the outputs.
     """
 
     multipliers: Int64
@@ -84,13 +85,15 @@ class Rescale:
     scheme: Scheme = INT8
     wide: bool = False
     factors: Factors | None = None
+    is_sum: bool = False
 
     @classmethod
     def of(cls, params: ConvParams, low: Int64, high: Int64) -> "Rescale":
         """The rescaling of a convolution or a fully connected layer."""
         multipliers, shifts = params.multipliers.astype(np.int64), params.shifts.astype(np.int64)
         limits = params.output_offset, params.act_min, params.act_max
-        return cls(multipliers, shifts, *limits, low, high, params.scheme, params.wide, params.factors)
+        made = cls(multipliers, shifts, *limits, low, high, params.scheme, params.wide, params.factors)
+        return replace(made, is_sum=params.is_sum)
 
     @classmethod
     def one(
@@ -115,6 +118,8 @@ class Rescale:
     @property
     def uniform(self) -> bool:
         """Whether all channels are scaled alike."""
+        if self.is_sum:
+            return False
         if self.factors is not None:
             return len(np.unique(self.factors)) == 1
         return len(np.unique(self.multipliers)) == 1 and len(np.unique(self.shifts)) == 1

@@ -34,7 +34,7 @@ from crtgen.ops.case import (
 )
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, multiply_wide, quantize_multiplier
 from crtgen.ops.rescaling import Factors, by_float, product_factors, rounded_product
-from crtgen.ops.scheme import INT16, Scheme, scheme_of
+from crtgen.ops.scheme import INT8, INT16, Scheme, scheme_of
 from crtgen.ops.traits import Clamping, Real, Weighted, Windowed
 
 __all__ = [
@@ -58,7 +58,8 @@ class ConvParams:
     ``y[o] = clamp(output_offset + acc[o] * multipliers[o] * 2**(shifts[o] - 31))`` where ``acc[o]`` is
     ``bias[o] + sum((x + input_offset) * w)``; a positive shift is to the left. ``wide`` sums have 64 bits,
     and 15 bits of the multiplier count (``multiply_wide``). With ``factors``, these count, by a float32
-    product (``rounded_product``), and multipliers and shifts are next to them.
+    product (``rounded_product``), and multipliers and shifts are next to them. ``is_sum``: the output is the
+    accumulator itself, and nothing but ``input_offset`` counts.
     """
 
     input_offset: int
@@ -70,6 +71,13 @@ class ConvParams:
     scheme: Scheme
     wide: bool = False
     factors: Factors | None = None
+    is_sum: bool = False
+
+    @classmethod
+    def sums(cls, input_offset: int, channels: int) -> "ConvParams":
+        """Of a layer whose outputs are its sums."""
+        none = np.zeros(channels, np.int32)
+        return cls(input_offset, 0, 0, 0, none, none, INT8, is_sum=True)
 
     @classmethod
     def of(

@@ -1,4 +1,4 @@
-"""Operators that repeat elements: ``broadcast_to`` and ``mirror_pad``."""
+"""Operators that repeat elements: ``broadcast_to``, ``pad_with`` and ``mirror_pad``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,10 @@ import numpy as np
 from crtgen.ir import Array, DType, Index, Op, Signature, Value, shape_text
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
+from crtgen.ops.shape import Pad
 from crtgen.ops.traits import channelwise
 
-__all__ = ["BroadcastTo", "MirrorPad", "cases"]
+__all__ = ["BroadcastTo", "MirrorPad", "PadWith", "cases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,27 @@ class BroadcastTo(Op):
 
     def is_identity(self, sig: Signature) -> bool:
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class PadWith(Op):
+    """``x, value``: ``before`` and ``after`` elements around each axis, all of them the only ``value``."""
+
+    name: ClassVar[str] = "pad_with"
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        require_inputs(inputs, 2)
+        x, value = inputs
+        require(value.elements == 1, f"{shape_text(value.shape)} values to pad with")
+        require(value.dtype is x.dtype, f"padding of {value.dtype.value} around {x.dtype.value}")
+        return Pad(self.before, self.after).infer([x])
+
+    def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        border = list(zip(self.before, self.after, strict=True))
+        return (np.pad(arrays[0], border, constant_values=arrays[1].item()),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,5 +119,9 @@ def cases() -> Iterator[Case]:
     for prefix, x in (("", int8s("x", (3, 1, 4))), ("int16_", int16s("x", (3, 1, 4)))):
         yield make(f"{prefix}middle", BroadcastTo((3, 5, 4)), [x])
         yield make(f"{prefix}front", BroadcastTo((2, 3, 2, 4)), [x])
+    ends = (0, 1, 2, 0), (0, 2, 0, 3)
+    for dtype in (DType.INT8, DType.UINT16, DType.FLOAT32):
+        values = [Value("x", (2, 3, 5, 4), dtype), Value("v", (), dtype)]
+        yield make(f"{dtype.value}_onnx", PadWith(*ends), values)
     yield make("scalar", BroadcastTo((3, 4)), [plain("x", ())])
     yield make("rows", BroadcastTo((3, 4)), [floats("x", (3, 1))])

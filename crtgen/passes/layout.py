@@ -18,7 +18,7 @@ from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.normalize import CumSum
 from crtgen.ops.reduce import ArgReduction, Reduction
 from crtgen.ops.shape import StridedSlice, Transpose
-from crtgen.ops.spread import MirrorPad
+from crtgen.ops.spread import MirrorPad, PadWith
 from crtgen.ops.traits import Tabulated
 from crtgen.passes.core import Hit, Pass
 from crtgen.passes.simplify import RemoveDead
@@ -211,7 +211,7 @@ def _spread(items: Sequence[int], perm: Perm) -> tuple[int, ...]:
 
 
 def _pad(op: Op, perm: Perm) -> Moved:
-    assert isinstance(op, Pad | MirrorPad)
+    assert isinstance(op, Pad | PadWith | MirrorPad)
     return replace(op, before=_spread(op.before, perm), after=_spread(op.after, perm)), perm
 
 
@@ -250,6 +250,7 @@ def _without(perm: Perm, axes: Sequence[int]) -> Perm:
 
 _WITH_AXES: Mapping[Any, Callable[[Op, Perm], Moved | None]] = {
     Pad: _pad,
+    PadWith: _pad,
     MirrorPad: _pad,
     StridedSlice: _slice,
     Concat: _one_axis,

@@ -74,14 +74,14 @@ def affine(draw: st.DrawFn) -> Case:
 
 
 def of_sums(case: Case, short: bool) -> Case:
-    """The sums of an int8 layer; its inputs have 16 bits if ``short``."""
+    """The sums of an int8 layer; matrices that are computed both have 16 bits if ``short``."""
     op, (x, *others) = case.op, case.sig.inputs
     assert isinstance(op, Conv2d | DepthwiseConv2d | FullyConnected | BatchMatMul)
     plain_op = op if isinstance(op, BatchMatMul) else replace(op, activation=Activation.NONE)
     inputs = [x, *others]
-    short = short and not (isinstance(op, BatchMatMul) and others[0].is_constant)
+    short = short and isinstance(op, BatchMatMul) and not others[0].is_constant
     if short:
-        inputs = [v if v.is_constant else plain(v.name, v.shape, DType.INT16) for v in inputs]
+        inputs = [plain(v.name, v.shape, DType.INT16) for v in inputs]
     limits = {v.name: (-255.0, 255.0) for v in inputs} if short else {}
     y = Value("y", case.sig.y.shape, DType.INT32)
     return Case("accumulate_drawn", Accumulate(plain_op), Signature(tuple(inputs), (y,)), limits)

@@ -1,7 +1,7 @@
 """Sums of products of integers: ConvInteger, MatMulInteger, and layers whose weights need nine bits."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -20,6 +20,7 @@ from crtgen.ops.bits import BitXor
 from crtgen.ops.compare import Maximum
 from crtgen.ops.fixedpoint import Int64
 from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.spread import PadWith
 
 __all__ = ["CONVERTERS", "conv_sums", "dense_sums", "in_steps"]
 
@@ -34,7 +35,7 @@ class _Sums(Numbers):
 
 
 def conv_sums(layer: Layer, x: Operand, weights: Int64, bias: Array) -> Converted:
-    """A convolution's sums of ``x``, of 8 or 16 bits, with ``weights[O, C/groups, ...]`` of nine."""
+    """A convolution's sums of ``x`` of int8 with ``weights[O, C/groups, ...]`` of nine bits."""
     parts = [
         convolved(layer, x, part, bias if first else np.zeros_like(bias), _Sums())
         for first, part in _parts(weights)
@@ -101,15 +102,16 @@ class _Factor:
 
     def bytes(self) -> Operand:
         """Its numbers as int8; with its zero point, if that is known."""
-        numbers: Operand = self.tensor
-        if self.tensor.dtype is DType.UINT8:
-            numbers = cast(
-                Converted(BitXor(), (numbers, number(OF_BYTE, DType.UINT8)), ("half",)), DType.INT8
-            )
+        numbers = _signed(self.tensor)
         if self.zero is None:
             return numbers
         quant = Quant.tensor(1.0, self.zero - self.offset)
         return Converted(Reshape(self.tensor.shape), (numbers,), quant=quant)
+
+    def zero_byte(self) -> Operand:
+        """The zero point, of which there is one, as int8."""
+        assert self.given is not None
+        return _signed(self.given)
 
     def ahead(self, rank: int) -> Operand:
         """How far the numbers as int8 are from their distances from the zero point, as int32."""
@@ -132,6 +134,13 @@ class _Factor:
         return reshaped(self.given, (*self.given.shape, 1)) if last else self.given
 
 
+def _signed(tensor: Tensor) -> Operand:
+    """Numbers of eight bits as int8, half their range less."""
+    if tensor.dtype is not DType.UINT8:
+        return tensor
+    return cast(Converted(BitXor(), (tensor, number(OF_BYTE, DType.UINT8)), ("half",)), DType.INT8)
+
+
 def _weights(layer: Layer, place: int, zero_place: int, axis: int) -> Int64:
     """Constant weights less their zero points, of which there is one or one per output on ``axis``."""
     data = layer.constant(place, "weights").astype(np.int64)
@@ -144,19 +153,27 @@ def _weights(layer: Layer, place: int, zero_place: int, axis: int) -> Int64:
 
 
 def _conv_integer(layer: Layer) -> Converted:
-    """Padding stands for zero: with a zero point that is computed, distances from it are taken first."""
+    """Padding stands for zero: around what has a zero point that is computed, that is put first."""
     weights, x = _weights(layer, 1, 3, 0), _Factor.of(layer, 0, 2)
     bias = np.zeros(len(weights), np.int32)
     if x.zero is not None:
         return conv_sums(layer, x.bytes(), weights, bias)
-    if _is_padded(layer):
-        return conv_sums(layer, x.distances(layer.rank), weights, bias)
     columns = weights.reshape(len(weights), -1).sum(axis=1).reshape(-1, *(1,) * (layer.rank - 2))
-    return _moved(conv_sums(layer, x.bytes(), weights, bias), x.ahead(0), columns)
+    lines = lines_of(layer, weights.shape[2:])
+    before, after = ((0, 0, *(getattr(line, end) for line in lines)) for end in ("before", "after"))
+    numbers = x.bytes()
+    if any((*before, *after)):
+        numbers = Converted(PadWith(before, after), (numbers, x.zero_byte()), ("zero",))
+        layer = _within(layer, before, after)
+    return _moved(conv_sums(layer, numbers, weights, bias), x.ahead(0), columns)
 
 
-def _is_padded(layer: Layer) -> bool:
-    return any(line.before or line.after for line in lines_of(layer, layer.tensor(1).shape[2:]))
+def _within(layer: Layer, before: tuple[int, ...], after: tuple[int, ...]) -> Layer:
+    """The layer on an input that has its padding already."""
+    shape = tuple(b + d + a for b, d, a in zip(before, layer.x.shape, after, strict=True))
+    attributes = {**layer.node.attributes, "auto_pad": "VALID", "pads": []}
+    inputs = (replace(layer.x, shape=shape), *layer.inputs[1:])
+    return replace(layer, node=replace(layer.node, attributes=attributes), inputs=inputs)
 
 
 def _moved(sums: Converted, ahead: Operand, columns: Int64) -> Converted:

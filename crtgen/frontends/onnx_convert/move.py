@@ -20,7 +20,7 @@ from crtgen.ir import shape_text
 from crtgen.ops import Concat, Pad, StridedSlice
 from crtgen.ops.compare import Select
 from crtgen.ops.gather import Gather
-from crtgen.ops.spread import BroadcastTo, MirrorPad
+from crtgen.ops.spread import BroadcastTo, MirrorPad, PadWith
 
 __all__ = ["CONVERTERS"]
 
@@ -139,6 +139,8 @@ def _pad(layer: Layer) -> Converted:
     x = _cut(layer, before, after)
     first, last = (tuple(max(p, 0) for p in part) for part in (before, after))
     mode = layer.text("mode", "constant")
+    if mode == "constant" and layer.has(2) and layer.tensor(2).data is None:
+        return Converted(PadWith(first, last), (x, layer.tensor(2)), ("value",))
     if mode == "constant":
         return Converted(Pad(first, last, _pad_value(layer)), (x,))
     if mode == "reflect":

@@ -23,7 +23,7 @@ from crtgen.ops import INT16
 from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["ConvView", "conv2d", "matrix_kernel", "single_channel"]
+__all__ = ["ConvView", "conv2d", "conv_kernel", "matrix_kernel", "single_channel"]
 
 _STEPS_WRITTEN_OUT = Unrolling(36, 18)
 _STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
@@ -33,7 +33,7 @@ _STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
 class ConvView:
     """A convolution of ``images`` images: ``groups`` groups of three pixels, then what is left.
 
-    Inputs and outputs have ``size`` bytes.
+    Outputs have ``size`` bytes.
     """
 
     size: int
@@ -72,16 +72,21 @@ class ConvView:
 def _group(m: Micro) -> Routine:
     if m.packed:
         return group_of_pixels4(m)
-    return group_of_pixels(m) if m.epilogue.bits == 8 else group_of_pixels16(m)
+    return group_of_pixels16(m) if m.epilogue.bits == 16 else group_of_pixels(m)
 
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """The matrix design for int8 and int16; None for one output channel, or if inexact."""
+    return conv_kernel(op, op.parameters(sig), sig, target)
+
+
+def conv_kernel(op: Conv2d, params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
+    """The same for a convolution that does that with its sums."""
     _, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
     packed = w.dtype is DType.INT4
-    return matrix_kernel(Geometry.of(op, sig), op.parameters(sig), weights, bias, target, packed)
+    return matrix_kernel(Geometry.of(op, sig), params, weights, bias, target, packed)
 
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
@@ -105,7 +110,7 @@ def matrix_kernel(
     if not geometry.sees_image:
         return None
     short = params.scheme is INT16
-    shared = target.optimize == "size"
+    shared = target.optimize == "size" and not params.is_sum
     window = geometry.slide(-params.input_offset)
     pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
     walk = geometry.walk(pitch)
@@ -135,7 +140,7 @@ def _kernel(layer: Layer) -> Kernel:
         view=view,
         consts=(layer.weights,),
         scratch=view.column_bytes + (layer.window.bytes if layer.window else 0),
-        inplace=(InPlace(lead=layer.lead),),
+        inplace=() if layer.stream.epilogue.form == "sum" else (InPlace(lead=layer.lead),),
         work=_work(view, layer.stream),
         routines=view.routines,
     )

@@ -31,10 +31,11 @@ from crtgen.kernels.dsp.words import Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
+from crtgen.ops.conv import ConvParams
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["DenseView", "fully_connected"]
+__all__ = ["DenseView", "dense_kernel", "fully_connected"]
 
 _GAIN_BITS = 8
 _GAIN = 1 << _GAIN_BITS
@@ -161,6 +162,10 @@ class _Writer:
 
     def _requantise(self) -> None:
         f, k = self.f, self.k
+        if k.epilogue.form == "sum":
+            for mix in self.mix:
+                f("asr", mix, mix, f"#{_GAIN_BITS}")
+            return
         outputs = (self.mix[0], self.low[0], self.mix[1], self.low[1])
         if k.header:
             f("ldr", self.columns, f.kept[2])
@@ -214,8 +219,12 @@ def _listed(registers: Sequence[str]) -> str:
 @design(FullyConnected, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """Four outputs at a time for a single row, else the matrix design; None if inexact or for one output."""
+    return dense_kernel(op.parameters(sig), sig, target)
+
+
+def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
+    """A fully connected layer that does that with its sums; None as above."""
     x, w, b = sig.inputs
-    params = op.parameters(sig)
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     outputs, depth = weights.shape
     rows = x.elements // depth
@@ -261,7 +270,7 @@ def row_of_sums(
         view=view,
         consts=(stream.const,),
         scratch=4 * (steps + view.header),
-        inplace=(InPlace(),),
+        inplace=() if stream.epilogue.form == "sum" else (InPlace(),),
         work=_work(view),
         routines=(groups_of_outputs(view), pack_windows(packing, 1)),
     )

@@ -40,7 +40,8 @@ _SINGLE = 7  # instructions of the form
 class Epilogue:
     """The epilogue, for accumulators with one or several gains.
 
-    ``form`` is ``floor``, ``half_away``, ``single`` or ``rounded``; ``shifts`` has one shift per gain (to the
+    ``form`` is ``floor``, ``half_away``, ``single``, ``rounded`` or ``sum``, which is the accumulator;
+    ``shifts`` has one shift per gain (to the
     left for ``rounded``, none for ``single``), or is empty where each channel has its own among the
     constants. ``low`` and ``high`` are clamps to apply after saturation to ``bits``, if any; what is
     ``unsigned`` saturates at 0.
@@ -74,8 +75,8 @@ class Epilogue:
     @property
     def constants(self) -> int:
         """Words of constants per channel: multiplier, constant, and the shift where each has its own."""
-        if self.form == "rounded":
-            return 1
+        if self.form in ("rounded", "sum"):
+            return int(self.form == "rounded")
         return 2 if self.shifts else 3
 
     @property
@@ -92,7 +93,7 @@ class Epilogue:
     @property
     def store(self) -> str:
         """What stores an output."""
-        return "strb" if self.bits == 8 else "strh"
+        return {8: "strb", 16: "strh", 32: "str"}[self.bits]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +113,8 @@ def epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: b
 
     ``each`` keeps a shift per channel in the form that may have one, even where all are equal.
     """
+    if rescale.is_sum:
+        return _lanes_of_sums(rescale, lanes)
     parts = [(gain, rescale.take(channels)) for gain, channels in lanes]
     floors = [solve_floor(part, gain) for gain, part in parts]
     found = [form for form in floors if form is not None]
@@ -124,6 +127,16 @@ def epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: b
     singles = [solve_single(part, gain) for gain, part in parts]
     plain = [form for form in singles if form is not None]
     return _single_lanes(rescale, plain, each) if len(plain) == len(parts) else None
+
+
+def _lanes_of_sums(rescale: Rescale, lanes: Sequence[tuple[int, Int64]]) -> Lanes | None:
+    """Sums as they are; None where 32 bits do not hold one with its gain."""
+    for gain, channels in lanes:
+        if max(rescale.high[channels].max(), -rescale.low[channels].min()) * gain >= 1 << 31:
+            return None
+    nothing = tuple(np.zeros(len(channels), np.int64) for _, channels in lanes)
+    constants = tuple(words(none[:, None][:, :0]) for none in nothing)
+    return Lanes(Epilogue("sum", (), None, None, 32), nothing, constants)
 
 
 def _floor_lanes(rescale: Rescale, forms: Sequence[Floor]) -> Lanes:

@@ -174,6 +174,10 @@ class Writer:
             return
         for mix, low in lanes:
             f("sub", mix, mix, low)
+        if epilogue.form == "sum":
+            for mix in self.mix:
+                f("asr", mix, mix, f"#{self.gain}")
+            return
         self._finish(self.mix, 0, self.gain)
         self._finish(self.low, 1, 0)
 
@@ -187,14 +191,15 @@ class Writer:
     def _store(self) -> None:
         """The second channel first: the last store moves the pointer on to the next pair of channels."""
         f, m = self.f, self.m
+        store, size = m.epilogue.store, m.epilogue.bits // 8
         y = self.y or self.taps[1]
         if not self.y:
             f("ldr", y, f.kept[1])
-        f("strb", self.low[0], f"[{y}, #1]")
+        f(store, self.low[0], f"[{y}, #{size}]")
         for number, (mix, low) in enumerate(zip(self.mix[1:], self.low[1:], strict=True), 1):
-            f("strb", mix, f"[{y}, #{number * m.stride}]")
-            f("strb", low, f"[{y}, #{number * m.stride + 1}]")
-        f("strb", self.mix[0], f"[{y}], #2")
+            f(store, mix, f"[{y}, #{number * m.stride * size}]")
+            f(store, low, f"[{y}, #{(number * m.stride + 1) * size}]")
+        f(store, self.mix[0], f"[{y}], #{2 * size}")
         if not self.y:
             f("str", y, f.kept[1])
 
@@ -290,7 +295,7 @@ def weight_stream(
     requantisation.
     """
     channels = len(weights)
-    if channels < 2 or channels > MAX_STRIDE:
+    if channels < 2 or channels * (4 if rescale.is_sum else 1) > MAX_STRIDE:
         return None
     a, b = pairs_of_channels(channels)
     mixed = _GAIN * weights[a] + weights[b]

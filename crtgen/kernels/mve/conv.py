@@ -32,6 +32,7 @@ __all__ = [
     "PairsOfPixels",
     "PixelsView",
     "conv2d",
+    "conv_kernel",
     "matrix_of_pixels",
     "requantise",
     "windows_kernel",
@@ -180,10 +181,15 @@ class ConvView:
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8 and int16; None where neither rows nor columns of outputs have two pixels, or if inexact."""
+    return conv_kernel(op, op.parameters(sig), sig, target)
+
+
+def conv_kernel(op: Conv2d, params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
+    """The same for a convolution that does that with its sums."""
     _, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
-    return windows_kernel(window, weights, bias, op.parameters(sig), target, w.dtype is DType.INT4)
+    return windows_kernel(window, weights, bias, params, target, w.dtype is DType.INT4)
 
 
 def windows_kernel(
@@ -197,7 +203,7 @@ def windows_kernel(
         return matrix_of_pixels(window.pixels, weights, bias, params, target, packed)
     size = params.scheme.activations.itemsize
     window = replace(lying(window), channels=window.channels * size)
-    shares = target.optimize == "size" and size == 1 and not packed
+    shares = target.optimize == "size" and size == 1 and not (packed or params.is_sum)
     shared = shared_matrix(window, weights, bias, params) if shares else None
     if shared is not None:
         return shared
@@ -218,7 +224,7 @@ def windows_kernel(
         view=view,
         consts=(stream_const(weights, cuts, requant, 4, _NOTE, size=size),),
         scratch=view.scratch,
-        inplace=(InPlace(lead=lead),),
+        inplace=() if params.is_sum else (InPlace(lead=lead),),
         work=view.work,
         includes=("arm_mve.h",),
         routines=view.routines,
@@ -247,7 +253,7 @@ def matrix_of_pixels(
         return None
     size = params.scheme.activations.itemsize
     outputs, depth = len(weights), weights.shape[1] * size
-    if target.optimize == "size" and size == 1 and not packed:
+    if target.optimize == "size" and size == 1 and not (packed or params.is_sum):
         shared = shared_matrix(Window.line(pixels, depth), weights, bias, params)
         if shared is not None:
             return shared
@@ -260,12 +266,13 @@ def matrix_of_pixels(
         return None
     view = PixelsView(kernel, pixels)
     starts = np.minimum(np.arange(0, pixels, 2), pixels - 2)
+    written = (starts + 2) * outputs * size
     return Kernel(
         design="mve pixels",
         template="mve/pixels.c.j2",
         view=view,
         consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE, size=size),),
-        inplace=(InPlace(lead=least_lead((starts + 2) * outputs * size, starts * depth)),),
+        inplace=() if params.is_sum else (InPlace(lead=least_lead(written, starts * depth)),),
         work=Work(kernel.instructions(1 + view.odd, len(starts))).block("odd", view.odd, view.odd),
         routines=(kernel.routine,),
     )

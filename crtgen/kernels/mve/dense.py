@@ -19,10 +19,10 @@ from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.mve.stream import LANES, Words, sixteenths, stream_const, sums_fit, unpack
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
-from crtgen.ops import INT8, FullyConnected
+from crtgen.ops import INT8, ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["DenseView", "fully_connected", "row_of_sums", "shared_requantisation"]
+__all__ = ["DenseView", "dense_kernel", "fully_connected", "row_of_sums", "shared_requantisation"]
 
 _WRITTEN_OUT = {"speed": 16, "size": 2}
 
@@ -147,20 +147,24 @@ class _Writer:
         if k.ragged:
             f("vctp.32", self.left)
             f("vpst")
-        size = k.epilogue.size
+        size = k.epilogue.output_size
         f(STORES[size].format("t" if k.ragged else ""), q, f"[{self.y}], #{4 * size}")
 
 
 @design(FullyConnected, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
 def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """For int8 and int16, any size; None if inexact."""
+    return dense_kernel(op.parameters(sig), sig, target)
+
+
+def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
+    """A fully connected layer that does that with its sums; None as above."""
     x, w, b = sig.inputs
-    params = op.parameters(sig)
     weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
     rows, packed = x.elements // weights.shape[1], w.dtype is DType.INT4
     if rows > 1:
         return matrix_of_pixels(rows, weights, bias, params, target, packed)
-    if target.optimize == "size" and params.scheme is INT8 and not packed:
+    if target.optimize == "size" and params.scheme is INT8 and not (packed or params.is_sum):
         shared = shared_dense(weights, bias, params)
         if shared is not None:
             return shared

@@ -23,7 +23,8 @@ class Epilogue:
     factor, zero point. Without both, TFLite's two roundings: start, the bits to the left
     if ``left``, multiplier, minus the bits to the right; ``some_whole`` says that these may be 0. ``low`` and
     ``high`` are clamps after saturation, if any. ``uniform``: the multiplier and what follows it are the same
-    for all channels and stay in q4 and q5.
+    for all channels and stay in q4 and q5. ``is_sum``: the output is a word, accumulator and start, of inputs
+    of ``size`` bytes.
     """
 
     shift: int | None
@@ -35,6 +36,12 @@ class Epilogue:
     uniform: bool = False
     size: int = 1
     single: bool = False
+    is_sum: bool = False
+
+    @property
+    def output_size(self) -> int:
+        """Bytes of an output."""
+        return 4 if self.is_sum else self.size
 
     @property
     def bits(self) -> int:
@@ -63,6 +70,8 @@ def requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:
     """
     if not rescale.narrow:
         return None
+    if rescale.is_sum:
+        return Requantisation(Epilogue(None, False, False, 0, None, None, is_sum=True), start[None])
     low, high = clamp_limits(rescale.act_min, rescale.act_max, rescale.scheme)
     size = rescale.scheme.activations.itemsize
     form = solve_floor(rescale)
@@ -99,6 +108,9 @@ def epilogue_words(
     """
     start, factor, number = spare
     f("vldrw.u32", start, f"[{stream}], #16")
+    if epilogue.is_sum:
+        _each(f, "vadd.i32", sums, start)
+        return
     if united is None:
         f("vldrw.u32", factor, f"[{stream}], #16")
     _each(f, "vadd.i32", sums, start)

@@ -102,13 +102,13 @@ class Micro:
 
     @property
     def size(self) -> int:
-        """Bytes of an input, and of an output."""
+        """Bytes of an input."""
         return self.epilogue.size
 
     @property
     def pixel_bytes(self) -> int:
         """Of the outputs of a pixel."""
-        return self.outputs * self.size
+        return self.outputs * self.epilogue.output_size
 
     @property
     def routine(self) -> Routine:
@@ -119,11 +119,12 @@ class Micro:
         return self.routine.instructions(pairs=pairs / calls) * calls
 
 
-# by the bytes of an input: loads of inputs, loads of weights and how far they step, types of products, stores
+# by the bytes of an input: loads of inputs, loads of weights and how far they step, types of products; by
+# those of an output: stores
 LOADS = {1: "vldrb.u8", 2: "vldrh.u16"}
 WEIGHTS = {1: ("vldrw.u32", "#16"), 2: ("vldrb.s16", "#8")}
 PRODUCTS = {1: "s8", 2: "s16"}
-STORES = {1: "vstrb{}.32", 2: "vstrh{}.32"}
+STORES = {1: "vstrb{}.32", 2: "vstrh{}.32", 4: "vstrw{}.32"}
 
 
 @lru_cache(maxsize=256)
@@ -198,7 +199,7 @@ class _Writer:
             for pointer in self.pointers:
                 f.advance(pointer, 2 * m.step)
             self._places("strd")
-            f.advance(self.y, 2 * m.pixel_bytes - _CHANNELS * m.size * m.groups)
+            f.advance(self.y, 2 * m.pixel_bytes - _CHANNELS * m.epilogue.output_size * m.groups)
             f("ldr", self.left, f.kept[3])
             f("cmp", self.y, self.left)
             f("bne", next_pixels)
@@ -280,9 +281,10 @@ class _Writer:
         if m.ragged:
             f("vctp.32", self.left)
             f("vpstt")
-        store = STORES[m.size].format("t" if m.ragged else "")
+        size = m.epilogue.output_size
+        store = STORES[size].format("t" if m.ragged else "")
         f(store, self.inputs[1], f"[{spare}]" if far else f"[{self.y}, #{m.pixel_bytes}]")
-        f(store, self.inputs[0], f"[{self.y}], #{_CHANNELS * m.size}")
+        f(store, self.inputs[0], f"[{self.y}], #{_CHANNELS * size}")
 
 
 def _walk(size: int) -> Load:
@@ -311,7 +313,7 @@ def micro(
     """
     epilogue, packed = requant.epilogue, requant.packed
     size = epilogue.size
-    if 2 * max(step, outputs * size) > _FAR_ADD:
+    if 2 * max(step, outputs * epilogue.output_size) > _FAR_ADD:
         return None
     tail = runs[0].length % LANES if masked else 0
     vectors = sum(len(r.cuts()) for r in runs)

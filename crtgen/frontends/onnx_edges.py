@@ -156,6 +156,16 @@ class Links:
         edge = self.source(name)
         return edge if edge and self.is_whole(edge) and self.data(edge.numbers) is None else None
 
+    def real_data(self, name: str) -> Array | None:
+        """A constant of real numbers, which may be quantised as a whole."""
+        data, edge = self.data(name), self.source(name)
+        if edge is None:
+            return data
+        numbers = self.data(edge.numbers)
+        if numbers is None or not self.is_whole(edge) or numbers.dtype not in EIGHT:
+            return None
+        return real_numbers(self.quant(edge))[as_int8(numbers).astype(np.int64) + OF_BYTE]
+
     def alike(self, first: Edge, second: Edge) -> bool:
         """Whether two tensors, each quantised as a whole, are quantised alike, in the same type."""
         zeros = self.data(first.zero), self.data(second.zero)

@@ -25,6 +25,7 @@ from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
 from crtgen.frontends.onnx_lookup import lookup, results
 from crtgen.frontends.onnx_pairs import is_one
 from crtgen.frontends.onnx_signed import signed
+from crtgen.frontends.onnx_spelled import is_plain_average, spelled
 
 __all__ = ["with_integer_layers"]
 
@@ -63,7 +64,7 @@ def with_integer_layers(graph: FileGraph) -> FileGraph:
 
     Raises ``ValueError`` with the node whose numbers make no quantisation.
     """
-    graph = with_constants(graph)
+    graph = spelled(with_constants(graph))
     links = Links.of(graph)
     nodes: Nodes = []
     for node in graph.nodes:
@@ -78,8 +79,10 @@ def with_integer_layers(graph: FileGraph) -> FileGraph:
 def _layer(links: Links, end: FileNode) -> Nodes | None:
     """The integer layer that a QuantizeLinear ends; None if there is none."""
     node = links.producers.get(end.inputs[0])
-    if node is None or not links.is_alone(end.inputs[0], QUANTIZE) or len(node.outputs) > 1:
+    if node is None or not links.is_alone(end.inputs[0], QUANTIZE):
         return None
+    if len(node.outputs) > 1:
+        return _part(links, end, node) if node.code == "Split" else None
     for way in (_clamped, _function, *(w for codes, w in _WAYS if node.code in codes)):
         found = way(links, end, node)
         if found is not None:
@@ -139,14 +142,49 @@ def _moved(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     return [*before, replace(node, inputs=(name, *node.inputs[1:]), outputs=end.outputs)]
 
 
+def _part(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """Some of the integers: one output of a Split."""
+    found = _moved(links, end, node)
+    if found is None:
+        return None
+    outputs = tuple(end.outputs[0] if name == end.inputs[0] else "" for name in node.outputs)
+    return [*found[:-1], replace(found[-1], outputs=outputs)]
+
+
 def _joined(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     """A concatenation of integers, each quantised as the result."""
-    sources = [links.activation(name) for name in node.inputs]
-    parts = [_alike(links, end, s, i) for i, s in enumerate(sources) if s is not None]
-    if len(parts) < len(sources):
+    parts = [found for i, name in enumerate(node.inputs) if (found := _joined_part(links, end, name, i))]
+    if len(parts) < len(node.inputs):
         return None
     made = [one for before, _ in parts for one in before]
     return [*made, replace(node, inputs=tuple(name for _, name in parts), outputs=end.outputs)]
+
+
+def _joined_part(links: Links, end: FileNode, real: str, number: int) -> tuple[Nodes, str] | None:
+    """The same of one operand, which may be a constant; None if it is not quantised."""
+    source = links.activation(real)
+    if source is not None:
+        return _alike(links, end, source, number)
+    data = links.real_data(real)
+    if data is None:
+        return None
+    edge = Edge.of(end)
+    name = f"{edge.numbers}.part{number}"
+    links.tensors[name] = constant(name, numbers_of(data, links.quant(edge)).astype(np.int8))
+    return [], name
+
+
+def _chosen(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
+    """One of two integers, each quantised as the result."""
+    parts = [_joined_part(links, end, name, i) for i, name in enumerate(node.inputs[1:])]
+    if None in parts:
+        return None
+    known, edge = [part for part in parts if part is not None], Edge.of(end)
+    made = [one for before, _ in known for one in before]
+    quant = edge.scale, edge.zero
+    (first, second) = (name for _, name in known)
+    inputs = (node.inputs[0], first, *quant, second, *quant, *quant)
+    return [*made, replace(node, code="com.microsoft.QLinearWhere", inputs=inputs, outputs=end.outputs)]
 
 
 def _padded(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
@@ -179,7 +217,7 @@ def _alike(links: Links, end: FileNode, source: Edge, number: int) -> tuple[Node
 def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     """A layer of sums or products."""
     edge, first = Edge.of(end), links.activation(node.inputs[0])
-    if first is None or node.code not in _LAYERS:
+    if first is None or node.code not in _LAYERS or not _is_layer(node):
         return None
     second = _second(links, node) if node.code not in _ONES else None
     bias = _bias(links, node)
@@ -192,6 +230,17 @@ def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     if node.code == "Conv" and bias:
         last = (*last, bias)
     return [replace(node, code=_LAYERS[node.code], inputs=(*inputs, *last), outputs=end.outputs)]
+
+
+def _is_layer(node: FileNode) -> bool:
+    """Whether a layer of integers has the node's attributes; with others ONNX Runtime computes in float32."""
+    if node.code == "AveragePool":
+        return is_plain_average(node)
+    given = {name: node.attributes.get(name, default) for name, default in _GEMM.items()}
+    return node.code != "Gemm" or given == _GEMM
+
+
+_GEMM = {"alpha": 1.0, "beta": 1.0, "transA": 0}
 
 
 def _as_runtime(links: Links, node: FileNode, edges: tuple[Edge, ...]) -> bool:
@@ -229,6 +278,7 @@ def _bias(links: Links, node: FileNode) -> str | None:
 _WAYS: tuple[tuple[tuple[str, ...], Callable[[Links, FileNode, FileNode], Nodes | None]], ...] = (
     (_MOVED, _moved),
     (("Concat",), _joined),
+    (("Where",), _chosen),
     (("Pad",), _padded),
     (tuple(_LAYERS), _computed),
 )

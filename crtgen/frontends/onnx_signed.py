@@ -32,6 +32,7 @@ PLACES: Mapping[str, tuple[tuple[tuple[int, int, int], ...], tuple[int, int]]] =
     "com.microsoft.QLinearMul": _TWO,
     "com.microsoft.QLinearSigmoid": _ONE,
     "com.microsoft.QLinearSoftmax": _ONE,
+    "com.microsoft.QLinearWhere": (((1, 2, 3), (4, 5, 6)), (7, 8)),
 }
 """Of each operator of quantised numbers: its inputs as (numbers, scale, zero point), and its output's two."""
 
@@ -42,7 +43,7 @@ _KEPT = (
     "Unsqueeze",
 )
 # fmt: on
-"""Operators whose results are quantised as their first input."""
+"""Operators whose results are quantised as their first input; those of Concat as each of them."""
 
 _ZEROS = ("ConvInteger", "MatMulInteger")
 """Operators that read quantised numbers with zero points of their own."""
@@ -109,9 +110,11 @@ def _quants(graph: FileGraph) -> dict[str, Quant]:
 
 def _note_node(node: FileNode, found: dict[str, Quant], note: Callable[[list[str]], None]) -> None:
     """What a node says of its inputs and outputs."""
-    if node.code in _KEPT and node.inputs[0] in found:
-        for name in node.outputs[:1] if node.code == "MaxPool" else node.outputs:
-            found.setdefault(name, found[node.inputs[0]])
+    moved = node.inputs if node.code == "Concat" else node.inputs[:1]
+    own = next((name for name in moved if name in found), "")
+    if node.code in _KEPT and own:
+        for name in node.outputs[:1] if node.code == "MaxPool" else filter(None, node.outputs):
+            found.setdefault(name, found[own])
     sources, result = PLACES.get(node.code, ((), (-1, -1)))
     if node.code == "com.microsoft.QLinearConcat":
         sources = tuple((i, i + 1, i + 2) for i in range(2, len(node.inputs), 3))

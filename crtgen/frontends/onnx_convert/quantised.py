@@ -1,7 +1,7 @@
 """Layers of quantised numbers: integers between a scale and a zero point each."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -35,7 +35,8 @@ from crtgen.frontends.onnx_edges import (
 )
 from crtgen.ir import Array, DType, Quant, Value
 from crtgen.ops import Activation, Add, Concat, Dequantize, FullyConnected, Mean, Mul, Quantize, Reshape
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.compare import Select
+from crtgen.ops.fixedpoint import Int64, single
 from crtgen.ops.lookup import Lookup
 from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.matmul import BatchMatMul
@@ -108,13 +109,13 @@ def _fits(weights: Int64) -> bool:
     return bool(_INT8.min <= weights.min() and weights.max() <= _INT8.max)
 
 
-def _wide(layer: Layer, sums: Converted, weights: Quant, place: int, rank: int) -> Converted:
-    """Sums of weights of nine bits as the quantised output, whose scale is at ``place``.
+def _wide(layer: Layer, sums: Converted, scale: float, weights: Quant, place: int, rank: int) -> Converted:
+    """Sums of inputs of a ``scale`` and weights of nine bits as the output.
 
-    Outputs are on the first of the last ``rank`` axes.
+    Its quantisation is at ``place``; outputs are on the first of the last ``rank`` axes.
     """
-    x, y = _quant(layer, 1), _quant(layer, place)
-    factors = product_factors(x.scale, weights.scales, y.scale, [0] * len(weights.scales))
+    y = _quant(layer, place)
+    factors = product_factors(scale, weights.scales, y.scale, [0] * len(weights.scales))
     shaped = factors.reshape(-1, *(1,) * (rank - 1)) if len(factors) > 1 else factors.reshape(())
     return in_steps(sums, shaped, y, _activation(layer) is Activation.RELU)
 
@@ -132,7 +133,8 @@ def _qlinear_conv(layer: Layer) -> Converted:
     data, quant = _weights(layer, 3, 0)
     x, bias = _operand(layer, 0), _bias(layer, 8, len(data))
     if not _fits(data):
-        return _wide(layer, conv_sums(layer, x, data, bias), quant, 6, layer.rank - 1)
+        scale = _quant(layer, 1).scale
+        return _wide(layer, conv_sums(layer, x, data, bias), scale, quant, 6, layer.rank - 1)
     numbers = _Weights(quant, _quant(layer, 6), _activation(layer))
     return convolved(layer, x, data.astype(np.int8), bias, numbers)
 
@@ -143,23 +145,32 @@ def _qlinear_matmul(layer: Layer) -> Converted:
     if second.data is None or second.data.ndim != 2 or layer.rank < 2:
         return Converted(BatchMatMul(), (_operand(layer, 0), _operand(layer, 3)), ("operand",))
     data, quant = _weights(layer, 3, 1)
-    return _dense(layer, data.T, quant, np.zeros(data.shape[1], np.int32), 6)
+    bias = np.zeros(data.shape[1], np.int32)
+    return _dense(layer, (_operand(layer, 0), _quant(layer, 1)), (data.T, quant), bias, 6)
 
 
 def _qgemm(layer: Layer) -> Converted:
-    layer.refuse("transA", 0)
-    layer.refuse("alpha", 1.0)
+    """``alpha`` is a part of the input's scale."""
     turned = bool(layer.whole("transB"))
     data, quant = _weights(layer, 3, 0 if turned else 1)
     data = data if turned else data.T
-    return _dense(layer, data, quant, _bias(layer, 6, len(data)), 7)
-
-
-def _dense(layer: Layer, data: Int64, quant: Quant, bias: Array, place: int) -> Converted:
-    """A fully connected layer by ``data[O, K]``; the scale of the output is at ``place``."""
+    own = _quant(layer, 1)
+    scaled = replace(own, scales=(single(layer.real("alpha", 1.0) * own.scale),))
     x = _operand(layer, 0)
+    if scaled != own:
+        x = Converted(Reshape(layer.x.shape), (x,), quant=scaled)
+    if layer.whole("transA"):
+        x = transposed(x, (1, 0))
+    return _dense(layer, (x, scaled), (data, quant), _bias(layer, 6, len(data)), 7)
+
+
+def _dense(
+    layer: Layer, given: tuple[Operand, Quant], weights_: tuple[Int64, Quant], bias: Array, place: int
+) -> Converted:
+    """A fully connected layer by ``weights_[O, K]``; the quantisation of the output is at ``place``."""
+    (x, own), (data, quant) = given, weights_
     if not _fits(data):
-        return _wide(layer, dense_sums(x, data, bias), quant, place, 1)
+        return _wide(layer, dense_sums(x, data, bias), own.scale, quant, place, 1)
     weights = Value.constant("weights", np.ascontiguousarray(data.astype(np.int8)), quant)
     op = FullyConnected(_activation(layer), keep_dims=layer.node.code == "QLinearMatMul")
     return Converted(op, (x, weights, bias), ("weights", "bias"))
@@ -230,6 +241,15 @@ def _requantising(x: Quant, y: Quant) -> Lookup:
     return Lookup.of(numbers_of(real_numbers(x), y), "requantise")
 
 
+def _where(layer: Layer) -> Converted:
+    """Both choices are quantised as the output first."""
+    quant, parts = _quant(layer, 7), []
+    for place in (1, 4):
+        part, own = _operand(layer, place), _quant(layer, place + 1)
+        parts.append(part if own == quant else Converted(_requantising(own, quant), (part,), quant=quant))
+    return Converted(Select(), (layer.x, *parts), ("chosen", "other"))
+
+
 def _table(layer: Layer) -> Converted:
     op = Lookup.of(layer.attribute("table"), layer.text("label", ""))
     return Converted(op, (_operand(layer, 0),))
@@ -271,4 +291,5 @@ CONVERTERS: Mapping[str, Converter] = {
     "com.microsoft.QLinearMul": Converter(_pair(Mul), ("mul",), _BYTES),
     "com.microsoft.QLinearSigmoid": Converter(_function(_sigmoid), ("sigmoid",), _BYTES),
     "com.microsoft.QLinearSoftmax": Converter(_softmax, ("softmax",), _BYTES),
+    "com.microsoft.QLinearWhere": Converter(_where, ("where",), frozenset({DType.BOOL})),
 }

@@ -15,7 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from crtgen.ir import Array
 from tests.frontends.onnx.test_networks import Net
 
-__all__ = ["FORMS", "NETWORKS", "Form", "expected", "inputs", "quantised"]
+__all__ = ["FORMS", "NETWORKS", "Calibration", "Form", "expected", "inputs", "quantised"]
 
 
 def _plain() -> Net:
@@ -112,10 +112,39 @@ def _attention() -> Net:
     return net
 
 
+def _pieces() -> Net:
+    """A tensor in parts, one of which is a constant, and an average over padding."""
+    net = Net(1, 8, 6, 6)
+    net.conv(8, 8, 1)
+    first, second = net.split(2, axis=1)
+    start = net.conv(4, 4, 1)
+    net.last = first
+    net.add("Relu")
+    net.add("Concat", net.weights(1, 3, 6, 6), start, second, axis=1)
+    net.add("AveragePool", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1)
+    net.conv(4, 15, 1)
+    return net
+
+
+def _gru() -> Net:
+    """A classifier of sequences, whose GRU stays float32."""
+    net = Net(10, 1, 6)
+    weights = [net.weights(1, 24, 6), net.weights(1, 24, 8), net.weights(1, 48)]
+    net.add("GRU", *weights, hidden_size=8)
+    net.add("Slice", *(net.integers(*at) for at in ((-1,), (10,), (0,))))
+    net.add("Reshape", net.integers(1, 8))
+    net.add("Gemm", net.weights(16, 8), net.weights(16), transB=1)
+    net.add("Relu")
+    net.add("Gemm", net.weights(4, 16), net.weights(4), transB=1)
+    return net
+
+
 NETWORKS: Mapping[str, Callable[[], Net]] = {
     "attention": _attention,
     "autoencoder": _autoencoder,
     "functions": _functions,
+    "gru": _gru,
+    "pieces": _pieces,
     "plain": _plain,
     "residual": _residual,
     "separable": _separable,
@@ -141,7 +170,7 @@ FORMS = {
 }
 
 
-class _Data(CalibrationDataReader):  # type: ignore[misc]
+class Calibration(CalibrationDataReader):  # type: ignore[misc]
     def __init__(self, shape: tuple[int, ...]) -> None:
         random = np.random.default_rng(5)
         self.left = [random.normal(0, 1, shape).astype(np.float32) for _ in range(6)]
@@ -161,7 +190,7 @@ def quantised(name: str, form: Form) -> bytes:
             quantize_static(
                 real,
                 made,
-                _Data(net.shape),
+                Calibration(net.shape),
                 quant_format=form.format,
                 activation_type=form.activations,
                 weight_type=form.weights,

@@ -44,6 +44,19 @@ class Net:
         weights = self.weights(outputs, inputs, size, size)
         return self.add("Conv", weights, self.weights(outputs), **attributes)
 
+    def integers(self, *numbers: int) -> str:
+        """A constant of whole numbers."""
+        name = f"i{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.array(numbers, np.int64), name))
+        return name
+
+    def split(self, parts: int, axis: int) -> list[str]:
+        """The last tensor in parts of equal lengths; the last of them is the last tensor then."""
+        names = [f"part{len(self.nodes)}_{n}" for n in range(parts)]
+        self.nodes.append(helper.make_node("Split", [self.last], names, name=names[0], axis=axis))
+        self.last = names[-1]
+        return names
+
     def norm(self, channels: int) -> str:
         positive = self.weights(channels, low=0.5, high=2.0)
         return self.add(

@@ -20,6 +20,7 @@ from tests.kernels.program import Run, run_on_host, run_on_qemu
 # ONNX Runtime computes convolutions of int8 in float32 where their outputs are read twice: a sum near a half
 # may be rounded otherwise, on another PC again otherwise.
 _NEAR = {("residual", "qdq_int8"), ("functions", "qdq_int8")}
+_WITH_REAL_NUMBERS = ("gru", "pieces")
 _ALL = [(name, form) for name in NETWORKS for form in FORMS]
 _EQUAL = [pair for pair in _ALL if pair not in _NEAR]
 
@@ -56,10 +57,11 @@ def test_references_are_near_what_is_computed_in_float32(name: str, form: str) -
 def test_layers_are_of_integers(name: str, form: str) -> None:
     """Floats are at both ends only, or where the quantiser left a clamp between two quantisations."""
     graph = _graph(name, form)
-    weighted = [n for n in graph.nodes if n.op.macs(graph.signature(n)) and n.op.name != "batch_matmul"]
+    others = ("batch_matmul", "recurrent")
+    weighted = [n for n in graph.nodes if n.op.macs(graph.signature(n)) and n.op.name not in others]
     assert weighted
     assert {graph.signature(n).x.dtype for n in weighted} == {DType.INT8}
-    if form == "qdq_uint8":
+    if form == "qdq_uint8" and name not in _WITH_REAL_NUMBERS:
         assert [n.op.name for n in graph.nodes if n.op.name in ("quantize", "dequantize")] == [
             "quantize",
             "dequantize",

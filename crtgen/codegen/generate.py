@@ -207,7 +207,7 @@ class _Generator:
 
         Those of an external code generator are shared within its module.
         """
-        routines = [self._routine(routine) for routine in kernel.routines]
+        routines = [self._routine(routine) for routine in kernel.ordered_routines]
         if not kernel.template:
             return routines[0]
         called = [self._function(layer, p.operator, p.sig, p.kernel) for p in kernel.parts]

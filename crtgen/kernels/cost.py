@@ -14,6 +14,7 @@ from functools import cache
 from math import prod
 
 from crtgen.boards.core import Core
+from crtgen.kernels.asm import Runs
 from crtgen.kernels.loops import Loop
 from crtgen.ops.scheme import INT8, INT16, UINT8
 from crtgen.resources import costs_file
@@ -67,12 +68,12 @@ UNKNOWN = Figures(10.0, 20.0)
 
 @dataclass(slots=True)
 class Work:
-    """What a kernel does in a run: ``counted`` instructions of assembly and of parts, and blocks of C.
+    """What a kernel does in a run: calls of functions in ``assembly``, and blocks of C.
 
     Methods add, and return the work itself.
     """
 
-    counted: float = 0.0
+    assembly: Runs = field(default_factory=Runs)
     blocks: dict[str, Block] = field(default_factory=dict)
 
     def block(self, name: str, runs: float, copies: float = 1) -> "Work":
@@ -137,14 +138,14 @@ def limits_within(kind: str, low: str, high: str) -> int:
 
 
 def estimate(kernel: str, work: Work, core: Core, flag: str) -> Figures:
-    """Instructions and bytes of the C of a template, and the instructions that are counted."""
+    """Instructions and bytes of the C of a template."""
     known = figures(measured_core(core), flag)
-    instructions, code = work.counted, 0.0
+    instructions, code = 0.0, 0.0
     for name, block in ((CALL, Block(1, 1)), *work.blocks.items()):
         each = known.get((kernel, name), UNKNOWN)
         instructions += block.runs * each.instructions
         code += block.copies * each.code
-    return Figures(max(instructions, work.counted), max(code, 0.0))
+    return Figures(max(instructions, 0.0), max(code, 0.0))
 
 
 _LIKE = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from crtgen.boards.core import HOST, Core
 from crtgen.ir import Array, Signature
-from crtgen.kernels.asm import Routine
+from crtgen.kernels.asm import Routine, pipeline_of, scheduled
 from crtgen.kernels.cost import Cost, Work, estimate
 from crtgen.level import find_level
 
@@ -158,8 +158,8 @@ class Kernel:
     passes them on.
 
     ``scratch`` is bytes of working memory in the arena while the layer runs. ``work`` is what the code does
-    in a run; from it ``priced`` finds the ``cost``, by which designs are compared. ``design`` is the name
-    shown to the user.
+    in a run; from it ``priced`` finds the ``cost`` for a ``target``, by which designs are compared. ``design``
+    is the name shown to the user.
 
     ``support`` is C at file scope that kernels share: equal texts are there once. ``libraries`` are built
     with it, and ``includes`` are their headers. ``module`` is that of an external code generator, which has a
@@ -173,6 +173,7 @@ class Kernel:
     scratch: int = 0
     inplace: tuple[InPlace, ...] = ()
     work: Work = field(default_factory=Work)
+    target: Target | None = None
     cost: Cost = field(default_factory=Cost)
     includes: tuple[str, ...] = field(default=())
     support: str = ""
@@ -196,14 +197,26 @@ class Kernel:
         """The template without its endings, by which the figures of its blocks are kept."""
         return self.template.removesuffix(".c.j2")
 
+    @property
+    def ordered_routines(self) -> tuple[Routine, ...]:
+        """The routines with their instructions in the best order for the target."""
+        pipeline = pipeline_of(self.target.core) if self.target else None
+        return tuple(scheduled(r, pipeline) for r in self.routines) if pipeline else self.routines
+
+    @property
+    def counted(self) -> float:
+        """Instructions of a run that are known: of assembly and of parts."""
+        return self.work.assembly.instructions + sum(p.calls * p.kernel.cost.instructions for p in self.parts)
+
     def priced(self, target: Target) -> "Kernel":
         """The kernel with its cost."""
         made = estimate(self.family, self.work, target.core, target.flag) if self.template else None
         routines = sum(routine.code_bytes for routine in self.routines)
         return replace(
             self,
+            target=target,
             cost=Cost(
-                instructions=made.instructions if made else self.work.counted,
+                instructions=self.counted + (made.instructions if made else 0.0),
                 code=routines + (made.code if made else 0) + sum(p.kernel.cost.code for p in self.parts),
                 constants=sum(const.nbytes for const in self.consts),
                 scratch=self.scratch,

@@ -77,7 +77,8 @@ def recurrent(op: Recurrent, sig: Signature, target: Target) -> Kernel | None:
         return None
     steps, batch, depth, units = op.sizes(sig.x, sig.inputs[2])
     lists = [list(_parts(op, sig, d, target)) for d in range(op.directions)]
-    parts = [part for found in lists for part in found]
+    runs = sum(op.steps_of(steps, batch))
+    parts = [replace(part, calls=runs) for found in lists for part in found]
     states, rows = ("h", "c")[: 1 + op.kind.is_lstm], op.kind.gates * units
     begin = aligned((len(states) * units + 2 * rows) * _FLOAT)
     each = len(lists[0])
@@ -100,7 +101,7 @@ def recurrent(op: Recurrent, sig: Signature, target: Target) -> Kernel | None:
         work=begin if any(part.kernel.scratch for part in parts) else 0,
         directions=directions,
     )
-    work = _work(op, view, lists, sum(op.steps_of(steps, batch)))
+    work = _work(op, view, runs)
     kernel = assemble(op.kind.value, "recurrent.c.j2", view, parts, begin=begin, inplace=(), work=work)
     return replace(kernel, consts=(*kernel.consts, *consts))
 
@@ -241,10 +242,10 @@ def _curve(curve: Curve, x: str) -> str:
     return forms[curve.name]
 
 
-def _work(op: Recurrent, view: RecurrentView, parts: Sequence[Sequence[Part]], steps: int) -> Work:
+def _work(op: Recurrent, view: RecurrentView, steps: int) -> Work:
     """``steps`` are those of all sequences of a batch together."""
-    work = Work(steps * sum(part.kernel.cost.instructions for found in parts for part in found))
-    work.block("sequence", view.batch * op.directions, op.directions).block("step", steps * op.directions)
+    work = Work().block("sequence", view.batch * op.directions, op.directions)
+    work.block("step", steps * op.directions)
     for direction in view.directions:
         for stage in direction.stages:
             work.words("unit", steps * view.units, *stage.lines)

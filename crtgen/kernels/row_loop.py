@@ -331,7 +331,7 @@ def _within(part: Part) -> int:
 
 def _work(view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows], size: int) -> Work:
     """Of the parts and their calls, and of rows that are filled, copied or moved up."""
-    work = Work(sum(part.calls * part.kernel.cost.instructions for part in parts))
+    work = Work()
     for number, (stage, part) in enumerate(zip(view.stages, parts, strict=True)):
         calls, row = part.calls, stage.x_row * size
         work.block("stage", calls)

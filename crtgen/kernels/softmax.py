@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine
+from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import two_roundings
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -128,7 +128,7 @@ def by_routines(
     """int16 by functions for the greatest of a row, its powers and their sum, and shares of this."""
     depth = sig.x.shape[-1]
     rows = sig.x.elements // depth
-    work = Work(rows * sum(routine.instructions() for routine in routines)).block("row", rows)
+    work = Work(rows * Runs.sum(routine.runs() for routine in routines)).block("row", rows)
     return Kernel(
         design=name,
         template="softmax16_routines.c.j2",

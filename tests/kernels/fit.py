@@ -51,7 +51,7 @@ def _family(samples: Sequence[Sample]) -> dict[str, Figures]:
     runs = np.array([[b.runs for b in row] for row in table], float)
     copies = np.array([[b.copies for b in row] for row in table], float)
     instructions = np.array([s.instructions for s in samples], float)
-    counted = np.array([s.kernel.work.counted for s in samples], float)
+    counted = np.array([s.kernel.counted for s in samples], float)
     code, known = (np.array([getattr(s, n) for s in samples], float) for n in ("code", "other_code"))
     each = _solved(runs, instructions, counted, _INSTRUCTIONS)
     size = _solved(copies, code, known, _BYTES)

@@ -27,15 +27,32 @@ How a template with assembly in it becomes a routine:
 3. Jinja's loops become Python's, macros become functions that get ``f`` and registers.
 4. Loops: ``loop`` for those that end with a branch of their own, ``counted_loop``, ``low_overhead_loop`` and
    ``predicated_loop`` for the rest. A number of rounds that only the caller knows has a name:
-   ``routine.instructions(pairs=8)``.
+   ``routine.runs(pairs=8)``.
 5. Put ``@cache`` over the function that makes the routine of a view: several candidates ask for the same one.
-   The kernel's cost is ``routine.instructions()`` plus what the C around it takes.
+   The kernel's work counts ``routine.runs()``, beside blocks of the C around it.
 6. ``python -m pytest tests/kernels`` compares outputs and instructions with what QEMU counts.
 """
 
 from crtgen.kernels.asm.function import CORE, EVEN, LISTED, LOW, ODD, Function
-from crtgen.kernels.asm.routine import Routine
+from crtgen.kernels.asm.pipelines import Pipeline, pipeline_of
+from crtgen.kernels.asm.routine import Routine, Runs
+from crtgen.kernels.asm.schedule import cycles, scheduled
 from crtgen.kernels.asm.text import assembly_file
 from crtgen.kernels.asm.wide import scale_wide
 
-__all__ = ["CORE", "EVEN", "LISTED", "LOW", "ODD", "Function", "Routine", "assembly_file", "scale_wide"]
+__all__ = [
+    "CORE",
+    "EVEN",
+    "LISTED",
+    "LOW",
+    "ODD",
+    "Function",
+    "Pipeline",
+    "Routine",
+    "Runs",
+    "assembly_file",
+    "cycles",
+    "pipeline_of",
+    "scale_wide",
+    "scheduled",
+]

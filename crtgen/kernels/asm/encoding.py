@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-__all__ = ["is_branch", "is_narrow", "registers_in"]
+__all__ = ["ends_block", "is_branch", "is_narrow", "registers_in"]
 
 _REGISTER = re.compile(r"\b(?:r1[0-2]|r\d|lr|q[0-7]|s[12]?\d|s3[01])\b")
 _LOW = re.compile(r"r[0-7]")
@@ -24,6 +24,11 @@ Operands = tuple[str, ...]
 def is_branch(mnemonic: str) -> bool:
     """B, with a condition or without: its length depends on how far it goes."""
     return mnemonic in _BRANCHES
+
+
+def ends_block(mnemonic: str) -> bool:
+    """Whether what follows may run another number of times: branches, heads and ends of hardware loops."""
+    return mnemonic in _BRANCHES or mnemonic.startswith(_HARDWARE_LOOPS)
 
 
 @lru_cache(maxsize=4096)
@@ -132,6 +137,7 @@ def _always(mnemonic: str, operands: Operands) -> bool:
 
 
 _CONDITIONS = ("eq", "ne", "cs", "cc", "hs", "lo", "mi", "pl", "hi", "ls", "ge", "lt", "gt", "le")
+_HARDWARE_LOOPS = ("le", "dls", "wls", "bx", "cb")
 _BRANCHES = frozenset(("b", *(f"b{condition}" for condition in _CONDITIONS)))
 _RULES: Mapping[str, Callable[[str, Operands], bool]] = {
     **dict.fromkeys(("push", "pop"), _stack_list),

@@ -1,11 +1,10 @@
 """The builder: registers taken by role, instructions, loops; what is around them follows from these."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from crtgen.kernels.asm.encoding import registers_in
-from crtgen.kernels.asm.routine import Frame, Instruction, Label, Line, Routine
+from crtgen.kernels.asm.encoding import ends_block, registers_in
+from crtgen.kernels.asm.routine import Block, Frame, Instruction, Label, Routine
 
 __all__ = ["CORE", "EVEN", "LISTED", "LOW", "ODD", "Function"]
 
@@ -44,8 +43,9 @@ class Function:
         if len(parameters) > _MOST_ARGUMENTS:
             raise ValueError(f"{name} has {len(parameters)} parameters, not {_MOST_ARGUMENTS} at most")
         self._about = (name, purpose, returns, parameters)
-        self._body: list[Line] = []
-        self._counts: defaultdict[tuple[str, ...], int] = defaultdict(int)
+        self._blocks: list[Block] = []
+        self._label: Label | None = None
+        self._block: list[Instruction] = []
         self._loops: tuple[str, ...] = ()
         self._factor = 1
         self._tables: list[tuple[str, tuple[int, ...]]] = []
@@ -68,8 +68,9 @@ class Function:
             unknown = registers_in(operand) - self._taken
             if unknown:
                 raise ValueError(f"{mnemonic} {', '.join(operands)}: {', '.join(unknown)} is not taken")
-        self._body.append(Instruction(mnemonic, operands, note))
-        self._counts[self._loops] += self._factor
+        self._block.append(Instruction(mnemonic, operands, note))
+        if ends_block(mnemonic):
+            self._close()
 
     def core(self, role: str, among: Iterable[str] = CORE) -> str:
         """A general register that is free; ``ValueError`` if there is none ``among`` these."""
@@ -151,7 +152,8 @@ class Function:
 
     def place(self, label: str) -> None:
         """The label is here."""
-        self._body.append(Label(label))
+        self._close()
+        self._label = Label(label)
 
     @contextmanager
     def loop(self, meaning: str, rounds: int | str) -> Iterator[str]:
@@ -226,6 +228,7 @@ class Function:
 
     def done(self) -> Routine:
         """The function with its prologue and epilogue."""
+        self._close()
         name, purpose, returns, parameters = self._about
         core = tuple(r for r in _SAVED if r in self._used)
         core = core if not core or core[-1] == "lr" else (*core, "lr")
@@ -237,8 +240,7 @@ class Function:
             parameters=parameters,
             roles=tuple((role, tuple(dict.fromkeys(taken))) for role, taken in self._roles.items()),
             frame=Frame(core, _VECTORS[4 : highest + 1], self._kept, self._local),
-            body=tuple(self._body),
-            counts=tuple(self._counts.items()),
+            blocks=tuple(self._blocks),
             tables=tuple(self._tables),
         )
 
@@ -254,12 +256,25 @@ class Function:
     @contextmanager
     def _repeated(self, rounds: int | str) -> Iterator[None]:
         before = self._loops, self._factor
+        self._cut()
         if isinstance(rounds, str):
             self._loops += (rounds,)
         else:
             self._factor *= rounds
         yield
+        self._close()
         self._loops, self._factor = before
+
+    def _cut(self) -> None:
+        """What comes runs as often as the loops say: the block so far ends, but not behind a label alone."""
+        if self._block:
+            self._close()
+
+    def _close(self) -> None:
+        """The block so far is whole."""
+        if self._label or self._block:
+            self._blocks.append(Block(self._label, tuple(self._block), self._loops, self._factor))
+        self._label, self._block = None, []
 
 
 def _vector(register: str) -> int:

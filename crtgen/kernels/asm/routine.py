@@ -1,13 +1,13 @@
 """A function in assembly as data: its lines, what it takes from its caller, and what follows from them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from crtgen.kernels.asm.encoding import is_branch, is_narrow
+from crtgen.kernels.asm.encoding import ends_block, is_branch, is_narrow
 
-__all__ = ["Count", "Frame", "Instruction", "Label", "Line", "Routine"]
+__all__ = ["Block", "Frame", "Instruction", "Label", "Line", "Routine", "Runs"]
 
 _NEAR = {True: (-252, 258), False: (-2044, 2050)}
 """Where a narrow branch can go, with a condition and without, in bytes from its own place."""
@@ -30,8 +30,41 @@ class Label:
 
 
 Line = Instruction | Label
-Count = tuple[tuple[str, ...], int]
-"""Instructions that run once for each combination of rounds of the loops of these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instructions that run one after the other, behind ``label`` if there is one, at most the last a branch.
+
+    They run ``factor`` times for each combination of rounds of ``loops`` that have names. ``again``: the
+    branch goes back to the label.
+    """
+
+    label: Label | None
+    lines: tuple[Instruction, ...]
+    loops: tuple[str, ...]
+    factor: int
+
+    @property
+    def branches(self) -> bool:
+        return bool(self.lines) and ends_block(self.lines[-1].mnemonic)
+
+    @property
+    def again(self) -> bool:
+        return self.branches and self.label is not None and self.label.name in self.lines[-1].operands
+
+    @property
+    def straight(self) -> tuple[Instruction, ...]:
+        """Without the branch."""
+        return self.lines[: len(self.lines) - self.branches]
+
+    @property
+    def end(self) -> tuple[Instruction, ...]:
+        """The branch."""
+        return self.lines[len(self.lines) - self.branches :]
+
+    def runs(self, rounds: Mapping[str, float]) -> float:
+        return self.factor * prod(rounds[name] for name in self.loops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +119,7 @@ class Routine:
     """A function in assembly, without a symbol: equal ones are one function.
 
     ``name`` is what its symbol begins with, ``purpose`` a sentence about it, ``returns`` and ``parameters``
-    are C. ``roles`` say what is in which registers. ``body`` is what is between prologue and epilogue.
+    are C. ``roles`` say what is in which registers. ``blocks`` are what is between prologue and epilogue.
     ``tables`` are words of constants by name.
     """
 
@@ -96,14 +129,25 @@ class Routine:
     parameters: tuple[str, ...]
     roles: tuple[tuple[str, tuple[str, ...]], ...]
     frame: Frame
-    body: tuple[Line, ...]
-    counts: tuple[Count, ...]
+    blocks: tuple[Block, ...]
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def instructions(self, **rounds: float) -> float:
         """Executed by one call, with the number of rounds of each loop that has a name."""
-        own = sum(count * prod(rounds[name] for name in loops) for loops, count in self.counts)
+        own = sum(block.runs(rounds) * len(block.lines) for block in self.blocks)
         return own + len(self.frame.begin) + len(self.frame.end)
+
+    @property
+    def body(self) -> Iterator[Line]:
+        """Labels and instructions."""
+        for block in self.blocks:
+            if block.label:
+                yield block.label
+            yield from block.lines
+
+    def runs(self, **rounds: float) -> "Runs":
+        """One call, to be added to others."""
+        return Runs(((1.0, self, rounds),))
 
     def prototype(self, symbol: str) -> str:
         """The declaration in C, without semicolon."""
@@ -134,6 +178,33 @@ class Routine:
             if not far:
                 return at + sum(4 * len(words) for _, words in self.tables)
             wide |= far
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Calls of routines: how often, which, and the rounds of its loops that have names. Runs add up."""
+
+    calls: tuple[tuple[float, Routine, Mapping[str, float]], ...] = ()
+
+    def __add__(self, other: "Runs") -> "Runs":
+        return Runs((*self.calls, *other.calls))
+
+    def __sub__(self, other: "Runs") -> "Runs":
+        return self + -1 * other
+
+    def __mul__(self, times: float) -> "Runs":
+        return Runs(tuple((times * n, routine, rounds) for n, routine, rounds in self.calls))
+
+    __rmul__ = __mul__
+
+    @classmethod
+    def sum(cls, runs: "Iterable[Runs]") -> "Runs":
+        """Of all of these."""
+        return cls(tuple(call for each in runs for call in each.calls))
+
+    @property
+    def instructions(self) -> float:
+        return sum(n * routine.instructions(**rounds) for n, routine, rounds in self.calls)
 
 
 def _length(line: Line, wide: bool) -> int:

@@ -318,7 +318,7 @@ def _words(first: int, second: int) -> tuple[int, int]:
 def _kernel(name: str, sig: Signature, view: PairsView) -> Kernel:
     runs, routine = view.runs, run_of_pairs(view)
     consts: tuple[Const, ...] = operands(sig)[1]
-    work = Work(runs.count * routine.instructions())
+    work = Work(runs.count * routine.runs())
     if not runs.plain:
         work.block("run", runs.count).loops("line", runs.loops)
     whole = [i for i, v in enumerate(sig.inputs) if not v.is_constant and v.elements == sig.y.elements]

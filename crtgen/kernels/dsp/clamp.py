@@ -77,6 +77,6 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
         template="",
         view=view,
         inplace=(InPlace(),),
-        work=Work(routine.instructions()),
+        work=Work(routine.runs()),
         routines=(routine,),
     )

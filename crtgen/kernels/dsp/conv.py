@@ -173,9 +173,9 @@ def _work(view: ConvView, stream: WeightStream) -> Work:
     work, odd, wraps = Work(), " odd" if stream.odd else "", " wraps" if view.walk.wraps else ""
     for m in view.micros:
         micro, packing = _group(m), pack_windows(view.packing, m.pixels)
-        group = micro.instructions(pairs=stream.even) + (micro.instructions(pairs=1) if stream.odd else 0)
+        group = micro.runs(pairs=stream.even) + stream.odd * micro.runs(pairs=1)
         runs = view.images * (view.groups if m.pixels == PIXELS else 1)
-        work.counted += runs * (group + packing.instructions())
+        work.assembly += runs * (group + packing.runs())
         name = f"group{odd}" if m.pixels == PIXELS else "last group"
         work.block(f"{name}{wraps}", runs).block(f"pixel{wraps}", runs * m.pixels, m.pixels)
         work.block("window", runs * bool(view.window), bool(view.window))

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import Function, Routine, Runs
 
 __all__ = ["copied", "copy"]
 
@@ -46,7 +46,7 @@ def copy() -> Routine:
     return f.done()
 
 
-def copied(nbytes: int) -> float:
-    """Instructions of copying so many bytes."""
+def copied(nbytes: int) -> Runs:
+    """Of copying so many bytes."""
     block = 4 * _AT_ONCE
-    return copy().instructions(blocks=nbytes // block, words=nbytes % block // 4, bytes=nbytes % 4)
+    return copy().runs(blocks=nbytes // block, words=nbytes % block // 4, bytes=nbytes % 4)

@@ -356,6 +356,6 @@ def _unrolling(steps: int, most: int) -> tuple[int, int]:
 
 def _work(view: DenseView) -> Work:
     groups = groups_of_outputs(view)
-    counted = groups.instructions(groups=view.whole) + (groups.instructions(groups=1) if view.rest else 0)
-    work = Work(counted + pack_windows(view.packing, 1).instructions())
+    counted = groups.runs(groups=view.whole) + bool(view.rest) * groups.runs(groups=1)
+    work = Work(counted + pack_windows(view.packing, 1).runs())
     return work.block("rest", view.rest, view.rest).block("header", view.header, view.header > 0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine
+from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.depthwise_asm import Channel, Columns, one_channel, widen, widen_padding
 from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes
@@ -291,14 +291,14 @@ def _work(view: DepthwiseView) -> Work:
     channel, padding, *fast = view.routines
     strips = [min(view.strip, view.out_height - y) for y in range(0, view.out_height, view.strip)]
     passes = view.channel.rows_per_pass
-    rows = sum(channel.instructions(passes=n // passes, odd=n % passes) for n in strips)
+    rows = Runs.sum(channel.runs(passes=n // passes, odd=n % passes) for n in strips)
     tops = np.arange(0, view.out_height, view.strip) * view.stride - view.top
     first = np.concatenate(
         [t + 2 * np.arange(_pairs(n, view.stride)) for t, n in zip(tops, strips, strict=True)]
     )
     whole = int(((first >= 0) & (first + 1 < view.height)).sum()) if fast else 0
     other = first.size - whole
-    counted = _CHANNELS * rows + other * padding.instructions() + sum(whole * f.instructions() for f in fast)
+    counted = _CHANNELS * rows + other * padding.runs() + Runs.sum(whole * f.runs() for f in fast)
     groups = view.images * view.groups
     work = Work(groups * counted).block("strip", groups * len(strips)).block("group", view.images)
     work.block("pair", groups * first.size).block("padded pair", groups * other, bool(fast))

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.epilogue import Epilogue, clamp, epilogue_lanes, floor, of_sums
@@ -361,11 +361,11 @@ def _inplace(view: WindowedView) -> tuple[InPlace, ...]:
 def _work(view: WindowedView) -> Work:
     routine, e, pixels = one_pixel(view), view.expansion, view.images * view.walk.pixels
     calls = [view.whole, *([1] if view.rest else [])]
-    work = Work(pixels * sum(routine.instructions(groups=n) for n in calls))
+    work = Work(pixels * Runs.sum(routine.runs(groups=n) for n in calls))
     work.block("pixel", pixels * len(calls), len(calls)).block("line", view.images * view.walk.height)
     if view.window:
         work.fill(view.window.bytes)
-        view.window.work(work, view.walk.height, view.images, 0 if e else None)
+        view.window.work(work, view.walk.height, view.images, Runs() if e else None)
     if view.window and e:
         rows = work.blocks["row"].runs
         work.block("expanded", rows * e.count).block("expanded byte", rows * e.count * e.repeats, e.repeats)

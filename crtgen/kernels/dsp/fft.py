@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.words import Words, words16
 from crtgen.kernels.kernel import Const, Kernel, Target
@@ -52,8 +52,8 @@ def transform(op: Rfft | Irfft, sig: Signature, target: Target) -> Kernel | None
     view = FftView(sig.x.elements // inputs, inputs, count, inverse, tuple(stages))
     gather, stage = _gather(count, count if inverse else inputs // 2), _stage(inverse)
     once = gather, _first(first, count, inverse), _apart(count, inverse)
-    counted = sum(routine.instructions() for routine in once)
-    counted += sum(stage.instructions(groups=g, numbers=n) for n, g, _ in stages)
+    counted = Runs.sum(routine.runs() for routine in once)
+    counted += Runs.sum(stage.runs(groups=g, numbers=n) for n, g, _ in stages)
     work = Work(view.rows * counted).block("row", view.rows)
     return Kernel(
         design="dsp radix 4",

@@ -82,7 +82,7 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
     )
     matrices, pairs = sig.y.elements // (rows * columns), -(-rows // 2)
     tiles = pairs if wide else pairs * -(-columns // 2)
-    counted = columns * second.instructions() + 2 * pairs * first.instructions() + tiles * tile.instructions()
+    counted = columns * second.runs() + 2 * pairs * first.runs() + tiles * tile.runs()
     work = Work(matrices * counted).block("matrix", matrices).block("column", matrices * columns)
     return Kernel(
         design="dsp matrix product",

@@ -8,7 +8,7 @@ own, and a division.
 from dataclasses import dataclass, replace
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine
+from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.average import MOST, reciprocal
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.pool_asm import Pixels, of_part, of_window
@@ -170,7 +170,7 @@ def _work(view: PoolView) -> Work:
         ("wide" if view.wide else "across" if view.across else "sum") if view.mean else f"most clamp {clamps}"
     )
     form = f"{kind}{' padded' if view.padded else ''}"
-    work = Work(whole * view.groups * within.instructions())
+    work = Work(whole * view.groups * within.runs())
     work.block("line", g.batch * g.out_height).block(f"{form} pixel", g.pixels)
     work.block(f"{form} group", whole * view.groups, 1 + view.overlaps)
     if view.mean:
@@ -180,13 +180,13 @@ def _work(view: PoolView) -> Work:
         part = g.pixels - whole
         taps = g.batch * int(rows.sum() * columns.sum()) - whole * g.taps_y * g.taps_x
         lines = g.batch * int(rows.sum()) * len(columns) - whole * g.taps_y
-        work.counted += view.groups * _at_border(border[0], part, lines, taps)
+        work.assembly += view.groups * _at_border(border[0], part, lines, taps)
         work.block(f"{kind} clamp {clamps} border", part * view.groups).block("border", part)
     return work
 
 
-def _at_border(routine: Routine, calls: int, rows: int, taps: int) -> float:
-    """Instructions of so many calls, which have so many rows and taps in all."""
-    none, row = routine.instructions(rows=0, columns=0), routine.instructions(rows=1, columns=0)
-    tap = routine.instructions(rows=1, columns=1) - row
+def _at_border(routine: Routine, calls: int, rows: int, taps: int) -> Runs:
+    """So many calls, which have so many rows and taps in all."""
+    none, row = routine.runs(rows=0, columns=0), routine.runs(rows=1, columns=0)
+    tap = routine.runs(rows=1, columns=1) - row
     return calls * none + rows * (row - none) + taps * tap

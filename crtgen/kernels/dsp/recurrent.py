@@ -36,15 +36,14 @@ class PartsView:
 @design(Lstm, types=(DType.INT8, DType.INT16), needs="dsp", weights=(3, 4, 5))
 def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
     """None if inexact, or for less than four units."""
-    parts = list(_gate_parts(op, sig, target))
+    parts = [replace(part, calls=sig.x.elements // sig.x.shape[-1]) for part in _gate_parts(op, sig, target)]
     if len(parts) < 2 * len(GATES):
         return None
     view, units = lstm_view(op, sig), sig.inputs[1].shape[1]
     numbers = range(len(GATES))
     gates = tuple(activated(g, *(f"products[{(h + g) * units} + unit]" for h in (0, 4))) for g in numbers)
     steps = view.batch * view.times
-    work = Work(steps * sum(part.kernel.cost.instructions for part in parts))
-    work.block("batch", view.batch).block("step", steps).block(f"{view.x_type} unit", steps * units)
+    work = Work().block("batch", view.batch).block("step", steps).block(f"{view.x_type} unit", steps * units)
     return _assembled(
         "dsp lstm",
         "dsp/lstm.c.j2",
@@ -86,9 +85,11 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
         return None
     row = replace(x, shape=(1, x.shape[1]))
     newest = Value("newest", (1, filters), state.dtype, state.quant)
-    part = Part("fully_connected", Signature((row, feature, bias), (newest,)), kernel.priced(target))
+    part = Part(
+        "fully_connected", Signature((row, feature, bias), (newest,)), kernel.priced(target), x.shape[0]
+    )
     view, batch = svdf_view(op, sig), x.shape[0]
-    work = Work(batch * part.kernel.cost.instructions).block("unit", batch * view.units)
+    work = Work().block("unit", batch * view.units)
     work.block("filter", batch * filters).block("time", batch * time.elements)
     return _assembled(
         "dsp svdf",

@@ -3,7 +3,7 @@
 from functools import cache
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.registry import design
@@ -29,7 +29,7 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
         view=bilinear_view(op, sig),
         consts=bilinear_consts(op, sig),
         scratch=4 * width * channels,
-        work=Work(rows * sum(routine.instructions() for routine in routines)).block("row", rows),
+        work=Work(rows * Runs.sum(routine.runs() for routine in routines)).block("row", rows),
         routines=routines,
     )
 

@@ -4,7 +4,7 @@ from dataclasses import astuple, fields, replace
 
 import numpy as np
 
-from crtgen.kernels.asm import Routine
+from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copied, copy
 from crtgen.kernels.dsp.layer import Layer
@@ -40,14 +40,14 @@ def _work(layer: Layer, group: Routine, windows: Routine) -> Work:
     images, window = layer.geometry.images, layer.window
     groups = images * -(-layer.walk.pixels // PIXELS)
     parts = [n for n in (stream.even, int(stream.odd)) if n]
-    counted = sum(group.instructions(pairs=n, rounds=rounds) for n in parts)
+    counted = Runs.sum(group.runs(pairs=n, rounds=rounds) for n in parts)
     if packing.words:
-        counted += windows.instructions(rows=packing.rows, taps=packing.taps, words=packing.words)
+        counted += windows.runs(rows=packing.rows, taps=packing.taps, words=packing.words)
     work = Work(groups * counted).block("group", groups).block("second", groups * (len(parts) - 1))
     work.block("rest", groups * len(packing.rest)).block("image", images)
     if layer.walk.pixels % PIXELS:
         work.block("partial", images)
-        work.counted += images * copied(layer.walk.pixels % PIXELS * stream.pixel_bytes)
+        work.assembly += images * copied(layer.walk.pixels % PIXELS * stream.pixel_bytes)
     if window:
         work.block("window", images).block("window word", images * window.bytes / 4)
         window.work(work, layer.walk.height, images)

@@ -36,7 +36,7 @@ def sigmoid(op: Logistic | Tanh, sig: Signature, target: Target) -> Kernel:
         view=None,
         consts=(Const.of("lines", sigmoid_lines(logistic), 4, note),),
         inplace=(InPlace(),),
-        work=Work(routine.instructions()),
+        work=Work(routine.runs()),
         routines=(routine,),
     )
 

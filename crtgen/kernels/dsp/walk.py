@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import Signature
+from crtgen.kernels.asm import Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copied
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
@@ -41,7 +42,7 @@ class PaddedRows:
     def bytes(self) -> int:
         return self.rows * self.pitch
 
-    def work(self, work: Work, outputs: int, images: int, row: float | None = None) -> None:
+    def work(self, work: Work, outputs: int, images: int, row: Runs | None = None) -> None:
         """Of filling it and moving it on, for so many rows of outputs; ``row`` is what bringing one takes."""
         tops = self.first + self.stride * np.arange(outputs)
         fresh = np.arange(self.rows - self.kept, 0, -1)
@@ -49,8 +50,8 @@ class PaddedRows:
         inside = images * int(((first >= 0) & (first < self.height)).sum())
         outside = images * first.size - inside
         work.block("slide", images * (outputs - 1)).block("row", inside).fill(self.row_bytes, outside)
-        work.counted += inside * (copied(self.row_bytes) if row is None else row)
-        work.counted += images * (outputs - 1) * copied(self.kept * self.pitch)
+        work.assembly += inside * (copied(self.row_bytes) if row is None else row)
+        work.assembly += images * (outputs - 1) * copied(self.kept * self.pitch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import Function, Routine, Runs
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.conv import ConvView, requantise, windows_kernel
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
@@ -63,9 +63,9 @@ class Channels:
     def routine(self) -> Routine:
         return pixels_of_channels(self)
 
-    def instructions(self, calls: int, pairs: int) -> float:
+    def runs(self, calls: int, pairs: int) -> Runs:
         """Of so many calls for so many pairs of pixels together."""
-        return self.routine.instructions(pairs=pairs / calls) * calls
+        return self.routine.runs(pairs=pairs / calls) * calls
 
 
 @lru_cache(maxsize=256)

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Routine
+from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work, estimate
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, fill
@@ -55,7 +55,7 @@ class PairsOfPixels(Protocol):
     def routine(self) -> Routine:
         """Its assembly."""
 
-    def instructions(self, calls: int, pairs: int) -> float:
+    def runs(self, calls: int, pairs: int) -> Runs:
         """Of so many calls for so many pairs of pixels together."""
 
 
@@ -161,7 +161,7 @@ class ConvView:
         w = self.window
         lines = w.batch * w.out_height
         calls = self.pairs if self.gather else lines * (1 + self.odd)
-        work = Work(self.micro.instructions(calls, self.pairs)).block("line", lines).block("call", calls)
+        work = Work(self.micro.runs(calls, self.pairs)).block("line", lines).block("call", calls)
         ring = " in a ring" if self.ring else ""
         work.block(f"pointer{ring}", lines * len(self.row_offsets), len(self.row_offsets))
         if self.gather:
@@ -273,7 +273,7 @@ def matrix_of_pixels(
         view=view,
         consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE, size=size),),
         inplace=() if params.is_sum else (InPlace(lead=least_lead(written, starts * depth)),),
-        work=Work(kernel.instructions(1 + view.odd, len(starts))).block("odd", view.odd, view.odd),
+        work=Work(kernel.runs(1 + view.odd, len(starts))).block("odd", view.odd, view.odd),
         routines=(kernel.routine,),
     )
 

@@ -180,7 +180,7 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
         template="",
         view=routine,
         consts=(const,),
-        work=Work(routine.instructions()),
+        work=Work(routine.runs()),
         routines=(routine,),
     )
 

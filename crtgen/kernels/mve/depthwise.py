@@ -127,8 +127,8 @@ class DepthwiseView:
     def work(self) -> Work:
         batch = self.window.batch
         strips = batch * sum(s.count for s in self.strips)
-        work = Work(strips * self.multiplier * all_channels(self).instructions())
-        work.counted += fill().instructions(vectors=-(-self.scratch // LANES))
+        work = Work(strips * self.multiplier * all_channels(self).runs())
+        work.assembly += fill().runs(vectors=-(-self.scratch // LANES))
         work.block("strip", strips, len(self.strips))
         work.block("part", strips * self.multiplier, len(self.strips) * self.multiplier)
         for strip in self.strips:

@@ -127,7 +127,7 @@ def elementwise(
         view=routine,
         consts=(*arrays, *consts),
         inplace=tuple(InPlace(i, lead=growth[i] * before) for i in whole),
-        work=Work(routine.instructions()),
+        work=Work(routine.runs()),
         routines=(routine,),
     )
 

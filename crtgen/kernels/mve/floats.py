@@ -113,11 +113,11 @@ def _work(view: GemmView, routines: Sequence[Routine]) -> Work:
     )
     work.block("last", tiles * last, last)
     for block, routine in zip(view.blocks, routines, strict=False):
-        work.counted += tiles * block.count * routine.instructions()
+        work.assembly += tiles * block.count * routine.runs()
     if view.window:
         gather(work, view.window, tiles * view.tile, 4, copy_vectors)
     return work
 
 
 def copy_vectors(work: Work, nbytes: int, runs: float) -> None:
-    work.block("copy", runs).counted += runs * copy().instructions(vectors=-(-nbytes // 16))
+    work.block("copy", runs).assembly += runs * copy().runs(vectors=-(-nbytes // 16))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import LOW, Function, Routine
+from crtgen.kernels.asm import LOW, Function, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.lstm import products
@@ -58,7 +58,7 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
     note = "65536 / (1 + exp(-i / 24)), slopes, the same for tanh: the ends differ"
     states = _states(units, op.parameters(sig), x.dtype)
     steps = batch * times
-    work = Work(steps * sum(routine.instructions() for routine in (*routines, states)))
+    work = Work(steps * Runs.sum(routine.runs() for routine in (*routines, states)))
     work.block("batch", batch).block("step", steps)
     return Kernel(
         design="mve lstm",

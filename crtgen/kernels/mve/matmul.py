@@ -80,7 +80,7 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
         group=group,
         first=first,
     )
-    instructions = [routine.instructions() for routine in routines]
+    instructions = [routine.runs() for routine in routines]
     matrices = sig.y.elements // (rows * columns)
     work = Work(matrices * (columns * instructions[0] + rows * (instructions[1] + instructions[2])))
     work.block("matrix", matrices).block("column", matrices * columns).block("row", matrices * rows)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from crtgen.kernels.asm import EVEN, ODD, Function, Routine
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Runs
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
 from crtgen.kernels.mve.stream import LANES, Cut, sixteenths, unpack
 
@@ -114,9 +114,9 @@ class Micro:
     def routine(self) -> Routine:
         return pairs_of_pixels(self)
 
-    def instructions(self, calls: int, pairs: int) -> float:
+    def runs(self, calls: int, pairs: int) -> Runs:
         """Of so many calls for so many pairs of pixels together."""
-        return self.routine.instructions(pairs=pairs / calls) * calls
+        return self.routine.runs(pairs=pairs / calls) * calls
 
 
 # by the bytes of an input: loads of inputs, loads of weights and how far they step, types of products; by

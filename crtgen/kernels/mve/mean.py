@@ -73,7 +73,7 @@ class MeanView:
         halves += [1 + (self.rest > LANES // 2)] if self.rest else []
         work = Work().block("matrix", self.matrices)
         for routine, runs, parts in zip(self.routines, calls, halves, strict=True):
-            work.counted += runs * self.chunks * routine.instructions()
+            work.assembly += runs * self.chunks * routine.runs()
             work.block("vector", runs).block(f"{form} half", runs * parts, parts)
             if self.chunks > 1:
                 work.block("chunk", runs * self.chunks).block("chunk half", runs * self.chunks * parts, parts)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from crtgen.ir import Signature
-from crtgen.kernels.asm import EVEN, Function, Routine
+from crtgen.kernels.asm import EVEN, Function, Routine, Runs
 from crtgen.kernels.blocks import Gap, Movement, blocks_of, gaps_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
@@ -78,7 +78,7 @@ def _kernel(
     routines = [w for w in walks if w is not None]
     if len(routines) < len(walks):
         return None
-    work = Work(sum(routine.instructions() for routine in routines))
+    work = Work(Runs.sum(routine.runs() for routine in routines))
     work.block("part", len(routines), len(routines))
     view = MoveView(
         parts=tuple(Part(block.source, block.first * size, block.start * size) for block in blocks),

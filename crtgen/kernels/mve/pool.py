@@ -93,9 +93,9 @@ class PoolView:
             if self.padded:
                 rows, columns = (int(n.sum()) for n in g.inside())
                 lines, pixels = rows / g.out_height, rows * columns / (g.out_height * g.out_width)
-                work.counted += runs * routine.instructions(rows=lines, pixels=pixels / lines)
+                work.assembly += runs * routine.runs(rows=lines, pixels=pixels / lines)
             else:
-                work.counted += runs * routine.instructions()
+                work.assembly += runs * routine.runs()
         return work
 
 

@@ -20,7 +20,7 @@ def bilinear(op: ResizeBilinear, sig: Signature, target: Target) -> Kernel:
     """Pixel by pixel of the output."""
     pixels, channels = sig.y.elements // sig.y.shape[3], sig.y.shape[3]
     routine = mixed(channels)
-    work = Work(pixels * routine.instructions()).block("pixel", pixels)
+    work = Work(pixels * routine.runs()).block("pixel", pixels)
     return Kernel(
         design="mve bilinear",
         template="mve/resize_bilinear.c.j2",

@@ -40,9 +40,9 @@ class Ring:
         inside = max(min(loaded - w.top, w.height), 0)
         row = -(-self.row_bytes // LANES)
         work.block("ring row", w.batch * loaded).block("ring", fills)
-        work.counted += fills * fill().instructions(vectors=self.bytes / LANES)
-        work.counted += w.batch * inside * copy().instructions(vectors=row)
-        work.counted += w.batch * (loaded - inside) * fill().instructions(vectors=row)
+        work.assembly += fills * fill().runs(vectors=self.bytes / LANES)
+        work.assembly += w.batch * inside * copy().runs(vectors=row)
+        work.assembly += w.batch * (loaded - inside) * fill().runs(vectors=row)
 
     def lead(self, window: Window, outputs: int) -> int:
         """Of ``outputs`` channels over the image: rows come into the ring as a whole."""

@@ -80,7 +80,7 @@ def shared_dense(weights: Int64, bias: Int64, params: ConvParams) -> Kernel | No
             _weights(weights, start.reshape(-1, 1, _FOUR), 8, "per four outputs: weights, starts"),
             _numbers(table),
         ),
-        work=Work(routine.instructions(fours=-(-outputs // _FOUR), vectors=rounds)),
+        work=Work(routine.runs(fours=-(-outputs // _FOUR), vectors=rounds)),
         routines=(routine,),
     )
 
@@ -191,12 +191,12 @@ def _numbers(table: Table | DenseTable) -> Const:
 def _work(w: Window, ring: Ring | None, table: Table, routine: Routine) -> Work:
     lines = w.batch * w.out_height
     pairs = lines * -(-w.out_width // 2)
-    counted = routine.instructions(groups=-(-table.outputs // _FOUR), vectors=table.rounds)
+    counted = routine.runs(groups=-(-table.outputs // _FOUR), vectors=table.rounds)
     work = Work(pairs * counted).block("line", lines).block("pair", pairs).block("image", w.batch)
     if table.gathered:
-        runs = runs_of_a_row().instructions(runs=table.runs, vectors=-(-table.run_bytes // LANES))
+        runs = runs_of_a_row().runs(runs=table.runs, vectors=-(-table.run_bytes // LANES))
         work.block("gathered", pairs).block("gathered row", pairs * table.taps)
-        work.counted += pairs * table.taps * runs
+        work.assembly += pairs * table.taps * runs
     if ring:
         ring.work(work, w, w.batch)
     return work

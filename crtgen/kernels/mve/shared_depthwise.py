@@ -208,11 +208,11 @@ def _lead(w: Window, squares: bool) -> int:
 
 
 def _work(w: Window, table: DepthwiseTable, squares: bool, routine: Routine) -> Work:
-    strip = routine.instructions(channels=table.channels, eights=-(-table.outputs // _AT_ONCE))
+    strip = routine.runs(channels=table.channels, eights=-(-table.outputs // _AT_ONCE))
     firsts, fresh = _rows(w, squares)
     read = table.parts * int((firsts * w.stride_y - w.top + table.rows - fresh).sum())
     strips = table.parts * len(firsts)
-    row = insert_row().instructions(vectors=-(-table.seen // LANES))
-    filled = fill().instructions(vectors=-(-table.plane // LANES) + 1)
+    row = insert_row().runs(vectors=-(-table.seen // LANES))
+    filled = fill().runs(vectors=-(-table.plane // LANES) + 1)
     work = Work(strips * strip + read * row + filled)
     return work.block("strip", strips).block("row", read).block("part", table.parts)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -36,7 +36,7 @@ class SoftmaxView:
 
     @property
     def work(self) -> Work:
-        counted = sum(routine.instructions() for routine in self.routines)
+        counted = Runs.sum(routine.runs() for routine in self.routines)
         return Work(self.rows * counted).block("row", self.rows)
 
 

@@ -67,8 +67,8 @@ class StationaryView:
     def work(self) -> Work:
         chunk, work = chunk_of_pixels(self), Work()
         for n, size in self.sizes:
-            copying = copy().instructions(vectors=-(-size * self.depth // LANES))
-            work.counted += n * (chunk.instructions(rounds=size // self.unroll) + copying)
+            copying = copy().runs(vectors=-(-size * self.depth // LANES))
+            work.assembly += n * (chunk.runs(rounds=size // self.unroll) + copying)
             work.block("chunk" if n > 1 else "chunk alone", n)
         return work
 

@@ -82,8 +82,8 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
     view = MemoriesView(units, op.rank, length, size, requant.epilogue)
     routines = (products[0], memories(view), copy())
     batch = x.shape[0]
-    work = Work(batch * (routines[0].instructions() + routines[1].instructions()))
-    work.counted += batch * copy().instructions(vectors=-(-filters * length * size // LANES))
+    work = Work(batch * (routines[0].runs() + routines[1].runs()))
+    work.assembly += batch * copy().runs(vectors=-(-filters * length * size // LANES))
     return Kernel(
         design="mve svdf",
         template="mve/svdf.c.j2",

@@ -1,0 +1,141 @@
+"""Instructions in the order in which a core takes least time over them.
+
+Designs write their loops in the order in which they are understood. Between two labels or branches a list
+scheduler puts them in another: of those that may come next it takes one that can begin first, and of these
+the one with the longest way to the end behind it. What an instruction reads and writes keeps its
+order, and so do stores and what else goes to memory. The instructions stay the same, and so do bytes, counts
+and results.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from crtgen.kernels.asm.effects import Effects, effects, follows
+from crtgen.kernels.asm.pipelines import Clock, Pipeline
+from crtgen.kernels.asm.routine import Block, Instruction, Routine, Runs
+
+__all__ = ["cycles", "scheduled"]
+
+_Group = tuple[Instruction, ...]
+
+
+@lru_cache(maxsize=512)
+def scheduled(routine: Routine, pipeline: Pipeline) -> Routine:
+    """The routine in an order for the pipeline; blocks that gain nothing stay as they were written."""
+    if not pipeline.overlaps:
+        return routine
+    return replace(routine, blocks=tuple(_block(block, pipeline) for block in routine.blocks))
+
+
+def cycles(runs: Runs, pipeline: Pipeline) -> float:
+    """Of calls of routines that are in an order for the pipeline."""
+    return sum(
+        n * sum(block.runs(rounds) * each for block, each in _each_block(routine, pipeline))
+        for n, routine, rounds in runs.calls
+    )
+
+
+@lru_cache(maxsize=512)
+def _each_block(routine: Routine, pipeline: Pipeline) -> Sequence[tuple[Block, int]]:
+    """The blocks, prologue and epilogue, and the cycles of each."""
+    frame = (Block(None, lines, (), 1) for lines in (routine.frame.begin, routine.frame.end))
+    blocks = (*scheduled(routine, pipeline).blocks, *frame)
+    return [(block, pipeline.cycles(block.lines, block.again)) for block in blocks]
+
+
+def _block(block: Block, pipeline: Pipeline) -> Block:
+    lines = block.lines
+    least, best = pipeline.cycles(lines, block.again), lines
+    groups = tuple(_groups(block.straight))
+    after = _followers(groups)
+    for by_height in (True, False):
+        found = (*_ordered(groups, after, pipeline, by_height), *block.end)
+        cycles = pipeline.cycles(found, block.again)
+        if cycles < least:
+            least, best = cycles, found
+    return block if best is lines else replace(block, lines=best)
+
+
+def _groups(lines: Sequence[Instruction]) -> Iterator[_Group]:
+    """Instructions one by one, but IT and VPST with those that they govern."""
+    at = 0
+    while at < len(lines):
+        end = at + 1 + follows(lines[at].mnemonic)
+        yield tuple(lines[at:end])
+        at = end
+
+
+def _effects(group: _Group) -> Effects:
+    """Of a group; what runs on a condition reads what it may leave as it was."""
+    all_of = [effects(line) for line in group]
+    writes = frozenset[str]().union(*(e.writes for e in all_of))
+    reads = frozenset[str]().union(*(e.reads for e in all_of))
+    return Effects(
+        reads | writes if len(group) > 1 else reads,
+        writes,
+        loads=any(e.loads for e in all_of),
+        stores=any(e.stores for e in all_of),
+    )
+
+
+def _followers(groups: Sequence[_Group]) -> Sequence[set[int]]:
+    """For each group, those behind it that have to stay behind it."""
+    after: list[set[int]] = [set() for _ in groups]
+    writer: dict[str, int] = {}
+    readers: defaultdict[str, list[int]] = defaultdict(list)
+    stored, loaded = -1, list[int]()
+    for number, group in enumerate(groups):
+        done = _effects(group)
+        for word in done.reads:
+            _behind(after, [writer[word]] if word in writer else [], number)
+            readers[word].append(number)
+        for word in done.writes:
+            _behind(after, [writer[word]] if word in writer else [], number)
+            _behind(after, readers.pop(word, ()), number)
+            writer[word] = number
+        if (done.loads or done.stores) and stored >= 0:
+            after[stored].add(number)
+        if done.stores:
+            _behind(after, loaded, number)
+            stored, loaded = number, []
+        if done.loads:
+            loaded.append(number)
+    return after
+
+
+def _behind(after: list[set[int]], before: Iterable[int], number: int) -> None:
+    for other in before:
+        if other != number:
+            after[other].add(number)
+
+
+def _ordered(
+    groups: Sequence[_Group], after: Sequence[set[int]], pipeline: Pipeline, by_height: bool
+) -> Iterator[Instruction]:
+    heights = _heights(groups, after, pipeline) if by_height else [0] * len(groups)
+    waits = [0] * len(groups)
+    for followers in after:
+        for number in followers:
+            waits[number] += 1
+    ready = [number for number, count in enumerate(waits) if not count]
+    clock = Clock(pipeline)
+    while ready:
+        number = min(ready, key=lambda n: (clock.start(groups[n][0]), -heights[n], n))
+        ready.remove(number)
+        clock.run(groups[number])
+        yield from groups[number]
+        for other in after[number]:
+            waits[other] -= 1
+            if not waits[other]:
+                ready.append(other)
+
+
+def _heights(groups: Sequence[_Group], after: Sequence[set[int]], pipeline: Pipeline) -> Sequence[int]:
+    """The cycles from a group to the end, along the longest way."""
+    heights = [0] * len(groups)
+    for number in reversed(range(len(groups))):
+        own = max(max(pipeline.timing(line).latency, pipeline.timing(line).hold) for line in groups[number])
+        heights[number] = own + max((heights[other] for other in after[number]), default=0)
+    return heights

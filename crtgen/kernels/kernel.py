@@ -158,8 +158,8 @@ class Kernel:
     passes them on.
 
     ``scratch`` is bytes of working memory in the arena while the layer runs. ``work`` is what the code does
-    in a run; from it ``priced`` finds the ``cost`` for a ``target``, by which designs are compared. ``design``
-    is the name shown to the user.
+    in a run; from it ``priced`` finds the ``cost`` for a ``target``, by which designs are compared.
+    ``design`` is the name shown to the user.
 
     ``support`` is C at file scope that kernels share: equal texts are there once. ``libraries`` are built
     with it, and ``includes`` are their headers. ``module`` is that of an external code generator, which has a

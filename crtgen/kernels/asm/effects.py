@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from crtgen.kernels.asm.routine import Instruction
 
-__all__ = ["Effects", "base_of", "effects", "follows", "is_known", "words_of"]
+__all__ = ["FLAGS", "Effects", "base_of", "effects", "follows", "is_known", "words_of"]
 
 FLAGS, PREDICATE = "flags", "vpr"
 _ADDRESS = re.compile(r"\[(.*?)\](!?)(?:, (.*))?$")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from crtgen.boards.core import Core
-from crtgen.kernels.asm.effects import base_of, effects, words_of
+from crtgen.kernels.asm.effects import FLAGS, base_of, effects, follows, words_of
 from crtgen.kernels.asm.encoding import is_branch
 from crtgen.kernels.asm.routine import Instruction
 
@@ -28,8 +28,8 @@ __all__ = ["Clock", "Pipeline", "Timing", "pipeline_of"]
 class Timing:
     """What an instruction keeps busy, in cycles.
 
-    Its ``unit`` is busy for ``hold``, all others for ``alone``; a result is there after ``latency``. It fills
-    ``slots`` of those that are issued in a cycle.
+    Its ``unit`` is busy for ``hold``, all others for ``alone``; a result is there after ``latency``, an
+    address that moves on after ``address``. It fills ``slots`` of those that are issued in a cycle.
     """
 
     unit: str
@@ -37,6 +37,7 @@ class Timing:
     alone: int = 0
     latency: int = 1
     slots: int = 1
+    address: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Pipeline:
         once = clock.end
         if again:
             clock.run(lines)
-        branches = bool(lines) and is_branch(lines[-1].mnemonic)
+        branches = bool(lines) and _goes_away(lines[-1])
         return clock.end - once * again + self.branch * branches
 
 
@@ -98,7 +99,8 @@ class Clock:
         if timing.alone:
             self._alone = timing.unit, at + timing.alone
         for word in done.writes:
-            self.ready[word] = at + (1 if word in done.updated else timing.latency)
+            late = 1 if word == FLAGS else timing.address if word in done.updated else timing.latency
+            self.ready[word] = at + late
 
     def run(self, lines: Iterable[Instruction]) -> None:
         """All of these. The end of a hardware loop takes no time."""
@@ -110,6 +112,10 @@ class Clock:
 def pipeline_of(core: Core) -> Pipeline | None:
     """That of a core; None where nobody knows it."""
     return _PIPELINES.get(core.name.partition("+")[0])
+
+
+def _goes_away(line: Instruction) -> bool:
+    return is_branch(line.mnemonic) or line.mnemonic == "bx" or "pc}" in line.operands[-1]
 
 
 _MULTIPLIES = ("mul", "mla", "mls", "smul", "smla", "smm", "smus", "smua", "umul", "umla", "smls", "umaal")
@@ -173,7 +179,8 @@ def _m7(line: Instruction) -> Timing:
     if done.loads or done.stores:
         words = _listed_words(line, name)
         slots = min(2, words + bool(done.updated)) if done.loads else 1
-        return Timing("stores" if done.stores else "loads", -(-words // 2), 0, 2, slots)
+        late = 3 if done.stores or name.startswith(("ldrs", "ldrh")) else 2
+        return Timing("stores" if done.stores else "loads", -(-words // 2), 0, 2, slots, late)
     if _is_multiplication(name):
         return Timing("multiplier", 1, 0, 1 if name.startswith(("smla", "mla", "smmla", "smlsd")) else 2)
     if name in _DIVIDES:
@@ -182,10 +189,10 @@ def _m7(line: Instruction) -> Timing:
         return Timing("float", 16, 0, 16)
     if name[0] == "v":
         return Timing("float", 1, 0, 4 if name.startswith(("vfma", "vmla", "vfms", "vmls")) else 3)
-    shifts = name.startswith(("lsl", "lsr", "asr", "ror", "sxt", "uxt", "pkh", "ssat", "usat", "bfi", "ubfx"))
-    if shifts or (line.operands[-1:] and line.operands[-1].startswith(_SHIFTED)):
-        return Timing("shifter", 1, 0, 2 if name in ("ssat", "usat") else 1)
-    return Timing("any")
+    late = 2 if name.startswith(("ssat", "usat", "bfi", "ubfx", "sxta", "uxta", "rsb")) else 1
+    shifts = name.startswith(("lsl", "lsr", "asr", "ror", "sxt", "uxt", "pkh")) or late > 1
+    shifts = shifts or line.operands[-1].startswith(_SHIFTED)
+    return Timing("shifter", 1, 0, late) if shifts else Timing("any", 0)
 
 
 @lru_cache(maxsize=8192)
@@ -198,25 +205,43 @@ def _m55(line: Instruction) -> Timing:
             gathers = "q" in line.operands[-1]
             return Timing("memory", max(4, lanes) if gathers else 2, 0, 1 + gathers)
         return Timing("memory", -(-_listed_words(line, name) // 2), 0, 2)
-    if vectors and line.mnemonic.partition(".")[0] not in ("vmov",):
+    if vectors and line.mnemonic != "vmov":
         return _m55_vector(line, name)
+    if follows(line.mnemonic):
+        return Timing("core", 0, 0, 0, 0)
     if _is_multiplication(name):
         return Timing("multiplier", 1, 0, 2)
     if name in _DIVIDES:
         return Timing("core", 8, 8, 8)
     if name in ("vdiv", "vsqrt"):
         return Timing("float", 16, 0, 16)
-    return Timing("core", 1, 0, 2 if name[0] == "v" and name != "vmov" else 1)
+    late = name.startswith(_LATE) or (line.operands[-1:] and line.operands[-1].startswith(_SHIFTED))
+    return Timing("core", 1, 0, 2 if late or (name[0] == "v" and name != "vmov") else 1)
 
 
+_LATE = (
+    "ssat",
+    "usat",
+    "ubfx",
+    "sbfx",
+    "bfi",
+    "pkh",
+    "sadd",
+    "ssub",
+    "sasx",
+    "ssax",
+    "uadd",
+    "usub",
+    "shadd",
+)
+_NARROWS = ("vqrshrn", "vqshrn", "vrshrn", "vshrn", "vqmovn", "vqmovun", "vmovn")
 _TIMES = ("vmul", "vml", "vfm", "vqdm", "vqrdm", "vrml", "vrmul")
 
 
 def _m55_vector(line: Instruction, name: str) -> Timing:
     times = name.startswith(_TIMES) or ".f" in line.mnemonic
     to_core = not line.operands[0].startswith("q")
-    narrows = name.startswith(("vqrshr", "vqshr", "vrshrn", "vshrn"))
-    latency = 2 if (times and to_core) or narrows else 1
+    latency = 3 if name.startswith(_NARROWS) else 2 if times and to_core else 1
     return Timing("multiplier" if times else "vectors", 2, 0, latency)
 
 

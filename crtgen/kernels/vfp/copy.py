@@ -42,8 +42,8 @@ def copy() -> Routine:
 def copied(work: Work, nbytes: int, runs: float) -> None:
     """Adds so many copies."""
     rounds = {f"some{n}": float(nbytes // 4 & n != 0) for n in (8, 4, 2, 1)}
-    each = copy().instructions(sixteens=nbytes // (4 * _AT_ONCE), **rounds)
-    work.block("copy", runs).counted += runs * each
+    each = copy().runs(sixteens=nbytes // (4 * _AT_ONCE), **rounds)
+    work.block("copy", runs).assembly += runs * each
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ Four pixels times four output channels, or one pixel times eight: sums, weights 
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.asm import Routine
+from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.gemm import Block, GemmView, gather, gemm_lead
@@ -102,7 +102,7 @@ def _weights(sig: Signature, depth: int, tile: Tile) -> Const:
 
 
 def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
-    each = tile_of_pixels(tile).instructions()
+    each = tile_of_pixels(tile).runs()
     if whole:
         return Work(each)
     tiles = -(-view.pixels // view.tile)
@@ -110,8 +110,8 @@ def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
     if view.window:
         windows, within = tiles * view.tile, _within(view.window)
         gather(work, view.window, windows, 4, copied, within)
-        moved = sum(routine.instructions() for routine in _gathering(view.window)[1:])
-        work.block("whole window", windows * within).counted += windows * within * moved
+        moved = Runs.sum(routine.runs() for routine in _gathering(view.window)[1:])
+        work.block("whole window", windows * within).assembly += windows * within * moved
     return work
 
 

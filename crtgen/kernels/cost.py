@@ -138,9 +138,9 @@ def limits_within(kind: str, low: str, high: str) -> int:
 
 
 def estimate(kernel: str, work: Work, core: Core, flag: str) -> Figures:
-    """Instructions and bytes of the C of a template."""
+    """Instructions of the C of a template and of its assembly, and bytes of the C."""
     known = figures(measured_core(core), flag)
-    instructions, code = 0.0, 0.0
+    instructions, code = work.assembly.instructions, 0.0
     for name, block in ((CALL, Block(1, 1)), *work.blocks.items()):
         each = known.get((kernel, name), UNKNOWN)
         instructions += block.runs * each.instructions

@@ -206,7 +206,11 @@ class Kernel:
     @property
     def counted(self) -> float:
         """Instructions of a run that are known: of assembly and of parts."""
-        return self.work.assembly.instructions + sum(p.calls * p.kernel.cost.instructions for p in self.parts)
+        return self.work.assembly.instructions + self._of_parts
+
+    @property
+    def _of_parts(self) -> float:
+        return sum(part.calls * part.kernel.cost.instructions for part in self.parts)
 
     def priced(self, target: Target) -> "Kernel":
         """The kernel with its cost."""
@@ -216,7 +220,7 @@ class Kernel:
             self,
             target=target,
             cost=Cost(
-                instructions=self.counted + (made.instructions if made else 0.0),
+                instructions=self._of_parts + (made or self.work.assembly).instructions,
                 code=routines + (made.code if made else 0) + sum(p.kernel.cost.code for p in self.parts),
                 constants=sum(const.nbytes for const in self.consts),
                 scratch=self.scratch,

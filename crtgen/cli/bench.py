@@ -10,7 +10,7 @@ from rich.console import Console
 from crtgen import api
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.cli.show import figures_table, print_layers
+from crtgen.cli.show import figures_table, print_layers, print_real
 from crtgen.errors import MismatchError, UsageError
 from crtgen.measure.benchmark import RpcFigures, measure_model, measure_rpc
 from crtgen.measure.budget import Budget, Entry, Excess, compare, read_budget, write_budget
@@ -126,6 +126,7 @@ def _worse(budget: Budget, measured: Sequence[Entry]) -> list[Excess]:
 def _printer(results: Sequence[Report], worse: Sequence[Excess], layers: bool) -> Callable[[Console], None]:
     def render(console: Console) -> None:
         console.print(figures_table(results))
+        print_real(console, results)
         for report in results if layers else ():
             print_layers(console, report, "instructions")
         for excess in worse:

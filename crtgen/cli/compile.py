@@ -11,7 +11,7 @@ from crtgen import api, files
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.cli.show import number
+from crtgen.cli.show import number, print_real
 from crtgen.errors import UsageError
 
 __all__ = ["command"]
@@ -54,6 +54,7 @@ def command(
             for r in reports:
                 rows.add_row(r.model, *map(number, (r.arena_bytes, r.weights_bytes, r.macs)))
             console.print(rows)
+            print_real(console, reports)
             console.print(f"{output}: {len(data):,} bytes, SHA-256 {result['sha256']}")
             which = f" --model {reports[0].model}" if len(reports) > 1 else ""
             console.print(f"next: crtgen run {output} --board {compiled.board.name} --trust{which}")

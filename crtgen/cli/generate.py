@@ -13,7 +13,7 @@ from crtgen.build import find_workspace
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
-from crtgen.cli.show import arena_line
+from crtgen.cli.show import arena_line, print_real
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ToolMissingError, UsageError
 from crtgen.ir import Array
@@ -80,6 +80,7 @@ def command(
             console.print(f"{directory}: {len(project.files)} files, {project.type} for {project.board}")
             for report in reports:
                 console.print(f"{report.model}: {arena_line(report)}")
+            print_real(console, reports)
             for path in kept:
                 console.print(f"kept: {path}, which was edited; --force overwrites it")
             is_part = (project.platform, project.type) == ("zephyr", "library")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
-from crtgen.cli.show import arena_line, interface_lines, layer_table
+from crtgen.cli.show import arena_line, interface_lines, layer_table, print_real
 from crtgen.errors import UsageError
 from crtgen.library import Module
 from crtgen.report import Report, arena_map
@@ -89,3 +89,4 @@ def _print(console: Console, report: Report) -> None:
         console.print(line)
     console.print(layer_table(report, *(("MACs", "weights", "scratch") if planned else ()), output=planned))
     console.print(f"{report.macs:,} MACs, {arena_line(report)}")
+    print_real(console, [report])

@@ -13,6 +13,7 @@ from crtgen.build import SizeReport
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
+from crtgen.cli.show import print_real
 from crtgen.codegen.module import Interface
 from crtgen.files import check_writable
 from crtgen.ir import Array, shape_text
@@ -72,6 +73,7 @@ def command(
                 console.print(f"  {len(made)} runs one after the other; the outputs of the last one:")
             _print_outputs(console, info.outputs, made[-1])
             console.print(_figures(report, image.size))
+            print_real(console, [report])
             if generating.profile:
                 console.print(_profile(report))
 

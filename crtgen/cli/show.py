@@ -6,9 +6,17 @@ from rich.console import Console
 
 from crtgen.cli.output import Rows, table
 from crtgen.ir import shape_text
-from crtgen.report import Layer, Operator, Report, bound_text
+from crtgen.report import Layer, Operator, Report, bound_text, real_text
 
-__all__ = ["arena_line", "figures_table", "interface_lines", "layer_table", "number", "print_layers"]
+__all__ = [
+    "arena_line",
+    "figures_table",
+    "interface_lines",
+    "layer_table",
+    "number",
+    "print_layers",
+    "print_real",
+]
 
 _NUMBERS: Mapping[str, str] = {
     "MACs": "macs",
@@ -67,6 +75,14 @@ def print_layers(console: Console, report: Report, *numbers: str) -> None:
     """The layers under a line that names the model and the board."""
     console.print(f"\n{report.model} on {report.board}")
     console.print(layer_table(report, *numbers))
+
+
+def print_real(console: Console, reports: Sequence[Report]) -> None:
+    """A line for each quantised model some of which is computed in float32."""
+    for report in reports:
+        text = real_text(report)
+        if text:
+            console.print(f"{report.model}: {text}")
 
 
 def figures_table(reports: Sequence[Report]) -> Rows:

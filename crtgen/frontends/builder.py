@@ -16,6 +16,7 @@ from crtgen.frontends.refusals import NotConstant, Refusals, Refused
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Rescaling, Signature, Value, shape_text
 from crtgen.ops.scheme import SCHEMES, is_packed
 from crtgen.ops.shape import Identity, Reshape
+from crtgen.ops.traits import Windowed
 
 __all__ = ["Converted", "GraphBuilder", "Known", "Memory", "Refused", "Result", "Tensor"]
 
@@ -111,6 +112,8 @@ class GraphBuilder:
     _nodes: list[Node] = field(default_factory=list)
     _lost: set[Hashable] = field(default_factory=set)
     _steps: dict[int, Value] = field(default_factory=dict)
+    _stem: str = ""
+    _bears_name: bool = True
 
     def inner(self) -> "GraphBuilder":
         """A builder for a subgraph of this graph, whose names are unique in both."""
@@ -158,11 +161,13 @@ class GraphBuilder:
         outputs: Sequence[Tensor],
         convert: Callable[[], Result],
         named: Iterable[Tensor] = (),
+        name: str = "",
     ) -> None:
         """Add an operator; errors call it ``subject`` at its ``place``, its name begins with a stem.
 
-        ``named`` are the outputs of the model, which keep their names. An operator is not refused for what
-        follows from the refusal of another one.
+        ``named`` are the outputs of the model, which keep their names. ``name`` is what the file calls the
+        operator, if it calls it anything. An operator is not refused for what follows from the refusal of
+        another one.
         """
         kept = {tensor.key for tensor in named}
 
@@ -170,7 +175,7 @@ class GraphBuilder:
             self._steps.clear()
             made = convert()
             if isinstance(made, Converted):
-                self._add(made, stems, outputs, kept)
+                self._add(made, stems, outputs, kept, name)
                 return
             several = made if isinstance(made, tuple) else (made,)
             if len(several) != len(outputs):
@@ -179,7 +184,7 @@ class GraphBuilder:
                 if isinstance(single, Known):
                     self._keep(output, single.data)
                 else:
-                    self._add(single, stems, (output,), kept)
+                    self._add(single, stems, (output,), kept, name)
 
         self.guarded(place, subject, inputs, outputs, add)
 
@@ -318,16 +323,22 @@ class GraphBuilder:
         self._tensors[tensor.key] = self._register(made)
 
     def _add(
-        self, made: Converted, stems: tuple[str, ...], outputs: Sequence[Tensor], named: set[Hashable]
+        self,
+        made: Converted,
+        stems: tuple[str, ...],
+        outputs: Sequence[Tensor],
+        named: set[Hashable],
+        called: str,
     ) -> None:
         for tensor in outputs:
             if tensor.key in made.updates:
                 self.state(tensor.key, self.variable(tensor, stems[0]))
         outputs = [tensor for tensor in outputs if tensor.key not in made.updates]
-        stem = layer_name(outputs[0].name, stems) if outputs else stems[0]
-        roles = [f"{stem}_{role}" for role in ("input", *made.roles)]
-        roles += [f"{stem}_input{i}" for i in range(len(roles), len(made.operands))]
-        operands = tuple(self._operand(*pair) for pair in zip(made.operands, roles, strict=False))
+        self._stem = layer_name(outputs[0].name, stems, called) if outputs else stems[0]
+        steps = dict[int, Converted]()
+        _collect(made, steps)
+        self._bears_name = _counts(made) or not any(map(_counts, steps.values()))
+        operands = self._operands(made)
         if made.op.unscaled:
             quant = outputs[0].quant if outputs else self.states[made.updates[0]].quant
             operands = tuple(self._taken_as(v, quant) for v in operands)
@@ -341,7 +352,7 @@ class GraphBuilder:
         if outputs and not made.updates and all(v.is_constant for v in operands):
             self._compute(made.op, operands, outputs, inferred)
             return
-        name = self.node_names.unique(stem)
+        name = self.node_names.unique(self._name(made, last=True))
         results = [self._result(t, s, name, named) for t, s in zip(outputs, shapes, strict=False)]
         for key, (shape, dtype) in zip(made.updates, inferred[len(outputs) :], strict=True):
             state = self.value_names.unique(f"{self.states[key].name}_next")
@@ -403,7 +414,7 @@ class GraphBuilder:
             made = operand.is_constant and operand.name not in self._values
             return self._register(replace(operand, name=self.value_names.unique(name))) if made else operand
         if isinstance(operand, Converted):
-            return self._shared_step(operand, name)
+            return self._shared_step(operand)
         if isinstance(operand, Tensor):
             return self.value(operand, name)
         return self._register(Value.constant(self.value_names.unique(name), operand))
@@ -420,19 +431,31 @@ class GraphBuilder:
         self._nodes.append(Node(node, Reshape(value.shape), (value.name,), (name,)))
         return self._register(Value(name, value.shape, value.dtype, quant))
 
-    def _shared_step(self, made: Converted, name: str) -> Value:
+    def _operands(self, made: Converted) -> tuple[Value, ...]:
+        """The values of its operands, of which constants are named after their roles."""
+        roles = [f"{self._stem}_{role}" for role in ("input", *made.roles)]
+        roles += [f"{self._stem}_input{i}" for i in range(len(roles), len(made.operands))]
+        return tuple(self._operand(*pair) for pair in zip(made.operands, roles, strict=False))
+
+    def _name(self, made: Converted, last: bool = False) -> str:
+        """Of several operators of a layer those with products or windows have its name, else the last one."""
+        bears = self._bears_name if last else not self._bears_name and _counts(made)
+        return self._stem if bears else f"{self._stem}_{made.op.name}"
+
+    def _shared_step(self, made: Converted) -> Value:
         """What an operator gives, which is computed once for all that it is an operand of."""
         if id(made) not in self._steps:
-            self._steps[id(made)] = self._step(made, name)
+            self._steps[id(made)] = self._step(made)
         return self._steps[id(made)]
 
-    def _step(self, made: Converted, name: str) -> Value:
+    def _step(self, made: Converted) -> Value:
         """What an operator gives that goes before another one."""
-        operands = tuple(self._operand(o, f"{name}{i or ''}") for i, o in enumerate(made.operands))
+        operands = self._operands(made)
         ((shape, dtype),) = made.op.infer(operands)
-        node = self.node_names.unique(name)
+        node = self.node_names.unique(self._name(made))
         kept = operands[0].quant if dtype is operands[0].dtype else None
-        value = Value(self.value_names.unique(node), shape, dtype, made.quant or kept)
+        own = self.value_names.unique(f"{self._stem}_{made.op.name}")  # the layer's name is its output's
+        value = Value(own, shape, dtype, made.quant or kept)
         sig = Signature(operands, (value,))
         self._check(made.op, sig)
         if all(v.is_constant for v in operands):
@@ -455,6 +478,20 @@ class GraphBuilder:
         if len(asked) != len(tensor.shape) or min(asked, default=1) < 1:
             text = f"{shape_text(asked)} was asked for, the file has {shape_text(tensor.shape)}"
             raise Refused(text, "give every length of it with --shape")
+
+
+def _collect(made: Converted, steps: dict[int, Converted]) -> None:
+    """The operators of a layer, each once."""
+    if id(made) not in steps:
+        steps[id(made)] = made
+        for operand in made.operands:
+            if isinstance(operand, Converted):
+                _collect(operand, steps)
+
+
+def _counts(made: Converted) -> bool:
+    """Whether its operator is what a layer is there for: products, or windows."""
+    return isinstance(made.op, Windowed) or type(made.op).macs is not Op.macs
 
 
 def _check_tensor(tensor: Tensor) -> None:

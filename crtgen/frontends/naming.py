@@ -36,13 +36,17 @@ class Names:
         return candidate
 
 
-def layer_name(tensor: str, stems: tuple[str, ...]) -> str:
+def layer_name(tensor: str, stems: tuple[str, ...], operator: str = "") -> str:
     """The layer that a tensor's name tells of: the commonest part that begins with one of ``stems``.
 
     ``model/activation/Relu;model/conv2d_3/BiasAdd;model/conv2d_3/Conv2D`` is ``conv2d_3`` for the stem
-    ``conv2d``. The first stem, if no part begins so.
+    ``conv2d``. If no part begins so, it is called as its ``operator`` is, else as the first stem.
     """
     parts = [
-        p for p in re.split(r"[;/:]", tensor) if re.fullmatch(r"[a-z][a-z0-9_]*", p) and p.startswith(stems)
+        p
+        for p in re.split(r"[;/:]", f"{operator};{tensor}")
+        if re.fullmatch(r"[a-z][a-z0-9_]*", p) and p.startswith(stems)
     ]
-    return Counter(parts).most_common(1)[0][0][:_MAX_LENGTH] if parts else stems[0]
+    if not parts:
+        return identifier(operator, stems[0])
+    return Counter(parts).most_common(1)[0][0][:_MAX_LENGTH]

@@ -92,7 +92,7 @@ class _Importer(Flow):
             row = CONVERTERS.get(node.code)
             stems = row.stems if row is not None else (identifier(node.code, "unknown"),)
             convert = partial(_convert, layer)
-            builder.node(node.place, node.code, stems, layer.inputs, outputs, convert, results)
+            builder.node(node.place, node.code, stems, layer.inputs, outputs, convert, results, node.name)
 
 
 def _needed(file: FileGraph) -> list[FileNode]:

@@ -93,7 +93,9 @@ def _layer(links: Links, end: FileNode) -> Nodes | None:
 def _function(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     """A function of one quantised number, by one operator or by several."""
     found = results(end, links)
-    return None if found is None else [lookup(end, found.source, Edge.of(end), found.table, found.label)]
+    if found is None:
+        return None
+    return [replace(lookup(end, found.source, Edge.of(end), found.table, found.label), name=node.name)]
 
 
 def _clamped(links: Links, end: FileNode, node: FileNode) -> Nodes | None:

@@ -2,6 +2,7 @@
 
 from crtgen.report.arena import arena_map, bound_text
 from crtgen.report.collect import reports_of
+from crtgen.report.real import real_text
 from crtgen.report.report import Layer, Operator, Place, Report
 
-__all__ = ["Layer", "Operator", "Place", "Report", "arena_map", "bound_text", "reports_of"]
+__all__ = ["Layer", "Operator", "Place", "Report", "arena_map", "bound_text", "real_text", "reports_of"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from crtgen.build import SizeReport
 from crtgen.build.layers import LayerSize
 from crtgen.codegen.module import LayerInfo, ModelInfo
-from crtgen.ir import Graph
+from crtgen.ir import DType, Graph
 from crtgen.plan import Lifetime, Plan, Step, lifetimes
 from crtgen.report.report import Layer, Place, Report
 
@@ -61,7 +61,9 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
         inputs=step.inputs if step else None,
         outputs=step.outputs if step else None,
         shape=graph.values[step.outputs[0]].shape if graph and step and step.outputs else None,
+        is_float32=_is_float32(graph, step) if graph and step else None,
         weights_bytes=_weights(graph, step) if graph and step else None,
+        instructions_estimated=round(step.kernel.cost.instructions) if step else None,
         scratch=step.scratch if step else None,
         code_bytes=size.code if size else None,
         shared_by=size.shared_by if size else None,
@@ -69,6 +71,11 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
         stack_bytes=size.stack if size else None,
         loop=info.operators,
     )
+
+
+def _is_float32(graph: Graph, step: Step) -> bool:
+    """Whether it reads or writes real numbers."""
+    return any(graph.values[name].dtype is DType.FLOAT32 for name in (*step.inputs, *step.outputs))
 
 
 def _weights(graph: Graph, step: Step) -> int:

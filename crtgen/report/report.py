@@ -66,8 +66,9 @@ class Operator:
 class Layer:
     """A layer; sizes in bytes. What is not known is None.
 
-    A plan knows ``inputs`` and ``outputs`` (names of values), the ``shape`` of the first output,
-    ``weights_bytes`` (its constants as the model has them) and ``scratch``. A built image knows
+    A plan knows ``inputs`` and ``outputs`` (names of values), the ``shape`` of the first output, whether it
+    computes with float32, ``weights_bytes`` (its constants as the model has them), ``scratch``, and
+    ``instructions_estimated``, by which kernels are chosen. A built image knows
     ``code_bytes`` of its function and parts, how many layers share that, the ``constants_bytes`` that are
     packed for it, and its ``stack_bytes``. A profile of a run knows ``ticks`` of the device's timer, and
     where the device counts them, ``instructions``. ``cycles_estimated`` is there for cores with a model.
@@ -82,7 +83,9 @@ class Layer:
     inputs: tuple[str, ...] | None = None
     outputs: tuple[str, ...] | None = None
     shape: tuple[int, ...] | None = None
+    is_float32: bool | None = None
     weights_bytes: int | None = None
+    instructions_estimated: int | None = None
     scratch: Slot | None = None
     code_bytes: int | None = None
     shared_by: int | None = None
@@ -171,6 +174,27 @@ class Report:
         """The worst case of the image's stack."""
         return self.image.stack.worst if self.image and self.image.stack else None
 
+    @property
+    def costs(self) -> tuple[int, ...]:
+        """The instructions of each layer: measured if they are for all, else estimated; 0 if unknown."""
+        for found in (
+            [layer.instructions for layer in self.layers],
+            [layer.instructions_estimated for layer in self.layers],
+        ):
+            known = tuple(n for n in found if n is not None)
+            if len(known) == len(found):
+                return known
+        return (0,) * len(self.layers)
+
+    @property
+    def float32_share(self) -> float | None:
+        """The share of the instructions that is float32, if some layer with weights is of integers."""
+        quantised = any(layer.macs and layer.is_float32 is False for layer in self.layers)
+        total = sum(self.costs)
+        if not quantised or not total:
+            return None
+        return sum(c for a, c in zip(self.layers, self.costs, strict=True) if a.is_float32) / total
+
     def measured(self, instructions: int | None, seconds: float) -> "Report":
         """With the figures of an inference."""
         return replace(self, instructions=instructions, seconds=seconds)
@@ -215,6 +239,7 @@ _FIGURES = (
     "arena_lower_bound",
     "arena_optimal",
     "state_bytes",
+    "float32_share",
     "ram_bytes",
     "flash_bytes",
     "stack_bytes",

@@ -1,12 +1,13 @@
 """One structure from the plan to the run: each stage adds what it knows."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import crtgen
-from crtgen.report import Report, arena_map
+from crtgen.report import Report, arena_map, real_text
 from tests.support import ROOT, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -52,6 +53,32 @@ def test_a_run_and_its_profile_add_their_figures() -> None:
     assert [layer.ticks for layer in report.layers] == list(range(7))
     assert [layer.instructions for layer in report.layers] == list(range(70, 77))
     assert {layer.cycles_estimated for layer in report.layers} == {None}
+
+
+def test_what_of_a_quantised_network_is_float32() -> None:
+    report = planned()
+    integers = report.layers
+    assert {layer.is_float32 for layer in integers} == {False}
+    assert (report.float32_share, real_text(report)) == (0.0, "")
+    counts = dict(zip((layer.name for layer in integers), (600, 0, 300, 0, 100, 0, 0), strict=True))
+    layers = tuple(
+        replace(layer, instructions=counts[layer.name], is_float32=number in (0, 4))
+        for number, layer in enumerate(integers)
+    )
+    mixed = replace(report, layers=layers)
+    assert mixed.float32_share == 0.7
+    first, last = layers[0], layers[4]
+    named = [n.name if n.operator in n.name else f"{n.name} ({n.operator})" for n in (first, last)]
+    wanted = f"70 % of the instructions are float32: {named[0]} 60 %, {named[1]} 10 %"
+    assert real_text(mixed) == wanted
+    estimated = replace(mixed, layers=tuple(replace(a, instructions=None) for a in layers))
+    assert real_text(estimated).startswith("about ")
+
+
+def test_a_network_of_real_numbers_has_no_share_of_them() -> None:
+    report = planned()
+    real = replace(report, layers=tuple(replace(a, is_float32=True) for a in report.layers))
+    assert (real.float32_share, real_text(real)) == (None, "")
 
 
 def test_tables_call_no_layer_that_computes_nothing() -> None:

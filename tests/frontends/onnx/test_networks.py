@@ -75,6 +75,23 @@ class Net:
         return onnx.shape_inference.infer_shapes(model)
 
 
+def test_layers_have_the_names_of_their_nodes() -> None:
+    """Of a node that is several operators the product or the window has it, with transposes around."""
+    graph = load_onnx(branches().model().SerializeToString())
+    weighted = ("conv2d", "max_pool2d", "average_pool2d", "fully_connected")
+    assert [node.name for node in graph.nodes if node.op.name in weighted] == [
+        "conv0",
+        "maxpool1",
+        "conv2",
+        "conv3",
+        "conv3_1",
+        "averagepool6",
+        "matmul8",
+    ]
+    assert {node.op.name for node in graph.nodes if node.name.startswith("conv0_")} == {"transpose"}
+    assert graph.outputs == ("matmul8",)
+
+
 def residual() -> Net:
     """A convolution, a residual block with depthwise layers, a global mean, and a dense layer."""
     net = Net(1, 3, 12, 10)

@@ -5,6 +5,7 @@ that the sums need no case for the border, and the output may lie over the input
 channel: a tile of neighbouring outputs shares the channel's weights, and overlapping inputs.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import DepthwiseConv2d, scheme_of
 from crtgen.ops.accumulate import Accumulate
 
-__all__ = ["DepthwiseView"]
+__all__ = ["DepthwiseView", "ring_lead", "ring_view", "ring_work"]
 
 _UNROLLED_TAPS = 16
 
@@ -42,6 +43,10 @@ class DepthwiseView:
     unrolled: bool
     packed: bool
 
+    @property
+    def ring_elements(self) -> int:
+        return self.ring_rows * self.ring_columns * self.window.channels
+
 
 @design(DepthwiseConv2d, types=(DType.FLOAT32,), weights=(1, 2))
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), weights=(1, 2), packed=True)
@@ -61,9 +66,23 @@ def accumulate(op: Accumulate, sig: Signature, target: Target) -> Kernel | None:
 
 
 def _kernel(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, consts: tuple[Const, ...]) -> Kernel:
-    weights = sig.inputs[1].array()
-    window = Window.of(sig, (weights.shape[1], weights.shape[2]), op.stride, op.padding, op.dilation)
-    view = DepthwiseView(
+    view, size = ring_view(op, sig, epilogue), sig.x.dtype.itemsize
+    return Kernel(
+        design=f"depthwise ring {view.tile}x1",
+        template="depthwise.c.j2",
+        view=view,
+        consts=consts,
+        scratch=view.ring_elements * size,
+        inplace=(InPlace(lead=ring_lead(view, size)),),
+        work=_work(view, sig),
+    )
+
+
+def ring_view(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue) -> DepthwiseView:
+    """The ring that the layer needs, and the loops over it."""
+    _, taps_y, taps_x, _ = sig.inputs[1].shape
+    window = Window.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
+    return DepthwiseView(
         epilogue=epilogue,
         window=window,
         multiplier=op.multiplier,
@@ -72,28 +91,18 @@ def _kernel(op: DepthwiseConv2d, sig: Signature, epilogue: Epilogue, consts: tup
         copied=max(0, min(window.width, window.columns - window.left)),
         fill=sig.x.quant.zero_point % 256 if sig.x.quant else 0,
         tile=_tile(window.out_width),
-        unrolled=window.taps_y * window.taps_x <= _UNROLLED_TAPS,
+        unrolled=taps_y * taps_x <= _UNROLLED_TAPS,
         packed=sig.inputs[1].dtype is DType.INT4,
-    )
-    size = sig.x.dtype.itemsize
-    return Kernel(
-        design=f"depthwise ring {view.tile}x1",
-        template="depthwise.c.j2",
-        view=view,
-        consts=consts,
-        scratch=view.ring_rows * view.ring_columns * window.channels * size,
-        inplace=(InPlace(lead=_lead(view, size)),),
-        work=_work(view, sig),
     )
 
 
 def _work(view: DepthwiseView, sig: Signature) -> Work:
-    g, size, tile = view.window, sig.x.dtype.itemsize, view.tile
+    g, tile = view.window, view.tile
     lines, taps = g.batch * g.out_height, g.taps_y * g.taps_x
     tiles = lines * -(-g.out_width // tile)
     outputs = tiles * g.channels * view.multiplier
     form = f"{'int4' if view.packed else sig.x.dtype.value} {tile}"
-    work = Work().block("image", g.batch).block("line", lines).block("row", lines * g.taps_y)
+    work = ring_work(Work(), view, sig.x.dtype.itemsize)
     work.block(f"{form} tile", tiles).block(f"{form} channel", tiles * g.channels, view.multiplier > 1)
     if view.unrolled:
         work.block(f"{form} tap", outputs * taps, taps)
@@ -101,10 +110,20 @@ def _work(view: DepthwiseView, sig: Signature) -> Work:
     else:
         work.block(f"{form} tap in a loop", outputs * taps).block(f"{form} row in a loop", outputs * g.taps_y)
     view.epilogue.work(work, outputs, tile, 1)
+    return work
+
+
+def ring_work(
+    work: Work, view: DepthwiseView, size: int, copy: Callable[[Work, int, float], object] = Work.copy
+) -> Work:
+    """Adds what keeping the ring takes; ``copy`` is what copies."""
+    g, lines = view.window, view.window.batch * view.window.out_height
+    work.block("image", g.batch).block("line", lines).block("row", lines * g.taps_y)
     loaded = max((g.out_height - 1) * g.stride_y + view.ring_rows - g.top, 0)
     inside, copied = min(g.height, loaded), view.copied * g.channels * size
-    work.copy(copied, g.batch * inside).fill(copied, g.batch * (loaded - inside))
-    return work.fill(view.ring_rows * view.ring_columns * g.channels * size, g.batch)
+    copy(work, copied, g.batch * inside)
+    work.fill(copied, g.batch * (loaded - inside))
+    return work.fill(view.ring_elements * size, g.batch)
 
 
 def _tile(width: int) -> int:
@@ -139,7 +158,7 @@ def _constants(op: DepthwiseConv2d, sig: Signature) -> tuple[Epilogue, tuple[Con
     )
 
 
-def _lead(view: DepthwiseView, size: int) -> int:
+def ring_lead(view: DepthwiseView, size: int) -> int:
     """All rows of a window are in the ring when a row of outputs is written."""
     g = view.window
     steps = np.arange(g.batch * g.out_height)

@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.vfp.unit import Clamp, Limits, Unit, add_products, listed
+from crtgen.kernels.vfp.unit import Clamp, Limits, Unit, add_products, cut, listed
 
 __all__ = ["Tile", "tile_of_pixels"]
-
-_T = TypeVar("_T")
 
 _ROW = 8  # inputs of a lone pixel that are loaded at once
 _WEIGHTS = 16  # registers for its weights
@@ -104,10 +101,10 @@ class _Group:
 
     def _inputs(self, count: int) -> None:
         """So many inputs of each pixel, as many at once as there are registers for."""
-        for some in _cut(range(count), _ROW if self.alone else _PAIR):
+        for some in cut(range(count), _ROW if self.alone else _PAIR):
             if self.alone:
                 self._load(self.writer.rows[0], self.inputs[: len(some)])
-            for steps in _cut(range(len(some)), self.steps):
+            for steps in cut(range(len(some)), self.steps):
                 self._steps(steps)
 
     def _steps(self, steps: Sequence[int]) -> None:
@@ -117,15 +114,17 @@ class _Group:
         self._load(self.writer.weights, [tap for step in taps for tap in step])
         if self.alone:
             for step, weights in zip(steps, taps, strict=True):
-                add_products(self.f, self.k.unit, self.sums[0], self.inputs[step], weights, weights)
+                inputs = (self.inputs[step],) * channels
+                add_products(self.f, self.k.unit, self.sums[0], inputs, weights, weights)
             return
-        for pair in _cut(list(zip(self.writer.rows, self.sums, strict=True)), _PAIR):
-            inputs = _cut(self.inputs, _PAIR)
-            for (row, _), words in zip(pair, inputs, strict=False):
+        for pair in cut(list(zip(self.writer.rows, self.sums, strict=True)), _PAIR):
+            loaded = cut(self.inputs, _PAIR)
+            for (row, _), words in zip(pair, loaded, strict=False):
                 self._load(row, words[: len(steps)])
             for step, weights in enumerate(taps):
-                for (_, sums), words in zip(pair, inputs, strict=False):
-                    add_products(self.f, self.k.unit, sums, words[step], weights, self.products)
+                for (_, sums), words in zip(pair, loaded, strict=False):
+                    inputs = (words[step],) * channels
+                    add_products(self.f, self.k.unit, sums, inputs, weights, self.products)
 
     def _load(self, pointer: str, registers: Sequence[str]) -> None:
         self.f("vldmia", f"{pointer}!", listed(registers))
@@ -139,8 +138,3 @@ class _Group:
             if number < k.pixels:
                 f.advance(y, 4 * (k.outputs - len(sums)))
         f.advance(y, -4 * k.outputs * (k.pixels - 1))
-
-
-def _cut(items: Sequence[_T], count: int) -> list[Sequence[_T]]:
-    """Pieces of so many items, the last one of what is left."""
-    return [items[start : start + count] for start in range(0, len(items), count)]

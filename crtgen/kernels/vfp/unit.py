@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -9,7 +10,9 @@ from crtgen.kernels.asm import LISTED, Function
 from crtgen.kernels.kernel import Target
 from crtgen.ops import Activation
 
-__all__ = ["Clamp", "Limits", "Unit", "add_products", "listed"]
+__all__ = ["Clamp", "Limits", "Unit", "add_products", "cut", "listed"]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +40,46 @@ class Limits:
         return cls(*activation.float_range())
 
 
+def cut(items: Sequence[_T], count: int) -> list[Sequence[_T]]:
+    """Pieces of so many items, the last one of what is left."""
+    return [items[start : start + count] for start in range(0, len(items), count)]
+
+
 def listed(registers: Sequence[str]) -> str:
     """As VLDM, STM and their like want them."""
     return f"{{{', '.join(registers)}}}"
 
 
 def add_products(
-    f: Function, unit: Unit, sums: Sequence[str], x: str, weights: Sequence[str], products: Sequence[str]
+    f: Function,
+    unit: Unit,
+    sums: Sequence[str],
+    inputs: Sequence[str],
+    weights: Sequence[str],
+    products: Sequence[str],
 ) -> None:
-    """``sums += x * weights``; ``products`` are registers for these, where they are not fused."""
+    """``sums += inputs * weights``; ``products`` are registers for these, where they are not fused."""
     if unit.fused:
-        for total, weight in zip(sums, weights, strict=True):
+        for total, x, weight in zip(sums, inputs, weights, strict=True):
             f("vfma.f32", total, x, weight)
         return
-    for product, weight in zip(products, weights, strict=True):
+    for product, x, weight in zip(products, inputs, weights, strict=True):
         f("vmul.f32", product, x, weight)
     for total, product in zip(sums, products, strict=True):
         f("vadd.f32", total, total, product)
 
 
 class Clamp:
-    """Clamps sums and stores them. ``spare`` are two registers of the FPU."""
+    """Clamps sums and stores them. ``spare`` are two registers of the FPU.
 
-    def __init__(self, f: Function, unit: Unit, limits: Limits, spare: Sequence[str]) -> None:
+    ``at_once`` are general registers of which it may need so many, and one more.
+    """
+
+    def __init__(
+        self, f: Function, unit: Unit, limits: Limits, spare: Sequence[str], at_once: int = 8
+    ) -> None:
         self.f = f
+        self.at_once = at_once
         self.unit = unit
         self.finite = [(n, x) for n, x in enumerate((limits.low, limits.high)) if np.isfinite(x)]
         self.limits = dict(zip((n for n, _ in self.finite), spare, strict=False))
@@ -78,7 +97,8 @@ class Clamp:
     def store(self, sums: Sequence[str], y: str) -> None:
         """Consecutive sums to ``y``, which moves on."""
         if self.of_bits:
-            self._bits(sums, y)
+            for some in cut(sums, self.at_once):
+                self._bits(some, y)
             return
         for number, limit in self.limits.items():
             for total in sums:

@@ -1,0 +1,157 @@
+"""The assembly of depthwise convolutions in float32: eight channels of two neighbouring outputs at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.vfp.unit import Clamp, Limits, Unit, add_products, listed
+
+__all__ = ["CHANNELS", "Line", "line_of_outputs"]
+
+CHANNELS = 8
+_STORED = 4  # outputs at once, by general registers
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of ``width`` outputs of ``channels`` channels by windows of ``taps_y`` by ``taps_x``.
+
+    ``stride`` and ``dilation`` are pixels in a row. ``unroll``: the taps of a row are written out.
+    """
+
+    width: int
+    channels: int
+    taps_y: int
+    taps_x: int
+    stride: int
+    dilation: int
+    unroll: bool
+    limits: Limits
+    unit: Unit
+
+    @property
+    def pixel(self) -> int:
+        """Bytes."""
+        return 4 * self.channels
+
+    @property
+    def neighbours(self) -> int:
+        """Outputs at a time."""
+        return min(self.width, 2)
+
+    @property
+    def blocks(self) -> tuple[tuple[int, int], ...]:
+        """Channels, and how often so many."""
+        counts = ((CHANNELS, self.channels // CHANNELS), (self.channels % CHANNELS, 1))
+        return tuple((channels, count) for channels, count in counts if channels and count)
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.pixel * (1 + self.taps_y * self.taps_x)
+
+
+@lru_cache(maxsize=256)
+def line_of_outputs(k: Line) -> Routine:
+    """``line(rows, y, weights)``: ``rows`` are where the rows of the windows begin."""
+    writer = _Writer(k)
+    writer.write()
+    return writer.f.done()
+
+
+class _Writer:
+    def __init__(self, k: Line) -> None:
+        self.k = k
+        self.f = f = Function(
+            "line",
+            "const float *const *rows",
+            "float *y",
+            "const float *weights",
+            purpose=f"A row of {k.width} outputs of {k.channels} channels.",
+        )
+        self.rows, self.y, self.weights = f.arguments
+        self.column = f.core("bytes from where rows begin")
+
+    def write(self) -> None:
+        """If the number of outputs is odd, the second one is computed twice."""
+        f, k = self.f, self.k
+        f.number(self.column, 0)
+        rounds, odd = -(-k.width // 2), k.width % 2
+        step = f.core("outputs to move on by") if odd and rounds > 1 else ""
+        if step:
+            f.number(step, 1)
+        with f.repeated("neighbours", rounds):
+            for channels, count in k.blocks:
+                with f.repeated("blocks", count):
+                    self._block(channels)
+            if rounds > 1:
+                self._next(step)
+
+    def _next(self, step: str) -> None:
+        """On by two outputs, or the first time by one of an odd number."""
+        f, k = self.f, self.k
+        f.advance(self.weights, -k.weight_bytes)
+        if not step:
+            f.advance(self.column, (2 * k.stride - 1) * k.pixel)
+            f.advance(self.y, k.pixel)
+            return
+        size = f.core("bytes of a pixel")
+        f.number(size, k.pixel)
+        f("sub", self.y, self.y, size)
+        f("mla", self.y, size, step, self.y)
+        f("sub", self.column, self.column, size)
+        if k.stride > 1:
+            f.number(size, k.stride * k.pixel)
+        f("mla", self.column, size, step, self.column)
+        f.number(step, 2)
+        f.free(size)
+
+    def _block(self, channels: int) -> None:
+        """Some channels of the outputs."""
+        f, k = self.f, self.k
+        sums = [f.singles("sums of an output", channels) for _ in range(k.neighbours)]
+        taps, inputs = f.singles("weights", channels), f.singles("inputs, products, limits", max(channels, 2))
+        for number, total in enumerate(sums, 1):
+            f("vldmia", f"{self.weights}{'!' if number == k.neighbours else ''}", listed(total))
+        places = f.cores("inputs of an output", k.neighbours)
+        with f.repeated("rows of a window", k.taps_y):
+            f("ldr", places[0], f"[{self.rows}], #4")
+            f("add", places[0], places[0], self.column)
+            if k.neighbours > 1:
+                f("mov", places[1], places[0])
+                f.advance(places[1], k.stride * k.pixel)
+            self._taps(sums, taps, inputs[:channels], places)
+        f.free(*places)
+        f.advance(self.rows, -4 * k.taps_y)
+        f.advance(self.column, 4 * channels)
+        self._store(sums, inputs)
+        f.free(*(s for total in sums for s in total), *taps, *inputs)
+
+    def _taps(
+        self,
+        sums: Sequence[Sequence[str]],
+        taps: Sequence[str],
+        inputs: Sequence[str],
+        places: Sequence[str],
+    ) -> None:
+        """A row of the window."""
+        f, k = self.f, self.k
+        written = k.taps_x if k.unroll else 1
+        with f.repeated("taps", k.taps_x // written):
+            for tap in range(written):
+                f("vldmia", f"{self.weights}!", listed(taps))
+                for total, place in zip(sums, places, strict=True):
+                    f("vldmia", place, listed(inputs))
+                    if not k.unroll or tap < k.taps_x - 1:
+                        f.advance(place, k.dilation * k.pixel)
+                    add_products(f, k.unit, total, inputs, taps, inputs)
+
+    def _store(self, sums: Sequence[Sequence[str]], spare: Sequence[str]) -> None:
+        f, k = self.f, self.k
+        clamp = Clamp(f, k.unit, k.limits, spare, _STORED)
+        clamp.begin()
+        clamp.store(sums[0], self.y)
+        if k.neighbours > 1:
+            f.advance(self.y, k.pixel - 4 * len(sums[0]))
+            clamp.store(sums[1], self.y)
+            f.advance(self.y, -k.pixel)

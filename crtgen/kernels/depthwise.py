@@ -114,16 +114,21 @@ def _work(view: DepthwiseView, sig: Signature) -> Work:
 
 
 def ring_work(
-    work: Work, view: DepthwiseView, size: int, copy: Callable[[Work, int, float], object] = Work.copy
+    work: Work,
+    view: DepthwiseView,
+    size: int,
+    copy: Callable[[Work, int, float], object] = Work.copy,
+    fill: Callable[[Work, int, float], object] = Work.fill,
 ) -> Work:
-    """Adds what keeping the ring takes; ``copy`` is what copies."""
+    """Adds what keeping the ring takes; ``copy`` and ``fill`` are what copies and fills."""
     g, lines = view.window, view.window.batch * view.window.out_height
     work.block("image", g.batch).block("line", lines).block("row", lines * g.taps_y)
     loaded = max((g.out_height - 1) * g.stride_y + view.ring_rows - g.top, 0)
     inside, copied = min(g.height, loaded), view.copied * g.channels * size
     copy(work, copied, g.batch * inside)
-    work.fill(copied, g.batch * (loaded - inside))
-    return work.fill(view.ring_elements * size, g.batch)
+    fill(work, copied, g.batch * (loaded - inside))
+    fill(work, view.ring_elements * size, g.batch)
+    return work
 
 
 def _tile(width: int) -> int:

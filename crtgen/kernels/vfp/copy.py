@@ -1,12 +1,13 @@
-"""Copying rows and windows of float32, sixteen numbers at a time."""
+"""Copying and clearing rows and windows of float32, sixteen numbers at a time."""
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import Function, Routine, Runs
 from crtgen.kernels.cost import Work
-from crtgen.kernels.vfp.unit import listed
+from crtgen.kernels.vfp.unit import cut, listed
 
-__all__ = ["copied", "copy", "copy_window"]
+__all__ = ["clear", "cleared", "copied", "copy", "copy_window"]
 
 _AT_ONCE = 16
 _WRITTEN_OUT = 4  # blocks of so many
@@ -17,33 +18,61 @@ def copy() -> Routine:
     """``copy(to, from, bytes)``: whole numbers of float32, forwards."""
     f = Function("copy", "void *to", "const void *from", "uint32_t bytes", purpose="Copies numbers.")
     to, source, left = f.arguments
-    numbers, spare = f.singles("numbers", _AT_ONCE), f.core("bits of what is left")
-    few, block = f.label("few"), 4 * _AT_ONCE
+    numbers = f.singles("numbers", _AT_ONCE)
+
+    def move(count: int) -> None:
+        f("vldmia", f"{source}!", listed(numbers[:count]))
+        f("vstmia", f"{to}!", listed(numbers[:count]))
+
+    _all(f, left, move)
+    return f.done()
+
+
+@cache
+def clear() -> Routine:
+    """``clear(to, bytes)``: zeros of float32."""
+    f = Function("clear", "void *to", "uint32_t bytes", purpose="Writes zeros.")
+    to, left = f.arguments
+    zeros, zero = f.singles("zeros", _AT_ONCE), f.constant("zero", 0)
+    for first, second in cut(zeros, 2):
+        f("vmov", first, second, zero, zero)
+    _all(f, left, lambda count: f("vstmia", f"{to}!", listed(zeros[:count])))
+    return f.done()
+
+
+def _all(f: Function, left: str, some: Callable[[int], None]) -> None:
+    """Does ``some`` numbers at once until ``left`` bytes are done."""
+    few, spare, block = f.label("few"), f.core("bits of what is left"), 4 * _AT_ONCE
     f("subs", left, left, f"#{block}")
     f("blt", few)
     with f.loop("sixteen", "sixteens") as again:
-        f("vldmia", f"{source}!", listed(numbers))
-        f("vstmia", f"{to}!", listed(numbers))
+        some(_AT_ONCE)
         f("subs", left, left, f"#{block}")
         f("bge", again)
     f.place(few)
-    for bit, count in ((27, 8), (29, 2)):  # bits of the count of bytes: one to the carry, one to the sign
+    for bit, most in ((27, 8), (29, 2)):  # bits of the count of bytes: one to the carry, one to the sign
         f("lsls", spare, left, f"#{bit}")
-        for condition, some in (("bcc", count), ("bpl", count // 2)):
-            past = f.label(f"less than {some}")
+        for condition, count in (("bcc", most), ("bpl", most // 2)):
+            past = f.label(f"less than {count}")
             f(condition, past)
-            with f.loop(f"{some}", f"some{some}"):
-                f("vldmia", f"{source}!", listed(numbers[:some]))
-                f("vstmia", f"{to}!", listed(numbers[:some]))
+            with f.loop(f"{count}", f"some{count}"):
+                some(count)
             f.place(past)
-    return f.done()
 
 
 def copied(work: Work, nbytes: int, runs: float) -> None:
     """Adds so many copies."""
+    work.block("copy", runs).assembly += runs * _all_of(copy(), nbytes)
+
+
+def cleared(work: Work, nbytes: int, runs: float) -> None:
+    """Adds so many fillings with zeros."""
+    work.block("clear", runs).assembly += runs * _all_of(clear(), nbytes)
+
+
+def _all_of(routine: Routine, nbytes: int) -> Runs:
     rounds = {f"some{n}": float(nbytes // 4 & n != 0) for n in (8, 4, 2, 1)}
-    each = copy().runs(sixteens=nbytes // (4 * _AT_ONCE), **rounds)
-    work.block("copy", runs).assembly += runs * each
+    return routine.runs(sixteens=nbytes // (4 * _AT_ONCE), **rounds)
 
 
 @lru_cache(maxsize=256)

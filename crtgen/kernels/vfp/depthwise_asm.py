@@ -7,9 +7,9 @@ from functools import lru_cache
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.vfp.unit import Clamp, Limits, Unit, add_products, listed
 
-__all__ = ["CHANNELS", "Line", "line_of_outputs"]
+__all__ = ["CHANNELS", "NEIGHBOURS", "Line", "line_of_outputs"]
 
-CHANNELS = 8
+CHANNELS, NEIGHBOURS = 8, 2  # at a time
 _STORED = 4  # outputs at once, by general registers
 
 
@@ -34,11 +34,6 @@ class Line:
     def pixel(self) -> int:
         """Bytes."""
         return 4 * self.channels
-
-    @property
-    def neighbours(self) -> int:
-        """Outputs at a time."""
-        return min(self.width, 2)
 
     @property
     def blocks(self) -> tuple[tuple[int, int], ...]:
@@ -73,51 +68,34 @@ class _Writer:
         self.column = f.core("bytes from where rows begin")
 
     def write(self) -> None:
-        """If the number of outputs is odd, the second one is computed twice."""
+        """Two outputs at a time, and one that is left."""
         f, k = self.f, self.k
         f.number(self.column, 0)
-        rounds, odd = -(-k.width // 2), k.width % 2
-        step = f.core("outputs to move on by") if odd and rounds > 1 else ""
-        if step:
-            f.number(step, 1)
-        with f.repeated("neighbours", rounds):
-            for channels, count in k.blocks:
-                with f.repeated("blocks", count):
-                    self._block(channels)
-            if rounds > 1:
-                self._next(step)
+        pairs = k.width // NEIGHBOURS
+        for outputs, count in ((NEIGHBOURS, pairs), (1, k.width % NEIGHBOURS)):
+            if not count:
+                continue
+            with f.repeated("neighbours", count):
+                for channels, blocks in k.blocks:
+                    with f.repeated("blocks", blocks):
+                        self._block(channels, outputs)
+                if k.width > outputs:
+                    f.advance(self.weights, -k.weight_bytes)
+                    f.advance(self.column, (outputs * k.stride - 1) * k.pixel)
+                    f.advance(self.y, (outputs - 1) * k.pixel)
 
-    def _next(self, step: str) -> None:
-        """On by two outputs, or the first time by one of an odd number."""
-        f, k = self.f, self.k
-        f.advance(self.weights, -k.weight_bytes)
-        if not step:
-            f.advance(self.column, (2 * k.stride - 1) * k.pixel)
-            f.advance(self.y, k.pixel)
-            return
-        size = f.core("bytes of a pixel")
-        f.number(size, k.pixel)
-        f("sub", self.y, self.y, size)
-        f("mla", self.y, size, step, self.y)
-        f("sub", self.column, self.column, size)
-        if k.stride > 1:
-            f.number(size, k.stride * k.pixel)
-        f("mla", self.column, size, step, self.column)
-        f.number(step, 2)
-        f.free(size)
-
-    def _block(self, channels: int) -> None:
+    def _block(self, channels: int, outputs: int) -> None:
         """Some channels of the outputs."""
         f, k = self.f, self.k
-        sums = [f.singles("sums of an output", channels) for _ in range(k.neighbours)]
+        sums = [f.singles("sums of an output", channels) for _ in range(outputs)]
         taps, inputs = f.singles("weights", channels), f.singles("inputs, products, limits", max(channels, 2))
         for number, total in enumerate(sums, 1):
-            f("vldmia", f"{self.weights}{'!' if number == k.neighbours else ''}", listed(total))
-        places = f.cores("inputs of an output", k.neighbours)
+            f("vldmia", f"{self.weights}{'!' if number == outputs else ''}", listed(total))
+        places = f.cores("inputs of an output", outputs)
         with f.repeated("rows of a window", k.taps_y):
             f("ldr", places[0], f"[{self.rows}], #4")
             f("add", places[0], places[0], self.column)
-            if k.neighbours > 1:
+            if outputs > 1:
                 f("mov", places[1], places[0])
                 f.advance(places[1], k.stride * k.pixel)
             self._taps(sums, taps, inputs[:channels], places)
@@ -151,7 +129,7 @@ class _Writer:
         clamp = Clamp(f, k.unit, k.limits, spare, _STORED)
         clamp.begin()
         clamp.store(sums[0], self.y)
-        if k.neighbours > 1:
-            f.advance(self.y, k.pixel - 4 * len(sums[0]))
-            clamp.store(sums[1], self.y)
+        for total in sums[1:]:
+            f.advance(self.y, k.pixel - 4 * len(total))
+            clamp.store(total, self.y)
             f.advance(self.y, -k.pixel)

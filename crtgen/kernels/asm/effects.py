@@ -122,7 +122,8 @@ def _reads_target(name: str, operands: tuple[str, ...]) -> bool:
 
 
 def _condition(name: str) -> bool:
-    return name[:-2] in _CONDITIONAL and name[-2:] in _CONDITIONS
+    helium = name == "vmovlt"  # of the upper halves
+    return not helium and name[:-2] in _CONDITIONAL and name[-2:] in _CONDITIONS
 
 
 def _words(name: str) -> tuple[str, ...]:
@@ -143,7 +144,7 @@ def _set(text: str) -> frozenset[str]:
 
 
 _CONDITIONS = _set("eq ne cs cc hs lo mi pl vs vc hi ls ge lt gt le")
-_CONDITIONAL = _set("b mov ldr add sub rsb mvn")
+_CONDITIONAL = _set("b mov ldr add sub rsb mvn vmov")
 _STACK = _set("push pop vpush vpop")
 _LISTS = _STACK | _set("ldm ldmia ldmdb stm stmia stmdb vldm vldmia vldmdb vstm vstmia vstmdb")
 _LOADS = _set(

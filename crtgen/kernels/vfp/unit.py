@@ -105,7 +105,7 @@ class Clamp:
                 if self.unit.fpv5:
                     self.f(("vmaxnm.f32", "vminnm.f32")[number], total, total, limit)
                 else:
-                    self._compare(total, limit, ("lt", "gt")[number])
+                    self._compare(total, limit, ("mi", "gt")[number])
         self.f("vstmia", f"{y}!", listed(sums))
 
     def _compare(self, total: str, limit: str, beyond: str) -> None:

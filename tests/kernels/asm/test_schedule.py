@@ -123,6 +123,7 @@ def test_what_runs_on_a_condition_stays_behind_it() -> None:
         ("vldrw.u32 q0, [q1, #16]!", "s4 s5 s6 s7 vpr", "s0 s1 s2 s3 s4 s5 s6 s7"),
         ("vldmia r0!, {s2-s4}", "r0 vpr", "r0 s2 s3 s4"),
         ("vfma.f32 s1, s2, s3", "s1 s2 s3 vpr", "s1"),
+        ("vmovmi.f32 s1, s2", "s1 s2 flags vpr", "s1"),
     ],
 )
 def test_effects(text: str, reads: str, writes: str) -> None:

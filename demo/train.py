@@ -4,7 +4,7 @@ The data is scikit-learn's copy of the UCI "Optical Recognition of Handwritten D
 images of 8 x 8 pixels with 17 levels of grey). A fifth of it is held out. Training is plain numpy and
 deterministic: the same versions write the same file.
 
-    python -m demo.train        # writes demo/digits.tflite and demo/digits.npz, prints the accuracies
+    python -m demo.train        # writes demo/digits.tflite, .npz and .onnx, prints the accuracies
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,14 @@ import numpy.typing as npt
 from sklearn.datasets import load_digits
 
 from demo.export import quantize_and_write
+from demo.export_onnx import write
 
 Array = npt.NDArray[np.float32]
 HERE = Path(__file__).resolve().parent
 
 EPOCHS, BATCH, RATE = 60, 32, 2e-3
 CHANNELS = (8, 16)
+CALIBRATION = 64
 PIXELS = ([0, 1, 2], [0, 1, 2])
 
 
@@ -153,6 +155,7 @@ def main() -> None:
     weights = train(x, labels)
     right = forward(weights, x_held)["logits"].argmax(1) == labels_held
     print(f"float32: {right.mean():.2%} of {len(x_held)} held-out images")
+    write(HERE / "digits", weights.tensors, x[:CALIBRATION])
     accuracy, size = quantize_and_write(
         HERE / "digits", weights.tensors, forward(weights, x), x_held, labels_held
     )

@@ -269,11 +269,6 @@ def _is_inf(layer: Layer) -> Converted:
     return reduce(lambda a, b: Converted(LogicalOr(), (a, b)), others, first)
 
 
-def _binarizer(layer: Layer) -> Converted:
-    above = Converted(Greater(), (layer.x, number(layer.real("threshold", 0.0))), ("threshold",))
-    return cast(above, DType.FLOAT32)
-
-
 def _identity(layer: Layer) -> Converted:
     return same(layer.x)
 

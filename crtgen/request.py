@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from crtgen.boards import Board
+from crtgen.boards.board import FlashReads
 from crtgen.byoc import Generator
 from crtgen.errors import UsageError
 from crtgen.kernels import Target
@@ -72,7 +73,14 @@ class Request:
     @property
     def target(self) -> Target:
         """What kernels are chosen for."""
-        return Target(self.board.core, self.optimize)
+        return Target(
+            self.board.core, self.optimize, code=self._reads("kernels"), constants=self._reads("weights")
+        )
+
+    def _reads(self, part: str) -> FlashReads | None:
+        """How the memory of a part is read; None where nobody says, or where it never waits."""
+        name = self.place.get(part, self.board.code)
+        return next((m.reads for m in self.board.memories if m.name == name), None)
 
 
 class RequestFields(TypedDict, total=False):

@@ -23,6 +23,25 @@ PLATFORMS = ("host", "baremetal", "zephyr")
 
 
 @dataclass(frozen=True, slots=True)
+class FlashReads:
+    """How a flash is read at the highest clock of the core.
+
+    A read brings ``width`` bytes and waits ``wait_states`` cycles. ``code_cache`` and ``data_cache`` are
+    bytes of what keeps them. ``ahead``: the next line is read while one is executed.
+    """
+
+    wait_states: int
+    width: int
+    code_cache: int = 0
+    data_cache: int = 0
+    ahead: bool = False
+
+    def waits(self, nbytes: float) -> float:
+        """Cycles of reading so many bytes that no cache has."""
+        return nbytes / self.width * self.wait_states
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """A range of addresses, in bytes; ``kind`` is ``flash`` (holds code and constants) or ``ram``."""
 
@@ -30,6 +49,7 @@ class Memory:
     kind: str
     origin: int
     size: int
+    reads: FlashReads | None = None
 
     @property
     def end(self) -> int:

@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crtgen import files
-from crtgen.boards.board import Board, Flash, Fvp, Memory, Qemu, Serial, Timer, Uart, Watchdog, ZephyrName
+from crtgen.boards.board import (
+    Board,
+    Flash,
+    FlashReads,
+    Fvp,
+    Memory,
+    Qemu,
+    Serial,
+    Timer,
+    Uart,
+    Watchdog,
+    ZephyrName,
+)
 from crtgen.boards.checks import check_board
 from crtgen.boards.core import CORES, HOST, find_core
 from crtgen.boards.units import parse_frequency, parse_size
@@ -176,9 +188,20 @@ def _memory(name: str, table: _Table) -> Memory:
         kind=table.get("kind", _one_of("kind", "flash", "ram")),
         origin=table.get("origin", _address),
         size=table.get("size", _units(parse_size)),
+        reads=_optional(table.section("reads"), _reads),
     )
     table.finish()
     return memory
+
+
+def _reads(table: _Table) -> FlashReads:
+    return FlashReads(
+        wait_states=table.get("wait_states", _address),
+        width=table.get("width", _width),
+        code_cache=table.get("code_cache", _units(parse_size), 0),
+        data_cache=table.get("data_cache", _units(parse_size), 0),
+        ahead=table.get("ahead", _yes, False),
+    )
 
 
 def _uart(table: _Table) -> Uart:
@@ -283,6 +306,19 @@ def _address(value: Any) -> int:
 
 def _units(parse: Callable[[str], int]) -> Callable[[Any], int]:
     return lambda value: parse(_text(value))
+
+
+def _width(value: Any) -> int:
+    size = parse_size(_text(value))
+    if size % 4 or not size:
+        raise ValueError("a multiple of 4 bytes is wanted")
+    return size
+
+
+def _yes(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false is wanted")
+    return value
 
 
 def _core(value: Any) -> Any:

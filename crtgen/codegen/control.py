@@ -84,6 +84,7 @@ def control_layer(
         operator=step.item.operator,
         kernel=step.kernel.design,
         macs=plan.macs(step),
+        cycles=_cycles(infos),
         consts=tuple(const for info in infos for const in info.consts),
         parts=tuple(dict.fromkeys(s for info in infos for s in (info.function, *info.parts) if s)),
         operators=tuple(_operators(blocks)),
@@ -91,13 +92,19 @@ def control_layer(
     return LayerView(index, text, render("control.c.j2", c=view).rstrip()), about
 
 
+def _cycles(infos: Sequence[LayerInfo]) -> int | None:
+    """Of all subgraphs, run once each."""
+    known = [info.cycles for info in infos if info.cycles is not None]
+    return sum(known) if len(known) == len(infos) else None
+
+
 def _operators(blocks: Sequence[Block]) -> Iterator[OperatorInfo]:
-    """Those of the subgraphs, each with its share of the instructions of all of them together."""
+    """Those of the subgraphs, each with its share of the time of all of them together."""
     steps = [step for block in blocks for step in block.plan.steps]
-    total = sum(step.kernel.cost.instructions for step in steps) or 1
+    total = sum(step.kernel.cost.time for step in steps) or 1
     infos = (info for block in blocks for info in block.infos)
     for step, info in zip(steps, infos, strict=True):
-        share = step.kernel.cost.instructions / total
+        share = step.kernel.cost.time / total
         for inner in info.operators:
             yield OperatorInfo(inner.name, inner.operator, inner.kernel, inner.macs, inner.share * share)
         if not info.operators:

@@ -174,7 +174,10 @@ class _Generator:
         )
         text += f"{shape_text(sig.y.shape)} {sig.y.dtype.value}" + (f", {macs:,} MACs" if macs else "")
         operators = tuple(loop_operators(plan.graph, step))
-        about = LayerInfo(step.name, step.item.operator, step.kernel.design, macs, operators=operators)
+        cycles = _whole(step.kernel.cycles)
+        about = LayerInfo(
+            step.name, step.item.operator, step.kernel.design, macs, cycles, operators=operators
+        )
         if step.kernel.is_alias:
             return LayerView(index, text, ""), about
         symbols = [self._array(step, sig, const) for const in step.kernel.consts]
@@ -248,6 +251,10 @@ class _Generator:
 
     def _symbol(self, what: str) -> str:
         return f"{self.name}_{what}_{len(self.functions) + len(self.routines)}"
+
+
+def _whole(cycles: float | None) -> int | None:
+    return None if cycles is None else round(cycles)
 
 
 def _parameters(sig: Signature, kernel: Kernel) -> str:

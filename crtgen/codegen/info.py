@@ -38,11 +38,11 @@ def _interfaces(graph: Graph, names: Sequence[str]) -> tuple[Interface, ...]:
 
 
 def loop_operators(graph: Graph, step: Step) -> Iterator[OperatorInfo]:
-    """The operators of a loop over rows, each with its share of the instructions."""
+    """The operators of a loop over rows, each with its share of the time."""
     if not isinstance(step.item, RowLoop):
         return
     parts = [part for whole in step.kernel.parts for part in _parts(whole)]
-    costs = [part.kernel.cost.instructions * part.calls for part in parts]
+    costs = [part.kernel.cost.time * part.calls for part in parts]
     for node, part, cost in zip(step.item.nodes, parts, costs, strict=True):
         macs = node.op.macs(graph.signature(node))
         yield OperatorInfo(node.name, node.op.name, part.kernel.design, macs, cost / sum(costs))

@@ -111,7 +111,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """An operator of the model within a loop over rows; ``share`` is its part of the loop's instructions.
+    """An operator of the model within a loop over rows; ``share`` is its part of the loop's time.
 
     The share is an estimate: on a device the loop is measured as a whole.
     """
@@ -137,13 +137,14 @@ class LayerInfo:
     ``function`` is shared by layers of the same shape, and empty where no code runs; ``consts`` are its own.
     ``parts`` are the functions that it calls, which may be those of other layers. Of a subgraph that an
     external code generator computes, ``entry`` is its function of the registry, ``device`` the pointer to
-    the device that it gets.
+    the device that it gets. ``cycles`` are what the model of the core makes of a run, None without one.
     """
 
     name: str
     operator: str
     kernel: str
     macs: int = 0
+    cycles: int | None = None
     function: str = ""
     consts: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()

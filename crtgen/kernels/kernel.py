@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from crtgen.boards.board import FlashReads
 from crtgen.boards.core import HOST, Core
 from crtgen.ir import Array, Signature
-from crtgen.kernels.asm import Routine, pipeline_of, scheduled
+from crtgen.kernels.asm import Routine, cycles, pipeline_of, scheduled, waiting
 from crtgen.kernels.cost import Cost, Work, estimate
 from crtgen.level import find_level
 
@@ -27,11 +28,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What code is generated for: the core, whether speed or size matters, and the option of compilers."""
+    """What code is generated for: the core, whether speed or size matters, and the option of compilers.
+
+    ``code`` and ``constants`` are how the memories are read that hold code and constants, where the board
+    says.
+    """
 
     core: Core = HOST
     optimize: str = "balanced"
     flag: str = ""
+    code: FlashReads | None = None
+    constants: FlashReads | None = None
 
     def __post_init__(self) -> None:
         level = find_level(self.optimize)
@@ -204,6 +211,25 @@ class Kernel:
         return tuple(scheduled(r, pipeline) for r in self.routines) if pipeline else self.routines
 
     @property
+    def cycles(self) -> float | None:
+        """Of a run, by the model of the target's core and flash; None for a core without a model."""
+        if self.target is None or self.module is not None:
+            return None
+        return self._cycles(self.target, self.cost.instructions)
+
+    def _cycles(self, target: Target, instructions: float) -> float | None:
+        pipeline = pipeline_of(target.core)
+        if pipeline is None:
+            return None
+        of_c = instructions - self.counted
+        of_parts = sum(part.calls * (part.kernel.cycles or 0.0) for part in self.parts)
+        runs = self.work.assembly
+        waits = waiting(runs, pipeline, target.code, target.constants)
+        if target.constants is not None and not runs.calls and not self.parts:
+            waits += target.constants.waits(sum(const.nbytes for const in self.consts))
+        return of_c * pipeline.compiled + cycles(runs, pipeline) + waits + of_parts
+
+    @property
     def counted(self) -> float:
         """Instructions of a run that are known: of assembly and of parts."""
         return self.work.assembly.instructions + self._of_parts
@@ -216,14 +242,17 @@ class Kernel:
         """The kernel with its cost."""
         made = estimate(self.family, self.work, target.core, target.flag) if self.template else None
         routines = sum(routine.code_bytes for routine in self.routines)
+        instructions = self._of_parts + (made or self.work.assembly).instructions
+        waits = target.code is not None or target.constants is not None
         return replace(
             self,
             target=target,
             cost=Cost(
-                instructions=self._of_parts + (made or self.work.assembly).instructions,
+                instructions=instructions,
                 code=routines + (made.code if made else 0) + sum(p.kernel.cost.code for p in self.parts),
                 constants=sum(const.nbytes for const in self.consts),
                 scratch=self.scratch,
+                time=(self._cycles(target, instructions) if waits else None) or instructions,
             ),
         )
 

@@ -97,7 +97,7 @@ def registered(operator: type[Op]) -> tuple[Entry, ...]:
 def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
     """Every kernel that computes ``op`` on ``target``, cheapest first."""
     kernels = [entry.kernel(op, sig, target) for entry in registered(type(op))]
-    return sorted((k for k in kernels if k is not None), key=lambda k: k.cost.instructions)
+    return sorted((k for k in kernels if k is not None), key=lambda k: k.cost.time)
 
 
 def select(graph: Graph, target: Target) -> Mapping[str, Kernel]:

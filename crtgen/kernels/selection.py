@@ -20,7 +20,7 @@ def choose(
     It begins with the fastest ones. Then all layers that could have a function take it together where that is
     better, function by function, as long as anything gets better.
     """
-    fastest = {name: min(found, key=lambda k: k.cost.instructions) for name, found in candidates.items()}
+    fastest = {name: min(found, key=lambda k: k.cost.time) for name, found in candidates.items()}
     choice = _Choice(fastest, level, rooms or {})
     functions = defaultdict[int, list[tuple[str, Kernel]]](list)
     numbers: dict[tuple[object, ...], int] = {}
@@ -43,7 +43,7 @@ class _Choice:
         self.memory = max(self.needs.values(), default=0) or 1
         self.level = level
         self.uses = Counter(kernel.function for kernel in kernels.values())
-        self.instructions = sum(kernel.cost.instructions for kernel in kernels.values()) or 1.0
+        self.time = sum(kernel.cost.time for kernel in kernels.values()) or 1.0
         code = {kernel.function: kernel.cost.code for kernel in kernels.values()}
         self.flash = sum(kernel.cost.constants for kernel in kernels.values()) + sum(code.values()) or 1.0
 
@@ -81,9 +81,9 @@ class _Choice:
     def _moved(self, moved: Sequence[tuple[str, Kernel]]) -> float:
         """What becomes of the objective, code left out."""
         before, after = ([self.kernels[name].cost for name, _ in moved], [k.cost for _, k in moved])
-        instructions = sum(a.instructions - b.instructions for a, b in zip(after, before, strict=True))
+        time = sum(a.time - b.time for a, b in zip(after, before, strict=True))
         constants = sum(a.constants - b.constants for a, b in zip(after, before, strict=True))
-        return self._worth(instructions, constants, self._more_memory(moved))
+        return self._worth(time, constants, self._more_memory(moved))
 
     def _more_memory(self, moved: Sequence[tuple[str, Kernel]]) -> int:
         """How much more the layer needs that needs most of all: inputs, outputs and scratch."""
@@ -93,6 +93,6 @@ class _Choice:
         others = max((need for name, need in self.needs.items() if name not in new), default=0)
         return max(others, *new.values()) - max(others, *(self.needs[name] for name in new))
 
-    def _worth(self, instructions: float, flash: float, memory: float = 0) -> float:
-        shares = instructions / self.instructions, flash / self.flash, memory / self.memory
+    def _worth(self, time: float, flash: float, memory: float = 0) -> float:
+        shares = time / self.time, flash / self.flash, memory / self.memory
         return self.level.objective(*shares)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,8 @@ import numpy as np
 from crtgen import api, endpoints
 from crtgen.errors import MismatchError
 from crtgen.measure.cases import random_inputs
-from crtgen.measure.estimate import estimate_cycles, layer_cycles
 from crtgen.project.options import STACK
-from crtgen.report import Layer, Report
+from crtgen.report import Report
 
 __all__ = ["RpcFigures", "measure_model", "measure_rpc"]
 
@@ -52,25 +51,14 @@ def measure_model(compiled: api.Compiled, *, stack: int = STACK, toolchain: str 
 
 
 def _profiled(report: Report, compiled: api.Compiled, stack: int, toolchain: str | None) -> Report:
-    """With instructions and estimated cycles of each layer, from an image that reads the timer around it."""
+    """With instructions of each layer, from an image that reads the timer around it."""
     image = compiled.generate("server", stack=stack, profile=True).build(toolchain=toolchain)
     with image.run() as session:
         session.infer(*random_inputs(report.inputs, seed=0))
         per_tick = session.instructions_per_tick()
         ticks = session.profile()
     counts = [round(n * per_tick) for n in ticks]
-    core = compiled.board.core
-    report = report.profiled(ticks, counts)
-    each = [layer_cycles(core, _mix(layer)) for layer in report.layers]
-    cycles = [round(sum(part)) for part in each if part is not None]
-    mix = [pair for layer in report.layers for pair in _mix(layer)]
-    report = report.profiled(ticks, counts, cycles if len(cycles) == len(each) else None)
-    return replace(report, cycles_estimated=estimate_cycles(core, report.instructions or 0, mix))
-
-
-def _mix(layer: Layer) -> list[tuple[str, int]]:
-    """The layer's operators, each with its instructions."""
-    return [(operator.operator, operator.instructions or 0) for operator in layer.operators]
+    return report.profiled(ticks, counts)
 
 
 def measure_rpc(compiled: api.Compiled, *, toolchain: str | None = None) -> RpcFigures:

@@ -76,7 +76,7 @@ def _inner(graph: Graph, outside: Outside, target: Target, exact: bool | None) -
 
 def _kernel(item: Branch | Loop) -> Kernel:
     """What control flow costs: of a branch the dearer side, of a loop one round."""
-    costs = [sum(step.kernel.cost.instructions for step in plan.steps) for plan in item.plans]
+    costs = [sum(step.kernel.cost.time for step in plan.steps) for plan in item.plans]
     cost = max(costs) if isinstance(item, Branch) else sum(costs)
     scratch = max(plan.arena for plan in item.plans)
     return Kernel(item.operator, _TEMPLATE, None, scratch=scratch, cost=Cost(cost, scratch=scratch))

@@ -119,7 +119,7 @@ class _Line:
     def of(cls, plan: Plan) -> "_Line":
         kept = frozenset((*plan.graph.lasting, *(plan.graph.inputs if plan.kept_inputs else ())))
         kernels = tuple(step.kernel for step in plan.steps)
-        cost = sum(step.kernel.cost.instructions for step in plan.steps)
+        cost = sum(step.kernel.cost.time for step in plan.steps)
         items = tuple(step.item for step in plan.steps)
         return cls(
             plan.graph, kept, Homes(plan.homes), plan.align, items, kernels, plan.needs, cost, laid=plan.arena
@@ -192,7 +192,7 @@ class _Line:
         needs = self._problem(items, kernels, first, last).needs[1:-1]
         if max(needs) >= self.peak:
             return None
-        cost = kernel.cost.instructions - sum(self.kernels[i].cost.instructions for i in chain.items)
+        cost = kernel.cost.time - sum(self.kernels[i].cost.time for i in chain.items)
         return _Line(
             self.graph,
             self.kept,

@@ -48,7 +48,13 @@ def _report(
         state_bytes=info.state,
         states=tuple(_states(plan)) if plan else None,
         image=image,
+        cycles_estimated=_cycles(info.layers),
     )
+
+
+def _cycles(layers: Sequence[LayerInfo]) -> int | None:
+    known = [layer.cycles for layer in layers if layer.cycles is not None]
+    return sum(known) if known and len(known) == len(layers) else None
 
 
 def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerSize | None) -> Layer:
@@ -58,6 +64,7 @@ def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerS
         kernel=info.kernel,
         function=info.function,
         macs=info.macs,
+        cycles_estimated=info.cycles,
         inputs=step.inputs if step else None,
         outputs=step.outputs if step else None,
         shape=graph.values[step.outputs[0]].shape if graph and step and step.outputs else None,

@@ -71,7 +71,8 @@ class Layer:
     ``instructions_estimated``, by which kernels are chosen. A built image knows
     ``code_bytes`` of its function and parts, how many layers share that, the ``constants_bytes`` that are
     packed for it, and its ``stack_bytes``. A profile of a run knows ``ticks`` of the device's timer, and
-    where the device counts them, ``instructions``. ``cycles_estimated`` is there for cores with a model.
+    where the device counts them, ``instructions``. ``cycles_estimated`` is there for cores with a model,
+    of flash too where the board says how it is read.
     ``loop`` are the operators of a loop over rows.
     """
 
@@ -136,7 +137,7 @@ class Report:
     ``state_bytes`` are kept from run to run, beside the arena. A plan knows the ``graph`` as text and the
     places in the ``arena`` and of the ``states``, a built image the sizes of all that is in it, a run the
     ``instructions`` (where the device counts them) and ``seconds`` of an inference. ``cycles_estimated``
-    is what the core's model makes of the layers' instructions.
+    are those of the layers together.
     """
 
     model: str
@@ -203,12 +204,11 @@ class Report:
         self,
         ticks: Sequence[int],
         instructions: Sequence[int] | None = None,
-        cycles: Sequence[int] | None = None,
     ) -> "Report":
         """With the figures of each layer."""
         nothing = [None] * len(self.layers)
-        rows = zip(self.layers, ticks, instructions or nothing, cycles or nothing, strict=True)
-        layers = (replace(a, ticks=t, instructions=i, cycles_estimated=c) for a, t, i, c in rows)
+        rows = zip(self.layers, ticks, instructions or nothing, strict=True)
+        layers = (replace(a, ticks=t, instructions=i) for a, t, i in rows)
         return replace(self, layers=tuple(layers))
 
     def to_dict(self) -> dict[str, Any]:

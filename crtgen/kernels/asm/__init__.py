@@ -33,6 +33,7 @@ How a template with assembly in it becomes a routine:
 6. ``python -m pytest tests/kernels`` compares outputs and instructions with what QEMU counts.
 """
 
+from crtgen.kernels.asm.fetching import waiting
 from crtgen.kernels.asm.function import CORE, EVEN, LISTED, LOW, ODD, Function
 from crtgen.kernels.asm.pipelines import Pipeline, pipeline_of
 from crtgen.kernels.asm.routine import Routine, Runs
@@ -55,4 +56,5 @@ __all__ = [
     "pipeline_of",
     "scale_wide",
     "scheduled",
+    "waiting",
 ]

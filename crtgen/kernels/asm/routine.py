@@ -21,6 +21,11 @@ class Instruction:
     operands: tuple[str, ...]
     note: str = ""
 
+    @property
+    def size(self) -> int:
+        """Bytes; of branches those of near ones."""
+        return 2 if is_branch(self.mnemonic) or is_narrow(self.mnemonic, self.operands) else 4
+
 
 @dataclass(frozen=True, slots=True)
 class Label:
@@ -210,9 +215,7 @@ class Runs:
 def _length(line: Line, wide: bool) -> int:
     if isinstance(line, Label):
         return 0
-    if is_branch(line.mnemonic):
-        return 4 if wide else 2
-    return 2 if is_narrow(line.mnemonic, line.operands) else 4
+    return 4 if wide else line.size
 
 
 def _is_far(line: Line, place: int, labels: dict[str, int]) -> bool:

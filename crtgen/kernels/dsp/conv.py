@@ -26,6 +26,8 @@ from crtgen.ops.fixedpoint import Int64
 __all__ = ["ConvView", "conv2d", "conv_kernel", "matrix_kernel", "single_channel"]
 
 _STEPS_WRITTEN_OUT = Unrolling(36, 18)
+_SHORTER = (Unrolling(18, 18), Unrolling(8, 8))
+"""What may be better for a cache that does not hold a long loop."""
 _STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
 
 
@@ -109,19 +111,38 @@ def matrix_kernel(
     """
     if not geometry.sees_image:
         return None
-    short = params.scheme is INT16
     shared = target.optimize == "size" and not params.is_sum
+    if target.code is not None and not shared:
+        made = [
+            _kernel_of(geometry, params, weights, bias, packed, u) for u in (_STEPS_WRITTEN_OUT, *_SHORTER)
+        ]
+        found = [kernel.priced(target) for kernel in made if kernel is not None]
+        return min(found, key=lambda kernel: kernel.cost.time, default=None)
+    unrolling = None if shared else _STEPS_WRITTEN_OUT
+    return _kernel_of(geometry, params, weights, bias, packed, unrolling)
+
+
+def _kernel_of(
+    geometry: Geometry,
+    params: ConvParams,
+    weights: Int64,
+    bias: Int64,
+    packed: bool,
+    unrolling: Unrolling | None,
+) -> Kernel | None:
+    """``unrolling`` is None for the kernel that layers share."""
+    short, shared = params.scheme is INT16, unrolling is None
     window = geometry.slide(-params.input_offset)
     pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
     walk = geometry.walk(pitch)
     size = params.scheme.activations.itemsize
     packing = Packing.of(geometry.window, geometry.dilation, geometry.pixel_bytes, pitch, size)
-    if shared:
+    if unrolling is None:
         steps = -(-packing.steps // UNROLL) * UNROLL
     elif packed:
-        steps = _STEPS_WRITTEN_OUT.padded_pairs(packing.steps)
+        steps = unrolling.padded_pairs(packing.steps)
     else:
-        steps = _STEPS_WRITTEN_OUT.padded(packing.steps)
+        steps = unrolling.padded(packing.steps)
     folded = bias + params.input_offset * weights.sum(axis=1)
     given = weights, packing, steps, folded, rescale_of(params, weights, bias)
     stream_of = weight_stream16 if short else weight_stream4 if packed else weight_stream
@@ -129,11 +150,11 @@ def matrix_kernel(
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)
-    return shared_kernel(layer) if shared else _kernel(layer)
+    return _kernel(layer, unrolling) if unrolling else shared_kernel(layer)
 
 
-def _kernel(layer: Layer) -> Kernel:
-    view = _view(layer)
+def _kernel(layer: Layer, unrolling: Unrolling) -> Kernel:
+    view = _view(layer, unrolling)
     return Kernel(
         design="dsp_matrix",
         template="dsp/conv.c.j2",
@@ -146,12 +167,12 @@ def _kernel(layer: Layer) -> Kernel:
     )
 
 
-def _view(layer: Layer) -> ConvView:
+def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
     stream, walk = layer.stream, layer.walk
     groups, left = divmod(walk.pixels, PIXELS)
     counts = [pixels for pixels in (PIXELS if groups else 0, left) if pixels]
     micros = tuple(
-        micro(pixels, layer.steps, stream, _STEPS_WRITTEN_OUT if pixels == PIXELS else _STEPS_OF_ONE)
+        micro(pixels, layer.steps, stream, unrolling if pixels == PIXELS else _STEPS_OF_ONE)
         for pixels in counts
     )
     return ConvView(

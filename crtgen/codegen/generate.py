@@ -176,7 +176,7 @@ class _Generator:
         operators = tuple(loop_operators(plan.graph, step))
         cycles = _whole(step.kernel.cycles)
         about = LayerInfo(
-            step.name, step.item.operator, step.kernel.design, macs, cycles, operators=operators
+            step.name, step.item.operator, step.kernel.design, macs, operators=operators, cycles=cycles
         )
         if step.kernel.is_alias:
             return LayerView(index, text, ""), about

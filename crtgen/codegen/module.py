@@ -144,13 +144,13 @@ class LayerInfo:
     operator: str
     kernel: str
     macs: int = 0
-    cycles: int | None = None
     function: str = ""
     consts: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     entry: str = ""
     device: str = ""
     operators: tuple[OperatorInfo, ...] = ()
+    cycles: int | None = None
 
     def __post_init__(self) -> None:
         check_c_names(f"layer {self.name!r}", (*self.consts, *self.parts))

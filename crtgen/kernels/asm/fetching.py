@@ -3,7 +3,8 @@
 Code is read line by line. A loop that fits the cache for code is read once whenever it is entered, one that
 does not fit in each of its rounds. While a line is executed, the next one is read already; a jump waits for
 the whole of a line. Constants are read anew whenever a loop passes over more of them than the cache for data
-holds, which is taken to be so for all weights that assembly reads; C is taken to read them once. What the caches hold from one layer to the next is left out.
+holds, which is taken to be so for all weights that assembly reads; C is taken to read them once. What the
+caches hold from one layer to the next is left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,9 +37,7 @@ class _Stretch:
     around: tuple[int, ...]
 
 
-def waiting(
-    runs: Runs, pipeline: Pipeline, code: FlashReads | None, constants: FlashReads | None
-) -> float:
+def waiting(runs: Runs, pipeline: Pipeline, code: FlashReads | None, constants: FlashReads | None) -> float:
     """Cycles that calls of routines wait for the flash that holds their code, and for that of constants."""
     total = 0.0
     for n, routine, rounds in runs.calls:

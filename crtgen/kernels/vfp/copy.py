@@ -1,4 +1,4 @@
-"""Copying and clearing rows and windows of float32, sixteen numbers at a time."""
+"""Copying and filling rows and windows of float32, sixteen numbers at a time."""
 
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -7,7 +7,7 @@ from crtgen.kernels.asm import Function, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.vfp.unit import cut, listed
 
-__all__ = ["clear", "cleared", "copied", "copy", "copy_window"]
+__all__ = ["copied", "copy", "copy_window", "fill", "filled"]
 
 _AT_ONCE = 16
 _WRITTEN_OUT = 4  # blocks of so many
@@ -29,14 +29,14 @@ def copy() -> Routine:
 
 
 @cache
-def clear() -> Routine:
-    """``clear(to, bytes)``: zeros of float32."""
-    f = Function("clear", "void *to", "uint32_t bytes", purpose="Writes zeros.")
-    to, left = f.arguments
-    zeros, zero = f.singles("zeros", _AT_ONCE), f.constant("zero", 0)
-    for first, second in cut(zeros, 2):
-        f("vmov", first, second, zero, zero)
-    _all(f, left, lambda count: f("vstmia", f"{to}!", listed(zeros[:count])))
+def fill() -> Routine:
+    """``fill(to, word, bytes)``: whole words."""
+    f = Function("fill", "void *to", "int32_t word", "uint32_t bytes", purpose="Fills with a word.")
+    to, word, left = f.arguments
+    words = f.singles("words", _AT_ONCE)
+    for first, second in cut(words, 2):
+        f("vmov", first, second, word, word)
+    _all(f, left, lambda count: f("vstmia", f"{to}!", listed(words[:count])))
     return f.done()
 
 
@@ -65,9 +65,9 @@ def copied(work: Work, nbytes: int, runs: float) -> None:
     work.block("copy", runs).assembly += runs * _all_of(copy(), nbytes)
 
 
-def cleared(work: Work, nbytes: int, runs: float) -> None:
-    """Adds so many fillings with zeros."""
-    work.block("clear", runs).assembly += runs * _all_of(clear(), nbytes)
+def filled(work: Work, nbytes: int, runs: float) -> None:
+    """Adds so many fillings."""
+    work.block("fill", runs).assembly += runs * _all_of(fill(), nbytes)
 
 
 def _all_of(routine: Routine, nbytes: int) -> Runs:

@@ -8,7 +8,7 @@ from crtgen.kernels.depthwise import DepthwiseView, ring_lead, ring_view, ring_w
 from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.kernels.vfp.copy import clear, cleared, copied, copy
+from crtgen.kernels.vfp.copy import copied, copy, fill, filled
 from crtgen.kernels.vfp.depthwise_asm import CHANNELS, NEIGHBOURS, Line, line_of_outputs
 from crtgen.kernels.vfp.unit import Limits, Unit
 from crtgen.ops import DepthwiseConv2d
@@ -38,13 +38,13 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     )
     return Kernel(
         design=f"vfp depthwise {min(NEIGHBOURS, g.out_width)}x{min(CHANNELS, g.channels)}",
-        template="vfp/depthwise.c.j2",
+        template="depthwise_lines.c.j2",
         view=view,
         consts=(_weights(sig, line),),
         scratch=4 * view.ring_elements,
         inplace=(InPlace(lead=ring_lead(view, 4)),),
         work=_work(view, line),
-        routines=(line_of_outputs(line), copy(), clear()),
+        routines=(line_of_outputs(line), copy(), fill()),
     )
 
 
@@ -62,4 +62,4 @@ def _weights(sig: Signature, line: Line) -> Const:
 
 def _work(view: DepthwiseView, line: Line) -> Work:
     lines = view.window.batch * view.window.out_height
-    return ring_work(Work(lines * line_of_outputs(line).runs()), view, 4, copied, cleared)
+    return ring_work(Work(lines * line_of_outputs(line).runs()), view, 4, copied, filled)

@@ -66,6 +66,15 @@ _FIGURES = {
         prefix="vfp",
         counted=20_000,
     ),
+    "m55 floats": Figures(
+        core="cortex-m55",
+        machine="mps3-an547",
+        optimize="speed",
+        tick=31.25,
+        at_most={"ad01_float32": 146_000, "ic01_float32": 6_000_000},
+        prefix="mve float",
+        counted=20_000,
+    ),
     "m55 speed": Figures(
         core="cortex-m55",
         machine="mps3-an547",

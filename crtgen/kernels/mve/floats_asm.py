@@ -6,11 +6,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.asm import LISTED, Function, Routine
 
 __all__ = ["FloatBlock", "block_of_outputs"]
 
 _LANES = 4
+_AT_ONCE = 4  # inputs of a pixel
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class _Writer:
             self.f.number(pixel, 4 * k.depth)
             f("add", pixel, pixel, before)
         self.sums = [f.vectors("sums of a pixel", k.vectors) for _ in range(k.tile)]
-        self.taps = f.vectors("weights, then limits", 2)
+        self.taps = f.vectors("weights, then limits", 2 if k.tile == 1 else _AT_ONCE)
 
     def write(self) -> None:
         f, k = self.f, self.k
@@ -69,47 +70,41 @@ class _Writer:
             for number, total in enumerate(sums):
                 f("vldrw.u32", total, f"[{self.bias}, #{16 * number}]")
         f.free(self.bias)
-        self.words = f.cores("inputs", 4)
+        self.words = f.cores("inputs", _AT_ONCE * min(2, k.tile), LISTED)
         with f.low_overhead_loop("inputs", k.depth // k.unroll):
             self._inputs(k.unroll)
         self._inputs(k.depth % k.unroll)
         self._store()
 
     def _inputs(self, count: int) -> None:
-        for _ in range(count // 2):
-            if self.k.tile == 1:
-                self._two_of_one()
-            else:
-                self._two()
-        if count % 2:
+        for _ in range(count // _AT_ONCE):
+            self._several(_AT_ONCE)
+        if count % _AT_ONCE > 1:
+            self._several(count % _AT_ONCE)
+        if count % _AT_ONCE == 1:
             self._one()
 
     def _load(self, to: str) -> None:
         self.f("vldrw.u32", to, f"[{self.weights}], #16")
 
-    def _two_of_one(self) -> None:
-        f, words = self.f, self.words[:2]
-        f("ldrd", *words, f"[{self.pixels[0]}], #8")
-        for word in words:
-            for number, total in enumerate(self.sums[0]):
-                self._load(self.taps[number % 2])
-                f("vfma.f32", total, self.taps[number % 2], word)
-
-    def _two(self) -> None:
-        """Two inputs of each pixel, with one vector of weights for each input."""
-        f, (a0, b0, a1, b1) = self.f, self.words
-        for tap in self.taps:
-            self._load(tap)
-        for number in range(0, self.k.tile, 2):
-            first, second = self.sums[number][0], self.sums[number + 1][0]
-            f("ldrd", a0, b0, f"[{self.pixels[number]}], #8")
-            f("ldrd", a1, b1, f"[{self.pixels[number + 1]}], #8")
-            for tap, word, other in ((self.taps[0], a0, a1), (self.taps[1], b0, b1)):
-                f("vfma.f32", first, tap, word)
-                f("vfma.f32", second, tap, other)
+    def _several(self, count: int) -> None:
+        """So many inputs of each pixel, with their weights."""
+        f, alone = self.f, self.k.tile == 1
+        if not alone:
+            for tap in self.taps[:count]:
+                self._load(tap)
+        for turn, (pixel, sums) in enumerate(zip(self.pixels, self.sums, strict=True)):
+            words = self.words[turn % 2 * _AT_ONCE :][:count]
+            f("ldm", f"{pixel}!", f"{{{', '.join(words)}}}")
+            for number, word in enumerate(words):
+                for vector, total in enumerate(sums):
+                    tap = self.taps[vector % len(self.taps) if alone else number]
+                    if alone:
+                        self._load(tap)
+                    f("vfma.f32", total, tap, word)
 
     def _one(self) -> None:
-        f, (tap, _), word = self.f, self.taps, self.words[0]
+        f, tap, word = self.f, self.taps[0], self.words[0]
         for vector in range(self.k.vectors):
             self._load(tap)
             after = ", #4" if vector == self.k.vectors - 1 else ""
@@ -134,7 +129,7 @@ class _Writer:
 
     def _clamp(self, number: str, sums: Sequence[str]) -> None:
         limits = ((self.k.low, "vmaxnm.f32"), (self.k.high, "vminnm.f32"))
-        for (limit, operation), vector in zip(limits, self.taps, strict=True):
+        for (limit, operation), vector in zip(limits, self.taps, strict=False):
             if np.isfinite(limit):
                 self.f.number(number, int(np.float32(limit).view(np.uint32)))
                 self.f("vdup.32", vector, number)

@@ -124,6 +124,14 @@ class Window:
         rows, columns = (((a >= 0) & (a < size)).astype(np.int64) for a, size in zip(at, sizes, strict=True))
         return rows, columns
 
+    @property
+    def within(self) -> float:
+        """The part of all windows that lies within the image; none if taps of a row are apart."""
+        if self.dilation_x > 1:
+            return 0.0
+        rows, columns = self.taps_inside()
+        return float(rows.all(axis=1).mean()) * float(columns.all(axis=1).mean())
+
     def first_reads(self) -> npt.NDArray[np.int64]:
         """For each output pixel in order, an element of the input before which it reads nothing."""
         rows = np.maximum(np.arange(self.out_height) * self.stride_y - self.top, 0)

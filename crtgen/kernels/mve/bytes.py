@@ -1,10 +1,10 @@
 """Copying and filling, in loops that mask the last vector by themselves."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 from crtgen.kernels.asm import Function, Routine
 
-__all__ = ["copy", "fill"]
+__all__ = ["copy", "copy_window", "fill"]
 
 
 @cache
@@ -28,4 +28,21 @@ def fill() -> Routine:
     f("vdup.8", vector, value)
     with f.predicated_while("vectors", 8, "vectors", count):
         f("vstrb.8", vector, f"[{to}], #16")
+    return f.done()
+
+
+@lru_cache(maxsize=256)
+def copy_window(rows: int, words: int, pitch: int) -> Routine:
+    """``window(to, from)``: so many words of each of so many rows, ``pitch`` bytes apart."""
+    f = Function("window", "void *to", "const void *from", purpose="Copies a window.")
+    to, source = f.arguments
+    vector, row = f.vector("words"), f.core("a row")
+    with f.repeated("rows", rows):
+        f("mov", row, source)
+        with f.predicated_loop("vectors", 32, words):
+            f("vldrw.u32", vector, f"[{row}], #16")
+            f("vstrw.32", vector, f"[{to}], #16")
+        if words % 4:
+            f.advance(to, 4 * (words % 4 - 4))
+        f.advance(source, pitch)
     return f.done()

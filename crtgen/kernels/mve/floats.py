@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.asm import Routine
+from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.epilogue import float_epilogue, order_weights
 from crtgen.kernels.gemm import Block, GemmView, gather, gemm_lead
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
-from crtgen.kernels.mve.bytes import copy
+from crtgen.kernels.mve.bytes import copy, copy_window
 from crtgen.kernels.mve.floats_asm import FloatBlock, block_of_outputs
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window
@@ -85,8 +85,16 @@ def _kernel(
         scratch=tile * depth * 4 if window else 0,
         inplace=(InPlace(lead=gemm_lead(view, 4)),),
         work=_work(view, routines),
-        routines=(*routines, *((copy(),) if window else ())),
+        routines=(*_gathering(window), *routines),
     )
+
+
+def _gathering(window: Window | None) -> tuple[Routine, ...]:
+    """What copies bytes, and what copies windows that lie within the image, if any does."""
+    if window is None:
+        return ()
+    row, pitch = window.taps_x * window.channels, 4 * window.dilation_y * window.pitch
+    return copy(), *((copy_window(window.taps_y, row, pitch),) if window.within else ())
 
 
 def _blocks(outputs: int, vectors: int) -> tuple[Block, ...]:
@@ -115,7 +123,10 @@ def _work(view: GemmView, routines: Sequence[Routine]) -> Work:
     for block, routine in zip(view.blocks, routines, strict=False):
         work.assembly += tiles * block.count * routine.runs()
     if view.window:
-        gather(work, view.window, tiles * view.tile, 4, copy_vectors)
+        windows, within = tiles * view.tile, view.window.within
+        gather(work, view.window, windows, 4, copy_vectors, within)
+        moved = Runs.sum(routine.runs() for routine in _gathering(view.window)[1:])
+        work.block("whole window", windows * within).assembly += windows * within * moved
     return work
 
 

@@ -108,7 +108,7 @@ def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
     tiles = -(-view.pixels // view.tile)
     work = Work(tiles * each).block("tile", tiles)
     if view.window:
-        windows, within = tiles * view.tile, _within(view.window)
+        windows, within = tiles * view.tile, view.window.within
         gather(work, view.window, windows, 4, copied, within)
         moved = Runs.sum(routine.runs() for routine in _gathering(view.window)[1:])
         work.block("whole window", windows * within).assembly += windows * within * moved
@@ -117,15 +117,7 @@ def _work(view: GemmView, tile: Tile, whole: bool) -> Work:
 
 def _gathering(window: Window) -> tuple[Routine, ...]:
     """What copies rows, and what copies windows that lie within the image, if any does."""
-    if not _within(window):
+    if not window.within:
         return (copy(),)
     whole = copy_window(window.taps_y, window.taps_x * window.channels, 4 * window.dilation_y * window.pitch)
     return copy(), whole
-
-
-def _within(window: Window) -> float:
-    """The part of all windows that lies within the image; none if taps of a row are apart."""
-    if window.dilation_x > 1:
-        return 0.0
-    rows, columns = window.taps_inside()
-    return float(rows.all(axis=1).mean()) * float(columns.all(axis=1).mean())

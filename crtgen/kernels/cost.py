@@ -75,10 +75,11 @@ UNKNOWN = Figures(10.0, 20.0)
 class Work:
     """What a kernel does in a run: calls of functions in ``assembly``, and blocks of C.
 
-    Methods add, and return the work itself.
+    C reads ``constants`` bytes of constants. Methods add, and return the work itself.
     """
 
     assembly: Runs = field(default_factory=Runs)
+    constants: float = 0.0
     blocks: dict[str, Block] = field(default_factory=dict)
 
     def block(self, name: str, runs: float, copies: float = 1) -> "Work":

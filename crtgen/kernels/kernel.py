@@ -215,18 +215,19 @@ class Kernel:
         """Of a run, by the model of the target's core and flash; None for a core without a model."""
         if self.target is None or self.module is not None:
             return None
-        return self._cycles(self.target, self.cost.instructions)
+        return self._cycles(self.target, self.cost.instructions, self.cost.code)
 
-    def _cycles(self, target: Target, instructions: float) -> float | None:
+    def _cycles(self, target: Target, instructions: float, code: float) -> float | None:
         pipeline = pipeline_of(target.core)
         if pipeline is None:
             return None
         of_c = instructions - self.counted
         of_parts = sum(part.calls * (part.kernel.cycles or 0.0) for part in self.parts)
         runs = self.work.assembly
-        waits = waiting(runs, pipeline, target.code, target.constants)
-        if target.constants is not None and not runs.calls and not self.parts:
-            waits += target.constants.waits(sum(const.nbytes for const in self.consts))
+        waits = waiting(runs, pipeline, target.code, target.constants, code)
+        if target.constants is not None:
+            once = 0 if runs.calls or self.parts else sum(const.nbytes for const in self.consts)
+            waits += target.constants.waits(self.work.constants or once)
         return of_c * pipeline.compiled + cycles(runs, pipeline) + waits + of_parts
 
     @property
@@ -243,16 +244,17 @@ class Kernel:
         made = estimate(self.family, self.work, target.core, target.flag) if self.template else None
         routines = sum(routine.code_bytes for routine in self.routines)
         instructions = self._of_parts + (made or self.work.assembly).instructions
+        code = routines + (made.code if made else 0) + sum(p.kernel.cost.code for p in self.parts)
         waits = target.code is not None or target.constants is not None
         return replace(
             self,
             target=target,
             cost=Cost(
                 instructions=instructions,
-                code=routines + (made.code if made else 0) + sum(p.kernel.cost.code for p in self.parts),
+                code=code,
                 constants=sum(const.nbytes for const in self.consts),
                 scratch=self.scratch,
-                time=(self._cycles(target, instructions) if waits else None) or instructions,
+                time=(self._cycles(target, instructions, code) if waits else None) or instructions,
             ),
         )
 

@@ -121,7 +121,7 @@ def _candidates(graph: Graph, node: Node, target: Target, level: Level) -> list[
     sig = graph.signature(node)
     where = f"{graph.name}: {node.name}"
     try:
-        kinds = [applicable(node.op, sig, target.of_kernels(kind)) for kind in level.kernels]
+        kinds = [applicable(node.op, sig, target.of_kernels(kind)) for kind in _kinds(target, level)]
     except ValueError as error:
         raise UnsupportedError(f"{node.op.name}: {error}", where=where) from error
     kernels = [kernel for found in kinds for kernel in found]
@@ -130,6 +130,11 @@ def _candidates(graph: Graph, node: Node, target: Target, level: Level) -> list[
         hint = f"{', '.join(_types(type(node.op)))} can be computed, with constant weights"
         raise UnsupportedError(f"no kernel computes {node.op.name} of {types}", where=where, hint=hint)
     return kernels
+
+
+def _kinds(target: Target, level: Level) -> tuple[str, ...]:
+    """Those of the level; where code is waited for, short loops may be the fastest, too."""
+    return level.kernels if target.code is None else tuple(dict.fromkeys((*level.kernels, "size")))
 
 
 def _types(operator: type[Op]) -> list[str]:

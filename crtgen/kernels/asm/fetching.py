@@ -7,6 +7,7 @@ holds, which is taken to be so for all weights that assembly reads; C is taken t
 caches hold from one layer to the next is left out.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,7 @@ from functools import lru_cache
 from crtgen.boards.board import FlashReads
 from crtgen.kernels.asm.effects import effects, words_of
 from crtgen.kernels.asm.pipelines import Pipeline
-from crtgen.kernels.asm.routine import Block, Instruction, Routine, Runs
+from crtgen.kernels.asm.routine import Block, Call, Instruction, Routine, Runs
 from crtgen.kernels.asm.schedule import scheduled
 
 __all__ = ["waiting"]
@@ -37,36 +38,44 @@ class _Stretch:
     around: tuple[int, ...]
 
 
-def waiting(runs: Runs, pipeline: Pipeline, code: FlashReads | None, constants: FlashReads | None) -> float:
-    """Cycles that calls of routines wait for the flash that holds their code, and for that of constants."""
+def waiting(
+    runs: Runs,
+    pipeline: Pipeline,
+    code: FlashReads | None,
+    constants: FlashReads | None,
+    size: float = math.inf,
+) -> float:
+    """Cycles that calls of routines wait for the flash that holds their code, and for that of constants.
+
+    ``size`` is the bytes of all the code that they and what calls them run through again and again.
+    """
     total = 0.0
-    for n, routine, rounds in runs.calls:
-        total += n * _code_of_a_call(routine, rounds, pipeline, code) if code else 0
-        total += n * _constants_of_a_call(routine, rounds, pipeline, constants) if constants else 0
+    for call in runs.calls:
+        if code:
+            times = min(call.times, 1.0) if size <= code.code_cache else call.times
+            total += times * _code_of_a_call(call, pipeline, code)
+        if constants and not call.near:
+            total += call.times * _constants_of_a_call(call, pipeline, constants)
     return total
 
 
-def _constants_of_a_call(
-    routine: Routine, rounds: Mapping[str, float], pipeline: Pipeline, reads: FlashReads
-) -> float:
-    stretches, _ = _stretches(routine, pipeline)
-    read = sum(stretch.block.runs(rounds) * stretch.constants for stretch in stretches)
+def _constants_of_a_call(call: Call, pipeline: Pipeline, reads: FlashReads) -> float:
+    stretches, _ = _stretches(call.routine, pipeline)
+    read = sum(stretch.block.runs(call.rounds) * stretch.constants for stretch in stretches)
     return reads.waits(read)
 
 
-def _code_of_a_call(
-    routine: Routine, rounds: Mapping[str, float], pipeline: Pipeline, reads: FlashReads
-) -> float:
-    stretches, spans = _stretches(routine, pipeline)
+def _code_of_a_call(call: Call, pipeline: Pipeline, reads: FlashReads) -> float:
+    stretches, spans = _stretches(call.routine, pipeline)
     total = 0.0
     for stretch in stretches:
         times = 1.0
         for end in stretch.around:
             if spans[end] <= reads.code_cache:
                 break
-            times = stretches[end].block.runs(rounds)
+            times = stretches[end].block.runs(call.rounds)
         else:
-            times = stretch.block.runs(rounds)
+            times = stretch.block.runs(call.rounds)
         total += times * _code(stretch, reads)
     return total
 

@@ -1,13 +1,13 @@
 """A function in assembly as data: its lines, what it takes from its caller, and what follows from them."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 from crtgen.kernels.asm.encoding import ends_block, is_branch, is_narrow
 
-__all__ = ["Block", "Frame", "Instruction", "Label", "Line", "Routine", "Runs"]
+__all__ = ["Block", "Call", "Frame", "Instruction", "Label", "Line", "Routine", "Runs"]
 
 _NEAR = {True: (-252, 258), False: (-2044, 2050)}
 """Where a narrow branch can go, with a condition and without, in bytes from its own place."""
@@ -152,7 +152,7 @@ class Routine:
 
     def runs(self, **rounds: float) -> "Runs":
         """One call, to be added to others."""
-        return Runs(((1.0, self, rounds),))
+        return Runs((Call(1.0, self, rounds),))
 
     def prototype(self, symbol: str) -> str:
         """The declaration in C, without semicolon."""
@@ -186,10 +186,23 @@ class Routine:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
-    """Calls of routines: how often, which, and the rounds of its loops that have names. Runs add up."""
+class Call:
+    """``times`` calls of a routine, with the rounds of its loops that have names.
 
-    calls: tuple[tuple[float, Routine, Mapping[str, float]], ...] = ()
+    ``near``: the constants that it reads were copied to RAM.
+    """
+
+    times: float
+    routine: Routine
+    rounds: Mapping[str, float]
+    near: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Calls of routines. They add up."""
+
+    calls: tuple[Call, ...] = ()
 
     def __add__(self, other: "Runs") -> "Runs":
         return Runs((*self.calls, *other.calls))
@@ -198,7 +211,7 @@ class Runs:
         return self + -1 * other
 
     def __mul__(self, times: float) -> "Runs":
-        return Runs(tuple((times * n, routine, rounds) for n, routine, rounds in self.calls))
+        return Runs(tuple(replace(call, times=times * call.times) for call in self.calls))
 
     __rmul__ = __mul__
 
@@ -209,7 +222,12 @@ class Runs:
 
     @property
     def instructions(self) -> float:
-        return sum(n * routine.instructions(**rounds) for n, routine, rounds in self.calls)
+        return sum(call.times * call.routine.instructions(**call.rounds) for call in self.calls)
+
+    @property
+    def near(self) -> "Runs":
+        """The same with their constants in RAM."""
+        return Runs(tuple(replace(call, near=True) for call in self.calls))
 
 
 def _length(line: Line, wide: bool) -> int:

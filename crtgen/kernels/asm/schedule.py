@@ -32,8 +32,8 @@ def scheduled(routine: Routine, pipeline: Pipeline) -> Routine:
 def cycles(runs: Runs, pipeline: Pipeline) -> float:
     """Of calls of routines that are in an order for the pipeline."""
     return sum(
-        n * sum(block.runs(rounds) * each for block, each in _each_block(routine, pipeline))
-        for n, routine, rounds in runs.calls
+        call.times * sum(b.runs(call.rounds) * each for b, each in _each_block(call.routine, pipeline))
+        for call in runs.calls
     )
 
 

@@ -49,6 +49,17 @@ class ConvView:
     window: PaddedRows | None
     even_words: int
     odd_words: int
+    near: int
+    """Bytes of weights that are copied to scratch first, where they need not wait; 0 for none."""
+
+    @property
+    def near_at(self) -> int:
+        """Where they are in scratch."""
+        return -(-(self.column_bytes + (self.window.bytes if self.window else 0)) // 4) * 4
+
+    @property
+    def scratch(self) -> int:
+        return self.near_at + self.near
 
     @property
     def column_bytes(self) -> int:
@@ -83,12 +94,22 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     return conv_kernel(op, op.parameters(sig), sig, target)
 
 
-def conv_kernel(op: Conv2d, params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
+def with_near_weights(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """The same with weights that are copied to RAM first; None where flash never waits."""
+    if target.constants is None or target.optimize == "size":
+        return None
+    return conv_kernel(op, op.parameters(sig), sig, target, near=True)
+
+
+def conv_kernel(
+    op: Conv2d, params: ConvParams, sig: Signature, target: Target, near: bool = False
+) -> Kernel | None:
     """The same for a convolution that does that with its sums."""
     _, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
     packed = w.dtype is DType.INT4
-    return matrix_kernel(Geometry.of(op, sig), params, weights, bias, target, packed)
+    return matrix_kernel(Geometry.of(op, sig), params, weights, bias, target, packed, near)
 
 
 @design(DepthwiseConv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
@@ -103,23 +124,33 @@ def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kerne
 
 
 def matrix_kernel(
-    geometry: Geometry, params: ConvParams, weights: Int64, bias: Int64, target: Target, packed: bool
+    geometry: Geometry,
+    params: ConvParams,
+    weights: Int64,
+    bias: Int64,
+    target: Target,
+    packed: bool,
+    near: bool = False,
 ) -> Kernel | None:
     """The kernel for ``weights[O, inputs of a window]``, which have four bits if they are ``packed``.
+
+    ``near``: they are copied to RAM before.
 
     None for one output channel, if inexact, and where nothing but padding is read.
     """
     if not geometry.sees_image:
         return None
     shared = target.optimize == "size" and not params.is_sum
-    if target.code is not None and not shared:
-        made = [
-            _kernel_of(geometry, params, weights, bias, packed, u) for u in (_STEPS_WRITTEN_OUT, *_SHORTER)
-        ]
-        found = [kernel.priced(target) for kernel in made if kernel is not None]
-        return min(found, key=lambda kernel: kernel.cost.time, default=None)
-    unrolling = None if shared else _STEPS_WRITTEN_OUT
-    return _kernel_of(geometry, params, weights, bias, packed, unrolling)
+    forms: tuple[Unrolling | None, ...] = (_STEPS_WRITTEN_OUT,)
+    if shared:
+        forms = (None,)
+    elif target.code is not None:
+        forms += _SHORTER
+    made = [_kernel_of(geometry, params, weights, bias, packed, form, near) for form in forms]
+    found = [kernel for kernel in made if kernel is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    return min(found, key=lambda kernel: kernel.priced(target).cost.time)
 
 
 def _kernel_of(
@@ -129,6 +160,7 @@ def _kernel_of(
     bias: Int64,
     packed: bool,
     unrolling: Unrolling | None,
+    near: bool,
 ) -> Kernel | None:
     """``unrolling`` is None for the kernel that layers share."""
     short, shared = params.scheme is INT16, unrolling is None
@@ -150,24 +182,24 @@ def _kernel_of(
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)
-    return _kernel(layer, unrolling) if unrolling else shared_kernel(layer)
+    return _kernel(layer, unrolling, near) if unrolling else shared_kernel(layer)
 
 
-def _kernel(layer: Layer, unrolling: Unrolling) -> Kernel:
-    view = _view(layer, unrolling)
+def _kernel(layer: Layer, unrolling: Unrolling, near: bool) -> Kernel:
+    view = _view(layer, unrolling, near)
     return Kernel(
-        design="dsp_matrix",
+        design="dsp_matrix, weights in RAM" if near else "dsp_matrix",
         template="dsp/conv.c.j2",
         view=view,
         consts=(layer.weights,),
-        scratch=view.column_bytes + (layer.window.bytes if layer.window else 0),
+        scratch=view.scratch,
         inplace=() if layer.stream.epilogue.form == "sum" else (InPlace(lead=layer.lead),),
         work=_work(view, layer.stream),
         routines=view.routines,
     )
 
 
-def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
+def _view(layer: Layer, unrolling: Unrolling, near: bool) -> ConvView:
     stream, walk = layer.stream, layer.walk
     groups, left = divmod(walk.pixels, PIXELS)
     counts = [pixels for pixels in (PIXELS if groups else 0, left) if pixels]
@@ -187,6 +219,7 @@ def _view(layer: Layer, unrolling: Unrolling) -> ConvView:
         window=layer.window,
         even_words=stream.even_words,
         odd_words=stream.odd_words,
+        near=layer.weights.nbytes if near else 0,
     )
 
 
@@ -196,11 +229,13 @@ def _work(view: ConvView, stream: WeightStream) -> Work:
         micro, packing = _group(m), pack_windows(view.packing, m.pixels)
         group = micro.runs(pairs=stream.even) + stream.odd * micro.runs(pairs=1)
         runs = view.images * (view.groups if m.pixels == PIXELS else 1)
-        work.assembly += runs * (group + packing.runs())
+        work.assembly += runs * ((group.near if view.near else group) + packing.runs())
         name = f"group{odd}" if m.pixels == PIXELS else "last group"
         work.block(f"{name}{wraps}", runs).block(f"pixel{wraps}", runs * m.pixels, m.pixels)
         work.block("window", runs * bool(view.window), bool(view.window))
     if view.window:
         work.fill(view.window.bytes)
         view.window.work(work, view.walk.height, view.images)
+    if view.near:
+        work.copy(view.near, 1, words=True).constants += view.near
     return work.block("image", view.images, view.images > 1)

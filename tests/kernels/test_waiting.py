@@ -1,0 +1,52 @@
+"""Kernels for flash that waits: weights in RAM, shorter loops, and what they are worth."""
+
+from pathlib import Path
+
+import pytest
+
+import crtgen
+from crtgen.boards.board import FlashReads
+from crtgen.boards.core import find_core
+from crtgen.kernels import Target, applicable
+from crtgen.ops import Conv2d, all_cases
+from tests.kernels.harness import GUARDED, Job, run_jobs
+from tests.support import model_path
+
+_L4 = FlashReads(wait_states=5, width=8, code_cache=1024, data_cache=256, ahead=True)
+_WAITS = Target(find_core("cortex-m4"), "speed", code=_L4, constants=_L4)
+_NEAR = "dsp_matrix, weights in RAM"
+
+
+@pytest.mark.qemu
+def test_weights_in_ram_give_the_same(tmp_path: Path) -> None:
+    """Convolutions of int8, int16 and int4, with padding and without, of one image and of several."""
+    jobs = [
+        Job(case, kernel)
+        for case in all_cases()
+        if isinstance(case.op, Conv2d)
+        for kernel in applicable(case.op, case.sig, _WAITS)
+        if kernel.design == _NEAR
+    ]
+    assert len(jobs) > 15
+    assert {job.case.sig.x.dtype.value for job in jobs} == {"int8", "int16"}
+    results = run_jobs(jobs, tmp_path, GUARDED["cortex-m4"], "-O2")
+    assert [(job.case.name, r.wrong) for job, r in zip(jobs, results, strict=True) if r.wrong] == []
+
+
+def test_weights_stay_in_flash_that_does_not_wait() -> None:
+    case = next(case for case in all_cases() if isinstance(case.op, Conv2d))
+    found = applicable(case.op, case.sig, Target(find_core("cortex-m4"), "speed"))
+    assert _NEAR not in {kernel.design for kernel in found}
+
+
+@pytest.mark.parametrize(("model", "most"), [("kws_int8", 3.8), ("vww_int8", 6.2), ("ic01_int8", 16.2)])
+def test_cycles_on_a_flash_that_waits(model: str, most: float) -> None:
+    """Millions of cycles by the model, and no level is slower than one that cares more for size."""
+    made = crtgen.load(model_path(model))
+    cycles = []
+    for level in ("speed", "balanced", "size"):
+        (report,) = made.compile("nucleo_l4r5zi", optimize=level).reports
+        assert report.cycles_estimated is not None
+        cycles.append(report.cycles_estimated)
+    assert cycles[0] < most * 1e6
+    assert cycles == sorted(cycles)

@@ -204,6 +204,9 @@ class GraphBuilder:
             self.lose(outputs)
             if not (follows and isinstance(refusal, NotConstant)):
                 self.refusals.add(place, subject, refusal)
+        except RecursionError:
+            self.lose(outputs)
+            self.refusals.add(place, subject, Refused("more operators in a row than can be taken apart"))
         except ValueError as error:
             self.lose(outputs)
             if not follows:

@@ -159,12 +159,13 @@ def _checked(model: Any, where: str, known: Collection[str]) -> Any:
     opset = _opset(model, where)
     _check_order(model.graph, where)
     _check_operators(model, where, opset)
+    _check_attributes(model.graph, where)
     try:
         checker.check_model(model)
         _check_types(model)
+        return inlined(model, known)
     except (checker.ValidationError, shape_inference.InferenceError) as error:
         raise CorruptModelError(_line(error), where=where, hint=_HINT) from error
-    return inlined(model, known)
 
 
 def _not_too_old(model: Any) -> Any:
@@ -174,9 +175,22 @@ def _not_too_old(model: Any) -> Any:
         return model
     try:
         checker.check_model(model)
+        _give_slopes_axes(model)
         return version_converter.convert_version(model, _OLDEST)
-    except (RuntimeError, checker.ValidationError):
+    except (RuntimeError, checker.ValidationError, shape_inference.InferenceError):
         return model
+
+
+def _give_slopes_axes(model: Any) -> None:
+    """Slopes of channels get the shape from which opset 7 repeats them, which the package forgets."""
+    known = shape_inference.infer_shapes(model).graph
+    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in (*known.value_info, *known.input)}
+    slopes = {n.input[1]: n.input[0] for n in model.graph.node if n.op_type == "PRelu" and len(n.input) > 1}
+    for tensor in (t for t in model.graph.initializer if t.name in slopes and len(t.dims) == 1):
+        tensor.dims.extend([1] * (ranks.get(slopes[tensor.name], 2) - 2))
+    for value in (v for v in model.graph.input if v.name in slopes):
+        for _ in range(ranks.get(slopes[value.name], 2) - 2):
+            value.type.tensor_type.shape.dim.add().dim_value = 1
 
 
 def _check_types(model: Any) -> None:
@@ -241,6 +255,27 @@ def _check_operators(model: Any, where: str, opset: int) -> None:
         if not onnx.defs.has(node.op_type, opset, ""):
             reason = f"{_label(node, index)}: ONNX has no such operator in opset {opset}"
             raise CorruptModelError(reason, where=where, hint=_HINT)
+
+
+def _check_attributes(graph: Any, where: str) -> None:
+    """``CorruptModelError`` for what ends the package's process, or on which it would never end."""
+    for index, node in enumerate(graph.node):
+        for attribute in node.attribute:
+            if not _is_sound(node, attribute):
+                value = onnx.helper.get_attribute_value(attribute)
+                reason = f"{_label(node, index)} has {attribute.name} {value!r}"
+                raise CorruptModelError(reason[:200], where=where, hint=_HINT)
+            for inner in (attribute.g, *attribute.graphs):
+                _check_attributes(inner, where)
+
+
+def _is_sound(node: Any, attribute: Any) -> bool:
+    """Whether axes are some of a tensor, and an equation has letters."""
+    if node.op_type == "Einsum" and attribute.name == "equation":
+        return re.fullmatch(rb"[A-Za-z,.> -]*", attribute.s) is not None
+    if re.fullmatch("([a-z]+_)?ax[ei]s", attribute.name):
+        return all(-_MAX_RANK <= n <= _MAX_RANK for n in (attribute.i, *attribute.ints))
+    return True
 
 
 @dataclass(frozen=True, slots=True)

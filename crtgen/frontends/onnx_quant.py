@@ -168,7 +168,7 @@ def _joined_part(links: Links, end: FileNode, real: str, number: int) -> tuple[N
     if source is not None:
         return _alike(links, end, source, number)
     data = links.real_data(real)
-    if data is None:
+    if data is None or np.isnan(data).any():
         return None
     edge = Edge.of(end)
     name = f"{edge.numbers}.part{number}"
@@ -195,7 +195,13 @@ def _padded(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     given = (
         links.data(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else np.zeros((), np.float32)
     )
-    if source is None or given is None or "pads" in node.attributes or links.data(node.inputs[1]) is None:
+    if (
+        source is None
+        or given is None
+        or np.isnan(given).any()
+        or "pads" in node.attributes
+        or links.data(node.inputs[1]) is None
+    ):
         return None
     quant, (before, name) = links.quant(edge), _alike(links, end, source, 0)
     padding = f"{edge.numbers}.padding"

@@ -42,6 +42,7 @@ from crtgen.resources import boards_dir
 from tests.fuzz.device import device_inputs, meet_device
 from tests.fuzz.engine import Target
 from tests.fuzz.mutate import mutate_bytes, mutate_json
+from tests.fuzz.onnx_files import onnx_target
 from tests.library.graphs import foo, text
 from tests.library.test_exported import exported, lib
 from tests.ops import oracle
@@ -292,6 +293,7 @@ TARGETS = {
         Target("boards", _board_seeds, _mutated_board, _board),
         Target("devices", device_inputs, _any, meet_device),
         Target("npz", _npz_seeds, _mutated_npz, _npz),
+        onnx_target(compiled_graph),
         Target("manifests", _manifest_seeds, _by_json, _manifest),
     )
 }

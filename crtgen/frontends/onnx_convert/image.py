@@ -15,6 +15,8 @@ from crtgen.ops.grid import MODES, PADDINGS, GridSample
 
 __all__ = ["CONVERTERS", "spread"]
 
+_MOST_CHANNELS = 64
+
 
 def spread(x: Operand, shape: Sequence[int], axis: int, step: int) -> tuple[Operand, list[int]]:
     """With ``step - 1`` zeros between neighbours along an axis; and its shape."""
@@ -85,11 +87,14 @@ def _lrn(layer: Layer) -> Converted:
     size = layer.whole("size")
     if layer.rank < 2 or size < 1:
         raise ValueError(f"{size} channels of {shape_text(layer.x.shape)}")
-    before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+    furthest = layer.x.shape[1] - 1
+    before, after = (min(n, furthest) for n in ((size - 1) // 2, size // 2))
+    if before + after >= _MOST_CHANNELS:
+        raise Refused(f"sums of {before + after + 1} channels; supported: {_MOST_CHANNELS}")
     ends = tuple(tuple(n if a == 1 else 0 for a in range(layer.rank)) for n in (before, after))
     padded = Converted(Pad(ends[0], ends[1]), (Converted(Square(), (layer.x,)),))
     parts = []
-    for first in range(size):
+    for first in range(before + after + 1):
         begin = tuple(first if a == 1 else 0 for a in range(layer.rank))
         end = tuple(d + b for d, b in zip(layer.x.shape, begin, strict=True))
         parts.append(Converted(StridedSlice(begin, end, (1,) * layer.rank), (padded,)))

@@ -8,11 +8,13 @@ import numpy as np
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, reshaped, transposed
 from crtgen.ir import Array, Op, shape_text
-from crtgen.ops import Add, FullyConnected, Mul
+from crtgen.ops import Add, FullyConnected, Mul, StridedSlice, Sub
 from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.reduce import Sum
 
 __all__ = ["CONVERTERS", "multiplied"]
+
+_MOST_ROWS = 3
 
 
 def _matmul(layer: Layer) -> Converted:
@@ -128,7 +130,36 @@ def _contracted(layer: Layer, letters: list[str], result: str, length: Mapping[s
     return transposed(made, [whole.index(c) for c in result])
 
 
+def _det(layer: Layer) -> Converted:
+    """Determinants of the last two axes, by the first row."""
+    shape = layer.x.shape
+    if layer.rank < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"the determinant of {shape_text(shape)}")
+    if shape[-1] > _MOST_ROWS:
+        raise Refused(f"determinants of {shape[-1]} rows; supported: up to {_MOST_ROWS}")
+    outer = shape[:-2]
+
+    def at(row: int, column: int) -> Converted:
+        begin, end = (*(0,) * len(outer), row, column), (*outer, row + 1, column + 1)
+        return reshaped(Converted(StridedSlice(begin, end, (1,) * layer.rank), (layer.x,)), outer)
+
+    def below(row: int, columns: tuple[int, ...]) -> Converted:
+        first, *others = columns
+        if not others:
+            return at(row, first)
+        made: Converted | None = None
+        for n, column in enumerate(columns):
+            rest = below(row + 1, (*columns[:n], *columns[n + 1 :]))
+            term = Converted(Mul(), (at(row, column), rest), ("minor",))
+            made = term if made is None else Converted(Sub() if n % 2 else Add(), (made, term), ("term",))
+        assert made is not None
+        return made
+
+    return below(0, tuple(range(shape[-1])))
+
+
 CONVERTERS: Mapping[str, Converter] = {
+    "Det": Converter(_det, ("det",)),
     "Einsum": Converter(_einsum, ("einsum",)),
     "Gemm": Converter(_gemm, ("gemm", "dense")),
     "MatMul": Converter(_matmul, ("matmul",)),

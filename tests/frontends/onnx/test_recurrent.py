@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
@@ -209,3 +210,32 @@ def test_what_is_computed_at_run_time() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     with pytest.raises(UnsupportedError, match="RNN: weights that are computed at run time"):
         load_onnx(model.SerializeToString())
+
+
+def _by_runtime(model: bytes, data: dict[str, Real]) -> list[Real]:
+    onnxruntime.set_default_logger_severity(3)
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    feeds = {i.name: data[i.name].astype(np.float32) for i in session.get_inputs()}
+    return [np.asarray(y, np.float64) for y in session.run(None, feeds)]
+
+
+@pytest.mark.parametrize("direction", list(DIRECTIONS))
+@pytest.mark.parametrize("op", list(GATES))
+def test_onnx_runtime(op: str, direction: str) -> None:
+    """Random sizes, with and without what is optional."""
+    count = len(DIRECTIONS[direction])
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        steps, batch, depth = (int(n) for n in random.integers(1, 9, 3))
+        more = "".join(n for n in ("bhc" if op == "LSTM" else "bh") if random.random() < 0.6)
+        if op == "LSTM" and ("h" in more) != ("c" in more):
+            more = more.replace("h", "").replace("c", "")
+        options: dict[str, Any] = {"direction": direction, "hidden_size": 4}
+        if op == "GRU":
+            options["linear_before_reset"] = int(random.integers(0, 2))
+        data = _data(op, count, more, steps, batch, depth)
+        model = _model(op, data, ["y", "last", "cell"][: 3 if op == "LSTM" else 2], **options)
+        graph = load_onnx(model)
+        ((*found,),) = graph.run([[data[n].astype(np.float32) for n in graph.inputs]])
+        for got, wanted in zip(found, _by_runtime(model, data), strict=True):
+            np.testing.assert_allclose(got.astype(np.float64), wanted, rtol=1e-4, atol=1e-5)

@@ -66,9 +66,10 @@ def real_numbers(quant: Quant) -> npt.NDArray[np.float32]:
 
 
 def numbers_of(real: npt.ArrayLike, quant: Quant) -> npt.NDArray[np.int64]:
-    """The numbers of int8 that stand for real ones, as QuantizeLinear has them; these are not NaN."""
-    with np.errstate(over="ignore"):
-        whole = np.rint(np.asarray(real, np.float32) / np.float32(quant.scale)) + quant.zero_point
+    """The numbers of int8 that stand for real ones, as QuantizeLinear has them; of what is none, zero."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.rint(np.asarray(real, np.float32) / np.float32(quant.scale))
+    whole = np.nan_to_num(steps, posinf=np.inf, neginf=-np.inf) + quant.zero_point
     numbers: npt.NDArray[np.int64] = np.clip(whole, -OF_BYTE, OF_BYTE - 1).astype(np.int64)
     return numbers
 

@@ -160,6 +160,7 @@ def _checked(model: Any, where: str, known: Collection[str]) -> Any:
     _check_order(model.graph, where)
     _check_operators(model, where, opset)
     _check_attributes(model.graph, where)
+    _free_lengths(model.graph, where)
     try:
         checker.check_model(model)
         _check_types(model)
@@ -267,6 +268,20 @@ def _check_attributes(graph: Any, where: str) -> None:
                 raise CorruptModelError(reason[:200], where=where, hint=_HINT)
             for inner in (attribute.g, *attribute.graphs):
                 _check_attributes(inner, where)
+
+
+def _free_lengths(graph: Any, where: str) -> None:
+    """A length of -1 is one that is not known; with others below zero the package ends the process."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for length in value.type.tensor_type.shape.dim:
+            if length.dim_value < -1:
+                reason = f"{value.name!r} has a length of {length.dim_value}"
+                raise CorruptModelError(reason, where=where, hint=_HINT)
+            if length.dim_value == -1:
+                length.Clear()
+    for attribute in (a for node in graph.node for a in node.attribute):
+        for inner in (attribute.g, *attribute.graphs):
+            _free_lengths(inner, where)
 
 
 def _is_sound(node: Any, attribute: Any) -> bool:

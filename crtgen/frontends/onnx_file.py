@@ -1,4 +1,4 @@
-"""An `.onnx` file as plain, checked data: the only module that touches the protobuf.
+"""An `.onnx` file as plain, checked data, without the protobuf.
 
 The onnx package checks what the format says of a model, and infers types and shapes. What it says less
 clearly than a user needs is checked here before it.
@@ -19,6 +19,15 @@ from onnx import checker, numpy_helper, shape_inference, version_converter
 from crtgen import files
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.frontends.builder import Tensor
+from crtgen.frontends.onnx_checks import (
+    HINT,
+    MAX_RANK,
+    check_attributes,
+    check_operators,
+    check_order,
+    free_lengths,
+    label,
+)
 from crtgen.frontends.onnx_external import load_external
 from crtgen.frontends.onnx_functions import DOMAINS, inlined, is_function
 from crtgen.ir import Array, DType, shape_text
@@ -29,8 +38,6 @@ _OLDEST = 7
 _MISJUDGED = {"STFT"}
 """Operators of which the package infers a wrong shape where their inputs are constants."""
 
-_HINT = "export or download the model again"
-_MAX_RANK = 8
 _MAX_ELEMENTS = 1 << 26
 """Of a tensor: more than any board holds, and little enough to compute with on a host."""
 
@@ -122,7 +129,7 @@ def read(
         model = _checked(model, where, known)
         return _Reader(model, where).graph(model.graph, is_main=True)
     except (ValueError, TypeError, LookupError, OverflowError, RuntimeError) as error:
-        raise CorruptModelError(f"the file is damaged: {_line(error)}", where=where, hint=_HINT) from error
+        raise CorruptModelError(f"the file is damaged: {_line(error)}", where=where, hint=HINT) from error
 
 
 def _parsed(data: bytes, where: str) -> Any:
@@ -130,10 +137,10 @@ def _parsed(data: bytes, where: str) -> Any:
         model = onnx.load_model_from_string(data)
     except (DecodeError, ValueError, RuntimeError) as error:
         reason = "it is not an ONNX model, or only a part of one"
-        raise CorruptModelError(f"{reason}: {_line(error)}", where=where, hint=_HINT) from error
+        raise CorruptModelError(f"{reason}: {_line(error)}", where=where, hint=HINT) from error
     if not model.HasField("graph") or not model.opset_import:
         lacking = "graph" if model.opset_import else "opset version"
-        raise CorruptModelError(f"it is not an ONNX model: it has no {lacking}", where=where, hint=_HINT)
+        raise CorruptModelError(f"it is not an ONNX model: it has no {lacking}", where=where, hint=HINT)
     return model
 
 
@@ -157,16 +164,18 @@ def _checked(model: Any, where: str, known: Collection[str]) -> Any:
     """The model with functions replaced and with types inferred."""
     model = _not_too_old(model)
     opset = _opset(model, where)
-    _check_order(model.graph, where)
-    _check_operators(model, where, opset)
-    _check_attributes(model.graph, where)
-    _free_lengths(model.graph, where)
+    check_order(model.graph, where)
+    check_operators(model, where, opset)
+    check_attributes(model.graph, where)
+    free_lengths(model.graph, where)
     try:
         checker.check_model(model)
         _check_types(model)
-        return inlined(model, known)
+        model = inlined(model, known)
     except (checker.ValidationError, shape_inference.InferenceError) as error:
-        raise CorruptModelError(_line(error), where=where, hint=_HINT) from error
+        raise CorruptModelError(_line(error), where=where, hint=HINT) from error
+    check_order(model.graph, where)  # also of what functions are made of
+    return model
 
 
 def _not_too_old(model: Any) -> Any:
@@ -216,83 +225,6 @@ def _opset(model: Any, where: str) -> int:
     return int(versions[0]) if versions else newest
 
 
-def _label(node: Any, index: int) -> str:
-    return f"node {node.name!r} ({node.op_type})" if node.name else f"node {index} ({node.op_type})"
-
-
-def _check_order(graph: Any, where: str) -> None:
-    """``CorruptModelError`` unless each node reads what is there before it, and writes what is not."""
-    there = {"", *(v.name for v in graph.input), *(t.name for t in graph.initializer)}
-    there |= {t.values.name for t in graph.sparse_initializer}
-    made = {name for node in graph.node for name in node.output}
-    for index, node in enumerate(graph.node):
-        for name in (n for n in node.input if n not in there):
-            late = "nodes must be in order, without a cycle" if name in made else "nothing computes it"
-            reason = f"{_label(node, index)} reads {name!r}: {late}"
-            raise CorruptModelError(reason, where=where, hint=_HINT)
-        twice = [n for n in node.output if n and n in there]
-        if twice:
-            reason = f"{_label(node, index)} computes {twice[0]!r}, which is there already"
-            raise CorruptModelError(reason, where=where, hint=_HINT)
-        there.update(node.output)
-    for value in graph.output:
-        if value.name not in there:
-            raise CorruptModelError(f"nothing computes the output {value.name!r}", where=where, hint=_HINT)
-
-
-def _check_operators(model: Any, where: str, opset: int) -> None:
-    """``CorruptModelError`` for an operator that its domain does not have, or a domain without a version."""
-    imported = {"" if i.domain in DOMAINS else i.domain for i in model.opset_import}
-    functions = {(f.domain, f.name) for f in model.functions}
-    for index, node in enumerate(model.graph.node):
-        domain = "" if node.domain in DOMAINS else node.domain
-        if domain not in imported:
-            reason = (
-                f"{_label(node, index)} is of the domain {domain!r}, whose version the model does not name"
-            )
-            raise CorruptModelError(reason, where=where, hint=_HINT)
-        if domain or (node.domain, node.op_type) in functions:
-            continue
-        if not onnx.defs.has(node.op_type, opset, ""):
-            reason = f"{_label(node, index)}: ONNX has no such operator in opset {opset}"
-            raise CorruptModelError(reason, where=where, hint=_HINT)
-
-
-def _check_attributes(graph: Any, where: str) -> None:
-    """``CorruptModelError`` for what ends the package's process, or on which it would never end."""
-    for index, node in enumerate(graph.node):
-        for attribute in node.attribute:
-            if not _is_sound(node, attribute):
-                value = onnx.helper.get_attribute_value(attribute)
-                reason = f"{_label(node, index)} has {attribute.name} {value!r}"
-                raise CorruptModelError(reason[:200], where=where, hint=_HINT)
-            for inner in (attribute.g, *attribute.graphs):
-                _check_attributes(inner, where)
-
-
-def _free_lengths(graph: Any, where: str) -> None:
-    """A length of -1 is one that is not known; with others below zero the package ends the process."""
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        for length in value.type.tensor_type.shape.dim:
-            if length.dim_value < -1:
-                reason = f"{value.name!r} has a length of {length.dim_value}"
-                raise CorruptModelError(reason, where=where, hint=_HINT)
-            if length.dim_value == -1:
-                length.Clear()
-    for attribute in (a for node in graph.node for a in node.attribute):
-        for inner in (attribute.g, *attribute.graphs):
-            _free_lengths(inner, where)
-
-
-def _is_sound(node: Any, attribute: Any) -> bool:
-    """Whether axes are some of a tensor, and an equation has letters."""
-    if node.op_type == "Einsum" and attribute.name == "equation":
-        return re.fullmatch(rb"[A-Za-z,.> -]*", attribute.s) is not None
-    if re.fullmatch("([a-z]+_)?ax[ei]s", attribute.name):
-        return all(-_MAX_RANK <= n <= _MAX_RANK for n in (attribute.i, *attribute.ints))
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     model: Any
@@ -338,17 +270,17 @@ class _Reader:
             return numpy_helper.to_array(tensor)
         except (ValueError, TypeError) as error:
             reason = f"{tensor.name!r} has not the data that its shape says: {_line(error)}"
-            raise CorruptModelError(reason, where=self.where, hint=_HINT) from error
+            raise CorruptModelError(reason, where=self.where, hint=HINT) from error
 
     def _check_shape(self, name: str, shape: Sequence[int]) -> None:
         most = min(_MAX_ELEMENTS, files.memory_limit(32))
-        if len(shape) > _MAX_RANK or math.prod(abs(d) for d in shape) > most:
-            text = f"at most {_MAX_RANK} dimensions and {most:,} elements"
+        if len(shape) > MAX_RANK or math.prod(abs(d) for d in shape) > most:
+            text = f"at most {MAX_RANK} dimensions and {most:,} elements"
             reason = f"{name!r} has shape {shape_text(shape)}; supported: {text}"
             raise UnsupportedError(reason, where=self.where)
         if any(d < -1 for d in shape):
             reason = f"{name!r} has shape {shape_text(shape)}"
-            raise CorruptModelError(reason, where=self.where, hint=_HINT)
+            raise CorruptModelError(reason, where=self.where, hint=HINT)
 
     def _node(self, index: int, node: Any) -> FileNode:
         own = node.domain in DOMAINS
@@ -363,9 +295,9 @@ class _Reader:
     def _attribute(self, node: Any, index: int, attribute: Any) -> Any:
         if attribute.ref_attr_name:
             reason = (
-                f"{_label(node, index)} refers to the attribute {attribute.ref_attr_name!r} of no function"
+                f"{label(node, index)} refers to the attribute {attribute.ref_attr_name!r} of no function"
             )
-            raise CorruptModelError(reason, where=self.where, hint=_HINT)
+            raise CorruptModelError(reason, where=self.where, hint=HINT)
         value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, onnx.GraphProto):
             return self.graph(value)

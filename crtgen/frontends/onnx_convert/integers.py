@@ -1,6 +1,6 @@
 """Sums of products of integers: ConvInteger, MatMulInteger, and layers whose weights need nine bits."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -36,33 +36,40 @@ class _Sums(Numbers):
 
 def conv_sums(layer: Layer, x: Operand, weights: Int64, bias: Array) -> Converted:
     """A convolution's sums of ``x`` of int8 with ``weights[O, C/groups, ...]`` of nine bits."""
-    parts = [
-        convolved(layer, x, part, bias if first else np.zeros_like(bias), _Sums())
-        for first, part in _parts(weights)
-    ]
-    return _total(parts)
+    return _sums(
+        lambda part, start: convolved(layer, x, part, start, _Sums()),
+        weights,
+        bias,
+        layer.whole("group", 1) == 1,
+    )
 
 
 def dense_sums(x: Operand, weights: Int64, bias: Array) -> Converted:
     """The same of rows, with ``weights[O, K]``."""
     op, roles = Accumulate(FullyConnected(keep_dims=True)), ("weights", "bias")
-    parts = [
-        Converted(op, (x, part, bias if first else np.zeros_like(bias)), roles)
-        for first, part in _parts(weights)
-    ]
-    return _total(parts)
+    return _sums(lambda part, start: Converted(op, (x, part, start), roles), weights, bias, True)
 
 
-def _parts(weights: Int64) -> Iterator[tuple[bool, Array]]:
-    """Weights of int8 that add up to these, the first of them marked."""
-    first, left = True, weights
-    while first or left.any():
+def _sums(
+    layer: Callable[[Array, Array], Converted], weights: Int64, bias: Array, is_whole: bool
+) -> Converted:
+    """By a ``layer`` of weights of int8 and a bias, maybe by several.
+
+    Where all outputs read the same inputs (``is_whole``), weights that are moved into int8 by one distance leave
+    that many times the sum of the inputs. Else they are a sum of weights of int8.
+    """
+    moved = int(max(weights.max() - INT8.high, 0) or min(weights.min() - INT8.low, 0))
+    if is_whole and moved and INT8.low <= (weights - moved).min() and (weights - moved).max() <= INT8.high:
+        inputs = layer(np.ones((1, *weights.shape[1:]), np.int8), np.zeros(1, bias.dtype))
+        missing = Converted(Mul(), (inputs, number(moved, DType.INT32)), ("moved",))
+        return Converted(Add(), (layer((weights - moved).astype(np.int8), bias), missing), ("missing",))
+    parts, left = list[Converted](), weights
+    while not parts or left.any():
         part = np.clip(left, *INT8.limits)
-        yield first, np.ascontiguousarray(part).astype(np.int8)
-        first, left = False, left - part
-
-
-def _total(parts: list[Converted]) -> Converted:
+        parts.append(
+            layer(np.ascontiguousarray(part).astype(np.int8), np.zeros_like(bias) if parts else bias)
+        )
+        left = left - part
     return reduce(lambda a, b: Converted(Add(), (a, b), ("other",)), parts)
 
 

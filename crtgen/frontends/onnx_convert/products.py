@@ -51,9 +51,9 @@ def _gemm(layer: Layer) -> Converted:
     if len(a.shape) != 2 or len(b.shape) != 2:
         raise ValueError(f"{shape_text(a.shape)} times {shape_text(b.shape)}")
     if b.data is not None:
-        weights = np.ascontiguousarray(b.data if turned[1] else b.data.T).astype(np.float32) * np.float32(
-            alpha
-        )
+        weights = np.ascontiguousarray(b.data if turned[1] else b.data.T).astype(np.float32)
+        if alpha != 1:
+            weights = weights * np.float32(alpha)
         x = transposed(a, (1, 0)) if turned[0] else a
         return _dense(layer, x, weights, beta)
     made = Converted(BatchMatMul(*turned), (a, b), ("operand",))

@@ -1,0 +1,92 @@
+"""What is wrong with an ONNX model that the onnx package says less clearly, or does not survive."""
+
+import re
+from typing import Any
+
+import onnx
+
+from crtgen.errors import CorruptModelError
+from crtgen.frontends.onnx_functions import DOMAINS
+
+__all__ = ["HINT", "MAX_RANK", "check_attributes", "check_operators", "check_order", "free_lengths", "label"]
+
+HINT = "export or download the model again"
+MAX_RANK = 8
+
+
+def label(node: Any, index: int) -> str:
+    """What errors call a node."""
+    return f"node {node.name!r} ({node.op_type})" if node.name else f"node {index} ({node.op_type})"
+
+
+def check_order(graph: Any, where: str) -> None:
+    """``CorruptModelError`` unless each node reads what is there before it, and writes what is not."""
+    there = {"", *(v.name for v in graph.input), *(t.name for t in graph.initializer)}
+    there |= {t.values.name for t in graph.sparse_initializer}
+    made = {name for node in graph.node for name in node.output}
+    for index, node in enumerate(graph.node):
+        for name in (n for n in node.input if n not in there):
+            late = "nodes must be in order, without a cycle" if name in made else "nothing computes it"
+            reason = f"{label(node, index)} reads {name!r}: {late}"
+            raise CorruptModelError(reason, where=where, hint=HINT)
+        twice = [n for n in node.output if n and n in there]
+        if twice:
+            reason = f"{label(node, index)} computes {twice[0]!r}, which is there already"
+            raise CorruptModelError(reason, where=where, hint=HINT)
+        there.update(node.output)
+    for value in graph.output:
+        if value.name not in there:
+            raise CorruptModelError(f"nothing computes the output {value.name!r}", where=where, hint=HINT)
+
+
+def check_operators(model: Any, where: str, opset: int) -> None:
+    """``CorruptModelError`` for an operator that its domain does not have, or a domain without a version."""
+    imported = {"" if i.domain in DOMAINS else i.domain for i in model.opset_import}
+    functions = {(f.domain, f.name) for f in model.functions}
+    for index, node in enumerate(model.graph.node):
+        domain = "" if node.domain in DOMAINS else node.domain
+        if domain not in imported:
+            reason = (
+                f"{label(node, index)} is of the domain {domain!r}, whose version the model does not name"
+            )
+            raise CorruptModelError(reason, where=where, hint=HINT)
+        if domain or (node.domain, node.op_type) in functions:
+            continue
+        if not onnx.defs.has(node.op_type, opset, ""):
+            reason = f"{label(node, index)}: ONNX has no such operator in opset {opset}"
+            raise CorruptModelError(reason, where=where, hint=HINT)
+
+
+def check_attributes(graph: Any, where: str) -> None:
+    """``CorruptModelError`` for what ends the package's process, or on which it would never end."""
+    for index, node in enumerate(graph.node):
+        for attribute in node.attribute:
+            if not _is_sound(node, attribute):
+                value = onnx.helper.get_attribute_value(attribute)
+                reason = f"{label(node, index)} has {attribute.name} {value!r}"
+                raise CorruptModelError(reason[:200], where=where, hint=HINT)
+            for inner in (attribute.g, *attribute.graphs):
+                check_attributes(inner, where)
+
+
+def free_lengths(graph: Any, where: str) -> None:
+    """A length of -1 is one that is not known; with others below zero the package ends the process."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for length in value.type.tensor_type.shape.dim:
+            if length.dim_value < -1:
+                reason = f"{value.name!r} has a length of {length.dim_value}"
+                raise CorruptModelError(reason, where=where, hint=HINT)
+            if length.dim_value == -1:
+                length.Clear()
+    for attribute in (a for node in graph.node for a in node.attribute):
+        for inner in (attribute.g, *attribute.graphs):
+            free_lengths(inner, where)
+
+
+def _is_sound(node: Any, attribute: Any) -> bool:
+    """Whether axes are some of a tensor, and an equation has letters."""
+    if node.op_type == "Einsum" and attribute.name == "equation":
+        return re.fullmatch(rb"[A-Za-z,.> -]*", attribute.s) is not None
+    if re.fullmatch("([a-z]+_)?ax[ei]s", attribute.name):
+        return all(-MAX_RANK <= n <= MAX_RANK for n in (attribute.i, *attribute.ints))
+    return True

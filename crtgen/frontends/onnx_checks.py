@@ -5,13 +5,24 @@ from typing import Any
 
 import onnx
 
-from crtgen.errors import CorruptModelError
+from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.frontends.onnx_functions import DOMAINS
 
-__all__ = ["HINT", "MAX_RANK", "check_attributes", "check_operators", "check_order", "free_lengths", "label"]
+__all__ = [
+    "HINT",
+    "MAX_ELEMENTS",
+    "MAX_RANK",
+    "check_attributes",
+    "check_operators",
+    "check_order",
+    "free_lengths",
+    "label",
+]
 
 HINT = "export or download the model again"
 MAX_RANK = 8
+MAX_ELEMENTS = 1 << 26
+"""Of a tensor: more than any board holds, and little enough to compute with on a host."""
 
 
 def label(node: Any, index: int) -> str:
@@ -25,6 +36,8 @@ def check_order(graph: Any, where: str) -> None:
     there |= {t.values.name for t in graph.sparse_initializer}
     made = {name for node in graph.node for name in node.output}
     for index, node in enumerate(graph.node):
+        if any(isinstance(name, bytes) for name in (node.name, *node.input, *node.output)):
+            raise CorruptModelError(f"node {index} has a name that is no text", where=where, hint=HINT)
         for name in (n for n in node.input if n not in there):
             late = "nodes must be in order, without a cycle" if name in made else "nothing computes it"
             reason = f"{label(node, index)} reads {name!r}: {late}"
@@ -76,6 +89,9 @@ def free_lengths(graph: Any, where: str) -> None:
             if length.dim_value < -1:
                 reason = f"{value.name!r} has a length of {length.dim_value}"
                 raise CorruptModelError(reason, where=where, hint=HINT)
+            if length.dim_value > MAX_ELEMENTS:
+                reason = f"{value.name!r} has a length of {length.dim_value:,}; supported: {MAX_ELEMENTS:,}"
+                raise UnsupportedError(reason, where=where)
             if length.dim_value == -1:
                 length.Clear()
     for attribute in (a for node in graph.node for a in node.attribute):

@@ -21,6 +21,7 @@ from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.frontends.builder import Tensor
 from crtgen.frontends.onnx_checks import (
     HINT,
+    MAX_ELEMENTS,
     MAX_RANK,
     check_attributes,
     check_operators,
@@ -37,9 +38,6 @@ __all__ = ["FileGraph", "FileNode", "constant", "read", "value_types"]
 _OLDEST = 7
 _MISJUDGED = {"STFT"}
 """Operators of which the package infers a wrong shape where their inputs are constants."""
-
-_MAX_ELEMENTS = 1 << 26
-"""Of a tensor: more than any board holds, and little enough to compute with on a host."""
 
 _DTYPES: Mapping[int, DType] = {
     onnx.TensorProto.FLOAT: DType.FLOAT32,
@@ -130,6 +128,9 @@ def read(
         return _Reader(model, where).graph(model.graph, is_main=True)
     except (ValueError, TypeError, LookupError, OverflowError, RuntimeError) as error:
         raise CorruptModelError(f"the file is damaged: {_line(error)}", where=where, hint=HINT) from error
+    except MemoryError as error:  # of the package, which computes with the shapes that a file has
+        reason = "its shapes ask for more memory than there is"
+        raise CorruptModelError(reason, where=where, hint=HINT) from error
 
 
 def _parsed(data: bytes, where: str) -> Any:
@@ -273,7 +274,7 @@ class _Reader:
             raise CorruptModelError(reason, where=self.where, hint=HINT) from error
 
     def _check_shape(self, name: str, shape: Sequence[int]) -> None:
-        most = min(_MAX_ELEMENTS, files.memory_limit(32))
+        most = min(MAX_ELEMENTS, files.memory_limit(32))
         if len(shape) > MAX_RANK or math.prod(abs(d) for d in shape) > most:
             text = f"at most {MAX_RANK} dimensions and {most:,} elements"
             reason = f"{name!r} has shape {shape_text(shape)}; supported: {text}"

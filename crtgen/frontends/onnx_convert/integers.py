@@ -55,8 +55,8 @@ def _sums(
 ) -> Converted:
     """By a ``layer`` of weights of int8 and a bias, maybe by several.
 
-    Where all outputs read the same inputs (``is_whole``), weights that are moved into int8 by one distance leave
-    that many times the sum of the inputs. Else they are a sum of weights of int8.
+    Where all outputs read the same inputs (``is_whole``), weights moved into int8 leave a multiple of
+    the sum of the inputs. Else they are a sum of weights of int8.
     """
     moved = int(max(weights.max() - INT8.high, 0) or min(weights.min() - INT8.low, 0))
     if is_whole and moved and INT8.low <= (weights - moved).min() and (weights - moved).max() <= INT8.high:

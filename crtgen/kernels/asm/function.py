@@ -28,7 +28,8 @@ class Function:
 
     ``parameters`` are C, at most four of a word each; they arrive in r0 to r3, which are taken. ``keep`` are
     numbers of parameters that the prologue puts on the stack, too, where ``kept`` finds them. ``local`` is
-    words of stack below these, from ``[sp]`` on.
+    words of stack below these, from ``[sp]`` on. ``apart`` is that of ``Routine``: loads may then come before
+    stores that they were written behind.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class Function:
         returns: str = "void",
         keep: Sequence[int] = (),
         local: int = 0,
+        apart: bool = False,
     ) -> None:
         if len(parameters) > _MOST_ARGUMENTS:
             raise ValueError(f"{name} has {len(parameters)} parameters, not {_MOST_ARGUMENTS} at most")
         self._about = (name, purpose, returns, parameters)
+        self._apart = apart
         self._blocks: list[Block] = []
         self._label: Label | None = None
         self._block: list[Instruction] = []
@@ -242,6 +245,7 @@ class Function:
             frame=Frame(core, _VECTORS[4 : highest + 1], self._kept, self._local),
             blocks=tuple(self._blocks),
             tables=tuple(self._tables),
+            apart=self._apart,
         )
 
     def _take(self, among: Iterable[str], role: str, count: int) -> tuple[str, ...]:

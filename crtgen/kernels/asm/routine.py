@@ -136,6 +136,8 @@ class Routine:
     frame: Frame
     blocks: tuple[Block, ...]
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    apart: bool = False
+    """Whether no load reads what a store of the same block wrote, the stack apart."""
 
     def instructions(self, **rounds: float) -> float:
         """Executed by one call, with the number of rounds of each loop that has a name."""

@@ -8,9 +8,10 @@ and results.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 
 from crtgen.kernels.asm.effects import Effects, effects, follows
 from crtgen.kernels.asm.pipelines import Clock, Pipeline
@@ -18,6 +19,14 @@ from crtgen.kernels.asm.routine import Block, Instruction, Routine, Runs
 
 __all__ = ["cycles", "scheduled"]
 
+_Preference = Callable[[int, str], tuple[int, ...]]
+_PREFERENCES: Sequence[_Preference] = (
+    lambda height, unit: (-height,),
+    lambda height, unit: (unit != "multiplier", -height),
+    lambda height, unit: (),
+)
+"""What is taken first of what can begin at once; the last one is the order as written. All are tried."""
+_SP = "sp"
 _Group = tuple[Instruction, ...]
 
 
@@ -26,7 +35,7 @@ def scheduled(routine: Routine, pipeline: Pipeline) -> Routine:
     """The routine in an order for the pipeline; blocks that gain nothing stay as they were written."""
     if not pipeline.overlaps:
         return routine
-    return replace(routine, blocks=tuple(_block(block, pipeline) for block in routine.blocks))
+    return replace(routine, blocks=tuple(_block(b, pipeline, routine.apart) for b in routine.blocks))
 
 
 def cycles(runs: Runs, pipeline: Pipeline) -> float:
@@ -45,13 +54,13 @@ def _each_block(routine: Routine, pipeline: Pipeline) -> Sequence[tuple[Block, i
     return [(block, pipeline.cycles(block.lines, block.again)) for block in blocks]
 
 
-def _block(block: Block, pipeline: Pipeline) -> Block:
+def _block(block: Block, pipeline: Pipeline, apart: bool) -> Block:
     lines = block.lines
     least, best = pipeline.cycles(lines, block.again), lines
     groups = tuple(_groups(block.straight))
-    after = _followers(groups)
-    for by_height in (True, False):
-        found = (*_ordered(groups, after, pipeline, by_height), *block.end)
+    orders = [_followers(groups, apart) for apart in ((False, True) if apart else (False,))]
+    for after, prefer in product(orders, _PREFERENCES):
+        found = (*_ordered(groups, after, pipeline, prefer), *block.end)
         cycles = pipeline.cycles(found, block.again)
         if cycles < least:
             least, best = cycles, found
@@ -80,8 +89,8 @@ def _effects(group: _Group) -> Effects:
     )
 
 
-def _followers(groups: Sequence[_Group]) -> Sequence[set[int]]:
-    """For each group, those behind it that have to stay behind it."""
+def _followers(groups: Sequence[_Group], apart: bool) -> Sequence[set[int]]:
+    """For each group, those behind it that have to stay behind it; ``apart`` is the routine's."""
     after: list[set[int]] = [set() for _ in groups]
     writer: dict[str, int] = {}
     readers: defaultdict[str, list[int]] = defaultdict(list)
@@ -95,7 +104,7 @@ def _followers(groups: Sequence[_Group]) -> Sequence[set[int]]:
             _behind(after, [writer[word]] if word in writer else [], number)
             _behind(after, readers.pop(word, ()), number)
             writer[word] = number
-        if (done.loads or done.stores) and stored >= 0:
+        if stored >= 0 and (done.stores or (done.loads and not (apart and _SP not in done.reads))):
             after[stored].add(number)
         if done.stores:
             _behind(after, loaded, number)
@@ -112,9 +121,10 @@ def _behind(after: list[set[int]], before: Iterable[int], number: int) -> None:
 
 
 def _ordered(
-    groups: Sequence[_Group], after: Sequence[set[int]], pipeline: Pipeline, by_height: bool
+    groups: Sequence[_Group], after: Sequence[set[int]], pipeline: Pipeline, prefer: _Preference
 ) -> Iterator[Instruction]:
-    heights = _heights(groups, after, pipeline) if by_height else [0] * len(groups)
+    heights = _heights(groups, after, pipeline)
+    units = [pipeline.timing(group[0]).unit for group in groups]
     waits = [0] * len(groups)
     for followers in after:
         for number in followers:
@@ -122,7 +132,7 @@ def _ordered(
     ready = [number for number, count in enumerate(waits) if not count]
     clock = Clock(pipeline)
     while ready:
-        number = min(ready, key=lambda n: (clock.start(groups[n][0]), -heights[n], n))
+        number = min(ready, key=lambda n: (clock.start(groups[n][0]), prefer(heights[n], units[n]), n))
         ready.remove(number)
         clock.run(groups[number])
         yield from groups[number]

@@ -90,6 +90,7 @@ class _Writer:
             "void *y",
             "const void *x",
             "const void *end",
+            apart=True,
             purpose="Pixels of a row up to `end`, two by two, each with eight channels at a time.",
             keep=(0, 3),
         )

@@ -168,6 +168,7 @@ class _Writer:
             "int8_t *y",
             "const uint32_t *weights",
             "const uint32_t *requant",
+            apart=True,
             purpose="All channels of a strip, eight outputs of a channel at a time.",
             keep=(0, 3),
             local=3 if k.far else 2,

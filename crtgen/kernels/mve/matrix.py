@@ -150,6 +150,7 @@ class _Writer:
             "void *y",
             "const void *x",
             "const void *end",
+            apart=True,
             purpose="Pixels of a row up to `end`, two by two, each with four channels at a time.",
             keep=(0, 3),
             local=2 if walking else 0,

@@ -10,7 +10,7 @@ from math import gcd
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import EVEN, LOW, ODD, Function, Routine
+from crtgen.kernels.asm import EVEN, ODD, Function, Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy
@@ -83,19 +83,23 @@ def chunk_of_pixels(k: StationaryView) -> Routine:
         "const int8_t *x",
         "uint32_t rounds",
         purpose=f"`rounds` times {k.unroll} pixels, with the weights of four channels at a time in vectors.",
+        keep=(2,),
+        apart=True,
     )
     weights, y, x, count = f.arguments
-    to = f.core("outputs of a pixel", LOW)
-    weights, y = f.moved(weights, "weights", ODD), f.moved(y, "outputs", ODD)
-    x, count = f.moved(x, "all inputs", ODD), f.moved(count, "rounds", ODD)
-    sums = f.cores("sums", 4, EVEN)
-    inputs, left = f.core("inputs of a pixel"), f.core("channels left")
-    vectors = (*f.vectors("weights", 4), f.vector("start"), f.vector("multiplier"), f.vector("last constant"))
-    q = f.vector("inputs, then sums")
+    to = f.core("outputs of a pixel", ODD)  # a low register, as VSTRB of words wants it
+    weights, inputs = f.moved(weights, "weights", ODD), f.moved(x, "inputs of a pixel", ODD)
+    left = f.core("channels left", ODD)
+    sums = f.cores("sums", 7, EVEN)
+    vectors = (*f.vectors("weights", 4), f.vector("multiplier"), f.vector("last constant"))
+    several = f.vectors("inputs, then sums", 2)
     f.number(left, k.outputs)
     with f.loop("four channels", -(-k.outputs // 4)) as again:
-        for vector in (*vectors[: 4 : 2 if k.packed else 1], *vectors[4:]):
+        for vector in vectors[: 4 : 2 if k.packed else 1]:
             f("vldrw.u32", vector, f"[{weights}], #16")
+        for number, vector in enumerate(vectors[4:], 1):
+            f("vldrw.u32", vector, f"[{weights}, #{16 * number}]")
+        f("add", weights, weights, "#48")
         if k.packed:
             for vector, other in (vectors[:2], vectors[2:4]):
                 f("vshl.i8", other, vector, "#4")
@@ -103,18 +107,20 @@ def chunk_of_pixels(k: StationaryView) -> Routine:
                 f("vshr.s8", vector, vector, "#4")
         if k.ragged:
             f("vctp.32", left)
-        f("mov", inputs, x)
+        f("ldr", inputs, f.kept[2])
         f("mov", to, y)
         f("add", y, y, "#4")
         with f.low_overhead_loop("pixels", "rounds", count):
-            for _ in range(k.unroll):
+            for pixel in range(k.unroll):
+                q, four = several[pixel % 2], [sums[(4 * pixel + n) % len(sums)] for n in range(4)]
                 f("vldrb.u8", q, f"[{inputs}], #{k.depth}")
-                for total, vector in zip(sums, vectors[:4], strict=True):
-                    f("vmladav.s8", total, q, vector)
-                gather_sums(f, q, sums)
-                f("vadd.i32", q, q, vectors[4])
-                f("vmulh.s32", q, q, vectors[5])
-                f("vadd.i32", q, q, vectors[6])
+                f("ldrd", *four[:2], f"[{weights}, #-48]")
+                f("ldrd", *four[2:], f"[{weights}, #-40]")
+                for total, vector in zip(four, vectors, strict=False):
+                    f("vmladava.s8", total, q, vector)
+                gather_sums(f, q, four)
+                f("vmulh.s32", q, q, vectors[4])
+                f("vadd.i32", q, q, vectors[5])
                 f("vqrshrnb.s32", q, q, f"#{k.shift}")
                 f("vqmovnb.s16", q, q)
                 if k.ragged:

@@ -51,6 +51,7 @@ class _Writer:
         self.f = f = Function(
             "channels",
             "const void *strip",
+            apart=True,
             purpose="All channels of a strip, eight outputs at a time.",
             local=_LOCAL,
         )

@@ -98,6 +98,12 @@ def _dynamic(layer: Layer) -> tuple[Converted, ...]:
     return numbers, reshaped(scale, ()), reshaped(zero, ())
 
 
+def _lstm(layer: Layer) -> Converted:
+    reason = "its hidden state is quantised anew in each step"
+    raise Refused(reason, "leave LSTM out of op_types_to_quantize: it is computed in float32 then")
+
+
 CONVERTERS: Mapping[str, Converter] = {
     "DynamicQuantizeLinear": Converter(_dynamic, ("quantize",), whole=3),
+    "com.microsoft.DynamicQuantizeLSTM": Converter(_lstm, ("lstm",)),
 }

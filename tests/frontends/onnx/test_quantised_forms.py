@@ -140,6 +140,25 @@ def test_activations_of_16_bits(name: str, kind: QuantType) -> None:
         assert np.allclose(found, wanted, atol=1e-4 * float(np.abs(wanted).max()))
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_packed_weights(bits: int, zeros: bool) -> None:
+    """They become float32."""
+    random, outputs, depth, size = np.random.default_rng(bits), 6, 40, 16
+    blocks = -(-depth // size)
+    x = random.normal(0, 1, (3, depth)).astype(np.float32)
+    others: dict[str, Array] = {
+        "w": random.integers(0, 256, (outputs, blocks, size * bits // 8), np.uint8),
+        "s": random.uniform(0.01, 0.1, (outputs, blocks)).astype(np.float32),
+    }
+    if zeros:
+        others["z"] = random.integers(0, 256, (outputs, -(-blocks * bits // 8)), np.uint8)
+    attributes = {"K": depth, "N": outputs, "bits": bits, "block_size": size}
+    model = _model("MatMulNBits", x, others, ["x", *others], **attributes)
+    graph = _graph(model)
+    assert np.allclose(graph.evaluate({"x": x})[graph.outputs[0]], expected(model, x), rtol=1e-4, atol=1e-4)
+
+
 def test_weights_in_blocks_of_four_bits() -> None:
     """They become float32."""
     random = np.random.default_rng(0)

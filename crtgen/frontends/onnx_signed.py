@@ -9,8 +9,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from crtgen.frontends.onnx_edges import DEQUANTIZE, EIGHT, LOOKUP, OF_BYTE, QUANTIZE, RECODED, quant_of
-from crtgen.frontends.onnx_file import FileGraph, FileNode
+from crtgen.frontends.builder import Tensor
+from crtgen.frontends.onnx_edges import (
+    DEQUANTIZE,
+    EIGHT,
+    LOOKUP,
+    OF_BYTE,
+    QUANTIZE,
+    RECODED,
+    as_int8,
+    quant_of,
+)
+from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
 from crtgen.ir import DType, Quant
 
 __all__ = ["PLACES", "signed"]
@@ -52,23 +62,28 @@ _ZEROS = ("ConvInteger", "MatMulInteger")
 def signed(graph: FileGraph) -> FileGraph:
     """The graph with the quantisation of its computed tensors, and with those of uint8 as int8."""
     quants = _quants(graph)
-    plain = {name for node in graph.nodes for name in node.reads if not _knows(node)}
+    others = [node for node in graph.nodes if not _knows(node)]
+    plain = {name for node in others for name in (*node.reads, *node.outputs)}
+    ends = {*graph.inputs, *graph.outputs}
     tensors, names = dict(graph.tensors), dict[str, str]()
     for name, quant in quants.items():
         tensor = tensors[name]
-        if tensor.dtype is DType.UINT8 and name in (*graph.inputs, *graph.outputs, *plain):
+        if tensor.dtype is DType.UINT8 and name in ends | plain:
             names[name] = inner = f"{name}.int8"
-            bytes_ = replace(quant, zero_points=tuple(z + OF_BYTE for z in quant.zero_points))
-            tensors[name] = replace(tensor, quant=bytes_)
+            if name in ends:
+                bytes_ = replace(quant, zero_points=tuple(z + OF_BYTE for z in quant.zero_points))
+                tensors[name] = replace(tensor, quant=bytes_)
             tensors[inner] = replace(tensor, key=inner, name=inner, quant=quant, dtype=DType.INT8)
         else:
             tensors[name] = replace(tensor, quant=quant, dtype=DType.INT8, type_name="INT8")
     nodes = [_recoded(graph.nodes[0], name, names[name]) for name in graph.inputs if name in names]
     for node in graph.nodes:
-        known = _renamed(node, names)
-        nodes.append(known if _knows(node) else replace(known, inputs=node.inputs))
-        made = (name for name in node.outputs if name in names)
-        nodes += [_recoded(node, names[name], name) for name in made]
+        made = [(name, names[name]) for name in node.outputs if name in names]
+        if _knows(node):
+            nodes.append(_renamed(_with_constants(node, graph, quants, tensors), names))
+            nodes += [_recoded(node, inner, name) for name, inner in made]
+        else:
+            nodes += [node, *(_recoded(node, name, inner) for name, inner in made)]
     return replace(graph, tensors=tensors, nodes=tuple(nodes))
 
 
@@ -76,6 +91,32 @@ def _knows(node: FileNode) -> bool:
     """Whether an operator takes numbers of int8 for quantised ones of uint8."""
     known = node.code in (*PLACES, *_KEPT, *_ZEROS, "com.microsoft.QLinearConcat", RECODED)
     return known and not node.graphs
+
+
+def _with_constants(
+    node: FileNode, graph: FileGraph, quants: Mapping[str, Quant], tensors: dict[str, Tensor]
+) -> FileNode:
+    """The node with constants of int8 beside its quantised tensors, and with those that stand for zero."""
+    given, first = list(node.inputs), next((name for name in node.inputs if name in quants), "")
+    kind = graph.tensors[first].dtype if first else None
+    if not first or kind is None:
+        return node
+    if node.code == "Concat":
+        places = [n for n, name in enumerate(given) if graph.tensors[name].data is not None]
+    elif node.code == "Pad" and node.attributes.get("mode", "constant") == "constant":
+        places = [2]
+    elif node.code in _ZEROS and first == given[0]:
+        places = [2] if len(given) < 3 or not given[2] else []
+    else:
+        return node
+    for place in places:
+        given += [""] * (place + 1 - len(given))
+        data = graph.tensors[given[place]].data if given[place] else np.zeros((), kind.numpy)
+        if data is not None:
+            name = f"{node.outputs[0]}.{place}"
+            given[place] = name
+            tensors[name] = constant(name, data if node.code in _ZEROS else as_int8(data))
+    return replace(node, inputs=tuple(given))
 
 
 def _recoded(model: FileNode, source: str, result: str) -> FileNode:
@@ -105,14 +146,24 @@ def _quants(graph: FileGraph) -> dict[str, Quant]:
             _note_node(node, found, note)
         except ValueError as error:
             raise ValueError(f"{node.code} ({node.place}): {error}") from error
+    for node in reversed(graph.nodes):
+        for name in _moved_by(node) if node.outputs[0] in found else ():
+            if graph.tensors[name].data is None:
+                found.setdefault(name, found[node.outputs[0]])
     return found
+
+
+def _moved_by(node: FileNode) -> tuple[str, ...]:
+    """The inputs that a result is quantised as."""
+    if node.code not in _KEPT:
+        return ()
+    return node.inputs if node.code == "Concat" else node.inputs[:1]
 
 
 def _note_node(node: FileNode, found: dict[str, Quant], note: Callable[[list[str]], None]) -> None:
     """What a node says of its inputs and outputs."""
-    moved = node.inputs if node.code == "Concat" else node.inputs[:1]
-    own = next((name for name in moved if name in found), "")
-    if node.code in _KEPT and own:
+    own = next((name for name in _moved_by(node) if name in found), "")
+    if own:
         for name in node.outputs[:1] if node.code == "MaxPool" else filter(None, node.outputs):
             found.setdefault(name, found[own])
     sources, result = PLACES.get(node.code, ((), (-1, -1)))

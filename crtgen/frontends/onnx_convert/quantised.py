@@ -17,6 +17,8 @@ from crtgen.frontends.onnx_convert.layer import (
     Converter,
     Layer,
     Operand,
+    cast,
+    number,
     reshaped,
     transposed,
 )
@@ -26,6 +28,7 @@ from crtgen.frontends.onnx_convert.window import Numbers
 from crtgen.frontends.onnx_edges import (
     DEQUANTIZE,
     LOOKUP,
+    OF_BYTE,
     QUANTIZE,
     RECODED,
     as_int8,
@@ -35,6 +38,7 @@ from crtgen.frontends.onnx_edges import (
 )
 from crtgen.ir import Array, DType, Quant, Value
 from crtgen.ops import Activation, Add, Concat, Dequantize, FullyConnected, Mean, Mul, Quantize, Reshape
+from crtgen.ops.bits import BitXor
 from crtgen.ops.compare import Select
 from crtgen.ops.fixedpoint import Int64, single
 from crtgen.ops.lookup import Lookup
@@ -269,9 +273,14 @@ def _dequantize(layer: Layer) -> Converted:
 
 
 def _recoded(layer: Layer) -> Converted:
-    output = layer.outputs[0]
+    """Between quantised numbers of int8 and those of uint8, which may mean themselves."""
+    output, half = layer.outputs[0], number(OF_BYTE, DType.UINT8)
     assert output is not None
     assert output.dtype is not None
+    if output.quant is None:
+        return Converted(BitXor(), (cast(layer.x, DType.UINT8), half), ("half",))
+    if layer.x.quant is None:
+        return cast(Converted(BitXor(), (layer.x, half), ("half",)), DType.INT8)
     return Converted(Quantize(output.dtype), (layer.x,))
 
 

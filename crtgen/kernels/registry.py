@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from crtgen.boards.core import Core
 from crtgen.errors import UnsupportedError
-from crtgen.ir import DType, Graph, Node, Op, Signature, shape_text
-from crtgen.kernels.kernel import Kernel, Target
+from crtgen.ir import DType, Graph, Node, Op, Signature, Value, shape_text
+from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.selection import choose
 from crtgen.level import Level, find_level
 from crtgen.ops.control import ControlFlow
@@ -109,12 +109,24 @@ def select(graph: Graph, target: Target) -> Mapping[str, Kernel]:
     level = find_level(target.optimize)
     nodes = [node for node in graph.nodes if not isinstance(node.op, ControlFlow)]
     candidates = {node.name: _candidates(graph, node, target, level) for node in nodes}
-    return choose(candidates, level, {node.name: _room(graph.signature(node)) for node in nodes})
+    sigs = {node.name: graph.signature(node) for node in nodes}
+    return choose(candidates, level, lambda name, kernel: _need(sigs[name], kernel))
 
 
-def _room(sig: Signature) -> int:
-    """Bytes of all that a layer reads and writes in the arena."""
-    return sum(v.nbytes for v in (*sig.inputs, *sig.outputs) if not v.is_constant)
+def _need(sig: Signature, kernel: Kernel) -> int:
+    """Bytes in the arena of what a layer reads and writes, as far over each other as may be, and scratch."""
+    apart = sum(v.nbytes for v in (*sig.inputs, *sig.outputs) if not v.is_constant)
+    saved = max((_saved(sig.inputs[p.input], sig.outputs[p.output], p) for p in kernel.inplace), default=0)
+    return apart - saved + kernel.cost.scratch
+
+
+def _saved(x: Value, y: Value, permit: InPlace) -> int:
+    """Bytes that an output saves which overwrites an input."""
+    if x.is_constant:
+        return 0
+    if permit.exact:
+        return x.nbytes if x.nbytes == y.nbytes else 0
+    return x.nbytes + y.nbytes - max(y.nbytes, x.nbytes + permit.lead)
 
 
 def _candidates(graph: Graph, node: Node, target: Target, level: Level) -> list[Kernel]:

@@ -1,7 +1,7 @@
 """Which candidate each layer gets: the least by the level's objective; code that layers share counts once."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from crtgen.kernels.kernel import Kernel
 from crtgen.level import Level
@@ -13,15 +13,15 @@ _NOTHING = 1e-12  # a change that is none
 
 
 def choose(
-    candidates: Mapping[str, Sequence[Kernel]], level: Level, rooms: Mapping[str, int] | None = None
+    candidates: Mapping[str, Sequence[Kernel]], level: Level, need: Callable[[str, Kernel], int]
 ) -> dict[str, Kernel]:
-    """A kernel for each name. ``rooms`` are the bytes of the inputs and outputs of each layer.
+    """A kernel for each name. ``need`` is the bytes of memory that a layer takes with a kernel.
 
     It begins with the fastest ones. Then all layers that could have a function take it together where that is
     better, function by function, as long as anything gets better.
     """
     fastest = {name: min(found, key=lambda k: k.cost.time) for name, found in candidates.items()}
-    choice = _Choice(fastest, level, rooms or {})
+    choice = _Choice(fastest, level, need)
     functions = defaultdict[int, list[tuple[str, Kernel]]](list)
     numbers: dict[tuple[object, ...], int] = {}
     for name, found in candidates.items():
@@ -36,10 +36,10 @@ def choose(
 class _Choice:
     """Kernels by name, and how many layers use each function."""
 
-    def __init__(self, kernels: dict[str, Kernel], level: Level, rooms: Mapping[str, int]) -> None:
+    def __init__(self, kernels: dict[str, Kernel], level: Level, need: Callable[[str, Kernel], int]) -> None:
         self.kernels = kernels
-        self.rooms = rooms
-        self.needs = {name: rooms.get(name, 0) + kernel.cost.scratch for name, kernel in kernels.items()}
+        self.need = need
+        self.needs = {name: need(name, kernel) for name, kernel in kernels.items()}
         self.memory = max(self.needs.values(), default=0) or 1
         self.level = level
         self.uses = Counter(kernel.function for kernel in kernels.values())
@@ -61,7 +61,7 @@ class _Choice:
             self.uses[self.kernels[name].function] -= 1
             self.uses[kernel.function] += 1
             self.kernels[name] = kernel
-            self.needs[name] = self.rooms.get(name, 0) + kernel.cost.scratch
+            self.needs[name] = self.need(name, kernel)
 
     def _gains(self, name: str, kernel: Kernel) -> bool:
         """Whether a layer is better off if the function is there; it frees its share of the one it has."""
@@ -87,7 +87,7 @@ class _Choice:
 
     def _more_memory(self, moved: Sequence[tuple[str, Kernel]]) -> int:
         """How much more the layer needs that needs most of all: inputs, outputs and scratch."""
-        new = {name: self.rooms.get(name, 0) + kernel.cost.scratch for name, kernel in moved}
+        new = {name: self.need(name, kernel) for name, kernel in moved}
         if all(new[name] == self.needs[name] for name in new):
             return 0
         others = max((need for name, need in self.needs.items() if name not in new), default=0)

@@ -255,6 +255,9 @@ def cases() -> Iterator[Case]:
         yield make(f"{kind}_zero{own}", Pad((0, 1, 2, 0), (0, 2, 0, 0)), [x])
         yield make(f"{kind}_axis2", Concat(2), [x, Value("x2", x.shape, x.dtype, x.quant)])
     yield make("flat", Transpose((1, 0)), [int8s("x", (6, 11))])
+    yield make("f32_planes", Transpose((0, 2, 3, 1)), [floats("x", (1, 3, 12, 10))])
+    yield make("f32_pixels", Transpose((0, 3, 1, 2)), [floats("x", (1, 9, 8, 4))])
+    yield make("planes", Transpose((0, 2, 3, 1)), [int8s("x", (1, 3, 16, 24))])
     yield make("int8", Identity(), [int8s("x", (2, 3, 5))])
     yield make("f32", Identity(), [floats("x", (7,))])
     rows = [int8s(f"x{i}", (1, 3), 0.1, 4) for i in range(3)]

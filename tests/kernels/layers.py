@@ -338,6 +338,18 @@ def _mean(draw: st.DrawFn, dtype: DType) -> Case:
 
 
 @st.composite
+def _transposed(draw: st.DrawFn, x: Value) -> Case:
+    """Axes in any order; or an image whose planes become pixels, or the other way round."""
+    rank = len(x.shape)
+    if draw(st.booleans()):
+        return _case(Transpose(tuple(draw(st.permutations(range(rank))))), [x])
+    sides = draw(st.integers(1, 6)), draw(st.integers(1, 40)), draw(st.integers(1, 12))
+    planes = draw(st.booleans())
+    shape = (1, *sides) if planes else (1, *sides[1:], sides[0])
+    return _case(Transpose((0, 2, 3, 1) if planes else (0, 3, 1, 2)), [replace(x, shape=shape)])
+
+
+@st.composite
 def _movement(draw: st.DrawFn, dtype: DType) -> Case:
     x = _tensor(draw, (*_shape(draw, 0, 3), draw(st.integers(1, 9) | st.integers(1, 50))), dtype)
     rank = len(x.shape)
@@ -345,7 +357,7 @@ def _movement(draw: st.DrawFn, dtype: DType) -> Case:
     if kind is Identity:
         return _case(Identity(), [x])
     if kind is Transpose:
-        return _case(Transpose(tuple(draw(st.permutations(range(rank))))), [x])
+        return draw(_transposed(x))
     if kind is Pad:
         around = st.lists(st.integers(0, 3), min_size=rank, max_size=rank).map(tuple)
         value = (

@@ -16,7 +16,8 @@ def _kernel(function: str, instructions: float, code: float, constants: int = 0)
 
 
 def _chosen(candidates: list[list[Kernel]], level: Level) -> list[str]:
-    return [k.design for k in choose({str(i): found for i, found in enumerate(candidates)}, level).values()]
+    named = {str(i): found for i, found in enumerate(candidates)}
+    return [k.design for k in choose(named, level, lambda name, kernel: 1).values()]
 
 
 def test_without_a_price_of_flash_the_fastest_is_taken() -> None:
@@ -65,5 +66,9 @@ def test_scratch_counts_beyond_what_a_model_needs_anyway(room: int, taken: str) 
         Kernel("small", "small", None, cost=Cost(120, 10)),
     ]
     other = [_kernel("other", 1, 10)]
-    chosen = choose({"a": found, "b": other}, EVEN, {"a": room, "b": 2000})
+    chosen = choose(
+        {"a": found, "b": other},
+        EVEN,
+        lambda name, kernel: {"a": room, "b": 2000}[name] + kernel.cost.scratch,
+    )
     assert chosen["a"].design == taken

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from crtgen.frontends.onnx_edges import (
     EIGHT,
@@ -228,7 +229,7 @@ def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     if first is None or node.code not in _LAYERS or not _is_layer(node):
         return None
     second = _second(links, node) if node.code not in _ONES else None
-    bias = _bias(links, node)
+    bias = _bias(links, node, first, second)
     if bias is None or (second is None and node.code not in _ONES):
         return None
     if not _as_runtime(links, node, (first, *([second] if second else []), edge)):
@@ -274,13 +275,32 @@ def _second(links: Links, node: FileNode) -> Edge | None:
     return edge if weights and node.code in _SUMS else None
 
 
-def _bias(links: Links, node: FileNode) -> str | None:
-    """The name of a bias of int32, empty without one; None for another one."""
+def _bias(links: Links, node: FileNode, x: Edge, weights: Edge | None) -> str | None:
+    """The name of a bias of int32, empty without one; None for another one.
+
+    A constant of real numbers is rounded to steps of the sums, as ONNX Runtime does it.
+    """
     if node.code not in ("Conv", "Gemm") or len(node.inputs) < 3 or not node.inputs[2]:
         return ""
-    edge = links.source(node.inputs[2])
+    edge, real = links.source(node.inputs[2]), links.data(node.inputs[2])
     data = links.data(edge.numbers) if edge is not None else None
-    return edge.numbers if edge is not None and data is not None and data.dtype == np.int32 else None
+    if edge is not None:
+        return edge.numbers if data is not None and data.dtype == np.int32 else None
+    step = _step(links, x, weights)
+    if real is None or step is None or real.dtype != np.float32 or real.shape[:-1] not in ((), (1,)):
+        return None
+    steps, name = np.rint(real.astype(np.float32).reshape(-1) / step), f"{node.outputs[0]}.bias"
+    if not (np.abs(steps) < 1 << 31).all():
+        return None
+    links.tensors[name] = constant(name, steps.astype(np.int32))
+    return name
+
+
+def _step(links: Links, x: Edge, weights: Edge | None) -> npt.NDArray[np.float32] | None:
+    """What a step of the sums is, of all outputs or of each."""
+    scales = [links.data(edge.scale) for edge in (x, weights) if edge is not None]
+    known = [s.astype(np.float32).reshape(-1) for s in scales if s is not None]
+    return known[0] * known[1] if len(known) == 2 else None
 
 
 _WAYS: tuple[tuple[tuple[str, ...], Callable[[Links, FileNode, FileNode], Nodes | None]], ...] = (

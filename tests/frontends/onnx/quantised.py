@@ -159,11 +159,13 @@ class Form:
     activations: QuantType
     per_channel: bool
     weights: QuantType = QuantType.QInt8
+    real_bias: bool = False
 
 
 FORMS = {
     "qdq_uint8": Form(QuantFormat.QDQ, QuantType.QUInt8, False),
     "qdq_int8": Form(QuantFormat.QDQ, QuantType.QInt8, True),
+    "qdq_real_bias": Form(QuantFormat.QDQ, QuantType.QUInt8, True, real_bias=True),
     "qdq_uint8_weights": Form(QuantFormat.QDQ, QuantType.QUInt8, False, QuantType.QUInt8),
     "qoperator_uint8": Form(QuantFormat.QOperator, QuantType.QUInt8, True),
     "qoperator_int8": Form(QuantFormat.QOperator, QuantType.QInt8, False),
@@ -196,7 +198,10 @@ def quantised(name: str, form: Form) -> bytes:
                 weight_type=form.weights,
                 per_channel=form.per_channel,
                 # the format of operators keeps weights per output only behind symmetric activations
-                extra_options={"ActivationSymmetric": form == FORMS["qoperator_int8"]},
+                extra_options={
+                    "ActivationSymmetric": form == FORMS["qoperator_int8"],
+                    "QuantizeBias": not form.real_bias,
+                },
             )
             return made.read_bytes()
     finally:

@@ -22,6 +22,7 @@ from crtgen.frontends.onnx_edges import (
     real_numbers,
     with_constants,
 )
+from crtgen.frontends.onnx_exported import with_sum, with_turned_weights
 from crtgen.frontends.onnx_file import FileGraph, FileNode, constant
 from crtgen.frontends.onnx_lookup import lookup, results
 from crtgen.frontends.onnx_pairs import is_one
@@ -65,7 +66,7 @@ def with_integer_layers(graph: FileGraph) -> FileGraph:
 
     Raises ``ValueError`` with the node whose numbers make no quantisation.
     """
-    graph = spelled(with_constants(graph))
+    graph = with_turned_weights(spelled(with_constants(graph)))
     links = Links.of(graph)
     nodes: Nodes = []
     for node in graph.nodes:
@@ -225,6 +226,7 @@ def _alike(links: Links, end: FileNode, source: Edge, number: int) -> tuple[Node
 
 def _computed(links: Links, end: FileNode, node: FileNode) -> Nodes | None:
     """A layer of sums or products."""
+    node = with_sum(links, node)
     edge, first = Edge.of(end), links.activation(node.inputs[0])
     if first is None or node.code not in _LAYERS or not _is_layer(node):
         return None

@@ -38,7 +38,7 @@ def command(
         with out.stage() as say:
             image = building.image(source, files, compiling, generating, say, runs=bool(connecting.port))
             say("starting")
-            with image.run(on_log=on_log, site=connecting.site()) as session:
+            with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
                 results = verify(session, source, expect, cases, say)
         failed = [r for r in results if r.difference]
         data = {

@@ -193,7 +193,8 @@ them.
 
 Integers are equal to TFLite Micro's bit for bit, float32 within 1e-5 of the largest output. Every operator
 has portable kernels in C, for any core and for the host. What has kernels for the DSP extension (M4, M7,
-M33, M85) is marked **D**, for Helium (M55, M85) **H**: for some shapes or all.
+M33, M85) is marked **D**, for the FPU of M4, M7 and M33 **F**, for Helium (M55, M85) **H**: for some shapes
+or all.
 
 - "const": the outputs are known when the model is read, and computed then; so is all that follows from
   constants.
@@ -219,9 +220,9 @@ def _names(row_types: Iterable[tuple[DType, DType]], code: str) -> list[str]:
 
 
 def _marks(op: type[Op], dtype: DType) -> str:
-    """D and H for a type, where a design is registered for it."""
+    """D, F and H for a type, where a design is registered for it."""
     needs = {e.needs for e in registered(op) if not e.types or dtype in e.types}
-    return "".join(mark for need, mark in (("dsp", "D"), ("mve", "H")) if need in needs)
+    return "".join(mark for need, mark in (("dsp", "D"), ("vfp", "F"), ("mve", "H")) if need in needs)
 
 
 def _types(code: str, ops: Mapping[str, type[Op]]) -> str:

@@ -13,6 +13,7 @@ from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int64
 from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.scheme import INT8
 
 __all__ = ["Accumulate", "Layer", "cases"]
 
@@ -81,6 +82,8 @@ def _weights(shape: tuple[int, ...], axis: int) -> list[Value]:
     random = np.random.default_rng(sum(shape))
     numbers: Int64 = random.integers(-100, 100, shape)
     bias = random.integers(-2000, 2000, shape[axis])
+    if axis == 0 and shape[0] > 1:  # side by side, and the least that there are: two channels share a word
+        numbers[:2].reshape(2, -1)[:, 0] = INT8.low, -1
     return [
         Value.constant("w", numbers.astype(np.int8), Quant.tensor(1.0)),
         Value.constant("b", bias.astype(np.int32)),
@@ -100,6 +103,7 @@ def cases() -> Iterator[Case]:
         ("dense_aligned", FullyConnected(), (1, 64), (32, 64), 0),
         ("dense_rows", FullyConnected(keep_dims=True), (3, 5, 20), (6, 20), 0),
         ("dense_one", FullyConnected(), (1, 9), (1, 9), 0),
+        ("dense_deep", FullyConnected(), (1, 900), (5, 900), 0),
     )
     limits = {"a": (-255.0, 255.0), "b": (-255.0, 255.0)}
     for name, layer, shape, weights, axis in layers:

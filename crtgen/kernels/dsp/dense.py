@@ -25,6 +25,7 @@ from crtgen.kernels.dsp.epilogue import (
     rounded_lanes,
     saturate,
 )
+from crtgen.kernels.dsp.matrix import fits
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import Words, fours, words, words16
@@ -48,7 +49,7 @@ class DenseView:
     """A fully connected layer: ``whole`` groups of four outputs; if ``rest``, one more that ends at the last.
 
     ``header`` words before the groups hold the requantisation of all channels, where they are scaled alike.
-    ``packed``: weights have four bits.
+    ``packed``: weights have four bits. ``swapped``: of two outputs side by side the second one has the gain.
     """
 
     outputs: int
@@ -61,6 +62,7 @@ class DenseView:
     group_words: int
     epilogue: Epilogue
     packed: bool
+    swapped: bool
 
     @property
     def looped(self) -> bool:
@@ -133,7 +135,7 @@ class _Writer:
                 f("sub", mix, mix, low, note="256 * a")
             self._requantise()
             clamp(f, k.epilogue, (*self.mix, *self.low))
-            (a, c), (b, d) = self.mix, self.low
+            (a, c), (b, d) = (self.low, self.mix) if k.swapped else (self.mix, self.low)
             store, step = k.epilogue.store, k.epilogue.bits // 8
             for place, output in ((1, b), (2, c), (3, d)):
                 f(store, output, f"[{self.y}, #{place * step}]")
@@ -263,6 +265,7 @@ def row_of_sums(
         group_words=stream.group_words,
         epilogue=stream.epilogue,
         packed=packed,
+        swapped=stream.swapped,
     )
     return Kernel(
         design="dsp_dense",
@@ -282,6 +285,7 @@ class _Weights:
     group_words: int
     epilogue: Epilogue
     const: Const
+    swapped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +319,11 @@ _INT4 = _Form((1, 1, 1, 1), lambda weights: halfwords(weights)[:, None], heads4,
 def _stream(
     form: _Form, weights: Int64, packing: Packing, steps: int, start: Int64, rescale: Rescale
 ) -> _Weights | None:
-    """The packed ``weights[O, K]``; None if inexact, or for a weight of -128 in the wrong place."""
+    """The packed ``weights[O, K]``; None if inexact, or for weights of -128 in wrong places."""
     channels, shared = fours(len(weights)), rescale.uniform
+    swapped = form is _INT8 and not fits(weights[channels[:, 0::2]], weights[channels[:, 1::2]])
+    if swapped:
+        channels = channels[:, [1, 0, 3, 2]]
     united = rescale.united() if shared else rescale
     lanes = epilogue_lanes(united, [(gain, channels[:, lane]) for lane, gain in enumerate(form.gains)])
     if lanes is None and shared and form is _INT8:
@@ -341,7 +348,8 @@ def _stream(
     group_words = form.head_words + mixed.shape[1] * steps + sum(end.shape[1] for end in ends)
     count = len(header) + len(channels) * group_words
     note = "requantisation; per four outputs: start, weights"
-    return _Weights(header, group_words, lanes.epilogue, Const("weights", "uint32", (count,), pack, 4, note))
+    const = Const("weights", "uint32", (count,), pack, 4, note)
+    return _Weights(header, group_words, lanes.epilogue, const, swapped)
 
 
 def _unrolling(steps: int, most: int) -> tuple[int, int]:

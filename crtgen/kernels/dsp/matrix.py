@@ -28,6 +28,7 @@ __all__ = [
     "Unrolling",
     "WeightStream",
     "Writer",
+    "fits",
     "group_of_pixels",
     "micro",
     "pairs_of_channels",
@@ -43,7 +44,7 @@ MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
 class Micro:
     """The micro-kernel for ``pixels`` pixels; ``unroll`` steps are written out, all of them or a divisor.
 
-    ``packed``: weights have four bits.
+    ``packed``: weights have four bits. ``swapped``: the second channel of a pair is a.
     """
 
     pixels: int
@@ -52,6 +53,7 @@ class Micro:
     stride: int
     epilogue: Epilogue
     packed: bool
+    swapped: bool = False
 
     @property
     def looped(self) -> bool:
@@ -195,11 +197,12 @@ class Writer:
         y = self.y or self.taps[1]
         if not self.y:
             f("ldr", y, f.kept[1])
-        f(store, self.low[0], f"[{y}, #{size}]")
-        for number, (mix, low) in enumerate(zip(self.mix[1:], self.low[1:], strict=True), 1):
-            f(store, mix, f"[{y}, #{number * m.stride * size}]")
-            f(store, low, f"[{y}, #{(number * m.stride + 1) * size}]")
-        f(store, self.mix[0], f"[{y}], #{2 * size}")
+        here, there = (self.low, self.mix) if m.swapped else (self.mix, self.low)
+        f(store, there[0], f"[{y}, #{size}]")
+        for number, (first, second) in enumerate(zip(here[1:], there[1:], strict=True), 1):
+            f(store, first, f"[{y}, #{number * m.stride * size}]")
+            f(store, second, f"[{y}, #{(number * m.stride + 1) * size}]")
+        f(store, here[0], f"[{y}], #{2 * size}")
         if not self.y:
             f("str", y, f.kept[1])
 
@@ -210,7 +213,7 @@ class WeightStream:
 
     ``pairs`` is how many pairs of channels there are, of ``pair_words`` words. With an odd number of channels
     the last pair repeats a channel: ``even`` pairs step by two channels, and one more, if ``odd``, ends at
-    the last channel. ``packed``: weights have four bits.
+    the last channel. ``packed``: weights have four bits. ``swapped``: as that of ``Micro``.
     """
 
     pack: Callable[[], Words]
@@ -219,6 +222,7 @@ class WeightStream:
     pairs: int
     odd: bool
     packed: bool = False
+    swapped: bool = False
 
     @property
     def const(self) -> Const:
@@ -281,7 +285,8 @@ class Unrolling:
 def micro(pixels: int, steps: int, stream: WeightStream, unrolling: Unrolling) -> Micro:
     """The micro-kernel; ``steps`` are padded for the unrolling."""
     unroll = 2 * unrolling.halved.of(steps // 2) if stream.packed else unrolling.of(steps)
-    return Micro(pixels, steps, unroll, stream.channels, stream.epilogue, stream.packed)
+    form = stream.epilogue, stream.packed, stream.swapped
+    return Micro(pixels, steps, unroll, stream.channels, *form)
 
 
 def weight_stream(
@@ -291,17 +296,20 @@ def weight_stream(
 
     ``each`` is that of ``epilogue_lanes``.
 
-    None if there is one channel only, or too many, or a weight of -128 in the wrong place, or no exact
+    None if there is one channel only, or too many, or weights of -128 in wrong places, or no exact
     requantisation.
     """
     channels = len(weights)
     if channels < 2 or channels * (4 if rescale.is_sum else 1) > MAX_STRIDE:
         return None
     a, b = pairs_of_channels(channels)
-    mixed = _GAIN * weights[a] + weights[b]
+    swapped = not each and not fits(weights[a], weights[b])
+    if swapped:
+        a, b = b, a
     lanes = epilogue_lanes(rescale, ((_GAIN, a), (1, b)), each)
-    if lanes is None or mixed.min() < -(1 << 15):
+    if lanes is None or not fits(weights[a], weights[b]):
         return None
+    mixed = _GAIN * weights[a] + weights[b]
 
     def pack() -> Words:
         halves = order_weights(mixed, packing, steps)
@@ -310,7 +318,12 @@ def weight_stream(
         return np.concatenate([begin, taps, *lanes.constants], axis=1).reshape(-1)
 
     words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
-    return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1)
+    return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1, swapped=swapped)
+
+
+def fits(a: Int64, b: Int64) -> bool:
+    """Whether halfwords hold ``256 * a + b``: not where a weight is -128 and that beside it is negative."""
+    return bool((_GAIN * a + b).min() >= -(1 << 15))
 
 
 def pairs_of_channels(channels: int) -> tuple[Int64, Int64]:

@@ -12,7 +12,7 @@ from crtgen.errors import UsageError
 from crtgen.level import LEVELS
 from crtgen.project import OptionFields, Options, read_manifest
 from crtgen.request import Request, RequestFields
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, model_path, require_tool
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 EXPECTED = {"speed": ("-O2", False), "balanced": ("-O2", False), "size": ("-Os", True)}
@@ -70,3 +70,23 @@ def test_keywords_are_the_fields() -> None:
     request, options = get_type_hints(Request), get_type_hints(Options)
     assert get_type_hints(RequestFields) == {name: request[name] for name in request if name != "board"}
     assert get_type_hints(OptionFields) == {name: options[name] for name in options if name != "type"}
+
+
+@pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386", "mps3_an547", "nucleo_l4r5zi"])
+@pytest.mark.parametrize("model", ["ad01_int8", "ic01_int8", "kws_int8", "vww_int8"])
+def test_no_level_loses_in_its_own_measure(model: str, board: str) -> None:
+    """None is faster than speed; none needs less flash, or less of all memory together, than size."""
+    made = crtgen.load(model_path(model))
+    time: dict[str, float] = {}
+    flash: dict[str, float] = {}
+    memory: dict[str, float] = {}
+    for level in LEVELS:
+        compiled = made.compile(board, optimize=level)
+        steps = compiled.plans[0].steps
+        code = {step.kernel.function: step.kernel.cost.code for step in steps}
+        time[level] = sum(step.kernel.cost.time for step in steps)
+        flash[level] = sum(step.kernel.cost.constants for step in steps) + sum(code.values())
+        memory[level] = flash[level] + compiled.plans[0].arena
+    assert time["speed"] <= 1.001 * min(time.values())
+    assert flash["size"] <= 1.001 * min(flash.values())
+    assert memory["size"] <= 1.001 * min(memory.values())

@@ -224,9 +224,10 @@ class Kernel:
         of_c = instructions - self.counted
         of_parts = sum(part.calls * (part.kernel.cycles or 0.0) for part in self.parts)
         runs = self.work.assembly
-        waits = waiting(runs, pipeline, target.code, target.constants, code)
+        read = sum(const.nbytes for const in self.consts)
+        waits = waiting(runs, pipeline, target.code, target.constants, code, read)
         if target.constants is not None:
-            once = 0 if runs.calls or self.parts else sum(const.nbytes for const in self.consts)
+            once = 0 if runs.calls or self.parts else read
             waits += target.constants.waits(self.work.constants or once)
         return of_c * pipeline.compiled + cycles(runs, pipeline) + waits + of_parts
 

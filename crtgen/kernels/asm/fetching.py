@@ -3,7 +3,7 @@
 Code is read line by line. A loop that fits the cache for code is read once whenever it is entered, one that
 does not fit in each of its rounds. While a line is executed, the next one is read already; a jump waits for
 the whole of a line. Constants are read anew whenever a loop passes over more of them than the cache for data
-holds, which is taken to be so for all weights that assembly reads; C is taken to read them once. What the
+holds; C is taken to read them once. What the
 caches hold from one layer to the next is left out.
 """
 
@@ -44,12 +44,16 @@ def waiting(
     code: FlashReads | None,
     constants: FlashReads | None,
     size: float = math.inf,
+    weights: float = math.inf,
 ) -> float:
     """Cycles that calls of routines wait for the flash that holds their code, and for that of constants.
 
-    ``size`` is the bytes of all the code that they and what calls them run through again and again.
+    ``size`` and ``weights`` are the bytes of code and of constants that they and what calls them run through
+    again and again.
     """
     total = 0.0
+    if constants and weights <= constants.data_cache:
+        total, constants = constants.waits(weights), None
     for call in runs.calls:
         if code:
             times = min(call.times, 1.0) if size <= code.code_cache else call.times

@@ -69,3 +69,11 @@ def test_a_board_that_waits_gets_loops_that_fit() -> None:
     assert waits.cycles_estimated is not None
     assert 1.1 < waits.cycles_estimated / plain.cycles_estimated < 1.6
     assert sum(layer.cycles_estimated or 0 for layer in waits.layers) == waits.cycles_estimated
+
+
+def test_constants_that_fit_their_cache_are_read_once() -> None:
+    assert _M4 is not None
+    flash = replace(_FLASH, data_cache=256)
+    runs = 7 * _sums(1, 100).runs()
+    assert waiting(runs, _M4, None, flash, weights=256) == 256 / 8 * 5
+    assert waiting(runs, _M4, None, flash, weights=260) == 7 * 100 * 4 / 8 * 5

@@ -12,12 +12,17 @@ from crtgen.kernels.registry import applicable
 __all__ = ["aligned", "arguments", "assemble", "find_part"]
 
 _ALIGN = 16  # of the parts' scratch
+_NEXT = 1.03
 
 
 def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
-    """The cheapest kernel for an operator, if there is one."""
+    """The fastest kernel for an operator, if there is one; but for speed, the smallest of those next to it."""
     found = applicable(op, sig, target)
-    return Part(op.name, sig, found[0]) if found else None
+    if not found:
+        return None
+    most = found[0].cost.time * (1 if target.optimize == "speed" else _NEXT)
+    near = [kernel for kernel in found if kernel.cost.time <= most]
+    return Part(op.name, sig, min(near, key=lambda kernel: kernel.cost.code))
 
 
 def arguments(parts: Sequence[Part]) -> tuple[tuple[str, ...], ...]:

@@ -67,6 +67,15 @@ class PixelsView:
     pixels: int
 
     @property
+    def work(self) -> Work:
+        runs = self.micro.runs(1 + self.odd, self.even // 2 + self.odd)
+        return Work(runs).block("odd", self.odd, self.odd)
+
+    @property
+    def routines(self) -> tuple[Routine, ...]:
+        return (self.micro.routine,)
+
+    @property
     def even(self) -> int:
         return self.pixels // 2 * 2
 
@@ -184,6 +193,19 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     return conv_kernel(op, op.parameters(sig), sig, target)
 
 
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
+def two_groups(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """The same with two groups of channels in a round of the loop: faster, and more code."""
+    kernel = conv2d(op, sig, target)
+    if kernel is None or not isinstance(kernel.view, ConvView | PixelsView):
+        return None
+    micro = kernel.view.micro
+    if not isinstance(micro, Micro) or not micro.pairs:
+        return None
+    view = replace(kernel.view, micro=replace(micro, at_once=2))
+    return replace(kernel, view=view, work=view.work, routines=view.routines)
+
+
 def conv_kernel(op: Conv2d, params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
     """The same for a convolution that does that with its sums."""
     _, w, b = sig.inputs
@@ -273,8 +295,8 @@ def matrix_of_pixels(
         view=view,
         consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE, size=size),),
         inplace=() if params.is_sum else (InPlace(lead=least_lead(written, starts * depth)),),
-        work=Work(kernel.runs(1 + view.odd, len(starts))).block("odd", view.odd, view.odd),
-        routines=(kernel.routine,),
+        work=view.work,
+        routines=view.routines,
     )
 
 

@@ -33,6 +33,7 @@ _CHANNELS = 4
 _POINTERS = 3  # into a row, at most
 _FAR_WORD, _FAR_BYTE = 508, 127  # offsets of VLDRW and VLDRB
 _FAR_ADD = 4095
+_SHORT = 10  # vectors of a window that is written out for two groups of channels
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ class Micro:
     It has so many ``pointers`` into a row; ``step`` bytes lie between two pixels; ``second``: one more points
     to the second pixel. The vectors of ``head`` are written out, then a loop runs ``rounds`` times over
     ``unroll`` more. ``tail`` bytes of the first vector count, if not 0. ``packed``: weights have four bits.
+    ``at_once`` groups of channels are in a round: of two, the requantisation of one and the sums of the other
+    overlap.
     """
 
     outputs: int
@@ -90,6 +93,7 @@ class Micro:
     tail: int
     epilogue: Epilogue
     packed: bool
+    at_once: int = 1
 
     @property
     def ragged(self) -> bool:
@@ -99,6 +103,12 @@ class Micro:
     @property
     def groups(self) -> int:
         return -(-self.outputs // _CHANNELS)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether there can be two groups of channels in a round: short ones, all of four channels."""
+        short = not self.rounds and len(self.head) <= _SHORT
+        return short and not (self.ragged or self.packed or self.groups % 2)
 
     @property
     def size(self) -> int:
@@ -162,8 +172,14 @@ class _Writer:
         self.left = f.core("channels left", ODD)
         self.rounds = f.core("rounds left", ODD) if walking else ""
         self.sums = f.cores("sums of the first pixel", 4, EVEN), f.cores("sums of the second pixel", 4, EVEN)
-        self.inputs = f.vector("inputs of the first pixel"), f.vector("inputs of the second pixel")
-        self.channels = f.vector("weights, then constants"), f.vector("weights, then constants")
+        self.sets = [self._vectors() for _ in range(m.at_once)]
+        self.inputs, self.channels = self.sets[0]
+
+    def _vectors(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Those of inputs, and those of channels."""
+        f = self.f
+        inputs = f.vector("inputs of the first pixel"), f.vector("inputs of the second pixel")
+        return inputs, (f.vector("weights, then constants"), f.vector("weights, then constants"))
 
     def _pointers(self, x: str) -> tuple[str, ...]:
         f, m = self.f, self.m
@@ -189,13 +205,15 @@ class _Writer:
         with f.loop("two pixels", "pairs") as next_pixels:
             f("ldr", self.weights, f.kept[0])
             f.number(self.left, m.outputs)
-            with f.loop("four channels", m.groups) as next_channels:
+            with f.loop("channels", m.groups // m.at_once) as next_channels:
                 if m.ragged:
                     self._mask()
-                self._multiply()
-                self._store()
+                for inputs, channels in self.sets:
+                    self.inputs, self.channels = inputs, channels
+                    self._multiply()
+                    self._store()
                 self._places("ldrd")
-                f("subs", self.left, self.left, f"#{_CHANNELS}")
+                f("subs", self.left, self.left, f"#{_CHANNELS * m.at_once}")
                 f("bgt", next_channels)
             for pointer in self.pointers:
                 f.advance(pointer, 2 * m.step)

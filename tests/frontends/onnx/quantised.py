@@ -4,6 +4,7 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,11 @@ def inputs(name: str, count: int) -> Iterator[Array]:
 
 def expected(model: bytes, x: Array) -> Array:
     """What ONNX Runtime computes."""
-    onnxruntime.set_default_logger_severity(3)
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    (y,) = session.run(None, {"x": x})
+    (y,) = _session(model).run(None, {"x": x})
     return np.asarray(y)
+
+
+@lru_cache(maxsize=4)
+def _session(model: bytes) -> Any:
+    onnxruntime.set_default_logger_severity(3)
+    return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])

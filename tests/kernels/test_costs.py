@@ -136,7 +136,7 @@ def test_a_cost_is_of_all_that_a_kernel_is() -> None:
         "k", "elements.c.j2", None, scratch=12, work=Work().words("int8", 100, "table[(uint8_t)v]")
     )
     cost = kernel.priced(Target(find_core("cortex-m4"), "speed")).cost
-    assert cost == Cost(cost.instructions, cost.code, 0, 12)
+    assert cost == Cost(cost.instructions, cost.code, 0, 12, cost.instructions)
     assert 100 < cost.instructions < 1000
     assert cost.code >= 8
 

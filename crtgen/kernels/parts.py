@@ -16,7 +16,7 @@ _NEXT = 1.03
 
 
 def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
-    """The fastest kernel for an operator, if there is one; but for speed, the smallest of those next to it."""
+    """The fastest kernel for an operator, if there is one; but for speed, the smallest next to it."""
     found = applicable(op, sig, target)
     if not found:
         return None

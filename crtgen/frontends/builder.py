@@ -6,78 +6,33 @@ follows from them, states, several outputs, subgraphs, refusals and errors are t
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from crtgen.errors import CorruptModelError
+from crtgen.frontends.layers import (
+    Converted,
+    Known,
+    Memory,
+    Result,
+    Tensor,
+    check_tensor,
+    collect,
+    counts,
+    typed,
+)
 from crtgen.frontends.naming import Names, identifier, layer_name
 from crtgen.frontends.refusals import NotConstant, Refusals, Refused
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Rescaling, Signature, Value, shape_text
 from crtgen.ops.scheme import SCHEMES, is_packed
 from crtgen.ops.shape import Identity, Reshape
-from crtgen.ops.traits import Windowed
 
 __all__ = ["Converted", "GraphBuilder", "Known", "Memory", "Refused", "Result", "Tensor"]
 
 
 _QUANTISED = {scheme.activations for scheme in SCHEMES if not scheme.is_real}
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tensor:
-    """A tensor of a file. ``key`` is what the file's operators call it, ``name`` what people do.
-
-    ``shape`` has -1 for a length that is not fixed. ``dtype`` is None for a type that crtgen does not have,
-    ``type_name`` is the format's, empty where the file does not say. ``data`` is there for a constant. A
-    variable keeps what it holds from run to run; at first that is zero.
-    """
-
-    key: Hashable
-    name: str
-    shape: tuple[int, ...]
-    type_name: str
-    dtype: DType | None
-    quant: Quant | None
-    data: Array | None
-    is_variable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Converted:
-    """An operator and what it is applied to: tensors, values, constants made by the converter, or what other
-    operators give, which come first.
-
-    ``roles`` names the operands after the first, for the names of constants. ``updates`` are the states, by
-    key, that the last outputs of the operator are the new values of; one that is an output of the layer, too,
-    need not be read. ``quant`` is how an operator's output is quantised that goes before another one; without
-    it, as its first operand if that has the same type.
-    """
-
-    op: Op
-    operands: tuple["Tensor | Array | Value | Converted | Memory", ...]
-    roles: tuple[str, ...] = ()
-    updates: tuple[Hashable, ...] = ()
-    quant: Quant | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """What an operator keeps from run to run without a tensor of the file; ``key`` is that of the state."""
-
-    key: Hashable
-    initial: Array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Known:
-    """The output of an operator that is known already: a constant."""
-
-    data: Array
-
-
-Result: TypeAlias = Converted | Known | tuple[Converted | Known, ...]
-"""What the outputs of an operator are: an operator's, a constant, or one of both for each of them."""
 
 T = TypeVar("T", bound=Tensor)
 
@@ -137,7 +92,7 @@ class GraphBuilder:
         """The name of an output."""
         try:
             value = self.value(tensor, identifier(tensor.name, default))
-            _check_tensor(replace(tensor, shape=value.shape, dtype=value.dtype))
+            check_tensor(replace(tensor, shape=value.shape, dtype=value.dtype))
             return value.name
         except Refused as refusal:
             if tensor.key not in self._lost:
@@ -228,7 +183,7 @@ class GraphBuilder:
 
     def variable(self, tensor: Tensor, suggestion: str) -> Value:
         """A state like the tensor: zeros at first. As in TFLite Micro, those of int8 are real zeros."""
-        _check_tensor(tensor)
+        check_tensor(tensor)
         assert tensor.dtype is not None
         quant = tensor.quant
         zero = quant.zero_point if quant and quant.axis is None and tensor.dtype is DType.INT8 else 0
@@ -309,7 +264,7 @@ class GraphBuilder:
 
     def _value(self, tensor: Tensor, suggestion: str) -> Value:
         if tensor.key not in self._tensors:
-            _check_tensor(tensor)
+            check_tensor(tensor)
             assert tensor.dtype is not None
             name = self.value_names.unique(suggestion)
             if tensor.data is None:
@@ -339,8 +294,8 @@ class GraphBuilder:
         outputs = [tensor for tensor in outputs if tensor.key not in made.updates]
         self._stem = layer_name(outputs[0].name, stems, called) if outputs else stems[0]
         steps = dict[int, Converted]()
-        _collect(made, steps)
-        self._bears_name = _counts(made) or not any(map(_counts, steps.values()))
+        collect(made, steps)
+        self._bears_name = counts(made) or not any(map(counts, steps.values()))
         operands = self._operands(made)
         if made.op.unscaled:
             quant = outputs[0].quant if outputs else self.states[made.updates[0]].quant
@@ -351,7 +306,7 @@ class GraphBuilder:
             count = "one" if expected == 1 else str(expected)
             raise ValueError(f"it has {len(outputs)} outputs instead of {count}")
         shapes = [shape for shape, _ in inferred]
-        outputs = [_typed(t, dtype) for t, (_, dtype) in zip(outputs, inferred, strict=False)]
+        outputs = [typed(t, dtype) for t, (_, dtype) in zip(outputs, inferred, strict=False)]
         if outputs and not made.updates and all(v.is_constant for v in operands):
             self._compute(made.op, operands, outputs, inferred)
             return
@@ -388,7 +343,7 @@ class GraphBuilder:
 
     def _result(self, tensor: Tensor, shape: tuple[int, ...], node: str, named: set[Hashable]) -> Value:
         """The value of an output, with the shape that the operator gives it."""
-        _check_tensor(replace(tensor, shape=shape))
+        check_tensor(replace(tensor, shape=shape))
         assert tensor.dtype is not None
         if tensor.key in self._tensors:
             raise ValueError(f"it computes {tensor.name!r}, which was read or computed before")
@@ -442,7 +397,7 @@ class GraphBuilder:
 
     def _name(self, made: Converted, last: bool = False) -> str:
         """Of several operators of a layer those with products or windows have its name, else the last one."""
-        bears = self._bears_name if last else not self._bears_name and _counts(made)
+        bears = self._bears_name if last else not self._bears_name and counts(made)
         return self._stem if bears else f"{self._stem}_{made.op.name}"
 
     def _shared_step(self, made: Converted) -> Value:
@@ -481,41 +436,6 @@ class GraphBuilder:
         if len(asked) != len(tensor.shape) or min(asked, default=1) < 1:
             text = f"{shape_text(asked)} was asked for, the file has {shape_text(tensor.shape)}"
             raise Refused(text, "give every length of it with --shape")
-
-
-def _collect(made: Converted, steps: dict[int, Converted]) -> None:
-    """The operators of a layer, each once."""
-    if id(made) not in steps:
-        steps[id(made)] = made
-        for operand in made.operands:
-            if isinstance(operand, Converted):
-                _collect(operand, steps)
-
-
-def _counts(made: Converted) -> bool:
-    """Whether its operator is what a layer is there for: products, or windows."""
-    return isinstance(made.op, Windowed) or type(made.op).macs is not Op.macs
-
-
-def _check_tensor(tensor: Tensor) -> None:
-    if tensor.dtype is None:
-        known = ", ".join(d.name for d in DType)
-        raise Refused(f"a tensor of {tensor.type_name}; supported: {known}")
-    if tensor.dtype in (DType.FLOAT16, DType.INT4) and tensor.data is None:
-        raise Refused(f"a tensor of {tensor.type_name} that is computed at run time; supported: constants")
-    if -1 in tensor.shape:
-        shape = "x".join("?" if d == -1 else str(d) for d in tensor.shape)
-        raise Refused(
-            f"{tensor.name!r} has the shape {shape}: lengths are not fixed",
-            "fix the shapes of the inputs with --shape name=1,96,96,3",
-        )
-    if 0 in tensor.shape:
-        raise Refused(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
-
-
-def _typed(tensor: Tensor, dtype: DType) -> Tensor:
-    """The tensor with the type that an operator gives it, if the file does not say one."""
-    return tensor if tensor.type_name else replace(tensor, dtype=dtype)
 
 
 def _output_name(tensor: Tensor, node: str, is_output: bool) -> str:

@@ -275,7 +275,9 @@ def test_a_price_that_is_too_high_is_not_paid(optimize: str) -> None:
     net = Network()
     graph = net.graph(_pair(net, net.input("x", 1, 24, 24, 8), "a", 8, 32))
     target = Target(optimize=optimize)
-    kernels = {name: replace(kernel, cost=Cost(1.0)) for name, kernel in select(graph, target).items()}
+    kernels = {
+        name: replace(kernel, cost=Cost(1.0, time=1.0)) for name, kernel in select(graph, target).items()
+    }
     whole = make_plan(graph, kernels, exact=False)
     plan, hits = loop_over_rows(whole, target, exact=False)
     assert plan is whole
@@ -321,7 +323,7 @@ def test_ic01(core: str, optimize: str) -> None:
     assert [hit.node for hit in hits] == (blocks[:1] if dear else blocks)
     assert 16_384 < plan.arena <= (26_200 if dear else 25_200)
     cost = [sum(step.kernel.cost.instructions for step in p.steps) for p in (whole, plan)]
-    assert cost[1] <= (1.03 if optimize == "speed" else 1.05) * cost[0]
+    assert cost[1] <= {"speed": 1.03, "balanced": 1.05, "size": 1.08}[optimize] * cost[0]
 
 
 @pytest.mark.models

@@ -193,7 +193,7 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     return conv_kernel(op, op.parameters(sig), sig, target)
 
 
-@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2))
 def two_groups(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """The same with two groups of channels in a round of the loop: faster, and more code."""
     kernel = conv2d(op, sig, target)

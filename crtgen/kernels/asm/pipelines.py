@@ -120,7 +120,8 @@ def pipeline_of(core: Core) -> Pipeline | None:
 
 
 def _goes_away(line: Instruction) -> bool:
-    return is_branch(line.mnemonic) or line.mnemonic == "bx" or "pc}" in line.operands[-1]
+    returns = any("pc}" in operand for operand in line.operands)
+    return returns or is_branch(line.mnemonic) or line.mnemonic == "bx"
 
 
 _MULTIPLIES = ("mul", "mla", "mls", "smul", "smla", "smm", "smus", "smua", "umul", "umla", "smls", "umaal")
@@ -139,9 +140,9 @@ def _length(line: Instruction) -> int:
     )
 
 
-def _one(cycles: int, latency: int = 0) -> Timing:
+def _one(cycles: int) -> Timing:
     """An instruction that nothing overlaps."""
-    return Timing("core", cycles, cycles, latency or cycles)
+    return Timing("core", cycles, cycles, cycles)
 
 
 @lru_cache(maxsize=8192)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from crtgen.codegen.arena import Arena
-from crtgen.codegen.module import LayerInfo, OperatorInfo
+from crtgen.codegen.module import LayerInfo, OperatorInfo, cycles_of
 from crtgen.codegen.names import comment
 from crtgen.codegen.render import render
 from crtgen.codegen.views import LayerView
@@ -84,18 +84,12 @@ def control_layer(
         operator=step.item.operator,
         kernel=step.kernel.design,
         macs=plan.macs(step),
-        cycles=_cycles(infos),
+        cycles=cycles_of(infos),
         consts=tuple(const for info in infos for const in info.consts),
         parts=tuple(dict.fromkeys(s for info in infos for s in (info.function, *info.parts) if s)),
         operators=tuple(_operators(blocks)),
     )
     return LayerView(index, text, render("control.c.j2", c=view).rstrip()), about
-
-
-def _cycles(infos: Sequence[LayerInfo]) -> int | None:
-    """Of all subgraphs, run once each."""
-    known = [info.cycles for info in infos if info.cycles is not None]
-    return sum(known) if len(known) == len(infos) else None
 
 
 def _operators(blocks: Sequence[Block]) -> Iterator[OperatorInfo]:

@@ -5,7 +5,7 @@ what was read from an archive, and for the manifest of a project.
 """
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, TypeAlias
@@ -28,6 +28,7 @@ __all__ = [
     "Param",
     "Role",
     "SharedFunction",
+    "cycles_of",
 ]
 
 Role: TypeAlias = Literal["run", "external", "own"]
@@ -158,6 +159,12 @@ class LayerInfo:
         check_sizes(1 << 63, macs=self.macs)
         if _HANDLE.fullmatch(self.device) is None:
             raise CorruptModelError(f"layer {self.name!r}: {self.device!r} is not a pointer to a device")
+
+
+def cycles_of(layers: Sequence[LayerInfo]) -> int | None:
+    """Of layers that run once each; None if those of one are not known."""
+    known = [layer.cycles for layer in layers if layer.cycles is not None]
+    return sum(known) if len(known) == len(layers) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from crtgen.build import SizeReport
 from crtgen.build.layers import LayerSize
-from crtgen.codegen.module import LayerInfo, ModelInfo
+from crtgen.codegen.module import LayerInfo, ModelInfo, cycles_of
 from crtgen.ir import DType, Graph
 from crtgen.plan import Lifetime, Plan, Step, lifetimes
 from crtgen.report.report import Layer, Place, Report
@@ -48,13 +48,8 @@ def _report(
         state_bytes=info.state,
         states=tuple(_states(plan)) if plan else None,
         image=image,
-        cycles_estimated=_cycles(info.layers),
+        cycles_estimated=cycles_of(info.layers) if info.layers else None,
     )
-
-
-def _cycles(layers: Sequence[LayerInfo]) -> int | None:
-    known = [layer.cycles for layer in layers if layer.cycles is not None]
-    return sum(known) if known and len(known) == len(layers) else None
 
 
 def _layer(info: LayerInfo, graph: Graph | None, step: Step | None, size: LayerSize | None) -> Layer:

@@ -3,8 +3,7 @@
 Code is read line by line. A loop that fits the cache for code is read once whenever it is entered, one that
 does not fit in each of its rounds. While a line is executed, the next one is read already; a jump waits for
 the whole of a line. Constants are read anew whenever a loop passes over more of them than the cache for data
-holds; C is taken to read them once. What the
-caches hold from one layer to the next is left out.
+holds; C is taken to read them once. What the caches hold from one layer to the next is left out.
 """
 
 import math

@@ -1,6 +1,7 @@
 """Boards and cores: what firmware is generated for."""
 
 from crtgen.boards.board import (
+    MAILBOX_SIZE,
     PLATFORMS,
     Board,
     Flash,
@@ -27,6 +28,7 @@ from crtgen.boards.units import parse_size, size_text
 __all__ = [
     "CORES",
     "HOST",
+    "MAILBOX_SIZE",
     "PLATFORMS",
     "Board",
     "Core",

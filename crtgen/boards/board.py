@@ -6,6 +6,7 @@ from crtgen.boards.core import Core
 from crtgen.errors import UsageError
 
 __all__ = [
+    "MAILBOX_SIZE",
     "PLATFORMS",
     "Board",
     "Flash",
@@ -20,6 +21,9 @@ __all__ = [
 ]
 
 PLATFORMS = ("host", "baremetal", "zephyr")
+
+MAILBOX_SIZE = 1 << 20
+"""Bytes at the start of the memory that QEMU shares which firmware may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,15 @@ class Watchdog:
 
 @dataclass(frozen=True, slots=True)
 class Qemu:
-    """How QEMU simulates the board: the machine and any further arguments. The RPC's UART is serial 0."""
+    """How QEMU simulates the board: the machine and any further arguments. The RPC's UART is serial 0.
+
+    ``memory`` is the machine's main memory, if QEMU can share it and no image lies in it: a mailbox for
+    the RPC is at its start.
+    """
 
     machine: str
     args: tuple[str, ...] = ()
+    memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)

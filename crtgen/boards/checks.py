@@ -6,7 +6,7 @@ A check yields the key at fault and the reason; the loader's errors name both.
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from crtgen.boards.board import Board
+from crtgen.boards.board import MAILBOX_SIZE, Board
 from crtgen.errors import UsageError
 
 __all__ = ["CHECKS", "check_board"]
@@ -108,6 +108,17 @@ def _one_simulator(board: Board) -> Iterator[Finding]:
         yield "fvp", "QEMU simulates it already"
 
 
+def _mailbox_has_room(board: Board) -> Iterator[Finding]:
+    if board.qemu is None or board.qemu.memory is None:
+        return
+    shared = board.qemu.memory
+    if shared.size < MAILBOX_SIZE or shared.origin % MAILBOX_SIZE:
+        yield "qemu.memory", f"it has to start at a multiple of {MAILBOX_SIZE} and have as many bytes"
+    for memory in board.memories:
+        if memory.origin < shared.end and shared.origin < memory.end:
+            yield "qemu.memory", f"it overlaps memory.{memory.name}"
+
+
 def _real_board_can_be_reached(board: Board) -> Iterator[Finding]:
     if board.is_host or board.is_simulated:
         return
@@ -157,6 +168,7 @@ CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
     "the watchdog can count its seconds": _watchdog_can_wait,
     "Zephyr runs on boards, not on the host": _zephyr_is_for_boards,
     "a board has one simulator": _one_simulator,
+    "what QEMU shares is apart from the memories": _mailbox_has_room,
     "a board that nothing simulates can be flashed and talked to": _real_board_can_be_reached,
     "each runner knows what it calls the board": _runners_have_targets,
     "a board says where its figures come from": _figures_have_a_source,

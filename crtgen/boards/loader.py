@@ -231,7 +231,16 @@ def _watchdog(table: _Table) -> Watchdog:
 
 
 def _qemu(table: _Table) -> Qemu:
-    return Qemu(machine=table.get("machine", _text), args=table.get("args", _each(_text), ()))
+    return Qemu(
+        machine=table.get("machine", _text),
+        args=table.get("args", _each(_text), ()),
+        memory=_optional(table.section("memory"), _shared),
+    )
+
+
+def _shared(table: _Table) -> Memory:
+    origin, size = table.get("origin", _address), table.get("size", _units(parse_size))
+    return Memory("mailbox", "ram", origin, size)
 
 
 def _fvp(table: _Table) -> Fvp:

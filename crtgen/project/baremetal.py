@@ -60,6 +60,7 @@ class _PlatformView:
     uart_irq: int
     uart_divider: int
     uart_baud: int
+    mailbox: str
     has_fpu: bool
     has_lob: bool
     has_stack_limit: bool
@@ -97,6 +98,8 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         f"clock_{timer.kind}.c": f"baremetal/clock_{timer.kind}.c",
         f"serial_{uart.kind}.c": f"baremetal/serial_{uart.kind}.c",
     }
+    if view.mailbox:
+        templates["mailbox.c"] = "baremetal/mailbox.c"
     if view.watchdog is not None:
         templates[f"watchdog_{view.watchdog.kind}.c"] = f"baremetal/watchdog_{view.watchdog.kind}.c"
     return {name: render(f"project/{template}.j2", v=view) for name, template in templates.items()}
@@ -112,7 +115,9 @@ def _view(firmware: Firmware) -> _PlatformView:
     board, options = firmware.board, firmware.options
     uart, timer = _devices(board)
     is_server = firmware.type == "server"
+    mailbox = board.qemu.memory.origin if is_server and board.qemu and board.qemu.memory else None
     placed = tuple(_place(board, part, memory) for part, memory in sorted(firmware.request.place.items()))
+    holding_code = [place.memory for place in placed if place.load and place.name == "kernels"]
     return _PlatformView(
         board=board.name,
         is_host=False,
@@ -127,6 +132,7 @@ def _view(firmware: Firmware) -> _PlatformView:
         uart_irq=uart.irq,
         uart_divider=uart.clock // uart.baud,
         uart_baud=uart.baud,
+        mailbox=f"{mailbox:#010x}" if mailbox is not None else "",
         has_fpu=board.core.fpu != "none",
         has_lob=board.core.arch == "armv8.1-m.main",
         has_stack_limit=board.core.arch.startswith("armv8"),
@@ -138,7 +144,7 @@ def _view(firmware: Firmware) -> _PlatformView:
         stack=options.stack,
         fault_stack=_FAULT_STACK[firmware.type],
         mpu=protection(board.core),
-        regions=regions(board, [place.memory for place in placed if place.load and place.name == "kernels"]),
+        regions=regions(board, holding_code, mailbox),
         watchdog=board.watchdog if is_server else None,
         placed=placed,
         copied=tuple(place.name for place in placed if place.load),

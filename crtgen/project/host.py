@@ -23,6 +23,7 @@ class _PlatformView:
     receive_buffer: int
     pool: int
     chunk: int
+    mailbox: str = ""
     watchdog: None = None
 
 

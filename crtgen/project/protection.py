@@ -6,7 +6,7 @@ Everything outside of the regions is a fault. Formats: ARM DDI 0403 (PMSAv7) and
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from crtgen.boards import Board, Core
+from crtgen.boards import MAILBOX_SIZE, Board, Core
 
 __all__ = ["Region", "protection", "regions"]
 
@@ -39,8 +39,13 @@ def protection(core: Core) -> str:
     return "v7" if core.arch.startswith("armv7") else ""
 
 
-def regions(board: Board, code_in_ram: Collection[str] = ()) -> tuple[Region, ...]:
-    """The regions of a board's memories and of its devices; the memories ``code_in_ram`` hold code, too."""
+def regions(
+    board: Board, code_in_ram: Collection[str] = (), mailbox: int | None = None
+) -> tuple[Region, ...]:
+    """The regions of a board's memories, of its devices and of a mailbox at an address.
+
+    The memories ``code_in_ram`` hold code, too.
+    """
     make = {"v7": _v7, "v8": _v8}.get(protection(board.core))
     if make is None:
         return ()
@@ -50,6 +55,8 @@ def regions(board: Board, code_in_ram: Collection[str] = ()) -> tuple[Region, ..
         has_code = not is_ram or memory.name in code_in_ram
         found += make(memory.origin, memory.size, memory.name, is_ram, has_code, False)
     found += make(*_DEVICES, True, False, True)
+    if mailbox is not None:
+        found += make(mailbox, MAILBOX_SIZE, "mailbox", True, False, False)
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from typing import BinaryIO, Self
 
 from crtgen.child import Child, Command, run_to_end
 from crtgen.errors import CrtgenError, LinkTimeoutError
+from crtgen.run.mailbox import MailboxStream
 from crtgen.run.streams import PipeStream, SocketStream
 
 __all__ = [
@@ -37,7 +38,7 @@ class RunningDevice:
     """
 
     name: str
-    stream: PipeStream | SocketStream
+    stream: PipeStream | SocketStream | MailboxStream
     process: Child
     console: BinaryIO
     _closed: bool = field(default=False)

@@ -1,4 +1,4 @@
-"""Runs firmware in QEMU. The UART of the RPC is one end of a socket pair."""
+"""Runs firmware in QEMU. The UART of the RPC is one end of a socket pair; beside it there may be a mailbox."""
 
 import shutil
 import socket
@@ -9,6 +9,7 @@ from crtgen.child import Child
 from crtgen.errors import ToolMissingError, UsageError
 from crtgen.installing import how_to_install
 from crtgen.run.device import MOST_PRINTED, RunningDevice, image_name, open_console
+from crtgen.run.mailbox import MailboxStream, has_mailbox
 from crtgen.run.streams import SocketStream
 
 __all__ = ["find_qemu", "start_qemu"]
@@ -33,19 +34,23 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
     With ``counting`` the device's clock counts executed instructions; without it the clock is this
     computer's, and an idle device sleeps.
     """
-    command = [*_command(image, board, counting), "-chardev"]
+    command = _command(image, board, counting)
+    name = image_name(image, board.name)
     ours, theirs = socket.socketpair()
+    line = SocketStream(ours, name=name)
+    shared = _machine(board).memory
+    mailbox = MailboxStream(line, shared.size) if shared is not None and has_mailbox(image) else None
+    memory = mailbox.arguments() if mailbox is not None else []
     console = open_console()
     with theirs:
         process = Child(
-            [*command, "socket,id=serial,fd=0", "-serial", "chardev:serial"],
+            [*command, *memory, "-chardev", "socket,id=serial,fd=0", "-serial", "chardev:serial"],
             stdin=theirs.fileno(),
             stdout=console,
             stderr=console,
             most_written=MOST_PRINTED,
         )
-    name = image_name(image, board.name)
-    return RunningDevice(name, SocketStream(ours, name=name), process, console)
+    return RunningDevice(name, mailbox or line, process, console)
 
 
 def _command(image: Path, board: Board, counting: bool) -> list[str]:

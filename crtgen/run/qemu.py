@@ -1,4 +1,4 @@
-"""Runs firmware in QEMU. The UART of the RPC is one end of a socket pair; beside it there may be a mailbox."""
+"""Runs firmware in QEMU. The UART of the RPC is one end of a socket pair; a mailbox may be beside it."""
 
 import shutil
 import socket

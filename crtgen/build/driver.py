@@ -14,6 +14,7 @@ from crtgen.build.image import Image
 from crtgen.build.process import follow
 from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
 from crtgen.build.west import build_with_west
+from crtgen.child import Command
 from crtgen.errors import BuildError, UsageError
 from crtgen.project.manifest import LOCKED, Manifest, read_manifest
 
@@ -102,6 +103,10 @@ class _Run:
         return self.root / "build"
 
     @property
+    def ninja(self) -> Path:
+        return find_program("ninja", "pip install ninja")
+
+    @property
     def log(self) -> Path:
         return self.build / "build.log"
 
@@ -135,6 +140,7 @@ class _Run:
         self.execute(
             "the configuration",
             [
+                find_program("cmake", "pip install cmake"),
                 "-S",
                 str(self.root),
                 "-B",
@@ -142,20 +148,20 @@ class _Run:
                 "-G",
                 "Ninja",
                 "--no-warn-unused-cli",
-                f"-DCMAKE_MAKE_PROGRAM={find_program('ninja', 'pip install ninja')}",
+                f"-DCMAKE_MAKE_PROGRAM={self.ninja}",
                 f"-DCMAKE_TOOLCHAIN_FILE={self.cmake_file}",
                 f"-DCRTGEN_COMPILER={self.toolchain.program}",
             ],
         )
 
     def compile(self, jobs: int) -> None:
-        """Let Ninja build what is not up to date."""
-        self.execute("the build", ["--build", str(self.build), "--parallel", str(jobs)])
+        """Let Ninja build what is not up to date; it asks CMake where CMake's own files have changed."""
+        self.execute("the build", [self.ninja, "-C", self.build, "-j", str(jobs)])
 
-    def execute(self, what: str, arguments: list[str]) -> None:
-        """Run CMake; its output goes into the log, Ninja's steps to the progress."""
+    def execute(self, what: str, command: Command) -> None:
+        """Run CMake or Ninja; the output goes into the log, Ninja's steps to the progress."""
         status, output = follow(
-            [find_program("cmake", "pip install cmake"), *arguments],
+            command,
             what=what,
             where=self.root,
             environment=self.environment(),

@@ -136,6 +136,14 @@ FAULT = Endpoint(
 PROFILE = Endpoint(
     "crtgen.profile", ("executor",), bytes, "u64 ticks of each layer", "crt_profile", only="CRT_PROFILE"
 )
+WATCH = Endpoint(
+    "crtgen.watch",
+    ("executor", "int layer", "int offset in the arena", "tensor"),
+    object,
+    "runs the model; the tensor gets what lies there when the layer has run",
+    "crt_watch",
+    only="CRT_PROFILE",
+)
 
 GLOBALS = (
     SYSTEM_LIB,
@@ -152,6 +160,7 @@ GLOBALS = (
     MEASURE,
     FAULT,
     PROFILE,
+    WATCH,
 )
 """The functions that belong to no module, in the order of their handles."""
 

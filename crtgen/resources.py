@@ -2,7 +2,15 @@
 
 from pathlib import Path
 
-__all__ = ["boards_dir", "costs_file", "license_file", "runtime_dir", "templates_dir", "zephyr_app_dir"]
+__all__ = [
+    "boards_dir",
+    "costs_file",
+    "footprints_file",
+    "license_file",
+    "runtime_dir",
+    "templates_dir",
+    "zephyr_app_dir",
+]
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -25,6 +33,11 @@ def boards_dir() -> Path:
 def costs_file() -> Path:
     """What blocks of C in kernels take on each core, as ``python -m benchmarks.fit_costs`` measured it."""
     return _PACKAGE / "kernels" / "costs.csv"
+
+
+def footprints_file() -> Path:
+    """What is around models on each core, as ``python -m benchmarks.fit_footprints`` measured it."""
+    return _PACKAGE / "project" / "footprints.csv"
 
 
 def runtime_dir() -> Path:

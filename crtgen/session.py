@@ -128,10 +128,8 @@ class Session:
         Raises ``UsageError`` for a wrong shape or type, ``RemoteError`` when the device refuses.
         """
         info = self.model(model)
-        _check(info.inputs, inputs)
         executor = self._executor(info.name)
-        for index, (interface, array) in enumerate(zip(info.inputs, inputs, strict=True)):
-            _expected(interface, executor.input(index)).write(array)
+        self._write(info, executor, inputs)
         executor.run(timeout=RUN_TIMEOUT)
         return tuple(_expected(o, executor.output(i)).read() for i, o in enumerate(info.outputs))
 
@@ -163,6 +161,30 @@ class Session:
             raise _other_image(f"{info.name} has {len(ticks)} layers there, {len(info.layers)} in the image")
         return tuple(ticks.tolist())
 
+    def watch(
+        self, runs: Sequence[Sequence[Array]], layer: int, offset: int, nbytes: int, model: str | None = None
+    ) -> bytes:
+        """What lies in the arena when a layer of the last of these runs has ended; layers count from 0.
+
+        The runs follow a reset. The image has to be built with ``profile``. What is larger than the device
+        can set aside comes in parts, for each of which the runs are repeated.
+        """
+        info = self.model(model)
+        executor = self._executor(info.name)
+        memory = self.client.memory()
+        room = nbytes if memory is None else max(memory.free // 2, 1)
+        read = b""
+        while len(read) < nbytes:
+            self.reset(info.name)
+            for inputs in runs[:-1]:
+                self.infer(*inputs, model=info.name)
+            self._write(info, executor, runs[-1])
+            with self.client.allocate((min(room, nbytes - len(read)),), np.uint8) as part:
+                if not self.client.watch(executor, layer, offset + len(read), part, timeout=RUN_TIMEOUT):
+                    raise _cannot("watch layers")
+                read += part.read().tobytes()
+        return read
+
     def instructions_per_tick(self) -> float:
         """Instructions that a tick of the device's timer stands for.
 
@@ -176,6 +198,11 @@ class Session:
                 raise ProtocolError(f"the device's timer does not advance: {once} ticks, then {thrice}")
             self._per_tick = 4 * CALIBRATION_LOOPS / (thrice - once)
         return self._per_tick
+
+    def _write(self, info: ModelInfo, executor: AotExecutor, inputs: Sequence[Array]) -> None:
+        _check(info.inputs, inputs)
+        for index, (interface, array) in enumerate(zip(info.inputs, inputs, strict=True)):
+            _expected(interface, executor.input(index)).write(array)
 
     def _executor(self, name: str) -> AotExecutor:
         if not self._is_open:

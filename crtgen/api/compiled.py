@@ -8,7 +8,7 @@ from typing import Unpack
 from crtgen.api.image import Generated, require_trust
 from crtgen.boards import Board, Core
 from crtgen.codegen import METADATA_FILE, CModule, llvm, metadata_files
-from crtgen.errors import UsageError
+from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import Array
 from crtgen.library import (
     Archive,
@@ -26,7 +26,15 @@ from crtgen.library import (
 )
 from crtgen.passes import Hit
 from crtgen.plan import Plan
-from crtgen.project import Firmware, OptionFields, Options, generate_project
+from crtgen.project import (
+    Firmware,
+    Footprint,
+    OptionFields,
+    Options,
+    check_footprint,
+    footprint,
+    generate_project,
+)
 from crtgen.project.options import TARGETS
 from crtgen.report import Report, reports_of
 from crtgen.request import Request
@@ -84,19 +92,38 @@ class Compiled:
         and so on. ``samples`` are the built-in inputs of a standalone image by model name; a model without
         any fills its inputs with a pattern, which takes no flash.
         """
-        chosen = Options(type, **options)
-        library = self._library(chosen)
-        firmware = Firmware(
+        firmware = self._firmware(Options(type, **options), samples or {})
+        if self._is_estimated(firmware):
+            check_footprint(firmware, self.plans)
+        return Generated(generate_project(firmware), self.untrusted, self.plans)
+
+    def footprint(self, type: str = "server", **options: Unpack[OptionFields]) -> Footprint:
+        """What the image of such a project will take, before any compiler runs.
+
+        Raises ``UnsupportedError`` for this computer, and for code that crtgen did not make.
+        """
+        firmware = self._firmware(Options(type, **options), {})
+        if not self._is_estimated(firmware):
+            what = "this computer" if self.board.is_host else "code that crtgen did not make"
+            raise UnsupportedError(f"sizes are not known before a build for {what}", where=firmware.name)
+        return footprint(firmware, self.plans)
+
+    def _is_estimated(self, firmware: Firmware) -> bool:
+        own = len(self.plans) == len(self.parts) and not self.request.generators
+        return own and not firmware.board.is_host
+
+    def _firmware(self, options: Options, samples: Mapping[str, Sequence[Array]]) -> Firmware:
+        library = self._library(options)
+        return Firmware(
             modules=library.modules,
             metadata=library.files,
             request=self.request,
-            options=chosen,
-            samples=samples or {},
+            options=options,
+            samples=samples,
             objects=library.objects,
             shared_arena=library.shared_arena,
             storages=library.storages,
         )
-        return Generated(generate_project(firmware), self.untrusted, self.plans)
 
     def archive(self) -> bytes:
         """The models as an archive in Model Library Format, version 7; equal models give equal bytes.

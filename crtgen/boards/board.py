@@ -148,13 +148,14 @@ class Board:
     """A board that firmware is generated for.
 
     ``vectors``, ``code`` and ``data`` name the memories that hold the vector table, code with constants,
-    and variables with the stack. The board ``host`` is this computer: it has none of them. ``source`` says
-    where the figures come from.
+    and variables with the stack. ``clock`` is the core's highest, in Hz, 0 if unknown. The board ``host`` is
+    this computer: it has none of them. ``source`` says where the figures come from.
     """
 
     name: str
     summary: str
     core: Core
+    clock: int = 0
     memories: tuple[Memory, ...] = ()
     vectors: str = ""
     code: str = ""

@@ -153,14 +153,16 @@ def _board(name: str, table: _Table) -> Board:
     places = {place: _place(place, layout, memories) for place in ("vectors", "code", "data")}
     if layout is not None:
         layout.finish()
+    timer = _optional(table.section("timer"), _timer)
     board = Board(
         name=name,
         summary=table.get("summary", _text),
         core=table.get("core", _core),
+        clock=table.get("clock", _units(parse_frequency), timer.clock if timer else 0),
         memories=memories,
         **places,
         uart=_optional(table.section("uart"), _uart),
-        timer=_optional(table.section("timer"), _timer),
+        timer=timer,
         watchdog=_optional(table.section("watchdog"), _watchdog),
         qemu=_optional(table.section("qemu"), _qemu),
         fvp=_optional(table.section("fvp"), _fvp),

@@ -13,6 +13,7 @@ from crtgen.cli import (
     build,
     compile,
     doctor,
+    fit,
     flash,
     generate,
     inspect,
@@ -38,7 +39,7 @@ app = typer.Typer(
 
 _PANELS = {
     "From a model to a board": (run, verify, quantize, compile, generate, build, flash, monitor),
-    "Figures and facts": (inspect, bench, pareto, boards, doctor),
+    "Figures and facts": (inspect, fit, bench, pareto, boards, doctor),
 }
 
 for panel, commands in _PANELS.items():

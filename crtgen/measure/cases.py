@@ -23,6 +23,7 @@ __all__ = [
     "Inputs",
     "case_name",
     "compare",
+    "first_runs",
     "largest_outputs",
     "random_inputs",
     "read_cases",
@@ -187,6 +188,11 @@ def _case(
 
     name, stem = case_name(f"case{number}", step), f"case{number}" + ("" if step is None else f"_step{step}")
     return Case(name, side("input", inputs), side("output", outputs), follows)
+
+
+def first_runs(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """The first case, and those that follow it."""
+    return (cases[0], *takewhile(lambda case: case.follows, cases[1:]))
 
 
 def random_inputs(interfaces: Sequence[Interface], seed: int) -> tuple[Array, ...]:

@@ -5,7 +5,6 @@ weights, ranges from the least to the greatest number that the calibration data 
 """
 
 import logging
-import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from crtgen import api, files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.ir import Array
+from crtgen.measure.against import sqnr
 from crtgen.measure.cases import read_inputs
 from crtgen.temporary import TemporaryFolder
 
@@ -160,14 +160,7 @@ def _compared(prepared: Path, made: Path, cases: Sequence[Mapping[str, Array]], 
     largest = float(np.abs(real).max()) or 1.0
     same = sum(int(a.argmax() == b.argmax()) for a, b in zip(real, near, strict=True))
     layers = _layers(prepared, made, cases, folder)
-    return Quantised(len(cases), _sqnr(real, near), float(np.abs(real - near).max()) / largest, same, layers)
-
-
-def _sqnr(real: Array, near: Array) -> float:
-    """Decibels; infinite where both are equal."""
-    wide = real.astype(np.float64)
-    signal, noise = float(np.linalg.norm(wide)), float(np.linalg.norm(wide - near.astype(np.float64)))
-    return 20 * math.log10(signal / noise) if signal and noise else math.inf if not noise else -math.inf
+    return Quantised(len(cases), sqnr(real, near), float(np.abs(real - near).max()) / largest, same, layers)
 
 
 def _layers(
@@ -188,5 +181,5 @@ def _layers(
         if tensor in producers and "float" in both:
             real, near = (np.stack(list(both[key])) for key in ("float", "post_qdq"))
             node = producers[tensor]
-            errors.append(LayerError(tensor, node.name, node.op_type, _sqnr(real, near)))
+            errors.append(LayerError(tensor, node.name, node.op_type, sqnr(real, near)))
     return tuple(sorted(errors, key=lambda error: error.sqnr))

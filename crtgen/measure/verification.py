@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen.api import Model, load
-from crtgen.codegen import Interface
+from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Graph
 from crtgen.measure.cases import (
@@ -19,7 +19,7 @@ from crtgen.measure.cases import (
 )
 from crtgen.session import Session
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["Verdict", "cases_of", "verify"]
 
 _STEPS = 4
 
@@ -33,6 +33,26 @@ class Verdict:
     model: str = ""
 
 
+def cases_of(
+    models: Sequence[ModelInfo], source: Path, expect: Path | None = None, count: int = 4
+) -> dict[str, tuple[Case, ...]]:
+    """Cases for each model of an image, by its name.
+
+    They come from the file ``expect``, where those of several models are called ``<model>.case0_...``, or
+    are ``count`` random inputs whose outputs the numpy reference of the model ``source`` computes: of a
+    model with states, sequences of four runs.
+    """
+    found = {}
+    for info in models:
+        prefix = f"{info.name}." if len(models) > 1 else ""
+        found[info.name] = (
+            _reference_cases(source, info.inputs, count)
+            if expect is None
+            else read_cases(expect, info.inputs, info.outputs, prefix)
+        )
+    return found
+
+
 def verify(
     session: Session,
     source: Path,
@@ -40,22 +60,14 @@ def verify(
     cases: int = 4,
     say: Callable[[str], None] = lambda text: None,
 ) -> tuple[Verdict, ...]:
-    """Run cases of every model of an image on a device and compare.
-
-    The cases come from the file ``expect``, where those of several models are called ``<model>.case0_...``,
-    or are ``cases`` random inputs whose outputs the numpy reference of the model ``source`` computes: of a
-    model with states, sequences of four runs.
-    """
+    """Run cases of every model of an image on a device and compare; see ``cases_of``."""
     verdicts = []
+    known = cases_of(session.models, source, expect, cases)
     for info in session.models:
-        prefix = f"{info.name}." if len(session.models) > 1 else ""
-        if expect is not None:
-            chosen = read_cases(expect, info.inputs, info.outputs, prefix)
-        else:
-            chosen = _reference_cases(source, info.inputs, cases)
+        chosen = known[info.name]
         largest = largest_outputs(chosen)
         for case in chosen:
-            say(f"verifying {prefix}{case.name}")
+            say(f"verifying {info.name} {case.name}")
             if not case.follows:
                 session.reset(model=info.name)
             outputs = session.infer(*case.inputs, model=info.name)

@@ -1,6 +1,7 @@
 """Generated projects: firmware sources that build without crtgen."""
 
 from crtgen.project.firmware import Firmware
+from crtgen.project.footprint import Footprint, check_footprint, footprint
 from crtgen.project.generate import generate_project
 from crtgen.project.manifest import Manifest, read_manifest
 from crtgen.project.options import OptionFields, Options
@@ -8,10 +9,13 @@ from crtgen.project.project import Project
 
 __all__ = [
     "Firmware",
+    "Footprint",
     "Manifest",
     "OptionFields",
     "Options",
     "Project",
+    "check_footprint",
+    "footprint",
     "generate_project",
     "read_manifest",
 ]

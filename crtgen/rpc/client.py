@@ -9,7 +9,7 @@ from crtgen import endpoints
 from crtgen.endpoints import Endpoint
 from crtgen.errors import RemoteError
 from crtgen.fault import Fault
-from crtgen.rpc.connection import Connection, RemoteFunction, RemoteModule
+from crtgen.rpc.connection import Connection, RemoteFunction, RemoteModule, RemoteTensor
 from crtgen.rpc.executor import AotExecutor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
 
@@ -129,6 +129,25 @@ class Client(Connection):
         """Ticks of each layer of one inference; None also when the firmware was built without profiling."""
         data = self._ask(endpoints.PROFILE, executor.module, timeout=timeout)
         return None if data is None else self._array(data, "<u8")
+
+    def watch(
+        self,
+        executor: AotExecutor,
+        layer: int,
+        offset: int,
+        place: RemoteTensor,
+        *,
+        timeout: float | None = None,
+    ) -> bool:
+        """Run, and copy what lies at ``offset`` bytes of the arena to ``place`` when ``layer`` has run.
+
+        False when the firmware was built without profiling.
+        """
+        function = self.get_function(endpoints.WATCH.name)
+        if function is None:
+            return False
+        function(executor.module, layer, offset, place, timeout=timeout)
+        return True
 
     def _ask(self, endpoint: Endpoint[Answer], *args: Any, timeout: float | None = None) -> Answer | None:
         """Call a function that may be absent."""

@@ -134,6 +134,9 @@ static const struct crt_endpoint crt_global_table[] = {
 #ifdef CRT_PROFILE
     {"crtgen.profile\0" "m", crt_profile},
 #endif
+#ifdef CRT_PROFILE
+    {"crtgen.watch\0" "miit", crt_watch},
+#endif
 };
 
 const struct crt_endpoints crt_global_endpoints = {

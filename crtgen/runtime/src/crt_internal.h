@@ -164,6 +164,7 @@ int crt_time_check(struct crt_server *server);
 
 /* crt_profile.c */
 int crt_profile(struct crt_call *call);
+int crt_watch(struct crt_call *call);
 
 /* crt_globals.c: the functions that belong to no module. */
 extern const struct crt_endpoints crt_global_endpoints;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ticks of each layer. Only in builds with CRT_PROFILE, whose generated code reports the end of each layer to
- * crt_layer_done. That call has no context, so that here, and only here, the runtime has a variable of its own.
+ * Layer by layer: ticks, and what a layer computed. Only in builds with CRT_PROFILE, whose generated code reports
+ * the end of each layer to crt_layer_done. That call has no context, so that here, and only here, the runtime has
+ * variables of its own.
  */
 #include "crt_internal.h"
 
@@ -16,8 +17,18 @@ static struct {
     uint32_t count;
 } crt_profiler;
 
+static struct {
+    const uint8_t *from;
+    uint8_t *to; /* NULL: nobody watches */
+    uint32_t nbytes;
+    uint32_t layer;
+} crt_watch_of;
+
 void crt_layer_done(uint16_t layer)
 {
+    if (crt_watch_of.to != NULL && layer == crt_watch_of.layer) {
+        (void)memcpy(crt_watch_of.to, crt_watch_of.from, crt_watch_of.nbytes);
+    }
     if (crt_profiler.server != NULL && layer < crt_profiler.count) {
         const uint64_t now = crt_time_now(crt_profiler.server);
         crt_profiler.ticks[layer] += now - crt_profiler.last;
@@ -46,6 +57,39 @@ int crt_profile(struct crt_call *call)
     const int error = crt_executor_run(&run);
     crt_profiler.server = NULL;
     crt_call_return_bytes(call, results, layers * 8);
+    return error;
+}
+
+/* Arguments: executor, layer, offset in the arena, tensor: it gets what lies there when the layer has run. */
+int crt_watch(struct crt_call *call)
+{
+    const int model = crt_call_model(call);
+    if (model < 0) {
+        return model;
+    }
+    const struct crt_model *watched = call->server->config.models[model];
+    const int64_t layer = call->values[1].v_int64;
+    const int64_t offset = call->values[2].v_int64;
+    const DLTensor *tensor = call->values[3].v_handle;
+    uint8_t *to = (uint8_t *)tensor->data + tensor->byte_offset;
+    uint32_t nbytes;
+    const int wrong = crt_memory_tensor(call->server, CRT_WRITE, tensor, &nbytes);
+    if (wrong != CRT_OK) {
+        return wrong;
+    }
+    const int64_t size = (int64_t)watched->arena_size;
+    if ((layer < 0) || (layer >= (int64_t)watched->num_layers) || (offset < 0) || (offset > size)
+        || ((int64_t)nbytes > size - offset)) {
+        return crt_fail(call->server, CRT_ERR_ARGUMENT, "there is no such layer, or no such place in the arena");
+    }
+    struct crt_call run = {.server = call->server, .index = (uint32_t)model, .timing = 1};
+    crt_watch_of.from = (const uint8_t *)watched->arena + offset;
+    crt_watch_of.nbytes = nbytes;
+    crt_watch_of.layer = (uint32_t)layer;
+    crt_watch_of.to = to;
+    const int error = crt_executor_run(&run);
+    crt_watch_of.to = NULL;
+    crt_memory_written(call->server, to, nbytes);
     return error;
 }
 

@@ -1,0 +1,123 @@
+"""Builds images for each core and writes what is around models in them: ``crtgen/project/footprints.csv``.
+
+``CRTGEN_MODELS=FOLDER python -m benchmarks.fit_footprints`` from the root of the repository. It needs
+arm-none-eabi-gcc, and a workspace of Zephyr for the rows of ``zephyr``; without one those stay as they are.
+"""
+
+import csv
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from crtgen import api
+from crtgen.boards import Board, find_board, find_core
+from crtgen.kernels import Target
+from crtgen.project.footprint import ALIGN, Around, Footprint, around
+from crtgen.resources import footprints_file
+
+_CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
+_NOT_BARE = "cortex-m0plus"
+"""Has no start-up code on bare metal: its figures there are those of Cortex-M3, Zephyr's the difference."""
+
+_MODELS = ("hello_world_int8", "ad01_int8", "kws_int8", "vww_int8", "ic01_int8")
+_FLOATS = ("hello_world_float", "ic01_float32")
+_ZEPHYR = {
+    "cortex-m0plus": "rpi_pico",
+    "cortex-m3": "mps2_an385",
+    "cortex-m33": "mps2_an521",
+    "cortex-m55": "mps3_an547",
+}
+_TYPES = ("library", "standalone", "server")
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """An image that was built: its layers, its sizes, and what was expected of them."""
+
+    layers: int
+    flash: int
+    ram: int
+    expected: Footprint
+
+    @property
+    def more(self) -> int:
+        """Bytes of flash that were not expected."""
+        return self.flash - self.expected.flash
+
+
+def main() -> None:
+    models = Path(os.environ["CRTGEN_MODELS"])
+    columns = ["core", "flag", "type", *(field.name for field in fields(Around))]
+    rows = []
+    for core, level in product(_CORES, ("speed", "size")):
+        found = {kind: _around(models, core, level, kind) for kind in _TYPES}
+        found["zephyr"] = _zephyr(models, core, level)
+        flag = Target(find_core(core), level).flag
+        rows += [(core, flag, kind, *(f"{n:g}" for n in astuple(figures))) for kind, figures in found.items()]
+        print(core, flag, file=sys.stderr, flush=True)
+    with footprints_file().open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([columns, *rows])
+
+
+def _around(models: Path, core: str, level: str, kind: str) -> Around:
+    board = replace(find_board("mps2_an385"), core=find_core(core))  # any: images are only built
+    known = around(core, Target(board.core, level).flag, kind)
+    if core == _NOT_BARE and kind != "library":
+        return known
+    samples = [_built(models / f"{name}.tflite", board, kind, level) for name in _MODELS]
+    table = np.array([(1, sample.layers) for sample in samples], float)
+    (flash, layer), *_ = np.linalg.lstsq(table, [sample.more for sample in samples], rcond=None)
+    floats = 0.0
+    if board.core.fpu == "none" and kind != "library":
+        others = [_built(models / f"{name}.tflite", board, kind, level) for name in _FLOATS]
+        floats = float(np.mean([s.more - flash - layer * s.layers for s in others]))
+    ram = _ram(samples, known.ram) if kind != "library" else 0
+    return Around(
+        round(known.flash + flash), round(known.layer + layer, 1), round(known.floats + floats), ram
+    )
+
+
+def _zephyr(models: Path, core: str, level: str) -> Around:
+    """What Zephyr adds to a server; as before where it is not there.
+
+    No board of these has Cortex-M4 or M7: their figures are those of Cortex-M33.
+    """
+    known = around(core, Target(find_core(core), level).flag, "zephyr")
+    if core not in _ZEPHYR or "ZEPHYR_BASE" not in os.environ:
+        return known
+    board = find_board(_ZEPHYR[core])
+    samples = [_built(models / f"{name}.tflite", board, "server", level, "zephyr") for name in _MODELS[:2]]
+    flash = known.flash + np.mean([sample.more for sample in samples])
+    return Around(round(flash), ram=round(known.ram + np.mean([s.ram - s.expected.ram for s in samples])))
+
+
+def _built(path: Path, board: Board, kind: str, optimize: str, platform: str = "") -> _Sample:
+    compiled = api.load(path).compile(board, optimize=optimize)
+    sizes = compiled.generate(kind, platform=platform).build().size.sizes
+    expected = compiled.footprint(kind, platform=platform)
+    return _Sample(len(compiled.modules[0].info.layers), sizes.flash, sizes.ram, expected)
+
+
+def _ram(samples: Sequence[_Sample], known: float) -> float:
+    """The RAM around models with which that of all samples is as it is, a multiple of 8 bytes.
+
+    Images are rounded up; pools, buffers and tables are multiples of that.
+    """
+    pads = [-int(s.expected.arena + s.expected.state + known) % ALIGN[s.expected.type] for s in samples]
+    unrounded = [s.expected.ram - pad for s, pad in zip(samples, pads, strict=True)]
+    align = ALIGN[samples[0].expected.type]
+    wanted = [sample.ram for sample in samples]
+    guess = (wanted[0] - unrounded[0]) // 8 * 8
+    more = (
+        m for m in range(guess - 16, guess + 17, 8) if [u + m + -(u + m) % align for u in unrounded] == wanted
+    )
+    return known + next(more)
+
+
+if __name__ == "__main__":
+    main()

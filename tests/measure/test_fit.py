@@ -1,0 +1,111 @@
+"""Estimates are held against images that are built, advice against what it promises."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from crtgen import api
+from crtgen.boards import Board, find_board
+from crtgen.errors import DoesNotFitError, UnsupportedError
+from crtgen.measure.fit import Choice, Fits
+from tests.support import model_path, nightly
+
+pytestmark = pytest.mark.models
+
+_LEVELS = ("speed", "balanced", "size")
+_ALL = [
+    nightly(name, board, optimize)
+    for name in ("hello_world_int8", "hello_world_float", "ad01_int8", "kws_int8", "vww_int8", "ic01_int8")
+    for board in ("mps2_an385", "mps2_an386", "mps2_an500", "mps2_an505", "mps3_an547")
+    for optimize in _LEVELS
+]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("name", "board", "optimize"),
+    [("kws_int8", "mps2_an386", "balanced"), ("hello_world_int8", "mps3_an547", "size"), *_ALL],
+)
+def test_an_image_takes_what_was_estimated(name: str, board: str, optimize: str) -> None:
+    compiled = api.load(model_path(name)).compile(board, optimize=optimize)
+    for kind in ("library", "standalone", "server"):
+        expected = compiled.footprint(kind)
+        sizes = compiled.generate(kind).build().size.sizes
+        assert sizes.ram == expected.ram, kind
+        assert abs(sizes.flash - expected.flash) <= max(0.03 * sizes.flash, 300), kind
+
+
+@pytest.mark.qemu
+def test_several_models_and_what_is_placed_elsewhere() -> None:
+    models = [api.load(model_path(name)) for name in ("hello_world_int8", "ad01_int8")]
+    for choices in ({}, {"share_arena": False}, {"pool": 4096, "receive_buffer": 4096}):
+        compiled = api.compile(models, "mps3_an547", place={"arena": "dtcm"})
+        expected = compiled.footprint("server", **choices)
+        sizes = compiled.generate("server", **choices).build().size.sizes
+        assert sizes.ram == expected.ram
+        assert expected.memories["dtcm"] == expected.arena
+        assert expected.memories["ram"] == expected.ram - expected.arena + expected.stack
+
+
+def _small(flash: int, ram: int) -> Board:
+    """The board with Cortex-M4, with less memory."""
+    board = find_board("mps2_an386")
+    sizes = {"flash": flash, "ram": ram}
+    return replace(board, memories=tuple(replace(m, size=sizes[m.name]) for m in board.memories))
+
+
+def test_advice_is_the_first_choice_that_fits() -> None:
+    fits = Fits(api.load(model_path("vww_int8")))
+    plenty = fits.on(_small(1 << 20, 1 << 20))
+    assert plenty.fits
+    assert plenty.advice is None
+    needs = plenty.server.ram + plenty.server.stack
+    tight = fits.on(_small(1 << 20, needs - 1024))
+    assert not tight.fits
+    assert 0 < tight.short["ram"] <= 1024
+    assert str(tight.advice) == "--optimize size"
+    assert fits.on(_small(1 << 20, needs - 1024), Choice("size")).fits
+    smaller = fits.on(_small(1 << 20, needs - 20 * 1024))
+    assert str(smaller.advice) == "--optimize balanced --pool 1024"
+    hopeless = fits.on(_small(16 * 1024, 1 << 20))
+    assert hopeless.advice is None
+    assert hopeless.short["flash"] > 20_000
+
+
+def test_advice_names_another_memory() -> None:
+    board = find_board("mps3_an547")
+    sizes = {"code": 1 << 20, "itcm": 1 << 20, "ram": 60 * 1024, "dtcm": 64 * 1024}
+    board = replace(board, memories=tuple(replace(m, size=sizes[m.name]) for m in board.memories))
+    found = Fits(api.load(model_path("vww_int8"))).on(board)
+    assert str(found.advice) == "--optimize balanced --place arena=dtcm"
+
+
+def test_time_is_cycles_by_the_clock() -> None:
+    fits = Fits(api.load(model_path("kws_int8")))
+    pico, nucleo = fits.on(find_board("rpi_pico")), fits.on(find_board("nucleo_l4r5zi"))
+    assert pico.seconds == pico.report.cycles_estimated / 125e6  # type: ignore[operator]
+    assert nucleo.seconds == nucleo.report.cycles_estimated / 120e6  # type: ignore[operator]
+    assert nucleo.seconds < pico.seconds
+
+
+def test_what_cannot_fit_is_refused_before_any_compiler_runs() -> None:
+    model = api.load(model_path("kws_int8"))
+    tight = model.compile(_small(1 << 20, 20 * 1024))
+    with pytest.raises(DoesNotFitError, match=r"ram needs about 23,\d+ bytes, and has 20,480"):
+        tight.generate("server")
+    tight.generate("server", pool=1024, stack=4096)
+    full = model.compile(_small(40 * 1024, 1 << 20))
+    with pytest.raises(DoesNotFitError, match=r"flash needs about 5\d,\d+ bytes, and has 40,960"):
+        full.generate("server")
+    full.generate("standalone")
+
+
+def test_what_code_needs_is_known_when_it_is_built(tmp_path: Path) -> None:
+    model = api.load(model_path("hello_world_int8"))
+    with pytest.raises(UnsupportedError, match="not known before a build for this computer"):
+        model.compile("host").footprint()
+    archive = tmp_path / "model.tar"
+    archive.write_bytes(model.compile("mps2_an386").archive())
+    with pytest.raises(UnsupportedError, match="code that crtgen did not make"):
+        api.load(archive).compile("mps2_an386").footprint()

@@ -1,0 +1,132 @@
+"""Layer by layer: what the device computes is read there, and a kernel that is wrong is named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from crtgen import api
+from crtgen.errors import RemoteError, UnsupportedError, UsageError
+from crtgen.measure.against import losses
+from crtgen.measure.cases import Case, first_runs, random_inputs
+from crtgen.measure.layers import compare_values, verify_layers
+from crtgen.session import Session
+from tests.support import ROOT, model_path
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+
+
+def _cases(session: Session, steps: int = 1) -> list[Case]:
+    return [
+        Case(f"random{seed}", random_inputs(session.model().inputs, seed), (), seed > 0)
+        for seed in range(steps)
+    ]
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("executor", ["aot", "graph"])
+def test_every_layer_is_as_the_reference_says(executor: str) -> None:
+    compiled = api.load(DIGITS).compile("host", executor=executor)
+    with compiled.generate(profile=True).build().run() as session:
+        verdicts = verify_layers(session, compiled.plans[0], _cases(session))
+        names = [layer.name for layer in session.model().layers]
+    assert [v.layer for v in verdicts] == names
+    assert not any(v.wrong for v in verdicts)
+
+
+@pytest.mark.cc
+def test_a_broken_kernel_is_named() -> None:
+    compiled = api.load(DIGITS).compile("host")
+    (module,) = compiled.modules
+    layers = module.info.layers
+    broken = next(layer for layer in layers[1:] if layer.macs)
+    name = f"{module.info.name}_kernels.c"
+    text = module.files[name]
+    start = text.index(f"void {broken.function}(")
+    brace = text.index("\n}\n", start)
+    wrong = f"{text[:brace]}\n    y0[3] = (int8_t)(y0[3] + 2);{text[brace:]}"
+    changed = replace(module, files={**module.files, name: wrong})
+    part = replace(compiled.parts[0], module=changed)
+    with replace(compiled, parts=(part,)).generate(profile=True).build().run() as session:
+        verdicts = verify_layers(session, compiled.plans[0], _cases(session))
+    first = next(v for v in verdicts if v.wrong)
+    assert (first.layer, first.kernel) == (broken.name, broken.kernel)
+    assert first.wrong is not None
+    assert np.ravel_multi_index(first.wrong.index, compiled.plans[0].graph.values[first.value].shape) == 3
+    assert (first.wrong.steps, first.wrong.count) == (2, 1)
+
+
+@pytest.mark.cc
+def test_what_is_kept_from_run_to_run() -> None:
+    """The last run of a sequence is watched; large values come in parts."""
+    path = model_path("kws_int8")
+    compiled = api.load(path).compile("host")
+    with compiled.generate(profile=True, pool=1024).build().run() as session:
+        verdicts = verify_layers(session, compiled.plans[0], _cases(session, 2))
+    assert not any(v.wrong for v in verdicts)
+    assert len(verdicts) == 13
+
+
+@pytest.mark.cc
+def test_the_device_refuses_what_is_not_there() -> None:
+    compiled = api.load(DIGITS).compile("host")
+    with compiled.generate(profile=True).build().run() as session:
+        info = session.model()
+        runs = [case.inputs for case in _cases(session)]
+        for layer, offset, nbytes in ((len(info.layers), 0, 16), (0, info.arena, 1), (0, info.arena - 8, 16)):
+            with pytest.raises(RemoteError, match="no such layer, or no such place"):
+                session.watch(runs, layer, offset, nbytes)
+        assert len(session.watch(runs, 0, info.arena - 16, 16)) == 16
+    with compiled.generate().build().run() as session:
+        with pytest.raises(UnsupportedError, match="cannot watch layers"):
+            session.watch([case.inputs for case in _cases(session)], 0, 0, 16)
+
+
+def test_integers_are_equal_and_floats_near() -> None:
+    numbers = np.array([[1, 2], [3, 4]], np.int8)
+    assert compare_values(numbers, numbers) is None
+    wrong = compare_values(numbers, numbers + np.array([[0, 0], [0, 3]], np.int8))
+    assert wrong is not None
+    assert (wrong.index, wrong.expected, wrong.actual, wrong.steps) == ((1, 1), 4, 7, 3)
+    assert (wrong.count, wrong.total) == (1, 4)
+    reals = np.array([1.0, -100.0, np.nan, np.inf], np.float32)
+    assert compare_values(reals, reals) is None
+    assert compare_values(reals, reals + np.float32(0.0009)) is None
+    next_one = np.nextafter(reals[:2], np.float32(np.inf), dtype=np.float32)
+    tiny = np.array([1e-3, 1e-3], np.float32)
+    assert compare_values(tiny, np.array([1e-3, 2e-3], np.float32)).index == (1,)  # type: ignore[union-attr]
+    assert compare_values(reals[:2], next_one) is None
+    across = compare_values(np.array([1e-45], np.float32), np.array([-1e-45], np.float32))
+    assert across is not None
+    assert across.steps == 2
+
+
+def test_what_a_quantised_network_loses() -> None:
+    ours, theirs = (api.load(model_path(name)).graph for name in ("ad01_int8", "ad01_float32"))
+    inputs = [np.zeros((1, 640), np.int8), np.full((1, 640), 90, np.int8)]
+    cases = [Case(str(i), (x,), ()) for i, x in enumerate(inputs)]
+    found = losses(ours, theirs, cases)
+    assert [loss.operator for loss in found] == ["fully_connected"] * 10
+    value = ours.values[found[0].value]
+    near = ours.evaluate({ours.inputs[0]: inputs[0]})[value.name]
+    scale, zero = ours.values[ours.inputs[0]].quant.scale, ours.values[ours.inputs[0]].quant.zero_point  # type: ignore[union-attr]
+    real = theirs.evaluate({theirs.inputs[0]: ((inputs[0] - float(zero)) * scale).astype(np.float32)})[
+        value.name
+    ]
+    error = (near.astype(float) - value.quant.zero_point) * value.quant.scale - real  # type: ignore[union-attr]
+    alone = losses(ours, theirs, cases[:1])[0]
+    assert alone.largest == pytest.approx(np.abs(error).max())
+    assert alone.sqnr == pytest.approx(20 * np.log10(np.linalg.norm(real) / np.linalg.norm(error)))
+    assert sum(alone.histogram) == error.size
+    assert losses(ours, ours, cases)[3].to_dict()["sqnr"] is None  # infinite: nothing is lost
+
+
+def test_networks_that_have_nothing_in_common() -> None:
+    ours = api.load(model_path("ad01_int8")).graph
+    with pytest.raises(UsageError, match="inputs of both networks have other shapes"):
+        losses(ours, api.load(model_path("kws_int8")).graph, [])
+
+
+def test_the_first_case_and_its_steps() -> None:
+    cases = [Case(str(i), (), (), follows) for i, follows in enumerate((False, True, True, False, True))]
+    assert [case.name for case in first_runs(cases)] == ["0", "1", "2"]

@@ -48,6 +48,12 @@ def test_several_models_and_what_is_placed_elsewhere() -> None:
         assert expected.memories["ram"] == expected.ram - expected.arena + expected.stack
 
 
+def _model(name: str) -> api.Model:
+    model = api.load(model_path(name))
+    assert isinstance(model, api.Model)
+    return model
+
+
 def _small(flash: int, ram: int) -> Board:
     """The board with Cortex-M4, with less memory."""
     board = find_board("mps2_an386")
@@ -56,7 +62,7 @@ def _small(flash: int, ram: int) -> Board:
 
 
 def test_advice_is_the_first_choice_that_fits() -> None:
-    fits = Fits(api.load(model_path("vww_int8")))
+    fits = Fits(_model("vww_int8"))
     plenty = fits.on(_small(1 << 20, 1 << 20))
     assert plenty.fits
     assert plenty.advice is None
@@ -77,12 +83,12 @@ def test_advice_names_another_memory() -> None:
     board = find_board("mps3_an547")
     sizes = {"code": 1 << 20, "itcm": 1 << 20, "ram": 60 * 1024, "dtcm": 64 * 1024}
     board = replace(board, memories=tuple(replace(m, size=sizes[m.name]) for m in board.memories))
-    found = Fits(api.load(model_path("vww_int8"))).on(board)
+    found = Fits(_model("vww_int8")).on(board)
     assert str(found.advice) == "--optimize balanced --place arena=dtcm"
 
 
 def test_time_is_cycles_by_the_clock() -> None:
-    fits = Fits(api.load(model_path("kws_int8")))
+    fits = Fits(_model("kws_int8"))
     pico, nucleo = fits.on(find_board("rpi_pico")), fits.on(find_board("nucleo_l4r5zi"))
     assert pico.seconds == pico.report.cycles_estimated / 125e6  # type: ignore[operator]
     assert nucleo.seconds == nucleo.report.cycles_estimated / 120e6  # type: ignore[operator]
@@ -90,7 +96,7 @@ def test_time_is_cycles_by_the_clock() -> None:
 
 
 def test_what_cannot_fit_is_refused_before_any_compiler_runs() -> None:
-    model = api.load(model_path("kws_int8"))
+    model = _model("kws_int8")
     tight = model.compile(_small(1 << 20, 20 * 1024))
     with pytest.raises(DoesNotFitError, match=r"ram needs about 23,\d+ bytes, and has 20,480"):
         tight.generate("server")

@@ -7,6 +7,7 @@ import pytest
 
 from crtgen import api
 from crtgen.errors import RemoteError, UnsupportedError, UsageError
+from crtgen.ir import Graph
 from crtgen.measure.against import losses
 from crtgen.measure.cases import Case, first_runs, random_inputs
 from crtgen.measure.layers import compare_values, verify_layers
@@ -14,6 +15,12 @@ from crtgen.session import Session
 from tests.support import ROOT, model_path
 
 DIGITS = ROOT / "demo" / "digits.tflite"
+
+
+def _graph(name: str) -> Graph:
+    model = api.load(model_path(name))
+    assert isinstance(model, api.Model)
+    return model.graph
 
 
 def _cases(session: Session, steps: int = 1) -> list[Case]:
@@ -77,9 +84,11 @@ def test_the_device_refuses_what_is_not_there() -> None:
             with pytest.raises(RemoteError, match="no such layer, or no such place"):
                 session.watch(runs, layer, offset, nbytes)
         assert len(session.watch(runs, 0, info.arena - 16, 16)) == 16
-    with compiled.generate().build().run() as session:
-        with pytest.raises(UnsupportedError, match="cannot watch layers"):
-            session.watch([case.inputs for case in _cases(session)], 0, 0, 16)
+    with (
+        compiled.generate().build().run() as session,
+        pytest.raises(UnsupportedError, match="cannot watch layers"),
+    ):
+        session.watch([case.inputs for case in _cases(session)], 0, 0, 16)
 
 
 def test_integers_are_equal_and_floats_near() -> None:
@@ -102,7 +111,7 @@ def test_integers_are_equal_and_floats_near() -> None:
 
 
 def test_what_a_quantised_network_loses() -> None:
-    ours, theirs = (api.load(model_path(name)).graph for name in ("ad01_int8", "ad01_float32"))
+    ours, theirs = (_graph(name) for name in ("ad01_int8", "ad01_float32"))
     inputs = [np.zeros((1, 640), np.int8), np.full((1, 640), 90, np.int8)]
     cases = [Case(str(i), (x,), ()) for i, x in enumerate(inputs)]
     found = losses(ours, theirs, cases)
@@ -122,9 +131,9 @@ def test_what_a_quantised_network_loses() -> None:
 
 
 def test_networks_that_have_nothing_in_common() -> None:
-    ours = api.load(model_path("ad01_int8")).graph
+    ours = _graph("ad01_int8")
     with pytest.raises(UsageError, match="inputs of both networks have other shapes"):
-        losses(ours, api.load(model_path("kws_int8")).graph, [])
+        losses(ours, _graph("kws_int8"), [])
 
 
 def test_the_first_case_and_its_steps() -> None:

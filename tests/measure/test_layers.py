@@ -116,13 +116,13 @@ def test_what_a_quantised_network_loses() -> None:
     cases = [Case(str(i), (x,), ()) for i, x in enumerate(inputs)]
     found = losses(ours, theirs, cases)
     assert [loss.operator for loss in found] == ["fully_connected"] * 10
-    value = ours.values[found[0].value]
-    near = ours.evaluate({ours.inputs[0]: inputs[0]})[value.name]
-    scale, zero = ours.values[ours.inputs[0]].quant.scale, ours.values[ours.inputs[0]].quant.zero_point  # type: ignore[union-attr]
-    real = theirs.evaluate({theirs.inputs[0]: ((inputs[0] - float(zero)) * scale).astype(np.float32)})[
-        value.name
-    ]
-    error = (near.astype(float) - value.quant.zero_point) * value.quant.scale - real  # type: ignore[union-attr]
+    value, given = ours.values[found[0].value], ours.values[ours.inputs[0]]
+    assert value.quant is not None
+    assert given.quant is not None
+    near = ours.evaluate({given.name: inputs[0]})[value.name].astype(float)
+    real_inputs = ((inputs[0] - float(given.quant.zero_point)) * given.quant.scale).astype(np.float32)
+    real = theirs.evaluate({theirs.inputs[0]: real_inputs})[value.name].astype(float)
+    error = (near - value.quant.zero_point) * value.quant.scale - real
     alone = losses(ours, theirs, cases[:1])[0]
     assert alone.largest == pytest.approx(np.abs(error).max())
     assert alone.sqnr == pytest.approx(20 * np.log10(np.linalg.norm(real) / np.linalg.norm(error)))

@@ -1,14 +1,12 @@
 """Reads board files. What a key may hold is said here, what the keys have to agree on in ``checks``."""
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from crtgen import files
 from crtgen.boards.board import (
     Board,
     Flash,
@@ -27,6 +25,8 @@ from crtgen.boards.core import CORES, HOST, find_core
 from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.errors import UsageError
 from crtgen.resources import boards_dir
+from crtgen.toml import Table, load_toml
+from crtgen.toml import table as table_of
 
 __all__ = [
     "RUNNERS",
@@ -42,62 +42,11 @@ RUNNERS = ("west", "pyocd", "openocd", "jlink", "nrfjprog", "uf2", "gdb")
 """Ways to write an image to a board."""
 
 T = TypeVar("T")
-_ABSENT: Any = object()
-
-
-class _Table:
-    """A TOML table that remembers which keys were asked for: any other key in it is an error."""
-
-    def __init__(self, file: Path, path: str, content: Mapping[str, Any]) -> None:
-        self._file = file
-        self._path = path
-        self._content = content
-        self._known: set[str] = set()
-
-    def error(self, key: str, message: str) -> UsageError:
-        """What is wrong with a key, with its full name and its file."""
-        return UsageError(message, where=f"{self._file}: {self._path}{key}")
-
-    def get(self, key: str, parse: Callable[[Any], T], default: Any = _ABSENT) -> T:
-        """The parsed value of a key; ``parse`` raises ``ValueError`` for what it cannot accept."""
-        self._known.add(key)
-        if key not in self._content:
-            if default is _ABSENT:
-                raise self.error(key, "the key is missing")
-            return default  # type: ignore[no-any-return]
-        try:
-            return parse(self._content[key])
-        except ValueError as error:
-            raise self.error(key, str(error)) from error
-
-    def section(self, key: str) -> "_Table | None":
-        """The table below a key; None if there is none."""
-        content = self.get(key, _table, None)
-        return None if content is None else _Table(self._file, f"{self._path}{key}.", content)
-
-    def sections(self, key: str) -> "list[tuple[str, _Table]]":
-        """Name and content of every table below a key."""
-        outer = self.section(key)
-        if outer is None:
-            return []
-        return [(name, inner) for name in outer._content if (inner := outer.section(name)) is not None]
-
-    def finish(self) -> None:
-        """Refuse a key that nothing asked for."""
-        for key in self._content:
-            if key not in self._known:
-                close = get_close_matches(key, sorted(self._known), n=1)
-                hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(sorted(self._known))}"
-                raise UsageError("unknown key", where=f"{self._file}: {self._path}{key}", hint=hint)
 
 
 def load_board(file: Path) -> Board:
     """The board of a file; its name is the file's. Raises ``UsageError`` naming file and key."""
-    try:
-        content = tomllib.loads(files.read_text(file, "the board"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"cannot be read: {error}", where=str(file)) from error
-    board = _board(file.stem, _Table(file, "", content))
+    board = _board(file.stem, load_toml(file, "the board"))
     check_board(board, str(file))
     return board
 
@@ -147,7 +96,7 @@ def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
     return tuple(board for board in all_boards() if not board.is_host and board.fits(flash, ram))
 
 
-def _board(name: str, table: _Table) -> Board:
+def _board(name: str, table: Table) -> Board:
     memories = tuple(_memory(n, t) for n, t in table.sections("memory"))
     layout = table.section("layout")
     places = {place: _place(place, layout, memories) for place in ("vectors", "code", "data")}
@@ -175,7 +124,7 @@ def _board(name: str, table: _Table) -> Board:
     return board
 
 
-def _place(place: str, layout: _Table | None, memories: tuple[Memory, ...]) -> str:
+def _place(place: str, layout: Table | None, memories: tuple[Memory, ...]) -> str:
     """The memory of a part of the image: what the layout says, else the first one of the right kind."""
     kind = "ram" if place == "data" else "flash"
     default = next((m.name for m in memories if m.kind == kind), "")
@@ -184,7 +133,7 @@ def _place(place: str, layout: _Table | None, memories: tuple[Memory, ...]) -> s
     return layout.get(place, _one_of("memory", *(m.name for m in memories)), default)
 
 
-def _memory(name: str, table: _Table) -> Memory:
+def _memory(name: str, table: Table) -> Memory:
     memory = Memory(
         name=name,
         kind=table.get("kind", _one_of("kind", "flash", "ram")),
@@ -196,7 +145,7 @@ def _memory(name: str, table: _Table) -> Memory:
     return memory
 
 
-def _reads(table: _Table) -> FlashReads:
+def _reads(table: Table) -> FlashReads:
     return FlashReads(
         wait_states=table.get("wait_states", _address),
         width=table.get("width", _width),
@@ -206,7 +155,7 @@ def _reads(table: _Table) -> FlashReads:
     )
 
 
-def _uart(table: _Table) -> Uart:
+def _uart(table: Table) -> Uart:
     return Uart(
         kind=table.get("kind", _one_of("UART", "cmsdk")),
         base=table.get("base", _address),
@@ -216,14 +165,14 @@ def _uart(table: _Table) -> Uart:
     )
 
 
-def _timer(table: _Table) -> Timer:
+def _timer(table: Table) -> Timer:
     return Timer(
         kind=table.get("kind", _one_of("timer", "systick")),
         clock=table.get("clock", _units(parse_frequency)),
     )
 
 
-def _watchdog(table: _Table) -> Watchdog:
+def _watchdog(table: Table) -> Watchdog:
     return Watchdog(
         kind=table.get("kind", _one_of("watchdog", "cmsdk")),
         base=table.get("base", _address),
@@ -232,7 +181,7 @@ def _watchdog(table: _Table) -> Watchdog:
     )
 
 
-def _qemu(table: _Table) -> Qemu:
+def _qemu(table: Table) -> Qemu:
     return Qemu(
         machine=table.get("machine", _text),
         args=table.get("args", _each(_text), ()),
@@ -240,18 +189,18 @@ def _qemu(table: _Table) -> Qemu:
     )
 
 
-def _shared(table: _Table) -> Memory:
+def _shared(table: Table) -> Memory:
     origin, size = table.get("origin", _address), table.get("size", _units(parse_size))
     return Memory("mailbox", "ram", origin, size)
 
 
-def _fvp(table: _Table) -> Fvp:
+def _fvp(table: Table) -> Fvp:
     return Fvp(program=table.get("program", _text))
 
 
 def _zephyr(value: Any) -> tuple[ZephyrName, ...]:
     """Names by the release that introduced them, the oldest first."""
-    names = (ZephyrName(_release(since), _text(name)) for since, name in _table(value).items())
+    names = (ZephyrName(_release(since), _text(name)) for since, name in table_of(value).items())
     return tuple(sorted(names, key=lambda entry: entry.since))
 
 
@@ -261,7 +210,7 @@ def _release(value: str) -> tuple[int, ...]:
     return tuple(map(int, value.split(".")))
 
 
-def _flash(table: _Table) -> Flash:
+def _flash(table: Table) -> Flash:
     return Flash(
         runners=table.get("runners", _each(_one_of("runner", *RUNNERS))),
         openocd=table.get("openocd", _each(_text), ()),
@@ -269,7 +218,7 @@ def _flash(table: _Table) -> Flash:
     )
 
 
-def _serial(table: _Table) -> Serial:
+def _serial(table: Table) -> Serial:
     return Serial(baud=table.get("baud", _address, 115200), usb=table.get("usb", _each(_usb_id), ()))
 
 
@@ -280,18 +229,12 @@ def _usb_id(value: Any) -> str:
     return text
 
 
-def _optional(table: _Table | None, parse: Callable[[_Table], T]) -> T | None:
+def _optional(table: Table | None, parse: Callable[[Table], T]) -> T | None:
     if table is None:
         return None
     result = parse(table)
     table.finish()
     return result
-
-
-def _table(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("a table is wanted")
-    return value
 
 
 def _text(value: Any) -> str:

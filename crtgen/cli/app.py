@@ -2,7 +2,9 @@
 
 import signal
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -11,20 +13,25 @@ from crtgen.cli import (
     bench,
     boards,
     build,
+    check,
     compile,
     doctor,
     fit,
     flash,
     generate,
+    init,
     inspect,
     monitor,
     pareto,
     quantize,
     run,
+    test,
     verify,
 )
 from crtgen.cli.output import report
+from crtgen.cli.settings import defaults
 from crtgen.errors import UsageError
+from crtgen.settings import read_settings
 from crtgen.version import __version__
 
 __all__ = ["app", "main"]
@@ -39,6 +46,7 @@ app = typer.Typer(
 
 _PANELS = {
     "From a model to a board": (run, verify, quantize, compile, generate, build, flash, monitor),
+    "A folder of models": (init, check, test),
     "Figures and facts": (inspect, fit, bench, pareto, boards, doctor),
 }
 
@@ -63,6 +71,7 @@ def _limit_memory(nbytes: int) -> int:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
     memory: Annotated[
         int,
@@ -76,6 +85,18 @@ def _root(
     ] = files.DEFAULT_LIMIT,
 ) -> None:
     """Static C runtimes for Cortex-M from trained networks."""
+    try:
+        settings = read_settings(Path())
+        context.default_map = defaults(settings, _commands(context)) if settings else None
+    except UsageError as error:
+        report(error, as_json="--json" in sys.argv)
+        raise typer.Exit(error.exit_code) from None
+
+
+def _commands(context: typer.Context) -> Mapping[str, Any]:
+    """The commands by name, as Click has them."""
+    group: Any = context.command
+    return dict(group.commands)
 
 
 def end_like_an_exit() -> None:

@@ -14,6 +14,7 @@ from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, Pass
 __all__ = [
     "Baud",
     "Board",
+    "Boards",
     "CmsisNn",
     "Codegen",
     "CoreDump",
@@ -24,8 +25,10 @@ __all__ = [
     "FvpPath",
     "GraphFile",
     "HardwareMap",
+    "Junit",
     "KeepInputs",
     "Models",
+    "MoreModels",
     "Optimize",
     "ParamsFile",
     "Place",
@@ -56,6 +59,18 @@ _board = partial(typer.Option, rich_help_panel="The board")
 Models = Annotated[
     list[Path],
     typer.Argument(help="Model files (.tflite, .onnx), archives or exported libraries.", show_default=False),
+]
+MoreModels = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Model files; those of crtgen.toml if none is named.", show_default=False),
+]
+Boards = Annotated[
+    list[str] | None,
+    typer.Option("--board", "-b", help="Boards, in the place of those of crtgen.toml."),
+]
+Junit = Annotated[
+    Path | None,
+    typer.Option("--junit", metavar="FILE", help="Write the results as JUnit XML."),
 ]
 Source = Annotated[
     Path,

@@ -1,7 +1,7 @@
 """``crtgen verify``: does the board compute what is expected?"""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,14 +9,17 @@ import typer
 from rich.console import Console
 
 from crtgen import api
+from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log, table
 from crtgen.errors import MismatchError, UsageError
+from crtgen.files import check_writable, write
 from crtgen.ir import Graph
 from crtgen.measure.against import Loss, losses
 from crtgen.measure.cases import first_runs
 from crtgen.measure.layers import LayerVerdict, verify_layers
+from crtgen.measure.rungs import Outcome, junit, rung_of
 from crtgen.measure.verification import Verdict, cases_of, verify
 from crtgen.session import Session
 
@@ -45,48 +48,80 @@ def command(
         Path | None,
         typer.Option(help="Show what each layer loses against this network, that of floats for example."),
     ] = None,
+    junit_file: options.Junit = None,
     core_dump: options.CoreDump = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Run every case on the board: integers have to be equal, floats within 1e-5 of the largest."""
     with guarded(as_json, debug, core_dump) as out:
+        if junit_file:
+            check_writable(junit_file)
         with out.stage() as say:
             if layers:
                 generating = replace(generating, profile=True)
             image = building.image(source, files, compiling, generating, say, runs=bool(connecting.port))
-            lost = _lost(source, files, against, image, expect, cases) if against else ()
+            lost = _lost(source, files, against, image, expect, cases) if against else None
             say("starting")
             with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
                 results = verify(session, source, expect, cases, say)
-                watched = _watched(session, image, source, expect, say) if layers else {}
-        failed = [r for r in results if r.difference]
-        wrong = [v for verdicts in watched.values() for v in verdicts if v.wrong]
-        data = {
-            "model": ", ".join(dict.fromkeys(r.model for r in results)),
-            "board": image.board,
-            "cases": len(results),
-            "failed": len(failed),
-            "differences": {_name(r, results): str(r.difference) for r in failed},
-        }
-        if layers:
-            data["layers"] = {name: [v.to_dict() for v in verdicts] for name, verdicts in watched.items()}
-        if against:
-            data["against"] = [loss.to_dict() for loss in lost]
-
-        def render(console: Console) -> None:
-            for result in results:
-                console.print(f"{_name(result, results)}: {result.difference or 'equal'}")
-            right = len(results) - len(failed)
-            console.print(f"{data['model']} on {image.board}: {right} of {len(results)} cases as expected")
-            for name, verdicts in watched.items():
-                _print_layers(console, name, verdicts)
-            if against:
-                _print_losses(console, against, lost)
-
-        out.result(data, render)
-        if failed or wrong:
+                watched = _watched(session, image, source, expect, say) if layers else None
+        verified = _Verified(image.board, results, watched, lost)
+        if junit_file:
+            rung = rung_of(find_board(image.board))
+            write(junit_file, junit([Outcome(source.stem, image.board, rung, results)]))
+        out.result(verified.to_dict(), verified.print)
+        if not verified.is_right:
             raise typer.Exit(MismatchError.exit_code)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Verified:
+    """What came of it: the cases, what layers computed by model, and what they lose, as far as asked for."""
+
+    board: str
+    results: Sequence[Verdict]
+    watched: Mapping[str, Sequence[LayerVerdict]] | None
+    lost: Sequence[Loss] | None
+
+    @property
+    def failed(self) -> list[Verdict]:
+        return [result for result in self.results if result.difference]
+
+    @property
+    def model(self) -> str:
+        return ", ".join(dict.fromkeys(result.model for result in self.results))
+
+    @property
+    def is_right(self) -> bool:
+        layers = [verdict for verdicts in (self.watched or {}).values() for verdict in verdicts]
+        return not self.failed and not any(verdict.wrong for verdict in layers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        watched = {name: [v.to_dict() for v in layers] for name, layers in (self.watched or {}).items()}
+        return {
+            "model": self.model,
+            "board": self.board,
+            "cases": len(self.results),
+            "failed": len(self.failed),
+            "differences": {_name(r, self.results): str(r.difference) for r in self.failed},
+            "layers": None if self.watched is None else watched,
+            "losses": None if self.lost is None else [loss.to_dict() for loss in self.lost],
+        }
+
+    def print(self, console: Console) -> None:
+        """For people."""
+        for result in self.results:
+            console.print(f"{_name(result, self.results)}: {result.difference or 'equal'}")
+        count = len(self.results)
+        console.print(
+            f"{self.model} on {self.board}: {count - len(self.failed)} of {count} cases as expected"
+        )
+        for name, verdicts in (self.watched or {}).items():
+            _print_layers(console, name, verdicts)
+        if self.lost is not None:
+            _print_losses(console, self.lost)
 
 
 def _name(result: Verdict, results: Sequence[Verdict]) -> str:
@@ -131,8 +166,8 @@ def _print_layers(console: Console, name: str, verdicts: Sequence[LayerVerdict])
         console.print(f"  {first.value}{first.wrong}")
 
 
-def _print_losses(console: Console, against: Path, lost: Sequence[Loss]) -> None:
-    console.print(f"\nagainst {against.name}")
+def _print_losses(console: Console, lost: Sequence[Loss]) -> None:
+    console.print("\nwhat the layers lose: errors by signal to noise, the largest, of values up to")
     rows = table("layer", "operator", "dB", "error", "of", "", right=("dB", "error", "of"))
     for loss in lost:
         most = max(loss.histogram)

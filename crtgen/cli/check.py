@@ -1,0 +1,143 @@
+"""``crtgen check``: do models still cost what they did, and what they may?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen import api
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, guarded
+from crtgen.cli.settings import chosen_models
+from crtgen.errors import MismatchError, UsageError
+from crtgen.measure.lock import (
+    LOCK,
+    Entry,
+    Excess,
+    Lock,
+    compare,
+    lock_entry,
+    over,
+    read_lock,
+    source_of,
+    write_lock,
+)
+from crtgen.settings import ModelSettings
+
+__all__ = ["command"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A model for a board, at a level; ``before`` is what is locked, ``after`` what is there now."""
+
+    settings: ModelSettings
+    compiled: api.Compiled
+    before: Entry | None
+    after: Entry
+
+    @property
+    def is_new(self) -> bool:
+        return self.before is None or self.before.source != self.after.source
+
+
+def command(
+    models: options.MoreModels = None,
+    board: options.Boards = None,
+    optimize: Annotated[
+        str | None, typer.Option(help="speed, size or balanced; else what is locked.")
+    ] = None,
+    fold: options.Fold = True,
+    lock: Annotated[Path, typer.Option(help="What models cost when it was written.")] = Path(LOCK),
+    update: Annotated[bool, typer.Option("--update", help="Measure, and write the lock.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Hold models to their budgets and to the lock: what was generated, and what it cost."""
+    with guarded(as_json, debug) as out:
+        known = read_lock(lock) if lock.exists() or not update else Lock()
+        with out.stage() as say:
+            jobs = []
+            for settings in chosen_models(models, board):
+                for name, level in _targets(settings, known, optimize, update):
+                    say(f"{settings.file.name} on {name}")
+                    compiled = api.load(settings.file).compile(
+                        name, optimize=level, passes=options.passes(fold)
+                    )
+                    jobs.append(_job(settings, compiled, known, update))
+        if update:
+            write_lock(lock, known.updated([job.after for job in jobs]))
+        worse = [excess for job in jobs for excess in _worse(job, known.tolerance, update)]
+        data = {
+            "entries": [
+                {
+                    "model": j.after.model,
+                    "board": j.after.board,
+                    "optimize": j.after.optimize,
+                    "changed": j.is_new,
+                    **j.after.figures,
+                }
+                for j in jobs
+            ],
+            "worse": [excess.to_dict() for excess in worse],
+        }
+        out.result(data, lambda console: _print(console, jobs, worse, update))
+        if worse:
+            raise typer.Exit(MismatchError.exit_code)
+
+
+def _targets(
+    settings: ModelSettings, lock: Lock, optimize: str | None, update: bool
+) -> Sequence[tuple[str, str]]:
+    """Boards and levels: those that are named, else those that are locked."""
+    if settings.boards:
+        return [(name, optimize or "balanced") for name in settings.boards]
+    name = api.load(settings.file).name
+    found = [
+        (e.board, e.optimize) for e in lock.entries if e.model == name and optimize in (None, e.optimize)
+    ]
+    if not found:
+        raise UsageError(f"nothing is locked for {name}", hint="crtgen check --board B --update locks it")
+    return found
+
+
+def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bool) -> _Job:
+    """What was locked stands for a model of which everything that is generated is the same."""
+    name = compiled.modules[0].info.name
+    before = lock.find((name, compiled.board.name, compiled.request.optimize))
+    if before is None and not update:
+        where = f"{name} on {compiled.board.name}, {compiled.request.optimize}"
+        raise UsageError("nothing is locked for it", where=where, hint="crtgen check --update locks it")
+    same = before is not None and not update and before.source == source_of(compiled)
+    after = before if same and before is not None else lock_entry(compiled)
+    return _Job(settings, compiled, before, after)
+
+
+def _worse(job: _Job, tolerance: float, update: bool) -> list[Excess]:
+    found = list(over(job.settings.budget, job.after, job.before))
+    if job.before is not None and not update:
+        found += compare(job.before, job.after, tolerance)
+    return found
+
+
+def _print(console: Console, jobs: Sequence[_Job], worse: Sequence[Excess], update: bool) -> None:
+    for job in jobs:
+        after = job.after
+        console.print(f"{after.model} on {after.board}, {after.optimize}: {_change(job, update)}")
+    for excess in worse:
+        console.print(f"\nworse: {excess}")
+
+
+def _change(job: _Job, update: bool) -> str:
+    """What is not as it was locked."""
+    if job.before is None:
+        return "locked"
+    if not job.is_new:
+        return "as it was locked"
+    pairs = [(m, n, job.after.figures.get(m, n)) for m, n in job.before.figures.items()]
+    moved = [f"{m} {a:,} -> {b:,} ({(b - a) / max(a, 1):+.1%})" for m, a, b in pairs if a != b]
+    what = "other code, " + (", ".join(moved) if moved else "the same figures")
+    return f"{what}{'' if update else '; --update locks it'}"

@@ -1,0 +1,123 @@
+"""Tests on three rungs: this computer, an emulator, a real board; and their results as JUnit XML."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from crtgen import api
+from crtgen.attached import connected_units
+from crtgen.boards import Board, find_board
+from crtgen.errors import CrtgenError
+from crtgen.measure.verification import Verdict, verify
+from crtgen.run import Site
+
+__all__ = ["RUNGS", "Outcome", "junit", "rung_of", "verify_on"]
+
+RUNGS = ("host", "emulator", "board")
+"""Where a model is tested, the cheapest first."""
+
+
+_ANYWHERE = Site()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What came of a model on a board: ``verdicts``, the ``error`` that ended it, or why it was skipped."""
+
+    model: str
+    board: str
+    rung: str
+    verdicts: tuple[Verdict, ...] = ()
+    error: CrtgenError | None = None
+    skipped: str = ""
+
+    @property
+    def failed(self) -> int:
+        """How many cases are not as expected."""
+        return sum(verdict.difference is not None for verdict in self.verdicts)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing is wrong; what was skipped is not."""
+        return self.error is None and not self.failed
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "model": self.model,
+            "board": self.board,
+            "rung": self.rung,
+            "cases": len(self.verdicts),
+            "failed": self.failed,
+            "differences": {v.case: str(v.difference) for v in self.verdicts if v.difference},
+            "error": None if self.error is None else str(self.error),
+            "skipped": self.skipped or None,
+        }
+
+
+def rung_of(board: Board) -> str:
+    """Where a board's image runs."""
+    if board.is_host:
+        return "host"
+    return "emulator" if board.is_simulated else "board"
+
+
+def verify_on(
+    path: Path,
+    board: str,
+    expect: Path | None = None,
+    cases: int = 4,
+    optimize: str = "balanced",
+    site: Site = _ANYWHERE,
+    say: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Build a server for a board, run it there and verify it; an error is part of the outcome."""
+    target = find_board(board)
+    rung = rung_of(target)
+    outcome = Outcome(path.stem, board, rung)
+    if rung == "board" and site.port is None and not _is_connected(target, site.hardware_map):
+        return replace(outcome, skipped="none is connected")
+    try:
+        say(f"{path.name} on {board}")
+        image = api.load(path).compile(target, optimize=optimize).generate("server").build(say=say)
+        with image.run(counting=False, site=site) as session:
+            return replace(outcome, verdicts=verify(session, path, expect, cases, say))
+    except CrtgenError as error:
+        return replace(outcome, error=error)
+
+
+def _is_connected(board: Board, hardware_map: Path | None) -> bool:
+    return any(board.name in unit.boards for unit in connected_units(hardware_map))
+
+
+def junit(outcomes: Sequence[Outcome]) -> bytes:
+    """The outcomes as JUnit XML: a suite for each model on each board, a test for each case."""
+    root = ElementTree.Element("testsuites", name="crtgen")
+    for outcome in outcomes:
+        name = f"{outcome.model} on {outcome.board}"
+        broken = outcome.error is not None
+        suite = ElementTree.SubElement(
+            root,
+            "testsuite",
+            name=name,
+            tests=str(len(outcome.verdicts) or 1),
+            failures=str(outcome.failed),
+            errors=str(int(broken)),
+            skipped=str(int(bool(outcome.skipped))),
+        )
+        for verdict in outcome.verdicts:
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name=verdict.case)
+            if verdict.difference:
+                ElementTree.SubElement(case, "failure", message=str(verdict.difference))
+        if not outcome.verdicts:
+            case = ElementTree.SubElement(suite, "testcase", classname=name, name="session")
+            if outcome.error is not None:
+                error = ElementTree.SubElement(case, "error", message=str(outcome.error))
+                error.text = outcome.error.hint
+            if outcome.skipped:
+                ElementTree.SubElement(case, "skipped", message=outcome.skipped)
+    ElementTree.indent(root)
+    text: bytes = ElementTree.tostring(root, "utf-8", xml_declaration=True)
+    return text + b"\n"

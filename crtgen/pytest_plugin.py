@@ -1,0 +1,149 @@
+"""A plugin for pytest: firmware as a fixture, on three rungs.
+
+::
+
+    def test_kws(firmware):
+        kws = firmware("kws.tflite", board="nucleo_l4r5zi")
+        kws.verify("kws.npz")
+        assert kws.flash_bytes < 60_000
+
+Each test that asks for ``firmware`` runs on this computer (``host``), in an emulator of the board or of its
+core (``emulator``), and with ``--crtgen-rung board`` on a board that is connected.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from crtgen.api import Image
+    from crtgen.boards import Board
+    from crtgen.ir import Array
+    from crtgen.report import Report
+    from crtgen.session import Session
+
+__all__ = ["Firmware"]
+
+_RUNGS = ("host", "emulator", "board")
+_BOARD = "mps2_an386"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the plugin."""
+    group = parser.getgroup("crtgen", "models on Cortex-M")
+    group.addoption(
+        "--crtgen-rung",
+        action="append",
+        choices=_RUNGS,
+        help="where tests with firmware run; host and emulator if not given",
+    )
+    group.addoption("--crtgen-board", help=f"the board of tests that name none; else {_BOARD}")
+    group.addoption("--crtgen-port", help="the serial port of a board that runs the image already")
+    group.addoption("--crtgen-hardware-map", type=Path, help="what is connected, as Zephyr's twister has it")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of firmware is a test on each rung."""
+    if "firmware" in metafunc.fixturenames:
+        rungs = metafunc.config.getoption("--crtgen-rung") or _RUNGS[:2]
+        metafunc.parametrize("firmware", list(dict.fromkeys(rungs)), indirect=True)
+
+
+@dataclass(eq=False)
+class Firmware:
+    """A model on a board: built when it is made, started when something is asked of it."""
+
+    path: Path
+    rung: str
+    board: "Board"
+    image: "Image"
+    _start: "Callable[[Image], Session]" = field(repr=False)
+    _session: "Session | None" = field(default=None, repr=False)
+
+    @property
+    def session(self) -> "Session":
+        """The session with the running image, which ends with the test."""
+        if self._session is None:
+            self._session = self._start(self.image)
+        return self._session
+
+    @property
+    def report(self) -> "Report":
+        """Everything that is known of the model in this image."""
+        (report,) = self.image.reports
+        return report
+
+    @property
+    def flash_bytes(self) -> int:
+        """Code, constants, and the first values of variables, of the whole image."""
+        return self.image.size.sizes.flash
+
+    @property
+    def ram_bytes(self) -> int:
+        """Variables of the whole image, the arena among them, without the stack."""
+        return self.image.size.sizes.ram
+
+    @property
+    def instructions(self) -> int | None:
+        """Of an inference; None where the device does not count them."""
+        return self.session.measure().instructions
+
+    def infer(self, *inputs: "Array") -> "tuple[Array, ...]":
+        """The outputs for these inputs."""
+        return self.session.infer(*inputs)
+
+    def verify(self, expect: str | Path | None = None, cases: int = 4) -> None:
+        """Fail unless every case comes out as expected: those of a file, or random ones by the reference."""
+        from crtgen.measure.verification import verify
+
+        verdicts = verify(self.session, self.path, Path(expect) if expect else None, cases)
+        wrong = [f"{v.case}: {v.difference}" for v in verdicts if v.difference]
+        if wrong:
+            pytest.fail(f"{self.path.name} on {self.board.name}\n" + "\n".join(wrong), pytrace=False)
+
+
+@pytest.fixture
+def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]]:
+    """``firmware(path, board=None, **options)`` builds a model for the rung; options as of ``compile``."""
+    from crtgen import api
+    from crtgen.run import Site
+
+    config, rung = request.config, request.param
+    site = Site(
+        port=config.getoption("--crtgen-port"), hardware_map=config.getoption("--crtgen-hardware-map")
+    )
+    with ExitStack() as stack:
+
+        def start(image: "Image") -> "Session":
+            return stack.enter_context(image.run(site=site if rung == "board" else None))
+
+        def make(path: str | Path, board: str | None = None, **options: Any) -> Firmware:
+            target = _board(rung, board or config.getoption("--crtgen-board") or _BOARD, site)
+            image = api.load(path).compile(target, **options).generate("server").build()
+            return Firmware(Path(path), rung, target, image, start)
+
+        yield make
+
+
+def _board(rung: str, name: str, site: Any) -> "Board":
+    """The board of a rung; a test that has none is skipped."""
+    from crtgen.attached import connected_units
+    from crtgen.boards import all_boards, find_board
+
+    wanted = find_board(name)
+    if rung == "host":
+        return find_board("host")
+    if rung == "board":
+        connected = [unit for unit in connected_units(site.hardware_map) if wanted.name in unit.boards]
+        if site.port is None and not connected:
+            pytest.skip(f"no {wanted.name} is connected")
+        return wanted
+    others = (b for b in all_boards() if b.qemu is not None and b.core == wanted.core)
+    found = wanted if wanted.is_simulated else next(others, None)
+    if found is None:
+        pytest.skip(f"no emulator has a {wanted.core.name}")
+    return found

@@ -1,0 +1,218 @@
+"""A folder with crtgen.toml: init, check, test, and every command without arguments."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from crtgen.cli.app import app
+from crtgen.errors import MismatchError, UsageError
+from crtgen.measure.lock import Lock, read_lock, write_lock
+from tests.support import ROOT, require_tool
+
+runner = CliRunner()
+
+
+def crtgen(*args: str) -> Result:
+    return runner.invoke(app, list(args), catch_exceptions=False)
+
+
+def as_json(*args: str, code: int = 0) -> dict[str, Any]:
+    result = crtgen(*args, "--json")
+    assert result.exit_code == code, result.output
+    return dict(json.loads(result.stdout))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the demonstration's model and its cases."""
+    for name in ("digits.tflite", "digits.npz"):
+        shutil.copy(ROOT / "demo" / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_init_writes_what_is_in_the_folder(folder: Path) -> None:
+    assert as_json("init", "--board", "host", "--board", "mps2_an386") == {
+        "files": ["crtgen.toml"],
+        "models": ["digits.tflite"],
+    }
+    text = (folder / "crtgen.toml").read_text()
+    assert 'boards = ["host", "mps2_an386"]' in text
+    assert '[[model]]\nfile = "digits.tflite"\nexpect = "digits.npz"\n' in text
+    again = as_json("init", code=UsageError.exit_code)
+    assert (again["where"], again["message"]) == ("crtgen.toml", "it is there already")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--board", "mps2_an38"], "unknown board mps2_an38"),
+        (["--ci", "jenkins"], "unknown CI jenkins"),
+        (["../digits.tflite"], "the model cannot be read"),
+    ],
+)
+def test_what_init_refuses(folder: Path, arguments: list[str], message: str) -> None:
+    assert message in as_json("init", *arguments, code=UsageError.exit_code)["message"]
+    assert not (folder / "crtgen.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("ci", "name", "schema"),
+    [
+        ("github", ".github/workflows/crtgen.yml", "vendor.github-workflows"),
+        ("gitlab", ".gitlab-ci.yml", "vendor.gitlab-ci"),
+    ],
+)
+def test_files_of_ci_are_as_their_schema_says(folder: Path, ci: str, name: str, schema: str) -> None:
+    pytest.importorskip("check_jsonschema")
+    assert crtgen("init", "--ci", ci).exit_code == 0
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(folder / name)]
+    done = subprocess.run(check, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+    text = (folder / name).read_text()
+    assert "crtgen check" in text
+    assert "crtgen test --junit crtgen.xml" in text
+
+
+@pytest.mark.cc
+def test_commands_need_no_arguments_there(folder: Path) -> None:
+    (folder / "crtgen.toml").write_text(
+        'boards = ["host"]\noptimize = "size"\nstack = 4096\n'
+        '[[model]]\nfile = "digits.tflite"\nexpect = "digits.npz"\n'
+    )
+    assert as_json("inspect")["optimize"] == "size"
+    assert as_json("verify")["cases"] == 10
+    assert as_json("run")["board"] == "host"
+    assert as_json("generate")["directory"] == "firmware"
+    assert as_json("build")["artefact"].endswith("firmware/build/firmware")
+    assert json.loads((folder / "firmware" / "project.json").read_text())["options"]["stack"] == 4096
+    assert as_json("inspect", "--optimize", "speed")["optimize"] == "speed"
+    fits = as_json("fit", "--board", "mps2_an386", "--board", "mps3_an547")["fits"]
+    assert [(fit["model"], fit["board"]) for fit in fits] == [
+        ("digits", "mps2_an386"),
+        ("digits", "mps3_an547"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "message"),
+    [
+        ("boards = 'host'", "crtgen.toml: boards", "a list of texts is wanted"),
+        ("optimise = 'size'", "crtgen.toml: optimise", "no command has this option"),
+        ("[[model]]\nfil = 'a'", "crtgen.toml: model 1: file", "the key is missing"),
+        ("[[model]]\nfile = 'a'\nexpects = 'b'", "crtgen.toml: model 1: expects", "unknown key"),
+        ("[[model]]\nfile = 'a'\nbudget = {ram = 1}", "crtgen.toml: model 1: budget.ram", "unknown key"),
+        (
+            "[[model]]\nfile = 'a'\nbudget = {ram_bytes = -1}",
+            "model 1: budget.ram_bytes",
+            "a whole number is wanted",
+        ),
+        ("model = 3", "crtgen.toml: model", "an array of tables is wanted"),
+        ("optimize = {a = 1}", "crtgen.toml: optimize", "no table is wanted"),
+        ("boards = [", "crtgen.toml", "cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_key(folder: Path, text: str, where: str, message: str) -> None:
+    (folder / "crtgen.toml").write_text(text)
+    for command in ("boards", "check"):
+        done = crtgen(command)
+        assert done.exit_code == UsageError.exit_code
+        assert where in done.stderr
+        assert message in done.stderr
+    if text.startswith("optimise"):
+        assert "did you mean optimize?" in done.stderr
+
+
+@pytest.mark.cc
+def test_check_holds_models_to_budget_and_lock(folder: Path) -> None:
+    settings = folder / "crtgen.toml"
+    settings.write_text('boards = ["host", "nucleo_l4r5zi"]\n[[model]]\nfile = "digits.tflite"\n')
+    assert as_json("check", code=UsageError.exit_code)["message"].startswith("the lock cannot be read")
+    first = as_json("check", "--update")["entries"]
+    assert [(e["board"], e["changed"]) for e in first] == [("host", True), ("nucleo_l4r5zi", True)]
+    assert {"arena_bytes", "cycles_estimated", "flash_bytes", "ram_bytes"} <= set(first[1])
+    again = as_json("check")
+    assert [e["changed"] for e in again["entries"]] == [False, False]
+    assert again["worse"] == []
+
+    lock = read_lock(folder / "crtgen.lock.json")
+    (before,) = [e for e in lock.entries if e.board == "nucleo_l4r5zi"]
+    figures = {**before.figures, "flash_bytes": before.figures["flash_bytes"] - 500}
+    changed = before.__class__(*before.key, "other", "", figures, {})
+    write_lock(folder / "crtgen.lock.json", lock.updated([changed]))
+    (worse,) = as_json("check", code=MismatchError.exit_code)["worse"]
+    assert (worse["board"], worse["metric"]) == ("nucleo_l4r5zi", "flash_bytes")
+    assert worse["actual"] - worse["allowed"] == 500
+    as_json("check", "--update")
+
+    settings.write_text(settings.read_text() + "budget = {arena_bytes = 100}\n")
+    over = as_json("check", code=MismatchError.exit_code)["worse"]
+    assert [(e["metric"], e["allowed"]) for e in over] == [("arena_bytes", 100)] * 2
+
+
+@pytest.mark.qemu
+def test_check_names_the_layer(folder: Path) -> None:
+    require_tool("qemu-system-arm")
+    arguments = ["check", "digits.tflite", "--board", "mps2_an386"]
+    as_json(*arguments, "--update")
+    lock = read_lock(folder / "crtgen.lock.json")
+    (entry,) = lock.entries
+    layer = max(entry.layers, key=entry.layers.__getitem__)
+    figures = {**entry.figures, "instructions": entry.figures["instructions"] - 5000}
+    layers = {**entry.layers, layer: entry.layers[layer] - 5000}
+    changed = entry.__class__(*entry.key, "other", entry.toolchain, figures, layers)
+    write_lock(folder / "crtgen.lock.json", Lock((changed,)))
+    done = crtgen(*arguments)
+    assert done.exit_code == MismatchError.exit_code
+    assert re.search(rf"  {layer}: [0-9,]+ instructions, before {layers[layer]:,} \(\+[45],", done.stdout)
+    assert "--update locks it" in done.stdout
+
+
+@pytest.mark.cc
+def test_test_runs_every_rung_that_is_there(folder: Path) -> None:
+    (folder / "crtgen.toml").write_text(
+        'boards = ["nucleo_l4r5zi"]\n[[model]]\nfile = "digits.tflite"\nexpect = "digits.npz"\n'
+    )
+    outcomes = as_json("test", "--junit", "r.xml")["outcomes"]
+    assert [(o["board"], o["rung"], o["cases"], o["skipped"]) for o in outcomes] == [
+        ("host", "host", 10, None),
+        ("nucleo_l4r5zi", "board", 0, "none is connected"),
+    ]
+    suites = ElementTree.parse(folder / "r.xml").getroot()
+    assert [suite.get("tests") for suite in suites] == ["10", "1"]
+    assert suites[1].get("skipped") == "1"
+
+
+@pytest.mark.cc
+def test_what_is_wrong_on_a_rung(folder: Path) -> None:
+    import numpy as np
+
+    cases = dict(np.load("digits.npz"))
+    cases["case1_output0"][0, 3] ^= 1
+    np.savez(folder / "digits.npz", **cases)
+    (folder / "crtgen.toml").write_text('[[model]]\nfile = "digits.tflite"\nexpect = "digits.npz"\n')
+    (outcome,) = as_json("test", "--junit", "r.xml", code=MismatchError.exit_code)["outcomes"]
+    assert outcome["failed"] == 1
+    assert "[0, 3]" in outcome["differences"]["case1"]
+    failures = ElementTree.parse(folder / "r.xml").getroot().findall(".//failure")
+    assert len(failures) == 1
+    as_json(
+        "verify",
+        "digits.tflite",
+        "--board",
+        "host",
+        "--expect",
+        "digits.npz",
+        "--junit",
+        "v.xml",
+        code=MismatchError.exit_code,
+    )
+    assert len(ElementTree.parse(folder / "v.xml").getroot().findall(".//failure")) == 1

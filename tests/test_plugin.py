@@ -1,0 +1,60 @@
+"""The plugin for pytest, in a test-suite of its own."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT, require_tool
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+def test_digits(firmware):
+    digits = firmware("digits.tflite", board="{board}")
+    digits.verify("digits.npz")
+    assert digits.ram_bytes > digits.report.arena_bytes
+    if digits.rung == "emulator":
+        assert digits.board.name == "mps2_an386"
+        assert 10_000 < digits.instructions < 100_000
+    else:
+        assert digits.instructions is None
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    for name in ("digits.tflite", "digits.npz"):
+        shutil.copy(ROOT / "demo" / name, pytester.path)
+    return pytester
+
+
+@pytest.mark.qemu
+def test_a_test_runs_on_host_and_emulator(suite: pytest.Pytester) -> None:
+    require_tool("qemu-system-arm")
+    suite.makepyfile(TESTS.format(board="nucleo_l4r5zi"))
+    result = suite.runpytest_subprocess("-v", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*test_digits[[]host[]] PASSED*", "*test_digits[[]emulator[]] PASSED*"])
+
+
+def test_a_rung_that_is_not_there_is_skipped(suite: pytest.Pytester) -> None:
+    suite.makepyfile(TESTS.format(board="nucleo_l4r5zi"))
+    result = suite.runpytest_subprocess("-rs", "--crtgen-rung", "board")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*no nucleo_l4r5zi is connected*"])
+
+
+@pytest.mark.cc
+def test_wrong_outputs_fail_with_case_and_place(suite: pytest.Pytester) -> None:
+    import numpy as np
+
+    cases = dict(np.load("digits.npz"))
+    cases["case2_output0"][0, 1] ^= 4
+    np.savez(Path("digits.npz"), **cases)
+    suite.makepyfile(TESTS.format(board="mps2_an386"))
+    result = suite.runpytest_subprocess("--crtgen-rung", "host")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*digits.tflite on host*", "*case2: output probabilities[[]0, 1[]]: expected*"]
+    )

@@ -8,13 +8,13 @@ import pytest
 import typer
 
 from crtgen.cli.app import app
-from crtgen.measure.budget import read_budget
+from crtgen.measure.lock import read_lock
 from tests.support import ROOT
 
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("boards/*.md"), *ROOT.glob("crtgen/**/*.md")]
 )
-BUDGET = {e.key: e.figures for e in read_budget(ROOT / "benchmarks" / "budget.toml").entries}
+LOCKED = {e.key: e.figures for e in read_lock(ROOT / "benchmarks" / "crtgen.lock.json").entries}
 
 
 def commands() -> dict[str, set[str]]:
@@ -56,8 +56,8 @@ def test_the_readme_lists_every_command() -> None:
 
 
 @pytest.mark.parametrize("model", ["kws", "vww", "ic01", "ad01"])
-def test_figures_are_those_of_the_budget(model: str) -> None:
-    m4, m55 = (BUDGET[f"{model}_int8", board, "speed"] for board in ("mps2_an386", "mps3_an547"))
+def test_figures_are_those_of_the_lock(model: str) -> None:
+    m4, m55 = (LOCKED[f"{model}_int8", board, "speed"] for board in ("mps2_an386", "mps3_an547"))
     assert rows(ROOT / "README.md", "| | M4 instructions")[model] == [
         *(_millions(m4), _millions(m55)),
         *(f"{m4['arena_bytes']:,}", f"{m4['flash_bytes']:,}"),
@@ -66,10 +66,10 @@ def test_figures_are_those_of_the_budget(model: str) -> None:
 
 @pytest.mark.parametrize(("core", "board"), [("M4", "mps2_an386"), ("M55", "mps3_an547")])
 @pytest.mark.parametrize("model", ["kws", "vww", "ic01", "ad01"])
-def test_figures_of_levels_are_those_of_the_budget(model: str, core: str, board: str) -> None:
+def test_figures_of_levels_are_those_of_the_lock(model: str, core: str, board: str) -> None:
     cells = rows(ROOT / "docs" / "performance.md", f"| Cortex-{core} | `speed`")[model]
     for level, found in (("speed", cells[:2]), ("size", cells[4:])):
-        figures = BUDGET[f"{model}_int8", board, level]
+        figures = LOCKED[f"{model}_int8", board, level]
         assert found == [_millions(figures), f"{figures['flash_bytes']:,}"]
 
 

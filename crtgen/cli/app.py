@@ -4,9 +4,11 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from crtgen import files
 from crtgen.cli import (
@@ -22,7 +24,6 @@ from crtgen.cli import (
     init,
     inspect,
     monitor,
-    pareto,
     quantize,
     run,
     test,
@@ -36,23 +37,42 @@ from crtgen.version import __version__
 
 __all__ = ["app", "main"]
 
+_GROUPS = {
+    "From a model to a board": (run, verify, generate, build, flash, monitor),
+    "Models": (inspect, fit, bench, quantize, compile),
+    "A folder of models, and CI": (init, check, test),
+    "This machine": (boards, doctor),
+}
+
+
+class _Program(typer.core.TyperGroup):
+    """The program, whose help is a line for each command, by groups: it fits a screen of 24 lines."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        lines = ["Usage: crtgen [--version] [--limit-memory BYTES] COMMAND ..."]
+        for title, modules in _GROUPS.items():
+            names = map(_name, modules)
+            lines += [f"{title}:", *(f"  {n:9} {self.commands[n].get_short_help_str(68)}" for n in names)]
+        lines.append("crtgen COMMAND --help says more; --install-completion completes in your shell.")
+        formatter.write("\n".join(lines))
+
+
+def _name(module: ModuleType) -> str:
+    return module.__name__.rpartition(".")[2]
+
+
 app = typer.Typer(
     name="crtgen",
+    cls=_Program,
     help="Static C runtimes for Cortex-M from trained networks.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
-_PANELS = {
-    "From a model to a board": (run, verify, quantize, compile, generate, build, flash, monitor),
-    "A folder of models": (init, check, test),
-    "Figures and facts": (inspect, fit, bench, pareto, boards, doctor),
-}
-
-for panel, commands in _PANELS.items():
-    for command in commands:
-        app.command(name=command.__name__.rpartition(".")[2], rich_help_panel=panel)(command.command)
+for group in _GROUPS.values():
+    for module in group:
+        app.command(name=_name(module))(module.command)
 
 
 def _version(wanted: bool) -> None:

@@ -20,7 +20,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List the boards that crtgen knows, or those that are connected."""
+    """List the boards that crtgen knows, or those connected."""
     with guarded(as_json, debug) as out:
         if connected:
             _connected(out, connected_units(hardware_map))

@@ -22,7 +22,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Build with CMake and Ninja; prints flash, RAM and the worst-case stack."""
+    """Build a project; prints flash, RAM, worst-case stack."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             image = api.open_project(directory).build(toolchain=toolchain, say=say)

@@ -56,7 +56,11 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Hold models to their budgets and to the lock: what was generated, and what it cost."""
+    """Hold models to their budgets and to crtgen.lock.json.
+
+    What was generated, and what it cost on each board, is in the lock: where nothing changed, nothing is
+    measured. What became worse is said by layer.
+    """
     with guarded(as_json, debug) as out:
         known = read_lock(lock) if lock.exists() or not update else Lock()
         with out.stage() as say:

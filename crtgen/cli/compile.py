@@ -28,7 +28,10 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write models in Model Library Format (version 7): C, constants and metadata, for one board's core."""
+    """Write models in Model Library Format: C, constants, metadata.
+
+    Version 7 of the format, for one board's core.
+    """
     with guarded(as_json, debug) as out:
         if output.suffix != ".tar":
             raise UsageError("an archive is called .tar", where=str(output))

@@ -38,7 +38,7 @@ _EXTRAS = {
 
 
 def command(as_json: Json = False, debug: Debug = False) -> None:
-    """Check this machine: compilers, QEMU, build tools, optional packages."""
+    """Check this machine: compilers, QEMU, build tools."""
     with guarded(as_json, debug) as out:
         checks = [*_compilers(), *_programs(), _zephyr(), *_packages()]
         cross = any(c.found for c in checks if c.purpose == "builds for Cortex-M")

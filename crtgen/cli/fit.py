@@ -34,7 +34,11 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say which boards hold a model, with what is left, and how long a run takes: needs no tools."""
+    """Say which boards hold a model, and how long a run takes.
+
+    Flash is estimated within 3 %, RAM is exact; time is by the model of the core and its flash. Nothing is
+    built.
+    """
     with guarded(as_json, debug) as out:
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]
         boards = named or [b for b in all_boards() if not b.is_host]

@@ -49,7 +49,10 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write a project: model, runtime, start-up, linker script, CMake files."""
+    """Write a firmware project or a library.
+
+    Model, runtime, start-up, linker script, CMake files.
+    """
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             loaded = [api.load(model, trust=trust, shapes=options.shapes(shape)) for model in models]

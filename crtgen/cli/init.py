@@ -26,7 +26,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Write crtgen.toml for the models of this folder: then every command works without arguments."""
+    """Write crtgen.toml: every command works without arguments."""
     with guarded(as_json, debug) as out:
         if ci is not None and ci not in _CI:
             raise UsageError(f"unknown CI {ci}", hint=f"known: {', '.join(_CI)}")

@@ -29,7 +29,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show inputs, outputs, layers with their kernels, weights and arena."""
+    """Show inputs, outputs, layers with their kernels, arena."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             compiled = compiling.compile([files.load(model)], say)

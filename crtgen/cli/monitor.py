@@ -33,7 +33,7 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as one JSON object.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Start the project's image, or connect to --port, and show its log until it is interrupted.
+    """Start a project's image and show its log.
 
     A standalone image ends by itself; the exit code is the number of models that failed.
     """

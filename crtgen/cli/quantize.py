@@ -30,7 +30,10 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Quantise a network to int8 by ONNX Runtime's quantiser, and show how near both are."""
+    """Quantise a network to int8 by ONNX Runtime's quantiser.
+
+    Shows how near both are.
+    """
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             say(f"quantising {model.name}")

@@ -42,7 +42,10 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Generate, build, start and infer: prints outputs, instructions, flash and RAM."""
+    """Generate, build, start and infer.
+
+    Prints outputs, instructions, flash and RAM.
+    """
     with guarded(as_json, debug, core_dump) as out:
         if output is not None:
             check_writable(output)

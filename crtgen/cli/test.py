@@ -28,7 +28,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Verify every model on this computer, in emulators, and on the boards that are connected."""
+    """Verify models on this computer, emulators, connected boards."""
     with guarded(as_json, debug) as out:
         if junit_file is not None:
             files.check_writable(junit_file)

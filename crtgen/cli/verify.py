@@ -53,7 +53,10 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run every case on the board: integers have to be equal, floats within 1e-5 of the largest."""
+    """Compare what the board computes with what is expected.
+
+    Integers have to be equal, floats within 1e-5 of the largest.
+    """
     with guarded(as_json, debug, core_dump) as out:
         if junit_file:
             check_writable(junit_file)

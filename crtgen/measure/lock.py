@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from crtgen import api, files
+from crtgen.api.image import require_trust
 from crtgen.build import find_toolchain
 from crtgen.errors import UsageError
 from crtgen.measure.benchmark import measure_model
@@ -97,6 +98,7 @@ class Excess:
 
 def source_of(compiled: api.Compiled) -> tuple[str, str]:
     """The digest and the toolchain that an entry of this model on this board would have."""
+    require_trust(compiled.untrusted)
     project = compiled.generate("server").project
     name = project.manifest.toolchain
     known = find_toolchain(name).version if _is_measured(compiled) else ""

@@ -90,7 +90,8 @@ def test_run_asks_which_model(two: Path) -> None:
         ("verify", "two.tar", "--expect", str(CASES)),
         ("bench", "two.tar"),
         ("bench", "two.tar", "--rpc"),
-        ("pareto", "two.tar"),
+        ("bench", "two.tar", "--pareto"),
+        ("check", "two.tar", "--board", "host", "--update"),
         ("generate", "two.tar", "project", "--target", "llvm"),
     ],
 )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from crtgen.errors import CorruptModelError
 from crtgen.ir.types import Array, DType, Value, shape_text
 
-__all__ = ["Graph", "Index", "Node", "Op", "Signature"]
+__all__ = ["Along", "Graph", "Index", "Node", "Op", "Signature"]
 
 Index: TypeAlias = npt.NDArray[np.int64]
 
@@ -35,6 +35,20 @@ class Signature:
     def y(self) -> Value:
         """The first output."""
         return self.outputs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """What an operator does along one axis, alike at every position.
+
+    Position ``o`` of the output's ``axis`` sees ``extent`` positions of the inputs from ``o * stride - before``
+    on. ``before`` positions of padding are in front of the inputs.
+    """
+
+    axis: int
+    stride: int = 1
+    before: int = 0
+    extent: int = 1
 
 
 class Op(ABC):
@@ -81,6 +95,17 @@ class Op(ABC):
 
     def resized(self, sig: Signature) -> "Op":
         """The same operator for values of which the last axes have other lengths."""
+        return self
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        """What it does along an axis, which ``axes`` names for each input that has it.
+
+        None if it mixes the positions or does not treat them alike, or if nothing is known.
+        """
+        return None
+
+    def lengthened(self, axis: int, length: int) -> "Op":
+        """The same operator for an output of which ``axis`` has another length."""
         return self
 
     def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:

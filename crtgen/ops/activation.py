@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Along, Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import (
     Activation,
     clamp_float,
@@ -29,7 +29,7 @@ from crtgen.ops.gemmlowp import exp_on_negative_values, logistic, one_over_one_p
 from crtgen.ops.scheme import INT8, INT16, Scheme, scheme_of
 from crtgen.ops.sigmoid16 import Sigmoid16Params, logistic16, require_fraction, tanh16
 from crtgen.ops.softmax16 import Softmax16Params, softmax16
-from crtgen.ops.traits import Channelwise, Tabulated
+from crtgen.ops.traits import Channelwise, Tabulated, along_all
 
 __all__ = ["Logistic", "Relu", "ReluParams", "SigmoidParams", "Softmax", "SoftmaxParams", "Tanh", "cases"]
 
@@ -78,6 +78,9 @@ class Softmax(_Unary):
         wider = (dtype, self.to) == (DType.INT8, DType.INT16)
         require(self.to in (None, dtype) or wider, f"softmax of {dtype.value} to {self.to}")
         return ((shape, self.to or dtype),)
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> SoftmaxParams | Softmax16Params:
         """As TFLite's ``PreprocessSoftmaxScaling``; ``ValueError`` for another output quantisation."""
@@ -252,6 +255,9 @@ class Relu(_Unary, Channelwise):
     rising: ClassVar[bool] = True
 
     kind: Activation = Activation.RELU
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        return along_all(sig, axes)
 
     def parameters(self, sig: Signature) -> ReluParams:
         """The factor ``in / out`` in double, as TFLite Micro's."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Quant, Signature, Value
+from crtgen.ir import Along, Array, DType, Quant, Signature, Value
 from crtgen.ops.attrs import Activation, clamp_float, require, require_inputs, tensor_quant
 from crtgen.ops.case import (
     Case,
@@ -53,6 +54,14 @@ class FullyConnected(Weighted, Clamping):
             return (((x.elements // depth, outputs), x.dtype),)
         require(x.shape[-1:] == (depth,), f"weights for {depth} inputs on {x.shape[-1:]}")
         return (((*x.shape[:-1], outputs), x.dtype),)
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        axis, last = axes[0], len(sig.x.shape) - 1
+        if axis is None or axis == last or axes[1:] != [None] * 2 or sig.x.shape[-1] != sig.inputs[1].shape[1]:
+            return None
+        if self.keep_dims:
+            return Along(axis)
+        return Along(0) if axis == last - 1 and prod(sig.x.shape[:axis]) == 1 else None
 
     def fewest_channels(self, sig: Signature) -> int:
         """A layer with one scale is computed otherwise than one with several: of several two stay."""

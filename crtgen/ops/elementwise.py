@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Value
+from crtgen.ir import Along, Array, DType, Signature, Value
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.scheme import scheme_of
-from crtgen.ops.traits import Channelwise
+from crtgen.ops.traits import Channelwise, along_all
 
 __all__ = ["Elementwise", "Numbers", "wide", "wrapped"]
 
@@ -22,6 +22,9 @@ class Elementwise(Channelwise):
     __slots__ = ()
 
     operands: ClassVar[int] = 1
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        return along_all(sig, axes)
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, self.operands)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Along, Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.activation import Softmax, SoftmaxParams
 from crtgen.ops.attrs import require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, floats, int8s, make
@@ -17,6 +17,7 @@ from crtgen.ops.fixedpoint import (
 )
 from crtgen.ops.gemmlowp import exp_on_negative_values, logarithm
 from crtgen.ops.scheme import INT8, scheme_of
+from crtgen.ops.traits import along_all
 
 __all__ = ["LogSoftmax", "LogSoftmaxParams", "cases"]
 
@@ -40,6 +41,9 @@ class LogSoftmax(Op):
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
         return Softmax().infer(inputs)
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LogSoftmaxParams:
         """As ``PreprocessLogSoftmaxScalingExp``; ``ValueError`` for another output quantisation."""

@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Along, Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, int8s, make
 from crtgen.ops.scheme import INT8
+from crtgen.ops.traits import along_all
 
 __all__ = ["LookupSoftmax", "LookupSoftmaxParams", "cases"]
 
@@ -42,6 +43,9 @@ class LookupSoftmax(Op):
         require(inputs[0].dtype is INT8.activations, f"the input is {inputs[0].dtype.value}")
         require(len(inputs[0].shape) >= 1, "the input must have a dimension")
         return ((inputs[0].shape, INT8.activations),)
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        return along_all(sig, axes) if axes[0] != len(sig.x.shape) - 1 else None
 
     def parameters(self, sig: Signature) -> LookupSoftmaxParams:
         """The table's greatest number is as large as sums allow."""

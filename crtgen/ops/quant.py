@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Op, Quant, Signature, Value
+from crtgen.ir import Along, Array, DType, Op, Quant, Signature, Value
 from crtgen.ops.attrs import magnitude, require, require_inputs, tensor_quant
 from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make
 from crtgen.ops.elementwise import wrapped
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, quantize_multiplier
 from crtgen.ops.rescaling import by_float
 from crtgen.ops.scheme import INT8, scheme_of
-from crtgen.ops.traits import Channelwise
+from crtgen.ops.traits import Channelwise, along_all
 
 __all__ = ["AffineParams", "Dequantize", "Quantize", "RequantizeParams", "cases"]
 
@@ -50,6 +50,9 @@ class Quantize(Channelwise):
         require(inputs[0].dtype is DType.FLOAT32 or inputs[0].dtype.is_integer, "the input is bool")
         require(self.to.is_integer, f"the output is {self.to.value}")
         return ((inputs[0].shape, self.to),)
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        return along_all(sig, axes)
 
     def is_identity(self, sig: Signature) -> bool:
         return True
@@ -91,6 +94,9 @@ class Dequantize(Op):
         require_inputs(inputs, 1)
         require(not scheme_of(inputs[0]).is_real, f"the input is {inputs[0].dtype.value}, not quantised")
         return ((inputs[0].shape, DType.FLOAT32),)
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        return along_all(sig, axes)
 
     def parameters(self, sig: Signature) -> AffineParams:
         """The input's quantisation."""

@@ -10,10 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Index, Op, Signature, Value, shape_text
+from crtgen.ir import Along, Array, DType, Index, Op, shape_text, Signature, Value
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
-from crtgen.ops.traits import channels, channelwise
+from crtgen.ops.traits import along_all, channels, channelwise
 
 __all__ = ["Concat", "Identity", "Pad", "Reshape", "StridedSlice", "Transpose", "cases"]
 
@@ -40,6 +40,15 @@ class Reshape(Op):
     def is_identity(self, sig: Signature) -> bool:
         return True
 
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        """The axis that has as many elements before it, and as many behind."""
+        (axis,) = axes
+        found = (a for a in range(len(self.shape)) if _around(self.shape, a) == _around(sig.x.shape, axis))
+        return next(map(Along, found), None)
+
+    def lengthened(self, axis: int, length: int) -> Op:
+        return replace(self, shape=(*self.shape[:axis], length, *self.shape[axis + 1 :]))
+
     def resized(self, sig: Signature) -> Op:
         return replace(self, shape=sig.y.shape)
 
@@ -61,6 +70,9 @@ class Identity(Op):
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
         return ((inputs[0].shape, inputs[0].dtype),)
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        return along_all(sig, axes)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         return (arrays[0].copy(),)
@@ -106,6 +118,10 @@ class Pad(Op):
     def is_identity(self, sig: Signature) -> bool:
         return True
 
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        (axis,) = axes
+        return None if axis is None else Along(axis, before=self.before[axis])
+
     def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return channelwise(sig) if self.before[-1:] == self.after[-1:] == (0,) else None
 
@@ -136,6 +152,10 @@ class Transpose(Op):
 
     def is_identity(self, sig: Signature) -> bool:
         return self.moving(sig) == sorted(self.moving(sig))
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        (axis,) = axes
+        return None if axis is None else Along(self.perm.index(axis))
 
     def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
         return channelwise(sig) if self.perm[-1:] == (len(self.perm) - 1,) else None
@@ -180,6 +200,23 @@ class StridedSlice(Op):
     def is_identity(self, sig: Signature) -> bool:
         return all(step > 0 or length == 1 for step, length in zip(self.stride, sig.x.shape, strict=True))
 
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        """Where it takes all of the axis."""
+        (axis,) = axes
+        if axis is None or axis in self.shrink:
+            return None
+        whole = (self.begin[axis], self.end[axis], self.stride[axis]) == (0, sig.x.shape[axis], 1)
+        return Along(self._kept.index(axis)) if whole else None
+
+    @property
+    def _kept(self) -> list[int]:
+        """The axes of the input that are not removed."""
+        return [axis for axis in range(len(self.begin)) if axis not in self.shrink]
+
+    def lengthened(self, axis: int, length: int) -> Op:
+        own = self._kept[axis]
+        return replace(self, end=(*self.end[:own], length, *self.end[own + 1 :]))
+
     def resized(self, sig: Signature) -> Op:
         return replace(self, end=(*self.end[:-1], channels(sig.x)))
 
@@ -219,6 +256,10 @@ class Concat(Op):
     def is_identity(self, sig: Signature) -> bool:
         return len(sig.inputs) == 1
 
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        found = along_all(sig, axes) if None not in axes else None
+        return found if found is not None and found.axis != self.axis else None
+
     def bundles(self, sig: Signature) -> tuple[Index | None, ...] | None:
         if self.axis < len(sig.y.shape) - 1:
             return channelwise(sig)
@@ -227,6 +268,11 @@ class Concat(Op):
         ends = np.cumsum([channels(value) for value in sig.inputs])
         parts = [np.arange(end - channels(value), end) for value, end in zip(sig.inputs, ends, strict=True)]
         return (*parts, np.arange(channels(sig.y)))
+
+
+def _around(shape: tuple[int, ...], axis: int | None) -> tuple[int, int, int] | None:
+    """Length of an axis, and how many elements are before it and behind."""
+    return None if axis is None else (shape[axis], prod(shape[:axis]), prod(shape[axis + 1 :]))
 
 
 def cases() -> Iterator[Case]:

@@ -11,11 +11,21 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.ir import Array, Index, Op, Signature, Value
+from crtgen.ir import Along, Array, Index, Op, Signature, Value
 from crtgen.ops.attrs import Activation, Padding, padded_elements
 from crtgen.ops.scheme import scheme_of
 
-__all__ = ["Channelwise", "Clamping", "Real", "Tabulated", "Weighted", "Windowed", "channels", "channelwise"]
+__all__ = [
+    "Channelwise",
+    "Clamping",
+    "Real",
+    "Tabulated",
+    "Weighted",
+    "Windowed",
+    "along_all",
+    "channels",
+    "channelwise",
+]
 
 Real = npt.NDArray[np.float64]
 
@@ -33,6 +43,20 @@ def channelwise(sig: Signature) -> tuple[Index | None, ...]:
     count = channels(sig.y)
     values = (*sig.inputs, *sig.outputs)
     return tuple(np.arange(count) if channels(value) == count else None for value in values)
+
+
+def along_all(sig: Signature, axes: Sequence[int | None]) -> Along | None:
+    """Of an operator whose output sees its own position only; inputs are broadcast to the output's axes."""
+    rank = len(sig.y.shape)
+    ends = [rank - len(value.shape) for value in sig.inputs]
+    found = {axis + end for axis, end in zip(axes, ends, strict=True) if axis is not None}
+    if len(found) != 1:
+        return None
+    (axis,) = found
+    for value, own, end in zip(sig.inputs, axes, ends, strict=True):
+        if own is None and axis >= end and value.shape[axis - end] != 1:
+            return None
+    return Along(axis)
 
 
 class Clamping(Op):
@@ -70,6 +94,14 @@ class Windowed(Op):
 
     def working_elements(self, sig: Signature) -> int:
         return super().working_elements(sig) + padded_elements(sig.x.shape, self.padding)
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        axis = axes[0]
+        if axis not in (1, 2) or any(other is not None for other in axes[1:]):
+            return None
+        before = self.padding.top if axis == 1 else self.padding.left
+        extent = (self.taps(sig)[axis - 1] - 1) * self.spread[axis - 1] + 1
+        return Along(axis, self.stride[axis - 1], before, extent)
 
     def padded(self, padding: Padding) -> Op:
         """The same operator with another padding."""
@@ -120,6 +152,9 @@ class Tabulated(Channelwise):
     """A function of one element, whatever its shape."""
 
     __slots__ = ()
+
+    def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
+        return along_all(sig, axes)
 
     def bounds(
         self, sig: Signature, low: Sequence[Array], high: Sequence[Array]

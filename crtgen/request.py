@@ -10,7 +10,7 @@ from crtgen.byoc import Generator
 from crtgen.errors import UsageError
 from crtgen.kernels import Target
 from crtgen.level import Level, find_level
-from crtgen.passes import DEFAULT_PASSES, Pass
+from crtgen.passes import DEFAULT_PASSES, Pass, Sliding
 
 __all__ = ["EXECUTORS", "PARTS", "Request", "RequestFields"]
 
@@ -34,6 +34,9 @@ class Request:
     refused, or with ``fallback`` done by crtgen's own kernels. They also have the sources of libraries that
     imported code calls.
 
+    ``sliding`` says that the networks run on windows that overlap: then a run gets what is new of the window.
+    At the level ``size`` less is kept from run to run, and more computed.
+
     ``place`` names a memory of the board for ``arena``, ``weights`` or ``kernels``; what it does not name
     lies with the other data or code.
     """
@@ -47,6 +50,7 @@ class Request:
     generators: Sequence[Generator] = ()
     fallback: bool = False
     place: Mapping[str, str] = field(default_factory=dict)
+    sliding: Sliding | None = None
 
     def __post_init__(self) -> None:
         find_level(self.optimize)
@@ -94,3 +98,4 @@ class RequestFields(TypedDict, total=False):
     generators: Sequence[Generator]
     fallback: bool
     place: Mapping[str, str]
+    sliding: Sliding | None

@@ -14,7 +14,7 @@ from crtgen.codegen import generate_c
 from crtgen.errors import UsageError
 from crtgen.ir import Graph, Value, shape_text
 from crtgen.library import SUFFIXES, Linkable, Package, load_package, own_graph
-from crtgen.passes import Hit, run_passes
+from crtgen.passes import Hit, run_passes, slide
 from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields
 
@@ -129,6 +129,8 @@ def compile(
     parts: list[Linkable] = []
     for model in models:
         if isinstance(model, Imported):
+            if request.sliding is not None:
+                raise UsageError("code that is made already cannot slide", where=model.name)
             say(f"importing {model.name}")
             parts.extend(model.package.parts(request.board.core, request.generators))
             continue
@@ -149,9 +151,12 @@ def compile(
 def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
     """A model from its graph to its plan, and every rewrite on the way."""
     graph, found = run_passes(graph, request.passes)
+    slid: tuple[Hit, ...] = ()
+    if request.sliding is not None:
+        graph, slid = slide(graph, request.sliding, frugal=request.optimize == "size")
     graph, claimed = partition(graph, request.generators, fallback=request.fallback)
     plan, looped = plan_model(graph, request.target, keep_inputs=request.keep_inputs, exact=request.exact)
-    return plan, [*found, *claimed, *looped]
+    return plan, [*found, *slid, *claimed, *looped]
 
 
 def _refuse_twins(parts: Sequence[Linkable]) -> None:

@@ -32,6 +32,7 @@ class Compiling:
     executor: options.Executor = "aot"
     keep_inputs: options.KeepInputs = False
     fold: options.Fold = True
+    sliding: options.Slides = None
 
     def compile(
         self,
@@ -51,6 +52,7 @@ class Compiling:
             generators=options.generators(self.codegen, self.cmsis_nn),
             fallback=self.fallback,
             place=options.places(place),
+            sliding=options.sliding(self.sliding),
             say=say,
         )
 

@@ -9,7 +9,7 @@ import typer
 
 from crtgen.byoc import CMSIS_NN, Generator, read_generator
 from crtgen.errors import UsageError
-from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, Pass
+from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, Pass, Sliding
 
 __all__ = [
     "Baud",
@@ -41,6 +41,7 @@ __all__ = [
     "Runner",
     "Serial",
     "Shape",
+    "Slides",
     "Source",
     "Stack",
     "Target",
@@ -50,6 +51,7 @@ __all__ = [
     "passes",
     "places",
     "pool_size",
+    "sliding",
 ]
 
 _code = partial(typer.Option, rich_help_panel="From a model to code")
@@ -128,6 +130,14 @@ Fold = Annotated[
     bool,
     _code("--fold/--no-fold", help="Remove channels that cannot vary; exact."),
 ]
+Slides = Annotated[
+    tuple[str, str] | None,
+    _code(
+        "--sliding",
+        metavar="axis=1 step=2",
+        help="Windows of the input overlap: a run gets what is new of one; exact; see docs/sliding.md.",
+    ),
+]
 Profile = Annotated[
     bool,
     _project("--profile", help="Measure each layer; adds a call per layer."),
@@ -205,6 +215,18 @@ def pool_size(text: str | None) -> tuple[int | None, int | None]:
 def passes(fold: bool) -> tuple[Pass, ...]:
     """The passes; without ``fold``, channels that cannot vary stay."""
     return DEFAULT_PASSES if fold else WITHOUT_FOLDING
+
+
+def sliding(given: tuple[str, str] | None) -> Sliding | None:
+    """``axis=1 step=2``, in any order."""
+    if given is None:
+        return None
+    found = dict(text.partition("=")[::2] for text in given)
+    numbers = {key: int(text) for key, text in found.items() if text.isascii() and text.isdigit()}
+    if numbers.keys() != {"axis", "step"}:
+        hint = "for example --sliding axis=1 step=2"
+        raise UsageError(f"--sliding {' '.join(given)} is no axis and step", hint=hint)
+    return Sliding(numbers["axis"], numbers["step"])
 
 
 def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generator, ...]:

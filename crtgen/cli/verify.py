@@ -21,6 +21,7 @@ from crtgen.measure.cases import first_runs
 from crtgen.measure.layers import LayerVerdict, verify_layers
 from crtgen.measure.rungs import Outcome, junit, rung_of
 from crtgen.measure.verification import Verdict, cases_of, verify
+from crtgen.passes import Sliding
 from crtgen.session import Session
 
 __all__ = ["command"]
@@ -64,11 +65,14 @@ def command(
             if layers:
                 generating = replace(generating, profile=True)
             image = building.image(source, files, compiling, generating, say, runs=bool(connecting.port))
+            sliding = options.sliding(compiling.sliding)
+            if against and sliding:
+                raise UsageError("--against is for whole windows", hint="leave --sliding out")
             lost = _lost(source, files, against, image, expect, cases) if against else None
             say("starting")
             with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
-                results = verify(session, source, expect, cases, say)
-                watched = _watched(session, image, source, expect, say) if layers else None
+                results = verify(session, source, expect, cases, say, sliding)
+                watched = _watched(session, image, source, expect, say, sliding) if layers else None
         verified = _Verified(image.board, results, watched, lost)
         if junit_file:
             rung = rung_of(find_board(image.board))
@@ -134,13 +138,18 @@ def _name(result: Verdict, results: Sequence[Verdict]) -> str:
 
 
 def _watched(
-    session: Session, image: api.Image, source: Path, expect: Path | None, say: api.Say
+    session: Session,
+    image: api.Image,
+    source: Path,
+    expect: Path | None,
+    say: api.Say,
+    sliding: Sliding | None,
 ) -> dict[str, tuple[LayerVerdict, ...]]:
     """The layers of each model of the image, for its first case."""
     plans = {plan.graph.name: plan for plan in image.plans}
     if set(plans) != {info.name for info in session.models}:
         raise UsageError("--layers needs the network", where=str(source), hint="name the model's own file")
-    cases = cases_of(session.models, source, expect, 1)
+    cases = cases_of(session.models, source, expect, 1, sliding)
     return {name: verify_layers(session, plan, first_runs(cases[name]), say) for name, plan in plans.items()}
 
 

@@ -1,13 +1,14 @@
 """What lives from run to run, in C: memory of the model's own, which no other model shares."""
 
 from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 
 from crtgen.codegen.arena import Arena
 from crtgen.codegen.names import comment
 from crtgen.codegen.views import StateView, rows_of
-from crtgen.ir import Array, Value, shape_text
+from crtgen.ir import Array, shape_text
 from crtgen.plan import Plan
 
 __all__ = ["states_of"]
@@ -18,17 +19,23 @@ def states_of(plan: Plan, arena: Arena) -> Iterator[StateView]:
     copied = dict(plan.copied)
     for before in plan.states:
         value = plan.graph.values[before]
+        part = _repeated(value.array())
         yield StateView(
             text=comment(f"{before}: {shape_text(value.shape)} {value.dtype.value}"),
             place=arena.value(before),
             becomes=arena.value(copied[before]) if before in copied else "",
             nbytes=value.nbytes,
             c_type=value.dtype.c_name,
-            initial=_initial(plan, value),
+            initial=rows_of(part) if np.frombuffer(part.tobytes(), np.uint8).any() else (),
+            repeats=value.elements // part.size,
         )
 
 
-def _initial(plan: Plan, value: Value) -> tuple[str, ...]:
-    array: Array = value.array()
-    zero = not np.frombuffer(array.tobytes(), np.uint8).any()
-    return () if zero else rows_of(array)
+def _repeated(array: Array) -> Array:
+    """The elements that the array is made of again and again: some of its last axes."""
+    flat = array.reshape(-1)
+    for axis in reversed(range(array.ndim + 1)):
+        part = flat[: prod(array.shape[axis:])]
+        if (flat.reshape(-1, part.size).view(np.uint8) == part.view(np.uint8)).all():
+            return part
+    return flat

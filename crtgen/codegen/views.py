@@ -176,7 +176,8 @@ class TensorView:
 class StateView:
     """A state of ``nbytes`` at ``place``; after a run it is a copy of what is at ``becomes``.
 
-    ``initial`` are the initialisers of what it is at first, of the type ``c_type``; none if that is zero.
+    ``initial`` are the initialisers of what it is at first, of the type ``c_type``, to be repeated; none if
+    that is zero.
     """
 
     text: str
@@ -185,6 +186,7 @@ class StateView:
     nbytes: int
     c_type: str
     initial: tuple[str, ...]
+    repeats: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ class Signature:
 class Along:
     """What an operator does along one axis, alike at every position.
 
-    Position ``o`` of the output's ``axis`` sees ``extent`` positions of the inputs from ``o * stride - before``
-    on. ``before`` positions of padding are in front of the inputs.
+    Position ``o`` of the output's ``axis`` sees ``extent`` positions of the inputs; the first is
+    ``o * stride - before``. ``before`` positions of padding are in front of the inputs.
     """
 
     axis: int

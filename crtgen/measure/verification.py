@@ -2,8 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from crtgen import frontends
 from crtgen.api import Model, load
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import UsageError
@@ -17,6 +21,7 @@ from crtgen.measure.cases import (
     random_inputs,
     read_cases,
 )
+from crtgen.passes import Sliding, start_of_signal
 from crtgen.session import Session
 
 __all__ = ["Verdict", "cases_of", "verify"]
@@ -34,19 +39,24 @@ class Verdict:
 
 
 def cases_of(
-    models: Sequence[ModelInfo], source: Path, expect: Path | None = None, count: int = 4
+    models: Sequence[ModelInfo],
+    source: Path,
+    expect: Path | None = None,
+    count: int = 4,
+    sliding: Sliding | None = None,
 ) -> dict[str, tuple[Case, ...]]:
     """Cases for each model of an image, by its name.
 
     They come from the file ``expect``, where those of several models are called ``<model>.case0_...``, or
     are ``count`` random inputs whose outputs the numpy reference of the model ``source`` computes: of a
-    model with states, sequences of four runs.
+    model with states, sequences of four runs; of one that is ``sliding``, windows over a random signal from
+    its start until four of them hold nothing else.
     """
     found = {}
     for info in models:
         prefix = f"{info.name}." if len(models) > 1 else ""
         found[info.name] = (
-            _reference_cases(source, info.inputs, count)
+            _reference_cases(source, info.inputs, count, sliding)
             if expect is None
             else read_cases(expect, info.inputs, info.outputs, prefix)
         )
@@ -59,10 +69,11 @@ def verify(
     expect: Path | None = None,
     cases: int = 4,
     say: Callable[[str], None] = lambda text: None,
+    sliding: Sliding | None = None,
 ) -> tuple[Verdict, ...]:
     """Run cases of every model of an image on a device and compare; see ``cases_of``."""
     verdicts = []
-    known = cases_of(session.models, source, expect, cases)
+    known = cases_of(session.models, source, expect, cases, sliding)
     for info in session.models:
         chosen = known[info.name]
         largest = largest_outputs(chosen)
@@ -76,13 +87,39 @@ def verify(
     return tuple(verdicts)
 
 
-def _reference_cases(source: Path, interfaces: Sequence[Interface], count: int) -> tuple[Case, ...]:
+def _reference_cases(
+    source: Path, interfaces: Sequence[Interface], count: int, sliding: Sliding | None
+) -> tuple[Case, ...]:
     model = None if source.is_dir() else load(source)
-    if isinstance(model, Model) and [v.shape for v in model.inputs] != [i.shape for i in interfaces]:
-        model = load(source, shapes={i.name: i.shape for i in interfaces})
     if not isinstance(model, Model):
         raise UsageError("code has no reference to compare with", where=str(source), hint="give --expect")
+    shapes = {i.name: i.shape for i in interfaces}
+    if sliding is not None:
+        (x,) = model.inputs
+        shapes = {x.name: _with_length(shapes[x.name], sliding.axis, x.shape[sliding.axis])}
+    if [v.shape for v in model.inputs] != list(shapes.values()):
+        model = Model(frontends.load(source, shapes=shapes))
+    if sliding is not None:
+        windows = partial(_windows, model.graph, interfaces, sliding)
+        return tuple(case for seed in range(count) for case in windows(seed))
     return tuple(case for seed in range(count) for case in _reference_runs(model.graph, interfaces, seed))
+
+
+def _with_length(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:
+    return (*shape[:axis], length, *shape[axis + 1 :])
+
+
+def _windows(graph: Graph, interfaces: Sequence[Interface], sliding: Sliding, seed: int) -> Iterator[Case]:
+    """Runs that get a step of a random signal each; the whole network computes each window of it."""
+    value, axis = graph.values[graph.inputs[0]], sliding.axis
+    window = np.full(value.shape, start_of_signal(value), value.dtype.numpy)
+    count = -(-value.shape[axis] // sliding.step) + _STEPS
+    for step in range(count):
+        given = random_inputs(interfaces, seed * count + step)
+        both = np.concatenate([window, *given], axis)
+        window = np.take(both, range(sliding.step, both.shape[axis]), axis)
+        (outputs,) = graph.run([(window,)])
+        yield Case(case_name(f"random{seed}", step), given, outputs, step > 0)
 
 
 def _reference_runs(graph: Graph, interfaces: Sequence[Interface], seed: int) -> Iterator[Case]:

@@ -57,7 +57,12 @@ class FullyConnected(Weighted, Clamping):
 
     def along(self, sig: Signature, axes: Sequence[int | None]) -> Along | None:
         axis, last = axes[0], len(sig.x.shape) - 1
-        if axis is None or axis == last or axes[1:] != [None] * 2 or sig.x.shape[-1] != sig.inputs[1].shape[1]:
+        if (
+            axis is None
+            or axis == last
+            or axes[1:] != [None] * 2
+            or sig.x.shape[-1] != sig.inputs[1].shape[1]
+        ):
             return None
         if self.keep_dims:
             return Along(axis)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from crtgen.ir import Along, Array, DType, Index, Op, shape_text, Signature, Value
+from crtgen.ir import Along, Array, DType, Index, Op, Signature, Value, shape_text
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, floats, int8s, int16s, make, plain
 from crtgen.ops.traits import along_all, channels, channelwise

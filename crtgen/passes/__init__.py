@@ -11,6 +11,7 @@ from crtgen.passes.simplify import (
     RemoveIdentities,
     ReshapeTransposes,
 )
+from crtgen.passes.slide import Sliding, slide, start_of_signal
 
 __all__ = [
     "DEFAULT_PASSES",
@@ -30,7 +31,10 @@ __all__ = [
     "RemovedChannel",
     "ReshapeTransposes",
     "Rule",
+    "Sliding",
     "run_passes",
+    "slide",
+    "start_of_signal",
 ]
 
 WITHOUT_FOLDING: tuple[Pass, ...] = (

@@ -1,4 +1,4 @@
-"""For a network that is run on windows that overlap: what is new is computed, the rest is kept from run to run.
+"""For networks that run on windows that overlap: what is new is computed, the rest is kept from run to run.
 
 A run gets the ``step`` positions that came in since the last one, along an axis of the input. A layer that
 treats the positions of this axis alike, a convolution for one, would compute most of its output anew only to
@@ -21,6 +21,7 @@ from crtgen.passes.core import Hit
 __all__ = ["Sliding", "slide", "start_of_signal"]
 
 _RULE = "slide"
+_WORD = 4
 
 Ranges = tuple[tuple[int, int], ...]
 """Positions of a value, each from the first to before the last."""
@@ -38,8 +39,8 @@ class Sliding:
 class _Lane:
     """How a value moves along its ``axis``: by ``step`` of ``length`` positions in each run.
 
-    Those from ``low`` to before ``high`` have seen no border. Those before ``left`` and those from ``right`` on
-    are computed in each run.
+    Those from ``low`` to before ``high`` have seen no border. Those before ``left`` and those from ``right``
+    on are computed in each run.
     """
 
     axis: int
@@ -105,11 +106,9 @@ def slide(graph: Graph, sliding: Sliding, *, frugal: bool = False) -> tuple[Grap
     flow = _settled(graph, sliding, frugal)
     made = _Rewriting(graph, flow).run()
     if not flow.nodes or _work(made) >= _work(graph):
-        raise UsageError(
-            f"nothing is won by sliding along axis {sliding.axis} by {sliding.step}: {_obstacle(graph, flow)}",
-            where=graph.name,
-            hint="run it on whole windows, without --sliding",
-        )
+        what = f"nothing is won by sliding along axis {sliding.axis} by {sliding.step}"
+        hint = "run it on whole windows, without --sliding"
+        raise UsageError(f"{what}: {_obstacle(graph, flow)}", where=graph.name, hint=hint)
     return made, tuple(_notes(graph, flow))
 
 
@@ -182,9 +181,9 @@ def _moves(graph: Graph, node: Node, lanes: Mapping[str, _Lane]) -> tuple[Along,
 
 
 def _work(graph: Graph) -> int:
-    """Products, or elements where there are none."""
+    """Products, or words where there are none."""
     signatures = ((node.op, graph.signature(node)) for node in graph.nodes)
-    return sum(op.macs(sig) or sig.y.elements for op, sig in signatures)
+    return sum(op.macs(sig) or -(-sig.y.nbytes // _WORD) for op, sig in signatures)
 
 
 def _obstacle(graph: Graph, flow: _Flow) -> str:

@@ -59,15 +59,15 @@ def command(
     Integers have to be equal, floats within 1e-5 of the largest.
     """
     with guarded(as_json, debug, core_dump) as out:
+        sliding = options.sliding(compiling.sliding)
+        if against and sliding:
+            raise UsageError("--against is for whole windows", hint="leave --sliding out")
         if junit_file:
             check_writable(junit_file)
         with out.stage() as say:
             if layers:
                 generating = replace(generating, profile=True)
             image = building.image(source, files, compiling, generating, say, runs=bool(connecting.port))
-            sliding = options.sliding(compiling.sliding)
-            if against and sliding:
-                raise UsageError("--against is for whole windows", hint="leave --sliding out")
             lost = _lost(source, files, against, image, expect, cases) if against else None
             say("starting")
             with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:

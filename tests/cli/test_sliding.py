@@ -40,6 +40,11 @@ def test_runs_on_what_is_new_have_the_outputs_of_windows(tmp_path: Path) -> None
     assert np.array_equal(made[0][-1], made[1])
 
 
+def test_losses_are_those_of_whole_windows() -> None:
+    options = ["-b", "host", "--sliding", "axis=1", "step=2", "--against", DIGITS]
+    assert "--against is for whole windows" in _invoke("verify", DIGITS, *options, code=2)
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

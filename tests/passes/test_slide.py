@@ -220,6 +220,25 @@ def test_generated_code_of_random_networks(seed: int, board: str, level: str) ->
 
 
 @pytest.mark.qemu
+@pytest.mark.parametrize("board", ["host", "mps2_an386", nightly("mps3_an547")])
+def test_full_windows_of_floats_are_equal_bit_for_bit(board: str) -> None:
+    """The same device on whole windows says what is expected: it rounds otherwise than the reference."""
+    require_tool("cc" if board == "host" else "qemu-system-arm")
+    net = Network(real=True)
+    y = net.layer("a", Conv2d((2, 1), padding=SAME), net.input("x", 1, 24, 1, 3), (8, 3, 1, 3))
+    y = net.layer("b", Conv2d(), y, (8, 5, 1, 8))
+    graph, sliding = net.graph(net.layer("c", FullyConnected(), y, (3, 64))), Sliding(1, 4)
+    news = signal(graph, sliding, 12)
+    made = []
+    for choice, runs in ((None, windows(graph, sliding, news)), (sliding, news)):
+        image = Model(graph).compile(board, optimize="speed", sliding=choice).generate().build()
+        with image.run(counting=False) as session:
+            made.append([session.infer(*given)[0].tobytes() for given in runs])
+    full = 24 // sliding.step
+    assert made[0][full:] == made[1][full:]
+
+
+@pytest.mark.qemu
 @pytest.mark.models
 @pytest.mark.parametrize(
     ("board", "level"),

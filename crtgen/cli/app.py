@@ -25,11 +25,12 @@ from crtgen.cli import (
     inspect,
     monitor,
     quantize,
+    report,
     run,
     test,
     verify,
 )
-from crtgen.cli.output import report
+from crtgen.cli.output import report as report_error
 from crtgen.cli.settings import defaults
 from crtgen.errors import UsageError
 from crtgen.settings import read_settings
@@ -39,7 +40,7 @@ __all__ = ["app", "main"]
 
 _GROUPS = {
     "From a model to a board": (run, verify, generate, build, flash, monitor),
-    "Models": (inspect, fit, bench, quantize, compile),
+    "Models": (inspect, fit, bench, report, quantize, compile),
     "A folder of models, and CI": (init, check, test),
     "This machine": (boards, doctor),
 }
@@ -109,7 +110,7 @@ def _root(
         settings = read_settings(Path())
         context.default_map = defaults(settings, _commands(context)) if settings else None
     except UsageError as error:
-        report(error, as_json="--json" in sys.argv)
+        report_error(error, as_json="--json" in sys.argv)
         raise typer.Exit(error.exit_code) from None
 
 
@@ -138,5 +139,5 @@ def main() -> None:
     try:
         sys.exit(app(standalone_mode=False))
     except typer.TyperException as error:
-        report(UsageError(error.format_message()), as_json=True)
+        report_error(UsageError(error.format_message()), as_json=True)
         sys.exit(UsageError.exit_code)

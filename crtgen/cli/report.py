@@ -1,0 +1,48 @@
+"""``crtgen report``: everything that is known of a model on boards, as one page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen import files
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, guarded
+from crtgen.errors import MismatchError
+from crtgen.page import read_baseline, render_page, study
+
+__all__ = ["command"]
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="A model file (.tflite, .onnx).", show_default=False)],
+    board: options.Boards = None,
+    optimize: options.Optimize = "balanced",
+    expect: Annotated[Path | None, typer.Option(help="Cases, as verify takes them.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
+    baseline: Annotated[
+        Path | None, typer.Option(help="What `crtgen report --json` printed earlier, to compare with.")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write a page: layers, memory, time, boards, verification.
+
+    Boards that can be simulated are measured and verified at each level of optimisation; others are planned.
+    The page is one file that works offline.
+    """
+    with guarded(as_json, debug) as out:
+        files.check_writable(output)
+        before = read_baseline(baseline) if baseline else None
+        with out.stage() as say:
+            found = study(model, board or ["mps2_an386"], optimize, expect, say)
+            say("drawing")
+            files.write(output, render_page(found, before).encode())
+        out.result(found.to_dict(), lambda console: _print(console, output))
+        if any(on.verified is not None and not on.verified.is_right for on in found.boards):
+            raise typer.Exit(MismatchError.exit_code)
+
+
+def _print(console: Console, output: Path) -> None:
+    console.print(f"wrote {output}")

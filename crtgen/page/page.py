@@ -1,0 +1,230 @@
+"""The page: one file of HTML that works offline and prints."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from crtgen.ir import shape_text
+from crtgen.page import charts
+from crtgen.page.study import OnBoard, Study
+from crtgen.report import Layer, Report, bound_text
+from crtgen.resources import templates_dir
+from crtgen.version import __version__
+
+__all__ = ["render_page"]
+
+Baseline = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    title: str
+    says: str
+    svg: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Cells are texts; the columns from ``numbers`` on hold numbers."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _BoardView:
+    name: str
+    summary: str
+    facts: tuple[tuple[str, str], ...]
+    parts: tuple[_Drawing | _Table, ...]
+
+
+def render_page(study: Study, baseline: Baseline | None = None) -> str:
+    """The page of a study; ``baseline`` are reports of an earlier one by board, to compare with."""
+    boards = [_board(on, (baseline or {}).get(on.report.board)) for on in study.boards]
+    first = study.boards[0]
+    shared: list[_Drawing | _Table] = [
+        _Drawing("The network", "Values that skip layers are arcs.", _drawn(charts.network(first.report)))
+    ]
+    if ranges := charts.ranges(first.plan.graph):
+        says = "What each quantised value can stand for, from its least to its greatest number."
+        shared.append(_Drawing("Quantisation", says, _drawn(ranges)))
+    if study.rewrites:
+        rows = tuple((hit.rule, hit.node, hit.text) for hit in study.rewrites)
+        shared.append(_Table("How the network was rewritten", ("rule", "layer", "what it did"), rows, 3))
+    return (
+        _environment()
+        .get_template("report/page.html.j2")
+        .render(
+            model=study.model,
+            version=__version__,
+            interfaces=_interfaces(first.report),
+            macs=f"{first.report.macs:,}",
+            folded=_folded(study),
+            boards=boards,
+            shared=shared,
+            fits=_fits(study),
+            is_table=lambda part: isinstance(part, _Table),
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    loader = FileSystemLoader(templates_dir())
+    return Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def _drawn(svg: str) -> Markup:
+    """SVG that ``charts`` made: Vega escapes every text in it."""
+    return Markup(svg)
+
+
+def _interfaces(report: Report) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (kind, i.name, shape_text(i.shape), i.dtype.value, str(i.quant or ""))
+        for kind, listed in (("input", report.inputs), ("output", report.outputs))
+        for i in listed
+    )
+
+
+def _folded(study: Study) -> str:
+    """What the certificates of removed channels add up to."""
+    if not study.folded:
+        return ""
+    before = sum(layer.macs_before for layer in study.folded)
+    after = sum(layer.macs_after for layer in study.folded)
+    return (
+        f"{len(study.folded)} layers have channels that cannot vary, whatever the input: proven constant and"
+        f" removed, {before - after:,} of {before:,} multiplications."
+    )
+
+
+def _board(on: OnBoard, before: Mapping[str, Any] | None) -> _BoardView:
+    report = on.report
+    metric, title = (
+        ("instructions", "instructions") if on.levels else ("cycles_estimated", "estimated cycles")
+    )
+    known = all(getattr(layer, metric) is not None for layer in report.layers)
+    parts: list[_Drawing | _Table] = []
+    if before is not None:
+        parts.append(_compared(report, before))
+    if known:
+        parts.append(_Drawing(f"Where the {title} go", "", _drawn(charts.costs(report, metric, title))))
+    parts.append(_layers(report))
+    says = f"{report.arena_bytes:,} bytes, {bound_text(report)}."
+    parts.append(_Drawing("Memory over time", says, _drawn(charts.arena(report))))
+    if report.image is not None:
+        parts.append(_Drawing("Flash", "", _drawn(charts.flash(report))))
+    if on.levels:
+        parts.append(_Drawing("Levels of optimisation", "", _drawn(charts.pareto(on.levels))))
+    return _BoardView(report.board, report.optimize, _facts(on), tuple(parts))
+
+
+def _facts(on: OnBoard) -> tuple[tuple[str, str], ...]:
+    """Figures, of which those that are not known are left out."""
+    report = on.report
+    figures = (
+        ("instructions", report.instructions),
+        ("cycles, estimated", report.cycles_estimated),
+        ("flash, bytes", report.flash_bytes),
+        ("RAM, bytes", report.ram_bytes),
+        ("stack, bytes", report.stack_bytes),
+        ("arena, bytes", report.arena_bytes),
+        ("state, bytes", report.state_bytes),
+        ("weights, bytes", report.weights_bytes),
+    )
+    facts = [(name, f"{n:,}") for name, n in figures if n is not None]
+    return (*facts, ("verified", _verified(on)))
+
+
+def _verified(on: OnBoard) -> str:
+    outcome = on.verified
+    if outcome is None:
+        return "not run: no simulator has this board"
+    if outcome.error is not None:
+        return f"error: {outcome.error}"
+    count = len(outcome.verdicts)
+    return f"{count - outcome.failed} of {count} cases as expected"
+
+
+def _layers(report: Report) -> _Table:
+    rows = tuple(
+        (
+            layer.name,
+            layer.operator,
+            layer.kernel,
+            f"{layer.macs:,}",
+            _number(layer.weights_bytes),
+            _number(layer.instructions),
+            _number(layer.cycles_estimated),
+            _per_mac(layer),
+        )
+        for layer in report.layers
+    )
+    columns = (
+        "layer",
+        "operator",
+        "kernel",
+        "MACs",
+        "weights",
+        "instructions",
+        "cycles",
+        "instructions per MAC",
+    )
+    return _Table("Layers", columns, rows, 3)
+
+
+def _per_mac(layer: Layer) -> str:
+    if not layer.macs or layer.instructions is None:
+        return ""
+    return f"{layer.instructions / layer.macs:.2f}"
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _fits(study: Study) -> _Table:
+    rows = []
+    for fit in study.fits:
+        sizes = (fit.library.flash, fit.library.ram, fit.server.flash, fit.server.ram + fit.server.stack)
+        time = "" if fit.seconds is None else f"{fit.seconds * 1e3:,.2f}"
+        short = ", ".join(f"{name} {size:,} short" for name, size in fit.short.items())
+        answer = "yes" if fit.fits else f"no: {short}" + (f"; {fit.advice} fits" if fit.advice else "")
+        rows.append((fit.board.name, fit.board.core.name, answer, *(f"{n:,}" for n in sizes), time))
+    columns = (
+        "board",
+        "core",
+        "fits",
+        "library flash",
+        "RAM",
+        "server flash",
+        "RAM with stack",
+        "ms, estimated",
+    )
+    return _Table("Which boards hold it", columns, tuple(rows), 3)
+
+
+_COMPARED = ("instructions", "cycles_estimated", "flash_bytes", "ram_bytes", "stack_bytes", "arena_bytes")
+
+
+def _compared(report: Report, before: Mapping[str, Any]) -> _Table:
+    """What is not as it was: figures, then instructions of layers."""
+    pairs: list[tuple[str, Any, int | None]] = [(m, before.get(m), getattr(report, m)) for m in _COMPARED]
+    old = {layer["name"]: layer.get("instructions") for layer in before["layers"]}
+    pairs += [(layer.name, old.get(layer.name), layer.instructions) for layer in report.layers]
+    rows = tuple(
+        (name, f"{a:,}", f"{b:,}", f"{(b - a) / max(a, 1):+.1%}")
+        for name, a, b in pairs
+        if type(a) is int and b is not None and a != b
+    )
+    return _Table("What changed since the baseline", ("figure or layer", "before", "now", ""), rows)

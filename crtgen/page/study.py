@@ -1,0 +1,137 @@
+"""What a page is made of: a model on boards, measured and verified where they can be simulated."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crtgen import api, files
+from crtgen.boards import Board, all_boards, find_board
+from crtgen.errors import UnsupportedError, UsageError
+from crtgen.level import LEVELS
+from crtgen.measure.benchmark import measure_model
+from crtgen.measure.fit import Choice, Fit, Fits
+from crtgen.measure.rungs import Outcome, verify_on
+from crtgen.passes import FoldedLayer, Hit
+from crtgen.plan import Plan
+from crtgen.report import Report
+from crtgen.version import __version__
+
+__all__ = ["OnBoard", "Study", "read_baseline", "study"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnBoard:
+    """A model on a board: measured if a simulator has it, else as planned.
+
+    ``levels`` are the reports at each level of optimisation, none if nothing is measured; ``verified`` is
+    what came of its cases, None where nothing ran.
+    """
+
+    report: Report
+    plan: Plan
+    levels: tuple[Report, ...]
+    verified: Outcome | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "report": self.report.to_dict(),
+            "levels": [level.to_dict() for level in self.levels],
+            "verified": None if self.verified is None else self.verified.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Study:
+    """A model on ``boards``, how it fits every known one, and how its graph was rewritten."""
+
+    model: str
+    boards: tuple[OnBoard, ...]
+    fits: tuple[Fit, ...]
+    rewrites: tuple[Hit, ...]
+
+    @property
+    def folded(self) -> tuple[FoldedLayer, ...]:
+        """The certificates of the layers that lost channels."""
+        return tuple(hit for hit in self.rewrites if isinstance(hit, FoldedLayer))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, and for a later page to compare with."""
+        return {
+            "crtgen": __version__,
+            "model": self.model,
+            "boards": [on.to_dict() for on in self.boards],
+            "fits": [fit.to_dict() for fit in self.fits],
+            "rewrites": [str(hit) for hit in self.rewrites],
+            "folded": [hit.to_dict() for hit in self.folded],
+        }
+
+
+def study(
+    path: Path,
+    boards: Sequence[str],
+    optimize: str = "balanced",
+    expect: Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Study:
+    """Compile the model for the boards, measure and verify it where it can be simulated."""
+    model = api.load(path)
+    if not isinstance(model, api.Model):
+        raise UnsupportedError(
+            "a report needs the network", where=str(path), hint="name a .tflite or .onnx file"
+        )
+    fits = Fits(model)
+    choice = Choice(optimize)
+    known = tuple(fits.on(board, choice) for board in all_boards() if not board.is_host)
+    found: list[OnBoard] = []
+    rewrites: tuple[Hit, ...] = ()
+    for name in boards:
+        say(f"{path.name} on {name}")
+        board = find_board(name)
+        compiled = model.compile(board, optimize=optimize)
+        rewrites = compiled.hits
+        found.append(_on_board(path, model, compiled, expect, say))
+    return Study(model.name, tuple(found), known, rewrites)
+
+
+def _on_board(
+    path: Path, model: api.Model, compiled: api.Compiled, expect: Path | None, say: Callable[[str], None]
+) -> OnBoard:
+    board, optimize = compiled.board, compiled.request.optimize
+    (plan,) = compiled.plans
+    if not _is_simulated(board):
+        (report,) = compiled.reports
+        return OnBoard(report, plan, (), None)
+    levels = []
+    for level in LEVELS:
+        say(f"{path.name} on {board.name}, {level}")
+        levels.append(measure_model(model.compile(board, optimize=level)))
+    say(f"verifying {path.name} on {board.name}")
+    verified = verify_on(path, board.name, expect, optimize=optimize)
+    report = next(r for r in levels if r.optimize == optimize)
+    return OnBoard(report, plan, tuple(levels), verified)
+
+
+def _is_simulated(board: Board) -> bool:
+    return board.qemu is not None and "baremetal" in board.platforms
+
+
+def read_baseline(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The reports of an earlier study, as ``crtgen report --json`` printed them, by board.
+
+    Raises ``UsageError`` for a file that is none.
+    """
+    try:
+        data = json.loads(files.read_text(path, "the baseline"))
+        reports = [on["report"] for on in data["boards"]]
+        for report in reports:
+            if not isinstance(report["layers"], list) or not all(
+                "name" in layer for layer in report["layers"]
+            ):
+                raise ValueError("its layers have no names")
+        return {report["board"]: report for report in reports}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        hint = "crtgen report MODEL --json > old.json writes one"
+        raise UsageError(f"it is no report: {error}", where=str(path), hint=hint) from error

@@ -1,0 +1,153 @@
+"""The page: what is on it, and how a browser shows it."""
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from crtgen.cli.app import app
+from crtgen.errors import MismatchError, UsageError
+from crtgen.page import Study, read_baseline, render_page, study
+from tests.support import ROOT, model_path, require_tool
+
+pytest.importorskip("vl_convert")
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+
+
+@pytest.fixture(scope="module")
+def planned() -> Study:
+    """A study that needs no tools: of a board without a simulator."""
+    return study(DIGITS, ["nucleo_l4r5zi"])
+
+
+def _drawings(page: str) -> dict[str, ElementTree.Element]:
+    """By their labels."""
+    found = re.findall(r"<svg role=\"img\".*?</svg>", page, re.DOTALL)
+    parsed = [ElementTree.fromstring(svg) for svg in found]
+    return {svg.get("aria-label", ""): svg for svg in parsed}
+
+
+def test_what_is_on_a_page(planned: Study) -> None:
+    page = render_page(planned)
+    report = planned.boards[0].report
+    drawings = _drawings(page)
+    assert list(drawings) == [
+        "estimated cycles of each layer",
+        f"The arena of {report.arena_bytes:,} bytes over the steps of a run",
+        f"The network: {len(report.layers)} layers",
+        "Ranges of quantised values",
+    ]
+    bars = [e.get("aria-label", "") for e in drawings["estimated cycles of each layer"].iter()]
+    for layer in report.layers:
+        assert any("layer: " in text and layer.name in text for text in bars), layer.name
+    boxes = {
+        e.get("aria-label", "")
+        for e in drawings[f"The arena of {report.arena_bytes:,} bytes over the steps of a run"].iter()
+    }
+    for place in report.arena or ():
+        if not place.alias_of:
+            where = f"{place.nbytes:,} bytes at {place.offset:,}, steps {place.first} to {place.last}"
+            assert f"{place.name}: {where}" in boxes
+    assert f"<dd>{report.cycles_estimated:,}</dd>" in page
+    assert "not run: no simulator has this board" in page
+    for fit in planned.fits:
+        assert f'<th scope="row">{fit.board.name}</th>' in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert "#fe00" not in page, "a colour that the style sheet does not know"
+
+
+def test_names_cannot_become_markup(planned: Study) -> None:
+    name = '<script>alert("1")</script>'
+    on = planned.boards[0]
+    layers = tuple(replace(layer, name=name) for layer in on.report.layers)
+    bad = replace(planned, model=name, boards=(replace(on, report=replace(on.report, layers=layers)),))
+    page = render_page(bad)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert _drawings(page)
+
+
+def test_what_changed_since_the_baseline(planned: Study, tmp_path: Path) -> None:
+    old = planned.to_dict()
+    report = old["boards"][0]["report"]
+    before = report["cycles_estimated"]
+    report["cycles_estimated"] = before * 2
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(old))
+    page = render_page(planned, read_baseline(path))
+    cells = (f"{before * 2:,}", f"{before:,}", "-50.0%")
+    row = "".join(f'<td class="number">{cell}</td>' for cell in cells)
+    assert f'<th scope="row">cycles_estimated</th>{row}' in page
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"boards": 3}', '{"boards": [{"report": {"layers": [3], "board": ""}}]}']
+)
+def test_what_is_no_baseline(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="it is no report"):
+        read_baseline(path)
+
+
+@pytest.mark.qemu
+def test_the_command_measures_and_verifies(tmp_path: Path) -> None:
+    require_tool("qemu-system-arm")
+    output = tmp_path / "r.html"
+    done = CliRunner().invoke(app, ["report", str(DIGITS), "-o", str(output), "--json"])
+    assert done.exit_code == 0, done.output
+    (board,) = json.loads(done.stdout)["boards"]
+    page = output.read_text()
+    assert board["verified"]["cases"] == 4
+    assert "4 of 4 cases as expected" in page
+    assert f"<dd>{board['report']['instructions']:,}</dd>" in page
+    assert [level["optimize"] for level in board["levels"]] == ["speed", "balanced", "size"]
+    assert {"Flash by what it holds", "Instructions over flash at each level"} <= set(_drawings(page))
+    wrong = tmp_path / "wrong.npz"
+    wrong.write_bytes((ROOT / "demo" / "digit.npz").read_bytes())
+    failed = CliRunner().invoke(app, ["report", str(DIGITS), "-o", str(output), "--expect", str(wrong)])
+    assert failed.exit_code == MismatchError.exit_code
+    assert "error: " in output.read_text()
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("width", [360, 800, 1600])
+@pytest.mark.parametrize("dark", [True, False])
+def test_a_browser_shows_it(width: int, dark: bool, tmp_path: Path) -> None:
+    chromium = require_tool("chromium")
+    page = render_page(study(model_path("kws_int8"), ["nucleo_l4r5zi"]))
+    probe = """<script>addEventListener("load", () => {
+        const body = getComputedStyle(document.body);
+        document.title = [document.documentElement.scrollWidth, innerWidth, body.backgroundColor].join(" ");
+    })</script></body>"""
+    file = tmp_path / "r.html"
+    file.write_text(page.replace("</body>", probe))
+    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    shown = subprocess.run(
+        [
+            chromium,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+            scheme,
+            f"--window-size={width},2000",
+            "--dump-dom",
+            str(file),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "CONSOLE" not in shown.stderr, shown.stderr
+    title = re.search(r"<title>(\d+) (\d+) (rgb.*?)</title>", shown.stdout)
+    assert title, shown.stdout[:300]
+    assert int(title[1]) <= int(title[2]), "the page is wider than the window"
+    assert title[3] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from crtgen.ir import Signature
 from crtgen.ops import Padding
 
-__all__ = ["Window", "least_lead", "lying"]
+__all__ = ["Window", "least_lead", "lying", "upright"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,4 +172,28 @@ def lying(window: Window) -> Window:
         dilation_x=window.dilation_y,
         top=0,
         left=window.top,
+    )
+
+
+def upright(window: Window) -> Window | None:
+    """Windows along one axis as images of one column: of rows that need no others, each; None for others."""
+    if window.width == window.taps_x == window.out_width == 1 and window.left == 0:
+        return window
+    if window.taps_y > 1 or window.stride_y > 1 or window.top > 0 or window.out_height != window.height:
+        return None
+    return Window(
+        batch=window.batch * window.height,
+        height=window.width,
+        width=1,
+        channels=window.channels,
+        out_height=window.out_width,
+        out_width=1,
+        taps_y=window.taps_x,
+        taps_x=1,
+        stride_y=window.stride_x,
+        stride_x=1,
+        dilation_y=window.dilation_x,
+        dilation_x=1,
+        top=window.left,
+        left=0,
     )

@@ -250,6 +250,25 @@ def _depthwise(draw: st.DrawFn, dtype: DType) -> Case:
 
 
 @st.composite
+def _line(draw: st.DrawFn, dtype: DType) -> Case:
+    """Depthwise along one axis, of which the image has nothing but one line, or several apart."""
+    taps, stride = draw(st.integers(1, 16)), draw(st.sampled_from([1, 1, 1, 2, 3]))
+    before, after = (draw(st.just(0) | st.integers(0, taps - 1)) for _ in "ab")
+    length = max(1, taps - before - after) + draw(st.integers(0, 8) | st.integers(0, 60))
+    channels = draw(_channels | st.sampled_from([128, 130]))
+    across = draw(st.sampled_from([1, 1, 2, 3]))
+    assume(length * taps * channels * across <= _MACS)
+    image, window, padding = (length, across), (taps, 1), Padding(before, after, 0, 0)
+    step = (stride, 1)
+    if across > 1 or draw(st.booleans()):
+        image, window, step, padding = image[::-1], window[::-1], step[::-1], Padding(0, 0, before, after)
+    activation = draw(_activations)
+    x = _tensor(draw, (draw(_batches), *image, channels), dtype)
+    op = DepthwiseConv2d(step, padding, activation=activation)
+    return draw(_weighted(op, x, (1, *window, channels), 3, activation))
+
+
+@st.composite
 def _dense(draw: st.DrawFn, dtype: DType) -> Case:
     rows = draw(st.sampled_from([(1,), (1,), (1,), (2,), (5,), (2, 3)]))
     depth = draw(st.one_of(st.integers(1, 90), st.sampled_from([64, 128, 640])))
@@ -434,7 +453,8 @@ KINDS = {
         st.one_of(_pointwise(), _pointwise(), _convolution(DType.INT8), _real(_convolution)),
     ),
     "depthwise": Kind(
-        (DepthwiseConv2d,), st.one_of(_depthwise(DType.INT8), _depthwise(DType.INT8), _real(_depthwise))
+        (DepthwiseConv2d,),
+        st.one_of(_depthwise(DType.INT8), _depthwise(DType.INT8), _line(DType.INT8), _real(_depthwise)),
     ),
     "dense": Kind((FullyConnected,), st.one_of(_dense(DType.INT8), _dense(DType.INT8), _real(_dense))),
     "pool": _kind(_pool, AveragePool2d, MaxPool2d),
@@ -452,13 +472,16 @@ KINDS = {
     "norms": Kind(reduce_layers.NORMS, reduce_layers.norms()),
     "int16": Kind(
         (Conv2d, DepthwiseConv2d, FullyConnected, AveragePool2d, MaxPool2d),
-        st.one_of(*(made(DType.INT16) for made in (_convolution, _depthwise, _depthwise, _dense, _pool))),
+        st.one_of(
+            *(made(DType.INT16) for made in (_convolution, _depthwise, _depthwise, _line, _dense, _pool))
+        ),
         DType.INT16,
     ),
     "int4": Kind(
         (Conv2d, DepthwiseConv2d, FullyConnected),
         st.one_of(
-            _pointwise(), *(made(DType.INT8) for made in (_convolution, _depthwise, _depthwise, _dense))
+            _pointwise(),
+            *(made(DType.INT8) for made in (_convolution, _depthwise, _depthwise, _line, _dense)),
         )
         .map(_in_four_bits)
         .filter(_is_computed),

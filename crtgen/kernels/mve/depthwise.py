@@ -39,8 +39,9 @@ from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import DepthwiseConv2d
+from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["DepthwiseView", "depthwise"]
+__all__ = ["DepthwiseView", "depthwise", "patches_kernel", "steps_on"]
 
 _FAR_VECTOR = 508  # the greatest step of a gathering load
 _MOST_PATCHES = 4  # of an output: their weights stay in vectors
@@ -52,18 +53,22 @@ _MOST_OFFSET = 65535
 class DepthwiseView:
     """A depthwise convolution, strip by strip, all channels of a strip at once.
 
-    In scratch there are ``columns`` columns of ``channels`` words for each of the planes, the image from
-    column ``window.left`` on; ``groups`` patches make an output. ``stepping``: the address of a patch is a
-    vector that steps on, else a core register and a vector. ``packed``: weights have four bits.
+    In scratch there are ``columns`` columns of ``channels`` words for each of the ``planes``, the image from
+    column ``window.left`` on; ``groups`` patches make an output. The words of a patch lie ``apart`` bytes
+    from each other. Where a patch serves several outputs, ``moves`` are the bytes by which their weights are
+    moved. ``stepping``: the address of a patch is a vector that steps on, else a core register and a vector.
+    ``packed``: weights have four bits.
     """
 
     window: Window
     fill: int
     strips: tuple[Strip, ...]
     batches: tuple[Batch, ...]
+    planes: int
     columns: int
     seen: int
-    squares: bool
+    apart: int
+    moves: tuple[int, ...]
     groups: int
     stepping: bool
     multiplier: int
@@ -102,6 +107,11 @@ class DepthwiseView:
         return self.seen * self.channels % LANES
 
     @property
+    def fills(self) -> bool:
+        """Whether there is padding beside the image."""
+        return self.seen < self.columns
+
+    @property
     def image(self) -> int:
         """Where the image begins in scratch."""
         return self.window.left * self.channels * SIDE
@@ -109,14 +119,13 @@ class DepthwiseView:
     @property
     def scratch(self) -> int:
         """The last block of a row may reach behind its end."""
-        return self.plane * len(self.strips[0].planes) + 4 * LANES
+        return self.plane * self.planes + 4 * LANES
 
     @property
     def lanes(self) -> tuple[int, ...]:
         """Before the first step, which the first load takes."""
         start = self.batches[0].patches[0].advance if self.stepping else 0
-        apart = self.window.dilation_x * self.channels * SIDE
-        return tuple((i * apart - start) % (1 << 32) for i in range(SIDE))
+        return tuple((i * self.apart - start) % (1 << 32) for i in range(SIDE))
 
     @property
     def kinds(self) -> tuple[StripRows, ...]:
@@ -128,7 +137,7 @@ class DepthwiseView:
         batch = self.window.batch
         strips = batch * sum(s.count for s in self.strips)
         work = Work(strips * self.multiplier * all_channels(self).runs())
-        work.assembly += fill().runs(vectors=-(-self.scratch // LANES))
+        work.assembly += self.fills * fill().runs(vectors=-(-self.scratch // LANES))
         work.block("strip", strips, len(self.strips))
         work.block("part", strips * self.multiplier, len(self.strips) * self.multiplier)
         for strip in self.strips:
@@ -222,9 +231,9 @@ class _Writer:
             f("ldr", self.weights, "[sp, #8]")
         if k.packed:
             self._unpack()
-        elif k.squares:  # moved by a column and a row, a column, a row
-            for vector, before in zip(self.vectors[:0:-1], (5, 1, 4), strict=True):
-                f("vldrb.u8", vector, f"[{self.weights}, #-{before}]")
+        elif k.moves:
+            for vector, move in zip(self.vectors[1:], k.moves[1:], strict=False):
+                f("vldrb.u8", vector, f"[{self.weights}, #-{move}]")
             f("vldrb.u8", self.vectors[0], f"[{self.weights}], #{LANES}")
         else:
             for vector in self.vectors[: k.groups]:
@@ -234,23 +243,25 @@ class _Writer:
         if k.stepping:
             f("vldrw.u32", self.lanes, f"[{self.offsets}], #16")
             f("vadd.i32", self.lanes, self.lanes, self.patch)
+            if k.epilogue.is_shifted:
+                f.number(self.patch, k.epilogue.zero_point)
 
     def _unpack(self) -> None:
-        """Weights of four bits to bytes; those of squares are moved by a row, a column, and both."""
+        """Weights of four bits to bytes, and the same moved."""
         f, k, halves, low = self.f, self.k, self.inputs[0], self.sums[0]
         f("mov", low, self.weights)
-        for vector in self.vectors[: 1 if k.squares else k.groups]:
+        for vector in self.vectors[: k.groups]:
             f("vldrb.u16", halves, f"[{low}], #{LANES // 2}")
             f("vshl.i16", vector, halves, "#4")
             f("vsli.16", vector, halves, "#8")
             f("vshr.s8", vector, vector, "#4")
         f("mov", self.weights, low)
-        if not k.squares:
-            return
-        f.number(low, 0)
-        for number, source, bits in ((1, 0, 8 * SIDE), (2, 0, 8), (3, 1, 8)):
+        if k.moves:
+            f.number(low, 0)
+        for number, move in enumerate(k.moves[1:], 1):
+            source = next(i for i, other in enumerate(k.moves) if 0 < move - other <= SIDE)
             f("vmov", self.vectors[number], self.vectors[source])
-            f("vshlc", self.vectors[number], low, f"#{bits}")
+            f("vshlc", self.vectors[number], low, f"#{8 * (move - k.moves[source])}")
 
     def _load(self, patch: Patch) -> str:
         f, vector = self.f, self.inputs[patch.second]
@@ -306,18 +317,20 @@ class _Writer:
                 f(operation, low, low, high)
 
     def _shift_right(self, vectors: tuple[str, ...]) -> None:
-        f = self.f
-        minus_one, zero = self.sums[:2]
+        f, zero = self.f, self.patch
+        minus_one = self.sums[0]
         f.number(minus_one, -1)
-        f.number(zero, self.k.epilogue.zero_point)
+        if not self.k.stepping:
+            zero = self.sums[1]
+            f.number(zero, self.k.epilogue.zero_point)
         for q in vectors:
             f("vqrdmulh.s32", q, q, self.multiplier)
         for q in vectors:
             f("vpt.s32", "lt", q, "zr")
             f("vaddt.i32", q, q, minus_one, note="halves go away from zero")
             f("vrshl.s32", q, self.last)
-            f("vadd.i32", q, q, zero)
         _narrowed(f, vectors)
+        f("vqadd.s16", vectors[0], vectors[0], zero)
 
 
 def _narrowed(f: Function, vectors: tuple[str, ...]) -> None:
@@ -347,22 +360,25 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     if requant is None or requant.epilogue.left or requant.epilogue.some_whole:
         return None
     view = _view(window, op.multiplier, -params.input_offset, requant.epilogue, packed)
-    if view is None:
-        return None
-    order = np.arange(view.outputs).reshape(-1, op.multiplier).T.ravel()
+    return patches_kernel("mve patches", view, weights, requant.constants) if view else None
+
+
+def patches_kernel(name: str, view: DepthwiseView, weights: Int64, constants: Int64) -> Kernel:
+    """The kernel for ``weights[rows, columns, O]`` of a patch."""
+    order = np.arange(view.outputs).reshape(-1, view.multiplier).T.ravel()
     return Kernel(
-        design="mve patches",
+        design=name,
         template="mve/depthwise.c.j2",
         view=view,
         consts=(
-            packed_patches(weights, order) if packed else patches(weights, order),
-            requant_const(requant.constants[:, order]),
+            packed_patches(weights, order) if view.packed else patches(weights, order),
+            requant_const(constants[:, order]),
         ),
         scratch=view.scratch,
         inplace=(InPlace(lead=_lead(view)),),
         work=view.work,
         includes=("arm_mve.h",),
-        routines=(all_channels(view), fill()),
+        routines=(all_channels(view), *((fill(),) if view.fills else ())),
     )
 
 
@@ -382,20 +398,28 @@ def _view(
         return None
     if window.channels * multiplier > FAR_ADD:
         return None
+    strips = strips_of(window, 2 if squares else 1)
     return DepthwiseView(
         window=window,
         fill=fill,
-        strips=strips_of(window, 2 if squares else 1),
+        strips=strips,
         batches=batches,
+        planes=len(strips[0].planes),
         columns=columns,
         seen=max(0, min(window.width, columns - window.left)),
-        squares=squares,
+        apart=window.dilation_x * window.channels * SIDE,
+        moves=(0, SIDE, 1, SIDE + 1) if squares else (),
         groups=len(groups),
-        stepping=all(abs(p.advance) <= _FAR_VECTOR for batch in batches for p in batch.patches),
+        stepping=steps_on(batches),
         multiplier=multiplier,
         epilogue=epilogue,
         packed=packed,
     )
+
+
+def steps_on(batches: tuple[Batch, ...]) -> bool:
+    """Whether loads can make all steps from patch to patch."""
+    return all(abs(patch.advance) <= _FAR_VECTOR for batch in batches for patch in batch.patches)
 
 
 def _lead(view: DepthwiseView) -> int:
@@ -404,7 +428,7 @@ def _lead(view: DepthwiseView) -> int:
     firsts = np.array([s.first + i * s.step for s in view.strips for i in range(s.count)])
     kept = np.array([s.planes[0].kept for s in view.strips for _ in range(s.count)])
     images = np.arange(w.batch)[:, None]
-    rows = firsts + (2 if view.squares else 1)
+    rows = firsts + view.strips[0].step
     written = ((images * w.out_height + rows) * w.out_width * view.outputs).ravel()
     read = np.clip(firsts * w.stride_y - w.top + kept, 0, w.height)
     unread = ((images * w.height + read) * w.pitch).ravel()

@@ -39,6 +39,11 @@ class Epilogue:
     is_sum: bool = False
 
     @property
+    def is_shifted(self) -> bool:
+        """Whether the form is TFLite's own."""
+        return self.shift is None and not self.single and not self.is_sum
+
+    @property
     def output_size(self) -> int:
         """Bytes of an output."""
         return 4 if self.is_sum else self.size

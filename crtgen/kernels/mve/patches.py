@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -16,6 +17,7 @@ __all__ = [
     "Strip",
     "StripRows",
     "batches_of",
+    "in_lanes",
     "patches_of",
     "plane_bytes",
     "stretches",
@@ -100,6 +102,16 @@ class Strip:
     step: int
     planes: tuple[StripRows, ...]
 
+    @property
+    def alike(self) -> tuple[tuple[int, int, StripRows], ...]:
+        """Planes of one kind in a row: the number of the first one, and how many there are."""
+        found, at = [], 0
+        for kind, planes in groupby(self.planes):
+            count = len(list(planes))
+            found.append((at, count, kind))
+            at += count
+        return tuple(found)
+
 
 def patches_of(window: Window) -> list[tuple[int, int]]:
     """The patches of a window: plane and column of each."""
@@ -136,7 +148,7 @@ def batches_of(
                 patches.append(Patch(number % 2 > 0, here - at, sums, group == 0))
                 at = here
         places = [p for start in part for p in _outputs(window, multiplier, start, squares)]
-        yield Batch(tuple(patches), _in_lanes(places))
+        yield Batch(tuple(patches), in_lanes(places))
 
 
 def _outputs(window: Window, multiplier: int, start: int, squares: bool) -> list[int]:
@@ -146,7 +158,7 @@ def _outputs(window: Window, multiplier: int, start: int, squares: bool) -> list
     return [here, here + column, here + row, here + row + column] if squares else [here]
 
 
-def _in_lanes(places: Sequence[int]) -> tuple[int, ...]:
+def in_lanes(places: Sequence[int]) -> tuple[int, ...]:
     """In the order that narrowing two vectors to one gives: their lanes in turn."""
     if len(places) == SIDE:
         return tuple(places)
@@ -171,7 +183,7 @@ def strips_of(window: Window, step: int) -> tuple[Strip, ...]:
 
 def _planes(window: Window, step: int, top: int, previous: int | None) -> tuple[StripRows, ...]:
     """The rows of the strip that begins at row ``top``, after that which begins at row ``previous``."""
-    used = window.taps_y + step - 1
+    used = window.taps_y + (step - 1) * window.stride_y
     moved = SIDE if previous is None else top - previous
     single = window.stride_y == window.dilation_y == 1 and used <= SIDE
     kept = max(0, used - moved) if single else 0

@@ -12,6 +12,7 @@ __all__ = ["Channel", "Columns", "one_channel", "widen", "widen_padding"]
 
 _START, _MULTIPLIER, _CONSTANT, _SHIFT, _END = (f"[sp, #{4 * i}]" for i in range(5))
 _LOCAL = 5
+_NEAR = 255  # by which a load moves its pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,12 @@ def widen(k: Columns, at_once: int) -> Routine:
     )
     to, *rows = f.arguments
     left, *words = f.cores("columns left, then inputs", 2 + 2 * k.size)
+    near = k.step <= _NEAR
     with f.counted_loop("columns", left, k.seen // at_once):
         for _ in range(at_once):
-            _load(f, k, words, rows, f"], #{k.step}")
+            _load(f, k, words, rows, f"], #{k.step}" if near else "]")
+            for row in () if near else rows:
+                f("add", row, row, f"#{k.step}")
             _columns(f, k, to, words)
     return f.done()
 

@@ -387,6 +387,10 @@ def _conv_cases() -> Iterator[Case]:
     yield in_eight_bits(_case("f32_1x1", Conv2d(activation=Activation.RELU6), real, (5, 1, 1, 3), out), 1)
 
 
+def _line(channels: int) -> Value:
+    return int8s("x", (1, 49, 1, channels))
+
+
 def _depthwise_cases() -> Iterator[Case]:
     out = Quant.tensor(0.25, -9)
     x = int8s("x", (1, 9, 7, 4), 0.06, 17)
@@ -402,6 +406,8 @@ def _depthwise_cases() -> Iterator[Case]:
     yield _case("one_channel", DepthwiseConv2d(multiplier=8), int8s("x", (2, 6, 5, 1)), (1, 4, 3, 8), out)
     yield _case("per_tensor", DepthwiseConv2d(), x, (1, 2, 2, 4), out, False)
     yield _case("whole_image", DepthwiseConv2d(), x, (1, 9, 7, 4), out)
+    yield _case("5x1", DepthwiseConv2d((1, 1), Padding(2, 2), activation=relu), _line(16), (1, 5, 1, 16), out)
+    yield _case("10x1", DepthwiseConv2d(), _line(18), (1, 10, 1, 18), out)
     yield in_four_bits(_case("3x3", DepthwiseConv2d((1, 1), around), wide, (1, 3, 3, 16), out))
     yield in_four_bits(_case("multiplier3", odd, x, (1, 3, 2, 12), out))
     yield in_four_bits(_case("5x5", DepthwiseConv2d(), x, (1, 5, 5, 4), out))

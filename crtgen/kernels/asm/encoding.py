@@ -104,6 +104,10 @@ def _add_flags(mnemonic: str, operands: Operands) -> bool:
     return not last.startswith("#") or _below(last, 256 if operands[-2] == first else 8)
 
 
+def _multiply(mnemonic: str, operands: Operands) -> bool:
+    return _low(*operands) and (len(operands) == 2 or operands[0] in operands[1:])
+
+
 def _compare(mnemonic: str, operands: Operands) -> bool:
     return not operands[1].startswith("#") or (_low(operands[0]) and _below(operands[1], 256))
 
@@ -146,7 +150,8 @@ _RULES: Mapping[str, Callable[[str, Operands], bool]] = {
     **dict.fromkeys(("add", "sub"), _add),
     **dict.fromkeys(("adds", "subs"), _add_flags),
     **dict.fromkeys(("lsls", "lsrs", "asrs"), _shift_flags),
-    **dict.fromkeys(("sxtb", "sxth", "uxtb", "uxth", "rev"), _extend),
+    "muls": _multiply,
+    **dict.fromkeys(("sxtb", "sxth", "uxtb", "uxth", "rev", "mvns"), _extend),
     **dict.fromkeys(("bx", "it", "itt", "ite", "nop"), _always),
     "movs": _move_flags,
     **dict.fromkeys((f"mov{condition}" for condition in _CONDITIONS), _move_if),

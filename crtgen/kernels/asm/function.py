@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from crtgen.kernels.asm.encoding import ends_block, registers_in
+from crtgen.kernels.asm.encoding import ends_block, is_branch, is_narrow, registers_in
 from crtgen.kernels.asm.routine import Block, Frame, Instruction, Label, Routine
 
 __all__ = ["CORE", "EVEN", "LISTED", "LOW", "ODD", "Function"]
@@ -29,7 +29,8 @@ class Function:
     ``parameters`` are C, at most four of a word each; they arrive in r0 to r3, which are taken. ``keep`` are
     numbers of parameters that the prologue puts on the stack, too, where ``kept`` finds them. ``local`` is
     words of stack below these, from ``[sp]`` on. ``apart`` is that of ``Routine``: loads may then come before
-    stores that they were written behind.
+    stores that they were written behind. ``narrow``: for cores that have narrow instructions only, others are
+    refused.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class Function:
         keep: Sequence[int] = (),
         local: int = 0,
         apart: bool = False,
+        narrow: bool = False,
     ) -> None:
         if len(parameters) > _MOST_ARGUMENTS:
             raise ValueError(f"{name} has {len(parameters)} parameters, not {_MOST_ARGUMENTS} at most")
         self._about = (name, purpose, returns, parameters)
         self._apart = apart
+        self._narrow = narrow
         self._blocks: list[Block] = []
         self._label: Label | None = None
         self._block: list[Instruction] = []
@@ -71,6 +74,8 @@ class Function:
             unknown = registers_in(operand) - self._taken
             if unknown:
                 raise ValueError(f"{mnemonic} {', '.join(operands)}: {', '.join(unknown)} is not taken")
+        if self._narrow and not (is_branch(mnemonic) or is_narrow(mnemonic, operands)):
+            raise ValueError(f"{mnemonic} {', '.join(operands)}: is no narrow instruction")
         self._block.append(Instruction(mnemonic, operands, note))
         if ends_block(mnemonic):
             self._close()
@@ -109,12 +114,27 @@ class Function:
     def number(self, register: str, value: int) -> None:
         """``register = value``, of 32 bits with or without sign."""
         bits = value & 0xFFFFFFFF
+        if self._narrow:
+            self._narrow_number(register, bits)
+            return
         if bits >> 8 == 0xFFFFFF:
             self("mvn", register, f"#{bits ^ 0xFFFFFFFF}")
             return
         self("movw", register, f"#{bits & 0xFFFF}")
         if bits >> 16:
             self("movt", register, f"#{bits >> 16}")
+
+    def _narrow_number(self, register: str, bits: int) -> None:
+        """Byte by byte, from the highest one that is not 0 on; those of negative numbers inverted."""
+        inverted = bits >> 31 > 0
+        first, *rest = (bits ^ (0xFFFFFFFF if inverted else 0)).to_bytes(4, "big").lstrip(b"\0") or b"\0"
+        self("movs", register, f"#{first}")
+        for byte in rest:
+            self("lsls", register, register, "#8")
+            if byte:
+                self("adds", register, register, f"#{byte}")
+        if inverted:
+            self("mvns", register, register)
 
     def constant(self, role: str, value: int) -> str:
         """A number in a register of its own."""
@@ -235,6 +255,9 @@ class Function:
         name, purpose, returns, parameters = self._about
         core = tuple(r for r in _SAVED if r in self._used)
         core = core if not core or core[-1] == "lr" else (*core, "lr")
+        if self._narrow:  # the high ones are saved through low ones
+            high = sum(r in ("r8", "r9", "r10", "r11") for r in core)
+            core = tuple(r for r in _SAVED if r in core or r in LOW[4 : 4 + high])
         highest = max(map(_vector, self._used.intersection((*_VECTORS, *_SINGLES))), default=0)
         return Routine(
             name=name,
@@ -242,7 +265,7 @@ class Function:
             returns=returns,
             parameters=parameters,
             roles=tuple((role, tuple(dict.fromkeys(taken))) for role, taken in self._roles.items()),
-            frame=Frame(core, _VECTORS[4 : highest + 1], self._kept, self._local),
+            frame=Frame(core, _VECTORS[4 : highest + 1], self._kept, self._local, self._narrow),
             blocks=tuple(self._blocks),
             tables=tuple(self._tables),
             apart=self._apart,

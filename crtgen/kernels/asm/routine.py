@@ -9,6 +9,7 @@ from crtgen.kernels.asm.encoding import ends_block, is_branch, is_narrow
 
 __all__ = ["Block", "Call", "Frame", "Instruction", "Label", "Line", "Routine", "Runs"]
 
+_HIGH = ("r8", "r9", "r10", "r11")
 _NEAR = {True: (-252, 258), False: (-2044, 2050)}
 """Where a narrow branch can go, with a condition and without, in bytes from its own place."""
 
@@ -77,13 +78,14 @@ class Frame:
     """What a function puts on the stack, from the top down.
 
     ``core`` registers and ``vectors`` (q4 to q7) of its caller's, arguments that are ``kept``, and ``local``
-    bytes below them, where the stack pointer stays.
+    bytes below them, where the stack pointer stays. ``narrow``: PUSH and POP know r0 to r7 only.
     """
 
     core: tuple[str, ...]
     vectors: tuple[str, ...]
     kept: tuple[str, ...]
     local: int
+    narrow: bool = False
 
     @property
     def bytes(self) -> int:
@@ -91,9 +93,11 @@ class Frame:
 
     @property
     def begin(self) -> tuple[Instruction, ...]:
-        """The prologue. Kept arguments go with the registers where no vectors are between them."""
-        together = () if self.vectors else self.kept
-        lines = [_list("push", (*together, *self.core))]
+        """The prologue. Kept arguments go with the registers where nothing is between them."""
+        together = () if self.vectors or self._high else self.kept
+        lines = [_list("push", (*together, *self._low))]
+        if self._high:
+            lines += [*self._moves(to_low=True), _list("push", self._through), _list("push", self.kept)]
         if self.vectors:
             lines += [_list("vpush", _doubles(self.vectors)), _list("push", self.kept)]
         if self.local:
@@ -106,9 +110,34 @@ class Frame:
         drop = self.local + 4 * len(self.kept)
         lines = [Instruction("add", ("sp", "sp", f"#{drop}"))] if drop else []
         lines += [_list("vpop", _doubles(self.vectors))] if self.vectors else []
+        if self._high:
+            lines += [_list("pop", self._through), *self._moves(to_low=False)]
         if not self.core:
             return (*lines, Instruction("bx", ("lr",)))
-        return (*lines, _list("pop", (*self.core[:-1], "pc")))
+        return (*lines, _list("pop", (*self._low[:-1], "pc")))
+
+    def saved(self, line: int) -> tuple[str, ...]:
+        """The registers whose values an instruction of the prologue puts on the stack."""
+        instruction = self.begin[line]
+        pushed = tuple(instruction.operands[0].strip("{}").split(", "))
+        return self._high if line and self._high and pushed == self._through else pushed
+
+    @property
+    def _high(self) -> tuple[str, ...]:
+        """Registers that go through others on their way."""
+        return tuple(r for r in self.core if self.narrow and r in _HIGH)
+
+    @property
+    def _low(self) -> tuple[str, ...]:
+        return tuple(r for r in self.core if r not in self._high)
+
+    @property
+    def _through(self) -> tuple[str, ...]:
+        return self._low[: len(self._high)]
+
+    def _moves(self, to_low: bool) -> list[Instruction]:
+        pairs = zip(self._through, self._high, strict=True)
+        return [Instruction("mov", pair if to_low else pair[::-1]) for pair in pairs]
 
 
 def _list(mnemonic: str, registers: Iterable[str]) -> Instruction:

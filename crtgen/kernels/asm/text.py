@@ -89,9 +89,11 @@ def _line(line: Instruction | Label) -> str:
 def _begin(frame: Frame) -> Iterator[str]:
     if frame.core:
         yield "    crt_sign"
-    for line in frame.begin:
+    for number, line in enumerate(frame.begin):
         yield _line(line)
-        pushed = line.operands[0].strip("{}").split(", ")
+        if line.mnemonic == "mov":
+            continue
+        pushed = frame.saved(number)
         size = frame.local if line.mnemonic == "sub" else len(pushed) * (8 if line.mnemonic == "vpush" else 4)
         yield f"    .cfi_adjust_cfa_offset {size}"
         for place, register in enumerate(pushed):
@@ -103,11 +105,13 @@ def _begin(frame: Frame) -> Iterator[str]:
 
 def _end(frame: Frame) -> Iterator[str]:
     for line in frame.end:
-        if line.mnemonic == "pop":
+        if line.mnemonic == "pop" and "pc}" in line.operands[0]:
             yield _line(line).replace("pc}", "CRT_PC}")
             yield "    crt_return"
             return
         yield _line(line)
-        if line.mnemonic != "bx":
+        if line.mnemonic == "pop":
+            yield f"    .cfi_adjust_cfa_offset -{4 * len(line.operands[0].split())}"
+        elif line.mnemonic not in ("bx", "mov"):
             size = 16 * len(frame.vectors) if line.mnemonic == "vpop" else frame.local + 4 * len(frame.kept)
             yield f"    .cfi_adjust_cfa_offset -{size}"

@@ -35,6 +35,16 @@ class Core:
         return self.fpu != "none" and self.arch in ("armv7e-m", "armv8-m.main") and not self.mve
 
     @property
+    def base(self) -> bool:
+        """Whether it has neither the DSP extension nor Helium."""
+        return self.arch != "host" and not self.dsp
+
+    @property
+    def narrow(self) -> bool:
+        """Whether hardly any of its instructions have more than 16 bits."""
+        return self.arch == "armv6-m"
+
+    @property
     def fpv5(self) -> bool:
         """Whether the FPU has VMAXNM and VMINNM; that of the M4 is older."""
         return self.fpu != "none" and self.name != "cortex-m4"

@@ -16,8 +16,8 @@ from crtgen.ops.scheme import is_packed
 __all__ = ["Design", "Entry", "applicable", "design", "registered", "select"]
 
 Design = Callable[[Any, Signature, Target], Kernel | None]
-Feature: TypeAlias = Literal["dsp", "mve", "vfp"]
-"""An extension of a core: the name of its attribute."""
+Feature: TypeAlias = Literal["base", "dsp", "mve", "vfp"]
+"""What a core has, or lacks: the name of its attribute."""
 
 _D = TypeVar("_D", bound=Design)
 

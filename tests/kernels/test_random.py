@@ -25,8 +25,8 @@ _FEW = 60
 _MORE = {"comparisons": 120, "unary": 120, "int16": 120, "int4": 120}  # of kinds that have many designs
 
 _PACKAGES = {
-    "cortex-m0plus": ("crtgen.kernels",),
-    "cortex-m3": ("crtgen.kernels",),
+    "cortex-m0plus": ("crtgen.kernels", "crtgen.kernels.base"),
+    "cortex-m3": ("crtgen.kernels", "crtgen.kernels.base"),
     "cortex-m4": ("crtgen.kernels.dsp", "crtgen.kernels.vfp"),
     "cortex-m7": ("crtgen.kernels.dsp", "crtgen.kernels.vfp"),
     "cortex-m33": ("crtgen.kernels.dsp", "crtgen.kernels.vfp"),

@@ -34,7 +34,7 @@ How a template with assembly in it becomes a routine:
 """
 
 from crtgen.kernels.asm.fetching import waiting
-from crtgen.kernels.asm.function import CORE, EVEN, LISTED, LOW, ODD, Function
+from crtgen.kernels.asm.function import CORE, EVEN, HIGH, LISTED, LOW, ODD, Function
 from crtgen.kernels.asm.pipelines import Pipeline, pipeline_of
 from crtgen.kernels.asm.routine import Routine, Runs
 from crtgen.kernels.asm.schedule import cycles, scheduled
@@ -44,6 +44,7 @@ from crtgen.kernels.asm.wide import scale_wide
 __all__ = [
     "CORE",
     "EVEN",
+    "HIGH",
     "LISTED",
     "LOW",
     "ODD",

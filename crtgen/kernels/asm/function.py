@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from crtgen.kernels.asm.encoding import ends_block, is_branch, is_narrow, registers_in
 from crtgen.kernels.asm.routine import Block, Frame, Instruction, Label, Routine
 
-__all__ = ["CORE", "EVEN", "LISTED", "LOW", "ODD", "Function"]
+__all__ = ["CORE", "EVEN", "HIGH", "LISTED", "LOW", "ODD", "Function"]
 
 LOW = tuple(f"r{n}" for n in range(8))
 """Registers that narrow instructions reach."""
 CORE = (*LOW, "r12", *(f"r{n}" for n in range(8, 12)), "lr")
 """In the order in which they are taken: those first that make code short, and that need not be saved."""
+HIGH = ("r8", "r9", "r10", "r11")
+"""Registers beyond these that a function has to save."""
 EVEN = ("r0", "r2", "r4", "r6", "r12", "r8", "r10", "lr")
 LISTED = tuple(f"r{n}" for n in range(13))
 """In the order in which LDM and STM want them."""
@@ -256,7 +258,7 @@ class Function:
         core = tuple(r for r in _SAVED if r in self._used)
         core = core if not core or core[-1] == "lr" else (*core, "lr")
         if self._narrow:  # the high ones are saved through low ones
-            high = sum(r in ("r8", "r9", "r10", "r11") for r in core)
+            high = sum(r in HIGH for r in core)
             core = tuple(r for r in _SAVED if r in core or r in LOW[4 : 4 + high])
         highest = max(map(_vector, self._used.intersection((*_VECTORS, *_SINGLES))), default=0)
         return Routine(

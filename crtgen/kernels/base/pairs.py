@@ -1,0 +1,189 @@
+"""Convolutions and fully connected layers without the DSP extension: two pixels in a multiplication.
+
+The pixels of a tile are packed into words of two inputs, gathered before where a window is not a pixel. All
+channels are computed from these.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.asm import Routine
+from crtgen.kernels.base.epilogue import Words, limbs_of, long_products_of, words
+from crtgen.kernels.base.pairs_asm import MIX, Narrow, Wide, narrow_group, wide_group
+from crtgen.kernels.cost import Work
+from crtgen.kernels.gemm import gather
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.window import Window, least_lead
+from crtgen.ops import Conv2d, FullyConnected
+from crtgen.ops.fixedpoint import Int64
+
+__all__ = ["PairsView", "conv2d", "fully_connected"]
+
+_UNROLL = {"speed": 4, "size": 1}
+_FAR = 4095  # the greatest offset of STRB
+_FAR_NARROW = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class PairsView:
+    """``pixels`` of ``depth`` inputs, packed by tiles; ``window`` is how one is gathered, if it is.
+
+    ``odd`` channels: the last two are computed together, one of them again.
+    """
+
+    group: Wide | Narrow
+    pixels: int
+    depth: int
+    outputs: int
+    odd: bool
+    window: Window | None
+    fill: int
+
+    @property
+    def narrow(self) -> bool:
+        return isinstance(self.group, Narrow)
+
+    @property
+    def tile(self) -> int:
+        return self.group.pixels
+
+    @property
+    def packed_bytes(self) -> int:
+        """Of a tile's words."""
+        return 4 * self.group.step_words * self.group.steps
+
+    @property
+    def scratch(self) -> int:
+        return self.packed_bytes + (self.tile * self.depth if self.window else 0)
+
+    @property
+    def block_words(self) -> int:
+        """Words of constants of the channels of a block: start values, weights, requantisation."""
+        each = 2 if self.narrow else 1
+        return each * (2 + self.group.epilogue.constants) + self.group.weight_bytes // 4
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.outputs // 2) if self.narrow else self.outputs
+
+    @property
+    def even_words(self) -> int:
+        """Of all blocks but one that repeats a channel."""
+        return (self.blocks - self.odd) * self.block_words
+
+    @property
+    def routine(self) -> Routine:
+        return wide_group(self.group) if isinstance(self.group, Wide) else narrow_group(self.group)
+
+    @property
+    def work(self) -> Work:
+        tiles, form = -(-self.pixels // self.tile), f"{self.tile}{' narrow' if self.narrow else ''}"
+        runs = self.routine.runs(channels=self.blocks - self.odd) + self.odd * self.routine.runs(channels=1)
+        work = Work(tiles * runs).block(
+            f"tile{' gathered' if self.window else ''}{' odd' if self.odd else ''}", tiles
+        )
+        work.block(f"pack {form}", tiles * self.group.steps)
+        if self.window:
+            gather(work, self.window, tiles * self.tile, 1)
+        return work
+
+    @property
+    def lead(self) -> int:
+        """A tile is packed whole before its outputs are written."""
+        starts = np.minimum(np.arange(0, self.pixels, self.tile), self.pixels - self.tile)
+        first = self.window.first_reads() if self.window else np.arange(self.pixels) * self.depth
+        reads = np.array([first[s : s + self.tile].min() for s in starts], np.int64)
+        return least_lead(((starts + self.tile) * self.outputs)[:-1], reads[1:])
+
+
+@design(Conv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
+def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """Two pixels or more; None for others, or if inexact."""
+    taps = (sig.inputs[1].shape[1], sig.inputs[1].shape[2])
+    window = Window.of(sig, taps, op.stride, op.padding, op.dilation)
+    return _kernel(op, sig, target, None if window.is_pointwise else window)
+
+
+@design(FullyConnected, types=(DType.INT8,), needs="base", weights=(1, 2))
+def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
+    """A batch of two or more; None for others, or if inexact."""
+    return _kernel(op, sig, target, None)
+
+
+def _kernel(
+    op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None
+) -> Kernel | None:
+    _, w, b = sig.inputs
+    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
+    pixels = sig.y.elements // len(weights)
+    steps = -(-weights.shape[1] // 2)
+    if pixels < 2 or not _fits(weights):
+        return None
+    params = op.parameters(sig)
+    rescale = rescale_of(params, weights, bias)
+    start = bias + params.input_offset * weights.sum(axis=1)
+    unroll = _UNROLL[target.optimize]
+    if target.core.narrow:
+        narrow = limbs_of(rescale)
+        if narrow is None or len(weights) < 2 or len(weights) >= _FAR_NARROW:
+            return None
+        group: Wide | Narrow = Narrow(steps, len(weights), unroll, narrow[0])
+        constants = narrow[1]
+    else:
+        wide = long_products_of(rescale)
+        tile = 4 if pixels >= 4 else 2
+        if wide is None or (tile - 1) * len(weights) > _FAR:
+            return None
+        group, start, constants = Wide(tile, steps, len(weights), unroll, wide[0]), start + wide[1], wide[2]
+    view = PairsView(
+        group=group,
+        pixels=pixels,
+        depth=weights.shape[1],
+        outputs=len(weights),
+        odd=target.core.narrow and len(weights) % 2 > 0,
+        window=window,
+        fill=-params.input_offset % 256,
+    )
+    return Kernel(
+        design=f"pairs {view.tile}" + (" gathered" if window else ""),
+        template="base/pairs.c.j2",
+        view=view,
+        consts=(_stream(view, weights, start, constants),),
+        scratch=view.scratch,
+        inplace=(InPlace(lead=view.lead),),
+        work=view.work,
+        routines=(view.routine,),
+    )
+
+
+def _fits(weights: Int64) -> bool:
+    """Whether halves of a word hold the sums of two products."""
+    pairs = np.pad(weights, ((0, 0), (0, weights.shape[1] % 2))).reshape(len(weights), -1, 2)
+    positive, negative = np.maximum(pairs, 0).sum(axis=2), np.minimum(pairs, 0).sum(axis=2)
+    highest, lowest = 127 * positive - 128 * negative, 127 * negative - 128 * positive
+    return int(highest.max()) < MIX and int(lowest.min()) >= -MIX
+
+
+def _stream(view: PairsView, weights: Int64, start: Int64, constants: Words) -> Const:
+    """Per block of channels: totals and sums at the start, weights, requantisation."""
+    totals = words((start << 16) + start - MIX * view.group.steps)[:, None]
+    starts = words(start)[:, None]
+
+    def pack() -> Array:
+        if not view.narrow:
+            signed = np.zeros((len(weights), view.group.weight_bytes), np.int8)
+            signed[:, : view.depth] = weights
+            return np.concatenate([totals, starts, signed.view(np.uint32), constants], axis=1).ravel()
+        twos = np.minimum(np.arange(0, view.outputs, 2), view.outputs - 2)[:, None] + np.arange(2)
+        padded = np.full((len(weights), 2 * view.group.steps), 128, np.uint8)
+        padded[:, : view.depth] = weights + 128
+        taps = padded[twos].reshape(len(twos), 2, -1, 2).transpose(0, 2, 1, 3).reshape(len(twos), -1)
+        parts = [totals[twos], starts[twos], np.ascontiguousarray(taps).view(np.uint32), constants[twos]]
+        return np.concatenate([part.reshape(len(twos), -1) for part in parts], axis=1).ravel()
+
+    note = "per channel, or two of them: start, weights, requantisation"
+    return Const("weights", "uint32", (view.blocks * view.block_words,), pack, 4, note)

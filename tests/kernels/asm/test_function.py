@@ -12,8 +12,9 @@ from elftools.elf.elffile import ELFFile
 
 from crtgen.boards.core import Core, find_core
 from crtgen.kernels import Target, applicable
-from crtgen.kernels.asm import EVEN, Function, Routine, assembly_file
+from crtgen.kernels.asm import EVEN, HIGH, LOW, Function, Routine, assembly_file
 from crtgen.kernels.asm.encoding import is_narrow
+from crtgen.kernels.asm.routine import Instruction
 from crtgen.ops import all_cases
 from tests.support import require_tool, symbol_table
 
@@ -90,6 +91,44 @@ def test_frame() -> None:
         "pop {r4, r6, pc}",
     ]
     assert frame.bytes == _nested().stack == 12 + 32 + 8 + 8
+
+
+def _narrow() -> Routine:
+    """High registers, a kept argument, a word of its own, a number of three bytes, one below zero."""
+    f = Function("narrow", "int *x", "int n", keep=(1,), local=1, narrow=True)
+    low, high = f.core("low", LOW), f.cores("high", 2, HIGH)
+    f.number(low, 0x10203)
+    f("mov", high[0], low)
+    f.number(low, -300)
+    f("mov", high[1], low)
+    f("ldr", low, f.kept[1])
+    f("muls", low, "r0", low)
+    f("str", low, "[sp, #0]")
+    return f.done()
+
+
+def test_narrow_instructions_only(tmp_path: Path) -> None:
+    """High registers are saved through low ones; debuggers learn where they are."""
+    frame = _narrow().frame
+    texts = [f"{line.mnemonic} {', '.join(line.operands)}" for line in (*frame.begin, *frame.end)]
+    assert texts == [
+        "push {r4, r5, lr}",
+        *("mov r4, r8", "mov r5, r9", "push {r4, r5}", "push {r1}", "sub sp, sp, #4"),
+        *("add sp, sp, #8", "pop {r4, r5}", "mov r8, r4", "mov r9, r5", "pop {r4, r5, pc}"),
+    ]
+    body = [line for line in _narrow().body if isinstance(line, Instruction)]
+    numbers = [f"{line.mnemonic} {line.operands[-1]}" for line in body]
+    assert numbers[:5] == ["movs #1", "lsls #8", "adds #2", "lsls #8", "adds #3"]
+    assert numbers[6:10] == ["movs #1", "lsls #8", "adds #43", "mvns r2"]
+    (tmp_path / "f.S").write_text(assembly_file("test", [("f", _narrow())]))
+    elf = _assemble(tmp_path / "f.S", find_core("cortex-m0plus"))
+    assert symbol_table(elf).get_symbol_by_name("f")[0]["st_size"] == _narrow().code_bytes
+    (unwound,) = [e.get_decoded() for e in elf.get_dwarf_info().CFI_entries() if isinstance(e, FDE)]
+    saved = {r: rule.arg for r, rule in unwound.table[-5].items() if isinstance(r, int)}
+    assert saved == {4: -12, 5: -8, 14: -4, 8: -20, 9: -16}
+    f = Function("f", "int *x", narrow=True)
+    with pytest.raises(ValueError, match=r"ldr r0, \[r0\], #4: is no narrow instruction"):
+        f("ldr", "r0", "[r0], #4")
 
 
 def test_numbers_of_the_fpu(tmp_path: Path) -> None:
@@ -215,13 +254,14 @@ def _routines(core: Core) -> list[Routine]:
 
 
 @pytest.mark.qemu
-def test_sizes_stack_and_unwinding_of_all_routines(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("core", "least"), [("cortex-m55", 50), ("cortex-m3", 5), ("cortex-m0plus", 5)])
+def test_sizes_stack_and_unwinding_of_all_routines(tmp_path: Path, core: str, least: int) -> None:
     """Code is as long as is told, and the call frame after the prologue is the stack that is declared."""
-    routines = {"nested": _nested()}
-    routines |= {f"f{i}": routine for i, routine in enumerate(_routines(find_core("cortex-m55")))}
-    assert len(routines) > 50
+    routines = {"nested": _nested()} if core == "cortex-m55" else {}
+    routines |= {f"f{i}": routine for i, routine in enumerate(_routines(find_core(core)))}
+    assert len(routines) > least
     (tmp_path / "all.S").write_text(assembly_file("All.", routines.items()))
-    elf = _assemble(tmp_path / "all.S", find_core("cortex-m55"))
+    elf = _assemble(tmp_path / "all.S", find_core(core))
     symbols = {s.name: s for s in symbol_table(elf).iter_symbols()}
     frames = [e for e in elf.get_dwarf_info().CFI_entries() if isinstance(e, FDE)]
     assert len(frames) == len(routines)

@@ -122,7 +122,8 @@ def test_narrow_instructions_only(tmp_path: Path) -> None:
     assert numbers[6:10] == ["movs #1", "lsls #8", "adds #43", "mvns r2"]
     (tmp_path / "f.S").write_text(assembly_file("test", [("f", _narrow())]))
     elf = _assemble(tmp_path / "f.S", find_core("cortex-m0plus"))
-    assert symbol_table(elf).get_symbol_by_name("f")[0]["st_size"] == _narrow().code_bytes
+    (symbol,) = (s for s in symbol_table(elf).iter_symbols() if s.name == "f")
+    assert symbol["st_size"] == _narrow().code_bytes
     (unwound,) = [e.get_decoded() for e in elf.get_dwarf_info().CFI_entries() if isinstance(e, FDE)]
     saved = {r: rule.arg for r, rule in unwound.table[-5].items() if isinstance(r, int)}
     assert saved == {4: -12, 5: -8, 14: -4, 8: -20, 9: -16}

@@ -179,6 +179,12 @@ class Board:
         return (*bare, "zephyr") if self.zephyr else bare
 
     @property
+    def mailbox(self) -> int | None:
+        """Where a mailbox for the RPC is, in memory that QEMU shares."""
+        shared = self.qemu.memory if self.qemu is not None else None
+        return None if shared is None else shared.origin
+
+    @property
     def is_simulated(self) -> bool:
         """Whether a program of this computer stands for the board."""
         return self.qemu is not None or self.fvp is not None

@@ -99,7 +99,7 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         f"serial_{uart.kind}.c": f"baremetal/serial_{uart.kind}.c",
     }
     if view.mailbox:
-        templates["mailbox.c"] = "baremetal/mailbox.c"
+        templates["mailbox.c"] = "common/mailbox.c"
     if view.watchdog is not None:
         templates[f"watchdog_{view.watchdog.kind}.c"] = f"baremetal/watchdog_{view.watchdog.kind}.c"
     return {name: render(f"project/{template}.j2", v=view) for name, template in templates.items()}
@@ -115,7 +115,7 @@ def _view(firmware: Firmware) -> _PlatformView:
     board, options = firmware.board, firmware.options
     uart, timer = _devices(board)
     is_server = firmware.type == "server"
-    mailbox = board.qemu.memory.origin if is_server and board.qemu and board.qemu.memory else None
+    mailbox = board.mailbox if is_server else None
     placed = tuple(_place(board, part, memory) for part, memory in sorted(firmware.request.place.items()))
     holding_code = [place.memory for place in placed if place.load and place.name == "kernels"]
     return _PlatformView(

@@ -40,6 +40,12 @@ class _LibraryView:
 
 
 @dataclass(frozen=True, slots=True)
+class _MailboxView:
+    board: str
+    mailbox: str
+
+
+@dataclass(frozen=True, slots=True)
 class _ReadmeView:
     title: str
     version: str
@@ -58,6 +64,8 @@ def platform_files(firmware: Firmware) -> dict[str, bytes]:
     root = zephyr_app_dir()
     files = {path: (root / path).read_bytes() for path in _application(root, firmware.type)}
     files["prj.conf"] = _configuration(files["prj.conf"].decode(), firmware).encode()
+    if firmware.type == "server" and firmware.board.mailbox is not None:
+        files |= {path: text.encode() for path, text in _mailbox(firmware.board).items()}
     if firmware.type == "standalone":
         files |= {f"src/{name}": text.encode() for name, text in sample_files(firmware).items()}
     return files
@@ -108,6 +116,16 @@ def read_me(firmware: Firmware, title: str, version: str, models: tuple[object, 
         run_note=_RUN_NOTE.get(firmware.type, ""),
     )
     return render("project/zephyr/README.md.j2", v=view)
+
+
+def _mailbox(board: Board) -> dict[str, str]:
+    """The driver of the board's mailbox; it is for this board only, by each of its names."""
+    view = _MailboxView(board.name, f"{board.mailbox:#010x}")
+    confs = (f"boards/{entry.name.replace('/', '_')}.conf" for entry in board.zephyr)
+    return {
+        "src/mailbox.c": render("project/common/mailbox.c.j2", v=view),
+        **dict.fromkeys(confs, "CONFIG_CRTGEN_MAILBOX=y\n"),
+    }
 
 
 def _other_names(board: Board) -> str:

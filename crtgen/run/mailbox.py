@@ -11,6 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
 from crtgen.boards import MAILBOX_SIZE
 from crtgen.errors import LinkClosedError, LinkTimeoutError
 from crtgen.run.streams import WRITE_TIMEOUT, SocketStream
@@ -31,8 +34,11 @@ _PAUSE = 0.001
 
 
 def has_mailbox(image: Path) -> bool:
-    """Whether firmware looks for a mailbox: its symbols have the function that does."""
-    return _FUNCTION in image.read_bytes()
+    """Whether firmware looks for a mailbox: among its symbols is the function that does."""
+    with image.open("rb") as file, suppress(ELFError):
+        names = ELFFile(file).get_section_by_name(".strtab")
+        return names is not None and _FUNCTION in names.data()
+    return False
 
 
 class MailboxStream:

@@ -43,6 +43,21 @@ def test_the_files_of_a_server() -> None:
     assert files["src/serial.c"] == (zephyr_app_dir() / "src" / "serial.c").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("board", "type", "confs"),
+    [
+        ("mps2_an521", "server", {"boards/mps2_an521.conf", "boards/mps2_an521_cpu0.conf"}),
+        ("mps2_an521", "standalone", set()),
+        ("nrf52840dk", "server", set()),
+    ],
+)
+def test_a_board_of_qemu_has_a_mailbox_by_each_name(board: str, type: str, confs: set[str]) -> None:
+    files = project(board, type).files
+    found = {path for path, content in files.items() if b"CONFIG_CRTGEN_MAILBOX=y" in content}
+    assert found == confs
+    assert ("src/mailbox.c" in files) == bool(confs)
+
+
 def test_options_become_a_configuration() -> None:
     files = project(receive_buffer=512, pool=1024, blocks=7, stack=4096).files
     text = files["prj.conf"].decode()

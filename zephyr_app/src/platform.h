@@ -69,7 +69,16 @@ int crt_serial_start(void);
 /* Waits for bytes, asleep, and feeds the watchdog; stores up to `size` of those that arrived and returns how many. */
 size_t crt_serial_read(uint8_t *bytes, size_t size);
 
-/* Works in a fault handler too. */
+/* Both work in a fault handler too. The bytes may be held back until the flush. */
 void crt_serial_write(const uint8_t *bytes, size_t size);
+void crt_serial_flush(void);
+
+/*
+ * With CONFIG_CRTGEN_MAILBOX: whether QEMU shares the mailbox with a host. Reading and writing move up to `size`
+ * bytes and return how many.
+ */
+int crt_mailbox_open(void);
+size_t crt_mailbox_read(uint8_t *bytes, size_t size);
+size_t crt_mailbox_write(const uint8_t *bytes, size_t size);
 
 #endif

@@ -82,7 +82,7 @@ static void resume(void)
     irq_unlock(key);
 }
 
-size_t crt_serial_read(uint8_t *bytes, size_t size)
+static size_t uart_read(uint8_t *bytes, size_t size)
 {
     size_t count = 0;
     while (head == tail) {
@@ -98,8 +98,52 @@ size_t crt_serial_read(uint8_t *bytes, size_t size)
     return count;
 }
 
-void crt_serial_write(const uint8_t *bytes, size_t size)
+static void uart_write(const uint8_t *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
         uart_poll_out(port, bytes[i]);
+}
+
+/* In a condition of a constant 0 nothing is compiled, so that the functions need not exist. */
+#define HAS_MAILBOX (IS_ENABLED(CONFIG_CRTGEN_MAILBOX) && crt_mailbox_open() != 0)
+
+size_t crt_serial_read(uint8_t *bytes, size_t size)
+{
+    if (HAS_MAILBOX) {
+        size_t count = crt_mailbox_read(bytes, size);
+        while (count == 0) {
+            (void)uart_read(bytes, size); /* the host rings */
+            count = crt_mailbox_read(bytes, size);
+        }
+        return count;
+    }
+    return uart_read(bytes, size);
+}
+
+static void mail(const uint8_t *bytes, size_t size)
+{
+    size_t done = 0;
+    while (IS_ENABLED(CONFIG_CRTGEN_MAILBOX) && done < size) {
+        size_t count = crt_mailbox_write(bytes + done, size - done);
+        if (count == 0)
+            crt_serial_flush();
+        while (count == 0)
+            count = crt_mailbox_write(bytes + done, size - done);
+        done += count;
+    }
+}
+
+void crt_serial_write(const uint8_t *bytes, size_t size)
+{
+    if (HAS_MAILBOX)
+        mail(bytes, size);
+    else
+        uart_write(bytes, size);
+}
+
+void crt_serial_flush(void)
+{
+    static const uint8_t bell[1];
+    if (HAS_MAILBOX)
+        uart_write(bell, sizeof bell);
 }

@@ -21,6 +21,12 @@ static void port_write(void *context, const uint8_t *bytes, size_t size)
     crt_serial_write(bytes, size);
 }
 
+static void port_flush(void *context)
+{
+    (void)context;
+    crt_serial_flush();
+}
+
 static uint64_t port_ticks(void *context)
 {
     (void)context;
@@ -47,6 +53,7 @@ static void port_restart(void *context)
 
 static struct crt_port port = {
     .write = port_write,
+    .flush = port_flush,
     .ticks = port_ticks,
     .spin = port_spin,
     .feed = port_feed,

@@ -15,15 +15,17 @@ from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating
 from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
 from crtgen.cli.show import print_real
 from crtgen.codegen.module import Interface
-from crtgen.files import check_writable
+from crtgen.files import check_writable, read_text
 from crtgen.ir import Array, shape_text
 from crtgen.measure.cases import Inputs, random_inputs, read_inputs, write_outputs
+from crtgen.measure.media import Scaling
 from crtgen.report import Report
 from crtgen.session import choose_model
 
 __all__ = ["command"]
 
-_SHOWN = 8
+_SHOWN, _LABELLED = 3, 5
+"""Elements of an output that are printed, without labels and with them."""
 
 
 @flattened
@@ -35,8 +37,17 @@ def command(
     files: Files,
     connecting: Connecting,
     model: Annotated[str | None, typer.Option(help="Which model, if the image has several.")] = None,
-    input: Annotated[Path | None, typer.Option(help="Inputs, .npy or .npz; random if not given.")] = None,
+    input: Annotated[
+        Path | None,
+        typer.Option(
+            help="Inputs: arrays (.npy, .npz), a picture, sound, a table (.csv); random if not given."
+        ),
+    ] = None,
     quantize_input: options.QuantizeInput = False,
+    mean: Annotated[float | None, typer.Option(help="Of a picture: (pixel - mean) / std.")] = None,
+    std: Annotated[float | None, typer.Option(help="What suits the input if not given.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="Names of the outputs' elements, a line each.")] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Measure so many runs.")] = 1,
     output: Annotated[Path | None, typer.Option(help="Write the outputs here, .npz.")] = None,
     core_dump: options.CoreDump = None,
     as_json: Json = False,
@@ -49,6 +60,7 @@ def command(
     with guarded(as_json, debug, core_dump) as out:
         if output is not None:
             check_writable(output)
+        names = read_text(labels, "the labels").splitlines() if labels else []
         with out.stage() as say:
             check = partial(choose_model, name=model)
             runs = bool(connecting.port)
@@ -56,10 +68,10 @@ def command(
             say("starting")
             with image.run(on_log=on_log, site=connecting.site()) as session:
                 info = session.model(model)
-                given = _given(input, info.inputs, quantize_input)
+                given = _given(input, info.inputs, quantize_input, Scaling(mean, std))
                 say("running")
                 made = [session.infer(*arrays, model=info.name) for arrays in given.runs]
-                measured = session.measure(model=info.name)
+                measured = session.measure(repeat, model=info.name)
                 report = next(r for r in image.reports if r.model == info.name)
                 report = report.measured(measured.instructions, measured.seconds)
                 if generating.profile:
@@ -74,7 +86,10 @@ def command(
             console.print(f"{info.name} on {image.board}, {given.source}")
             if len(made) > 1:
                 console.print(f"  {len(made)} runs one after the other; the outputs of the last one:")
-            _print_outputs(console, info.outputs, made[-1])
+            _print_outputs(console, info.outputs, made[-1], names)
+            if repeat > 1:
+                least, most = min(measured.ticks), max(measured.ticks)
+                console.print(f"  {repeat} runs, {least:,} to {most:,} ticks of the device's timer each")
             console.print(_figures(report, image.size))
             print_real(console, [report])
             if generating.profile:
@@ -83,16 +98,18 @@ def command(
         out.result({**report.to_dict(), "outputs": values}, render)
 
 
-def _given(file: Path | None, interfaces: Sequence[Interface], quantize: bool) -> Inputs:
+def _given(file: Path | None, interfaces: Sequence[Interface], quantize: bool, scaling: Scaling) -> Inputs:
     if file is None:
         return Inputs((random_inputs(interfaces, seed=0),), "random input")
-    return read_inputs(file, interfaces, quantize)
+    return read_inputs(file, interfaces, quantize, scaling)
 
 
-def _print_outputs(console: Console, interfaces: Sequence[Interface], arrays: Sequence[Array]) -> None:
+def _print_outputs(
+    console: Console, interfaces: Sequence[Interface], arrays: Sequence[Array], labels: Sequence[str]
+) -> None:
     for interface, array in zip(interfaces, arrays, strict=True):
         console.print(f"  {interface.name} {shape_text(interface.shape)} {interface.dtype.value}")
-        for line in _values(interface, array):
+        for line in _values(interface, array, labels):
             console.print(f"    {line}")
 
 
@@ -109,8 +126,8 @@ def _figures(report: Report, size: SizeReport) -> Rows:
     return rows
 
 
-def _values(interface: Interface, array: Array) -> list[str]:
-    """The values as real numbers; for a vector of several, the largest first, with their indices."""
+def _values(interface: Interface, array: Array, labels: Sequence[str]) -> list[str]:
+    """The values as real numbers; for a vector of several, the largest first, with indices or labels."""
     flat = array.ravel()
     if interface.quant is not None and interface.quant.axis is None:
         real = (flat.astype(np.float64) - interface.quant.zero_point) * interface.quant.scale
@@ -118,8 +135,8 @@ def _values(interface: Interface, array: Array) -> list[str]:
         real = flat.astype(np.float64)
     if len(flat) == 1:
         return [f"{real[0]:.6g}"]
-    best = np.argsort(-real, kind="stable")[:_SHOWN]
-    lines = [f"[{i}] {real[i]:.6g}" for i in best[:3]]
+    best = np.argsort(-real, kind="stable")[: _LABELLED if labels else _SHOWN]
+    lines = [f"[{i}] {real[i]:.6g}{f'  {labels[i]}' if i < len(labels) else ''}" for i in best]
     rest = len(flat) - len(lines)
     return [*lines, f"... {rest} smaller"] if rest else lines
 

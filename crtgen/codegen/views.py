@@ -126,7 +126,8 @@ class TensorView:
     """An input or output, as C: ``place`` is its address, ``shape_symbol`` its array of dimensions or NULL.
 
     ``argument`` is its number among inputs and outputs together, the former first. ``dtype`` initialises a
-    ``DLDataType``; ``scale`` is empty for what is not quantised as a whole.
+    ``DLDataType``; ``scale`` is empty for what is not quantised as a whole. ``least`` and ``most`` are the
+    limits of stored numbers of at most 16 bits less the zero point, as floats of C.
     """
 
     name: str
@@ -145,12 +146,16 @@ class TensorView:
     comment: str
     scale: str
     zero_point: str
+    least: str
+    most: str
 
     @classmethod
     def of(cls, arena: Arena, role: str, index: int, argument: int, value: Interface) -> "TensorView":
         """The view of the model's ``index``-th ``input`` or ``output``."""
         model = arena.model
-        whole = value.quant is not None and value.quant.axis is None
+        whole = value.quant if value.quant is not None and value.quant.axis is None else None
+        zero = whole.zero_point if whole else 0
+        limits = np.iinfo(value.dtype.value) if whole and value.dtype.itemsize < 4 else None
         return cls(
             name=c_string(value.name),
             text=comment(value.name),
@@ -167,8 +172,10 @@ class TensorView:
             dtype=dl_type(value.dtype),
             comment=f"{shape_text(value.shape)} {value.dtype.value}"
             + (f", {value.quant}" if value.quant is not None else ""),
-            scale=c_float(value.quant.scale) if whole and value.quant else "",
-            zero_point=str(value.quant.zero_point) if whole and value.quant else "",
+            scale=c_float(whole.scale) if whole else "",
+            zero_point=str(zero) if whole else "",
+            least=c_float(limits.min - zero) if limits else "",
+            most=c_float(limits.max - zero) if limits else "",
         )
 
 

@@ -16,6 +16,7 @@ from crtgen import files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, shape_text
+from crtgen.measure.media import MEDIA, Scaling, read_media
 
 __all__ = [
     "Case",
@@ -34,6 +35,7 @@ __all__ = [
 FLOAT_TOLERANCE = 1e-5
 """Largest difference of a float32 output, relative to the largest absolute value that the cases expect."""
 
+_AS_IT_SUITS = Scaling()
 _TINY = float(np.finfo(np.float32).tiny)
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _CASE_KEY = re.compile(r"case(\d+)_(?:step(\d+)_)?(?:input|output)\d+")
@@ -83,14 +85,18 @@ class Inputs:
     is_sequence: bool = False
 
 
-def read_inputs(path: Path, interfaces: Sequence[Interface], quantize: bool = False) -> Inputs:
-    """The inputs in a ``.npy`` or ``.npz`` file.
+def read_inputs(
+    path: Path, interfaces: Sequence[Interface], quantize: bool = False, scaling: Scaling = _AS_IT_SUITS
+) -> Inputs:
+    """The inputs in a ``.npy`` or ``.npz`` file, or in one that ``read_media`` reads.
 
     An archive names them by the model's input names, as ``input0, input1 ...`` or as the first case of a
     file of cases (``case0_input0 ...``). A single array is the single input. With ``quantize``, floats for an
     integer input are real values: they become round(x / scale) + zero_point, saturated. Arrays with one more
     dimension in front are a sequence of runs.
     """
+    if path.suffix.lower() in MEDIA:
+        return _media(path, interfaces, scaling)
     arrays = _load(path)
     cases = len({m[1] for m in map(_CASE_KEY.fullmatch, arrays) if m})
     source = f"{path}, case0 of {cases}" if cases > 1 else str(path)
@@ -112,6 +118,17 @@ def read_inputs(path: Path, interfaces: Sequence[Interface], quantize: bool = Fa
             )
         found.append((_first_case(arrays, key), interface, f"{path}: {key}"))
     return _inputs(found, source, taken)
+
+
+def _media(path: Path, interfaces: Sequence[Interface], scaling: Scaling) -> Inputs:
+    """Real numbers for the only input, quantised as the model says."""
+    if len(interfaces) != 1:
+        hint = f"name them in a .npz: {', '.join(i.name for i in interfaces)}"
+        raise UsageError(f"the model has {len(interfaces)} inputs", where=str(path), hint=hint)
+    (interface,) = interfaces
+    runs, source = read_media(path, interface, scaling)
+    stored = [_checked(_quantized(run, interface), interface, str(path)) for run in runs]
+    return Inputs(tuple((array,) for array in stored), source, len(runs) > 1)
 
 
 def _first_case(arrays: Mapping[str, Array], key: str) -> Array:

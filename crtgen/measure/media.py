@@ -1,0 +1,157 @@
+"""Inputs as people have them: pictures, sound, tables. They become real numbers as a model reads them."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crtgen import files
+from crtgen.codegen.module import Interface
+from crtgen.errors import UsageError
+from crtgen.ir import Array, shape_text
+
+__all__ = ["MEDIA", "Scaling", "read_media"]
+
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+_SOUNDS = (".wav", ".flac", ".ogg")
+MEDIA = (*_PICTURES, *_SOUNDS, ".csv")
+"""The suffixes of files that are not arrays."""
+
+_INSTALL = "pip install 'crtgen[media]'"
+_MOST = 1 << 26
+"""Pixels of a picture, and numbers of a file, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How a pixel becomes a real number: (pixel - ``mean``) / ``std``; None is what suits the input."""
+
+    mean: float | None = None
+    std: float | None = None
+
+    def of(self, interface: Interface) -> tuple[float, float]:
+        """Mean and deviation: as given, or such that pixels fill the range of a quantised input.
+
+        Of other inputs the range is 0 to 1.
+        """
+        mean, std = 0.0, 255.0
+        quant = interface.quant
+        if quant is not None and quant.axis is None and interface.dtype.value in ("int8", "uint8"):
+            least = np.iinfo(interface.dtype.value).min - quant.zero_point
+            mean, std = float(-least), 1 / quant.scale
+        return (mean if self.mean is None else self.mean, std if self.std is None else self.std)
+
+
+def read_media(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[Array], str]:
+    """The real numbers of one run or of several, float32, and what was made of the file, for people.
+
+    A picture is resized to the input, grey for one channel. Sound is mixed to one channel; as many samples as
+    the input has are a run. Each row of a table is a run, or all of it is one. Raises ``UsageError``.
+    """
+    if path.suffix.lower() == ".csv":
+        return _table(path, interface)
+    return _picture(path, interface, scaling) if path.suffix.lower() in _PICTURES else _sound(path, interface)
+
+
+def _picture(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[Array], str]:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise UsageError("pictures need Pillow", where=str(path), hint=_INSTALL) from error
+    height, width, channels, first = _image_of(interface, path)
+    try:
+        picture: Any = Image.open(BytesIO(files.read(path, "the picture")))
+        size = picture.size
+        if size[0] * size[1] > _MOST:
+            raise ValueError(f"it has {size[0]} x {size[1]} pixels")
+        picture = picture.convert("L" if channels == 1 else "RGB")
+        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UsageError(f"the picture cannot be read: {error}", where=str(path)) from error
+    mean, std = scaling.of(interface)
+    if not std:
+        raise UsageError("--std is 0", where=str(path))
+    real = ((np.asarray(picture, np.float32) - np.float32(mean)) / np.float32(std)).reshape(
+        height, width, channels
+    )
+    real = real.transpose(2, 0, 1) if first else real
+    says = f"{path}, {size[0]}x{size[1]} to {width}x{height}, (pixel - {mean:g}) / {std:g}"
+    return [real.reshape(interface.shape).astype(np.float32)], says
+
+
+def _image_of(interface: Interface, path: Path) -> tuple[int, int, int, bool]:
+    """Height, width, channels, and whether these come first."""
+    shape = interface.shape
+    if len(shape) == 4 and shape[0] == 1 and shape[3] in (1, 3):
+        return shape[1], shape[2], shape[3], False
+    if len(shape) == 4 and shape[0] == 1 and shape[1] in (1, 3):
+        return shape[2], shape[3], shape[1], True
+    if len(shape) == 3 and shape[0] == 1:
+        return shape[1], shape[2], 1, False
+    raise UsageError(f"{interface.name} is {shape_text(shape)}: that is no picture", where=str(path))
+
+
+def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
+    try:
+        import soundfile  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise UsageError("sound needs soundfile", where=str(path), hint=_INSTALL) from error
+    count = int(np.prod(interface.shape))
+    if max(interface.shape) != count:
+        raise UsageError(
+            f"{interface.name} is {shape_text(interface.shape)}: it reads features, not samples",
+            where=str(path),
+            hint="compute them as in training, and give them as .npy",
+        )
+    try:
+        samples, rate = soundfile.read(
+            BytesIO(files.read(path, "the sound")), frames=_MOST, dtype="float32", always_2d=True
+        )
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise UsageError(f"the sound cannot be read: {error}", where=str(path)) from error
+    mono = samples.mean(axis=1, dtype=np.float32)
+    if not len(mono):
+        raise UsageError("it has no samples", where=str(path))
+    runs = -(-len(mono) // count)
+    padded = np.zeros(runs * count, np.float32)
+    padded[: len(mono)] = mono
+    says = f"{path}, {len(mono):,} samples at {rate:,} Hz" + (
+        f" and {len(padded) - len(mono):,} zeros" if len(padded) > len(mono) else ""
+    )
+    return [part.reshape(interface.shape) for part in padded.reshape(runs, count)], says
+
+
+def _table(path: Path, interface: Interface) -> tuple[list[Array], str]:
+    rows = list(csv.reader(StringIO(files.read_text(path, "the table"))))
+    rows = [row for row in rows if any(cell.strip() for cell in row)]
+    if rows and not _numbers(rows[0]):
+        rows = rows[1:]
+    count = int(np.prod(interface.shape))
+    lines = []
+    for number, row in enumerate(rows, 1):
+        values = _numbers(row)
+        if values is None or len(values) != len(rows[0]):
+            raise UsageError(f"row {number} is not of {len(rows[0])} numbers", where=str(path))
+        lines.append(values)
+    table = np.array(lines, np.float32)
+    if table.size == count:
+        return [table.reshape(interface.shape)], str(path)
+    if table.ndim == 2 and table.shape[1] == count:
+        return [row.reshape(interface.shape) for row in table], f"{path}, {len(table)} rows"
+    shape = f"{table.shape[0]} rows of {table.shape[1]}" if table.ndim == 2 else "no numbers"
+    raise UsageError(
+        f"it has {shape}, {interface.name} has {count:,} elements",
+        where=str(path),
+        hint="a row for each run, or one run in all rows",
+    )
+
+
+def _numbers(row: Sequence[str]) -> list[float] | None:
+    try:
+        return [float(cell) for cell in row]
+    except ValueError:
+        return None

@@ -10,6 +10,7 @@ from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, interface_lines, layer_table, print_real
 from crtgen.errors import UsageError
+from crtgen.frontends import WRAPPINGS, Wrapped, unwrap
 from crtgen.library import Module
 from crtgen.report import Report, arena_map
 
@@ -46,13 +47,33 @@ def command(
             for tree in trees if modules else ():
                 _print_module(console, tree)
             for report in reports if not (graph or arena or modules) else ():
+                if inside is not None:
+                    console.print(_verdict(inside, report))
                 _print(console, report)
 
+        inside = unwrap(model) if model.suffix.lower() in WRAPPINGS else None
         models = [
             {**report.to_dict(), "modules": _module(tree)}
             for report, tree in zip(reports, trees, strict=True)
         ]
+        if inside is not None:
+            models[0]["inside"] = {
+                "where": inside.where,
+                "kind": inside.kind,
+                "arena_bytes": inside.arena_bytes,
+            }
         out.result(models[0] if len(models) == 1 else {"models": models}, render)
+
+
+def _verdict(inside: Wrapped, report: Report) -> str:
+    """What was in the file, and what becomes of the memory that came with it."""
+    text = f"{inside.where}: a {inside.kind} of {len(inside.data):,} bytes"
+    if inside.arena_bytes is None:
+        return text
+    saved = inside.arena_bytes - report.arena_bytes
+    return (
+        f"{text}; TensorFlow Lite Micro has an arena of {inside.arena_bytes:,} bytes there: {saved:,} saved"
+    )
 
 
 def _module(module: Module) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from types import MappingProxyType
 from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.frontends.tflite import load_tflite
+from crtgen.frontends.wrapped import WRAPPINGS, Wrapped, unwrap
 from crtgen.ir import Array, Graph
 
-__all__ = ["load", "load_onnx", "load_tflite"]
+__all__ = ["WRAPPINGS", "Wrapped", "load", "load_onnx", "load_tflite", "unwrap"]
 
 _NO_SHAPES: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 _NOTHING: Mapping[str, Array] = MappingProxyType({})
@@ -39,18 +40,24 @@ def load(
 ) -> Graph:
     """The graph of a model file, whose format is told by its suffix or else by its first bytes.
 
+    Of a source in C, a zip archive or a bundle it is the only model in it.
+
     ``shapes`` are those of inputs, by name, where they are to be others than in the file. Raises
     ``UsageError`` if there is no such file or it is of no known format, and ``ModelError`` if the model
     cannot be used.
     """
     file = Path(path)
+    if file.suffix.lower() in WRAPPINGS:
+        inside = unwrap(file)
+        return _BY_SUFFIX[inside.kind](inside.data, name or file.stem, shapes)
     front_end = _BY_SUFFIX.get(file.suffix.lower()) or _BY_IDENTIFIER.get(_identifier(file))
     if front_end is None:
         known = ", ".join(_BY_SUFFIX)
         raise UsageError(
             "it is in no model format that crtgen knows",
             where=str(path),
-            hint=f"known: {known}, archives (.tar) of crtgen and TVM, libraries that TVM exported",
+            hint=f"known: {known}, C arrays and .zip or .task with one, archives (.tar) of crtgen and TVM,"
+            " libraries that TVM exported",
         )
     return front_end(file, name, shapes)
 

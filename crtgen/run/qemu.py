@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from crtgen.boards import Board, Qemu
@@ -38,8 +39,7 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
     name = image_name(image, board.name)
     ours, theirs = socket.socketpair()
     line = SocketStream(ours, name=name)
-    shared = _machine(board).memory
-    mailbox = MailboxStream(line, shared.size) if shared is not None and has_mailbox(image) else None
+    mailbox = _mailbox(line, image, board)
     memory = mailbox.arguments() if mailbox is not None else []
     console = open_console()
     with theirs:
@@ -51,6 +51,16 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
             most_written=MOST_PRINTED,
         )
     return RunningDevice(name, mailbox or line, process, console)
+
+
+def _mailbox(line: SocketStream, image: Path, board: Board) -> MailboxStream | None:
+    """None where the image looks for none, or no file of that size can be made: the UART does it, too."""
+    shared = _machine(board).memory
+    if shared is None or not has_mailbox(image):
+        return None
+    with suppress(OSError):
+        return MailboxStream(line, shared.size)
+    return None
 
 
 def _command(image: Path, board: Board, counting: bool) -> list[str]:

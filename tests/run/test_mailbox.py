@@ -167,6 +167,15 @@ def test_one_image_says_the_same_through_memory_and_over_its_uart(
 
 
 @pytest.mark.qemu
+def test_without_room_for_the_memory_the_uart_does_it(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(stream: MailboxStream, line: SocketStream, size: int) -> None:
+        raise OSError("File too large")
+
+    monkeypatch.setattr(MailboxStream, "__init__", full)
+    assert computed(image, False)[0] == [[-1, 2, 127, -5]]
+
+
+@pytest.mark.qemu
 @pytest.mark.parametrize("kept", [slice(0, -1), slice(0, 9), slice(1, None)])
 def test_a_packet_that_is_cut_is_a_timeout_and_the_next_session_works(
     image: Path, monkeypatch: pytest.MonkeyPatch, kept: slice

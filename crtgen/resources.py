@@ -7,6 +7,7 @@ __all__ = [
     "costs_file",
     "footprints_file",
     "license_file",
+    "misra_file",
     "runtime_dir",
     "templates_dir",
     "zephyr_app_dir",
@@ -38,6 +39,12 @@ def costs_file() -> Path:
 def footprints_file() -> Path:
     """What is around models on each core, as ``python -m benchmarks.fit_footprints`` measured it."""
     return _PACKAGE / "project" / "footprints.csv"
+
+
+def misra_file() -> Path:
+    """The deviations from MISRA C, and their reasons."""
+    installed = _PACKAGE / "_data" / "misra.md"
+    return installed if installed.is_file() else _PACKAGE.parent / "docs" / "misra.md"
 
 
 def runtime_dir() -> Path:

@@ -1,5 +1,7 @@
 """``crtgen report``: everything that is known of a model on boards, as one page."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,7 @@ from crtgen import files
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.errors import MismatchError
-from crtgen.page import read_baseline, render_page, study
+from crtgen.page import Claim, collect, read_baseline, render_page, study, write_evidence
 
 __all__ = ["command"]
 
@@ -23,6 +25,10 @@ def command(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
     baseline: Annotated[
         Path | None, typer.Option(help="What `crtgen report --json` printed earlier, to compare with.")
+    ] = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Evidence about the image for the first board, with hashes."),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -39,10 +45,20 @@ def command(
             found = study(model, board or ["mps2_an386"], optimize, expect, say)
             say("drawing")
             files.write(output, render_page(found, before).encode())
-        out.result(found.to_dict(), lambda console: _print(console, output))
+            claims: tuple[Claim, ...] = ()
+            if evidence is not None:
+                say("collecting evidence")
+                claims, collected = collect(model, found, found.boards[0].report.board)
+                write_evidence(evidence, collected)
+        data = {**found.to_dict(), "claims": [asdict(claim) for claim in claims]}
+        out.result(data, lambda console: _print(console, output, evidence, claims))
         if any(on.verified is not None and not on.verified.is_right for on in found.boards):
             raise typer.Exit(MismatchError.exit_code)
 
 
-def _print(console: Console, output: Path) -> None:
+def _print(console: Console, output: Path, evidence: Path | None, claims: Sequence[Claim]) -> None:
     console.print(f"wrote {output}")
+    if evidence is not None:
+        console.print(f"wrote {evidence / 'index.html'}")
+    for claim in claims:
+        console.print(f"  {'yes' if claim.holds else 'NO '}  {claim.claim}")

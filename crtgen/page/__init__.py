@@ -1,6 +1,7 @@
 """A report as a page: everything that is known of a model on boards, drawn."""
 
+from crtgen.page.evidence import Claim, collect, write_evidence
 from crtgen.page.page import render_page
 from crtgen.page.study import Study, read_baseline, study
 
-__all__ = ["Study", "read_baseline", "render_page", "study"]
+__all__ = ["Claim", "Study", "collect", "read_baseline", "render_page", "study", "write_evidence"]

@@ -15,7 +15,7 @@ from crtgen.report import Layer, Report, bound_text
 from crtgen.resources import templates_dir
 from crtgen.version import __version__
 
-__all__ = ["render_page"]
+__all__ = ["environment", "render_page"]
 
 Baseline = Mapping[str, Mapping[str, Any]]
 
@@ -59,7 +59,7 @@ def render_page(study: Study, baseline: Baseline | None = None) -> str:
         rows = tuple((hit.rule, hit.node, hit.text) for hit in study.rewrites)
         shared.append(_Table("How the network was rewritten", ("rule", "layer", "what it did"), rows, 3))
     return (
-        _environment()
+        environment()
         .get_template("report/page.html.j2")
         .render(
             model=study.model,
@@ -76,7 +76,8 @@ def render_page(study: Study, baseline: Baseline | None = None) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates of pages, in which every text is escaped."""
     loader = FileSystemLoader(templates_dir())
     return Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -28,8 +28,9 @@ def commands() -> dict[str, set[str]]:
 
 
 def blocks(text: str) -> str:
-    """What stands in blocks of code without a language."""
-    return "\n".join(re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    """What stands in blocks of code without a language, and in those of a terminal."""
+    found = re.findall(r"^```(.*?)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return "\n".join(code for language, code in found if language in ("", "console"))
 
 
 def rows(page: Path, first: str) -> dict[str, list[str]]:

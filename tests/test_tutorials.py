@@ -1,0 +1,143 @@
+"""The tutorials: their commands are typed, their Python runs, their C compiles; and the site is built."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from crtgen.boards import CORES
+from crtgen.cli.app import app
+from tests.support import ROOT, require_tool
+
+TUTORIALS = ROOT / "docs" / "tutorials"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (TUTORIALS / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def type_commands(page: str) -> None:
+    """Every command of a page; what is printed there has to be in its output."""
+    for block in blocks(page, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *expected = part.splitlines()
+            program, *arguments = command.split()
+            if program == "pip":
+                continue
+            assert program == "crtgen"
+            done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+            assert done.exit_code == 0, f"{command}\n{done.output}"
+            for line in expected:
+                assert line in done.stdout, f"{command}: {line}\n{done.stdout}"
+
+
+def compile_c(page: str, library: Path) -> None:
+    """The C of a page against a generated library, for the Cortex-M4."""
+    (source,) = blocks(page, "c")
+    Path("app.c").write_text(source)
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{library}/model", f"-I{library}/runtime/include"]
+    command = [
+        require_tool("arm-none-eabi-gcc"),
+        *CORES["cortex-m4"].gcc_flags,
+        *flags,
+        "-c",
+        "app.c",
+        "-o",
+        "app.o",
+    ]
+    subprocess.run(command, check=True, timeout=60)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with the demonstration in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").symlink_to(ROOT / "demo")
+    return tmp_path
+
+
+@pytest.mark.qemu
+def test_first_steps(folder: Path) -> None:
+    require_tool("qemu-system-arm")
+    type_commands("first-steps.md")
+    assert (folder / "crtgen.lock.json").exists()
+
+
+@pytest.mark.qemu
+def test_a_network_of_your_own(folder: Path) -> None:
+    pytest.importorskip("skl2onnx")
+    require_tool("qemu-system-arm")
+    (training,) = blocks("own-network.md", "python")
+    done = subprocess.run([sys.executable, "-c", training], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.partition("right:")[2]) > 0.85
+    type_commands("own-network.md")
+    compile_c("own-network.md", Path("net"))
+
+
+def test_coming_from_tensorflow_lite_micro(folder: Path) -> None:
+    data = (ROOT / "demo" / "digits.tflite").read_bytes()
+    numbers = ", ".join(f"0x{byte:02x}" for byte in data)
+    (folder / "model_data.cc").write_text(f"alignas(16) const unsigned char g_model[] = {{{numbers}}};\n")
+    type_commands("tflite-micro.md")
+    compile_c("tflite-micro.md", Path("lib"))
+
+
+@pytest.mark.cc
+def test_coming_from_st(folder: Path) -> None:
+    type_commands("st-edge-ai.md")
+
+
+@pytest.mark.cc
+def test_the_example_is_built_and_tested(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "digits"
+    cmake = require_tool("cmake")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in ([cmake, "-S", str(example), "-B", str(tmp_path)], [cmake, "--build", str(tmp_path)]):
+        subprocess.run(command, check=True, timeout=300, capture_output=True, env=environment)
+    said = subprocess.run([tmp_path / "recognise"], capture_output=True, text=True, timeout=60, check=True)
+    assert re.fullmatch(r"it is a 1, (0\.\d\d|1\.00)\n", said.stdout)
+    suite = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(example),
+    ]
+    done = subprocess.run(
+        [*suite, "--crtgen-rung", "host", str(example)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+def test_the_page_of_commands_is_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "ci" / "commands.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_site_is_built(tmp_path: Path) -> None:
+    pytest.importorskip("material")
+    pytest.importorskip("mkdocstrings")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    python = (tmp_path / "python" / "index.html").read_text()
+    assert "crtgen.session.Session" in python
+    assert "One inference: an array per input" in python, "docstrings are there"
+    pages = [page for page in tmp_path.rglob("*.html") if page.name != "404.html"]
+    for page in pages:
+        fetched = re.findall(r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?))"', page.read_text())
+        assert not fetched, f"{page}: fetched from elsewhere"

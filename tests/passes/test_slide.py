@@ -219,6 +219,16 @@ def test_generated_code_of_random_networks(seed: int, board: str, level: str) ->
     assert_computed(graph, sliding, expected, board, level)
 
 
+@pytest.mark.cc
+def test_a_state_that_becomes_the_input() -> None:
+    require_tool("cc")
+    graph, sliding = network((Conv2d(), (3, 3, 1, 2))), Sliding(1, 2)
+    assert ("x_kept", "x") in slide(graph, sliding)[0].states
+    news = signal(graph, sliding, 24)
+    expected = [outputs[0] for outputs in graph.run(windows(graph, sliding, news))]
+    assert_computed(graph, sliding, expected, "host", "speed")
+
+
 @pytest.mark.qemu
 @pytest.mark.parametrize("board", ["host", "mps2_an386", nightly("mps3_an547")])
 def test_full_windows_of_floats_are_equal_bit_for_bit(board: str) -> None:

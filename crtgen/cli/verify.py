@@ -17,11 +17,10 @@ from crtgen.errors import MismatchError, UsageError
 from crtgen.files import check_writable, write
 from crtgen.ir import Graph
 from crtgen.measure.against import Loss, losses
-from crtgen.measure.cases import first_runs
-from crtgen.measure.layers import LayerVerdict, verify_layers
+from crtgen.measure.cases import Case, first_runs
+from crtgen.measure.layers import LayerVerdict, verify_against_host, verify_layers
 from crtgen.measure.rungs import Outcome, junit, rung_of
 from crtgen.measure.verification import Verdict, cases_of, verify
-from crtgen.passes import Sliding
 from crtgen.session import Session
 
 __all__ = ["command"]
@@ -72,7 +71,11 @@ def command(
             say("starting")
             with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
                 results = verify(session, source, expect, cases, say, sliding)
-                watched = _watched(session, image, source, expect, say, sliding) if layers else None
+                watched = None
+                if layers:
+                    found = cases_of(session.models, source, expect, 1, sliding)
+                    made_of = None if source.is_dir() else files.load(source, building.trust)
+                    watched = _watched(session, image, source, made_of, found, say)
         verified = _Verified(image.board, results, watched, lost)
         if junit_file:
             rung = rung_of(find_board(image.board))
@@ -141,16 +144,22 @@ def _watched(
     session: Session,
     image: api.Image,
     source: Path,
-    expect: Path | None,
+    reference: api.Model | api.Imported | None,
+    cases: Mapping[str, Sequence[Case]],
     say: api.Say,
-    sliding: Sliding | None,
 ) -> dict[str, tuple[LayerVerdict, ...]]:
-    """The layers of each model of the image, for its first case."""
+    """The layers of each model of the image, for its first case; ``reference`` is what it was made of."""
+    first = {name: first_runs(found) for name, found in cases.items()}
     plans = {plan.graph.name: plan for plan in image.plans}
-    if set(plans) != {info.name for info in session.models}:
-        raise UsageError("--layers needs the network", where=str(source), hint="name the model's own file")
-    cases = cases_of(session.models, source, expect, 1, sliding)
-    return {name: verify_layers(session, plan, first_runs(cases[name]), say) for name, plan in plans.items()}
+    if plans:
+        return {name: verify_layers(session, plan, first[name], say) for name, plan in plans.items()}
+    known = any(layer.writes for info in session.models for layer in info.layers)
+    if reference is None or not known:
+        hint = "name the model's own file, or an archive with a graph"
+        raise UsageError("--layers needs the network", where=str(source), hint=hint)
+    on_host = reference.compile("host").generate("server", profile=True).build(say=say)
+    with on_host.run() as host:
+        return {name: verify_against_host(session, host, name, runs, say) for name, runs in first.items()}
 
 
 def _lost(

@@ -28,6 +28,7 @@ __all__ = [
     "Param",
     "Role",
     "SharedFunction",
+    "Written",
     "cycles_of",
 ]
 
@@ -130,6 +131,19 @@ class OperatorInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """What a layer leaves in the arena: ``offset`` in bytes."""
+
+    name: str
+    offset: int
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        check_sizes(offset=self.offset, nbytes=prod(self.shape) * self.dtype.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
 class LayerInfo:
     """A layer in the order of execution: node, operator, kernel design, and the symbols it is made of.
 
@@ -139,6 +153,7 @@ class LayerInfo:
     ``parts`` are the functions that it calls, which may be those of other layers. Of a subgraph that an
     external code generator computes, ``entry`` is its function of the registry, ``device`` the pointer to
     the device that it gets. ``cycles`` are what the model of the core makes of a run, None without one.
+    ``writes`` are known of the calls of an imported graph.
     """
 
     name: str
@@ -152,6 +167,7 @@ class LayerInfo:
     device: str = ""
     operators: tuple[OperatorInfo, ...] = ()
     cycles: int | None = None
+    writes: tuple[Written, ...] = ()
 
     def __post_init__(self) -> None:
         check_c_names(f"layer {self.name!r}", (*self.consts, *self.parts))

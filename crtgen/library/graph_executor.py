@@ -19,6 +19,7 @@ from crtgen.codegen.module import (
     LayerInfo,
     ModelInfo,
     Param,
+    Written,
 )
 from crtgen.codegen.names import (
     arena_macro,
@@ -31,7 +32,7 @@ from crtgen.codegen.names import (
 )
 from crtgen.codegen.render import render
 from crtgen.errors import CorruptModelError, UnsupportedError
-from crtgen.ir import shape_text
+from crtgen.ir import DType, shape_text
 from crtgen.library.c_names import c_bytes, check_c_name
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_json import GraphEntry, GraphJson, GraphNode, Reference
@@ -52,6 +53,7 @@ __all__ = [
 
 _ALIGNMENT = 16
 _NOP = "__nop"
+_KNOWN = frozenset(dtype.value for dtype in DType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ def graph_module(
         kept_inputs=not tables.consumes_inputs,
         weights=sum(param.nbytes for param in tables.params),
         macs=0,
-        layers=tuple(_layer(nodes[call.name]) for call in tables.calls),
+        layers=tuple(_layer(tables, call, nodes[call.name]) for call in tables.calls),
     )
     return CModule(
         info=info,
@@ -247,9 +249,17 @@ def _argument(kind: TensorType) -> Argument:
     return Argument(prod(kind.shape) * dtype.itemsize, dtype.code, dtype.bits, dtype.lanes)
 
 
-def _layer(node: GraphNode) -> LayerInfo:
+def _layer(tables: ExecutorTables, call: Call, node: GraphNode) -> LayerInfo:
     """A node is often called like its function, which is not worth saying twice."""
-    return LayerInfo(node.name, "call" if node.name == node.function else node.function, "imported")
+    operator = "call" if node.name == node.function else node.function
+    written = [tables.tensors[tensor] for tensor in call.args[-node.num_outputs :]]
+    kinds = [(tables.places[tensor.place], tables.types[tensor.type]) for tensor in written]
+    writes = tuple(
+        Written(node.name, place.offset, kind.shape, DType(str(kind.dtype)))
+        for place, kind in kinds
+        if not place.symbol and str(kind.dtype) in _KNOWN
+    )
+    return LayerInfo(node.name, operator, "imported", writes=writes)
 
 
 def _interface(tables: ExecutorTables, port: Port) -> Interface:

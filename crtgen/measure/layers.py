@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from crtgen.codegen.module import ModelInfo
 from crtgen.ir import Array
 from crtgen.measure.cases import FLOAT_TOLERANCE, Case
 from crtgen.plan import Plan, Slot, Step
 from crtgen.session import Session
 
-__all__ = ["LayerVerdict", "Wrong", "compare_values", "verify_layers"]
+__all__ = ["LayerVerdict", "Wrong", "compare_values", "verify_against_host", "verify_layers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,49 @@ def verify_layers(
     info = session.model(plan.graph.name)
     steps = {step.name: step for step in plan.steps}
     expected = _values(plan, cases)
+    places = [
+        [(name, slot.offset, expected[name]) for name, slot in _outputs(plan, steps[layer.name])]
+        for layer in info.layers
+    ]
+    return _compared(session, info, places, cases, say)
+
+
+def verify_against_host(
+    session: Session,
+    host: Session,
+    model: str,
+    cases: Sequence[Case],
+    say: Callable[[str], None] = lambda text: None,
+) -> tuple[LayerVerdict, ...]:
+    """The same of an imported graph: what its code computes on this computer is the reference."""
+    info = session.model(model)
+    runs = [case.inputs for case in cases]
+    places = []
+    for number, layer in enumerate(info.layers):
+        say(f"watching {layer.name} on this computer")
+        found = []
+        for place in layer.writes:
+            wanted = np.empty(place.shape, place.dtype.numpy)
+            data = host.watch(runs, number, place.offset, wanted.nbytes, model)
+            found.append((place.name, place.offset, np.frombuffer(data, wanted.dtype).reshape(wanted.shape)))
+        places.append(found)
+    return _compared(session, info, places, cases, say)
+
+
+def _compared(
+    session: Session,
+    info: ModelInfo,
+    places: Sequence[Sequence[tuple[str, int, Array]]],
+    cases: Sequence[Case],
+    say: Callable[[str], None],
+) -> tuple[LayerVerdict, ...]:
+    """``places`` are, for each layer, names, offsets in the arena, and what has to be there."""
     runs = [case.inputs for case in cases]
     verdicts = []
-    for number, layer in enumerate(info.layers):
+    for number, (layer, written) in enumerate(zip(info.layers, places, strict=True)):
         say(f"watching {layer.name}")
-        for name, slot in _outputs(plan, steps[layer.name]):
-            want = expected[name]
-            data = session.watch(runs, number, slot.offset, want.nbytes, info.name)
+        for name, offset, want in written:
+            data = session.watch(runs, number, offset, want.nbytes, info.name)
             have = np.frombuffer(data, want.dtype).reshape(want.shape)
             verdicts.append(LayerVerdict(layer.name, layer.kernel, name, compare_values(want, have)))
     return tuple(verdicts)

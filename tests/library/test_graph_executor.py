@@ -8,7 +8,7 @@ import pytest
 
 from crtgen.codegen.module import LayerInfo
 from crtgen.errors import CorruptModelError, UnsupportedError
-from crtgen.ir import Array
+from crtgen.ir import Array, DType
 from crtgen.library.graph_executor import ExecutorTables, graph_module, graph_tables, render_graph
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.params import NDArray
@@ -172,7 +172,9 @@ def test_the_module_for_the_metadata() -> None:
     assert module.info.arena == 757152
     assert [i.name for i in (*module.info.inputs, *module.info.outputs)] == ["data", "scores"]
     assert [f.symbol for f in module.functions] == list(FOO)
-    assert module.info.layers[0] == LayerInfo("tvmgen_foo_quantize", "call", "imported")
+    (written,) = module.info.layers[0].writes
+    assert (written.offset, written.shape, written.dtype) == (602112, (1, 3, 224, 224), DType.INT8)
+    assert module.info.layers[0] == LayerInfo("tvmgen_foo_quantize", "call", "imported", writes=(written,))
     assert list(module.files) == ["foo_graph.c"]
 
 

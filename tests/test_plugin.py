@@ -4,7 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from crtgen import api
+from crtgen.cli.app import app
+from tests.flash.test_gdb import empty_board
 from tests.support import ROOT, require_tool
 
 pytest_plugins = ["pytester"]
@@ -58,3 +62,24 @@ def test_wrong_outputs_fail_with_case_and_place(suite: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(
         ["*digits.tflite on host*", "*case2: output probabilities[[]0, 1[]]: expected*"]
     )
+
+
+@pytest.mark.qemu
+def test_three_rungs(suite: pytest.Pytester) -> None:
+    """The board is a QEMU that gdb writes the image to, with a serial port."""
+    project = api.load("digits.tflite").compile("mps2_an386").generate().extract("firmware")
+    project.build()
+    suite.makepyfile(
+        """
+        def test_digits(firmware):
+            firmware("digits.tflite", board="mps2_an386").verify("digits.npz")
+        """
+    )
+    with empty_board("mps2_an386") as (gdb, serial):
+        arguments = ["flash", str(project.directory), "--runner", "gdb", "--gdb-server", gdb]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+        rungs = [word for rung in ("host", "emulator", "board") for word in ("--crtgen-rung", rung)]
+        result = suite.runpytest_subprocess("-v", "--junitxml=r.xml", *rungs, "--crtgen-port", serial)
+    result.assert_outcomes(passed=3)
+    text = Path("r.xml").read_text()
+    assert all(f'name="test_digits[{rung}]"' in text for rung in ("host", "emulator", "board"))

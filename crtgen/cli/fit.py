@@ -81,7 +81,8 @@ def _print(console: Console, found: Sequence[Fit]) -> None:
 def _sizes(fit: Fit) -> tuple[str, ...]:
     server = fit.server
     sizes = (fit.library.flash, fit.library.ram, server.flash, server.ram + server.stack)
-    return tuple(f"{size / 1024:.1f}" for size in sizes)
+    known = sizes if fit.board.memories else sizes[:2]
+    return (*(f"{size / 1024:.1f}" for size in known), *[""] * (len(sizes) - len(known)))
 
 
 def _time(fit: Fit) -> str:

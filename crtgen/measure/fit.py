@@ -77,7 +77,7 @@ class Fit:
             "clock_hz": self.board.clock,
             "seconds": self.seconds,
             "library": self.library.to_dict(),
-            "server": self.server.to_dict(),
+            "server": self.server.to_dict() if self.board.memories else None,
         }
 
 

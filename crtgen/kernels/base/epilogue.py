@@ -1,6 +1,6 @@
 """The epilogue without the DSP extension: exact forms of requantisation for products of 64 and of 32 bits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,31 @@ class LongProducts:
         if own:
             f("asr", total, total, own[0])
         f("ssat", total, "#8", total, *([f"asr #{self.shift}"] if self.shift else []))
+        self._clamp(f, total)
+
+    def append_from(self, f: Function, total: str, places: Mapping[str, str], spare: tuple[str, str]) -> None:
+        """The same, with constants in memory: ``multiplier``, ``constant`` and ``shift`` are addresses."""
+        first, second = spare
+        if self.floor:
+            f("ldr", first, places["multiplier"])
+            f("smull", first, total, total, first)
+            f("ldr", first, places["constant"])
+            f("add", total, total, first)
+        else:
+            f("ldr", first, places["constant"])
+            f("add", first, first, total, "asr #31")
+            f("lsl", total, total, "#1")
+            f("ldr", second, places["multiplier"])
+            f("smull", second, total, total, second)
+            f("lsls", second, second, "#1", note="its highest bit rounds")
+            f("adc", total, total, first)
+        if self.shift is None:
+            f("ldr", first, places["shift"])
+            f("asr", total, total, first)
+        f("ssat", total, "#8", total, *([f"asr #{self.shift}"] if self.shift else []))
+        self._clamp(f, total)
+
+    def _clamp(self, f: Function, total: str) -> None:
         for limit, condition in ((self.low, "lt"), (self.high, "gt")):
             if limit is not None:
                 f("cmp", total, f"#{limit}")

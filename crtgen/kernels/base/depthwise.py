@@ -1,0 +1,81 @@
+"""Depthwise convolutions without the DSP extension, from a ring of padded rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.base.depthwise_asm import Row, row_of_outputs
+from crtgen.kernels.base.epilogue import limbs_of, long_products_of, words
+from crtgen.kernels.cost import Work
+from crtgen.kernels.depthwise import DepthwiseView, ring_lead, ring_view, ring_work
+from crtgen.kernels.epilogue import Epilogue
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.requant import rescale_of
+from crtgen.ops import DepthwiseConv2d
+
+__all__ = ["RingView", "depthwise"]
+
+_INTEGERS = Epilogue("int8_t", "int8_t", "int32_t", "int32_t")
+_FAR = 4095
+_MOST_TAPS = {False: 9, True: 32}  # in registers; on the stack, where a byte's offset is below 32
+
+
+@dataclass(frozen=True, slots=True)
+class RingView:
+    """A layer of the ring's window, row by row of outputs."""
+
+    ring: DepthwiseView
+    row: Row
+
+    @property
+    def words(self) -> int:
+        """Of constants."""
+        return self.row.channels * self.row.stream_words
+
+
+@design(DepthwiseConv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
+def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | None:
+    """One output for each channel, and windows of at most 9 taps, or 32 on an M0+; None for others."""
+    _, w, b = sig.inputs
+    ring = ring_view(op, sig, _INTEGERS, lies=True)
+    g, narrow = ring.window, target.core.narrow
+    reach = (g.stride_x + (g.taps_x - 1) * g.dilation_x) * g.channels
+    if op.multiplier > 1 or g.taps_y * g.taps_x > _MOST_TAPS[narrow] or reach > _FAR:
+        return None
+    params = op.parameters(sig)
+    weights, bias = w.array().astype(np.int64).reshape(-1, g.channels).T, b.array().astype(np.int64)
+    rescale = rescale_of(params, weights, bias)
+    start = bias + params.input_offset * weights.sum(axis=1)
+    if narrow:
+        limbs = limbs_of(rescale)
+        if limbs is None:
+            return None
+        form, constants = limbs
+        row = Row(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, form)
+    else:
+        found = long_products_of(rescale)
+        if found is None:
+            return None
+        start, constants = start + found[1], found[2]
+        row = Row(g.out_width, g.channels, g.taps_y, g.taps_x, g.stride_x, g.dilation_x, found[0])
+    view = RingView(ring, row)
+
+    def pack() -> Array:
+        taps = np.zeros((g.channels, row.tap_bytes), np.int8)
+        taps[:, : row.taps] = weights
+        return np.concatenate([taps.view(np.uint32), words(start)[:, None], constants], axis=1).ravel()
+
+    note = "per channel: weights, start, requantisation"
+    lines = g.batch * g.out_height
+    return Kernel(
+        design="depthwise rows",
+        template="base/depthwise.c.j2",
+        view=view,
+        consts=(Const("weights", "uint32", (view.words,), pack, 4, note),),
+        scratch=ring.ring_elements,
+        inplace=(InPlace(lead=ring_lead(ring, 1)),),
+        work=ring_work(Work(lines * row_of_outputs(row).runs()), ring, 1),
+        routines=(row_of_outputs(row),),
+    )

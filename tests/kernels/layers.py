@@ -254,7 +254,7 @@ def _line(draw: st.DrawFn, dtype: DType) -> Case:
     """Depthwise along one axis, of which the image has nothing but one line, or several apart."""
     taps, stride = draw(st.integers(1, 16)), draw(st.sampled_from([1, 1, 1, 2, 3]))
     before, after = (draw(st.just(0) | st.integers(0, taps - 1)) for _ in "ab")
-    length = max(1, taps - before - after) + draw(st.integers(0, 8) | st.integers(0, 60))
+    length = max(1, taps - before - after) + draw(st.just(0) | st.integers(0, 8) | st.integers(0, 60))
     channels = draw(_channels | st.sampled_from([128, 130]))
     across = draw(st.sampled_from([1, 1, 2, 3]))
     assume(length * taps * channels * across <= _MACS)

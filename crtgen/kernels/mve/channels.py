@@ -21,7 +21,7 @@ from crtgen.kernels.window import Window, lying
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Channels", "depthwise16"]
+__all__ = ["Channels", "depthwise16", "stream_of_channels"]
 
 _CHANNELS = 8
 _FAR = 254  # the greatest step of VLDRH
@@ -215,7 +215,7 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
         design="mve channels",
         template="mve/conv.c.j2",
         view=view,
-        consts=(_stream(by_channel, requant),),
+        consts=(stream_of_channels(by_channel, requant),),
         scratch=view.scratch,
         inplace=(InPlace(lead=lead),),
         work=view.work,
@@ -245,7 +245,7 @@ def _view(window: Window, epilogue: Epilogue, most: int) -> ConvView | None:
     return ConvView(kernel, bytewise, ring, None, rows)
 
 
-def _stream(weights: Int64, requant: Requantisation) -> Const:
+def stream_of_channels(weights: Int64, requant: Requantisation) -> Const:
     """``weights[O, taps]`` by eight channels, each with the constants of the even ones, then of the odd."""
     channels, taps = weights.shape
     groups = -(-channels // _CHANNELS)

@@ -1,0 +1,112 @@
+"""Fully connected layers of one row without the DSP extension: each input is loaded for several outputs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crtgen.ir import Array, DType, Signature
+from crtgen.kernels.asm import Routine
+from crtgen.kernels.base.dense_asm import Dense, some_outputs
+from crtgen.kernels.base.epilogue import limbs_of, long_products_of, words
+from crtgen.kernels.cost import Work
+from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.requant import rescale_of
+from crtgen.ops import FullyConnected
+
+__all__ = ["DenseView", "dense"]
+
+_CHANNELS = (8, 7, 6, 5)
+_REACH = 32  # bytes that LDRB reaches
+_NEAR = 118  # narrow instructions, about, that a branch with a condition reaches
+_ROUND = {"speed": 32, "size": 1}  # products that are written out, about
+
+
+@dataclass(frozen=True, slots=True)
+class DenseView:
+    """``outputs`` by blocks; the last one may repeat some of the one before."""
+
+    block: Dense
+    outputs: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.outputs // self.block.channels)
+
+    @property
+    def ragged(self) -> bool:
+        return self.outputs % self.block.channels != 0
+
+    @property
+    def even_words(self) -> int:
+        """Of all blocks but one that repeats outputs."""
+        return (self.blocks - self.ragged) * self.block.block_words
+
+    @property
+    def last(self) -> int:
+        """Where the last block begins."""
+        return self.outputs - self.block.channels
+
+    @property
+    def routine(self) -> Routine:
+        return some_outputs(self.block)
+
+    @property
+    def work(self) -> Work:
+        whole = self.routine.runs(blocks=self.blocks - self.ragged)
+        return Work(whole + self.ragged * self.routine.runs(blocks=1))
+
+
+@design(FullyConnected, types=(DType.INT8,), needs="base", weights=(1, 2))
+def dense(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
+    """One row; None for others, or if inexact."""
+    _, w, b = sig.inputs
+    weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
+    if sig.y.elements != len(weights):
+        return None
+    params = op.parameters(sig)
+    rescale = rescale_of(params, weights, bias)
+    start = bias + params.input_offset * weights.sum(axis=1)
+    channels = _channels(len(weights))
+    unroll = max(1, _ROUND[target.optimize] // channels)
+    if target.core.narrow:
+        limbs = limbs_of(rescale)
+        if limbs is None:
+            return None
+        form, constants = limbs
+        view = DenseView(
+            Dense(
+                weights.shape[1], channels, min(unroll, _REACH // channels, _NEAR // (2 + 3 * channels)), form
+            ),
+            len(weights),
+        )
+    else:
+        found = long_products_of(rescale)
+        if found is None:
+            return None
+        start, constants = start + found[1], found[2]
+        view = DenseView(Dense(weights.shape[1], channels, unroll, found[0]), len(weights))
+
+    def pack() -> Array:
+        firsts = np.minimum(np.arange(0, len(weights), channels), len(weights) - channels)
+        order = firsts[:, None] + np.arange(channels)
+        taps = np.zeros((len(order), view.block.weight_bytes), np.uint8)
+        lying = (weights[order].transpose(0, 2, 1).reshape(len(order), -1) + 128 * target.core.narrow) & 0xFF
+        taps[:, : lying.shape[1]] = lying
+        parts = (words(start)[order], taps.view(np.uint32), constants[order].reshape(len(order), -1))
+        return np.concatenate(parts, axis=1).ravel()
+
+    note = "per block of outputs: start, weights input by input, requantisation"
+    return Kernel(
+        design=f"dense {channels}",
+        template="base/dense.c.j2",
+        view=view,
+        consts=(Const("weights", "uint32", (view.blocks * view.block.block_words,), pack, 4, note),),
+        work=view.work,
+        routines=(view.routine,),
+    )
+
+
+def _channels(outputs: int) -> int:
+    """Outputs at a time: as many as registers hold, but few that are computed twice."""
+    return min(_CHANNELS, key=lambda n: -(-outputs // n) * (n + 1)) if outputs > _CHANNELS[0] else outputs

@@ -38,9 +38,20 @@ class DenseView:
         return self.outputs % self.block.channels != 0
 
     @property
-    def even_words(self) -> int:
+    def whole_words(self) -> int:
         """Of all blocks but one that repeats outputs."""
         return (self.blocks - self.ragged) * self.block.block_words
+
+    @property
+    def shared_words(self) -> int:
+        """Of requantisation behind these, and behind that one."""
+        return self.block.epilogue.constants if self.block.uniform else 0
+
+    @property
+    def words(self) -> int:
+        """Of all constants."""
+        shared = self.shared_words * (1 + (self.ragged and self.blocks > 1))
+        return self.blocks * self.block.block_words + shared
 
     @property
     def last(self) -> int:
@@ -66,6 +77,7 @@ def dense(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
         return None
     params = op.parameters(sig)
     rescale = rescale_of(params, weights, bias)
+    rescale = rescale.united() if rescale.uniform else rescale
     start = bias + params.input_offset * weights.sum(axis=1)
     channels = _channels(len(weights))
     unroll = max(1, _ROUND[target.optimize] // channels)
@@ -74,34 +86,35 @@ def dense(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
         if limbs is None:
             return None
         form, constants = limbs
-        view = DenseView(
-            Dense(
-                weights.shape[1], channels, min(unroll, _REACH // channels, _NEAR // (2 + 3 * channels)), form
-            ),
-            len(weights),
-        )
+        unroll = min(unroll, _REACH // channels, _NEAR // (2 + 3 * channels))
+        block = Dense(weights.shape[1], channels, unroll, form, rescale.uniform)
     else:
         found = long_products_of(rescale)
         if found is None:
             return None
         start, constants = start + found[1], found[2]
-        view = DenseView(Dense(weights.shape[1], channels, unroll, found[0]), len(weights))
+        block = Dense(weights.shape[1], channels, unroll, found[0], rescale.uniform)
+    view = DenseView(block, len(weights))
 
     def pack() -> Array:
         firsts = np.minimum(np.arange(0, len(weights), channels), len(weights) - channels)
         order = firsts[:, None] + np.arange(channels)
-        taps = np.zeros((len(order), view.block.weight_bytes), np.uint8)
+        taps = np.zeros((len(order), block.weight_bytes), np.uint8)
         lying = (weights[order].transpose(0, 2, 1).reshape(len(order), -1) + 128 * target.core.narrow) & 0xFF
         taps[:, : lying.shape[1]] = lying
-        parts = (words(start)[order], taps.view(np.uint32), constants[order].reshape(len(order), -1))
-        return np.concatenate(parts, axis=1).ravel()
+        parts = [words(start)[order], taps.view(np.uint32)]
+        if not block.uniform:
+            parts.append(constants[order].reshape(len(order), -1))
+        blocks, shared = np.concatenate(parts, axis=1).ravel(), constants[0, : view.shared_words]
+        whole, last = blocks[: view.whole_words], blocks[view.whole_words :]
+        return np.concatenate([whole, shared, last, shared] if len(whole) * len(last) else [blocks, shared])
 
     note = "per block of outputs: start, weights input by input, requantisation"
     return Kernel(
         design=f"dense {channels}",
         template="base/dense.c.j2",
         view=view,
-        consts=(Const("weights", "uint32", (view.blocks * view.block.block_words,), pack, 4, note),),
+        consts=(Const("weights", "uint32", (view.words,), pack, 4, note),),
         work=view.work,
         routines=(view.routine,),
     )

@@ -9,19 +9,23 @@ from crtgen.kernels.base.epilogue import Limbs, LongProducts
 __all__ = ["Dense", "some_outputs"]
 
 _X, _Y, _END = 0, 2, 3  # parameters that are kept
-_INPUTS_END, _TAKEN_OFF = "[sp, #0]", "[sp, #4]"
+_INPUTS_END, _TAKEN_OFF, _WEIGHTS = "[sp, #0]", "[sp, #4]", "[sp, #8]"
 _SUMMED = 4  # inputs in a round
 _LOW_SUMS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """``depth`` inputs times blocks of ``channels`` outputs; ``unroll`` inputs are written out."""
+    """``depth`` inputs times blocks of ``channels`` outputs; ``unroll`` inputs are written out.
+
+    ``uniform``: all outputs are requantised alike, by constants behind the last block.
+    """
 
     depth: int
     channels: int
     unroll: int
     epilogue: LongProducts | Limbs
+    uniform: bool
 
     @property
     def weight_bytes(self) -> int:
@@ -31,7 +35,8 @@ class Dense:
     @property
     def block_words(self) -> int:
         """Start values, weights, requantisation."""
-        return self.channels * (1 + self.epilogue.constants) + self.weight_bytes // 4
+        each = 1 if self.uniform else 1 + self.epilogue.constants
+        return self.channels * each + self.weight_bytes // 4
 
 
 @lru_cache(maxsize=256)
@@ -95,7 +100,7 @@ class _Narrow(_Writer):
     """
 
     def __init__(self, k: Dense) -> None:
-        super().__init__(k, 2)
+        super().__init__(k, 3)
         f = self.f
         self.input, self.factor = f.cores("input, weight, then requantisation", 2, LOW)
         low = f.cores("sums", min(k.channels, _LOW_SUMS), LOW)
@@ -179,14 +184,20 @@ class _Narrow(_Writer):
     def _outputs(self) -> None:
         f, k = self.f, self.k
         assert isinstance(k.epilogue, Limbs)
+        if k.uniform:
+            f("str", self.weights, _WEIGHTS)
+            f("ldr", self.weights, f.kept[_END])
         for number, total in enumerate(self.sums):
             f("mov", self.input, total)
             made = k.epilogue.append(f, self.input, (self.weights, 0), (self.factor, self.x))
-            f("adds", self.weights, self.weights, f"#{4 * k.epilogue.constants}")
+            if not k.uniform:
+                f("adds", self.weights, self.weights, f"#{4 * k.epilogue.constants}")
             f("ldr", self.x, f.kept[_Y])
             f("strb", made, f"[{self.x}, #{number}]")
         f("adds", self.x, self.x, f"#{k.channels}")
         f("str", self.x, f.kept[_Y])
+        if k.uniform:
+            f("ldr", self.weights, _WEIGHTS)
         f("ldr", self.input, f.kept[_END])
         f("cmp", self.weights, self.input)
 
@@ -231,13 +242,15 @@ class _Wide(_Writer):
     def _outputs(self) -> None:
         f, k = self.f, self.k
         assert isinstance(k.epilogue, LongProducts)
+        base = self.weights
+        if k.uniform:
+            base = self.count
+            f("ldr", base, f.kept[_END])
+        places = {name: f"[{base}, #{4 * n}]" for n, name in enumerate(("multiplier", "constant", "shift"))}
         for total in self.sums:
-            places = {
-                name: f"[{self.weights}, #{4 * n}]"
-                for n, name in enumerate(("multiplier", "constant", "shift"))
-            }
             k.epilogue.append_from(f, total, places, (self.input, self.factor))
-            f("add", self.weights, self.weights, f"#{4 * k.epilogue.constants}")
+            if not k.uniform:
+                f("add", self.weights, self.weights, f"#{4 * k.epilogue.constants}")
         f("ldr", self.x, f.kept[_Y])
         for number, total in enumerate(self.sums):
             f("strb", total, f"[{self.x}, #{number}]")

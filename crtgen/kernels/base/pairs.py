@@ -64,7 +64,7 @@ class PairsView:
     def block_words(self) -> int:
         """Words of constants of the channels of a block: start values, weights, requantisation."""
         each = 2 if self.narrow else 1
-        return each * (2 + self.group.epilogue.constants) + self.group.weight_bytes // 4
+        return each * (1 + self.group.epilogue.constants) + self.group.weight_bytes // 4
 
     @property
     def blocks(self) -> int:
@@ -169,20 +169,19 @@ def _fits(weights: Int64) -> bool:
 
 
 def _stream(view: PairsView, weights: Int64, start: Int64, constants: Words) -> Const:
-    """Per block of channels: totals and sums at the start, weights, requantisation."""
-    totals = words((start << 16) + start - MIX * view.group.steps)[:, None]
+    """Per block of channels: start values, weights, requantisation."""
     starts = words(start)[:, None]
 
     def pack() -> Array:
         if not view.narrow:
             signed = np.zeros((len(weights), view.group.weight_bytes), np.int8)
             signed[:, : view.depth] = weights
-            return np.concatenate([totals, starts, signed.view(np.uint32), constants], axis=1).ravel()
+            return np.concatenate([starts, signed.view(np.uint32), constants], axis=1).ravel()
         twos = np.minimum(np.arange(0, view.outputs, 2), view.outputs - 2)[:, None] + np.arange(2)
         padded = np.full((len(weights), 2 * view.group.steps), 128, np.uint8)
         padded[:, : view.depth] = weights + 128
         taps = padded[twos].reshape(len(twos), 2, -1, 2).transpose(0, 2, 1, 3).reshape(len(twos), -1)
-        parts = [totals[twos], starts[twos], np.ascontiguousarray(taps).view(np.uint32), constants[twos]]
+        parts = [starts[twos], np.ascontiguousarray(taps).view(np.uint32), constants[twos]]
         return np.concatenate([part.reshape(len(twos), -1) for part in parts], axis=1).ravel()
 
     note = "per channel, or two of them: start, weights, requantisation"

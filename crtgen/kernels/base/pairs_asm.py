@@ -21,7 +21,7 @@ MIX = 1 << 15
 _CHANNELS = 2  # at a time, of narrow instructions
 _X, _END = 0, 3  # parameters that are kept
 _REACH = 32  # bytes that LDRB reaches
-_Y, _SECOND = "[sp, #0]", "[sp, #4]"
+_Y, _SECOND, _MIXES = "[sp, #0]", "[sp, #4]", "[sp, #8]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,11 @@ class _Wide:
         f, k = self.f, self.k
         with f.loop("channels", "channels") as again:
             f("ldr", self.x, f.kept[_X])
-            f("ldm", f"{self.weights}!", _listed(self.first))
+            total, upper = self.first
+            f("ldr", upper, f"[{self.weights}], #4")
+            f.number(self.count, MIX * k.steps)
+            f("sub", total, upper, self.count)
+            f("add", total, total, upper, "lsl #16")
             for register, first in zip(self.more, self.first, strict=False):
                 f("mov", register, first)
             rounds, left = divmod(k.steps, k.unroll)
@@ -176,7 +180,7 @@ class _Narrow:
             "const uint32_t *end",
             purpose="Two pixels times the pairs of channels from `weights` to `end`.",
             keep=(_X, _END),
-            local=2,
+            local=3,
             narrow=True,
         )
         self.x, self.weights, self.y, end = f.arguments
@@ -197,6 +201,8 @@ class _Narrow:
         f.number(self.mix, k.outputs)
         f("adds", self.mix, self.mix, self.y)
         f("str", self.mix, _SECOND)
+        f.number(self.mix, MIX * k.steps)
+        f("str", self.mix, _MIXES)
         rounds, left = divmod(k.steps, k.unroll)
         if rounds > 1:
             f.number(self.end, 4 * k.step_words * k.unroll * rounds)
@@ -204,10 +210,15 @@ class _Narrow:
         done = f.label("done")
         with f.loop("channels", "channels") as again:
             f("ldr", self.x, f.kept[_X])
-            firsts = sorted((self.mix, *self.inputs), key=LOW.index)
-            f("ldm", f"{self.weights}!", _listed(firsts))
-            for register, first in zip((*self.totals, *self.sums), firsts, strict=True):
-                f("mov", register, first)
+            f("ldr", self.other, _MIXES)
+            for total, upper in zip(self.totals, self.sums, strict=True):
+                start, first, _ = self.inputs
+                f("ldm", f"{self.weights}!", _listed((start,)))
+                f("mov", upper, start)
+                f("lsls", first, start, "#16")
+                f("adds", first, first, start)
+                f("subs", first, first, self.other)
+                f("mov", total, first)
             if rounds > 1:
                 with f.loop("inputs", rounds) as more:
                     self._steps(k.unroll)

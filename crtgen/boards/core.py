@@ -11,7 +11,7 @@ __all__ = ["CORES", "HOST", "Core", "find_core"]
 class Core:
     """A core: what it can execute and how compilers call it.
 
-    ``arch`` is the architecture (``armv6-m``, ``armv7-m``, ``armv7e-m``, ``armv8-m.main``,
+    ``arch`` is the architecture (``armv6-m``, ``armv8-m.base``, ``armv7-m``, ``armv7e-m``, ``armv8-m.main``,
     ``armv8.1-m.main``, ``host``); ``fpu`` is ``none``, ``sp`` or ``dp``; ``dsp`` means the DSP extension
     (SMLAD, SXTB16, SSAT ...), ``mve`` means Helium with integers and floats. ``name`` is GCC's, with what
     this implementation of the core lacks.
@@ -42,7 +42,7 @@ class Core:
     @property
     def narrow(self) -> bool:
         """Whether hardly any of its instructions have more than 16 bits."""
-        return self.arch == "armv6-m"
+        return self.arch in ("armv6-m", "armv8-m.base")
 
     @property
     def fpv5(self) -> bool:
@@ -80,6 +80,7 @@ CORES = {
     core.name: core
     for core in (
         Core("cortex-m0plus", "armv6-m", unaligned=False),
+        Core("cortex-m23", "armv8-m.base", unaligned=False),
         Core("cortex-m3", "armv7-m"),
         Core("cortex-m4", "armv7e-m", dsp=True, fpu="sp"),
         Core("cortex-m7", "armv7e-m", dsp=True, fpu="dp"),

@@ -177,7 +177,7 @@ def _tile(pixels: int, sig: Signature, target: Target) -> int:
     """Pixels at a time: their sums and a block's weights have to fit into registers."""
     if scheme_of(sig.x).is_real and target.core.fpu != "none" and pixels >= 4:
         return 4
-    return 2 if pixels > 1 and target.core.arch != "armv6-m" else 1
+    return 2 if pixels > 1 and not target.core.narrow else 1
 
 
 def _blocks(outputs: int) -> tuple[Block, ...]:

@@ -25,7 +25,16 @@ def _compile(command: list[str], directory: Path, sources: list[Path]) -> None:
 
 
 @pytest.mark.cc
-@pytest.mark.parametrize("core", [nightly("cortex-m0plus"), nightly("cortex-m7"), "cortex-m33"])
+@pytest.mark.parametrize(
+    "core",
+    [
+        nightly("cortex-m0plus"),
+        nightly("cortex-m23"),
+        nightly("cortex-m3"),
+        nightly("cortex-m7"),
+        "cortex-m33",
+    ],
+)
 def test_arm_gcc(tmp_path: Path, core: str) -> None:
     gcc = require_tool("arm-none-eabi-gcc")
     _compile([gcc, *CORES[core].gcc_flags, "-Os"], tmp_path, _sources(tmp_path, CORES[core]))

@@ -4,7 +4,7 @@ A core issues instructions in order, up to ``width`` in a cycle. Each waits for 
 and for those before it that nothing overlaps. Where the numbers come from:
 
 - Cortex-M0+, M3 and M4: the tables of their Technical Reference Manuals, section 3.3. The M33 issues one
-  instruction at a time, too, and has the M4's numbers, since Arm publishes none.
+  instruction at a time, too, and has the M4's numbers, since Arm publishes none; the M23 has the M0+'s.
 - Cortex-M7: the scheduling model of LLVM. Two instructions a cycle, one multiplication, two words of loads.
 - Cortex-M55 and M85: the same. A vector instruction keeps its unit (memory, multiplication, other) for two
   cycles, and those of different units overlap. Gathers and scatters take a cycle per element or two.
@@ -259,10 +259,12 @@ def _m55_vector(line: Instruction, name: str) -> Timing:
     return Timing("multiplier" if times else "vectors", 2, 0, latency)
 
 
+_NARROW = Pipeline(1, 1, False, 1.45, _m0)
 _SINGLE = Pipeline(1, 2, False, 1.41, _m4)
 _HELIUM = Pipeline(1, 0, True, 1.2, _m55)
 _PIPELINES: Mapping[str, Pipeline] = {
-    "cortex-m0plus": Pipeline(1, 1, False, 1.45, _m0),
+    "cortex-m0plus": _NARROW,
+    "cortex-m23": _NARROW,
     "cortex-m3": Pipeline(1, 2, False, 1.71, _m3),
     "cortex-m4": _SINGLE,
     "cortex-m33": _SINGLE,

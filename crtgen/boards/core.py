@@ -24,6 +24,9 @@ class Core:
     fpu: str = "none"
     unaligned: bool = True
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def fast_fma(self) -> bool:
         """Whether a fused multiplication and addition is as fast as either; on M4 it takes three cycles."""

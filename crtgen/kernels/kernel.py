@@ -44,6 +44,9 @@ class Target:
         level = find_level(self.optimize)
         object.__setattr__(self, "flag", self.flag or level.flag)
 
+    def __hash__(self) -> int:
+        return hash((self.core.name, self.optimize, self.flag))
+
     def of_kernels(self, optimize: str) -> "Target":
         """The same for kernels that are for ``speed`` or for ``size``; the compiler is told what it was."""
         return replace(self, optimize=optimize)

@@ -41,6 +41,7 @@ class _Choice:
         self.need = need
         self.needs = {name: need(name, kernel) for name, kernel in kernels.items()}
         self.memory = max(self.needs.values(), default=0) or 1
+        self.greatest = self._by_need()
         self.level = level
         self.uses = Counter(kernel.function for kernel in kernels.values())
         self.time = sum(kernel.cost.time for kernel in kernels.values()) or 1.0
@@ -62,6 +63,11 @@ class _Choice:
             self.uses[kernel.function] += 1
             self.kernels[name] = kernel
             self.needs[name] = self.need(name, kernel)
+        self.greatest = self._by_need()
+
+    def _by_need(self) -> list[str]:
+        """The layers, those first that need most."""
+        return sorted(self.needs, key=lambda name: -self.needs[name])
 
     def _gains(self, name: str, kernel: Kernel) -> bool:
         """Whether a layer is better off if the function is there; it frees its share of the one it has."""
@@ -90,7 +96,7 @@ class _Choice:
         new = {name: self.need(name, kernel) for name, kernel in moved}
         if all(new[name] == self.needs[name] for name in new):
             return 0
-        others = max((need for name, need in self.needs.items() if name not in new), default=0)
+        others = next((self.needs[name] for name in self.greatest if name not in new), 0)
         return max(others, *new.values()) - max(others, *(self.needs[name] for name in new))
 
     def _worth(self, time: float, flash: float, memory: float = 0) -> float:

@@ -4,7 +4,6 @@ Joining a chain changes what lies in memory between its first and its last step,
 is tried by planning this stretch of the schedule alone, and the time for a network grows with its length.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -102,7 +101,8 @@ def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
 class _Line:
     """Items in the order in which they run, the kernel of each, and the bytes that each step needs.
 
-    ``joined`` is where the last loop is, ``laid`` the arena of a line without any.
+    ``alive`` are, for each item, the values that exist before it and are still needed. ``joined`` is where the
+    last loop is, ``laid`` the arena of a line without any.
     """
 
     graph: Graph
@@ -112,6 +112,7 @@ class _Line:
     items: tuple[Item, ...]
     kernels: tuple[Kernel, ...]
     needs: tuple[int, ...]
+    alive: tuple[frozenset[str], ...]
     cost: float
     joined: int | None = None
     laid: int = 0
@@ -122,9 +123,9 @@ class _Line:
         kernels = tuple(step.kernel for step in plan.steps)
         cost = sum(step.kernel.cost.time for step in plan.steps)
         items = tuple(step.item for step in plan.steps)
-        return cls(
-            plan.graph, kept, Homes(plan.homes), plan.align, items, kernels, plan.needs, cost, laid=plan.arena
-        )
+        alive = _alive(plan.graph, items, kept)
+        homes = Homes(plan.homes)
+        return cls(plan.graph, kept, homes, plan.align, items, kernels, plan.needs, alive, cost, laid=plan.arena)
 
     @cached_property
     def peak(self) -> int:
@@ -144,29 +145,19 @@ class _Line:
         return self.cost / before.cost - 1
 
     @cached_property
-    def position(self) -> Mapping[str, int]:
-        """Where each value is made, among the items."""
-        return {name: i for i, item in enumerate(self.items) for name in item.outputs}
+    def places(self) -> Mapping[str, int]:
+        """Where each node is, by name."""
+        return {node.name: i for i, item in enumerate(self.items) for node in item.nodes}
 
-    @cached_property
-    def uses(self) -> Mapping[str, Sequence[int]]:
-        """Where each value is read."""
-        uses = defaultdict[str, list[int]](list)
-        for i, item in enumerate(self.items):
-            for name in item.inputs:
-                uses[name].append(i)
-        return uses
+    def maker(self, value: str) -> int | None:
+        """The item that makes a value; None for an input or a constant."""
+        node = self.graph.producer(value)
+        return None if node is None else self.places[node.name]
 
-    @cached_property
-    def alive(self) -> Sequence[frozenset[str]]:
-        """For each item, the values that exist before it and are still needed."""
-        made = {*self.graph.inputs, *self.position}
-        alive, needed = [], set(self.kept)
-        for item in reversed(self.items):
-            needed.difference_update(item.outputs)
-            needed.update(made.intersection(item.inputs))
-            alive.append(frozenset(needed))
-        return alive[::-1]
+    def reader(self, value: str) -> int | None:
+        """The item that reads a value, if only one does, and once."""
+        nodes = self.graph.consumers(value)
+        return self.places[nodes[0].name] if len(nodes) == 1 and nodes[0].inputs.count(value) == 1 else None
 
     def lowered(self, target: Target) -> Iterator["_Line"]:
         """Every way to lower the first peak by running a chain that is there by rows.
@@ -202,18 +193,32 @@ class _Line:
             (*self.items[:first], *items, *self.items[last + 1 :]),
             (*self.kernels[:first], *kernels, *self.kernels[last + 1 :]),
             (*self.needs[:first], *needs, *self.needs[last + 1 :]),
+            (*self.alive[:first], *_alive(self.graph, items, self._after(last)), *self.alive[last + 1 :]),
             self.cost + cost,
             joined=first + len(others),
         )
 
     def _problem(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Problem:
         """Laying what is there while ``items`` run in place of the items from ``first`` to ``last``."""
-        before = self.alive[first]
-        after = self.alive[last + 1] if last + 1 < len(self.items) else self.kept
+        before, after = self.alive[first], self._after(last)
         stretch = Graph(self.graph.name, self.graph.values, (), tuple(sorted(before)), tuple(sorted(after)))
         by_name = {item.name: kernel for item, kernel in zip(items, kernels, strict=True)}
         demand = find_demand(stretch, items, by_name, keep_inputs=False, homes=self.homes)
         return find_problem(demand, range(len(items)), self.align)
+
+    def _after(self, last: int) -> frozenset[str]:
+        """The values that are needed after an item."""
+        return self.alive[last + 1] if last + 1 < len(self.items) else self.kept
+
+
+def _alive(graph: Graph, items: Sequence[Item], after: frozenset[str]) -> tuple[frozenset[str], ...]:
+    """For each item, the values that are needed before it, given those that are needed after the last."""
+    alive = []
+    for item in reversed(items):
+        read = (n for n in item.inputs if graph.producer(n) is not None or n in graph.inputs)
+        after = after.difference(item.outputs).union(read)
+        alive.append(after)
+    return tuple(alive[::-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +271,7 @@ def _beside(line: _Line, at: int) -> Iterator[_Chain]:
     if not (isinstance(item, Call) and isinstance(item.node.op, Add)):
         return
     for operand, image in (item.node.inputs, item.node.inputs[::-1]):
-        maker = line.position.get(operand)
+        maker = line.maker(operand)
         is_image = len(line.graph.values[image].shape) == len(line.graph.values[operand].shape)
         if maker is None or _next(line, maker) != at or not is_image:
             continue
@@ -281,7 +286,7 @@ def _backward(line: _Line, chain: _Chain) -> Iterator[_Chain]:
     first = chain.stages[0]
     either = isinstance(first.node.op, Add) and first.layer is None and len(chain.items) == len(chain.stages)
     for image in dict.fromkeys(first.node.inputs if either else (first.image,)):
-        maker = line.position.get(image)
+        maker = line.maker(image)
         if maker is None or _next(line, maker) not in chain.items:
             continue
         for link in _ending(line, maker):
@@ -307,15 +312,15 @@ def _next(line: _Line, at: int) -> int | None:
     """The item that reads the output of this one as its image, if nothing else reads it."""
     item = line.items[at]
     (output, *more) = item.outputs
-    uses = line.uses.get(output, ())
-    if more or len(uses) != 1 or output in line.graph.lasting:
+    reader = line.reader(output)
+    if more or reader is None or output in line.graph.lasting:
         return None
-    use = line.items[uses[0]]
+    use = line.items[reader]
     if isinstance(use, RowLoop):
         images = use.inputs[:1]
     else:
         images = use.inputs if isinstance(use.node.op, Add) else use.inputs[:1]
-    return uses[0] if output in images and _runs_by_rows(line, item) and _runs_by_rows(line, use) else None
+    return reader if output in images and _runs_by_rows(line, item) and _runs_by_rows(line, use) else None
 
 
 def _runs_by_rows(line: _Line, item: Item) -> bool:

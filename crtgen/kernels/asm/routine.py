@@ -129,7 +129,8 @@ class Frame:
 
     @property
     def _low(self) -> tuple[str, ...]:
-        return tuple(r for r in self.core if r not in self._high)
+        high = self._high
+        return tuple(r for r in self.core if r not in high)
 
     @property
     def _through(self) -> tuple[str, ...]:
@@ -171,7 +172,12 @@ class Routine:
     def instructions(self, **rounds: float) -> float:
         """Executed by one call, with the number of rounds of each loop that has a name."""
         own = sum(block.runs(rounds) * len(block.lines) for block in self.blocks)
-        return own + len(self.frame.begin) + len(self.frame.end)
+        return own + self._around
+
+    @cached_property
+    def _around(self) -> int:
+        """Instructions of prologue and epilogue."""
+        return len(self.frame.begin) + len(self.frame.end)
 
     @property
     def body(self) -> Iterator[Line]:

@@ -49,7 +49,7 @@ class Target:
 
     def of_kernels(self, optimize: str) -> "Target":
         """The same for kernels that are for ``speed`` or for ``size``; the compiler is told what it was."""
-        return replace(self, optimize=optimize)
+        return self if optimize == self.optimize else replace(self, optimize=optimize)
 
     @property
     def of_one_kernel(self) -> "Target":

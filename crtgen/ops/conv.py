@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -154,6 +155,29 @@ def check_weights(inputs: Sequence[Value], channels: int) -> None:
     require(bias.shape == (channels,), f"a bias of {shape_text(bias.shape)} for {channels} channels")
 
 
+class _Ends(NamedTuple):
+    """What the parameters of a convolution know of its input or output."""
+
+    name: str
+    dtype: DType
+    quant: Quant | None
+
+    @classmethod
+    def of(cls, value: Value) -> "_Ends":
+        return cls(value.name, value.dtype, value.quant)
+
+
+@lru_cache(maxsize=64)
+def _parameters(
+    x: _Ends, y: _Ends, weights: Value, bias: Value, activation: Activation, axis: int
+) -> ConvParams:
+    """Designs ask for those of a layer again and again, also for some of its rows only."""
+    sig = Signature((Value(x.name, (), *x[1:]), weights, bias), (Value(y.name, (), *y[1:]),))
+    x_quant, y_quant = tensor_quant(sig.x), tensor_quant(sig.y)
+    scales = weight_scales(weights, weights.shape[axis])
+    return ConvParams.of(sig, [x_quant.scale * s / y_quant.scale for s in scales], activation, axis)
+
+
 class _Convolution(Weighted, Windowed, Clamping):
     """What the two convolutions share: everything but the sum of products.
 
@@ -178,9 +202,9 @@ class _Convolution(Weighted, Windowed, Clamping):
 
     def parameters(self, sig: Signature) -> ConvParams:
         """Factors ``in * filter / out`` in double, as TFLite's convolutions."""
-        x, y = tensor_quant(sig.x), tensor_quant(sig.y)
-        scales = weight_scales(sig.inputs[1], sig.y.shape[3])
-        return ConvParams.of(sig, [x.scale * s / y.scale for s in scales], self.activation, self.channel_axis)
+        _, weights, bias = sig.inputs
+        ends = _Ends.of(sig.x), _Ends.of(sig.y)
+        return _parameters(*ends, weights, bias, self.activation, self.channel_axis)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, w, bias = (a.astype(np.float64) for a in arrays)

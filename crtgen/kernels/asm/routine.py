@@ -169,6 +169,13 @@ class Routine:
     apart: bool = False
     """Whether no load reads what a store of the same block wrote, the stack apart."""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.parameters, self.frame, self.blocks, self.tables))
+
     def instructions(self, **rounds: float) -> float:
         """Executed by one call, with the number of rounds of each loop that has a name."""
         own = sum(block.runs(rounds) * len(block.lines) for block in self.blocks)

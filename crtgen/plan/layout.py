@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from random import Random
 
 from crtgen.plan.order import overlap
@@ -121,16 +122,16 @@ def lay_heuristically(problem: Problem) -> tuple[int, ...]:
     best: tuple[int, tuple[int, ...]] | None = None
     priority: list[int] = []
     for candidate in _priorities(problem):
-        offsets = _first_fit(problem, neighbours, candidate)
-        arena = arena_of(problem, offsets)
-        if best is None or arena < best[0]:
-            best, priority = (arena, offsets), candidate
-        if best[0] <= problem.lower_bound:
+        offsets = _first_fit(problem, neighbours, candidate, best[0] - 1 if best else inf)
+        if offsets is not None:
+            best, priority = (arena_of(problem, offsets), offsets), candidate
+        if best is not None and best[0] <= problem.lower_bound:
             return best[1]
     assert best is not None
     return _climb(problem, neighbours, priority, best)
 
 
+_NOTHING: Mapping[int, int] = {}
 _Neighbours = Sequence[Sequence[tuple[int, int, int]]]
 
 
@@ -156,10 +157,19 @@ def _priorities(problem: Problem) -> Iterable[list[int]]:
         yield sorted(items, key=key)
 
 
-def _first_fit(problem: Problem, neighbours: _Neighbours, priority: Sequence[int]) -> tuple[int, ...]:
-    """Each item in turn at the lowest aligned offset that those before it leave."""
-    offsets: list[int | None] = [None] * len(problem.sizes)
-    for item in priority:
+def _first_fit(
+    problem: Problem,
+    neighbours: _Neighbours,
+    priority: Sequence[int],
+    most: float,
+    laid: Mapping[int, int] = _NOTHING,
+) -> tuple[int, ...] | None:
+    """Each item in turn at the lowest aligned offset that those before it leave; None above ``most`` bytes.
+
+    ``laid`` has the offsets of those that come first, where they are known.
+    """
+    offsets = [laid.get(item) for item in range(len(problem.sizes))]
+    for item in priority[len(laid) :]:
         taken = []
         for other, up, down in neighbours[item]:
             place = offsets[other]
@@ -169,6 +179,8 @@ def _first_fit(problem: Problem, neighbours: _Neighbours, priority: Sequence[int
         for low, high in sorted(taken):
             if low < offset < high:
                 offset = -(-high // problem.align) * problem.align
+        if offset + problem.sizes[item] > most:
+            return None
         offsets[item] = offset
     return tuple(o for o in offsets if o is not None)
 
@@ -179,17 +191,24 @@ def _climb(
     """Move an item to an earlier turn, one of those at the top as a rule; keep what is not worse."""
     random = Random(0)
     current, offsets = best
+    top = _top(problem, offsets)
     for _ in range(CLIMB):
-        top = max(range(len(offsets)), key=lambda i: offsets[i] + problem.sizes[i])
         moved = top if random.random() < 0.5 else random.randrange(len(offsets))
         candidate = [i for i in priority if i != moved]
-        candidate.insert(random.randrange(len(offsets)), moved)
-        trial = _first_fit(problem, neighbours, candidate)
-        arena = arena_of(problem, trial)
-        if arena <= current:
-            priority, current, offsets = candidate, arena, trial
-        if arena < best[0]:
-            best = (arena, trial)
+        turn = random.randrange(len(offsets))
+        candidate.insert(turn, moved)
+        laid = {item: offsets[item] for item in candidate[: min(turn, priority.index(moved))]}
+        trial = _first_fit(problem, neighbours, candidate, current, laid)
+        if trial is None:
+            continue
+        priority, current, offsets, top = candidate, arena_of(problem, trial), trial, _top(problem, trial)
+        if current < best[0]:
+            best = (current, trial)
         if best[0] <= problem.lower_bound:
             break
     return best[1]
+
+
+def _top(problem: Problem, offsets: Sequence[int]) -> int:
+    """The item that ends highest."""
+    return max(range(len(offsets)), key=lambda i: offsets[i] + problem.sizes[i])

@@ -101,8 +101,8 @@ def _hits(before: Plan, after: Plan) -> Iterator[Hit]:
 class _Line:
     """Items in the order in which they run, the kernel of each, and the bytes that each step needs.
 
-    ``alive`` are, for each item, the values that exist before it and are still needed. ``joined`` is where the
-    last loop is, ``laid`` the arena of a line without any.
+    ``alive`` are, for each item, the values that exist before it and are still needed. ``joined`` is where
+    the last loop is, ``laid`` the arena of a line without any.
     """
 
     graph: Graph
@@ -123,9 +123,9 @@ class _Line:
         kernels = tuple(step.kernel for step in plan.steps)
         cost = sum(step.kernel.cost.time for step in plan.steps)
         items = tuple(step.item for step in plan.steps)
-        alive = _alive(plan.graph, items, kept)
-        homes = Homes(plan.homes)
-        return cls(plan.graph, kept, homes, plan.align, items, kernels, plan.needs, alive, cost, laid=plan.arena)
+        alive, homes = _alive(plan.graph, items, kept), Homes(plan.homes)
+        made = cls(plan.graph, kept, homes, plan.align, items, kernels, plan.needs, alive, cost)
+        return replace(made, laid=plan.arena)
 
     @cached_property
     def peak(self) -> int:

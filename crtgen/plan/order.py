@@ -6,8 +6,10 @@ and keeps the best way to each. That is exact; where a level has more than ``BEA
 them go on, and the result is a heuristic one. A chain has one set per level.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from heapq import nsmallest
 from typing import NamedTuple
 
 from crtgen.plan.places import Demand, Task
@@ -20,12 +22,12 @@ BEAM = 256
 class _State(NamedTuple):
     """A set of nodes that have run with the best way to it; sizes in units of the alignment.
 
-    ``done`` has a bit per node that has run, ``ready`` one per node that may run next. ``live`` is the size
+    ``done`` has a bit per node that has run, ``ready`` are the nodes that may run next. ``live`` is the size
     of what lies in memory now, ``rank`` the peak and the sum over the steps.
     """
 
     done: int
-    ready: int
+    ready: tuple[int, ...]
     live: int
     rank: tuple[int, int]
     last: int = -1
@@ -36,15 +38,26 @@ class _State(NamedTuple):
 class _Move:
     """A node as the search sees it; sizes in units of the alignment.
 
-    ``ends`` are the places that may be free after it, each with a bit per node that reads it and its size.
-    ``waiting`` are the nodes that need this one, each with a bit per node that it needs.
+    ``alone`` is what it asks for beside what is live, less what it saves by writing over places that nobody
+    else reads; ``shared`` are the others that it may write over, each with a bit per node that reads it, and
+    ``asked`` is what it asks for if some of these are free. ``ends`` are the places that may be free after
+    it, each with a bit per node that reads it and its size. ``waiting`` are the nodes that need this one,
+    each with a bit per node that it needs.
     """
 
     node: int
     written: int
-    scratch: int
+    alone: int
+    shared: tuple[tuple[int, int], ...]
+    asked: Callable[[frozenset[int]], int]
     ends: tuple[tuple[int, int, int], ...]
     waiting: tuple[tuple[int, int], ...]
+
+    def need(self, done: int) -> int:
+        """What it asks for beside what is live, once the nodes in ``done`` have run, itself the last."""
+        if not self.shared:
+            return self.alone
+        return self.asked(frozenset(place for place, readers in self.shared if not readers & ~done))
 
 
 def best_order(demand: Demand, align: int) -> tuple[int, ...]:
@@ -58,21 +71,21 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
         for before in _bits(task.after):
             followers[before].append(node)
     moves = [_move(demand, sizes, align, node, after) for node, after in enumerate(followers)]
-    ready = sum(1 << node for node, task in enumerate(demand.tasks) if not task.after)
+    ready = tuple(node for node, task in enumerate(demand.tasks) if not task.after)
     live = sum(sizes[i] for i, p in enumerate(demand.places) if p.writer is None and (p.kept or p.readers))
     level = [_State(0, ready, live, (0, 0))]
     for _ in demand.tasks:
         reached: dict[int, tuple[tuple[int, int], _State, _Move]] = {}
         for state in level:
-            for node in _bits(state.ready):
+            peak, total = state.rank
+            for node in state.ready:
                 move, done = moves[node], state.done | 1 << node
-                need = state.live + move.written + move.scratch
-                if demand.tasks[node].leads:
-                    need -= overlap(demand.tasks[node], _dying(move, done), sizes, align)
-                rank = max(state.rank[0], need), state.rank[1] + need
-                if done not in reached or rank < reached[done][0]:
+                need = state.live + move.need(done)
+                rank = max(peak, need), total + need
+                known = reached.get(done)
+                if known is None or rank < known[0]:
                     reached[done] = rank, state, move
-        best = sorted(reached.values(), key=lambda way: way[0])[:BEAM]
+        best = nsmallest(BEAM, reached.values(), key=lambda way: way[0])
         level = [_after(*way) for way in best]
     (final,) = level
     return _path(final)
@@ -81,10 +94,20 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
 def _move(demand: Demand, sizes: tuple[int, ...], align: int, node: int, followers: Sequence[int]) -> _Move:
     task = demand.tasks[node]
     ends = [i for i in (*task.reads, *task.writes) if not demand.places[i].kept]
+    written = sum(sizes[i] for i in task.writes)
+    own = frozenset(i for i in ends if not demand.places[i].readers & ~(1 << node))
+    over = {i for _, i in task.leads}
+
+    @cache
+    def asked(free: frozenset[int]) -> int:
+        return written - -task.scratch // align - overlap(task, own | free, sizes, align)
+
     return _Move(
         node,
-        sum(sizes[i] for i in task.writes),
-        -(-task.scratch // align),
+        written,
+        asked(frozenset()),
+        tuple((i, demand.places[i].readers) for i in ends if i in over - own),
+        asked,
         tuple((i, demand.places[i].readers, sizes[i]) for i in ends),
         tuple((i, demand.tasks[i].after) for i in followers),
     )
@@ -96,19 +119,12 @@ def _bits(mask: int) -> Iterator[int]:
         mask &= mask - 1
 
 
-def _dying(move: _Move, done: int) -> frozenset[int]:
-    """The places that nothing needs once the nodes in ``done``, the last of them ``move``, have run."""
-    return frozenset(place for place, readers, _ in move.ends if not readers & ~done)
-
-
 def _after(rank: tuple[int, int], state: _State, move: _Move) -> _State:
     """The state that a move leads to."""
     done = state.done | 1 << move.node
     freed = sum(size for _, readers, size in move.ends if not readers & ~done)
-    ready = state.ready ^ 1 << move.node
-    for node, after in move.waiting:
-        if not after & ~done:
-            ready |= 1 << node
+    next_nodes = [node for node, after in move.waiting if not after & ~done]
+    ready = tuple(sorted([*(node for node in state.ready if node != move.node), *next_nodes]))
     return _State(done, ready, state.live + move.written - freed, rank, move.node, state)
 
 

@@ -15,14 +15,16 @@ from crtgen.boards.board import (
     ZephyrName,
 )
 from crtgen.boards.core import CORES, HOST, Core, find_core
-from crtgen.boards.loader import (
+from crtgen.boards.known import (
     all_boards,
     board_of_core,
     boards_that_fit,
     find_board,
-    load_board,
+    is_own,
+    name_board,
     wrong_boards,
 )
+from crtgen.boards.loader import load_board
 from crtgen.boards.units import parse_size, size_text
 
 __all__ = [
@@ -46,7 +48,9 @@ __all__ = [
     "boards_that_fit",
     "find_board",
     "find_core",
+    "is_own",
     "load_board",
+    "name_board",
     "parse_size",
     "size_text",
     "wrong_boards",

@@ -1,6 +1,7 @@
 """A board: its core, its memories and the way to talk to it. The data lives in ``boards/<name>.toml``."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from crtgen.boards.core import Core
 from crtgen.errors import UsageError
@@ -149,7 +150,8 @@ class Board:
 
     ``vectors``, ``code`` and ``data`` name the memories that hold the vector table, code with constants,
     and variables with the stack. ``clock`` is the core's highest, in Hz, 0 if unknown. The board ``host`` is
-    this computer: it has none of them. ``source`` says where the figures come from.
+    this computer: it has none of them. ``source`` says where the figures come from,
+    ``file`` is what it was read from.
     """
 
     name: str
@@ -169,6 +171,7 @@ class Board:
     flash_with: Flash | None = None
     serial: Serial | None = None
     source: str = ""
+    file: Path | None = None
 
     @property
     def platforms(self) -> tuple[str, ...]:

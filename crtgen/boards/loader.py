@@ -1,9 +1,9 @@
 """Reads board files. What a key may hold is said here, what the keys have to agree on in ``checks``."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,20 +23,10 @@ from crtgen.boards.board import (
 from crtgen.boards.checks import check_board
 from crtgen.boards.core import CORES, HOST, find_core
 from crtgen.boards.units import parse_frequency, parse_size
-from crtgen.errors import UsageError
-from crtgen.resources import boards_dir
 from crtgen.toml import Table, load_toml
 from crtgen.toml import table as table_of
 
-__all__ = [
-    "RUNNERS",
-    "all_boards",
-    "board_of_core",
-    "boards_that_fit",
-    "find_board",
-    "load_board",
-    "wrong_boards",
-]
+__all__ = ["RUNNERS", "load_board"]
 
 RUNNERS = ("west", "pyocd", "openocd", "jlink", "nrfjprog", "uf2", "gdb")
 """Ways to write an image to a board."""
@@ -44,56 +34,11 @@ RUNNERS = ("west", "pyocd", "openocd", "jlink", "nrfjprog", "uf2", "gdb")
 T = TypeVar("T")
 
 
-def load_board(file: Path) -> Board:
-    """The board of a file; its name is the file's. Raises ``UsageError`` naming file and key."""
-    board = _board(file.stem, load_toml(file, "the board"))
+def load_board(file: Path, name: str = "") -> Board:
+    """The board of a file, by that name or the file's. Raises ``UsageError`` naming file and key."""
+    board = replace(_board(name or file.stem, load_toml(file, "the board")), file=file)
     check_board(board, str(file))
     return board
-
-
-def all_boards() -> tuple[Board, ...]:
-    """Every board that crtgen knows, by name; without those whose file is wrong, see ``wrong_boards``."""
-    return tuple(board for board in _loaded().values() if isinstance(board, Board))
-
-
-def wrong_boards() -> Mapping[str, UsageError]:
-    """What is wrong with the files of the other boards, by the board's name."""
-    return {name: error for name, error in _loaded().items() if isinstance(error, UsageError)}
-
-
-@cache
-def _loaded() -> Mapping[str, Board | UsageError]:
-    found: dict[str, Board | UsageError] = {}
-    for file in sorted(boards_dir().glob("*.toml")):
-        try:
-            found[file.stem] = load_board(file)
-        except UsageError as error:
-            found[file.stem] = error
-    return found
-
-
-def find_board(name: str) -> Board:
-    """The board of that name, or of that name in Zephyr. Raises ``UsageError`` for an unknown one."""
-    boards = {entry.name: board for board in all_boards() for entry in board.zephyr}
-    boards |= {board.name: board for board in all_boards()}
-    if name in wrong_boards():
-        raise wrong_boards()[name]
-    if name not in boards:
-        close = get_close_matches(name, boards, n=1)
-        known = ", ".join(board.name for board in all_boards())
-        hint = f"did you mean {close[0]}?" if close else f"known: {known}"
-        raise UsageError(f"unknown board {name}", hint=hint)
-    return boards[name]
-
-
-def board_of_core(core: str) -> Board:
-    """Any board of Zephyr with that core: enough for a library, whose application knows the rest."""
-    return Board(core, f"a board with a {core}", find_core(core), zephyr=(ZephyrName((3, 0), core),))
-
-
-def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
-    """The boards, the host apart, on which an image of so many bytes fits."""
-    return tuple(board for board in all_boards() if not board.is_host and board.fits(flash, ram))
 
 
 def _board(name: str, table: Table) -> Board:
@@ -109,7 +54,9 @@ def _board(name: str, table: Table) -> Board:
         core=table.get("core", _core),
         clock=table.get("clock", _units(parse_frequency), timer.clock if timer else 0),
         memories=memories,
-        **places,
+        vectors=places["vectors"],
+        code=places["code"],
+        data=places["data"],
         uart=_optional(table.section("uart"), _uart),
         timer=timer,
         watchdog=_optional(table.section("watchdog"), _watchdog),

@@ -20,10 +20,10 @@ __all__ = ["command"]
 @flattened
 def command(
     models: Annotated[list[Path], typer.Argument(help="Model files (.tflite, .onnx).", show_default=False)],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The archive to write (.tar).", show_default=False)
-    ],
     compiling: Compiling,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The archive to write (.tar).")] = Path(
+        "models.tar"
+    ),
     shape: options.Shape = None,
     as_json: Json = False,
     debug: Debug = False,

@@ -90,7 +90,9 @@ Shape = Annotated[
     list[str] | None,
     _code("--shape", metavar="INPUT=1,96,96,3", help="The shape of an input, where the file's is not meant."),
 ]
-Board = Annotated[str, _board("--board", "-b", help="The board; `crtgen boards` lists them.")]
+Board = Annotated[
+    str, _board("--board", "-b", help="The board, or the file of one; `crtgen boards` lists them.")
+]
 Platform = Annotated[
     str | None,
     _project(help="host, baremetal or zephyr; the board's first if not given."),

@@ -4,17 +4,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crtgen.boards import Core
+from crtgen.boards import Core, is_own
 from crtgen.codegen.metadata import Registry
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
+from crtgen.files import read
 from crtgen.ir import shape_text
 from crtgen.library import runtime_headers
 from crtgen.project import baremetal, host, zephyr
 from crtgen.project.firmware import Firmware
 from crtgen.project.library import example_files
-from crtgen.project.manifest import FORMAT, Manifest, digest_of
+from crtgen.project.manifest import BOARD_FILE, FORMAT, Manifest, digest_of
 from crtgen.project.project import Project
 from crtgen.project.sample import sample_files
 from crtgen.resources import license_file, runtime_dir
@@ -82,6 +83,8 @@ def generate_project(firmware: Firmware) -> Project:
     files = {f"model/{name}": data for name, data in _model_files(firmware).items()}
     rest = _zephyr_files if firmware.platform == "zephyr" else _cmake_files
     files |= rest(firmware, files)
+    if is_own(firmware.board) and firmware.board.file:
+        files[BOARD_FILE] = read(firmware.board.file, "the board")
     return Project(_manifest(firmware, files), files)
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from crtgen import files
+from crtgen.boards import all_boards, name_board
 from crtgen.codegen.checks import check_c_names, check_file, check_word
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.project.options import Options
 
 __all__ = [
+    "BOARD_FILE",
     "FORMAT",
     "LOCKED",
     "MANIFEST",
@@ -22,6 +24,9 @@ __all__ = [
     "manifest_text",
     "read_manifest",
 ]
+
+BOARD_FILE = "board.toml"
+"""The board of a project, if it is not one of crtgen's."""
 
 MANIFEST = "project.json"
 FORMAT = 3
@@ -109,4 +114,7 @@ def read_manifest(directory: Path) -> Manifest:
         raise UsageError(
             f"its format is {manifest.format}, this crtgen reads {FORMAT}", where=str(file), hint=again
         )
+    own = directory / BOARD_FILE
+    if own.exists() and all(board.name != manifest.board for board in all_boards()):
+        name_board(own, manifest.board)
     return manifest

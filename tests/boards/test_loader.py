@@ -14,8 +14,8 @@ from crtgen.boards import (
     board_of_core,
     boards_that_fit,
     find_board,
+    known,
     load_board,
-    loader,
     parse_size,
     size_text,
 )
@@ -234,21 +234,17 @@ def test_one_wrong_file_leaves_the_other_boards(tmp_path: Path, monkeypatch: pyt
     for file in (boards_dir() / "mps2_an386.toml", boards_dir() / "host.toml"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "mine.toml").write_text("core = 'cortex-m5'\nsummary = 'x'\n")
-    monkeypatch.setattr(loader, "boards_dir", lambda: tmp_path)
-    loader._loaded.cache_clear()
-    try:
-        assert [board.name for board in all_boards()] == ["host", "mps2_an386"]
-        assert find_board("mps2_an386").name == "mps2_an386"
-        with pytest.raises(UsageError, match=r"mine\.toml: core: unknown core cortex-m5"):
-            find_board("mine")
-        assert list(loader.wrong_boards()) == ["mine"]
-        result = CliRunner().invoke(app, ["boards"])
-        assert result.exit_code == 0
-        assert "mps2_an386" in result.stdout
-        assert "left out" in result.stderr
-        assert "unknown core cortex-m5" in result.stderr
-    finally:
-        loader._loaded.cache_clear()
+    monkeypatch.setattr(known, "boards_dir", lambda: tmp_path)
+    assert [board.name for board in all_boards()] == ["host", "mps2_an386"]
+    assert find_board("mps2_an386").name == "mps2_an386"
+    with pytest.raises(UsageError, match=r"mine\.toml: core: unknown core cortex-m5"):
+        find_board("mine")
+    assert list(known.wrong_boards()) == ["mine"]
+    result = CliRunner().invoke(app, ["boards"])
+    assert result.exit_code == 0
+    assert "mps2_an386" in result.stdout
+    assert "left out" in result.stderr
+    assert "unknown core cortex-m5" in result.stderr
 
 
 def test_a_core_that_the_board_has_not_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""The boards that there are: crtgen's own, those of folders that somebody names, and single files.
+
+Boards of one's own lie in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside a ``crtgen.toml``.
+"""
+
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from crtgen.boards.board import Board, ZephyrName
+from crtgen.boards.core import find_core
+from crtgen.boards.loader import load_board
+from crtgen.errors import UsageError
+from crtgen.resources import boards_dir
+
+__all__ = [
+    "all_boards",
+    "board_of_core",
+    "boards_that_fit",
+    "find_board",
+    "is_own",
+    "name_board",
+    "wrong_boards",
+]
+
+VARIABLE = "CRTGEN_BOARDS"
+_SETTINGS = "crtgen.toml"
+
+_named: dict[str, Path] = {}
+"""Files that were named in this process, by the name of their board."""
+
+
+def all_boards() -> tuple[Board, ...]:
+    """Every board that is known, by name; without those whose file is wrong, see ``wrong_boards``."""
+    return tuple(board for board in _known().values() if isinstance(board, Board))
+
+
+def wrong_boards() -> Mapping[str, UsageError]:
+    """What is wrong with the files of the other boards, by the board's name."""
+    return {name: error for name, error in _known().items() if isinstance(error, UsageError)}
+
+
+def find_board(name: str) -> Board:
+    """The board of that name, of that name in Zephyr, or of that file (``./my_board.toml``).
+
+    Raises ``UsageError`` for an unknown one, and for what is wrong with its file.
+    """
+    if name.endswith(".toml"):
+        return name_board(Path(name))
+    known = _known()
+    boards = {entry.name: board for board in all_boards() for entry in board.zephyr}
+    boards |= {board.name: board for board in all_boards()}
+    found = known.get(name)
+    if isinstance(found, UsageError):
+        raise found
+    if name not in boards:
+        close = get_close_matches(name, boards, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(b.name for b in all_boards())}"
+        raise UsageError(f"unknown board {name}", hint=hint)
+    return boards[name]
+
+
+def name_board(file: Path, name: str = "") -> Board:
+    """The board of a file, which is known by its name from now on, as long as this process runs."""
+    board = load_board(file, name)
+    before = _known().get(board.name)
+    if isinstance(before, Board) and before.file != file:
+        raise _twice(board.name, file, before.file)
+    _named[board.name] = file
+    return board
+
+
+def is_own(board: Board) -> bool:
+    """Whether somebody else than crtgen describes the board."""
+    return board.file is not None and board.file.parent.resolve() != boards_dir().resolve()
+
+
+def board_of_core(core: str) -> Board:
+    """Any board of Zephyr with that core: enough for a library, whose application knows the rest."""
+    return Board(core, f"a board with a {core}", find_core(core), zephyr=(ZephyrName((3, 0), core),))
+
+
+def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
+    """The boards, the host apart, on which an image of so many bytes fits."""
+    return tuple(board for board in all_boards() if not board.is_host and board.fits(flash, ram))
+
+
+def _known() -> Mapping[str, Board | UsageError]:
+    folders = [boards_dir(), *map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))]
+    if Path(_SETTINGS).exists():
+        folders.append(Path("boards"))
+    files = [(file.stem, file) for folder in folders for file in sorted(folder.glob("*.toml"))]
+    return _loaded(tuple((name, file, _changed(file)) for name, file in (*files, *_named.items())))
+
+
+def _changed(file: Path) -> int:
+    """When the file was written; 0 if it is gone."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@cache
+def _loaded(files: tuple[tuple[str, Path, int], ...]) -> Mapping[str, Board | UsageError]:
+    found: dict[str, Board | UsageError] = {}
+    for name, file, _ in files:
+        before = found.get(name)
+        try:
+            if isinstance(before, Board) and before.file != file:
+                raise _twice(name, file, before.file)
+            found[name] = load_board(file, name)
+        except UsageError as error:
+            found[name] = error
+    return found
+
+
+def _twice(name: str, file: Path, other: Path | None) -> UsageError:
+    return UsageError(f"there is a board {name} already: {other}", where=str(file), hint="rename the file")

@@ -11,6 +11,7 @@ from rich.console import Console
 from crtgen import files
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
+from crtgen.cli.settings import cases_file
 from crtgen.errors import MismatchError
 from crtgen.page import Claim, collect, read_baseline, render_page, study, write_evidence
 
@@ -40,6 +41,7 @@ def command(
     """
     with guarded(as_json, debug) as out:
         files.check_writable(output)
+        expect = cases_file(model, expect)
         before = read_baseline(baseline) if baseline else None
         with out.stage() as say:
             found = study(model, board or ["mps2_an386"], optimize, expect, say)

@@ -8,7 +8,7 @@ from typing import Any
 from crtgen.errors import UsageError
 from crtgen.settings import SETTINGS, ModelSettings, Settings, read_settings
 
-__all__ = ["DIRECTORY", "chosen_models", "defaults"]
+__all__ = ["DIRECTORY", "cases_file", "chosen_models", "defaults"]
 
 DIRECTORY = "firmware"
 """Where the project of a folder goes."""
@@ -41,12 +41,16 @@ def _value(settings: Settings, parameter: Any) -> Any:
     known: dict[str, Sequence[str]] = {"board": settings.boards}
     if parameter.param_type_name == "argument":
         known = {"models": files, "model": files, "source": files, "directory": (DIRECTORY,)}
-    elif parameter.name == "expect":
-        return next((str(model.expect) for model in settings.models[:1] if model.expect), None)
     if parameter.name in known:
         values = list(known[parameter.name])
         return values if several else next(iter(values), None)
     return settings.options.get(parameter.name) if parameter.param_type_name == "option" else None
+
+
+def cases_file(source: Path, expect: Path | None) -> Path | None:
+    """The file of cases that is named, or else that of the model in ``crtgen.toml``."""
+    settings = read_settings(Path()) if expect is None else None
+    return next((m.expect for m in settings.models if m.file == source), None) if settings else expect
 
 
 def chosen_models(models: Sequence[Path] | None, boards: Sequence[str] | None) -> list[ModelSettings]:

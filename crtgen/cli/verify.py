@@ -13,6 +13,7 @@ from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log, table
+from crtgen.cli.settings import cases_file
 from crtgen.errors import MismatchError, UsageError
 from crtgen.files import check_writable, write
 from crtgen.ir import Graph
@@ -58,6 +59,7 @@ def command(
     Integers have to be equal, floats within 1e-5 of the largest.
     """
     with guarded(as_json, debug, core_dump) as out:
+        expect = cases_file(source, expect)
         sliding = options.sliding(compiling.sliding)
         if against and sliding:
             raise UsageError("--against is for whole windows", hint="leave --sliding out")

@@ -90,6 +90,8 @@ def test_commands_need_no_arguments_there(folder: Path) -> None:
     )
     assert as_json("inspect")["optimize"] == "size"
     assert as_json("verify")["cases"] == 10
+    shutil.copy("digits.tflite", "other.tflite")
+    assert as_json("verify", "other.tflite")["cases"] == 4, "the cases are those of another model"
     assert as_json("run")["board"] == "host"
     assert as_json("generate")["directory"] == "firmware"
     assert as_json("build")["artefact"].endswith("firmware/build/firmware")

@@ -10,9 +10,10 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.kernel import Kernel, Target
-from crtgen.kernels.mve.depthwise import DepthwiseView, patches_kernel, steps_on
+from crtgen.kernels.mve.depthwise import patches_kernel, steps_on
 from crtgen.kernels.mve.epilogue import Epilogue, requantisation
 from crtgen.kernels.mve.patches import FAR_ADD, SIDE, Batch, Patch, in_lanes, plane_bytes, strips_of
+from crtgen.kernels.mve.patches_asm import DepthwiseView
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of

@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from crtgen.cli.app import app
-from crtgen.errors import MismatchError, UsageError
+from crtgen.errors import UsageError
+from crtgen.measure.rungs import Outcome
 from crtgen.page import Study, read_baseline, render_page, study
-from tests.support import ROOT, model_path, require_tool
+from tests.support import ROOT, require_tool
 
 pytest.importorskip("vl_convert")
 
@@ -110,19 +111,19 @@ def test_the_command_measures_and_verifies(tmp_path: Path) -> None:
     assert f"<dd>{board['report']['instructions']:,}</dd>" in page
     assert [level["optimize"] for level in board["levels"]] == ["speed", "balanced", "size"]
     assert {"Flash by what it holds", "Instructions over flash at each level"} <= set(_drawings(page))
-    wrong = tmp_path / "wrong.npz"
-    wrong.write_bytes((ROOT / "demo" / "digit.npz").read_bytes())
-    failed = CliRunner().invoke(app, ["report", str(DIGITS), "-o", str(output), "--expect", str(wrong)])
-    assert failed.exit_code == MismatchError.exit_code
-    assert "error: " in output.read_text()
 
 
-@pytest.mark.models
-@pytest.mark.parametrize("width", [360, 800, 1600])
+def test_a_verification_that_went_wrong(planned: Study) -> None:
+    failed = Outcome("digits", "mps2_an386", "emulator", error=UsageError("no case", where="x.npz"))
+    page = render_page(replace(planned, boards=(replace(planned.boards[0], verified=failed),)))
+    assert "error: x.npz: no case" in page
+
+
+@pytest.mark.parametrize("width", [360, 1600])
 @pytest.mark.parametrize("dark", [True, False])
-def test_a_browser_shows_it(width: int, dark: bool, tmp_path: Path) -> None:
+def test_a_browser_shows_it(width: int, dark: bool, planned: Study, tmp_path: Path) -> None:
     chromium = require_tool("chromium")
-    page = render_page(study(model_path("kws_int8"), ["nucleo_l4r5zi"]))
+    page = render_page(planned)
     probe = """<script>addEventListener("load", () => {
         const body = getComputedStyle(document.body);
         document.title = [document.documentElement.scrollWidth, innerWidth, body.backgroundColor].join(" ");

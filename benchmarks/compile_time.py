@@ -1,79 +1,131 @@
-"""Seconds of CPU that load, compile and generate take: ``python benchmarks/compile_time.py [MODEL...]``.
+"""Seconds and memory that compiling takes: ``python benchmarks/compile_time.py [--most LAYERS] [MODEL...]``.
 
-The models that are given, and generated networks of residual blocks with 10, 100 and 1,000 layers, for one
-board of each kind at each level. Best of three, in one process; elsewhere only ratios mean something.
+The models that are given, and generated networks with 10, 100 and 1,000 layers: chains, residual blocks, and
+sixteen branches that are added, one such block after the other. For one board of each kind at each level. Each
+has a process of its own, in which everything is imported. Seconds are of CPU, of load, compile and generate;
+the best of three, for 1,000 layers of one. Elsewhere only ratios mean something. Memory is the peak, in MB, with
+Python, NumPy and crtgen.
 """
 
-import sys
+import argparse
+import multiprocessing
+import resource
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import crtgen
-from crtgen.ir import DType, Graph, Node, Op, Quant, Value
+from crtgen.ir import DType, Graph, Node, Quant, Value
 from crtgen.level import LEVELS
 from crtgen.ops import Add, Conv2d, DepthwiseConv2d, Padding
 from crtgen.ops.case import int8s, weights_and_bias
 
 BOARDS = ("mps2_an386", "mps3_an547")
 LAYERS = (10, 100, 1000)
+KINDS = ("chain", "residual", "wide")
 RUNS = 3
+BRANCHES = 16
 
 
-def network(layers: int, side: int = 16, channels: int = 16) -> Graph:
-    """Blocks of a pointwise layer, a depthwise one, a pointwise one, and the addition of what went in."""
-    x = int8s("input", (1, side, side, channels), 0.05, -3)
-    values, nodes, last, shortcut = [x], list[Node](), x, x
-    for number in range(layers):
-        name, out = f"l{number}", Value(f"v{number}", x.shape, DType.INT8, Quant.tensor(0.05, -3))
-        kind, constants = number % 4, list[Value]()
-        op: Op = Conv2d()
-        if kind == 0:
-            shortcut = last
-        if kind == 3:
-            op, operands = Add(), [last, shortcut]
-        else:
-            deep = kind == 1
-            op = DepthwiseConv2d((1, 1), Padding(1, 1, 1, 1)) if deep else Conv2d()
-            shape = (1, 3, 3, channels) if deep else (channels, 1, 1, channels)
-            constants = weights_and_bias(name, last, shape, 3 if deep else 0, True)
-            constants = [replace(c, name=f"{name}_{c.name}") for c in constants]
-            operands = [last, *constants]
-        nodes.append(Node(name, op, tuple(v.name for v in operands), (out.name,)))
-        values += [*constants, out]
-        last = out
-    return Graph.build(f"deep{layers}", values, nodes, ["input"], [last.name])
+class Network:
+    """A network of layers that keep the shape of their input."""
+
+    def __init__(self, name: str, side: int = 16, channels: int = 16) -> None:
+        self.name = name
+        self.input = int8s("input", (1, side, side, channels), 0.05, -3)
+        self.values, self.nodes = [self.input], list[Node]()
+
+    def pointwise(self, x: Value) -> Value:
+        channels = x.shape[3]
+        return self._layer(Conv2d(), x, (channels, 1, 1, channels), 0)
+
+    def depthwise(self, x: Value) -> Value:
+        return self._layer(DepthwiseConv2d((1, 1), Padding(1, 1, 1, 1)), x, (1, 3, 3, x.shape[3]), 3)
+
+    def sum(self, x: Value, other: Value) -> Value:
+        return self._node(Add(), [x, other])
+
+    def graph(self, last: Value) -> Graph:
+        return Graph.build(self.name, self.values, self.nodes, ["input"], [last.name])
+
+    def _layer(self, op: Conv2d | DepthwiseConv2d, x: Value, shape: tuple[int, ...], axis: int) -> Value:
+        name = f"l{len(self.nodes)}"
+        constants = weights_and_bias(name, x, shape, axis, True)
+        constants = [replace(c, name=f"{name}_{c.name}") for c in constants]
+        self.values += constants
+        return self._node(op, [x, *constants])
+
+    def _node(self, op: Conv2d | DepthwiseConv2d | Add, operands: list[Value]) -> Value:
+        number = len(self.nodes)
+        out = Value(f"v{number}", operands[0].shape, DType.INT8, Quant.tensor(0.05, -3))
+        self.nodes.append(Node(f"l{number}", op, tuple(v.name for v in operands), (out.name,)))
+        self.values.append(out)
+        return out
 
 
-def best(work: Callable[[], object]) -> float:
-    """Seconds of CPU of the fastest of some runs."""
+def network(kind: str, layers: int) -> Graph:
+    """About so many layers: whole blocks, where there are any."""
+    net = Network(f"{kind}{layers}")
+    last = net.input
+    while len(net.nodes) < layers:
+        last = {"chain": chain, "residual": residual, "wide": wide}[kind](net, last)
+    return net.graph(last)
+
+
+def chain(net: Network, x: Value) -> Value:
+    """A pointwise layer and a depthwise one."""
+    return net.depthwise(net.pointwise(x))
+
+
+def residual(net: Network, x: Value) -> Value:
+    """A pointwise layer, a depthwise one, a pointwise one, and the addition of what went in."""
+    return net.sum(net.pointwise(chain(net, x)), x)
+
+
+def wide(net: Network, x: Value) -> Value:
+    """Pointwise layers of the same input, and their sum."""
+    last, *others = [net.pointwise(x) for _ in range(BRANCHES)]
+    for other in others:
+        last = net.sum(last, other)
+    return last
+
+
+def measure(what: str, layers: int, board: str, level: str) -> tuple[float, float]:
+    """Seconds of the best run, and the peak of memory in MB."""
+    graph = network(what, layers) if layers else None
+    crtgen.Model(network("residual", 4)).compile(board, optimize=level).generate()
     times = []
-    for _ in range(RUNS):
+    for _ in range(RUNS if layers < LAYERS[-1] else 1):
         start = time.process_time()
-        work()
+        model = crtgen.Model(graph) if graph else crtgen.load(Path(what))
+        model.compile(board, optimize=level).generate()
         times.append(time.process_time() - start)
-    return min(times)
+    return min(times), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def row(name: str, load: Callable[[], crtgen.Model]) -> None:
-    """A line of the table: a column for each board and level."""
-    cells = []
+def cells(what: str, layers: int) -> Iterator[str]:
+    """A cell of a row for each board and level."""
     for board in BOARDS:
         for level in LEVELS:
-            seconds = best(lambda b=board, o=level: load().compile(b, optimize=o).generate())  # type: ignore[misc]
-            cells.append(f"{seconds:.2f}")
-    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                seconds, memory = process.submit(measure, what, layers, board, level).result()
+            yield f"{seconds:.2f} / {memory:.0f}"
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--most", type=int, default=LAYERS[-1])
+    parser.add_argument("models", nargs="*")
+    args = parser.parse_args()
     columns = [f"{board} {level}" for board in BOARDS for level in LEVELS]
     print(f"| | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
-    for path in map(Path, sys.argv[1:]):
-        row(path.stem, lambda p=path: crtgen.load(p))  # type: ignore[misc]
-    for layers in LAYERS:
-        graph = network(layers)
-        row(f"{layers:,} layers", lambda g=graph: crtgen.Model(g))  # type: ignore[misc]
+    for path in args.models:
+        print(f"| {Path(path).stem} | {' | '.join(cells(path, 0))} |", flush=True)
+    for kind in KINDS:
+        for layers in (n for n in LAYERS if n <= args.most):
+            print(f"| {kind} {layers:,} | {' | '.join(cells(kind, layers))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from pkgutil import iter_modules
 from crtgen.kernels.cost import Cost
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import Design, applicable, design, select
-from crtgen.kernels.row_loop import RowStage, makes_operand, row_loop, runs_by_rows
+from crtgen.kernels.row_loop import Parts, RowStage, makes_operand, row_loop, runs_by_rows
 
 __all__ = [
     "Const",
@@ -35,6 +35,7 @@ __all__ = [
     "InPlace",
     "Kernel",
     "Part",
+    "Parts",
     "RowStage",
     "Target",
     "applicable",

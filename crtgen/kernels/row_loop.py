@@ -8,9 +8,9 @@ lies; its windows at an edge of the image are copied. So does a layer that makes
 addition: what it makes is in scratch until it is added.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from crtgen.kernels.parts import aligned, arguments, assemble, find_part
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Add, Padding, Windowed
 
-__all__ = ["RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", "runs_by_rows"]
+__all__ = ["Parts", "RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", "runs_by_rows"]
 
 _IMAGE = 4  # axes
 _WORD = 4  # what kernels rely on where they are given a row
@@ -130,8 +130,16 @@ def makes_operand(op: Op) -> bool:
     return isinstance(op, Windowed)
 
 
-def row_loop(stages: Sequence[RowStage], last_rows: int, target: Target) -> Kernel | None:
+Parts: TypeAlias = MutableMapping[tuple[RowStage, int], Part | None]
+"""Kernels of stages for so many rows, for one target: those that are known, if there are any."""
+
+
+def row_loop(
+    stages: Sequence[RowStage], last_rows: int, target: Target, known: Parts | None = None
+) -> Kernel | None:
     """The kernel of ``stages``, of which the last makes ``last_rows`` rows at a time.
+
+    A planner that tries chains asks for the same parts again and again: ``known`` keeps them.
 
     None unless there is one image per run whose rows are whole words, the rows divide the image, and all rows
     of each stripe are read.
@@ -142,7 +150,8 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, target: Target) -> Kern
     if any(later.rows < later.stride_y for later in windows[1:]):
         return None
     rows = _rows(windows, last_rows)
-    found = [_part(*each, target) for each in zip(stages, windows, rows, strict=True)]
+    known = {} if known is None else known
+    found = [_known_part(*each, target, known) for each in zip(stages, windows, rows, strict=True)]
     parts = [part for part in found if part is not None]
     if len(parts) < len(found):
         return None
@@ -212,12 +221,14 @@ def _span(window: Window, rows: int) -> int:
     return (rows - 1) * window.stride_y + window.rows
 
 
-@lru_cache(maxsize=256)
-def _part(stage: RowStage, window: Window, rows: int, target: Target) -> Part | None:
-    """The kernel of a stage for so many rows, without padding above and below, if there is one.
+def _known_part(stage: RowStage, window: Window, rows: int, target: Target, known: Parts) -> Part | None:
+    if (stage, rows) not in known:
+        known[stage, rows] = _part(stage, window, rows, target)
+    return known[stage, rows]
 
-    A planner that tries chains asks for the same ones again and again.
-    """
+
+def _part(stage: RowStage, window: Window, rows: int, target: Target) -> Part | None:
+    """The kernel of a stage for so many rows, without padding above and below, if there is one."""
     sig = stage.sig
     x, y = _cut(sig.x, _span(window, rows)), _cut(sig.y, rows)
     if stage.beside is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from crtgen.ir import Graph
-from crtgen.kernels import Kernel, Target, makes_operand, row_loop, runs_by_rows
+from crtgen.kernels import Kernel, Parts, Target, makes_operand, row_loop, runs_by_rows
 from crtgen.level import Level, find_level
 from crtgen.ops import Add
 from crtgen.passes import Hit
@@ -45,8 +45,9 @@ def loop_over_rows(plan: Plan, target: Target, *, exact: bool | None = None) -> 
         return plan, ()
     level, most = find_level(target.optimize), _MOST[target.optimize]
     start = best = current = _Line.of(plan)
+    loops = _Kernels(plan.graph, target)
     while True:
-        within = [line for line in current.lowered(target) if line.added(start) <= most]
+        within = [line for line in current.lowered(loops) if line.added(start) <= most]
         if not within:
             break
         current = _best(within, start, level)
@@ -159,22 +160,22 @@ class _Line:
         nodes = self.graph.consumers(value)
         return self.places[nodes[0].name] if len(nodes) == 1 and nodes[0].inputs.count(value) == 1 else None
 
-    def lowered(self, target: Target) -> Iterator["_Line"]:
+    def lowered(self, loops: "_Kernels") -> Iterator["_Line"]:
         """Every way to lower the first peak by running a chain that is there by rows.
 
         More rows at a time need more memory: where a few are no gain, more are not tried.
         """
         for chain in dict.fromkeys(_chains(self, self.needs.index(self.peak))):
             for rows in _rows(self, chain):
-                line = self._joined(chain, rows, target)
+                line = self._joined(chain, rows, loops)
                 if line is None:
                     break
                 yield line
 
-    def _joined(self, chain: "_Chain", rows: int, target: Target) -> "_Line | None":
+    def _joined(self, chain: "_Chain", rows: int, loops: "_Kernels") -> "_Line | None":
         """With a chain as one loop; None if no kernel does that, or if it does not lower the peak."""
         loop = RowLoop(chain.stages, rows)
-        kernel = row_loop([stage.described(self.graph) for stage in loop.stages], rows, target)
+        kernel = loops.of(loop)
         if kernel is None:
             return None
         first, last = min(chain.items), max(chain.items)
@@ -219,6 +220,22 @@ def _alive(graph: Graph, items: Sequence[Item], after: frozenset[str]) -> tuple[
         after = after.difference(item.outputs).union(read)
         alive.append(after)
     return tuple(alive[::-1])
+
+
+class _Kernels:
+    """Kernels of loops, each found once: when one peak is lowered, the next one often has the same chains."""
+
+    def __init__(self, graph: Graph, target: Target) -> None:
+        self._graph, self._target = graph, target
+        self._parts: Parts = {}
+        self._found: dict[RowLoop, Kernel | None] = {}
+
+    def of(self, loop: RowLoop) -> Kernel | None:
+        """None where no kernel computes it."""
+        if loop not in self._found:
+            stages = [stage.described(self._graph) for stage in loop.stages]
+            self._found[loop] = row_loop(stages, loop.rows, self._target, self._parts)
+        return self._found[loop]
 
 
 @dataclass(frozen=True, slots=True)

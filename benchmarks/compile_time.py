@@ -3,8 +3,8 @@
 The models that are given, and generated networks with 10, 100 and 1,000 layers: chains, residual blocks, and
 sixteen branches that are added, one such block after the other. For one board of each kind at each level.
 Each has a process of its own, in which everything is imported. Seconds are of CPU, of load, compile and
-generate; the best of three, for 1,000 layers of one. Elsewhere only ratios mean something. Memory is the peak,
-in MB, with Python, NumPy and crtgen.
+generate; the best of three, for 1,000 layers of one. Elsewhere only ratios mean something. Memory is the
+peak, in MB, with Python, NumPy and crtgen.
 """
 
 import argparse

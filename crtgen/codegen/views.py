@@ -253,11 +253,11 @@ def rows_of(data: Array) -> tuple[str, ...]:
     Words without a sign are packed from smaller numbers: they are in hexadecimal.
     """
     flat = data.ravel()
-    if flat.dtype == np.float32:
-        items = [c_float(float(x)) for x in flat]
-    elif flat.dtype == np.uint32:
-        items = [f"0x{x:08x}u" for x in flat.tolist()]
-    else:
-        items = ["INT64_MIN" if x == _INT64_MIN else str(int(x)) for x in flat.tolist()]
+    text = {"float32": c_float, "uint32": "0x{:08x}u".format}.get(flat.dtype.name, _integer)
     step = _PER_ROW[flat.dtype.name]
-    return tuple(", ".join(items[i : i + step]) + "," for i in range(0, len(items), step))
+    rows = (flat[i : i + step].tolist() for i in range(0, flat.size, step))
+    return tuple(", ".join(map(text, row)) + "," for row in rows)
+
+
+def _integer(number: int) -> str:
+    return "INT64_MIN" if number == _INT64_MIN else str(int(number))

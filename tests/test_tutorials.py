@@ -80,6 +80,26 @@ def test_a_network_of_your_own(folder: Path) -> None:
     compile_c("own-network.md", Path("net"))
 
 
+@pytest.mark.qemu
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("page", "module"), [("keras.md", "tensorflow"), ("pytorch-keyword-spotter.md", "torch")]
+)
+def test_networks_of_large_frameworks(page: str, module: str, folder: Path) -> None:
+    """By the Python of ``CRTGEN_TRAINING_PYTHON``, where crtgen's own has no TensorFlow or PyTorch."""
+    python = os.environ.get("CRTGEN_TRAINING_PYTHON", sys.executable)
+    found = subprocess.run([python, "-c", f"import {module}"], capture_output=True, timeout=300)
+    if found.returncode:
+        pytest.skip(f"the tutorial {page} was not tried: {python} has no {module}")
+    (training,) = blocks(page, "python")
+    done = subprocess.run([python, "-c", training], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    right = re.search(r"right: (\d\.\d+)", done.stdout)
+    assert right
+    assert float(right[1]) > 0.85
+    type_commands(page)
+
+
 def test_coming_from_tensorflow_lite_micro(folder: Path) -> None:
     data = (ROOT / "demo" / "digits.tflite").read_bytes()
     numbers = ", ".join(f"0x{byte:02x}" for byte in data)

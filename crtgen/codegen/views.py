@@ -121,6 +121,9 @@ class LayerView:
     call: str
 
 
+_SMALL = (DType.INT8, DType.UINT8, DType.INT16, DType.UINT16)
+
+
 @dataclass(frozen=True, slots=True)
 class TensorView:
     """An input or output, as C: ``place`` is its address, ``shape_symbol`` its array of dimensions or NULL.
@@ -155,7 +158,8 @@ class TensorView:
         model = arena.model
         whole = value.quant if value.quant is not None and value.quant.axis is None else None
         zero = whole.zero_point if whole else 0
-        limits = np.iinfo(value.dtype.value) if whole and value.dtype.itemsize < 4 else None
+        small = whole is not None and value.dtype in _SMALL
+        limits = np.iinfo(value.dtype.value) if small else None
         return cls(
             name=c_string(value.name),
             text=comment(value.name),

@@ -328,4 +328,6 @@ def test_load_refuses_what_is_no_model_file(tmp_path: Path) -> None:
     other.write_bytes(b"HDF")
     with pytest.raises(UsageError, match="no model format") as caught:
         load(other)
-    assert caught.value.hint.startswith("known: .tflite, .onnx, archives (.tar)")
+    assert caught.value.hint.startswith(
+        "known: .tflite, .onnx, C arrays and .zip or .task with one, archives (.tar)"
+    )

@@ -131,15 +131,14 @@ def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]
 
 def _board(rung: str, name: str, site: Any) -> "Board":
     """The board of a rung; a test that has none is skipped."""
-    from crtgen.attached import connected_units
+    from crtgen.attached import is_connected
     from crtgen.boards import all_boards, find_board
 
     wanted = find_board(name)
     if rung == "host":
         return find_board("host")
     if rung == "board":
-        connected = [unit for unit in connected_units(site.hardware_map) if wanted.name in unit.boards]
-        if site.port is None and not connected:
+        if site.port is None and not is_connected(wanted, site.hardware_map):
             pytest.skip(f"no {wanted.name} is connected")
         return wanted
     others = (b for b in all_boards() if b.qemu is not None and b.core == wanted.core)

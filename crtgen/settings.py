@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from crtgen.errors import UsageError
-from crtgen.toml import Table, load_toml
+from crtgen.toml import Table, load_toml, text
 
 __all__ = ["METRICS", "SETTINGS", "ModelSettings", "Settings", "read_settings"]
 
@@ -75,7 +75,7 @@ def read_settings(folder: Path) -> Settings | None:
 
 def _model(folder: Path, boards: tuple[str, ...], content: Table) -> ModelSettings:
     def path(value: Any) -> Path:
-        return folder / _text(value)
+        return folder / text(value)
 
     model = ModelSettings(
         file=content.get("file", path),
@@ -95,16 +95,10 @@ def _budget(content: Table | None) -> dict[str, int]:
     return {key: limit for key, limit in limits.items() if limit is not None}
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a text is wanted")
-    return value
-
-
 def _names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError("a list of texts is wanted")
-    return tuple(map(_text, value))
+    return tuple(map(text, value))
 
 
 def _limit(value: Any) -> int:

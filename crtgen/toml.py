@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from crtgen import files
 from crtgen.errors import UsageError
 
-__all__ = ["Table", "load_toml", "table"]
+__all__ = ["Table", "load_toml", "table", "text"]
 
 T = TypeVar("T")
 _ABSENT: Any = object()
@@ -87,4 +87,11 @@ def table(value: Any) -> Mapping[str, Any]:
 def _list(value: Any) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise ValueError("an array of tables is wanted")
+    return value
+
+
+def text(value: Any) -> str:
+    """A parser of values that are texts, not empty ones."""
+    if not isinstance(value, str) or not value:
+        raise ValueError("a text is wanted")
     return value

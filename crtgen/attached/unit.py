@@ -12,7 +12,7 @@ from crtgen import files
 from crtgen.boards import Board, all_boards, find_board
 from crtgen.errors import LinkError, UsageError
 
-__all__ = ["Unit", "choose_unit", "connected_units", "read_hardware_map"]
+__all__ = ["Unit", "choose_unit", "connected_units", "is_connected", "read_hardware_map"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,11 @@ def connected_units(hardware_map: Path | None = None) -> tuple[Unit, ...]:
     taken = {unit.port for unit in mapped} | {unit.serial for unit in mapped}
     found = tuple(unit for unit in _on_usb() if not {unit.port, unit.serial} & (taken - {""}))
     return (*mapped, *found)
+
+
+def is_connected(board: Board, hardware_map: Path | None = None) -> bool:
+    """Whether something is connected that may be such a board."""
+    return any(board.name in unit.boards for unit in connected_units(hardware_map))
 
 
 def choose_unit(board: Board, units: tuple[Unit, ...], serial: str | None = None) -> Unit:

@@ -23,7 +23,7 @@ from crtgen.boards.board import (
 from crtgen.boards.checks import check_board
 from crtgen.boards.core import CORES, HOST, find_core
 from crtgen.boards.units import parse_frequency, parse_size
-from crtgen.toml import Table, load_toml
+from crtgen.toml import Table, load_toml, text
 from crtgen.toml import table as table_of
 
 __all__ = ["RUNNERS", "load_board"]
@@ -50,7 +50,7 @@ def _board(name: str, table: Table) -> Board:
     timer = _optional(table.section("timer"), _timer)
     board = Board(
         name=name,
-        summary=table.get("summary", _text),
+        summary=table.get("summary", text),
         core=table.get("core", _core),
         clock=table.get("clock", _units(parse_frequency), timer.clock if timer else 0),
         memories=memories,
@@ -65,7 +65,7 @@ def _board(name: str, table: Table) -> Board:
         zephyr=table.get("zephyr", _zephyr, ()),
         flash_with=_optional(table.section("flash"), _flash),
         serial=_optional(table.section("serial"), _serial),
-        source=table.get("source", _text, ""),
+        source=table.get("source", text, ""),
     )
     table.finish()
     return board
@@ -130,8 +130,8 @@ def _watchdog(table: Table) -> Watchdog:
 
 def _qemu(table: Table) -> Qemu:
     return Qemu(
-        machine=table.get("machine", _text),
-        args=table.get("args", _each(_text), ()),
+        machine=table.get("machine", text),
+        args=table.get("args", _each(text), ()),
         memory=_optional(table.section("memory"), _shared),
     )
 
@@ -142,12 +142,12 @@ def _shared(table: Table) -> Memory:
 
 
 def _fvp(table: Table) -> Fvp:
-    return Fvp(program=table.get("program", _text))
+    return Fvp(program=table.get("program", text))
 
 
 def _zephyr(value: Any) -> tuple[ZephyrName, ...]:
     """Names by the release that introduced them, the oldest first."""
-    names = (ZephyrName(_release(since), _text(name)) for since, name in table_of(value).items())
+    names = (ZephyrName(_release(since), text(name)) for since, name in table_of(value).items())
     return tuple(sorted(names, key=lambda entry: entry.since))
 
 
@@ -160,8 +160,8 @@ def _release(value: str) -> tuple[int, ...]:
 def _flash(table: Table) -> Flash:
     return Flash(
         runners=table.get("runners", _each(_one_of("runner", *RUNNERS))),
-        openocd=table.get("openocd", _each(_text), ()),
-        **{tool: table.get(tool, _text, "") for tool in ("pyocd", "jlink", "nrfjprog", "uf2")},
+        openocd=table.get("openocd", _each(text), ()),
+        **{tool: table.get(tool, text, "") for tool in ("pyocd", "jlink", "nrfjprog", "uf2")},
     )
 
 
@@ -170,10 +170,10 @@ def _serial(table: Table) -> Serial:
 
 
 def _usb_id(value: Any) -> str:
-    text = _text(value)
-    if not re.fullmatch("[0-9a-f]{4}:[0-9a-f]{4}", text):
-        raise ValueError(f'"{text}" is not a USB id: write vendor and product as "0483:374b"')
-    return text
+    usb = text(value)
+    if not re.fullmatch("[0-9a-f]{4}:[0-9a-f]{4}", usb):
+        raise ValueError(f'"{usb}" is not a USB id: write vendor and product as "0483:374b"')
+    return usb
 
 
 def _optional(table: Table | None, parse: Callable[[Table], T]) -> T | None:
@@ -182,12 +182,6 @@ def _optional(table: Table | None, parse: Callable[[Table], T]) -> T | None:
     result = parse(table)
     table.finish()
     return result
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a text is wanted")
-    return value
 
 
 def _each(parse: Callable[[Any], str]) -> Callable[[Any], tuple[str, ...]]:
@@ -206,11 +200,11 @@ def _address(value: Any) -> int:
 
 
 def _units(parse: Callable[[str], int]) -> Callable[[Any], int]:
-    return lambda value: parse(_text(value))
+    return lambda value: parse(text(value))
 
 
 def _width(value: Any) -> int:
-    size = parse_size(_text(value))
+    size = parse_size(text(value))
     if size % 4 or not size:
         raise ValueError("a multiple of 4 bytes is wanted")
     return size

@@ -66,11 +66,10 @@ def command(
         with out.stage() as say:
             jobs = []
             for settings in chosen_models(models, board):
-                for name, level in _targets(settings, known, optimize, update):
+                model = api.load(settings.file)
+                for name, level in _targets(settings, model.name, known, optimize):
                     say(f"{settings.file.name} on {name}")
-                    compiled = api.load(settings.file).compile(
-                        name, optimize=level, passes=options.passes(fold)
-                    )
+                    compiled = model.compile(name, optimize=level, passes=options.passes(fold))
                     jobs.append(_job(settings, compiled, known, update))
         if update:
             write_lock(lock, known.updated([job.after for job in jobs]))
@@ -94,17 +93,16 @@ def command(
 
 
 def _targets(
-    settings: ModelSettings, lock: Lock, optimize: str | None, update: bool
+    settings: ModelSettings, model: str, lock: Lock, optimize: str | None
 ) -> Sequence[tuple[str, str]]:
     """Boards and levels: those that are named, else those that are locked."""
     if settings.boards:
         return [(name, optimize or "balanced") for name in settings.boards]
-    name = api.load(settings.file).name
     found = [
-        (e.board, e.optimize) for e in lock.entries if e.model == name and optimize in (None, e.optimize)
+        (e.board, e.optimize) for e in lock.entries if e.model == model and optimize in (None, e.optimize)
     ]
     if not found:
-        raise UsageError(f"nothing is locked for {name}", hint="crtgen check --board B --update locks it")
+        raise UsageError(f"nothing is locked for {model}", hint="crtgen check --board B --update locks it")
     return found
 
 

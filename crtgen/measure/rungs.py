@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from crtgen import api
-from crtgen.attached import connected_units
+from crtgen.attached import is_connected
 from crtgen.boards import Board, find_board
 from crtgen.errors import CrtgenError
 from crtgen.measure.verification import Verdict, verify
@@ -77,7 +77,7 @@ def verify_on(
     target = find_board(board)
     rung = rung_of(target)
     outcome = Outcome(path.stem, board, rung)
-    if rung == "board" and site.port is None and not _is_connected(target, site.hardware_map):
+    if rung == "board" and site.port is None and not is_connected(target, site.hardware_map):
         return replace(outcome, skipped="none is connected")
     try:
         say(f"{path.name} on {board}")
@@ -86,10 +86,6 @@ def verify_on(
             return replace(outcome, verdicts=verify(session, path, expect, cases, say))
     except CrtgenError as error:
         return replace(outcome, error=error)
-
-
-def _is_connected(board: Board, hardware_map: Path | None) -> bool:
-    return any(board.name in unit.boards for unit in connected_units(hardware_map))
 
 
 def junit(outcomes: Sequence[Outcome]) -> bytes:

@@ -4,6 +4,7 @@ Colours are those of the page: its style sheet has them for light and for dark.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -244,8 +245,4 @@ def _svg(title: str, rows: Rows, marks: Mapping[str, Any], height: int) -> str:
     svg: str = vl_convert.vegalite_to_svg(chart, vl_version="5.20")
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, variable)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{_attribute(title)}" ', 1)
-
-
-def _attribute(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)

@@ -105,6 +105,11 @@ class Image:
         return self.built.path
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """The ELF, and what there is of the same as ``.bin``, ``.hex`` and ``.uf2``."""
+        return self.built.files
+
+    @property
     def board(self) -> str:
         """Name of the board."""
         return self.built.board

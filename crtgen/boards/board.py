@@ -125,7 +125,7 @@ class Flash:
 
     ``openocd`` are the configuration files, ``pyocd`` the target, ``jlink`` the device, ``nrfjprog`` the
     family, ``uf2`` the Board-ID of the drive that its boot loader shows: each as its runner calls it, empty
-    for a runner that is not listed.
+    for a runner that is not listed. ``uf2_family`` is the chip's family in UF2 files, 0 if it takes none.
     """
 
     runners: tuple[str, ...]
@@ -134,6 +134,7 @@ class Flash:
     jlink: str = ""
     nrfjprog: str = ""
     uf2: str = ""
+    uf2_family: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,8 @@ def _runners_have_targets(board: Board) -> Iterator[Finding]:
             yield f"flash.{tool}", "the runner is listed, but not what it calls the board"
         if tool not in board.flash_with.runners and named:
             yield f"flash.{tool}", "the runner is not listed"
+    if bool(board.flash_with.uf2) != bool(board.flash_with.uf2_family):
+        yield "flash.uf2_family", "uf2 and uf2_family belong together"
     if "west" in board.flash_with.runners and not board.zephyr:
         yield "flash.runners", "west is for boards that Zephyr has"
 

@@ -161,6 +161,7 @@ def _flash(table: Table) -> Flash:
     return Flash(
         runners=table.get("runners", _each(_one_of("runner", *RUNNERS))),
         openocd=table.get("openocd", _each(text), ()),
+        uf2_family=table.get("uf2_family", _address, 0),
         **{tool: table.get(tool, text, "") for tool in ("pyocd", "jlink", "nrfjprog", "uf2")},
     )
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen import files
+from crtgen.boards import find_board
 from crtgen.build.failure import explain_failure
+from crtgen.build.formats import write_formats
 from crtgen.build.image import Image
 from crtgen.build.process import follow
 from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
@@ -64,6 +66,8 @@ def build_project(
         path = run.build / manifest.artefact
         if not path.is_file():
             raise BuildError(f"the build made no {manifest.artefact}", where=str(root))
+        if path.suffix == ".elf":
+            write_formats(path, find_board(manifest.board))
         return Image(path, root, manifest)
 
 

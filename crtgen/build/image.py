@@ -17,6 +17,12 @@ class Image:
     manifest: Manifest
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """The ELF, and what there is of the same as ``.bin``, ``.hex`` and ``.uf2``."""
+        others = (self.path.with_suffix(suffix) for suffix in (".bin", ".hex", ".uf2"))
+        return (self.path, *(path for path in others if path.is_file()))
+
+    @property
     def board(self) -> str:
         """Name of the board."""
         return self.manifest.board

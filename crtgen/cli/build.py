@@ -22,19 +22,21 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Build a project; prints flash, RAM, worst-case stack."""
+    """Build a project; prints its files, flash, RAM, worst-case stack."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             image = api.open_project(directory).build(toolchain=toolchain, say=say)
         size, reports = image.size, image.reports
         data = {
             "artefact": str(image.path),
+            "files": [str(file) for file in image.files],
             **size.to_dict(),
             "models": [report.to_dict() for report in reports],
         }
 
         def render(console: Console) -> None:
-            console.print(str(image.path))
+            for file in image.files:
+                console.print(str(file))
             rows = table("", "bytes", right=("bytes",))
             for label, value in size.rows():
                 rows.add_row(label, f"{value:,}")

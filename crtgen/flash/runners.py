@@ -59,12 +59,12 @@ class Job:
 
     @property
     def hex(self) -> Path:
-        """The image as Intel hex, which Zephyr makes beside the ELF. Raises ``FlashError``."""
+        """The image as Intel hex, which the build makes beside the ELF. Raises ``FlashError``."""
         return self._beside(".hex", "Intel hex")
 
     @property
     def uf2(self) -> Path:
-        """The image as UF2, which Zephyr makes beside the ELF. Raises ``FlashError``."""
+        """The image as UF2, which the build makes beside the ELF. Raises ``FlashError``."""
         return self._beside(".uf2", "UF2")
 
     def _beside(self, suffix: str, kind: str) -> Path:

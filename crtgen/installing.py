@@ -31,6 +31,12 @@ _COMMANDS: Mapping[str, Mapping[str, str]] = {
         "brew": "brew install open-ocd",
         "winget": "install OpenOCD and put it into the PATH",
     },
+    "dfu-util": {
+        "apt": "apt install dfu-util",
+        "dnf": "dnf install dfu-util",
+        "brew": "brew install dfu-util",
+        "winget": "install dfu-util and put it into the PATH",
+    },
     "gdb-multiarch": {
         "apt": "apt install gdb-multiarch",
         "dnf": "dnf install gdb",

@@ -3,6 +3,7 @@
 from crtgen.boards.board import (
     MAILBOX_SIZE,
     PLATFORMS,
+    RUNNERS,
     Board,
     Flash,
     Fvp,
@@ -32,6 +33,7 @@ __all__ = [
     "HOST",
     "MAILBOX_SIZE",
     "PLATFORMS",
+    "RUNNERS",
     "Board",
     "Core",
     "Flash",

@@ -9,6 +9,7 @@ from crtgen.errors import UsageError
 __all__ = [
     "MAILBOX_SIZE",
     "PLATFORMS",
+    "RUNNERS",
     "Board",
     "Flash",
     "Fvp",
@@ -22,6 +23,23 @@ __all__ = [
 ]
 
 PLATFORMS = ("host", "baremetal", "zephyr")
+
+RUNNERS = {
+    "west": "",
+    "pyocd": "target",
+    "openocd": "configuration files",
+    "jlink": "device",
+    "nrfjprog": "family",
+    "nrfutil": "",
+    "stm32cubeprogrammer": "",
+    "linkserver": "device and board",
+    "probe-rs": "chip",
+    "bossac": "offset in the flash, 0 where the boot loader adds it",
+    "dfu-util": "USB id of the boot loader",
+    "uf2": "Board-ID of the boot loader's drive",
+    "gdb": "",
+}
+"""Ways to write an image to a board, and what each needs to know of the board; empty: nothing."""
 
 MAILBOX_SIZE = 1 << 20
 """Bytes at the start of the memory that QEMU shares which firmware may use."""
@@ -123,18 +141,17 @@ class ZephyrName:
 class Flash:
     """How an image gets onto the board: the runners that can, the preferred one first.
 
-    ``openocd`` are the configuration files, ``pyocd`` the target, ``jlink`` the device, ``nrfjprog`` the
-    family, ``uf2`` the Board-ID of the drive that its boot loader shows: each as its runner calls it, empty
-    for a runner that is not listed. ``uf2_family`` is the chip's family in UF2 files, 0 if it takes none.
+    ``targets`` has what ``RUNNERS`` says that they need, by runner. ``uf2_family`` is the chip's family in
+    UF2 files, 0 if it takes none.
     """
 
     runners: tuple[str, ...]
-    openocd: tuple[str, ...] = ()
-    pyocd: str = ""
-    jlink: str = ""
-    nrfjprog: str = ""
-    uf2: str = ""
+    targets: tuple[tuple[str, tuple[str, ...]], ...] = ()
     uf2_family: int = 0
+
+    def target(self, runner: str) -> tuple[str, ...]:
+        """What tells a runner which board it is; empty if nothing does."""
+        return dict(self.targets).get(runner, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A check yields the key at fault and the reason; the loader's errors name both.
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from crtgen.boards.board import MAILBOX_SIZE, Board
+from crtgen.boards.board import MAILBOX_SIZE, RUNNERS, Board
 from crtgen.errors import UsageError
 
 __all__ = ["CHECKS", "check_board"]
@@ -133,14 +133,14 @@ def _runners_have_targets(board: Board) -> Iterator[Finding]:
         return
     if not board.flash_with.runners:
         yield "flash.runners", "there is none"
-    for tool in ("openocd", "pyocd", "jlink", "nrfjprog", "uf2"):
-        named = bool(getattr(board.flash_with, tool))
-        if tool in board.flash_with.runners and not named:
-            yield f"flash.{tool}", "the runner is listed, but not what it calls the board"
-        if tool not in board.flash_with.runners and named:
-            yield f"flash.{tool}", "the runner is not listed"
-    if bool(board.flash_with.uf2) != bool(board.flash_with.uf2_family):
-        yield "flash.uf2_family", "uf2 and uf2_family belong together"
+    for runner, needed in RUNNERS.items():
+        named = bool(board.flash_with.target(runner))
+        if needed and runner in board.flash_with.runners and not named:
+            yield f"flash.{runner}", f"the runner is listed, but not what it calls the board: {needed}"
+        if runner not in board.flash_with.runners and named:
+            yield f"flash.{runner}", "the runner is not listed"
+    if ("uf2" in board.flash_with.runners) != bool(board.flash_with.uf2_family):
+        yield "flash.uf2_family", "the runner uf2 and uf2_family belong together"
     if "west" in board.flash_with.runners and not board.zephyr:
         yield "flash.runners", "west is for boards that Zephyr has"
 

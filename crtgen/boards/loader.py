@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crtgen.boards.board import (
+    RUNNERS,
     Board,
     Flash,
     FlashReads,
@@ -26,10 +27,7 @@ from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.toml import Table, load_toml, text
 from crtgen.toml import table as table_of
 
-__all__ = ["RUNNERS", "load_board"]
-
-RUNNERS = ("west", "pyocd", "openocd", "jlink", "nrfjprog", "uf2", "gdb")
-"""Ways to write an image to a board."""
+__all__ = ["load_board"]
 
 T = TypeVar("T")
 
@@ -158,12 +156,16 @@ def _release(value: str) -> tuple[int, ...]:
 
 
 def _flash(table: Table) -> Flash:
+    named = [(r, table.get(r, _each(text) if r == "openocd" else _alone, ())) for r in RUNNERS if RUNNERS[r]]
     return Flash(
         runners=table.get("runners", _each(_one_of("runner", *RUNNERS))),
-        openocd=table.get("openocd", _each(text), ()),
+        targets=tuple((runner, words) for runner, words in named if words),
         uf2_family=table.get("uf2_family", _address, 0),
-        **{tool: table.get(tool, text, "") for tool in ("pyocd", "jlink", "nrfjprog", "uf2")},
     )
+
+
+def _alone(value: Any) -> tuple[str, ...]:
+    return (text(value),)
 
 
 def _serial(table: Table) -> Serial:

@@ -1,6 +1,7 @@
 """Building a generated project, and what the image needs: sizes and stack."""
 
 from crtgen.build.driver import Progress, build_project, built_image
+from crtgen.build.formats import read_content
 from crtgen.build.image import Image
 from crtgen.build.layers import LayerSize, layer_sizes
 from crtgen.build.report import SizeReport, check_stack, measure
@@ -32,5 +33,6 @@ __all__ = [
     "find_workspace",
     "layer_sizes",
     "measure",
+    "read_content",
     "read_sizes",
 ]

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.attached import board_lock, choose_unit, connected_units
+from crtgen.attached import Unit, board_lock, choose_unit, connected_units
 from crtgen.boards import Board, find_board
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
@@ -32,11 +32,12 @@ def command(
         with out.stage() as say:
             image = api.open_project(directory).build(say=say)
             board = find_board(image.board)
-            number, named = _probe(board, serial, hardware_map, runner)
+            unit = _unit(board, serial, hardware_map, runner)
             say("waiting for the board")
-            with board_lock(number or (gdb_server if named == "gdb" else board.name)):
+            with board_lock(unit.serial or (gdb_server if runner == "gdb" else board.name)):
                 say("writing")
-                done = flash(Job(image.path, board, number, gdb_server), named, timeout=timeout)
+                job = Job(image.path, board, unit.serial, gdb_server, unit.usb)
+                done = flash(job, runner or unit.runner or None, timeout=timeout)
         data = {"board": board.name, "runner": done.runner, "seconds": done.seconds, "log": done.output}
 
         def render(console: Console) -> None:
@@ -46,17 +47,15 @@ def command(
         out.result(data, render)
 
 
-def _probe(
-    board: Board, serial: str | None, hardware_map: Path | None, runner: str | None
-) -> tuple[str, str | None]:
-    """Number of the probe, empty if it is not known, and the runner.
+def _unit(board: Board, serial: str | None, hardware_map: Path | None, runner: str | None) -> Unit:
+    """The connected board.
 
     A probe without a serial port shows up nowhere: the runner then looks for it, and is told ``serial``.
     """
+    unseen = Unit((board.name,), serial or "", "")
     if runner == "gdb":
-        return serial or "", runner
+        return unseen
     try:
-        unit = choose_unit(board, connected_units(hardware_map), serial)
+        return choose_unit(board, connected_units(hardware_map), serial)
     except LinkError:
-        return serial or "", runner
-    return unit.serial, runner or unit.runner or None
+        return unseen

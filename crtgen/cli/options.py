@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from crtgen.boards import RUNNERS
 from crtgen.byoc import CMSIS_NN, Generator, read_generator
 from crtgen.errors import UsageError
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, Pass, Sliding
@@ -119,7 +120,7 @@ CoreDump = Annotated[
 ]
 Runner = Annotated[
     str | None,
-    _board(help="west, pyocd, openocd, jlink, nrfjprog, uf2, gdb; else the board's first."),
+    _board(help=f"{', '.join(RUNNERS)}; else the board's first."),
 ]
 HardwareMap = Annotated[
     Path | None,

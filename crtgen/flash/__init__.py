@@ -1,6 +1,6 @@
 """Writes images to boards, with the programs that the boards' makers and others offer."""
 
 from crtgen.flash.flasher import Flashed, flash
-from crtgen.flash.runners import GDB_SERVER, Job, command
+from crtgen.flash.runners import GDB_SERVER, Job, commands
 
-__all__ = ["GDB_SERVER", "Flashed", "Job", "command", "flash"]
+__all__ = ["GDB_SERVER", "Flashed", "Job", "commands", "flash"]

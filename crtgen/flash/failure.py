@@ -29,26 +29,33 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         "hold BOOTSEL while you plug the board in, mount its drive, and connect one board only",
     ),
     (
+        r"No DFU capable USB device|No device found on \S+|No serial ports? available|SAM-BA operation",
+        "no board waits in its boot loader",
+        "start the boot loader (STM32: BOOT0 high, then reset; Arduino: reset twice); "
+        "bossac takes its serial port as --serial",
+    ),
+    (
         r"LIBUSB_ERROR_ACCESS|[Pp]ermission denied|[Aa]ccess denied|[Ii]nsufficient permissions|\[Errno 13\]",
         "the probe cannot be opened: permission denied",
         _UDEV,
     ),
     (
-        r"[Ss]everal probes|[Mm]ultiple (?:\S+ )?(?:boards|probes|debuggers|devices|emulators)|"
+        r"[Ss]everal probes|\d+ probes were found|[Mm]ore than one DFU|"
+        r"[Mm]ultiple (?:\S+ )?(?:boards|probes|debuggers|devices|emulators)|"
         r"more than one (?:\S+ )?(?:board|probe|debugger|device|emulator)",
         "several probes are connected",
         "choose one with --serial and its number; `crtgen boards --connected` lists them",
     ),
     (
         r"UNEXPECTED idcode|expected 1 of 1|IDCODE mismatch|[Uu]nknown (?:target|device)|"
-        r"device .* is unknown|not recognized|[Ww]rong (?:target|device|family)|"
+        r"device .* is unknown|The chip '.*' was not found|not recognized|[Ww]rong (?:target|device|family)|"
         r"does not match|not compatible|could not find core|Could not find core",
         "the chip is not the one that was expected",
         "check --board, and that the right board is connected",
     ),
     (
         r"[Nn]o probe|[Nn]o (?:available |connected )?(?:debug )?(?:probes?|debuggers?|emulators?|device)s? "
-        r"(?:found|connected|available|is connected|were)|[Nn]o available debug probes|open failed|"
+        r"(?:found|detected|connected|available|is connected|were)|[Nn]o available debug probes|open failed|"
         r"unable to (?:find|open)|Cannot connect to (?:J-Link|probe|the probe)|There is no debugger|"
         r"Connecting to J-Link.*FAILED|[Nn]o connected boards|"
         r"Connection (?:refused|timed out)|could not connect",
@@ -73,7 +80,7 @@ def says_failed(output: str) -> bool:
 
 def explain(runner: str, board: Board, output: str, status: int) -> FlashError:
     """The cause as the output tells it, else its last lines."""
-    pack = board.flash_with.pyocd if board.flash_with else ""
+    pack = "".join(board.flash_with.target("pyocd")) if board.flash_with else ""
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, output):
             advice = hint.format(pyocd=pack)

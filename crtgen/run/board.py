@@ -63,7 +63,7 @@ def start_board(
     unit = choose_unit(board, connected_units(hardware_map), serial)
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key))
-        flash(Job(image, board, unit.serial), runner or unit.runner or None)
+        flash(Job(image, board, unit.serial, usb=unit.usb), runner or unit.runner or None)
         return _open(board, unit, baud, held)
 
 

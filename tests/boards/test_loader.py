@@ -46,7 +46,9 @@ def test_a_board_file_is_read() -> None:
     assert board.qemu is None
     assert not board.is_host
     assert board.zephyr == (ZephyrName((3, 0), "test_board"), ZephyrName((3, 7), "test_board/soc"))
-    assert board.flash_with == Flash(("west", "openocd", "pyocd"), ("board/test.cfg",), "test")
+    assert board.flash_with == Flash(
+        ("west", "openocd", "pyocd"), (("pyocd", ("test",)), ("openocd", ("board/test.cfg",)))
+    )
     assert board.serial == Serial(115200, ("0483:374b",))
 
 

@@ -110,7 +110,7 @@ def test_a_board_says_which_files_there_are(tmp_path: Path) -> None:
     content = read_content(image.path)
     assert image.path.with_suffix(".bin").read_bytes() == binary(content)
     assert image.path.with_suffix(".hex").read_bytes() == intel_hex(content)
-    drive = Flash(("uf2",), uf2="RPI-RP2", uf2_family=FAMILY)
+    drive = Flash(("uf2",), uf2_family=FAMILY)
     board = replace(find_board("mps2_an386"), flash_with=drive, memories=())
     write_formats(image.path, board)
     assert [file.suffix for file in image.files] == [".elf", ".hex", ".uf2"]

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.boards import find_board
+from crtgen.boards import RUNNERS, find_board
+from crtgen.build.formats import Content
 from crtgen.errors import FlashError, ToolMissingError, UsageError
-from crtgen.flash import Job, command, flash
+from crtgen.flash import Job, commands, flash
 from crtgen.flash.failure import explain
+from crtgen.flash.table import INSTALL, TABLE
 
 NUCLEO, NORDIC, PICO = "nucleo_l4r5zi", "nrf52840dk", "rpi_pico"
 
@@ -28,8 +30,14 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return build / "zephyr.elf"
 
 
-def job(image: Path, board: str, serial: str = "") -> Job:
-    return Job(image, find_board(board), serial)
+def job(image: Path, board: str, serial: str = "", usb: str = "") -> Job:
+    return Job(image, find_board(board), serial, usb=usb)
+
+
+def command(runner: str, job: Job) -> list[str]:
+    """The only command of a runner."""
+    (words,) = commands(runner, job)
+    return words
 
 
 @pytest.mark.parametrize("board", [NUCLEO, NORDIC])
@@ -132,11 +140,17 @@ def test_pyocd(image: Path, board: str, target: str) -> None:
     ("board", "device"), [(NUCLEO, "STM32L4R5ZI"), (NORDIC, "nRF52840_xxAA"), (PICO, "RP2040_M0_0")]
 )
 def test_jlink(image: Path, board: str, device: str) -> None:
-    script = image.with_suffix(".jlink")
+    script = image.with_suffix(".script")
     options = ["-nogui", "1", "-if", "swd", "-speed", "4000", "-device", device, "-autoconnect", "1"]
     end = ["-ExitOnError", "1", "-CommandFile", str(script)]
     assert command("jlink", job(image, board)) == ["JLinkExe", *options, *end]
-    assert command("jlink", job(image, board, "683")) == ["JLinkExe", *options, "-SelectEmuBySN", "683", *end]
+    assert command("jlink", job(image, board, "68{3}")) == [
+        "JLinkExe",
+        *options,
+        "-SelectEmuBySN",
+        "68{3}",
+        *end,
+    ]
     assert script.read_text() == f"r\nh\nloadfile {image.with_suffix('.hex')}\nr\ng\nq\n"
 
 
@@ -148,10 +162,132 @@ def test_nrfjprog(image: Path, board: str, family: str) -> None:
     assert command("nrfjprog", job(image, board, "1050")) == [*words, "--snr", "1050"]
 
 
+ELF = Content(((0x08000000, b"\1" * 64),))
+
+
+@pytest.mark.parametrize("serial", ["", "0671FF"])
+@pytest.mark.parametrize(
+    ("runner", "board", "suffix", "words", "probe"),
+    [
+        (
+            "nrfutil",
+            NORDIC,
+            "hex",
+            [
+                *("nrfutil", "device", "program", "--firmware", "IMAGE", "--options"),
+                "chip_erase_mode=ERASE_RANGES_TOUCHED_BY_FIRMWARE,verify=VERIFY_READ,reset=RESET_SYSTEM",
+                "PROBE",
+            ],
+            ["--serial-number", "0671FF"],
+        ),
+        (
+            "stm32cubeprogrammer",
+            NUCLEO,
+            "hex",
+            [
+                *("STM32_Programmer_CLI", "--connect", "port=swd", "reset=HWrst", "PROBE"),
+                *("--download", "IMAGE", "--verify", "--start"),
+            ],
+            ["sn=0671FF"],
+        ),
+        (
+            "linkserver",
+            "frdm_mcxn947",
+            "elf",
+            ["LinkServer", "flash", "PROBE", "MCXN947:FRDM-MCXN947", "load", "IMAGE"],
+            ["--probe", "0671FF"],
+        ),
+        (
+            "bossac",
+            "arduino_nano_33_ble",
+            "bin",
+            ["bossac", "PROBE", "-o", "0", "-e", "-w", "-v", "-b", "IMAGE", "-R"],
+            ["--port=0671FF"],
+        ),
+        (
+            "dfu-util",
+            NUCLEO,
+            "bin",
+            [
+                *("dfu-util", "-d", "0483:df11", "PROBE", "-a", "0"),
+                *("-s", "0x08000000:leave", "-D", "IMAGE"),
+            ],
+            ["-S", "0671FF"],
+        ),
+    ],
+)
+def test_command_lines(
+    image: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    runner: str,
+    board: str,
+    suffix: str,
+    words: list[str],
+    probe: list[str],
+    serial: str,
+) -> None:
+    """What the program really gets: one of that name writes down its arguments."""
+    monkeypatch.setattr("crtgen.flash.runners.read_content", lambda _: ELF)
+    image.with_suffix(".bin").write_bytes(b"")
+    program(image.parent, words[0], f'printf "%s\\n" "$@" > {image.parent}/argv', monkeypatch)
+    flash(job(image, board, serial), runner)
+    file = str(image.with_suffix(f".{suffix}"))
+    wanted = [w for word in words[1:] for w in ((probe if serial else []) if word == "PROBE" else [word])]
+    argv = (image.parent / "argv").read_text().splitlines()
+    assert argv == [file if word == "IMAGE" else word for word in wanted]
+
+
+@pytest.mark.parametrize(
+    ("serial", "usb", "probe"),
+    [("", "", []), ("42", "2e8a:000c", ["--probe", "2e8a:000c:42"]), ("1:2:3", "", ["--probe", "1:2:3"])],
+)
+def test_probe_rs_writes_then_resets(image: Path, serial: str, usb: str, probe: list[str]) -> None:
+    download, reset = commands("probe-rs", job(image, PICO, serial, usb))
+    assert download == ["probe-rs", "download", "--chip", "RP2040", *probe, "--verify", str(image)]
+    assert reset == ["probe-rs", "reset", "--chip", "RP2040", *probe]
+
+
+def test_of_several_commands_none_is_run_after_one_that_failed(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, "probe-rs", 'echo "$1"; [ "$1" = reset ]', monkeypatch)
+    with pytest.raises(FlashError, match="ended with code 1") as caught:
+        flash(job(image, PICO), "probe-rs")
+    assert caught.value.log == "download\n"
+    program(tmp_path, "probe-rs", 'echo "$1"', monkeypatch)
+    assert flash(job(image, PICO), "probe-rs").output == "download\nreset\n"
+
+
+def test_dfu_util_has_written_the_image_when_it_says_so(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crtgen.flash.runners.read_content", lambda _: ELF)
+    image.with_suffix(".bin").write_bytes(b"")
+    told = "echo File downloaded successfully; echo Error during download get_status; exit 74"
+    program(tmp_path, "dfu-util", told, monkeypatch)
+    assert flash(job(image, NUCLEO), "dfu-util").runner == "dfu-util"
+    program(tmp_path, "dfu-util", "echo No DFU capable USB device available; exit 74", monkeypatch)
+    with pytest.raises(FlashError, match="no board waits in its boot loader"):
+        flash(job(image, NUCLEO), "dfu-util")
+
+
+def test_an_image_in_several_memories_has_no_binary(image: Path) -> None:
+    with pytest.raises(FlashError, match=r"no \.bin file of the image") as caught:
+        commands("bossac", job(image, "arduino_nano_33_ble"))
+    assert "one memory" in caught.value.hint
+
+
+def test_every_runner_says_what_installs_it() -> None:
+    assert set(RUNNERS) == {"west", "gdb", *TABLE}
+    programs = {line[0] for runner in TABLE.values() for line in runner.commands} - {"{python}"}
+    assert programs <= set(INSTALL)
+
+
 def test_a_runner_that_does_not_know_the_board(image: Path) -> None:
     with pytest.raises(UsageError, match="nrfjprog does not know this board") as caught:
         command("nrfjprog", job(image, NUCLEO))
-    assert caught.value.hint == "use west or openocd or pyocd or jlink or gdb"
+    known = "use west or openocd or pyocd or jlink or stm32cubeprogrammer or probe-rs or dfu-util or gdb"
+    assert caught.value.hint == known
     with pytest.raises(UsageError, match="unknown runner dfu"):
         command("dfu", job(image, NUCLEO))
     with pytest.raises(UsageError, match="does not know"):
@@ -160,7 +296,7 @@ def test_a_runner_that_does_not_know_the_board(image: Path) -> None:
 
 def test_without_a_hex_file(image: Path) -> None:
     image.with_suffix(".hex").unlink()
-    with pytest.raises(FlashError, match="no Intel hex file"):
+    with pytest.raises(FlashError, match=r"no \.hex file"):
         command("nrfjprog", job(image, NORDIC))
 
 
@@ -178,6 +314,11 @@ OUTPUTS = [
     ("jlink", 'Unknown device "XY". Device is unknown to this software version.', "not the one"),
     ("nrfjprog", "ERROR: There is no debugger connected to the PC.", "no probe answers"),
     ("nrfjprog", "ERROR: The --family option given does not match the device connected.", "not the one"),
+    ("stm32cubeprogrammer", "Error: No debug probe detected.", "no probe answers"),
+    ("probe-rs", "Error: No connected probes were found.", "no probe answers"),
+    ("probe-rs", "Error: 2 probes were found: ...", "several probes"),
+    ("bossac", "No device found on ttyACM0", "no board waits"),
+    ("dfu-util", "No DFU capable USB device available", "no board waits"),
     ("west", "multiple boards found; choose one", "several probes"),
     ("gdb", "localhost:3333: Connection refused.", "no probe answers"),
 ]
@@ -260,5 +401,5 @@ def test_pyocd_is_asked_as_a_library(image: Path) -> None:
 
 
 def test_an_image_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FlashError, match=r"no such image|no Intel hex"):
+    with pytest.raises(FlashError, match="no such image"):
         flash(Job(tmp_path / "x.elf", find_board(NORDIC)), "nrfjprog")

@@ -22,7 +22,14 @@ def test_rules_that_are_broken_are_those_of_the_list(tmp_path: Path) -> None:
     cppcheck = require_tool("cppcheck", "apt install cppcheck")
     model = crtgen.load(ROOT / "demo" / "digits.tflite")
     model.compile("mps2_an386").generate().extract(tmp_path)
-    options = ["--addon=misra", "-q", "--std=c11", "--platform=unix32", "-D__ARM_ARCH=7"]
+    options = [
+        "--addon=misra",
+        "-q",
+        "--std=c11",
+        "--platform=unix32",
+        "-D__ARM_ARCH=7",
+        "-D__ARM_FEATURE_DSP=1",
+    ]
     folders = ["-Imodel", "-Iruntime/include", "-Iplatform", "model", "runtime/src", "platform"]
     done = subprocess.run(
         [cppcheck, *options, *folders], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=True

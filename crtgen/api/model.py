@@ -138,7 +138,7 @@ def compile(
         plan, found = _plan(model.graph, request)
         plans.append(plan)
         hits += found
-        module = generate_c(plan, model.name, [part.module for part in parts])
+        module = generate_c(plan, model.name, [part.module for part in parts], request.board.core)
         parts.append(own_graph(plan, module) if request.executor == "graph" else Linkable(module))
     _refuse_twins(parts)
     constants = sum(param.nbytes for part in parts for param in part.module.params)

@@ -5,8 +5,10 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from crtgen.boards import HOST, Core
 from crtgen.codegen.arena import Arena
 from crtgen.codegen.control import Block, arenas_within, control_layer
+from crtgen.codegen.demand import core_check
 from crtgen.codegen.external import Externals
 from crtgen.codegen.info import loop_operators, model_info
 from crtgen.codegen.module import (
@@ -51,14 +53,15 @@ RUNTIME_VERSION = 1
 """The interface of the runtime that generated code is for: ``CRT_VERSION`` of ``crt/version.h``."""
 
 
-def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule:
+def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = (), core: Core = HOST) -> CModule:
     """The sources of ``plan`` under ``name``, which prefixes every symbol and file.
 
     The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_weights.c``, ``_kernels.c``, and
     ``_asm_kernels.S`` with functions in assembly; external code generators have a file each.
     ``_registry.c`` is for the registry alone, which gets ``<name>_run``, and
     ``tvmgen_<name>_<generator>_main_<n>`` for each subgraph of a generator. A function that one of the
-    modules ``beside`` it in the image has is called there. Raises ``UsageError`` unless ``name`` is a C
+    modules ``beside`` it in the image has is called there. Compiled for less than ``core``, it is an error
+    that says so. Raises ``UsageError`` unless ``name`` is a C
     identifier that neither the C library nor the runtime uses.
     """
     check_model_name(name)
@@ -66,16 +69,17 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = ()) -> CModule
     layers = tuple(generator.views())
     info = model_info(plan, name, generator.infos)
     view = generator.view(info, layers)
+    check = core_check(core, name)
     files = {
         f"{name}.h": render("model.h.j2", m=view),
         f"{name}.c": render("model.c.j2", m=view),
         f"{name}{REGISTRY}.c": render("registry.c.j2", m=view),
-        f"{name}_internal.h": render("internal.h.j2", m=view),
+        f"{name}_internal.h": render("internal.h.j2", m=view, check=check),
         f"{name}{WEIGHTS}.c": render("weights.c.j2", m=view),
     }
     if generator.routines:
         title = f"Functions in assembly of {name}, specialised for its layers. Generated: do not edit."
-        files[f"{name}_asm{KERNELS}.S"] = assembly_file(title, generator.routines)
+        files[f"{name}_asm{KERNELS}.S"] = assembly_file(title, generator.routines, check)
     files |= {f"{name}{v.suffix}": render("kernels.c.j2", name=name, v=v) for v in generator.kernel_files()}
     pairs = zip(view.arrays, generator.sizes, strict=True)
     params = tuple(Param(i, array.symbol, size) for i, (array, size) in enumerate(pairs))

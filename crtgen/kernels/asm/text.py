@@ -6,8 +6,7 @@ from crtgen.kernels.asm.routine import Frame, Instruction, Label, Routine
 
 __all__ = ["assembly_file"]
 
-_HEAD = """
-    .syntax unified
+_HEAD = """    .syntax unified
     .thumb
     .cfi_sections .debug_frame
 
@@ -35,19 +34,18 @@ _HEAD = """
 """
 
 
-_FPU = """
-#ifndef __ARM_FP
+_FPU = """#ifndef __ARM_FP
 #error "these functions use the FPU: compile with -mfloat-abi=hard and its -mcpu; on Zephyr, set CONFIG_FPU=y"
 #endif
 """
 
 
-def assembly_file(title: str, routines: Iterable[tuple[str, Routine]]) -> str:
-    """The routines under their symbols, below a comment."""
+def assembly_file(title: str, routines: Iterable[tuple[str, Routine]], check: str = "") -> str:
+    """The routines under their symbols, below a comment and the ``check`` of the core."""
     named = list(routines)
     texts = ["\n".join(_lines(symbol, routine)) for symbol, routine in named]
     fpu = _FPU if any(routine.uses_fpu for _, routine in named) else ""
-    return f"/* {title} */{fpu}{_HEAD}\n" + "\n\n".join(texts) + "\n"
+    return f"/* {title} */\n{check}{fpu}{_HEAD}\n" + "\n\n".join(texts) + "\n"
 
 
 def _lines(symbol: str, routine: Routine) -> Iterator[str]:

@@ -1,0 +1,23 @@
+"""What the compiler has to be told of the core, checked by the code itself."""
+
+from crtgen.boards import Core
+
+__all__ = ["core_check"]
+
+
+def core_check(core: Core, name: str) -> str:
+    """Lines for the preprocessor: an error that names the core, where the code is compiled for a lesser one.
+
+    Portable code, for the host, has none.
+    """
+    if core.arch == "host":
+        return ""
+    if core.mve:
+        missing = "!defined(__ARM_FEATURE_MVE)"
+    elif core.dsp:
+        missing = "!defined(__ARM_FEATURE_DSP)"
+    else:
+        missing = f"!defined(__ARM_ARCH_ISA_THUMB) || (__ARM_ARCH_ISA_THUMB < {1 if core.narrow else 2})"
+    flags = f"-mcpu={core.name}{' -mfloat-abi=hard' if core.mve else ''}"
+    advice = f"compile with {flags}, or generate it for the core that you have"
+    return f'#if {missing}\n#error "{name} is for {core.name}: {advice}"\n#endif\n'

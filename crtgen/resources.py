@@ -1,8 +1,10 @@
 """The only finder of crtgen's data files, in a checkout and in an installed wheel alike."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = [
+    "all_files",
     "boards_dir",
     "costs_file",
     "footprints_file",
@@ -19,6 +21,16 @@ _PACKAGE = Path(__file__).resolve().parent
 def _data(name: str) -> Path:
     installed = _PACKAGE / "_data" / name
     return installed if installed.is_dir() else _PACKAGE.parent / name
+
+
+def all_files() -> Iterator[tuple[str, Path]]:
+    """All of crtgen that what it makes depends on, each file with its name in a checkout."""
+    folders = {"crtgen": _PACKAGE} | {name: _data(name) for name in ("templates", "boards", "zephyr_app")}
+    for name, folder in folders.items():
+        for path in folder.rglob("*"):
+            parts = path.relative_to(folder).parts
+            if parts[0] != "_data" and "__pycache__" not in parts and path.is_file():
+                yield "/".join((name, *parts)), path
 
 
 def templates_dir() -> Path:

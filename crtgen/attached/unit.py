@@ -1,6 +1,7 @@
 """A connected board: found by its USB ids, or named by a hardware map in the format of Zephyr's twister."""
 
 import re
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ class Unit:
 
     ``boards`` are the names that it may have: several kinds of board share one USB id. ``serial`` is the
     number of its probe and ``port`` its serial port, each empty if unknown. ``ports`` are all of a probe with
-    several, of which nobody knows the right one. ``runner`` and ``baud`` are what a hardware map says, else
-    empty and 0.
+    several, of which nobody knows the right one. The rest is what a hardware map says, else empty and 0:
+    ``gdb_server`` is where the board's debugger listens, ``reset`` a command that switches it off and on.
     """
 
     boards: tuple[str, ...]
@@ -32,6 +33,8 @@ class Unit:
     description: str = ""
     runner: str = ""
     baud: int = 0
+    gdb_server: str = ""
+    reset: str = ""
     ports: tuple[str, ...] = ()
 
     @property
@@ -107,7 +110,19 @@ def _unit(entry: Any, where: str) -> Unit | None:
         description=str(entry.get("product") or ""),
         runner=str(entry.get("runner") or ""),
         baud=baud,
+        gdb_server=str(entry.get("gdb_server") or ""),
+        reset=_command(entry.get("reset", ""), where),
     )
+
+
+def _command(value: Any, where: str) -> str:
+    try:
+        if isinstance(value, str) and (not value or shlex.split(value)):
+            return value
+        reason = "the words of a command are wanted"
+    except ValueError as error:
+        reason = str(error)
+    raise UsageError(f"reset: {reason}", where=where)
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -4,9 +4,12 @@ docs/byoc.md is the guide. A generator is found by the entry point group ``crtge
 ``crtgen.compile``.
 """
 
+import hashlib
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Self, TypeAlias
 
 from crtgen.errors import UsageError
@@ -68,6 +71,10 @@ class Generator(ABC):
         A constant expression of type ``void *`` in C, which the headers and the ``support`` explain.
         """
         return ""
+
+    def version(self) -> str:
+        """What tells this generator, with all that it takes code from, from an earlier or later one."""
+        return hashlib.sha256(Path(inspect.getfile(type(self))).read_bytes()).hexdigest()
 
     def reason(self, op: Op, sig: Signature) -> str:
         """Why an operator of a pattern is not done; empty if it is. The signature has the constants' data."""

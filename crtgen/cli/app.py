@@ -27,6 +27,7 @@ from crtgen.cli import (
     quantize,
     report,
     run,
+    sweep,
     test,
     verify,
 )
@@ -41,7 +42,7 @@ __all__ = ["app", "main"]
 _GROUPS = {
     "From a model to a board": (run, verify, generate, build, flash, monitor),
     "Models": (inspect, fit, bench, report, quantize, compile),
-    "A folder of models, and CI": (init, check, test),
+    "A folder of models, and CI": (init, check, test, sweep),
     "This machine": (boards, doctor),
 }
 

@@ -12,6 +12,8 @@ from crtgen.errors import MismatchError
 from crtgen.measure.cases import random_inputs
 from crtgen.project.options import STACK
 from crtgen.report import Report
+from crtgen.run import Site
+from crtgen.session import Session
 
 __all__ = ["RpcFigures", "measure_model", "measure_rpc"]
 
@@ -34,15 +36,25 @@ class RpcFigures:
         return asdict(self)
 
 
-def measure_model(compiled: api.Compiled, *, stack: int = STACK, toolchain: str | None = None) -> Report:
+def measure_model(
+    compiled: api.Compiled,
+    *,
+    stack: int = STACK,
+    toolchain: str | None = None,
+    site: Site | None = None,
+    check: Callable[[Session], object] = lambda session: None,
+) -> Report:
     """Build a standalone image for its sizes and servers for its instructions, on random input.
 
-    ``compiled`` is one model; ``stack`` is as in ``Options``.
+    ``compiled`` is one model; ``stack`` is as in ``Options``, ``site`` is where a real board is. ``check``
+    is called with the device before anything is measured.
     """
     alone = compiled.generate("standalone", stack=stack).build(toolchain=toolchain)
     server = compiled.generate("server", stack=stack).build(toolchain=toolchain)
-    with server.run() as session:
+    with server.run(site=site) as session:
+        check(session)
         info = session.model()
+        session.reset()
         session.infer(*random_inputs(info.inputs, seed=0))
         measured = session.measure()
     (report,) = alone.reports

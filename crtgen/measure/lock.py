@@ -17,7 +17,20 @@ from crtgen.measure.benchmark import measure_model
 from crtgen.report import Report
 from crtgen.settings import METRICS
 
-__all__ = ["LOCK", "Entry", "Excess", "Lock", "compare", "lock_entry", "over", "read_lock", "write_lock"]
+__all__ = [
+    "LOCK",
+    "Entry",
+    "Excess",
+    "Lock",
+    "compare",
+    "figures_of",
+    "instructions_of_layers",
+    "lock_entry",
+    "over",
+    "read_lock",
+    "source_of",
+    "write_lock",
+]
 
 LOCK = "crtgen.lock.json"
 TOLERANCE = 0.005
@@ -110,28 +123,31 @@ def lock_entry(compiled: api.Compiled) -> Entry:
     digest, toolchain = source_of(compiled)
     if _is_measured(compiled):
         report = measure_model(compiled)
-        figures = {m: getattr(report, m) for m in METRICS}
+        figures = figures_of(report)
     else:
         (report,) = compiled.reports
         library = compiled.footprint("library")
-        figures = {
-            "arena_bytes": report.arena_bytes,
-            "ram_bytes": library.ram,
-            "flash_bytes": library.flash,
-            "cycles_estimated": report.cycles_estimated,
-        }
-    known = {metric: value for metric, value in figures.items() if value is not None}
-    return Entry(report.model, report.board, report.optimize, digest, toolchain, known, _layers(report))
+        known = {**figures_of(report), "ram_bytes": library.ram, "flash_bytes": library.flash}
+        figures = {metric: known[metric] for metric in METRICS if metric in known}
+    layers = instructions_of_layers(report)
+    return Entry(report.model, report.board, report.optimize, digest, toolchain, figures, layers)
+
+
+def figures_of(report: Report) -> dict[str, int]:
+    """The figures that are known, by metric."""
+    figures = ((metric, getattr(report, metric)) for metric in METRICS)
+    return {metric: value for metric, value in figures if value is not None}
+
+
+def instructions_of_layers(report: Report) -> dict[str, int]:
+    """Instructions by layer of the model, as far as they were counted."""
+    counts = ((o.name, o.instructions) for layer in report.layers for o in layer.operators)
+    return {name: count for name, count in counts if count is not None}
 
 
 def _is_measured(compiled: api.Compiled) -> bool:
     board = compiled.board
     return board.is_host or (board.is_simulated and "baremetal" in board.platforms)
-
-
-def _layers(report: Report) -> dict[str, int]:
-    counts = ((o.name, o.instructions) for layer in report.layers for o in layer.operators)
-    return {name: count for name, count in counts if count is not None}
 
 
 def compare(before: Entry, after: Entry, tolerance: float = TOLERANCE) -> tuple[Excess, ...]:

@@ -2,7 +2,7 @@
 
 from crtgen.project.firmware import Firmware
 from crtgen.project.footprint import Footprint, check_footprint, footprint
-from crtgen.project.generate import generate_project
+from crtgen.project.generate import generate_project, toolchains_of
 from crtgen.project.manifest import Manifest, read_manifest
 from crtgen.project.options import OptionFields, Options
 from crtgen.project.project import Project
@@ -18,4 +18,5 @@ __all__ = [
     "footprint",
     "generate_project",
     "read_manifest",
+    "toolchains_of",
 ]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crtgen.boards import Core, is_own
+from crtgen.boards import Board, Core, is_own
 from crtgen.codegen.metadata import Registry
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
@@ -155,10 +155,11 @@ def _toolchain_files(firmware: Firmware) -> dict[str, str]:
     return baremetal.toolchain_files(firmware.board.core)
 
 
-def _toolchains(firmware: Firmware) -> tuple[str, ...]:
-    if firmware.platform == "zephyr":
+def toolchains_of(board: Board, platform: str) -> tuple[str, ...]:
+    """What a project can be built with; the first is taken unless another is named."""
+    if platform == "zephyr":
         return zephyr.TOOLCHAINS
-    return host.TOOLCHAINS if firmware.board.is_host else baremetal.TOOLCHAINS
+    return host.TOOLCHAINS if board.is_host else baremetal.TOOLCHAINS
 
 
 def _runtime_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -192,7 +193,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
     return _BuildView(
         title=_title(firmware),
         name=firmware.name,
-        toolchain=_toolchains(firmware)[0],
+        toolchain=toolchains_of(firmware.board, firmware.platform)[0],
         profile="ON" if firmware.options.profile else "OFF",
         guard="ON" if firmware.type == "server" else "OFF",
         is_host=firmware.board.is_host,
@@ -211,7 +212,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
 
 
 def _readme_view(firmware: Firmware) -> _ReadmeView:
-    toolchains = _toolchains(firmware)
+    toolchains = toolchains_of(firmware.board, firmware.platform)
     run, run_note = _run(firmware)
     return _ReadmeView(
         title=_title(firmware),
@@ -282,7 +283,7 @@ def _manifest(firmware: Firmware, files: Mapping[str, bytes]) -> Manifest:
         board=firmware.board.name,
         optimize=firmware.request.optimize,
         place=firmware.request.place,
-        toolchain=_toolchains(firmware)[0],
+        toolchain=toolchains_of(firmware.board, firmware.platform)[0],
         artefact=firmware.artefact,
         options=firmware.options,
         models=firmware.models,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from crtgen.attached import Unit, board_lock, choose_unit, connected_units
+from crtgen.attached import Unit, board_lock, connected_units
 from crtgen.boards import Board
 from crtgen.errors import UsageError
-from crtgen.flash import Job, flash
+from crtgen.flash import GDB_SERVER, Job, flash
 from crtgen.run.streams import SerialStream, SocketStream
 
 __all__ = ["SerialDevice", "connect_board", "start_board"]
@@ -50,20 +50,19 @@ def connect_board(
 def start_board(
     image: Path,
     board: Board,
+    unit: Unit,
     *,
-    serial: str | None = None,
     runner: str | None = None,
     baud: int | None = None,
-    hardware_map: Path | None = None,
 ) -> SerialDevice:
     """Write the image to the connected board, once nobody else uses it, and open its serial port.
 
-    Raises ``FlashError``, ``UsageError`` where the board is not clear, ``LinkError`` where there is none.
+    Raises ``FlashError``, and ``UsageError`` where the serial port is not known.
     """
-    unit = choose_unit(board, connected_units(hardware_map), serial)
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key))
-        flash(Job(image, board, unit.serial, usb=unit.usb), runner or unit.runner or None)
+        job = Job(image, board, unit.serial, unit.gdb_server or GDB_SERVER, usb=unit.usb)
+        flash(job, runner or unit.runner or None)
         return _open(board, unit, baud, held)
 
 

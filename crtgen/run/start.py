@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from crtgen.attached import Unit, choose_unit, connected_units
 from crtgen.boards import Board
 from crtgen.fault import Symbols
 from crtgen.run.board import SerialDevice, connect_board, start_board
@@ -25,7 +26,7 @@ class Site:
     ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial's) where the
     image runs already; ``baud`` its rate, the board's if not given. A connected board is written with
     ``runner`` and is the one whose probe's number starts with ``serial``; ``hardware_map`` is a file that
-    names what is connected.
+    names what is connected. Where the board itself is known, it is ``unit``.
     """
 
     fvp: Path | None = None
@@ -34,6 +35,7 @@ class Site:
     serial: str | None = None
     runner: str | None = None
     hardware_map: Path | None = None
+    unit: Unit | None = None
 
 
 def start_device(image: Path, board: Board, *, counting: bool = True, site: Site | None = None) -> Device:
@@ -49,10 +51,9 @@ def start_device(image: Path, board: Board, *, counting: bool = True, site: Site
         return start_board(
             image,
             board,
-            serial=where.serial,
+            where.unit or choose_unit(board, connected_units(where.hardware_map), where.serial),
             runner=where.runner,
             baud=where.baud,
-            hardware_map=where.hardware_map,
         )
     return start_qemu(image, board, counting=counting)
 

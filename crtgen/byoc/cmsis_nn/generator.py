@@ -79,6 +79,9 @@ class CmsisNn(Generator):
             raise UsageError(f"the code generator {cls.name} has no option {min(unknown)}")
         return cls(options.get("path", ""))
 
+    def version(self) -> str:
+        return f"{self.sources.digest()[:16]} {super().version()[:16]}"
+
     def reason(self, op: Op, sig: Signature) -> str:
         try:
             return reason(op, sig)

@@ -5,6 +5,7 @@ called on a host, so they are compiled for this computer and called.
 """
 
 import ctypes
+import hashlib
 import os
 import re
 import shutil
@@ -54,6 +55,15 @@ class CmsisSources:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._temporary: TemporaryFolder | None = None
+
+    def digest(self) -> str:
+        """SHA-256 over names and contents of all sources and headers."""
+        sha = hashlib.sha256()
+        for folder in ("Include", "Source"):
+            for path in sorted((self.root / folder).rglob("*.[ch]")):
+                sha.update(f"{path.relative_to(self.root)}\0{path.stat().st_size}\0".encode())
+                sha.update(path.read_bytes())
+        return sha.hexdigest()
 
     @cached_property
     def _texts(self) -> Mapping[Path, str]:

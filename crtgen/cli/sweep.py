@@ -1,0 +1,137 @@
+"""``crtgen sweep``: models on boards with every choice of options, into a store."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, Output, guarded, log, note, table
+from crtgen.errors import CrtgenError
+from crtgen.sweep.export import check_export, export
+from crtgen.sweep.job import Outcome
+from crtgen.sweep.matrix import SWEEP, read_sweep
+from crtgen.sweep.run import Place, Watch, run_sweep
+from crtgen.sweep.store import STORE, Store, SweepInfo
+from crtgen.sweep.work import Task
+
+__all__ = ["command"]
+
+_SHOWN = 50
+"""Jobs that are printed one by one; more are for tables and pages."""
+
+_FIGURES = {
+    "instructions": "instructions",
+    "flash_bytes": "flash",
+    "ram_bytes": "RAM",
+    "stack_bytes": "stack",
+}
+
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS|FILE", help="Dask's scheduler, whose workers do it; else this computer."),
+]
+
+
+def command(
+    sweep: Annotated[Path, typer.Argument(help="What there is to do.")] = Path(SWEEP),
+    store: Annotated[Path, typer.Option(help="Where results are, and go.")] = Path(STORE),
+    scheduler: Scheduler = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes of this computer; one for each core if not given.")
+    ] = None,
+    hardware_map: options.HardwareMap = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run what failed once more.")] = False,
+    export_to: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE", help="Write a table: .parquet or .csv.")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Measure models x boards x options, each once, on all cores or a cluster.
+
+    Results are stored by what they come from: what is known is not measured again, and a sweep that was
+    interrupted goes on where it was.
+    """
+    with guarded(as_json, debug) as out:
+        if export_to:
+            check_export(export_to)
+        found = read_sweep(sweep)
+        place = Place(scheduler, workers or os.cpu_count() or 1, hardware_map)
+        with Store(store) as db:
+            watch = _Live()
+            with watch.progress:
+                info = run_sweep(found, db, place, retry_failed=retry_failed, watch=watch)
+            if export_to:
+                export(db.rows(info), export_to)
+            _result(out, db, info)
+
+
+class _Live(Watch):
+    """Shows how a sweep goes on: a line that changes on a terminal, failures as they come."""
+
+    def __init__(self) -> None:
+        columns = (
+            BarColumn(bar_width=30),
+            TextColumn("{task.completed:,} of {task.total:,} jobs, {task.fields[failed]:,} failed"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+        )
+        self.progress = Progress(*columns, console=log, transient=True, disable=not log.is_terminal)
+        self._task = self.progress.add_task("", total=None, failed=0, rate="")
+        self._failed = self._done = 0
+        self._start = time.monotonic()
+
+    def begun(self, counts: Mapping[str, int]) -> None:
+        known = counts["done"] + counts["failed"]
+        self._failed = counts["failed"]
+        self.progress.update(self._task, total=sum(counts.values()), completed=known, failed=self._failed)
+        if known:
+            note(f"{known:,} of {sum(counts.values()):,} jobs are known already")
+
+    def running(self, dashboard: str) -> None:
+        self._start = time.monotonic()
+        if dashboard:
+            note(f"Dask's dashboard: {dashboard}")
+
+    def finished(self, outcomes: Sequence[tuple[Task, Outcome]]) -> None:
+        for task, outcome in outcomes:
+            if outcome.error:
+                self._failed += 1
+                job = task.job
+                note(f"failed: {job.model} on {job.board}, {job.options.label()}: {outcome.message}")
+        self._done += len(outcomes)
+        rate = 60 * self._done / (time.monotonic() - self._start)
+        self.progress.update(
+            self._task, advance=len(outcomes), failed=self._failed, rate=f"{rate:,.1f} a minute"
+        )
+
+
+def _result(out: Output, store: Store, sweep: SweepInfo) -> None:
+    """What is in the store now; failures end the command as one."""
+    counts = store.counts(sweep)
+    data: dict[str, Any] = {"store": str(store.path), "sweep": sweep.number, **counts}
+    if out.as_json:
+        data["jobs"] = [asdict(row) for row in store.rows(sweep)]
+    out.result(data, lambda console: _print(console, store, sweep, counts))
+    if counts["failed"]:
+        raise typer.Exit(CrtgenError.exit_code)
+
+
+def _print(console: Console, store: Store, sweep: SweepInfo, counts: Mapping[str, int]) -> None:
+    total = sum(counts.values())
+    if total <= _SHOWN:
+        rows = table("model", "board", "options", *_FIGURES.values(), right=tuple(_FIGURES.values()))
+        for row in store.rows(sweep):
+            numbers = (row.figures.get(metric) for metric in _FIGURES)
+            cells = ("" if n is None else f"{n:,}" for n in numbers)
+            rows.add_row(*row.cell, *cells) if row.state == "done" else rows.add_row(*row.cell, row.error)
+        console.print(rows)
+    failed = f", {counts['failed']:,} failed: --retry-failed runs them again" if counts["failed"] else ""
+    console.print(f"{total:,} jobs in {store.path}{failed}")

@@ -1,0 +1,70 @@
+"""What makes a result the same again: the contents of files, crtgen's own code, the tools of this computer.
+
+A tool is named by a text: ``gcc``, ``zig`` and ``cc`` are compilers, ``qemu`` and ``zephyr`` what they are
+called, ``codegen:NAME...`` an external code generator.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from crtgen.boards import Board
+from crtgen.build import find_toolchain, find_workspace
+from crtgen.byoc import read_generator
+from crtgen.child import run_to_end
+from crtgen.errors import CrtgenError
+from crtgen.project import toolchains_of
+from crtgen.resources import all_files
+from crtgen.run import find_qemu
+from crtgen.version import __version__
+
+__all__ = ["code_digest", "content_digest", "tool_version", "toolchain_text", "tools_of"]
+
+_CODEGEN = "codegen:"
+
+
+def content_digest(data: bytes) -> str:
+    """SHA-256, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+@cache
+def code_digest() -> str:
+    """crtgen's version, and the start of a digest of all its files."""
+    return f"{__version__} {_digest_of(all_files())[:16]}"
+
+
+def _digest_of(paths: Iterable[tuple[str, Path]]) -> str:
+    sha = hashlib.sha256()
+    for name, path in sorted(paths):
+        data = path.read_bytes()
+        sha.update(f"{name}\0{len(data)}\0".encode())
+        sha.update(data)
+    return sha.hexdigest()
+
+
+def tools_of(board: Board, toolchain: str, codegen: Sequence[str]) -> tuple[str, ...]:
+    """The tools that figures of such a job depend on."""
+    compiler = toolchain or toolchains_of(board, board.platform(None))[0]
+    simulator = ("qemu",) if board.qemu is not None else ()
+    return (compiler, *simulator, *(f"{_CODEGEN}{name}" for name in codegen))
+
+
+def toolchain_text(versions: Mapping[str, str]) -> str:
+    """Tools with their versions, as one text."""
+    return "; ".join(f"{tool}: {version}" for tool, version in versions.items())
+
+
+def tool_version(tool: str) -> str:
+    """What tells this version of a tool from another; what is wrong with it if it cannot be used."""
+    try:
+        if tool.startswith(_CODEGEN):
+            return read_generator(tool.removeprefix(_CODEGEN)).version()
+        if tool == "qemu":
+            return run_to_end([find_qemu(), "--version"], time_limit=30)[1].partition("\n")[0]
+        if tool == "zephyr":
+            return find_workspace().release
+        return find_toolchain(tool).version
+    except CrtgenError as error:
+        return f"not usable: {error.message}"

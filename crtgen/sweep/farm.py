@@ -1,0 +1,138 @@
+"""Workers and the boards on their benches, as Dask knows them: one worker process for each board."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crtgen.attached import Unit
+from crtgen.errors import LinkTimeoutError, UsageError
+
+if TYPE_CHECKING:
+    from distributed import Client, Worker
+
+__all__ = ["connected", "local_cluster", "resource", "serve", "unit_of_worker"]
+
+_PLUGIN = "crtgen-board"
+_START = 60.0
+"""Seconds for which a scheduler is tried to be reached."""
+
+_LOG_LEVEL = logging.ERROR
+
+
+def resource(board: str) -> str:
+    """The name of a board as a resource of Dask's: a worker has one of it."""
+    return f"board.{board}"
+
+
+@dataclass(frozen=True, slots=True)
+class _OnBench:
+    """A plugin of Dask's: which board a worker has."""
+
+    unit: Unit
+    name: str = _PLUGIN
+
+    def setup(self, worker: "Worker") -> None:
+        """Nothing is to be done: the worker keeps this object."""
+
+
+def unit_of_worker(worker: "Worker") -> Unit | None:
+    """The board of a worker; None if it has none."""
+    plugin = worker.plugins.get(_PLUGIN)
+    return getattr(plugin, "unit", None)
+
+
+def _worker_options(units: Sequence[Unit], count: int) -> Iterator[dict[str, Any]]:
+    """How the worker of each board is started, and so many without one: of one thread each."""
+    common = {"nthreads": 1, "dashboard": False, "death_timeout": _START, "silence_logs": _LOG_LEVEL}
+    here = f"{socket.gethostname()}-{os.getpid()}"
+    for unit in units:
+        (board,) = unit.boards
+        bench = {"resources": {resource(board): 1}, "plugins": (_OnBench(unit),)}
+        yield {"name": f"{here}-{board}-{unit.key}", **common, **bench}
+    for number in range(1, count + 1):
+        yield {"name": f"{here}-{number}", **common}
+
+
+def _distributed() -> Any:
+    """The package, which is there with an extra only."""
+    try:
+        import distributed
+    except ImportError as error:
+        hint = "pip install 'crtgen[sweep]'"
+        raise UsageError("a sweep needs the package distributed", hint=hint) from error
+    return distributed
+
+
+@contextmanager
+def local_cluster(workers: int, units: Sequence[Unit] = ()) -> Iterator["Client"]:
+    """A scheduler and workers of this computer, for as long as the context lasts."""
+    distributed = _distributed()
+    scheduler = {
+        "cls": distributed.Scheduler,
+        "options": {
+            "host": "127.0.0.1",
+            "port": 0,
+            "protocol": "tcp://",
+            "dashboard": True,
+            "dashboard_address": "127.0.0.1:0",
+        },
+    }
+    specs = {
+        options.pop("name"): {"cls": distributed.Nanny, "options": {**options, "host": "127.0.0.1"}}
+        for options in _worker_options(units, workers)
+    }
+    cluster = distributed.SpecCluster(workers=specs, scheduler=scheduler, silence_logs=_LOG_LEVEL)
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@contextmanager
+def connected(scheduler: str) -> Iterator["Client"]:
+    """A client of a scheduler, by its address or its file. Raises ``LinkTimeoutError`` if it is not there."""
+    distributed = _distributed()
+    try:
+        client = distributed.Client(timeout=_START, **_place(scheduler))
+    except (OSError, ValueError) as error:
+        raise _unreachable(scheduler) from error
+    with client:
+        yield client
+
+
+def _place(scheduler: str) -> dict[str, str]:
+    """How Dask's classes are told where the scheduler is."""
+    if "://" in scheduler:
+        return {"address": scheduler}
+    if not Path(scheduler).is_file():
+        hint = (
+            "name an address, as tcp://computer:8786, or the file that dask scheduler --scheduler-file wrote"
+        )
+        raise UsageError("it is no scheduler", where=scheduler, hint=hint)
+    return {"scheduler_file": scheduler}
+
+
+def _unreachable(scheduler: str) -> LinkTimeoutError:
+    hint = "start one with dask scheduler, and check its address"
+    return LinkTimeoutError(f"no scheduler answered within {_START:g} s", where=scheduler, hint=hint)
+
+
+def serve(scheduler: str, units: Sequence[Unit], workers: int) -> None:
+    """Be workers of a scheduler until it ends: one for each board, and so many without one."""
+    asyncio.run(_serve(_distributed(), scheduler, units, workers))
+
+
+async def _serve(distributed: Any, scheduler: str, units: Sequence[Unit], workers: int) -> None:
+    place = _place(scheduler)
+    place = {"scheduler_ip": place["address"]} if "address" in place else place
+    nannies = [distributed.Nanny(**place, **options) for options in _worker_options(units, workers)]
+    async with AsyncExitStack() as stack:
+        try:
+            await asyncio.gather(*(stack.enter_async_context(nanny) for nanny in nannies))
+        except (OSError, RuntimeError) as error:
+            raise _unreachable(scheduler) from error
+        await asyncio.gather(*(nanny.finished() for nanny in nannies))

@@ -1,0 +1,281 @@
+"""The store: one row for each job, by the address of its content, in one file of SQLite.
+
+A row is made before its job runs and gets its outcome in one transaction, so a kill at any moment leaves a
+store that goes on. Rows are never made twice: the address is unique. A sweep is the set of its jobs, so the
+same sweep run again is the same sweep. Other measurements (``kind``) may lie beside those of models.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from crtgen import files
+from crtgen.errors import UsageError
+from crtgen.sweep.address import content_digest
+from crtgen.sweep.job import Outcome
+
+__all__ = ["STORE", "Entry", "Row", "Store", "SweepInfo"]
+
+STORE = "sweep.db"
+_APPLICATION = 0x63727473
+_VERSION = 1
+_BUSY = 60.0
+"""Seconds that a write waits for another process's."""
+
+_SCHEMA = """
+CREATE TABLE job (
+  id INTEGER PRIMARY KEY,
+  digest TEXT NOT NULL UNIQUE,
+  kind TEXT NOT NULL,
+  model TEXT NOT NULL,
+  board TEXT NOT NULL,
+  label TEXT NOT NULL,
+  source TEXT NOT NULL,
+  settings TEXT NOT NULL,
+  code TEXT NOT NULL,
+  toolchain TEXT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'done', 'failed')),
+  figures TEXT NOT NULL DEFAULT '{}',
+  layers TEXT NOT NULL DEFAULT '{}',
+  project TEXT NOT NULL DEFAULT '',
+  error TEXT NOT NULL DEFAULT '',
+  message TEXT NOT NULL DEFAULT '',
+  log TEXT NOT NULL DEFAULT '',
+  worker TEXT NOT NULL DEFAULT '',
+  seconds REAL NOT NULL DEFAULT 0,
+  finished TEXT NOT NULL DEFAULT ''
+);
+CREATE TABLE sweep (
+  id INTEGER PRIMARY KEY,
+  digest TEXT NOT NULL UNIQUE,
+  name TEXT NOT NULL,
+  run INTEGER NOT NULL,
+  started TEXT NOT NULL
+);
+CREATE TABLE member (
+  sweep INTEGER NOT NULL REFERENCES sweep,
+  job INTEGER NOT NULL REFERENCES job,
+  PRIMARY KEY (sweep, job)
+) WITHOUT ROWID;
+"""
+_MADE = ("digest", "kind", "model", "board", "label", "source", "settings", "code", "toolchain")
+_FOUND = ("figures", "layers", "project", "error", "message", "log", "worker", "seconds", "finished")
+_COLUMNS = ("state", *_MADE, *_FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a row says of its job: ``digest`` is its address, the last four are what went into that.
+
+    ``source`` is the digest of the model's file, ``settings`` are the choices as JSON, of which ``label`` is
+    what people read.
+    """
+
+    digest: str
+    kind: str
+    model: str
+    board: str
+    label: str
+    source: str
+    settings: str
+    code: str
+    toolchain: str
+
+
+@dataclass(frozen=True)
+class Row(Entry):
+    """A row: ``state`` is waiting, done or failed, ``finished`` a time (UTC); the rest is as in ``Outcome``."""
+
+    state: str
+    figures: Mapping[str, float]
+    layers: Mapping[str, int]
+    project: str
+    error: str
+    message: str
+    log: str
+    worker: str
+    seconds: float
+    finished: str
+
+    @property
+    def cell(self) -> tuple[str, str, str]:
+        """Model, board and label: what has the same in another sweep is compared with it."""
+        return self.model, self.board, self.label
+
+    @property
+    def instructions(self) -> int | None:
+        return self._whole("instructions")
+
+    @property
+    def flash_bytes(self) -> int | None:
+        return self._whole("flash_bytes")
+
+    @property
+    def ram_bytes(self) -> int | None:
+        return self._whole("ram_bytes")
+
+    def _whole(self, metric: str) -> int | None:
+        value = self.figures.get(metric)
+        return None if value is None else int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepInfo:
+    """A sweep of the store: its number, the name of its file, and when it was begun, UTC."""
+
+    number: int
+    name: str
+    started: str
+
+
+class Store:
+    """A store in a file; a context manager that closes it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the store, or make it. Raises ``UsageError`` for a file that is none."""
+        self.path = path
+        files.check_writable(path)
+        try:
+            self._db = sqlite3.connect(path, timeout=_BUSY, isolation_level=None)
+            self._open()
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+
+    def _open(self) -> None:
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        with self._transaction():
+            if self._pragma("application_id") == 0 and not self._tables():
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
+                self._db.execute(f"PRAGMA user_version = {_VERSION}")
+        if self._pragma("application_id") != _APPLICATION:
+            raise UsageError("it is a database, but no store of sweeps", where=str(self.path))
+        if (version := self._pragma("user_version")) != _VERSION:
+            raise UsageError(
+                f"the store is of version {version}, this crtgen knows {_VERSION}",
+                where=str(self.path),
+                hint="name another file, or use the crtgen that wrote it",
+            )
+
+    def _pragma(self, name: str) -> int:
+        return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _tables(self) -> int:
+        return int(self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+    def _error(self, error: sqlite3.Error) -> UsageError:
+        return UsageError(
+            f"the store cannot be used: {error}", where=str(self.path), hint="name another file"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of it or nothing, and nobody else's between."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+
+    def begin(self, name: str, entries: Sequence[Entry]) -> SweepInfo:
+        """The sweep of these jobs, the latest from now on; rows of those that have none wait."""
+        address = content_digest("\n".join(sorted(e.digest for e in entries)).encode())
+        with self._transaction():
+            marks = ", ".join("?" * len(_MADE))
+            rows = ([getattr(entry, column) for column in _MADE] for entry in entries)
+            self._db.executemany(f"INSERT OR IGNORE INTO job ({', '.join(_MADE)}) VALUES ({marks})", rows)
+            run = "(SELECT coalesce(max(run), 0) + 1 FROM sweep)"
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            (number, started) = self._db.execute(
+                f"INSERT INTO sweep (digest, name, run, started) VALUES (?, ?, {run}, ?)"
+                f" ON CONFLICT (digest) DO UPDATE SET run = {run}, name = excluded.name"
+                " RETURNING id, started",
+                (address, name, now),
+            ).fetchone()
+            self._db.executemany(
+                "INSERT OR IGNORE INTO member SELECT ?, id FROM job WHERE digest = ?",
+                ((number, entry.digest) for entry in entries),
+            )
+        return SweepInfo(number, name, started)
+
+    def before(self, sweep: SweepInfo) -> SweepInfo | None:
+        """The sweep of the same name that was run last before this one."""
+        found = self._db.execute(
+            "SELECT id, name, started FROM sweep WHERE name = ? AND id != ? ORDER BY run DESC LIMIT 1",
+            (sweep.name, sweep.number),
+        ).fetchone()
+        return SweepInfo(*found) if found else None
+
+    def waiting(self, sweep: SweepInfo) -> set[str]:
+        """The addresses of jobs without an outcome."""
+        return {
+            digest
+            for (digest,) in self._db.execute(
+                "SELECT digest FROM job JOIN member ON job = id WHERE sweep = ? AND state = 'waiting'",
+                (sweep.number,),
+            )
+        }
+
+    def retry(self, sweep: SweepInfo) -> None:
+        """Jobs that failed wait again."""
+        with self._transaction():
+            self._db.execute(
+                "UPDATE job SET state = 'waiting' WHERE state = 'failed'"
+                " AND id IN (SELECT job FROM member WHERE sweep = ?)",
+                (sweep.number,),
+            )
+
+    def finish(self, outcomes: Iterable[tuple[str, Outcome]]) -> None:
+        """Store outcomes by address, all in one transaction."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        columns = ", ".join(f"{column} = ?" for column in ("state", *_FOUND))
+        with self._transaction():
+            self._db.executemany(
+                f"UPDATE job SET {columns} WHERE digest = ?",
+                ((*_stored(outcome), now, digest) for digest, outcome in outcomes),
+            )
+
+    def rows(self, sweep: SweepInfo) -> Iterator[Row]:
+        """The jobs of a sweep, in the order in which they were first made."""
+        columns = ", ".join(_COLUMNS)
+        for values in self._db.execute(
+            f"SELECT {columns} FROM job JOIN member ON job = id WHERE sweep = ? ORDER BY id", (sweep.number,)
+        ):
+            named: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
+            for column in ("figures", "layers"):
+                named[column] = json.loads(named[column])
+            yield Row(**named)
+
+    def counts(self, sweep: SweepInfo) -> dict[str, int]:
+        """How many jobs are in each state."""
+        found = self._db.execute(
+            "SELECT state, count(*) FROM job JOIN member ON job = id WHERE sweep = ? GROUP BY state",
+            (sweep.number,),
+        )
+        return {"waiting": 0, "done": 0, "failed": 0} | dict(found.fetchall())
+
+
+def _stored(outcome: Outcome) -> tuple[Any, ...]:
+    """The state, and the columns up to ``finished``."""
+    state = "failed" if outcome.error else "done"
+    figures, layers = (json.dumps(dict(table)) for table in (outcome.figures, outcome.layers))
+    texts = (outcome.project, outcome.error, outcome.message, outcome.log, outcome.worker)
+    return (state, figures, layers, *texts, outcome.seconds)

@@ -33,6 +33,7 @@ _EXTRAS = {
     "ortools": ("exact memory plans", "pip install 'crtgen[exact]'"),
     "llvmlite": ("--target llvm", "pip install 'crtgen[llvm]'"),
     "west": ("--platform zephyr", "pip install 'crtgen[zephyr]'"),
+    "distributed": ("sweep, worker", "pip install 'crtgen[sweep]'"),
     "pyocd": ("flash --runner pyocd", "pip install 'crtgen[pyocd]'"),
 }
 

@@ -54,10 +54,10 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Measure models x boards x options, each once, on all cores or a cluster.
+    """Measure models x boards x options; what is known stays known.
 
     Results are stored by what they come from: what is known is not measured again, and a sweep that was
-    interrupted goes on where it was.
+    interrupted goes on where it was. Jobs run on all cores, or on the workers of a Dask cluster.
     """
     with guarded(as_json, debug) as out:
         if export_to:

@@ -43,7 +43,7 @@ Workers = Mapping[str, Mapping[str, Any]]
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
-    """A task on its way: where it was tried, where it may go now, and what came of it last."""
+    """A task on its way: by whom it was ``tried``, where it may go now, and what came of it last."""
 
     task: Task
     lane: str
@@ -55,11 +55,14 @@ class _Attempt:
     stranded: float | None = None
     """Since when no worker can run it."""
 
-    def suits(self, address: str, worker: Mapping[str, Any]) -> bool:
-        """Whether a worker can run it."""
-        if address in self.tried:
-            return False
-        return not self.task.board or resource(self.task.board) in worker["resources"]
+    def fitting(self, workers: Workers) -> frozenset[str]:
+        """The addresses of those who can run it."""
+        board = self.task.board
+        return frozenset(
+            address
+            for address, worker in workers.items()
+            if str(worker["name"]) not in self.tried and (not board or resource(board) in worker["resources"])
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +104,7 @@ class _Run:
 
     def _is_stranded(self, future: "Future", attempt: _Attempt) -> bool:
         """Whether nobody can run a task for too long; one that only others can run goes to them."""
-        fitting = frozenset(a for a, worker in self.workers.items() if attempt.suits(a, worker))
+        fitting = attempt.fitting(self.workers)
         if attempt.allowed and fitting and not attempt.allowed & fitting:
             self._drop(future)
             self._submit(replace(attempt, allowed=fitting))
@@ -202,9 +205,8 @@ class _Run:
         """Whether another board of this kind tries what failed on the way to one."""
         if not attempt.task.board or not outcome.is_elsewhere_better:
             return False
-        tried = attempt.tried | {a for a, worker in self.workers.items() if worker["name"] == outcome.worker}
-        more = replace(attempt, tried=tried, last=outcome, stranded=None)
-        others = frozenset(a for a, worker in self.workers.items() if more.suits(a, worker))
+        more = replace(attempt, tried=attempt.tried | {outcome.worker}, last=outcome, stranded=None)
+        others = more.fitting(self.workers)
         if others:
             self._submit(replace(more, allowed=others))
         return bool(others)

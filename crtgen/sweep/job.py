@@ -12,7 +12,7 @@ from typing import Any
 from crtgen import api, files
 from crtgen.boards import Board, find_board, name_board
 from crtgen.byoc import read_generator
-from crtgen.errors import CrtgenError, MismatchError
+from crtgen.errors import CrtgenError, DeviceFault, FlashError, LinkError, MismatchError, RemoteError
 from crtgen.measure.benchmark import measure_model
 from crtgen.measure.lock import figures_of, instructions_of_layers, source_of
 from crtgen.measure.verification import Verdict, verify
@@ -128,9 +128,14 @@ def failure(error: BaseException) -> Outcome:
     name = type(error).__name__
     if isinstance(error, CrtgenError):
         message = f"{error} ({error.hint})" if error.hint else str(error)
-        return Outcome(error=name, message=message, log=error.log)
+        return Outcome(error=name, message=message, log=error.log, is_elsewhere_better=_is_of_the_way(error))
     log = "".join(traceback.format_exception(error))
     return Outcome(error=name, message=str(error) or name, log=log)
+
+
+def _is_of_the_way(error: CrtgenError) -> bool:
+    """Whether it is about the way to a board, not about what the board answered."""
+    return isinstance(error, FlashError | LinkError) and not isinstance(error, DeviceFault | RemoteError)
 
 
 def run_job(job: Job, contents: Mapping[str, bytes], site: Site | None = None) -> Outcome:

@@ -89,7 +89,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row(Entry):
-    """A row: ``state`` is waiting, done or failed, ``finished`` a time (UTC); the rest is as in ``Outcome``."""
+    """A row. ``state`` is waiting, done or failed, ``finished`` a time in UTC; ``Outcome`` has the rest."""
 
     state: str
     figures: Mapping[str, float]

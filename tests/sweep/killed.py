@@ -1,0 +1,17 @@
+"""A sweep of jobs that cost nothing, as a program that can be killed: COUNT STORE."""
+
+import sys
+from pathlib import Path
+
+from crtgen.sweep.run import Place, run_sweep
+from crtgen.sweep.store import Store
+from tests.sweep.jobs import cluster, figures, sweep_of
+
+
+def main(count: int, store: Path) -> None:
+    with cluster() as made, Store(store) as db:
+        run_sweep(sweep_of(count), db, Place(made.scheduler_address), function=figures)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

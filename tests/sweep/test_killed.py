@@ -1,0 +1,81 @@
+"""A sweep that is killed goes on where it was: no row is lost or there twice, figures are the same."""
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT, model_path, require_tool
+
+pytest.importorskip("distributed")
+
+
+def finished(store: Path) -> int:
+    """Jobs with an outcome, as somebody else sees them."""
+    if not store.exists():
+        return 0
+    with sqlite3.connect(store) as db:
+        try:
+            return int(db.execute("SELECT count(*) FROM job WHERE state != 'waiting'").fetchone()[0])
+        except sqlite3.OperationalError:  # it is being made
+            return 0
+
+
+def rows(store: Path) -> list[tuple[object, ...]]:
+    """What does not differ from run to run."""
+    with sqlite3.connect(store) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        found = db.execute("SELECT digest, state, figures, layers, project, error FROM job ORDER BY digest")
+        return found.fetchall()
+
+
+def run_until(command: Sequence[str], store: Path, count: int) -> int | None:
+    """Kill the sweep as soon as so many jobs are done, a moment later; its exit code."""
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 600
+    try:
+        while finished(store) < count and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        time.sleep(random.random() * 0.02)
+    finally:
+        process.kill()
+    return process.wait(60)
+
+
+def check(command: list[str], store: Path, undisturbed: Path, moments: Sequence[int], count: int) -> None:
+    """Kill at each of the moments, then let it end; compare with a sweep that nobody kills."""
+    for moment in moments:
+        assert run_until([*command, str(store)], store, moment) == -signal.SIGKILL, moment
+        assert moment <= finished(store) < count
+    for place in (store, undisturbed):
+        assert run_until([*command, str(place)], place, count + 1) == 0
+    assert len(rows(store)) == count
+    assert rows(store) == rows(undisturbed)
+
+
+def test_jobs_that_cost_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.sweep.killed", "60"]
+    check(command, tmp_path / "a.db", tmp_path / "b.db", sorted(random.sample(range(50), 2)), 60)
+
+
+@pytest.mark.nightly
+@pytest.mark.models
+@pytest.mark.qemu
+def test_networks(tmp_path: Path) -> None:
+    """The command itself, with its processes, at ten moments."""
+    require_tool("qemu-system-arm")
+    file = tmp_path / "sweep.toml"
+    models = ", ".join(f'"{model_path(name)}"' for name in ("hello_world_int8", "kws_int8"))
+    file.write_text(
+        f'models = [{models}]\nboards = ["mps2_an385", "mps2_an386"]\noptimize = ["speed", "size"]\n'
+        "fold = [true, false]\ncases = 1\n"
+    )
+    command = [sys.executable, "-m", "crtgen", "sweep", str(file), "--workers", "2", "--store"]
+    check(command, tmp_path / "a.db", tmp_path / "b.db", sorted(random.sample(range(15), 10)), 16)

@@ -1,0 +1,99 @@
+"""The store: a row for each job, whatever happens."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from crtgen.errors import UsageError
+from crtgen.sweep.job import Outcome
+from crtgen.sweep.store import Entry, Store
+
+GOOD = Outcome({"instructions": 7, "seconds": 0.5}, {"conv": 5}, project="p", worker="w", seconds=1.5)
+BAD = Outcome(error="BuildError", message="it failed", log="line")
+
+
+def entry(name: str, **changes: str) -> Entry:
+    fields = {
+        "kind": "model",
+        "model": f"{name}.tflite",
+        "board": "host",
+        "label": "speed",
+        "source": "s",
+        "settings": "{}",
+        "code": "c",
+        "toolchain": "t",
+    }
+    return Entry(digest=name, **{**fields, **changes})
+
+
+def test_rows_have_what_came_of_their_jobs(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        sweep = store.begin("x", [entry("a"), entry("b"), entry("c")])
+        assert store.counts(sweep) == {"waiting": 3, "done": 0, "failed": 0}
+        store.finish([("a", GOOD), ("b", BAD)])
+        assert store.waiting(sweep) == {"c"}
+    with Store(tmp_path / "s.db") as store:
+        first, second, third = store.rows(sweep)
+        assert (first.state, first.figures, first.layers) == ("done", GOOD.figures, GOOD.layers)
+        assert (first.instructions, first.flash_bytes, first.seconds, first.worker) == (7, None, 1.5, "w")
+        assert (second.state, second.error, second.message, second.log) == (
+            "failed",
+            "BuildError",
+            "it failed",
+            "line",
+        )
+        assert third.state == "waiting"
+        store.retry(sweep)
+        assert store.waiting(sweep) == {"b", "c"}
+        store.finish([("b", GOOD)])
+        assert [row.error for row in store.rows(sweep)] == ["", "", ""]
+
+
+def test_the_same_jobs_are_the_same_sweep(tmp_path: Path) -> None:
+    """One that is run again is the latest; a row that two sweeps share is there once."""
+    with Store(tmp_path / "s.db") as store:
+        first = store.begin("x", [entry("a"), entry("b")])
+        store.finish([("a", GOOD)])
+        assert store.before(first) is None
+        second = store.begin("x", [entry("b"), entry("c")])
+        other = store.begin("y", [entry("d")])
+        assert store.before(second) == first
+        assert store.before(other) is None
+        again = store.begin("x", [entry("b"), entry("a")])
+        assert again == first
+        assert store.before(again) == second
+        assert store.waiting(again) == {"b"}
+    count = sqlite3.connect(tmp_path / "s.db").execute("SELECT count(*) FROM job").fetchone()
+    assert count == (4,)
+
+
+def test_all_outcomes_of_a_batch_or_none(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.db") as store:
+        sweep = store.begin("x", [entry("a"), entry("b")])
+        broken = [("a", GOOD), ("b", Outcome({"instructions": {1}}))]  # type: ignore[dict-item]
+        with pytest.raises(TypeError):
+            store.finish(broken)
+        assert store.counts(sweep)["waiting"] == 2
+
+
+def test_what_is_no_store(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    file.write_text("a text that is long enough to be no header of a database, whatever it says")
+    with pytest.raises(UsageError, match="file is not a database"):
+        Store(file)
+    file.unlink()
+    with sqlite3.connect(file) as db:
+        db.execute("CREATE TABLE job (id INTEGER)")
+    with pytest.raises(UsageError, match="no store of sweeps"):
+        Store(file)
+    with pytest.raises(UsageError, match="directory does not exist"):
+        Store(tmp_path / "x" / "s.db")
+
+
+def test_a_store_of_a_later_version(tmp_path: Path) -> None:
+    Store(tmp_path / "s.db").__exit__()
+    with sqlite3.connect(tmp_path / "s.db") as db:
+        db.execute("PRAGMA user_version = 2")
+    with pytest.raises(UsageError, match="the store is of version 2, this crtgen knows 1"):
+        Store(tmp_path / "s.db")

@@ -49,7 +49,7 @@ def on_log(line: str) -> None:
 
 def note(line: str) -> None:
     """Something to know that is not a result."""
-    log.print(line)
+    log.print(line, soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,9 +12,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from crtgen import files
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, Output, guarded, log, note, table
 from crtgen.errors import CrtgenError
+from crtgen.page import render_sweep, require_charts
+from crtgen.sweep.changes import Changes, compare
 from crtgen.sweep.export import check_export, export
 from crtgen.sweep.job import Outcome
 from crtgen.sweep.matrix import SWEEP, read_sweep
@@ -51,6 +55,9 @@ def command(
     export_to: Annotated[
         Path | None, typer.Option("--export", metavar="FILE", help="Write a table: .parquet or .csv.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page: figures, what changed, what failed.")
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -62,15 +69,32 @@ def command(
     with guarded(as_json, debug) as out:
         if export_to:
             check_export(export_to)
+        if report:
+            require_charts()
+            files.check_writable(report)
         found = read_sweep(sweep)
         place = Place(scheduler, workers or os.cpu_count() or 1, hardware_map)
         with Store(store) as db:
             watch = _Live()
-            with watch.progress:
+            with watch.progress, _goes_on(store):
                 info = run_sweep(found, db, place, retry_failed=retry_failed, watch=watch)
             if export_to:
                 export(db.rows(info), export_to)
-            _result(out, db, info)
+            before = db.before(info)
+            changes = compare(db.rows(before), list(db.rows(info))) if before else None
+            if report:
+                files.write(report, render_sweep(info, list(db.rows(info)), before, changes).encode())
+            _result(out, db, info, changes)
+
+
+@contextmanager
+def _goes_on(store: Path) -> Iterator[None]:
+    """Somebody who interrupts a sweep is told that nothing is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"what is done is in {store}: start the same command again, and it goes on")
+        raise
 
 
 class _Live(Watch):
@@ -84,16 +108,15 @@ class _Live(Watch):
             TimeRemainingColumn(),
         )
         self.progress = Progress(*columns, console=log, transient=True, disable=not log.is_terminal)
-        self._task = self.progress.add_task("", total=None, failed=0, rate="")
         self._failed = self._done = 0
-        self._start = time.monotonic()
+        self._start = 0.0
 
     def begun(self, counts: Mapping[str, int]) -> None:
-        known = counts["done"] + counts["failed"]
+        known, total = counts["done"] + counts["failed"], sum(counts.values())
         self._failed = counts["failed"]
-        self.progress.update(self._task, total=sum(counts.values()), completed=known, failed=self._failed)
+        self._task = self.progress.add_task("", total=total, completed=known, failed=self._failed, rate="")
         if known:
-            note(f"{known:,} of {sum(counts.values()):,} jobs are known already")
+            note(f"{known:,} of {total:,} jobs are known already")
 
     def running(self, dashboard: str) -> None:
         self._start = time.monotonic()
@@ -113,18 +136,20 @@ class _Live(Watch):
         )
 
 
-def _result(out: Output, store: Store, sweep: SweepInfo) -> None:
+def _result(out: Output, store: Store, sweep: SweepInfo, changes: Changes | None) -> None:
     """What is in the store now; failures end the command as one."""
     counts = store.counts(sweep)
     data: dict[str, Any] = {"store": str(store.path), "sweep": sweep.number, **counts}
     if out.as_json:
         data["jobs"] = [asdict(row) for row in store.rows(sweep)]
-    out.result(data, lambda console: _print(console, store, sweep, counts))
+        data["changes"] = changes.to_dict() if changes else None
+    out.result(data, lambda console: _print(console, store, sweep, changes))
     if counts["failed"]:
         raise typer.Exit(CrtgenError.exit_code)
 
 
-def _print(console: Console, store: Store, sweep: SweepInfo, counts: Mapping[str, int]) -> None:
+def _print(console: Console, store: Store, sweep: SweepInfo, changes: Changes | None) -> None:
+    counts = store.counts(sweep)
     total = sum(counts.values())
     if total <= _SHOWN:
         rows = table("model", "board", "options", *_FIGURES.values(), right=tuple(_FIGURES.values()))
@@ -133,5 +158,7 @@ def _print(console: Console, store: Store, sweep: SweepInfo, counts: Mapping[str
             cells = ("" if n is None else f"{n:,}" for n in numbers)
             rows.add_row(*row.cell, *cells) if row.state == "done" else rows.add_row(*row.cell, row.error)
         console.print(rows)
+    for change in changes.changed if changes else ():
+        console.print(str(change))
     failed = f", {counts['failed']:,} failed: --retry-failed runs them again" if counts["failed"] else ""
     console.print(f"{total:,} jobs in {store.path}{failed}")

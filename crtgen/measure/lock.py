@@ -19,6 +19,7 @@ from crtgen.settings import METRICS
 
 __all__ = [
     "LOCK",
+    "RESOLUTION",
     "Entry",
     "Excess",
     "Lock",

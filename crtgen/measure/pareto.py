@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from crtgen.report import Report
 
-__all__ = ["front", "plot"]
+__all__ = ["front", "plot", "undominated"]
 
 _WIDTH, _HEIGHT = 56, 12
 
@@ -15,11 +15,15 @@ def _costs(figures: Report) -> tuple[int, int, int]:
 
 def front(results: Sequence[Report]) -> tuple[bool, ...]:
     """For each whether no other is at least as good in instructions, flash and RAM, and better in one."""
-    costs = [_costs(r) for r in results]
+    return undominated([_costs(r) for r in results])
+
+
+def undominated(costs: Sequence[tuple[float, ...]]) -> tuple[bool, ...]:
+    """For each whether no other is at least as small in everything, and smaller in something."""
     return tuple(not any(_dominates(other, mine) for other in costs) for mine in costs)
 
 
-def _dominates(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+def _dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
     return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 

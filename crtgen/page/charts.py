@@ -13,7 +13,7 @@ from crtgen.errors import UsageError
 from crtgen.ir import Graph
 from crtgen.report import Layer, Report
 
-__all__ = ["arena", "costs", "flash", "network", "pareto", "ranges"]
+__all__ = ["arena", "choices", "costs", "flash", "network", "pareto", "ranges", "require_charts"]
 
 _INK, _FAINT, _ONE, _TWO, _THREE, _FOUR = (f"#fe00{n:02x}" for n in range(6))
 _VARIABLES = {
@@ -119,6 +119,22 @@ def pareto(levels: Sequence[Report]) -> str:
     return _svg("Instructions over flash at each level", rows, marks, height=220)
 
 
+def choices(model: str, points: Sequence[tuple[str, int, int, bool]]) -> str:
+    """Instructions over flash: a point is its name, bytes, instructions, and whether it is worth having."""
+    keys = ("name", "flash", "instructions", "good")
+    rows = [dict(zip(keys, point, strict=True)) for point in points]
+    place = {
+        "x": {"field": "flash", "type": "quantitative", "title": "bytes of flash", "scale": {"zero": False}},
+        "y": {"field": "instructions", "type": "quantitative", "scale": {"zero": False}},
+    }
+    colour = {"condition": {"test": "datum.good", "value": _ONE}, "value": _FAINT}
+    marks = {
+        "mark": {"type": "point", "filled": True, "size": 70},
+        "encoding": {**place, "color": colour, "description": {"field": "name"}},
+    }
+    return _svg(f"{model}: instructions over flash with each choice of options", rows, marks, height=220)
+
+
 def ranges(graph: Graph) -> str:
     """The real numbers that each quantised value can be, as a line from the least to the greatest."""
     rows = []
@@ -214,11 +230,17 @@ def _arc(first: int, last: int, count: int) -> list[tuple[float, float]]:
     return [(first, 0.0), (first + 0.1, out), ((first + last) / 2, out), (last - 0.1, out), (last, 0.0)]
 
 
-def _svg(title: str, rows: Rows, marks: Mapping[str, Any], height: int) -> str:
+def require_charts() -> Any:
+    """The package that draws. Raises ``UsageError`` if it is not installed."""
     try:
         import vl_convert
     except ImportError as error:
         raise UsageError("a page needs vl-convert-python", hint="pip install 'crtgen[report]'") from error
+    return vl_convert
+
+
+def _svg(title: str, rows: Rows, marks: Mapping[str, Any], height: int) -> str:
+    vl_convert = require_charts()
     axis = {
         "labelColor": _INK,
         "titleColor": _INK,

@@ -15,7 +15,8 @@ from crtgen import api, files
 from crtgen.build import Toolchain, find_toolchain
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.page.bill import bill_of_materials
-from crtgen.page.page import environment, render_page
+from crtgen.page.page import render_page
+from crtgen.page.parts import environment
 from crtgen.page.study import Study
 from crtgen.plan import Plan
 from crtgen.report import arena_map

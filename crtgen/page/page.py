@@ -2,39 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from crtgen.ir import shape_text
 from crtgen.page import charts
+from crtgen.page.parts import Drawing, Table, drawn, environment
 from crtgen.page.study import OnBoard, Study
 from crtgen.report import Layer, Report, bound_text
-from crtgen.resources import templates_dir
 from crtgen.version import __version__
 
-__all__ = ["environment", "render_page"]
+__all__ = ["render_page"]
 
 Baseline = Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawing:
-    title: str
-    says: str
-    svg: Markup
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """Cells are texts; the columns from ``numbers`` on hold numbers."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numbers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +21,22 @@ class _BoardView:
     name: str
     summary: str
     facts: tuple[tuple[str, str], ...]
-    parts: tuple[_Drawing | _Table, ...]
+    parts: tuple[Drawing | Table, ...]
 
 
 def render_page(study: Study, baseline: Baseline | None = None) -> str:
     """The page of a study; ``baseline`` are reports of an earlier one by board, to compare with."""
     boards = [_board(on, (baseline or {}).get(on.report.board)) for on in study.boards]
     first = study.boards[0]
-    shared: list[_Drawing | _Table] = [
-        _Drawing("The network", "Values that skip layers are arcs.", _drawn(charts.network(first.report)))
+    shared: list[Drawing | Table] = [
+        Drawing("The network", "Values that skip layers are arcs.", drawn(charts.network(first.report)))
     ]
     if ranges := charts.ranges(first.plan.graph):
         says = "What each quantised value can stand for, from its least to its greatest number."
-        shared.append(_Drawing("Quantisation", says, _drawn(ranges)))
+        shared.append(Drawing("Quantisation", says, drawn(ranges)))
     if study.rewrites:
         rows = tuple((hit.rule, hit.node, hit.text) for hit in study.rewrites)
-        shared.append(_Table("How the network was rewritten", ("rule", "layer", "what it did"), rows, 3))
+        shared.append(Table("How the network was rewritten", ("rule", "layer", "what it did"), rows, 3))
     return (
         environment()
         .get_template("report/page.html.j2")
@@ -70,23 +49,8 @@ def render_page(study: Study, baseline: Baseline | None = None) -> str:
             boards=boards,
             shared=shared,
             fits=_fits(study),
-            is_table=lambda part: isinstance(part, _Table),
         )
     )
-
-
-@cache
-def environment() -> Environment:
-    """The templates of pages, in which every text is escaped."""
-    loader = FileSystemLoader(templates_dir())
-    return Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-
-
-def _drawn(svg: str) -> Markup:
-    """SVG that ``charts`` made: Vega escapes every text in it."""
-    return Markup(svg)
 
 
 def _interfaces(report: Report) -> tuple[tuple[str, ...], ...]:
@@ -115,18 +79,18 @@ def _board(on: OnBoard, before: Mapping[str, Any] | None) -> _BoardView:
         ("instructions", "instructions") if on.levels else ("cycles_estimated", "estimated cycles")
     )
     known = all(getattr(layer, metric) is not None for layer in report.layers)
-    parts: list[_Drawing | _Table] = []
+    parts: list[Drawing | Table] = []
     if before is not None:
         parts.append(_compared(report, before))
     if known:
-        parts.append(_Drawing(f"Where the {title} go", "", _drawn(charts.costs(report, metric, title))))
+        parts.append(Drawing(f"Where the {title} go", "", drawn(charts.costs(report, metric, title))))
     parts.append(_layers(report))
     says = f"{report.arena_bytes:,} bytes, {bound_text(report)}."
-    parts.append(_Drawing("Memory over time", says, _drawn(charts.arena(report))))
+    parts.append(Drawing("Memory over time", says, drawn(charts.arena(report))))
     if report.image is not None:
-        parts.append(_Drawing("Flash", "", _drawn(charts.flash(report))))
+        parts.append(Drawing("Flash", "", drawn(charts.flash(report))))
     if on.levels:
-        parts.append(_Drawing("Levels of optimisation", "", _drawn(charts.pareto(on.levels))))
+        parts.append(Drawing("Levels of optimisation", "", drawn(charts.pareto(on.levels))))
     return _BoardView(report.board, report.optimize, _facts(on), tuple(parts))
 
 
@@ -157,7 +121,7 @@ def _verified(on: OnBoard) -> str:
     return f"{count - outcome.failed} of {count} cases as expected"
 
 
-def _layers(report: Report) -> _Table:
+def _layers(report: Report) -> Table:
     rows = tuple(
         (
             layer.name,
@@ -181,7 +145,7 @@ def _layers(report: Report) -> _Table:
         "cycles",
         "instructions per MAC",
     )
-    return _Table("Layers", columns, rows, 3)
+    return Table("Layers", columns, rows, 3)
 
 
 def _per_mac(layer: Layer) -> str:
@@ -194,7 +158,7 @@ def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _fits(study: Study) -> _Table:
+def _fits(study: Study) -> Table:
     rows = []
     for fit in study.fits:
         sizes = (fit.library.flash, fit.library.ram, fit.server.flash, fit.server.ram + fit.server.stack)
@@ -212,13 +176,13 @@ def _fits(study: Study) -> _Table:
         "RAM with stack",
         "ms, estimated",
     )
-    return _Table("Which boards hold it", columns, tuple(rows), 3)
+    return Table("Which boards hold it", columns, tuple(rows), 3)
 
 
 _COMPARED = ("instructions", "cycles_estimated", "flash_bytes", "ram_bytes", "stack_bytes", "arena_bytes")
 
 
-def _compared(report: Report, before: Mapping[str, Any]) -> _Table:
+def _compared(report: Report, before: Mapping[str, Any]) -> Table:
     """What is not as it was: figures, then instructions of layers."""
     pairs: list[tuple[str, Any, int | None]] = [(m, before.get(m), getattr(report, m)) for m in _COMPARED]
     old = {layer["name"]: layer.get("instructions") for layer in before["layers"]}
@@ -228,4 +192,4 @@ def _compared(report: Report, before: Mapping[str, Any]) -> _Table:
         for name, a, b in pairs
         if type(a) is int and b is not None and a != b
     )
-    return _Table("What changed since the baseline", ("figure or layer", "before", "now", ""), rows)
+    return Table("What changed since the baseline", ("figure or layer", "before", "now", ""), rows)

@@ -1,6 +1,7 @@
 """A job of a sweep: one model for one board with one choice of options, as a value; and what came of it."""
 
 import json
+import os
 import time
 import traceback
 from collections.abc import Mapping
@@ -144,12 +145,13 @@ def run_job(job: Job, contents: Mapping[str, bytes], site: Site | None = None) -
     ``contents`` are the files of the job by digest; ``site`` is where a real board is.
     """
     start = time.perf_counter()
-    try:
-        with TemporaryFolder() as folder:
+    with TemporaryFolder() as folder:
+        try:
             found = _measured(job, contents, folder, site)
-    except Exception as error:
-        found = failure(error)
-    return replace(found, seconds=time.perf_counter() - start)
+        except Exception as error:
+            found = failure(error)
+    message = found.message.replace(f"{folder}{os.sep}", "")
+    return replace(found, message=message, seconds=time.perf_counter() - start)
 
 
 def _measured(job: Job, contents: Mapping[str, bytes], folder: Path, site: Site | None) -> Outcome:

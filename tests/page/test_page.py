@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,6 +13,7 @@ from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.measure.rungs import Outcome
 from crtgen.page import Study, read_baseline, render_page, study
+from tests.page.browser import check_shown
 from tests.support import ROOT, require_tool
 
 pytest.importorskip("vl_convert")
@@ -122,33 +122,4 @@ def test_a_verification_that_went_wrong(planned: Study) -> None:
 @pytest.mark.parametrize("width", [360, 1600])
 @pytest.mark.parametrize("dark", [True, False])
 def test_a_browser_shows_it(width: int, dark: bool, planned: Study, tmp_path: Path) -> None:
-    chromium = require_tool("chromium")
-    page = render_page(planned)
-    probe = """<script>addEventListener("load", () => {
-        const body = getComputedStyle(document.body);
-        document.title = [document.documentElement.scrollWidth, innerWidth, body.backgroundColor].join(" ");
-    })</script></body>"""
-    file = tmp_path / "r.html"
-    file.write_text(page.replace("</body>", probe))
-    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    shown = subprocess.run(
-        [
-            chromium,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--enable-logging=stderr",
-            scheme,
-            f"--window-size={width},2000",
-            "--dump-dom",
-            str(file),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert "CONSOLE" not in shown.stderr, shown.stderr
-    title = re.search(r"<title>(\d+) (\d+) (rgb.*?)</title>", shown.stdout)
-    assert title, shown.stdout[:300]
-    assert int(title[1]) <= int(title[2]), "the page is wider than the window"
-    assert title[3] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+    check_shown(render_page(planned), tmp_path, width, dark)

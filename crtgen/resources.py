@@ -10,6 +10,7 @@ __all__ = [
     "footprints_file",
     "license_file",
     "misra_file",
+    "rp2040_script",
     "runtime_dir",
     "templates_dir",
     "zephyr_app_dir",
@@ -73,3 +74,8 @@ def license_file() -> Path:
 def zephyr_app_dir() -> Path:
     """Directory of the Zephyr application."""
     return _data("zephyr_app")
+
+
+def rp2040_script() -> Path:
+    """What makes of the simulator rp2040js a program with a serial port, for Node."""
+    return _PACKAGE / "run" / "rp2040.cjs"

@@ -33,12 +33,14 @@ class Measurement:
     """Time of inferences on the device.
 
     ``ticks`` has one entry per run. ``instructions`` is the mean per run where the device counts them
-    (QEMU), else None; ``seconds`` is the mean by the device's clock.
+    (QEMU), ``cycles`` where its clock is the core's (SysTick of a real chip), else None; ``seconds`` is the
+    mean by the device's clock.
     """
 
     ticks: tuple[int, ...]
     seconds: float
     instructions: int | None
+    cycles: int | None = None
 
 
 class Session:
@@ -149,7 +151,15 @@ class Session:
             raise _cannot("measure")
         mean = float(ticks.mean())
         instructions = round(mean * self.instructions_per_tick()) if self.counting else None
-        return Measurement(tuple(ticks.tolist()), mean / rate, instructions)
+        cycles = round(mean) if self._counts_cycles() else None
+        return Measurement(tuple(ticks.tolist()), mean / rate, instructions, cycles)
+
+    def _counts_cycles(self) -> bool:
+        """Whether a tick is a cycle of the core: bare metal of a real board, or a simulator with cycles."""
+        board = find_board(self.image.board)
+        if self.image.platform != "baremetal" or board.timer is None or board.timer.kind != "systick":
+            return False
+        return board.is_real and (isinstance(self.device, SerialDevice) or board.rp2040js)
 
     def profile(self, model: str | None = None) -> tuple[int, ...]:
         """Ticks of each layer of one run. The image has to be built with ``profile``."""

@@ -55,7 +55,7 @@ class Table:
     def tables(self, key: str) -> "list[Table]":
         """The tables of an array of tables, ``[[key]]``."""
         listed = self.get(key, _list, [])
-        return [Table(self._file, f"{self._path}{key} {n}: ", each) for n, each in enumerate(listed, 1)]
+        return [Table(self._file, f"{self._path}{key} {n}.", each) for n, each in enumerate(listed, 1)]
 
     def rest(self) -> tuple[str, ...]:
         """The keys that nothing asked for so far."""

@@ -1,15 +1,18 @@
 """Boards and cores: what firmware is generated for."""
 
 from crtgen.boards.board import (
+    BOOTS,
     MAILBOX_SIZE,
     PLATFORMS,
     RUNNERS,
     Board,
+    Boot,
     Flash,
     Fvp,
     Memory,
     Qemu,
     Serial,
+    Step,
     Timer,
     Uart,
     Watchdog,
@@ -29,18 +32,21 @@ from crtgen.boards.loader import load_board
 from crtgen.boards.units import parse_size, size_text
 
 __all__ = [
+    "BOOTS",
     "CORES",
     "HOST",
     "MAILBOX_SIZE",
     "PLATFORMS",
     "RUNNERS",
     "Board",
+    "Boot",
     "Core",
     "Flash",
     "Fvp",
     "Memory",
     "Qemu",
     "Serial",
+    "Step",
     "Timer",
     "Uart",
     "Watchdog",

@@ -1,21 +1,26 @@
 """A board: its core, its memories and the way to talk to it. The data lives in ``boards/<name>.toml``."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen.boards.core import Core
+from crtgen.boards.uart import UARTS, Rate
 from crtgen.errors import UsageError
 
 __all__ = [
+    "BOOTS",
     "MAILBOX_SIZE",
     "PLATFORMS",
     "RUNNERS",
     "Board",
+    "Boot",
     "Flash",
     "Fvp",
     "Memory",
     "Qemu",
     "Serial",
+    "Step",
     "Timer",
     "Uart",
     "Watchdog",
@@ -82,21 +87,70 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Uart:
-    """The serial port of the RPC: the driver (``cmsdk``), register base, clock in Hz, receive interrupt."""
+    """The serial port of the RPC: the driver, a key of ``UARTS``, register base, clock in Hz, interrupt.
+
+    ``tx`` and ``rx`` are the numbers of the pins where the UART has registers for them (Nordic's).
+    """
 
     kind: str
     base: int
     clock: int
     irq: int
     baud: int
+    tx: int | None = None
+    rx: int | None = None
+
+    @property
+    def rate(self) -> Rate:
+        """The rate nearest to ``baud``, and what to write for it."""
+        return UARTS[self.kind](self.clock, self.baud)
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """What counts ticks: the driver (``systick``) and its clock in Hz."""
+    """What counts ticks: the driver (``systick``, ``nrf_timer``) and its clock in Hz.
+
+    ``systick`` is part of the core and counts its cycles; another has a register base and an interrupt.
+    """
 
     kind: str
     clock: int
+    base: int = 0
+    irq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One access to a register of ``bits`` bits before anything else runs.
+
+    ``operation`` is ``write`` (of ``value``), ``change`` (the bits of ``mask`` become ``value``), or ``wait``
+    (until the bits of ``mask`` are ``value``). ``register`` is its name in the chip's manual, as
+    ``RCC.AHB2ENR``; ``note`` says what the step is for.
+    """
+
+    register: str
+    address: int
+    operation: str
+    mask: int
+    value: int
+    bits: int = 32
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """What the chip's boot ROM looks for in flash: where it is, and where the vectors are then."""
+
+    at: int
+    vectors: int
+
+
+BOOTS: Mapping[str, Boot] = {
+    "rp2040": Boot(at=0, vectors=0x100),
+    "rp2350": Boot(at=0x200, vectors=0),
+    "kinetis": Boot(at=0x400, vectors=0),
+}
+"""By kind: offsets in bytes from the start of the vectors' memory. ``boot_<kind>.c`` is the template."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +221,10 @@ class Board:
     """A board that firmware is generated for.
 
     ``vectors``, ``code`` and ``data`` name the memories that hold the vector table, code with constants,
-    and variables with the stack. ``clock`` is the core's highest, in Hz, 0 if unknown. The board ``host`` is
-    this computer: it has none of them. ``source`` says where the figures come from,
-    ``file`` is what it was read from.
+    and variables with the stack. ``start`` are accesses to registers that come before anything else,
+    ``boot`` is a key of ``BOOTS`` for a chip whose boot ROM wants one. ``clock`` is the core's highest, in
+    Hz, 0 if unknown. The board ``host`` is this computer: it has none of them. ``rp2040js`` means that this
+    simulator has it. ``source`` says where the figures come from, ``file`` is what it was read from.
     """
 
     name: str
@@ -182,9 +237,12 @@ class Board:
     data: str = ""
     uart: Uart | None = None
     timer: Timer | None = None
+    start: tuple[Step, ...] = ()
+    boot: str = ""
     watchdog: Watchdog | None = None
     qemu: Qemu | None = None
     fvp: Fvp | None = None
+    rp2040js: bool = False
     zephyr: tuple[ZephyrName, ...] = ()
     flash_with: Flash | None = None
     serial: Serial | None = None
@@ -200,15 +258,27 @@ class Board:
         return (*bare, "zephyr") if self.zephyr else bare
 
     @property
+    def first_vector(self) -> int:
+        """Where the vector table is."""
+        offset = BOOTS[self.boot].vectors if self.boot else 0
+        return self.memory(self.vectors).origin + offset
+
+    @property
     def mailbox(self) -> int | None:
         """Where a mailbox for the RPC is, in memory that QEMU shares."""
         shared = self.qemu.memory if self.qemu is not None else None
         return None if shared is None else shared.origin
 
     @property
-    def is_simulated(self) -> bool:
-        """Whether a program of this computer stands for the board."""
-        return self.qemu is not None or self.fvp is not None
+    def simulator(self) -> str:
+        """The program of this computer that can stand for the board; empty if there is none."""
+        known = {"QEMU": self.qemu is not None, "FVP": self.fvp is not None, "rp2040js": self.rp2040js}
+        return next((name for name, has in known.items() if has), "")
+
+    @property
+    def is_real(self) -> bool:
+        """Whether there are ways to write an image to such a board."""
+        return self.flash_with is not None
 
     def platform(self, wanted: str | None) -> str:
         """``wanted``, or the board's first platform. Raises ``UsageError`` if the board has it not."""

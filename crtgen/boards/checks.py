@@ -6,7 +6,7 @@ A check yields the key at fault and the reason; the loader's errors name both.
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from crtgen.boards.board import MAILBOX_SIZE, RUNNERS, Board
+from crtgen.boards.board import BOOTS, MAILBOX_SIZE, RUNNERS, Board
 from crtgen.errors import UsageError
 
 __all__ = ["CHECKS", "check_board"]
@@ -14,6 +14,7 @@ __all__ = ["CHECKS", "check_board"]
 Finding = tuple[str, str]
 
 _VECTOR_ENTRY = 4
+_BAUD_TOLERANCE = 0.02
 _CORE_EXCEPTIONS = 16
 
 
@@ -63,15 +64,52 @@ def _places_have_kinds(board: Board) -> Iterator[Finding]:
 def _vector_table_fits(board: Board) -> Iterator[Finding]:
     if board.is_host or board.uart is None:
         return
-    needed = _VECTOR_ENTRY * (_CORE_EXCEPTIONS + board.uart.irq + 1)
     memory = board.memory(board.vectors)
+    needed = _vector_table(board)
     if memory.size < needed:
         yield "layout.vectors", f"the vector table needs {needed} B, {memory.name} has {memory.size} B"
+    if board.boot and BOOTS[board.boot].at > BOOTS[board.boot].vectors:
+        room = BOOTS[board.boot].at - BOOTS[board.boot].vectors
+        if room < needed:
+            yield "boot", f"the vector table needs {needed} B, but the header is {room} B behind its start"
+
+
+def _vector_table(board: Board) -> int:
+    """Bytes of the vector table, up to the last interrupt that is used."""
+    irqs = [device.irq for device in (board.uart, board.timer) if device is not None]
+    return _VECTOR_ENTRY * (_CORE_EXCEPTIONS + 1 + max((irq for irq in irqs if irq is not None), default=0))
 
 
 def _vector_table_aligned(board: Board) -> Iterator[Finding]:
-    if not board.is_host and board.memory(board.vectors).origin % 128:
-        yield f"memory.{board.vectors}.origin", "a vector table has to start at a multiple of 128"
+    if board.is_host:
+        return
+    multiple = max(128, 1 << (_vector_table(board) - 1).bit_length())
+    if board.first_vector % multiple:
+        yield f"memory.{board.vectors}.origin", f"a vector table has to start at a multiple of {multiple}"
+
+
+def _steps_fit_registers(board: Board) -> Iterator[Finding]:
+    names: dict[str, int] = {}
+    for n, step in enumerate(board.start, 1):
+        key = f"start {n}.register"
+        if step.address % (step.bits // 8):
+            yield key, f"{step.address:#x} is no multiple of {step.bits // 8}"
+        if max(step.mask, step.value) >> step.bits:
+            yield key, f"the register has {step.bits} bits"
+        if step.value & ~step.mask:
+            yield key, "bits are wanted that are not looked at"
+        if names.setdefault(step.register, step.address) != step.address:
+            yield key, f"it was at {names[step.register]:#x} before"
+
+
+def _pins_are_known(board: Board) -> Iterator[Finding]:
+    if board.uart is None:
+        return
+    for key, pin in (("tx", board.uart.tx), ("rx", board.uart.rx)):
+        if board.uart.kind.startswith("nrf_") and pin is None:
+            yield f"uart.{key}", "the key is missing: the UART is told its pins"
+        if not board.uart.kind.startswith("nrf_") and pin is not None:
+            yield f"uart.{key}", "the pins of this UART are chosen by registers of the chip: see start"
 
 
 def _devices_outside_memories(board: Board) -> Iterator[Finding]:
@@ -104,8 +142,8 @@ def _zephyr_is_for_boards(board: Board) -> Iterator[Finding]:
 
 
 def _one_simulator(board: Board) -> Iterator[Finding]:
-    if board.qemu is not None and board.fvp is not None:
-        yield "fvp", "QEMU simulates it already"
+    if (board.qemu is not None) + (board.fvp is not None) + board.rp2040js > 1:
+        yield "fvp" if board.fvp else "rp2040js", f"{board.simulator} simulates it already"
 
 
 def _mailbox_has_room(board: Board) -> Iterator[Finding]:
@@ -120,7 +158,7 @@ def _mailbox_has_room(board: Board) -> Iterator[Finding]:
 
 
 def _real_board_can_be_reached(board: Board) -> Iterator[Finding]:
-    if board.is_host or board.is_simulated:
+    if board.is_host or board.simulator:
         return
     if board.flash_with is None:
         yield "flash", "nothing simulates the board, and nothing says how to write an image to it"
@@ -153,8 +191,11 @@ def _figures_have_a_source(board: Board) -> Iterator[Finding]:
 def _baud_reachable(board: Board) -> Iterator[Finding]:
     if board.serial is not None and not 1200 <= board.serial.baud <= 12_000_000:
         yield "serial.baud", "a rate from 1,200 to 12,000,000 is wanted"
-    if board.uart is not None and board.uart.clock < 16 * board.uart.baud:
-        yield "uart.baud", f"a clock of {board.uart.clock} Hz is less than 16 times the baud rate"
+    if board.uart is not None and board.uart.baud:
+        actual = board.uart.rate.baud
+        if abs(actual / board.uart.baud - 1) > _BAUD_TOLERANCE:
+            clock = board.uart.clock
+            yield "uart.baud", f"a clock of {clock} Hz makes {actual:.0f} baud of it, not {board.uart.baud}"
 
 
 CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
@@ -165,6 +206,8 @@ CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
     "bare metal needs a UART and a timer, the host has neither": _can_talk_and_count,
     "the vector table fits its memory": _vector_table_fits,
     "the vector table is aligned": _vector_table_aligned,
+    "steps of the start fit their registers": _steps_fit_registers,
+    "a UART is told its pins where it chooses them": _pins_are_known,
     "devices lie outside the memories": _devices_outside_memories,
     "the baud rate can be reached": _baud_reachable,
     "the watchdog can count its seconds": _watchdog_can_wait,

@@ -48,6 +48,16 @@ class Core:
         return self.arch in ("armv6-m", "armv8-m.base")
 
     @property
+    def has_caches(self) -> bool:
+        """Whether it may have caches of its own; registers say which."""
+        return self.name.partition("+")[0] in ("cortex-m7", "cortex-m55", "cortex-m85")
+
+    @property
+    def has_vtor(self) -> bool:
+        """Whether the vector table can be elsewhere than at address 0."""
+        return self.name != "cortex-m0"
+
+    @property
     def fpv5(self) -> bool:
         """Whether the FPU has VMAXNM and VMINNM; that of the M4 is older."""
         return self.fpu != "none" and self.name != "cortex-m4"
@@ -82,6 +92,7 @@ _ZIG_FPU = {
 CORES = {
     core.name: core
     for core in (
+        Core("cortex-m0", "armv6-m", unaligned=False),
         Core("cortex-m0plus", "armv6-m", unaligned=False),
         Core("cortex-m23", "armv8-m.base", unaligned=False),
         Core("cortex-m3", "armv7-m"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crtgen.boards.board import (
+    BOOTS,
     RUNNERS,
     Board,
     Flash,
@@ -16,6 +17,7 @@ from crtgen.boards.board import (
     Memory,
     Qemu,
     Serial,
+    Step,
     Timer,
     Uart,
     Watchdog,
@@ -23,6 +25,7 @@ from crtgen.boards.board import (
 )
 from crtgen.boards.checks import check_board
 from crtgen.boards.core import CORES, HOST, find_core
+from crtgen.boards.uart import UARTS
 from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.toml import Table, load_toml, text
 from crtgen.toml import table as table_of
@@ -57,9 +60,12 @@ def _board(name: str, table: Table) -> Board:
         data=places["data"],
         uart=_optional(table.section("uart"), _uart),
         timer=timer,
+        start=tuple(_step(t) for t in table.tables("start")),
+        boot=table.get("boot", _one_of("boot header", *BOOTS), ""),
         watchdog=_optional(table.section("watchdog"), _watchdog),
         qemu=_optional(table.section("qemu"), _qemu),
         fvp=_optional(table.section("fvp"), _fvp),
+        rp2040js=_optional(table.section("rp2040js"), lambda table: True) or False,
         zephyr=table.get("zephyr", _zephyr, ()),
         flash_with=_optional(table.section("flash"), _flash),
         serial=_optional(table.section("serial"), _serial),
@@ -102,19 +108,60 @@ def _reads(table: Table) -> FlashReads:
 
 def _uart(table: Table) -> Uart:
     return Uart(
-        kind=table.get("kind", _one_of("UART", "cmsdk")),
+        kind=table.get("kind", _one_of("UART", *UARTS)),
         base=table.get("base", _address),
         clock=table.get("clock", _units(parse_frequency)),
         irq=table.get("irq", _address),
         baud=table.get("baud", _address, 115200),
+        tx=table.get("tx", _address, None),
+        rx=table.get("rx", _address, None),
     )
 
 
 def _timer(table: Table) -> Timer:
-    return Timer(
-        kind=table.get("kind", _one_of("timer", "systick")),
-        clock=table.get("clock", _units(parse_frequency)),
+    kind = table.get("kind", _one_of("timer", "systick", "nrf_timer"))
+    clock = table.get("clock", _units(parse_frequency))
+    if kind == "systick":
+        return Timer(kind, clock)
+    return Timer(kind, clock, table.get("base", _address), table.get("irq", _address))
+
+
+def _step(table: Table) -> Step:
+    """One of write, wait (for a value, else all of its bits), or set and clear."""
+    register, address = table.get("register", _register), table.get("address", _address)
+    bits, note = table.get("bits", _bits, 32), table.get("note", _comment, "")
+    write, wait = table.get("write", _address, None), table.get("wait", _address, None)
+    ones, zeros = table.get("set", _address, 0), table.get("clear", _address, 0)
+    value = table.get("for", _address, wait) if wait is not None else ones
+    table.finish()
+    if [write is not None, wait is not None, bool(ones | zeros)].count(True) != 1:
+        raise table.error("register", "one of write, wait, or set with clear is wanted")
+    if write is not None:
+        return Step(register, address, "write", (1 << bits) - 1, write, bits, note)
+    return Step(
+        register, address, "change" if wait is None else "wait", wait or ones | zeros, value, bits, note
     )
+
+
+def _register(value: Any) -> str:
+    name = text(value)
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]*(\[\d+\])?(\.[A-Z][A-Z0-9_]*(\[\d+\])?)*", name):
+        raise ValueError(f'"{name}" is no register: write "RCC.AHB2ENR"')
+    return name
+
+
+def _bits(value: Any) -> int:
+    if value not in (8, 16, 32):
+        raise ValueError("8, 16 or 32 is wanted")
+    return int(value)
+
+
+def _comment(value: Any) -> str:
+    """A text that can stand in a comment of C."""
+    note = text(value)
+    if not note.isprintable() or "*/" in note or "/*" in note or len(note) > 100:
+        raise ValueError("at most 100 printable characters without /* and */ are wanted")
+    return note
 
 
 def _watchdog(table: Table) -> Watchdog:

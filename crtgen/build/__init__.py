@@ -1,7 +1,7 @@
 """Building a generated project, and what the image needs: sizes and stack."""
 
 from crtgen.build.driver import Progress, build_project, built_image
-from crtgen.build.formats import read_content
+from crtgen.build.formats import binary, read_content
 from crtgen.build.image import Image
 from crtgen.build.layers import LayerSize, layer_sizes
 from crtgen.build.report import SizeReport, check_stack, measure
@@ -24,6 +24,7 @@ __all__ = [
     "Toolchain",
     "Workspace",
     "analyse_stack",
+    "binary",
     "build_project",
     "built_image",
     "check_stack",

@@ -16,8 +16,8 @@ from crtgen.errors import UsageError
 from crtgen.level import LEVELS
 from crtgen.measure.benchmark import RpcFigures, measure_model, measure_rpc
 from crtgen.measure.pareto import front, plot
-from crtgen.project.options import STACK
 from crtgen.report import Report
+from crtgen.run import Site
 
 __all__ = ["command"]
 
@@ -37,7 +37,8 @@ def command(
     fallback: options.Fallback = False,
     fold: options.Fold = True,
     layers: Annotated[bool, typer.Option("--layers", help="Print the instructions of each layer.")] = False,
-    stack: options.Stack = STACK,
+    stack: options.Stack = None,
+    simulate: options.Simulate = False,
     toolchain: options.Toolchain = None,
     trust: options.Trust = False,
     as_json: Json = False,
@@ -51,11 +52,11 @@ def command(
             raise UsageError(
                 "--rpc measures the RPC with one model, without --layers, --pareto and --codegen"
             )
-        boards = board or ["mps2_an386"]
+        boards, site = board or ["mps2_an386"], Site(simulate=simulate)
         with out.stage() as say:
             if rpc:
                 model = api.load(models[0], trust=trust)
-                lines = [measure_rpc(model.compile(b), toolchain=toolchain) for b in boards]
+                lines = [measure_rpc(model.compile(b), toolchain=toolchain, site=site) for b in boards]
                 out.result({"rpc": [r.to_dict() for r in lines]}, lambda console: _print_rpc(console, lines))
                 return
             chosen = options.generators(codegen, cmsis_nn)
@@ -73,7 +74,7 @@ def command(
                         generators=chosen,
                         fallback=fallback,
                     )
-                    results.append(measure_model(compiled, stack=stack, toolchain=toolchain))
+                    results.append(measure_model(compiled, stack=stack, toolchain=toolchain, site=site))
                 groups.append(results)
         data = [
             r.to_dict() | ({"on_front": good} if pareto else {})

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from crtgen.attached import Unit, connected_units
-from crtgen.boards import Board, all_boards, size_text, wrong_boards
+from crtgen.boards import all_boards, size_text, wrong_boards
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, Output, guarded, note, table
 
@@ -39,6 +39,7 @@ def command(
                     "platforms": list(b.platforms),
                     "qemu": b.qemu.machine if b.qemu else None,
                     "fvp": b.fvp.program if b.fvp else None,
+                    "rp2040js": b.rp2040js,
                     "runners": list(b.flash_with.runners) if b.flash_with else [],
                     "usb": list(b.serial.usb) if b.serial else [],
                 }
@@ -50,16 +51,10 @@ def command(
             rows = table("board", "core", "flash", "RAM", "platforms", "runs in", "", right=("flash", "RAM"))
             for b in boards:
                 sizes = ("", "") if b.is_host else (size_text(b.flash), size_text(b.ram))
-                rows.add_row(b.name, b.core.name, *sizes, ", ".join(b.platforms), _simulator(b), b.summary)
+                rows.add_row(b.name, b.core.name, *sizes, ", ".join(b.platforms), b.simulator, b.summary)
             console.print(rows)
 
         out.result(data, render)
-
-
-def _simulator(board: Board) -> str:
-    if board.qemu is not None:
-        return "QEMU"
-    return "FVP" if board.fvp is not None else ""
 
 
 def _connected(out: Output, units: tuple[Unit, ...]) -> None:

@@ -14,7 +14,6 @@ from crtgen.cli.output import note
 from crtgen.codegen.module import ModelInfo
 from crtgen.ir import Array
 from crtgen.project import read_manifest
-from crtgen.project.options import RECEIVE_BUFFER, STACK
 from crtgen.run import Site
 
 __all__ = ["Building", "Compiling", "Connecting", "Files", "Generating", "flattened"]
@@ -79,9 +78,9 @@ class Generating:
     target: options.Target = "c"
     place: options.Place = None
     profile: options.Profile = False
-    stack: options.Stack = STACK
+    stack: options.Stack = None
     pool: options.Pool = None
-    receive: options.Receive = RECEIVE_BUFFER
+    receive: options.Receive = None
 
     def generate(
         self,
@@ -161,10 +160,19 @@ class Connecting:
     serial: options.Serial = None
     runner: options.Runner = None
     hardware_map: options.HardwareMap = None
+    simulate: options.Simulate = False
 
     def site(self) -> Site:
         """The same for what starts devices."""
-        return Site(self.fvp_path, self.port, self.baud, self.serial, self.runner, self.hardware_map)
+        return Site(
+            self.fvp_path,
+            self.port,
+            self.baud,
+            self.serial,
+            self.runner,
+            self.hardware_map,
+            simulate=self.simulate,
+        )
 
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:

@@ -42,6 +42,7 @@ __all__ = [
     "Runner",
     "Serial",
     "Shape",
+    "Simulate",
     "Slides",
     "Source",
     "Stack",
@@ -126,6 +127,9 @@ HardwareMap = Annotated[
     Path | None,
     _board(envvar="CRTGEN_HARDWARE_MAP", help="What is connected, in the format of Zephyr's twister."),
 ]
+Simulate = Annotated[
+    bool, _board("--simulate", help="The board's simulator, where it could be connected as well.")
+]
 Optimize = Annotated[str, _code(help="speed, size or balanced.")]
 Target = Annotated[str, _project(help="c, or llvm: the models as object files, made by LLVM.")]
 Executor = Annotated[str, _code(help="aot: calls in C; graph: tables of calls, for own models.")]
@@ -150,7 +154,13 @@ Place = Annotated[
     list[str] | None,
     _project(metavar="PART=MEMORY", help="Put arena, weights or kernels into a memory of the board."),
 ]
-Stack = Annotated[int, _project(metavar="BYTES", help="What bare metal and Zephyr reserve for the stack.")]
+Stack = Annotated[
+    int | None,
+    _project(
+        metavar="BYTES",
+        help="What bare metal and Zephyr reserve for the stack; 8192, or a quarter of a small RAM.",
+    ),
+]
 Pool = Annotated[
     str | None,
     _project(
@@ -159,7 +169,11 @@ Pool = Annotated[
     ),
 ]
 Receive = Annotated[
-    int, _project(metavar="BYTES", help="The longest packet that a host can send; TVM's own host takes 2048.")
+    int | None,
+    _project(
+        metavar="BYTES",
+        help="The longest packet that a host can send; 2048, as TVM's own host, or 1/8 of a small RAM.",
+    ),
 ]
 QuantizeInput = Annotated[
     bool, typer.Option("--quantize-input", help="Inputs are real values: quantise them as the model says.")

@@ -12,6 +12,7 @@ from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import figures_table
 from crtgen.measure.benchmark import measure_model
 from crtgen.measure.quantization import Quantised, quantize
+from crtgen.run import Site
 
 __all__ = ["command"]
 
@@ -41,7 +42,7 @@ def command(
             reports = []
             for path in (model, output) if board else ():
                 say(f"{path.name} on {board}")
-                reports.append(measure_model(api.load(path).compile(board or "")))
+                reports.append(measure_model(api.load(path).compile(board or ""), site=Site(simulate=True)))
 
         def render(console: Console) -> None:
             _print(console, found, output)

@@ -73,7 +73,7 @@ def command(
                 made = [session.infer(*arrays, model=info.name) for arrays in given.runs]
                 measured = session.measure(repeat, model=info.name)
                 report = next(r for r in image.reports if r.model == info.name)
-                report = report.measured(measured.instructions, measured.seconds)
+                report = report.measured(measured.instructions, measured.seconds, measured.cycles)
                 if generating.profile:
                     report = report.profiled(session.profile(info.name))
         every = [np.stack(arrays) for arrays in zip(*made, strict=True)]
@@ -119,7 +119,11 @@ def _figures(report: Report, size: SizeReport) -> Rows:
         rows.add_row("instructions", f"{report.instructions:,}")
         if report.macs:
             rows.add_row("  per MAC", f"{report.instructions / report.macs:.2f}")
-    elif report.seconds is not None:
+    if report.cycles is not None:
+        rows.add_row("cycles", f"{report.cycles:,}")
+        if report.macs:
+            rows.add_row("  per MAC", f"{report.cycles / report.macs:.2f}")
+    if report.instructions is None and report.seconds is not None:
         rows.add_row("microseconds", f"{report.seconds * 1e6:,.1f}")
     for label, value in size.rows():
         rows.add_row(label, f"{value:,}")

@@ -87,12 +87,16 @@ def print_real(console: Console, reports: Sequence[Report]) -> None:
 
 def figures_table(reports: Sequence[Report]) -> Rows:
     """A row for each model with what it takes."""
-    columns = ("instructions", "per MAC", "cycles (estimate)", "flash", "RAM", "arena", "stack")
+    counted = [
+        name for name in ("instructions", "cycles") if any(getattr(r, name) is not None for r in reports)
+    ]
+    columns = (*counted, "per MAC", "cycles (estimate)", "flash", "RAM", "arena", "stack")
     rows = table("model", "board", "optimize", *columns, right=columns)
     for r in reports:
-        each = f"{r.instructions / r.macs:.2f}" if r.instructions and r.macs else ""
+        count = r.instructions if r.instructions is not None else r.cycles
+        each = f"{count / r.macs:.2f}" if count and r.macs else ""
         sizes = (number(n) for n in (r.flash_bytes, r.ram_bytes, r.arena_bytes, r.stack_bytes))
-        counts = (number(r.instructions), each, number(r.cycles_estimated))
+        counts = (*(number(getattr(r, name)) for name in counted), each, number(r.cycles_estimated))
         rows.add_row(r.model, r.board, r.optimize, *counts, *sizes)
     return rows
 

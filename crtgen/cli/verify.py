@@ -80,7 +80,7 @@ def command(
                     watched = _watched(session, image, source, made_of, found, say)
         verified = _Verified(image.board, results, watched, lost)
         if junit_file:
-            rung = rung_of(find_board(image.board))
+            rung = rung_of(find_board(image.board), connecting.site())
             write(junit_file, junit([Outcome(source.stem, image.board, rung, results)]))
         out.result(verified.to_dict(), verified.print)
         if not verified.is_right:

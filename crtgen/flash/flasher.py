@@ -31,13 +31,12 @@ class Flashed:
 
 
 def flash(job: Job, runner: str | None = None, *, timeout: float = TIME_LIMIT) -> Flashed:
-    """Write the image and start it, with the board's first runner unless one is named.
+    """Write the image and start it, with the first runner that can unless one is named.
 
     Raises ``ToolMissingError``, ``UsageError`` for a runner that does not know the board, and ``FlashError``
     with the runner's output for everything else.
     """
-    how = job.board.flash_with
-    name = runner or (how.runners[0] if how else "gdb")
+    name = runner or job.runners[0]
     if not job.image.is_file():
         raise FlashError("there is no such image", where=str(job.image), hint="build the project first")
     lines = [[_find(program), *words] for program, *words in commands(name, job)]

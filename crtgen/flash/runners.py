@@ -46,9 +46,20 @@ class Job:
     usb: str = ""
 
     @property
+    def is_zephyr(self) -> bool:
+        """Whether Zephyr's build made the image: ``build/zephyr/zephyr.elf``."""
+        return self.image.parent.name == "zephyr"
+
+    @property
     def build(self) -> Path:
         """Zephyr's build directory."""
         return self.image.parent.parent
+
+    @property
+    def runners(self) -> tuple[str, ...]:
+        """What can write it, the preferred one first; west knows images of Zephyr only."""
+        listed = self.board.flash_with.runners if self.board.flash_with else ()
+        return tuple(name for name in (*listed, "gdb") if name != "west" or self.is_zephyr)
 
     def file(self, suffix: str) -> Path:
         """The image as another file, which the build makes beside the ELF. Raises ``FlashError``."""
@@ -68,11 +79,11 @@ def commands(runner: str, job: Job) -> list[list[str]]:
     if runner == "gdb":
         return [_gdb(job)]
     how = job.board.flash_with
-    if how is None or runner not in how.runners:
-        names = (*(how.runners if how else ()), "gdb")
-        raise UsageError(
-            f"{runner} does not know this board", where=job.board.name, hint=f"use {' or '.join(names)}"
-        )
+    if how is None or runner not in job.runners:
+        where, hint = job.board.name, f"use {' or '.join(job.runners)}"
+        if how is not None and runner in how.runners:
+            raise UsageError(f"{runner} writes images of Zephyr only", where=where, hint=hint)
+        raise UsageError(f"{runner} does not know this board", where=where, hint=hint)
     return [_west(job)] if runner == "west" else _from_table(TABLE[runner], how.target(runner), job)
 
 

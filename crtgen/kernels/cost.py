@@ -155,6 +155,7 @@ def estimate(kernel: str, work: Work, core: Core, flag: str) -> Figures:
 
 
 _LIKE = {
+    "cortex-m0": "cortex-m0plus",
     "cortex-m23": "cortex-m0plus",
     "cortex-m7+nofp.dp": "cortex-m7",
     "cortex-m33+nodsp+nofp": "cortex-m3",

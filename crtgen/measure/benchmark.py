@@ -10,7 +10,6 @@ import numpy as np
 from crtgen import api, endpoints
 from crtgen.errors import MismatchError
 from crtgen.measure.cases import random_inputs
-from crtgen.project.options import STACK
 from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.session import Session
@@ -39,7 +38,7 @@ class RpcFigures:
 def measure_model(
     compiled: api.Compiled,
     *,
-    stack: int = STACK,
+    stack: int | None = None,
     toolchain: str | None = None,
     site: Site | None = None,
     check: Callable[[Session], object] = lambda session: None,
@@ -58,14 +57,16 @@ def measure_model(
         session.infer(*random_inputs(info.inputs, seed=0))
         measured = session.measure()
     (report,) = alone.reports
-    report = report.measured(measured.instructions, measured.seconds)
-    return report if measured.instructions is None else _profiled(report, compiled, stack, toolchain)
+    report = report.measured(measured.instructions, measured.seconds, measured.cycles)
+    return report if measured.instructions is None else _profiled(report, compiled, stack, toolchain, site)
 
 
-def _profiled(report: Report, compiled: api.Compiled, stack: int, toolchain: str | None) -> Report:
+def _profiled(
+    report: Report, compiled: api.Compiled, stack: int | None, toolchain: str | None, site: Site | None
+) -> Report:
     """With instructions of each layer, from an image that reads the timer around it."""
     image = compiled.generate("server", stack=stack, profile=True).build(toolchain=toolchain)
-    with image.run() as session:
+    with image.run(site=site) as session:
         session.infer(*random_inputs(report.inputs, seed=0))
         per_tick = session.instructions_per_tick()
         ticks = session.profile()
@@ -73,12 +74,14 @@ def _profiled(report: Report, compiled: api.Compiled, stack: int, toolchain: str
     return report.profiled(ticks, counts)
 
 
-def measure_rpc(compiled: api.Compiled, *, toolchain: str | None = None) -> RpcFigures:
+def measure_rpc(
+    compiled: api.Compiled, *, toolchain: str | None = None, site: Site | None = None
+) -> RpcFigures:
     """Trivial calls, and a block of random bytes copied to the device, back, and compared."""
     board = compiled.board.name
     image = compiled.generate("server", pool=2 * BLOCK).build(toolchain=toolchain)
     block = np.random.default_rng(0).integers(0, 256, BLOCK, dtype=np.uint8)
-    with image.run(counting=False) as session:
+    with image.run(counting=False, site=site) as session:
         client = session.client
         trivial = client.function(endpoints.MAX_PACKET.name)
         calls = _seconds(lambda: [trivial() for _ in range(CALLS)])

@@ -15,6 +15,7 @@ from crtgen.build import find_toolchain
 from crtgen.errors import UsageError
 from crtgen.measure.benchmark import measure_model
 from crtgen.report import Report
+from crtgen.run import Site
 from crtgen.settings import METRICS
 
 __all__ = [
@@ -123,7 +124,7 @@ def lock_entry(compiled: api.Compiled) -> Entry:
     """Measured where a simulator or this computer runs the model; else what its plan says."""
     digest, toolchain = source_of(compiled)
     if _is_measured(compiled):
-        report = measure_model(compiled)
+        report = measure_model(compiled, site=Site(simulate=True))
         figures = figures_of(report)
     else:
         (report,) = compiled.reports
@@ -148,7 +149,7 @@ def instructions_of_layers(report: Report) -> dict[str, int]:
 
 def _is_measured(compiled: api.Compiled) -> bool:
     board = compiled.board
-    return board.is_host or (board.is_simulated and "baremetal" in board.platforms)
+    return board.is_host or (board.simulator in ("QEMU", "FVP") and "baremetal" in board.platforms)
 
 
 def compare(before: Entry, after: Entry, tolerance: float = TOLERANCE) -> tuple[Excess, ...]:

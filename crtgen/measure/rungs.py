@@ -57,11 +57,11 @@ class Outcome:
         }
 
 
-def rung_of(board: Board) -> str:
+def rung_of(board: Board, site: Site = _ANYWHERE) -> str:
     """Where a board's image runs."""
     if board.is_host:
         return "host"
-    return "emulator" if board.is_simulated else "board"
+    return "emulator" if site.is_simulated(board) else "board"
 
 
 def verify_on(
@@ -73,12 +73,16 @@ def verify_on(
     site: Site = _ANYWHERE,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Build a server for a board, run it there and verify it; an error is part of the outcome."""
+    """Build a server for a board, run it there and verify it; an error is part of the outcome.
+
+    A real board that is not connected is simulated, or skipped.
+    """
     target = find_board(board)
-    rung = rung_of(target)
-    outcome = Outcome(path.stem, board, rung)
-    if rung == "board" and site.port is None and not is_connected(target, site.hardware_map):
-        return replace(outcome, skipped="none is connected")
+    if target.is_real and site.port is None and not is_connected(target, site.hardware_map):
+        if not target.simulator:
+            return Outcome(path.stem, board, rung_of(target), skipped="none is connected")
+        site = replace(site, simulate=True)
+    outcome = Outcome(path.stem, board, rung_of(target, site))
     try:
         say(f"{path.name} on {board}")
         image = api.load(path).compile(target, optimize=optimize).generate("server").build(say=say)

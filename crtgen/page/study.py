@@ -16,6 +16,7 @@ from crtgen.measure.rungs import Outcome, verify_on
 from crtgen.passes import FoldedLayer, Hit
 from crtgen.plan import Plan
 from crtgen.report import Report
+from crtgen.run import Site
 from crtgen.version import __version__
 
 __all__ = ["OnBoard", "Study", "read_baseline", "study"]
@@ -104,18 +105,18 @@ def _on_board(
     if not _is_simulated(board):
         (report,) = compiled.reports
         return OnBoard(report, plan, (), None)
-    levels = []
+    levels, simulator = [], Site(simulate=True)
     for level in LEVELS:
         say(f"{path.name} on {board.name}, {level}")
-        levels.append(measure_model(model.compile(board, optimize=level)))
+        levels.append(measure_model(model.compile(board, optimize=level), site=simulator))
     say(f"verifying {path.name} on {board.name}")
-    verified = verify_on(path, board.name, expect, optimize=optimize)
+    verified = verify_on(path, board.name, expect, optimize=optimize, site=simulator)
     report = next(r for r in levels if r.optimize == optimize)
     return OnBoard(report, plan, tuple(levels), verified)
 
 
 def _is_simulated(board: Board) -> bool:
-    return board.qemu is not None and "baremetal" in board.platforms
+    return board.simulator == "QEMU" and "baremetal" in board.platforms
 
 
 def read_baseline(path: Path) -> Mapping[str, Mapping[str, Any]]:

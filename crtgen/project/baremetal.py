@@ -1,8 +1,9 @@
 """The platform of a bare-metal project: start-up, linker script, drivers, toolchain files."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crtgen.boards import Board, Core, Memory, Timer, Uart, Watchdog
+from crtgen.boards import BOOTS, Board, Boot, Core, Memory, Step, Timer, Uart, Watchdog
 from crtgen.codegen.names import ARENA, KERNELS, PARAM
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
@@ -46,6 +47,36 @@ class _PlaceView:
 
 
 @dataclass(frozen=True, slots=True)
+class _UartView:
+    title: str
+    driver: str
+    base: str
+    irq: int
+    baud: int
+    rate: Mapping[str, int]
+    tx: int | None
+    rx: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _TimerView:
+    base: str
+    irq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _StepView:
+    """A step as C: a statement, or what is waited for."""
+
+    name: str
+    note: str
+    waits: bool
+    mask: str
+    value: str
+    statement: str
+
+
+@dataclass(frozen=True, slots=True)
 class _PlatformView:
     board: str
     is_host: bool
@@ -56,15 +87,18 @@ class _PlatformView:
     pool: int
     chunk: int
     handlers: int
-    uart_base: str
-    uart_irq: int
-    uart_divider: int
-    uart_baud: int
+    uart: _UartView
+    timer: _TimerView
+    start: tuple[_StepView, ...]
+    registers: tuple[tuple[str, str, str], ...]
+    boot: Boot | None
     mailbox: str
     has_fpu: bool
     has_lob: bool
     has_stack_limit: bool
     has_cfsr: bool
+    has_vtor: bool
+    has_caches: bool
     memories: tuple[_MemoryView, ...]
     vectors: str
     code: str
@@ -87,7 +121,8 @@ class _ToolchainView:
 def platform_files(firmware: Firmware) -> dict[str, str]:
     """The files of ``platform/``, by name; the C sources among them are to be compiled."""
     view = _view(firmware)
-    uart, timer = _devices(firmware.board)
+    board = firmware.board
+    uart, timer = _devices(board)
     main = f"main_{firmware.type}.c"
     templates = {
         "platform.h": "common/platform.h",
@@ -96,8 +131,10 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         "linker.ld": "baremetal/linker.ld",
         "fault.c": "baremetal/fault.c",
         f"clock_{timer.kind}.c": f"baremetal/clock_{timer.kind}.c",
-        f"serial_{uart.kind}.c": f"baremetal/serial_{uart.kind}.c",
+        f"serial_{uart.kind}.c": "baremetal/serial.c",
     }
+    if board.boot:
+        templates[f"boot_{board.boot}.c"] = f"baremetal/boot_{board.boot}.c"
     if view.mailbox:
         templates["mailbox.c"] = "common/mailbox.c"
     if view.watchdog is not None:
@@ -112,7 +149,7 @@ def toolchain_files(core: Core) -> dict[str, str]:
 
 
 def _view(firmware: Firmware) -> _PlatformView:
-    board, options = firmware.board, firmware.options
+    board = firmware.board
     uart, timer = _devices(board)
     is_server = firmware.type == "server"
     mailbox = board.mailbox if is_server else None
@@ -124,24 +161,28 @@ def _view(firmware: Firmware) -> _PlatformView:
         is_server=is_server,
         has_backend=firmware.has_backend,
         clock=timer.clock,
-        receive_buffer=options.receive_buffer,
+        receive_buffer=firmware.receive_buffer,
         pool=firmware.pool,
         chunk=_READ_CHUNK,
-        handlers=_CORE_HANDLERS + (uart.irq + 1 if is_server else 0),
-        uart_base=f"{uart.base:#010x}",
-        uart_irq=uart.irq,
-        uart_divider=uart.clock // uart.baud,
-        uart_baud=uart.baud,
+        handlers=_CORE_HANDLERS
+        + max(uart.irq + 1 if is_server else 0, 0 if timer.irq is None else timer.irq + 1),
+        uart=_uart(uart),
+        timer=_TimerView(f"{timer.base:#010x}", timer.irq),
+        start=tuple(_step(step) for step in board.start),
+        registers=_registers(board),
+        boot=BOOTS[board.boot] if board.boot else None,
         mailbox=f"{mailbox:#010x}" if mailbox is not None else "",
         has_fpu=board.core.fpu != "none",
         has_lob=board.core.arch == "armv8.1-m.main",
         has_stack_limit=board.core.arch.startswith("armv8") and not board.core.narrow,
         has_cfsr=not board.core.narrow,
+        has_vtor=board.core.has_vtor and board.first_vector != 0,
+        has_caches=board.core.has_caches and board.is_real,  # simulators have none
         memories=tuple(_memory(m) for m in board.memories),
         vectors=board.vectors,
         code=board.code,
         data=board.data,
-        stack=options.stack,
+        stack=firmware.stack,
         fault_stack=_FAULT_STACK[firmware.type],
         mpu=protection(board.core),
         regions=regions(board, holding_code, mailbox),
@@ -149,6 +190,52 @@ def _view(firmware: Firmware) -> _PlatformView:
         placed=placed,
         copied=tuple(place.name for place in placed if place.load),
     )
+
+
+_UART_TITLES = {
+    "cmsdk": ("cmsdk", "a CMSDK APB UART"),
+    "pl011": ("pl011", "a PL011"),
+    "stm32_v1": ("stm32_v1", "a USART of the older STM32"),
+    "stm32_v2": ("stm32_v2", "a USART of the newer STM32"),
+    "stm32_lpuart": ("stm32_v2", "an LPUART of STM32"),
+    "nrf_uart": ("nrf_uart", "a UART of Nordic's"),
+    "nrf_uarte": ("nrf_uarte", "a UARTE of Nordic's, which reads and writes memory"),
+    "kinetis": ("kinetis", "a UART of Kinetis"),
+    "nxp_lpuart": ("nxp_lpuart", "an LPUART of NXP's"),
+}
+"""For each kind of UART, its driver's file and what it is."""
+
+
+def _uart(uart: Uart) -> _UartView:
+    driver, title = _UART_TITLES[uart.kind]
+    fields = uart.rate.fields
+    return _UartView(title, driver, f"{uart.base:#010x}", uart.irq, uart.baud, fields, uart.tx, uart.rx)
+
+
+def _step(step: Step) -> _StepView:
+    """Sets, clears or writes bits of a register, or waits for them."""
+    name, ones, zeros = _register(step), step.value, step.mask & ~step.value
+    if step.operation == "write":
+        statement = f"{name} = {ones:#x}u;"
+    elif not zeros:
+        statement = f"{name} |= {ones:#x}u;"
+    elif not ones:
+        statement = f"{name} &= ~{zeros:#x}u;"
+    else:
+        statement = f"{name} = ({name} & ~{step.mask:#x}u) | {ones:#x}u;"
+    return _StepView(
+        name, step.note, step.operation == "wait", f"{step.mask:#x}", f"{step.value:#x}", statement
+    )
+
+
+def _register(step: Step) -> str:
+    return step.register.replace(".", "_").replace("[", "_").replace("]", "")
+
+
+def _registers(board: Board) -> tuple[tuple[str, str, str], ...]:
+    """Name, address and type of each register of the start."""
+    found = {(_register(s), f"{s.address:#010x}", f"uint{s.bits}_t"): None for s in board.start}
+    return tuple(found)
 
 
 def _place(board: Board, part: str, memory: str) -> _PlaceView:

@@ -8,7 +8,7 @@ from crtgen.codegen.module import CModule, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.library import BACKEND_FILE
-from crtgen.project.options import TYPES, Options
+from crtgen.project.options import RECEIVE_BUFFER, STACK, TYPES, Options
 from crtgen.request import Request
 
 __all__ = ["Firmware"]
@@ -54,16 +54,16 @@ class Firmware:
             raise UsageError(f"unknown project type {self.type}", hint=f"known: {', '.join(TYPES)}")
         if not self.modules:
             raise UsageError("a project needs a model", where=self.board.name)
-        if self.options.receive_buffer < _RECEIVE_MIN:
+        if self.receive_buffer < _RECEIVE_MIN:
             raise UsageError(
-                f"a receive buffer of {self.options.receive_buffer} B is too small",
+                f"a receive buffer of {self.receive_buffer} B is too small",
                 hint=f"it needs at least {_RECEIVE_MIN} B",
             )
         if self.request.place:
             self._check_place()
         if self.type == "server":
             self._check_server()
-        if self.options.stack % 8 or self.pool % _ALIGN or not self.pool or not self.blocks:
+        if self.stack % 8 or self.pool % _ALIGN or not self.pool or not self.blocks:
             raise UsageError(
                 "the stack must be a multiple of 8 B, the pool one of 16 B, with a block or more"
             )
@@ -81,6 +81,16 @@ class Firmware:
         return self.options.platform
 
     @property
+    def stack(self) -> int:
+        """Bytes for the stack."""
+        return self.options.stack or 0
+
+    @property
+    def receive_buffer(self) -> int:
+        """Bytes of the longest packet that a host may send."""
+        return self.options.receive_buffer or 0
+
+    @property
     def pool(self) -> int:
         """Bytes that a host can allocate."""
         return self.options.pool or 0
@@ -91,13 +101,23 @@ class Firmware:
         return self.options.blocks or 0
 
     def _sized(self, options: Options) -> Options:
-        """With a pool that holds all inputs and outputs of any model, or all storages of any graph."""
+        """With a pool that holds all inputs and outputs of any model, or all storages of any graph.
+
+        Stack and receive buffer are a share of a small RAM.
+        """
+        ram = self.board.ram or 1 << 32
         tensors = [[i.nbytes for i in (*info.inputs, *info.outputs)] for info in self.models]
         needs = [*tensors, *self.storages]
         most = max((sum(-(-size // _ALIGN) * _ALIGN for size in need) for need in needs), default=0)
         blocks = _BLOCKS + max(map(len, self.storages), default=0)
         return replace(
             options,
+            stack=min(STACK, ram // 4 & -8) if options.stack is None else options.stack,
+            receive_buffer=(
+                min(RECEIVE_BUFFER, max(_RECEIVE_MIN, ram // 8))
+                if options.receive_buffer is None
+                else options.receive_buffer
+            ),
             pool=min(most + _SLACK, _LARGEST) if options.pool is None else options.pool,
             blocks=blocks if options.blocks is None else options.blocks,
         )

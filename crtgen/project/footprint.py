@@ -79,7 +79,7 @@ def around(core: str, flag: str, type: str) -> Around:
 
 def footprint(firmware: Firmware, plans: Sequence[Plan]) -> Footprint:
     """Of firmware whose models are all planned, for a board that is not this computer."""
-    options, models = firmware.options, firmware.models
+    models = firmware.models
     is_server = firmware.type == "server"
     flash, ram = _rest(firmware, plans)
     weights = sum(step.kernel.cost.constants for plan in plans for step in plan.all_steps())
@@ -88,11 +88,11 @@ def footprint(firmware: Firmware, plans: Sequence[Plan]) -> Footprint:
     state = sum(info.state for info in models)
     ram += state
     if is_server:
-        ram += firmware.pool + options.receive_buffer + _BLOCK * firmware.blocks
+        ram += firmware.pool + firmware.receive_buffer + _BLOCK * firmware.blocks
     kernels = round(kernel_code(plans))
     beside = 0 if "arena" in firmware.request.place else arena  # in the section with all other variables
     ram += -(ram + beside) % ALIGN[firmware.type]
-    stack = 0 if firmware.type == "library" else options.stack
+    stack = 0 if firmware.type == "library" else firmware.stack
     copied = {
         part: size for part, size in (("weights", weights), ("kernels", kernels)) if _copied(firmware, part)
     }

@@ -29,14 +29,13 @@ class _PlatformView:
 
 def platform_files(firmware: Firmware) -> dict[str, str]:
     """The files of ``platform/``, by name; the C sources among them are to be compiled."""
-    options = firmware.options
     view = _PlatformView(
         board=firmware.board.name,
         is_host=True,
         is_server=firmware.type == "server",
         has_backend=firmware.has_backend,
         clock=_NANOSECONDS,
-        receive_buffer=options.receive_buffer,
+        receive_buffer=firmware.receive_buffer,
         pool=firmware.pool,
         chunk=_READ_CHUNK,
     )

@@ -14,7 +14,7 @@ TARGETS = ("c", "llvm")
 
 RECEIVE_BUFFER = 2048
 STACK = 8 * 1024
-"""Bytes, where nobody says otherwise."""
+"""Bytes, where nobody says otherwise and the RAM is large."""
 
 _MOST_BLOCKS = 1 << 16
 
@@ -29,8 +29,9 @@ class Options:
     ``registry`` adds the registry of functions, with TVM's types, to a library; other types always have it,
     and so have libraries of imported code.
 
-    ``stack`` is reserved for the stack, ``receive_buffer`` limits the packets of the RPC, ``pool`` is what
-    a host may allocate on the device, in at most ``blocks`` blocks; None is what the models need, see
+    ``stack`` is reserved for the stack; None is ``STACK``, on a board with little RAM a quarter of it.
+    ``receive_buffer`` limits the packets of the RPC; None is ``RECEIVE_BUFFER``, or an eighth. ``pool`` is
+    what a host may allocate on the device, in at most ``blocks`` blocks; None is what the models need, see
     ``Firmware``. ``profile`` reports each layer.
     """
 
@@ -39,14 +40,14 @@ class Options:
     target: str = "c"
     share_arena: bool | None = None
     registry: bool = False
-    stack: int = STACK
+    stack: int | None = None
     pool: int | None = None
     blocks: int | None = None
-    receive_buffer: int = RECEIVE_BUFFER
+    receive_buffer: int | None = None
     profile: bool = False
 
     def __post_init__(self) -> None:
-        check_sizes(receive_buffer=self.receive_buffer, pool=self.pool or 0, stack=self.stack)
+        check_sizes(receive_buffer=self.receive_buffer or 0, pool=self.pool or 0, stack=self.stack or 0)
         check_sizes(_MOST_BLOCKS, blocks=self.blocks or 0)
 
 
@@ -57,8 +58,8 @@ class OptionFields(TypedDict, total=False):
     target: str
     share_arena: bool | None
     registry: bool
-    stack: int
+    stack: int | None
     pool: int | None
     blocks: int | None
-    receive_buffer: int
+    receive_buffer: int | None
     profile: bool

@@ -142,7 +142,6 @@ def _application(root: Path, type: str) -> list[str]:
 
 def _configuration(text: str, firmware: Firmware) -> str:
     """``prj.conf`` with the options of the project instead of the application's own."""
-    options = firmware.options
     kept = [line for line in text.splitlines() if not line.startswith(_REPLACED[firmware.type])]
-    added = [line.format(receive_buffer=options.receive_buffer) for line in _CONF[firmware.type]]
-    return "\n".join([*kept, f"CONFIG_MAIN_STACK_SIZE={options.stack}", *added]) + "\n"
+    added = [line.format(receive_buffer=firmware.receive_buffer) for line in _CONF[firmware.type]]
+    return "\n".join([*kept, f"CONFIG_MAIN_STACK_SIZE={firmware.stack}", *added]) + "\n"

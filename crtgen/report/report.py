@@ -136,8 +136,8 @@ class Report:
 
     ``state_bytes`` are kept from run to run, beside the arena. A plan knows the ``graph`` as text and the
     places in the ``arena`` and of the ``states``, a built image the sizes of all that is in it, a run the
-    ``instructions`` (where the device counts them) and ``seconds`` of an inference. ``cycles_estimated``
-    are those of the layers together.
+    ``instructions`` and ``cycles`` (where the device counts them) and ``seconds`` of an inference.
+    ``cycles_estimated`` are those of the layers together.
     """
 
     model: str
@@ -157,6 +157,7 @@ class Report:
     states: tuple[Place, ...] | None = None
     image: SizeReport | None = None
     instructions: int | None = None
+    cycles: int | None = None
     cycles_estimated: int | None = None
     seconds: float | None = None
 
@@ -196,9 +197,9 @@ class Report:
             return None
         return sum(c for a, c in zip(self.layers, self.costs, strict=True) if a.is_float32) / total
 
-    def measured(self, instructions: int | None, seconds: float) -> "Report":
+    def measured(self, instructions: int | None, seconds: float, cycles: int | None = None) -> "Report":
         """With the figures of an inference."""
-        return replace(self, instructions=instructions, seconds=seconds)
+        return replace(self, instructions=instructions, cycles=cycles, seconds=seconds)
 
     def profiled(
         self,
@@ -244,6 +245,7 @@ _FIGURES = (
     "flash_bytes",
     "stack_bytes",
     "instructions",
+    "cycles",
     "cycles_estimated",
     "seconds",
 )

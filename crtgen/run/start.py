@@ -6,6 +6,7 @@ from pathlib import Path
 
 from crtgen.attached import Unit, choose_unit, connected_units
 from crtgen.boards import Board
+from crtgen.errors import UsageError
 from crtgen.fault import Symbols
 from crtgen.run.board import SerialDevice, connect_board, start_board
 from crtgen.run.device import Finished, RunningDevice
@@ -13,6 +14,7 @@ from crtgen.run.fvp import start_fvp, start_printing_fvp
 from crtgen.run.host import run_on_host, start_host
 from crtgen.run.printed import read_to_end
 from crtgen.run.qemu import start_qemu
+from crtgen.run.rp2040 import start_rp2040
 
 __all__ = ["Device", "Site", "run_standalone", "start_device"]
 
@@ -26,7 +28,8 @@ class Site:
     ``fvp`` is the program of its FVP. ``port`` is a serial port (a path, or a URL of pyserial's) where the
     image runs already; ``baud`` its rate, the board's if not given. A connected board is written with
     ``runner`` and is the one whose probe's number starts with ``serial``; ``hardware_map`` is a file that
-    names what is connected. Where the board itself is known, it is ``unit``.
+    names what is connected. Where the board itself is known, it is ``unit``. ``simulate`` means a simulator,
+    also of a board that could be connected.
     """
 
     fvp: Path | None = None
@@ -36,18 +39,31 @@ class Site:
     runner: str | None = None
     hardware_map: Path | None = None
     unit: Unit | None = None
+    simulate: bool = False
+
+    def is_simulated(self, board: Board) -> bool:
+        """Whether a program of this computer stands for the board.
+
+        Raises ``UsageError`` where one is wanted and there is none.
+        """
+        if self.port is not None or board.is_host:
+            return False
+        if self.simulate and not board.simulator:
+            raise UsageError("nothing simulates this board", where=board.name, hint="it needs the hardware")
+        return self.simulate or not board.is_real
 
 
 def start_device(image: Path, board: Board, *, counting: bool = True, site: Site | None = None) -> Device:
-    """Start an image, or connect to the board that runs it; a real board is written first."""
+    """Start an image, or connect to the board that runs it; a real board is written first.
+
+    A board that could be connected is simulated if the site says so.
+    """
     where = site or Site()
     if where.port is not None:
         return connect_board(board, where.port, where.baud, where.hardware_map)
     if board.is_host:
         return start_host(image)
-    if board.fvp is not None:
-        return start_fvp(image, board, where.fvp)
-    if board.qemu is None:
+    if not where.is_simulated(board):
         return start_board(
             image,
             board,
@@ -55,6 +71,10 @@ def start_device(image: Path, board: Board, *, counting: bool = True, site: Site
             runner=where.runner,
             baud=where.baud,
         )
+    if board.fvp is not None:
+        return start_fvp(image, board, where.fvp)
+    if board.rp2040js:
+        return start_rp2040(image, board)
     return start_qemu(image, board, counting=counting)
 
 
@@ -83,6 +103,7 @@ def run_standalone(
 
 
 def _start_printing(image: Path, board: Board, counting: bool, site: Site | None) -> Device:
-    if board.fvp is not None:
-        return start_printing_fvp(image, board, site.fvp if site else None)
+    where = site or Site()
+    if board.fvp is not None and where.is_simulated(board):
+        return start_printing_fvp(image, board, where.fvp)
     return start_device(image, board, counting=counting, site=site)

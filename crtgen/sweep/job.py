@@ -18,7 +18,6 @@ from crtgen.measure.benchmark import measure_model
 from crtgen.measure.lock import figures_of, instructions_of_layers, source_of
 from crtgen.measure.verification import Verdict, verify
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
-from crtgen.project.options import STACK
 from crtgen.run import Site
 from crtgen.session import Session
 from crtgen.sweep.address import content_digest, tools_of
@@ -74,7 +73,7 @@ class Job:
     expect: str = ""
     own_board: str = ""
     cases: int = 4
-    stack: int = STACK
+    stack: int | None = None
 
     @property
     def contents(self) -> tuple[str, ...]:

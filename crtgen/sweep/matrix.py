@@ -31,7 +31,6 @@ from crtgen.build import TOOLCHAINS
 from crtgen.byoc import generator_names
 from crtgen.errors import UsageError
 from crtgen.level import LEVELS
-from crtgen.project.options import STACK
 from crtgen.request import EXECUTORS
 from crtgen.settings import Settings, read_settings
 from crtgen.sweep.address import content_digest
@@ -59,7 +58,7 @@ def read_sweep(path: Path) -> Sweep:
     """The jobs of a ``sweep.toml``. Raises ``UsageError`` naming file and key."""
     content = load_toml(path, "the sweep")
     base = _axes(content)
-    cases, stack = content.get("cases", _count, 4), content.get("stack", _count, STACK)
+    cases, stack = content.get("cases", _count, 4), content.get("stack", _count, None)
     includes, excludes = ([(rule, _rule(rule)) for rule in content.tables(key)] for key in _RULES)
     content.finish()
     reader = _Reader(path.parent, read_settings(path.parent))

@@ -81,15 +81,18 @@ def test_what_is_no_toml_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_boards_that_come_with_crtgen() -> None:
-    cores = {board.name: board.core.name for board in all_boards() if board.qemu or board.is_host}
+    cores = {board.name: board.core.name for board in all_boards() if not board.is_real}
     assert cores == {
+        "corstone300_fvp": "cortex-m55",
         "host": "host",
+        "lm3s6965evb": "cortex-m3",
         "mps2_an385": "cortex-m3",
         "mps2_an386": "cortex-m4",
         "mps2_an500": "cortex-m7",
         "mps2_an505": "cortex-m33",
         "mps2_an521": "cortex-m33+nodsp+nofp",
         "mps3_an547": "cortex-m55",
+        "netduinoplus2": "cortex-m4",
     }
 
 
@@ -106,6 +109,7 @@ def test_an_unknown_board_is_refused_with_a_suggestion() -> None:
 REAL = (
     "arduino_nano_33_ble",
     "b_u585i_iot02a",
+    "bbc_microbit",
     "disco_l475_iot1",
     "ek_ra8m1",
     "frdm_k64f",
@@ -117,20 +121,27 @@ REAL = (
     "nucleo_h743zi",
     "nucleo_l4r5zi",
     "nucleo_u575zi_q",
+    "olimex_stm32_h405",
     "rpi_pico",
     "rpi_pico2",
     "stm32f746g_disco",
+    "stm32vldiscovery",
 )
+
+ONLY_ZEPHYR = ("ek_ra8m1", "mimxrt1050_evk")
+
+WITHOUT_USB = ("arduino_nano_33_ble", "olimex_stm32_h405", "stm32vldiscovery")
+"""Their serial port is on pins."""
 
 
 def test_real_boards_can_be_flashed_and_say_where_their_figures_come_from() -> None:
-    real = {b.name: b for b in all_boards() if not b.is_host and not b.is_simulated}
+    real = {b.name: b for b in all_boards() if b.is_real}
     assert tuple(real) == REAL
     for board in real.values():
-        assert board.platforms == ("zephyr",)
+        assert ("baremetal" in board.platforms) == (board.name not in ONLY_ZEPHYR)
         assert board.flash_with is not None
         assert board.serial is not None
-        assert board.serial.usb or board.name == "arduino_nano_33_ble"  # on pins, not on USB
+        assert bool(board.serial.usb) == (board.name not in WITHOUT_USB)
         assert board.source
 
 

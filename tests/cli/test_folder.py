@@ -109,12 +109,12 @@ def test_commands_need_no_arguments_there(folder: Path) -> None:
     [
         ("boards = 'host'", "crtgen.toml: boards", "a list of texts is wanted"),
         ("optimise = 'size'", "crtgen.toml: optimise", "no command has this option"),
-        ("[[model]]\nfil = 'a'", "crtgen.toml: model 1: file", "the key is missing"),
-        ("[[model]]\nfile = 'a'\nexpects = 'b'", "crtgen.toml: model 1: expects", "unknown key"),
-        ("[[model]]\nfile = 'a'\nbudget = {ram = 1}", "crtgen.toml: model 1: budget.ram", "unknown key"),
+        ("[[model]]\nfil = 'a'", "crtgen.toml: model 1.file", "the key is missing"),
+        ("[[model]]\nfile = 'a'\nexpects = 'b'", "crtgen.toml: model 1.expects", "unknown key"),
+        ("[[model]]\nfile = 'a'\nbudget = {ram = 1}", "crtgen.toml: model 1.budget.ram", "unknown key"),
         (
             "[[model]]\nfile = 'a'\nbudget = {ram_bytes = -1}",
-            "model 1: budget.ram_bytes",
+            "model 1.budget.ram_bytes",
             "a whole number is wanted",
         ),
         ("model = 3", "crtgen.toml: model", "an array of tables is wanted"),

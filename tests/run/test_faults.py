@@ -12,7 +12,7 @@ from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.errors import DeviceFault
 from crtgen.fault import Symbols, core_dump, describe
-from crtgen.project import Options
+from crtgen.project.options import STACK
 from crtgen.rpc.client import SIMULATOR, Client
 from crtgen.run import run_standalone, start_device
 from tests.project.building import BOARDS, build, build_toy, toy_project
@@ -75,7 +75,7 @@ def test_a_fault_is_reported(tmp_path: Path, board: str, kind: str) -> None:
     fault = caught.value
     assert fault.kind == expected, fault
     assert fault.callers[-1] == "crt_reset"
-    assert fault.stack_size == Options().stack
+    assert fault.stack_size == STACK
     if function is not None:
         assert fault.function == function
     if expected == "stack overflow" and kind == "recursion":

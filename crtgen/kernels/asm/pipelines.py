@@ -263,6 +263,7 @@ _NARROW = Pipeline(1, 1, False, 1.45, _m0)
 _SINGLE = Pipeline(1, 2, False, 1.41, _m4)
 _HELIUM = Pipeline(1, 0, True, 1.2, _m55)
 _PIPELINES: Mapping[str, Pipeline] = {
+    "cortex-m0": _NARROW,
     "cortex-m0plus": _NARROW,
     "cortex-m23": _NARROW,
     "cortex-m3": Pipeline(1, 2, False, 1.71, _m3),

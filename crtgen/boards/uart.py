@@ -1,0 +1,94 @@
+"""UART drivers of bare metal: how each divides its clock. The templates have the rest of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["UARTS", "Rate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate that a UART can be set to: bits in a second, and the fields of its registers that set it."""
+
+    baud: float
+    fields: Mapping[str, int]
+
+
+def _within(least: int, value: float, most: int) -> int:
+    """The nearest whole number that a register takes."""
+    return min(max(least, round(value)), most)
+
+
+def _cmsdk(clock: int, baud: int) -> Rate:
+    divider = _within(16, clock // baud, 0xF_FFFF)
+    return Rate(clock / divider, {"divider": divider})
+
+
+def _pl011(clock: int, baud: int) -> Rate:
+    """The divider has 16 bits, and 6 behind the point (ARM DDI 0183, UARTIBRD and UARTFBRD)."""
+    divider = _within(64, 4 * clock / baud, 0x3F_FFFF)
+    return Rate(4 * clock / divider, {"whole": divider >> 6, "fraction": divider & 63})
+
+
+def _stm32(clock: int, baud: int) -> Rate:
+    """USART_BRR with 16 samples a bit: 16 of its units are a divider of 1."""
+    divider = _within(16, clock / baud, 0xFFFF)
+    return Rate(clock / divider, {"divider": divider})
+
+
+def _stm32_lpuart(clock: int, baud: int) -> Rate:
+    """LPUART_BRR counts 256ths of a clock; less than 0x300 is not allowed."""
+    divider = _within(0x300, 256 * clock / baud, 0xF_FFFF)
+    return Rate(256 * clock / divider, {"divider": divider})
+
+
+def _nrf_uart(clock: int, baud: int) -> Rate:
+    """BAUDRATE is a share of 16 MHz in units of 2^-32, rounded to 20 bits, as Nordic lists it."""
+    value = _within(0x1000, (baud << 32) / clock + 0x800, 0x1000_0000) & 0xFFFF_F000
+    return Rate(value * clock / (1 << 32), {"rate": value})
+
+
+_UARTE_RATES = {
+    9600: 0x0027_5000,
+    19200: 0x004E_A000,
+    38400: 0x009D_0000,
+    57600: 0x00EB_0000,
+    115200: 0x01D6_0000,
+    230400: 0x03B0_0000,
+    460800: 0x0740_0000,
+    921600: 0x0F00_0000,
+    1_000_000: 0x1000_0000,
+}
+"""BAUDRATE of the UARTE for the rates that Nordic lists (nRF5340 Product Specification, UARTE)."""
+
+
+def _nrf_uarte(clock: int, baud: int) -> Rate:
+    nearest = min(_UARTE_RATES, key=lambda rate: abs(rate - baud))
+    return Rate(_UARTE_RATES[nearest] * clock / (1 << 32), {"rate": _UARTE_RATES[nearest]})
+
+
+def _kinetis(clock: int, baud: int) -> Rate:
+    """SBR has 13 bits, BRFA counts 32nds of it (K64 Reference Manual, UART baud rate generation)."""
+    divider = _within(32, 2 * clock / baud, 0x3_FFFF)
+    return Rate(2 * clock / divider, {"whole": divider >> 5, "fraction": divider & 31})
+
+
+def _nxp_lpuart(clock: int, baud: int) -> Rate:
+    """OSR samples a bit, 8 to 32, and a divider SBR of 13 bits: the pair that is nearest to the rate."""
+    pairs = [(samples, _within(1, clock / (samples * baud), 0x1FFF)) for samples in range(32, 7, -1)]
+    samples, divider = min(pairs, key=lambda pair: abs(clock / (pair[0] * pair[1]) - baud))
+    return Rate(clock / (samples * divider), {"samples": samples - 1, "divider": divider})
+
+
+UARTS: Mapping[str, Callable[[int, int], Rate]] = {
+    "cmsdk": _cmsdk,
+    "pl011": _pl011,
+    "stm32_v1": _stm32,
+    "stm32_v2": _stm32,
+    "stm32_lpuart": _stm32_lpuart,
+    "nrf_uart": _nrf_uart,
+    "nrf_uarte": _nrf_uarte,
+    "kinetis": _kinetis,
+    "nxp_lpuart": _nxp_lpuart,
+}
+"""For each driver, the rate nearest to the wanted one at a clock in Hz."""

@@ -1,0 +1,117 @@
+// A chip RP2040 in rp2040js, with a flash of 2 MiB or more: node rp2040.cjs FOLDER-OF-RP2040JS
+//
+// Standard input is 4 bytes with the size of the flash's content, least significant first, the content, and
+// then what UART0 receives. Standard output is what UART0 sends. It ends with its standard input.
+"use strict";
+const { RP2040, ConsoleLogger, LogLevel } = require(process.argv[2]);
+
+const FLASH = 0x10000000;
+const BOOT_SIZE = 256;
+const BOOT_RAM = 0x20041f00;
+const NANOSECONDS = 8; // of a cycle at 125 MHz
+const SYSTICK_VALUE = 0x18;
+const AIRCR = 0xd0c;
+const AIRCR_RESET = 0x05fa0004;
+const SLICE = 200000;
+
+const mcu = new RP2040();
+mcu.logger = new ConsoleLogger(LogLevel.Error, false);
+let restart = false;
+
+// A write to SysTick's value sets it to 0 and raises no interrupt, in the chip; and a core can reset itself.
+const write = mcu.ppb.writeUint32.bind(mcu.ppb);
+mcu.ppb.writeUint32 = (offset, value) => {
+  if (offset === SYSTICK_VALUE) {
+    mcu.ppb.systickTimer.set(mcu.ppb.systickReload);
+    mcu.ppb.systickCountFlag = false;
+  } else if (offset === AIRCR && value >>> 0 === AIRCR_RESET) {
+    restart = true;
+  } else {
+    write(offset, value);
+  }
+};
+
+// CRC-32/MPEG-2, as the boot ROM computes it.
+function crc(bytes) {
+  let sum = 0xffffffff;
+  for (const byte of bytes) {
+    sum ^= byte << 24;
+    for (let bit = 0; bit < 8; bit++) sum = sum & 0x80000000 ? (sum << 1) ^ 0x04c11db7 : sum << 1;
+  }
+  return sum >>> 0;
+}
+
+// What the boot ROM does: the first 256 bytes of the flash run in RAM, if their CRC is right.
+function boot() {
+  const first = mcu.flash.subarray(0, BOOT_SIZE);
+  const view = new DataView(first.buffer, first.byteOffset);
+  if (crc(first.subarray(0, BOOT_SIZE - 4)) !== view.getUint32(BOOT_SIZE - 4, true)) {
+    console.error("the CRC of the first 256 bytes is wrong: the board would start as a drive");
+    process.exit(1);
+  }
+  for (let at = 0; at < BOOT_SIZE; at += 4) mcu.writeUint32(BOOT_RAM + at, view.getUint32(at, true));
+  const { core } = mcu;
+  core.PM = false;
+  core.IPSR = 0;
+  core.enabledInterrupts = 0;
+  core.waiting = false;
+  core.LR = 0;
+  core.SP = BOOT_RAM;
+  core.PC = BOOT_RAM;
+  restart = false;
+}
+
+let sent = [];
+mcu.uart[0].onByte = (byte) => sent.push(byte);
+
+let received = [];
+let next = 0;
+function feed() {
+  const uart = mcu.uart[0];
+  while (next < received.length && uart.enabled && uart.rxEnabled && !uart.rxFIFO.full) uart.feedByte(received[next++]);
+  if (next === received.length && next > 0) {
+    received = [];
+    next = 0;
+  }
+}
+
+function run() {
+  const { core, clock } = mcu;
+  for (let n = 0; n < SLICE; n++) {
+    if ((n & 63) === 0) feed();
+    if (restart) boot();
+    if (!core.waiting) {
+      clock.tick(core.executeInstruction() * NANOSECONDS);
+    } else if (next < received.length) {
+      clock.tick(NANOSECONDS);
+    } else {
+      clock.tick(1e6); // an idle millisecond
+      break;
+    }
+  }
+  if (sent.length > 0) {
+    process.stdout.write(Buffer.from(sent));
+    sent = [];
+  }
+  if (mcu.core.waiting && next === received.length) setTimeout(run, 1);
+  else setImmediate(run);
+}
+
+let start = Buffer.alloc(0);
+let started = false;
+process.stdin.on("data", (data) => {
+  if (started) {
+    for (const byte of data) received.push(byte);
+    return;
+  }
+  start = Buffer.concat([start, data]);
+  if (start.length < 4 || start.length < 4 + start.readUInt32LE(0)) return;
+  const end = 4 + start.readUInt32LE(0);
+  mcu.flash.fill(0xff);
+  mcu.flash.set(start.subarray(4, end));
+  for (const byte of start.subarray(end)) received.push(byte);
+  started = true;
+  boot();
+  run();
+});
+process.stdin.on("end", () => process.exit(0));

@@ -1,0 +1,68 @@
+"""Runs firmware in rp2040js, a simulator of RP2040 for Node: https://github.com/wokwi/rp2040js"""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from crtgen.boards import Board
+from crtgen.build import binary, read_content
+from crtgen.child import Child
+from crtgen.errors import ToolMissingError, UsageError
+from crtgen.installing import how_to_install
+from crtgen.resources import rp2040_script
+from crtgen.run.device import MOST_PRINTED, RunningDevice, image_name, open_console
+from crtgen.run.streams import PipeStream
+
+__all__ = ["find_rp2040js", "start_rp2040"]
+
+_MODULE = "rp2040js"
+_VERSION = "1.4.1"
+
+
+def find_rp2040js() -> tuple[Path, Path]:
+    """Node, and the folder of the simulator. Raises ``ToolMissingError`` for what is not installed.
+
+    Node's own places are looked into: ``NODE_PATH``, ``node_modules`` here and above, the global folders, and
+    that of this Python environment.
+    """
+    node = shutil.which("node")
+    if node is None:
+        raise ToolMissingError("node is not installed", where=_MODULE, hint=how_to_install("node"))
+    for folder in _modules(Path(node)):
+        if (folder / _MODULE / "package.json").is_file():
+            return Path(node), folder / _MODULE
+    hint = f"npm install -g {_MODULE}@{_VERSION}, or name the folder of its node_modules in NODE_PATH"
+    raise ToolMissingError(f"the simulator {_MODULE} is not installed", hint=hint)
+
+
+def _modules(node: Path) -> Iterator[Path]:
+    named = os.environ.get("NODE_PATH", "")
+    yield from (Path(each) for each in named.split(os.pathsep) if each)
+    here = Path.cwd()
+    yield from (folder / "node_modules" for folder in (here, *here.parents))
+    prefixes = (Path(sys.prefix), node.resolve().parent.parent, Path("/usr/local"), Path("/usr"))
+    yield from (prefix / "lib" / "node_modules" for prefix in prefixes)
+
+
+def start_rp2040(image: Path, board: Board) -> RunningDevice:
+    """Start an image; UART0 is the line. Its clock is that of the chip, and runs slower than a chip's."""
+    if not image.is_file():
+        raise UsageError("there is no such image", where=str(image), hint="build the project first")
+    node, module = find_rp2040js()
+    content = binary(read_content(image))
+    name = image_name(image, board.name)
+    console = open_console()
+    process = Child(
+        [str(node), str(rp2040_script()), str(module.resolve())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=console,
+        most_written=MOST_PRINTED,
+    )
+    stream = PipeStream.of_process(process, name=name)
+    stream.write(struct.pack("<I", len(content)) + content)
+    return RunningDevice(name, stream, process, console)

@@ -1,0 +1,103 @@
+"""Registers, UARTs and interrupts of the boards' files, compared with the chip makers' headers.
+
+The headers are those of the modules in a Zephyr workspace; a compiler computes the addresses.
+"""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from crtgen.boards import find_board
+from crtgen.build import find_workspace
+from crtgen.errors import ToolMissingError
+from tests.support import require_tool
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What a header wants to be included, and how it calls the UART and its interrupt."""
+
+    define: str
+    header: str
+    folder: str
+    uart: str
+    irq: str
+
+
+def _stm32(define: str, family: str, uart: str) -> Chip:
+    folder = f"stm32/stm32cube/stm32{family}xx/soc"
+    return Chip(define, f"stm32{family}xx.h", folder, uart, f"{uart}_IRQn")
+
+
+def _nordic(define: str, header: str, uart: str, irq: str) -> Chip:
+    return Chip(define, header, "nordic/nrfx/mdk", f"NRF_{uart}", irq)
+
+
+CHIPS = {
+    "arduino_nano_33_ble": _nordic("NRF52840_XXAA", "nrf52840.h", "UART0", "UARTE0_UART0_IRQn"),
+    "b_u585i_iot02a": _stm32("STM32U585xx", "u5", "USART1"),
+    "bbc_microbit": _nordic("NRF51", "nrf51.h", "UART0", "UART0_IRQn"),
+    "disco_l475_iot1": _stm32("STM32L475xx", "l4", "USART1"),
+    "netduinoplus2": _stm32("STM32F405xx", "f4", "USART1"),
+    "nrf52840dk": _nordic("NRF52840_XXAA", "nrf52840.h", "UART0", "UARTE0_UART0_IRQn"),
+    "nrf5340dk": _nordic("NRF5340_XXAA_APPLICATION", "nrf5340_application.h", "UARTE0_S", "SERIAL0_IRQn"),
+    "nucleo_f746zg": _stm32("STM32F746xx", "f7", "USART3"),
+    "nucleo_h743zi": _stm32("STM32H743xx", "h7", "USART3"),
+    "nucleo_l4r5zi": _stm32("STM32L4R5xx", "l4", "LPUART1"),
+    "nucleo_u575zi_q": _stm32("STM32U575xx", "u5", "USART1"),
+    "olimex_stm32_h405": _stm32("STM32F405xx", "f4", "USART2"),
+    "stm32f746g_disco": _stm32("STM32F746xx", "f7", "USART1"),
+    "stm32vldiscovery": _stm32("STM32F100xB", "f1", "USART1"),
+}
+
+
+def _hal(chip: Chip) -> Path:
+    try:
+        hal = find_workspace().zephyr.parent / "modules" / "hal"
+    except ToolMissingError as error:
+        pytest.skip(f"no Zephyr workspace: {error.hint}")
+    if not (hal / chip.folder).is_dir():
+        pytest.skip(f"the workspace has no {hal / chip.folder}")
+    return hal
+
+
+def _expression(register: str, chip: Chip) -> str:
+    """The address of a register as the headers call it."""
+    place, _, name = register.partition(".")
+    name = re.sub("^AFR([LH])$", lambda found: f"AFR[{'LH'.index(found[1])}]", name)
+    return f"&{'NRF_' if 'nordic' in chip.folder else ''}{place}->{name}"
+
+
+def _computed(expressions: Sequence[str], chip: Chip, folder: Path) -> list[int]:
+    hal = _hal(chip)
+    lines = ",\n".join(f"(unsigned)({text})" for text in expressions)
+    (folder / "x.c").write_text(f'#include "{chip.header}"\nconst unsigned values[] = {{\n{lines}\n}};\n')
+    includes = [f"-I{hal / chip.folder}", f"-I{hal / 'cmsis' / 'CMSIS' / 'Core' / 'Include'}"]
+    compiler = require_tool("arm-none-eabi-gcc")
+    subprocess.run(
+        [compiler, "-c", "-w", "-mcpu=cortex-m4", "-mthumb", f"-D{chip.define}", *includes, "x.c"],
+        cwd=folder,
+        check=True,
+        timeout=60,
+    )
+    with (folder / "x.o").open("rb") as file:
+        constants = ELFFile(file).get_section_by_name(".rodata")
+        assert constants is not None
+        data = constants.data()
+    return [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4)]
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_addresses_are_those_of_the_chip_makers_headers(tmp_path: Path, name: str) -> None:
+    board, chip = find_board(name), CHIPS[name]
+    assert board.uart is not None
+    registers = [step.register for step in board.start]
+    expressions = [chip.uart, chip.irq, *(_expression(register, chip) for register in registers)]
+    base, irq, *addresses = _computed(expressions, chip, tmp_path)
+    assert (base, irq) == (board.uart.base, board.uart.irq)
+    assert dict(zip(registers, addresses, strict=True)) == {s.register: s.address for s in board.start}

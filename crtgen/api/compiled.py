@@ -34,6 +34,7 @@ from crtgen.project import (
     check_footprint,
     footprint,
     generate_project,
+    pattern,
 )
 from crtgen.project.options import TARGETS
 from crtgen.report import Report, reports_of
@@ -120,10 +121,17 @@ class Compiled:
             request=self.request,
             options=options,
             samples=samples,
+            expected=self._on_pattern() if options.framework else {},
             objects=library.objects,
             shared_arena=library.shared_arena,
             storages=library.storages,
         )
+
+    def _on_pattern(self) -> dict[str, Sequence[Array]]:
+        """What the reference makes of the pattern of each model."""
+        pairs = zip(self.parts, self.plans, strict=False)
+        infos = [(part.module.info, plan.graph) for part, plan in pairs]
+        return {info.name: next(iter(graph.run([pattern(info)]))) for info, graph in infos}
 
     def archive(self) -> bytes:
         """The models as an archive in Model Library Format, version 7; equal models give equal bytes.

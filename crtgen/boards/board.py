@@ -307,13 +307,13 @@ class Board:
 
     @property
     def flash(self) -> int:
-        """Bytes for code and constants; 0 on the host, which has no limit."""
-        return 0 if self.is_host else self.memory(self.code).size
+        """Bytes for code and constants; 0 where there is no limit, or only the core is known."""
+        return self.memory(self.code).size if self.code else 0
 
     @property
     def ram(self) -> int:
-        """Bytes for variables and the stack; 0 on the host, which has no limit."""
-        return 0 if self.is_host else self.memory(self.data).size
+        """Bytes for variables and the stack; 0 as for ``flash``."""
+        return self.memory(self.data).size if self.data else 0
 
     def memory(self, name: str) -> Memory:
         """The memory of that name."""

@@ -18,7 +18,8 @@ from crtgen.build.toolchain import Toolchain, find_program, find_toolchain
 from crtgen.build.west import build_with_west
 from crtgen.child import Command
 from crtgen.errors import BuildError, UsageError
-from crtgen.project.manifest import LOCKED, Manifest, read_manifest
+from crtgen.project.frameworks import FRAMEWORKS
+from crtgen.project.manifest import Manifest, read_manifest
 
 __all__ = ["Progress", "build_project", "built_image"]
 
@@ -52,7 +53,12 @@ def build_project(
     manifest = read_manifest(root)
     if manifest.unfinished is not None:
         raise UsageError("it was not written to its end", where=str(root), hint="generate the project again")
-    with files.alone(root / LOCKED):
+    framework = manifest.options.framework
+    if framework:
+        raise UsageError(
+            f"a library for {framework} is built there", where=str(root), hint=FRAMEWORKS[framework].use
+        )
+    with files.alone(root / manifest.locked):
         _bring_to_the_present(root, manifest)
         if manifest.platform == "zephyr":
             return build_with_west(root, manifest, jobs, progress)

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.boards import Board, board_of_core, find_board, find_core
+from crtgen.boards import HOST, Board, board_of_core, find_board, find_core
 from crtgen.build import find_workspace
 from crtgen.cli import options
 from crtgen.cli.groups import Compiling, Generating, flattened
@@ -19,19 +19,27 @@ from crtgen.errors import ToolMissingError, UsageError
 from crtgen.ir import Array
 from crtgen.measure.cases import read_inputs
 from crtgen.passes import FoldedLayer
+from crtgen.project import FRAMEWORKS, Project
 
 __all__ = ["command"]
 
 
 @flattened
 def command(
+    context: typer.Context,
     models: options.Models,
     directory: Annotated[Path, typer.Argument(help="Where the project goes.", show_default=False)],
     compiling: Compiling,
     generating: Generating,
-    type: Annotated[str, typer.Option(help="server, standalone or library.")] = "server",
+    type: Annotated[
+        str | None, typer.Option(help="server, standalone or library; server, with --for library.")
+    ] = None,
+    framework: Annotated[
+        str, typer.Option("--for", metavar="FRAMEWORK", help=f"A library for {', '.join(FRAMEWORKS)}.")
+    ] = "",
     core: Annotated[
-        str | None, typer.Option(help="For a library on a board of Zephyr that crtgen does not know.")
+        str | None,
+        typer.Option(help="For a library, where no board is named, or one that crtgen does not know."),
     ] = None,
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
     own_arenas: Annotated[
@@ -56,11 +64,13 @@ def command(
     with guarded(as_json, debug) as out:
         with out.stage() as say:
             loaded = [api.load(model, trust=trust, shapes=options.shapes(shape)) for model in models]
-            board = _board(compiling.board, core, type)
+            kind = type or ("library" if framework else "server")
+            named = _is_named(context, "board")
+            board = _board(compiling.board, named, core, kind, framework)
             compiled = compiling.compile(loaded, say, board, generating.place or ())
-            samples = _samples(input, type, [module.info for module in compiled.modules])
+            samples = _samples(input, kind, [module.info for module in compiled.modules])
             share = False if own_arenas else None
-            generated = generating.generate(compiled, type, samples, share, registry)
+            generated = generating.generate(compiled, kind, samples, share, registry, framework)
             kept = generated.extract(directory, force=force).kept
         project, reports = generated.project, compiled.reports
         data = {
@@ -86,19 +96,39 @@ def command(
             print_real(console, reports)
             for path in kept:
                 console.print(f"kept: {path}, which was edited; --force overwrites it")
-            is_part = (project.platform, project.type) == ("zephyr", "library")
-            step = f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
             if compiled.untrusted:
                 console.print(f"it holds the code of {compiled.untrusted}: build it if you trust that")
-            console.print(f"next: {step}")
-            if project.platform == "zephyr":
+            console.print(f"next: {_next(project, directory)}")
+            if project.platform == "zephyr" and not framework:
                 _print_exports(console)
 
         out.result(data, render)
 
 
-def _board(name: str, core: str | None, type: str) -> Board:
-    """The board; any board with the core, if crtgen does not know it and a library is wanted."""
+def _is_named(context: typer.Context, option: str) -> bool:
+    """Whether somebody chose the option's value."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _next(project: Project, directory: Path) -> str:
+    """What to do with the project."""
+    framework = project.manifest.options.framework
+    if framework:
+        return f"{FRAMEWORKS[framework].use}: {directory}"
+    is_part = (project.platform, project.type) == ("zephyr", "library")
+    return f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
+
+
+def _board(name: str, named: bool, core: str | None, type: str, framework: str) -> Board:
+    """The board; any board with the core, if crtgen does not know it, or nobody named one, for a library.
+
+    A framework that knows no Cortex-M gets portable C unless something else is named.
+    """
+    if not named and core is None and framework in FRAMEWORKS and FRAMEWORKS[framework].portable:
+        return find_board(HOST.name)
+    if not named and core is not None and type == "library":
+        return find_board(core) if core == HOST.name else board_of_core(core)
     try:
         board = find_board(name)
     except UsageError:

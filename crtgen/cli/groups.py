@@ -89,6 +89,7 @@ class Generating:
         samples: Mapping[str, Sequence[Array]] | None = None,
         share_arena: bool | None = None,
         registry: bool = False,
+        framework: str = "",
     ) -> api.Generated:
         """The project; see ``Compiled.generate``."""
         pool, blocks = options.pool_size(self.pool)
@@ -99,6 +100,7 @@ class Generating:
             target=self.target,
             share_arena=share_arena,
             registry=registry,
+            framework=framework,
             stack=self.stack,
             pool=pool,
             blocks=blocks,

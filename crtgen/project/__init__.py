@@ -2,12 +2,15 @@
 
 from crtgen.project.firmware import Firmware
 from crtgen.project.footprint import Footprint, check_footprint, footprint
+from crtgen.project.frameworks import FRAMEWORKS
 from crtgen.project.generate import generate_project, toolchains_of
 from crtgen.project.manifest import Manifest, read_manifest
 from crtgen.project.options import OptionFields, Options
+from crtgen.project.pattern import pattern
 from crtgen.project.project import Project
 
 __all__ = [
+    "FRAMEWORKS",
     "Firmware",
     "Footprint",
     "Manifest",
@@ -17,6 +20,7 @@ __all__ = [
     "check_footprint",
     "footprint",
     "generate_project",
+    "pattern",
     "read_manifest",
     "toolchains_of",
 ]

@@ -33,7 +33,8 @@ class Firmware:
     ``metadata`` are the files of the metadata module (name to text), which lists ``modules`` in their
     order. ``options`` come back with everything decided that they leave open. ``samples`` has, for a
     standalone program, one array per input for each model's name: a model that it does not name runs on a
-    pattern. ``objects`` are code of the models that is compiled already, by file name. ``shared_arena`` is
+    pattern. ``expected`` has, for a library with a framework, what each model's outputs are on ``pattern``.
+    ``objects`` are code of the models that is compiled already, by file name. ``shared_arena`` is
     the size of the arena that all models share; 0 if each has its own. ``storages`` are the bytes of the
     blocks that a host allocates which runs a model's graph itself, for each model that has one.
     """
@@ -43,6 +44,7 @@ class Firmware:
     request: Request
     options: Options = field(default_factory=Options)
     samples: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    expected: Mapping[str, Sequence[Array]] = field(default_factory=dict)
     objects: Mapping[str, bytes] = field(default_factory=dict)
     shared_arena: int = 0
     storages: Sequence[Sequence[int]] = ()

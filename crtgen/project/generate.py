@@ -13,6 +13,7 @@ from crtgen.files import read
 from crtgen.ir import shape_text
 from crtgen.library import runtime_headers
 from crtgen.project import baremetal, host, zephyr
+from crtgen.project.exports import Sources, check_export, export_files
 from crtgen.project.firmware import Firmware
 from crtgen.project.library import example_files
 from crtgen.project.manifest import BOARD_FILE, FORMAT, Manifest, digest_of
@@ -81,8 +82,11 @@ class _ReadmeView:
 def generate_project(firmware: Firmware) -> Project:
     """The project, in memory. Raises ``UsageError`` for samples or options that do not fit the models."""
     files = {f"model/{name}": data for name, data in _model_files(firmware).items()}
-    rest = _zephyr_files if firmware.platform == "zephyr" else _cmake_files
-    files |= rest(firmware, files)
+    if firmware.options.framework:
+        check_export(firmware)
+        files = _exported_files(firmware, files)
+    else:
+        files |= (_zephyr_files if firmware.platform == "zephyr" else _cmake_files)(firmware, files)
     if is_own(firmware.board) and firmware.board.file:
         files[BOARD_FILE] = read(firmware.board.file, "the board")
     return Project(_manifest(firmware, files), files)
@@ -111,6 +115,15 @@ def _zephyr_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, b
     rows = tuple(_row(info) for info in firmware.models)
     files["README.md"] = zephyr.read_me(firmware, view.title, __version__, rows).encode()
     return files
+
+
+def _exported_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
+    """All files of a library for a framework."""
+    code = {**model, **_runtime_files(firmware, model)}
+    rows = tuple(_row(info) for info in firmware.models)
+    paths = _sources(tuple(sorted(code)), "model/")
+    sources = Sources(paths, _include_dirs(firmware), firmware.request.level.flag, rows)
+    return export_files(firmware, code, sources)
 
 
 def _model_files(firmware: Firmware) -> dict[str, bytes]:

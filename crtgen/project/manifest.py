@@ -12,6 +12,7 @@ from crtgen.boards import all_boards, name_board
 from crtgen.codegen.checks import check_c_names, check_file, check_word
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import CorruptModelError, UsageError
+from crtgen.project.frameworks import FRAMEWORKS
 from crtgen.project.options import Options
 
 __all__ = [
@@ -31,7 +32,10 @@ BOARD_FILE = "board.toml"
 MANIFEST = "project.json"
 FORMAT = 3
 LOCKED = "model"
-"""The directory of a project that is locked by who writes or builds it; every project has it."""
+"""The directory of a project that is locked by who writes or builds it."""
+
+_RENEWED = (f"{LOCKED}/", "runtime/", "crtgen.cmake")
+_FLAT = "src"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,21 @@ class Manifest:
     @property
     def platform(self) -> str:
         return self.options.platform
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all generated sources lie in one folder, as some frameworks want it."""
+        return bool(self.options.framework) and FRAMEWORKS[self.options.framework].flat
+
+    @property
+    def locked(self) -> str:
+        """The directory that is locked by who writes or builds the project."""
+        return _FLAT if self.is_flat else LOCKED
+
+    @property
+    def renewed(self) -> tuple[str, ...]:
+        """What generating again renews whatever was done to it; all else is the user's once it is edited."""
+        return (f"{_FLAT}/",) if self.is_flat else _RENEWED
 
     def marked(self, unfinished: Mapping[str, tuple[str, ...]]) -> "Manifest":
         """The same while the project is being written."""

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from crtgen.codegen.checks import check_sizes
+from crtgen.errors import UsageError
+from crtgen.project.frameworks import FRAMEWORKS
 
 __all__ = ["RECEIVE_BUFFER", "STACK", "TARGETS", "TYPES", "OptionFields", "Options"]
 
@@ -23,11 +25,12 @@ _MOST_BLOCKS = 1 << 16
 class Options:
     """Choices of a project; sizes in bytes.
 
-    ``type`` is ``server``, ``standalone`` or ``library``. ``platform`` is one of the board's, ``zephyr`` for
-    example; empty means its first. ``target`` is ``c``, or ``llvm`` for a project with the models as object
-    files. With ``share_arena`` the models of C share their working memory; None means if there are several.
-    ``registry`` adds the registry of functions, with TVM's types, to a library; other types always have it,
-    and so have libraries of imported code.
+    ``type`` is ``server``, ``standalone`` or ``library``. ``framework`` is what a library is wrapped for,
+    one of ``crtgen.project.FRAMEWORKS``; empty means CMake, or Zephyr on its platform. ``platform`` is
+    one of the board's, ``zephyr`` for example; empty means its first. ``target`` is ``c``, or ``llvm``
+    for a project with the models as object files. With ``share_arena`` the models of C share their
+    working memory; None means if there are several. ``registry`` adds the registry of functions, with
+    TVM's types, to a library; other types always have it, and so have libraries of imported code.
 
     ``stack`` is reserved for the stack; None is ``STACK``, on a board with little RAM a quarter of it.
     ``receive_buffer`` limits the packets of the RPC; None is ``RECEIVE_BUFFER``, or an eighth. ``pool`` is
@@ -37,6 +40,7 @@ class Options:
 
     type: str = "server"
     platform: str = ""
+    framework: str = ""
     target: str = "c"
     share_arena: bool | None = None
     registry: bool = False
@@ -47,14 +51,28 @@ class Options:
     profile: bool = False
 
     def __post_init__(self) -> None:
+        self._check_framework()
         check_sizes(receive_buffer=self.receive_buffer or 0, pool=self.pool or 0, stack=self.stack or 0)
         check_sizes(_MOST_BLOCKS, blocks=self.blocks or 0)
+
+    def _check_framework(self) -> None:
+        """Raise ``UsageError`` for an unknown one; without options for files, nothing is shared."""
+        name = self.framework
+        if not name:
+            return
+        if name not in FRAMEWORKS:
+            raise UsageError(f"unknown framework {name}", hint=f"known: {', '.join(FRAMEWORKS)}")
+        if self.type != "library":
+            raise UsageError(f"{name} takes a library, not a {self.type}", hint="--type library")
+        if self.share_arena is None and not FRAMEWORKS[name].options:
+            object.__setattr__(self, "share_arena", False)
 
 
 class OptionFields(TypedDict, total=False):
     """The fields of ``Options`` beside the type, as keywords of ``Compiled.generate``."""
 
     platform: str
+    framework: str
     target: str
     share_arena: bool | None
     registry: bool

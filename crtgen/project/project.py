@@ -9,12 +9,9 @@ from typing import TypeAlias
 from crtgen import files
 from crtgen.codegen.checks import check_file, check_word
 from crtgen.errors import UsageError
-from crtgen.project.manifest import LOCKED, MANIFEST, Manifest, digest_of, manifest_text, read_manifest
+from crtgen.project.manifest import MANIFEST, Manifest, digest_of, manifest_text, read_manifest
 
 __all__ = ["Project"]
-
-_RENEWED = ("model/", "runtime/", "crtgen.cmake")
-"""What generating again renews whatever was done to it; all else is the user's once it is edited."""
 
 _Digests: TypeAlias = Mapping[str, frozenset[str]]
 """What may be in files that crtgen wrote, by path."""
@@ -72,18 +69,18 @@ class Project:
 
         A new or empty directory is filled. An earlier project is brought up to date: files that are equal
         are left alone, so that a build stays incremental, and files that the earlier one had and this one
-        has not are removed. Files outside of ``model/`` and ``runtime/`` that somebody edited stay as they
-        are, unless with ``force``. Anything else is refused with ``UsageError``.
+        has not are removed. Files that somebody edited stay as they are, unless with ``force``; those that
+        ``Manifest.renewed`` names are renewed. Anything else is refused with ``UsageError``.
 
         A power cut, a full disk or a kill at any point leaves a directory into which the project can be
         generated again, with the same result.
         """
-        with files.alone(directory / LOCKED):
+        with files.alone(directory / self.manifest.locked):
             return self._extract(directory, force)
 
     def _extract(self, directory: Path, force: bool) -> tuple[str, ...]:
         earlier = _earlier(directory)
-        update = _Update(directory, self.sources, earlier, force)
+        update = _Update(directory, self.sources, earlier, force, self.manifest.renewed)
         if not update.changes and manifest_text(self.manifest) == update.manifest:
             return update.kept
         files.make_directory(directory)
@@ -102,10 +99,12 @@ class _Update:
         sources: Mapping[str, bytes],
         earlier: _Digests,
         force: bool,
+        renewed: tuple[str, ...],
     ) -> None:
         self.sources = sources
         self.earlier = earlier
         self.force = force
+        self.renewed = renewed
         self.places = files.inside(directory, {*sources, *earlier, MANIFEST})
         self.manifest = _content(self.places[MANIFEST])
         found = {path: _content(self.places[path]) for path in {*sources, *earlier}}
@@ -118,7 +117,7 @@ class _Update:
             content = found[path]
             if content is None or self.force or digest_of(content) in self.earlier.get(path, ()):
                 continue
-            if not path.startswith(_RENEWED):
+            if not path.startswith(self.renewed):
                 yield path
             elif path not in self.earlier:
                 place = str(self.places[path])
@@ -133,7 +132,7 @@ class _Update:
         for path in self.changes:
             if path in self.sources:
                 files.make_directory(self.places[path].parent)
-                files.write(self.places[path], self.sources[path], durable=not path.startswith(_RENEWED))
+                files.write(self.places[path], self.sources[path], durable=not path.startswith(self.renewed))
 
 
 def _content(path: Path) -> bytes | None:

@@ -1,0 +1,88 @@
+"""The frameworks that a library can be made for, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["FRAMEWORKS", "VENDOR", "Framework"]
+
+VENDOR = "crtgen"
+"""Who makes packs of the CMSIS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """How a framework takes a library.
+
+    ``files`` are templates by the path that they make, ``{name}`` being the project's; ``example`` is the
+    path of the program that runs the models. With ``flat`` all sources lie below ``src/``, the only folder
+    that compilers are told of. Without ``options`` the framework gives the library's files no options of
+    their own. ``portable``: it knows no Cortex-M. ``entry`` is what the example's function is called.
+    ``packs``: everything comes as one archive, too. ``use`` says what to do next.
+    """
+
+    files: Mapping[str, str]
+    example: str
+    use: str
+    flat: bool = False
+    options: bool = True
+    portable: bool = False
+    entry: str = "int main(void)"
+    packs: bool = False
+
+
+_SKETCH = "examples/{name}/{name}.ino"
+_PDSC = VENDOR + ".{name}.pdsc"
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    "arduino": Framework(
+        {"library.properties": "arduino/library.properties", _SKETCH: "sketch.ino"},
+        _SKETCH,
+        "move it into the folder libraries of your sketchbook",
+        flat=True,
+        options=False,
+    ),
+    "platformio": Framework(
+        {"library.json": "platformio/library.json", _SKETCH: "sketch.ino"},
+        _SKETCH,
+        "name it in lib_deps of your platformio.ini",
+        flat=True,
+    ),
+    "cmsis-pack": Framework(
+        {
+            _PDSC: "cmsis-pack/pack.pdsc",
+            "{name}.clayer.yml": "cmsis-pack/layer.clayer.yml",
+            "example/main.c": "main.c",
+        },
+        "example/main.c",
+        "name the layer in your cproject.yml, or `cpackget add` the pack",
+        packs=True,
+    ),
+    "esp-idf": Framework(
+        {
+            "CMakeLists.txt": "esp-idf/CMakeLists.txt",
+            "idf_component.yml": "esp-idf/idf_component.yml",
+            "examples/{name}/CMakeLists.txt": "esp-idf/example.cmake",
+            "examples/{name}/main/CMakeLists.txt": "esp-idf/main.cmake",
+            "examples/{name}/main/main.c": "main.c",
+        },
+        "examples/{name}/main/main.c",
+        "move it into the folder components of your project",
+        portable=True,
+        entry="void app_main(void)",
+    ),
+    "zephyr-module": Framework(
+        {
+            "zephyr/module.yml": "zephyr-module/module.yml",
+            "zephyr/CMakeLists.txt": "zephyr-module/CMakeLists.txt",
+            "zephyr/Kconfig": "zephyr-module/Kconfig",
+            "samples/{name}/CMakeLists.txt": "zephyr-module/sample.cmake",
+            "samples/{name}/prj.conf": "zephyr-module/prj.conf",
+            "samples/{name}/src/main.c": "main.c",
+        },
+        "samples/{name}/src/main.c",
+        "name it in ZEPHYR_EXTRA_MODULES",
+    ),
+    "make": Framework(
+        {"Makefile": "make/Makefile", "example/main.c": "main.c"}, "example/main.c", "run make there"
+    ),
+}

@@ -92,15 +92,15 @@ def sketch(library: Path, directory: Path) -> Path:
 
 @pytest.mark.qemu
 @pytest.mark.parametrize(
-    ("model", "lines"),
+    ("framework", "model", "lines"),
     [
-        (DIGITS, ["probabilities: -128 -128 -123 119 -128 -128 -128 -128 -125 -128", AS_EXPECTED]),
-        (FLOAT, [AS_EXPECTED]),
+        ("arduino", DIGITS, ["probabilities: -128 -128 -123 119 -128 -128 -128 -128 -125 -128", AS_EXPECTED]),
+        ("arduino", FLOAT, [AS_EXPECTED]),
+        ("platformio", DIGITS, [AS_EXPECTED]),
     ],
-    ids=["int8", "float32"],
 )
-def test_arduino(model: Path, lines: list[str], tmp_path: Path) -> None:
-    library = exported("arduino", tmp_path / "digits", model)
+def test_sketches(framework: str, model: Path, lines: list[str], tmp_path: Path) -> None:
+    library = exported(framework, tmp_path / "digits", model)
     assert emulated(sketch(library, tmp_path / "sketch"))[-len(lines) :] == lines
 
 
@@ -214,6 +214,22 @@ def test_cmsis_pack(tmp_path: Path) -> None:
     assert {entry["file"] for entry in layer["groups"][0]["files"]} == code
     assert layer["add-path"] == ["model", "runtime/include"]
     assert layer["groups"][0]["optimize"] == "balanced"
+
+
+@pytest.mark.qemu
+def test_what_the_pack_names_is_a_program(tmp_path: Path) -> None:
+    """Its sources with its folders of headers, from the archive, as tools for packs do it."""
+    require_tool("arm-none-eabi-gcc", "apt install gcc-arm-none-eabi")
+    root = exported("cmsis-pack", tmp_path / "lib")
+    zipfile.ZipFile(root / "crtgen.digits.1.0.0.pack").extractall(tmp_path / "pack")
+    (tmp_path / "pack" / "startup.c").write_text(STARTUP)
+    files = [file.attrib for file in ElementTree.parse(root / "crtgen.digits.pdsc").iter("file")]
+    folders = [f"-I{file['name']}" for file in files if file["category"] == "include"]
+    code = [file["name"] for file in files if file["category"].startswith("source")]
+    core = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-O2")
+    where = tmp_path / "pack"
+    run("arm-none-eabi-gcc", *core, *folders, *code, "startup.c", *LINK, "-o", "app.elf", where=where)
+    assert emulated(where / "app.elf") == [AS_EXPECTED]
 
 
 @pytest.mark.parametrize("board", ["mps2_an385", "mps3_an547", "rpi_pico", "host"])

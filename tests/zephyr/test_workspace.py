@@ -378,13 +378,3 @@ def test_a_float_model_on_a_core_without_fpu(workspace: Workspace) -> None:
         for case in cases(model)[:2]:
             (output,) = session.infer(*case.inputs)
             assert output.tolist()[0] == pytest.approx(case.outputs[0].tolist()[0], rel=1e-5)
-
-
-def test_a_server_for_rpi_pico_links(workspace: Workspace) -> None:
-    """A core without 64-bit shifts, and a board without a watchdog in the devicetree."""
-    if not (workspace.top / "modules" / "hal" / "rpi_pico").is_dir():
-        pytest.skip("the workspace has no hal_rpi_pico")
-    image = compiled("rpi_pico", "kws_int8").generate(platform="zephyr").build()
-    configuration = (image.path.parent / ".config").read_text()
-    assert "CONFIG_CPU_CORTEX_M0PLUS=y" in configuration
-    assert "CRTGEN_WATCHDOG" not in configuration

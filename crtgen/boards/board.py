@@ -101,6 +101,11 @@ class Uart:
     rx: int | None = None
 
     @property
+    def is_usb(self) -> bool:
+        """Whether it is no UART at all, but a serial port that the chip itself makes at the USB host."""
+        return self.kind == "rp2040_usb"
+
+    @property
     def rate(self) -> Rate:
         """The rate nearest to ``baud``, and what to write for it."""
         return UARTS[self.kind](self.clock, self.baud)

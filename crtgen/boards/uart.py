@@ -80,6 +80,11 @@ def _nxp_lpuart(clock: int, baud: int) -> Rate:
     return Rate(clock / (samples * divider), {"samples": samples - 1, "divider": divider})
 
 
+def _usb(clock: int, baud: int) -> Rate:
+    """Bytes are as fast as the bus."""
+    return Rate(baud, {})
+
+
 UARTS: Mapping[str, Callable[[int, int], Rate]] = {
     "cmsdk": _cmsdk,
     "pl011": _pl011,
@@ -90,5 +95,6 @@ UARTS: Mapping[str, Callable[[int, int], Rate]] = {
     "nrf_uarte": _nrf_uarte,
     "kinetis": _kinetis,
     "nxp_lpuart": _nxp_lpuart,
+    "rp2040_usb": _usb,
 }
 """For each driver, the rate nearest to the wanted one at a clock in Hz."""

@@ -56,6 +56,8 @@ class _UartView:
     rate: Mapping[str, int]
     tx: int | None
     rx: int | None
+    interrupts: bool
+    holds_back: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +166,8 @@ def _view(firmware: Firmware) -> _PlatformView:
         receive_buffer=firmware.receive_buffer,
         pool=firmware.pool,
         chunk=_READ_CHUNK,
-        handlers=_CORE_HANDLERS
-        + max(uart.irq + 1 if is_server else 0, 0 if timer.irq is None else timer.irq + 1),
-        uart=_uart(uart),
+        handlers=_handlers(uart, timer, is_server),
+        uart=_uart(uart, is_server),
         timer=_TimerView(f"{timer.base:#010x}", timer.irq),
         start=tuple(_step(step) for step in board.start),
         registers=_registers(board),
@@ -192,6 +193,13 @@ def _view(firmware: Firmware) -> _PlatformView:
     )
 
 
+def _handlers(uart: Uart, timer: Timer, is_server: bool) -> int:
+    """Entries of the vector table behind the stack pointer: up to the last interrupt that is used."""
+    irqs = [uart.irq] if is_server or uart.is_usb else []
+    irqs += [timer.irq] if timer.irq is not None else []
+    return _CORE_HANDLERS + max((irq + 1 for irq in irqs), default=0)
+
+
 _UART_TITLES = {
     "cmsdk": ("cmsdk", "a CMSDK APB UART"),
     "pl011": ("pl011", "a PL011"),
@@ -202,14 +210,25 @@ _UART_TITLES = {
     "nrf_uarte": ("nrf_uarte", "a UARTE of Nordic's, which reads and writes memory"),
     "kinetis": ("kinetis", "a UART of Kinetis"),
     "nxp_lpuart": ("nxp_lpuart", "an LPUART of NXP's"),
+    "rp2040_usb": ("rp2040_usb", "USB, as a modem without commands (CDC ACM)"),
 }
 """For each kind of UART, its driver's file and what it is."""
 
 
-def _uart(uart: Uart) -> _UartView:
+def _uart(uart: Uart, is_server: bool) -> _UartView:
     driver, title = _UART_TITLES[uart.kind]
-    fields = uart.rate.fields
-    return _UartView(title, driver, f"{uart.base:#010x}", uart.irq, uart.baud, fields, uart.tx, uart.rx)
+    return _UartView(
+        title=title,
+        driver=driver,
+        base=f"{uart.base:#010x}",
+        irq=uart.irq,
+        baud=uart.baud,
+        rate=uart.rate.fields,
+        tx=uart.tx,
+        rx=uart.rx,
+        interrupts=is_server or uart.is_usb,
+        holds_back=uart.is_usb,
+    )
 
 
 def _step(step: Step) -> _StepView:

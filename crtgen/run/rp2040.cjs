@@ -1,9 +1,11 @@
-// A chip RP2040 in rp2040js, with a flash of 2 MiB or more: node rp2040.cjs FOLDER-OF-RP2040JS
+// A chip RP2040 in rp2040js, with a flash of 2 MiB or more: node rp2040.cjs FOLDER-OF-RP2040JS uart|usb
 //
 // Standard input is 4 bytes with the size of the flash's content, least significant first, the content, and
-// then what UART0 receives. Standard output is what UART0 sends. It ends with its standard input.
+// then what the serial port receives: UART0, or the one that the chip is at a USB host. Standard output is what
+// it sends. It ends with its standard input.
 "use strict";
-const { RP2040, ConsoleLogger, LogLevel } = require(process.argv[2]);
+const { RP2040, USBCDC, ConsoleLogger, LogLevel } = require(process.argv[2]);
+const isUsb = process.argv[3] === "usb";
 
 const FLASH = 0x10000000;
 const BOOT_SIZE = 256;
@@ -13,6 +15,7 @@ const SYSTICK_VALUE = 0x18;
 const AIRCR = 0xd0c;
 const AIRCR_RESET = 0x05fa0004;
 const SLICE = 200000;
+const IDLE = 1e6; // nanoseconds in which an idle chip does nothing
 
 const mcu = new RP2040();
 mcu.logger = new ConsoleLogger(LogLevel.Error, false);
@@ -66,9 +69,32 @@ mcu.uart[0].onByte = (byte) => sent.push(byte);
 
 let received = [];
 let next = 0;
-function feed() {
+let wanted = 0; // bytes that the chip has room for, on USB
+
+const host = isUsb ? new USBCDC(mcu.usbCtrl) : null;
+if (isUsb) {
+  host.onSerialData = (bytes) => sent.push(...bytes);
+  mcu.usbCtrl.onEndpointRead = (endpoint, size) => {
+    if (endpoint === host.outEndpoint) wanted = size;
+  };
+}
+
+function feedUsb() {
+  if (wanted === 0 || next === received.length) return;
+  const bytes = received.slice(next, next + wanted);
+  next += bytes.length;
+  wanted = 0;
+  mcu.usbCtrl.endpointReadDone(host.outEndpoint, new Uint8Array(bytes));
+}
+
+function feedUart() {
   const uart = mcu.uart[0];
   while (next < received.length && uart.enabled && uart.rxEnabled && !uart.rxFIFO.full) uart.feedByte(received[next++]);
+}
+
+function feed() {
+  if (isUsb) feedUsb();
+  else feedUart();
   if (next === received.length && next > 0) {
     received = [];
     next = 0;
@@ -82,11 +108,12 @@ function run() {
     if (restart) boot();
     if (!core.waiting) {
       clock.tick(core.executeInstruction() * NANOSECONDS);
-    } else if (next < received.length) {
-      clock.tick(NANOSECONDS);
     } else {
-      clock.tick(1e6); // an idle millisecond
-      break;
+      const ahead = clock.nanosToNextAlarm;
+      const isSoon = ahead > 0 && ahead < IDLE;
+      clock.tick(isSoon ? ahead : IDLE);
+      feed();
+      if (!isSoon && core.waiting) break;
     }
   }
   if (sent.length > 0) {

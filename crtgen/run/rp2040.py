@@ -49,15 +49,16 @@ def _modules(node: Path) -> Iterator[Path]:
 
 
 def start_rp2040(image: Path, board: Board) -> RunningDevice:
-    """Start an image; UART0 is the line. Its clock is that of the chip, and runs slower than a chip's."""
+    """Start an image; its serial port is the line. Its clock is that of the chip, and runs slower."""
     if not image.is_file():
         raise UsageError("there is no such image", where=str(image), hint="build the project first")
     node, module = find_rp2040js()
     content = binary(read_content(image))
     name = image_name(image, board.name)
     console = open_console()
+    line = "usb" if board.uart is not None and board.uart.is_usb else "uart"
     process = Child(
-        [str(node), str(rp2040_script()), str(module.resolve())],
+        [str(node), str(rp2040_script()), str(module.resolve()), line],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=console,

@@ -104,7 +104,7 @@ def test_boot_code_with_a_wrong_crc_does_not_start(tmp_path: Path) -> None:
     content[100] ^= 1
     node, module = find_rp2040js()
     done = subprocess.run(
-        [node, rp2040_script(), module],
+        [node, rp2040_script(), module, "uart"],
         input=struct.pack("<I", len(content)) + content,
         capture_output=True,
         timeout=60,

@@ -12,7 +12,7 @@ from crtgen.boards import Board, find_board
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.errors import LinkError
-from crtgen.flash import GDB_SERVER, Job, flash
+from crtgen.flash import GDB_SERVER, Job, flash, show_drive
 
 __all__ = ["command"]
 
@@ -35,6 +35,9 @@ def command(
             unit = _unit(board, serial, hardware_map, runner)
             say("waiting for the board")
             with board_lock(unit.serial or (gdb_server if runner == "gdb" else board.name)):
+                if unit.port and runner != "gdb" and board.uart is not None and board.uart.is_usb:
+                    say("asking for the boot loader")
+                    show_drive(board, unit.port)
                 say("writing")
                 job = Job(image.path, board, unit.serial, gdb_server, unit.usb)
                 done = flash(job, runner or unit.runner or None, timeout=timeout)

@@ -1,6 +1,7 @@
 """Writes images to boards, with the programs that the boards' makers and others offer."""
 
+from crtgen.flash.boot_loader import show_drive
 from crtgen.flash.flasher import Flashed, flash
 from crtgen.flash.runners import GDB_SERVER, Job, commands
 
-__all__ = ["GDB_SERVER", "Flashed", "Job", "commands", "flash"]
+__all__ = ["GDB_SERVER", "Flashed", "Job", "commands", "flash", "show_drive"]

@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["main"]
+__all__ = ["drives_of", "main"]
 
 _MEDIA = ("/media", "/run/media", "/mnt", "/Volumes")
 
@@ -18,7 +18,7 @@ def main() -> int:
     parser.add_argument("--board-id", required=True, help="Board-ID in the drive's INFO_UF2.TXT")
     parser.add_argument("file", type=Path)
     arguments = parser.parse_args()
-    drives = [drive for drive in _drives() if _board_id(drive) == arguments.board_id]
+    drives = drives_of(arguments.board_id)
     if len(drives) != 1:
         print(f"{len(drives) or 'no'} drives {arguments.board_id} are mounted", file=sys.stderr)
         return 1
@@ -29,6 +29,11 @@ def main() -> int:
         os.fsync(copy.fileno())
     print(f"copied to {target}")
     return 0
+
+
+def drives_of(board_id: str) -> list[Path]:
+    """The mounted drives of boot loaders with that Board-ID."""
+    return [drive for drive in _drives() if _board_id(drive) == board_id]
 
 
 def _drives() -> Iterator[Path]:

@@ -1,17 +1,26 @@
 """A real board: written, locked for as long as it is used, and talked to over its serial port."""
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from crtgen.attached import Unit, board_lock, connected_units
+from crtgen.attached import Unit, board_lock, choose_unit, connected_units, is_connected
 from crtgen.boards import Board
-from crtgen.errors import UsageError
-from crtgen.flash import GDB_SERVER, Job, flash
+from crtgen.errors import LinkTimeoutError, UsageError
+from crtgen.flash import GDB_SERVER, Job, flash, show_drive
 from crtgen.run.streams import SerialStream, SocketStream
 
-__all__ = ["SerialDevice", "connect_board", "start_board"]
+__all__ = ["SerialDevice", "connect_board", "start_board", "start_usb_board"]
+
+_APPEARS = 10.0
+"""Seconds that a board may take to show its own serial port."""
+
+_SETTLES = 0.5
+"""Seconds in which the system gives a new port its permissions."""
+
+_INTERVAL = 0.1
 
 _BAUD = 115200
 
@@ -64,6 +73,35 @@ def start_board(
         job = Job(image, board, unit.serial, unit.gdb_server or GDB_SERVER, usb=unit.usb)
         flash(job, runner or unit.runner or None)
         return _open(board, unit, baud, held)
+
+
+def start_usb_board(
+    image: Path,
+    board: Board,
+    *,
+    serial: str | None = None,
+    runner: str | None = None,
+    hardware_map: Path | None = None,
+) -> SerialDevice:
+    """Write the image to a board whose serial port is its own, and open the port once it is there.
+
+    A board that runs such firmware already is asked for the boot loader's drive; else it has to be there.
+
+    Raises as ``start_board`` does, and ``LinkTimeoutError`` where the port does not appear.
+    """
+    with ExitStack() as held:
+        held.enter_context(board_lock(board.name))
+        if is_connected(board, hardware_map):
+            show_drive(board, choose_unit(board, connected_units(hardware_map), serial).port)
+        flash(Job(image, board), runner)
+        deadline = time.monotonic() + _APPEARS
+        while not is_connected(board, hardware_map):
+            if time.monotonic() > deadline:
+                message = f"its serial port did not appear within {_APPEARS:g} s"
+                raise LinkTimeoutError(message, where=board.name, hint="check the cable, and look at `dmesg`")
+            time.sleep(_INTERVAL)
+        time.sleep(_SETTLES)
+        return _open(board, choose_unit(board, connected_units(hardware_map), serial), None, held)
 
 
 def _line(port: str, baud: int) -> SerialStream | SocketStream:

@@ -8,7 +8,7 @@ from crtgen.attached import Unit, choose_unit, connected_units
 from crtgen.boards import Board
 from crtgen.errors import UsageError
 from crtgen.fault import Symbols
-from crtgen.run.board import SerialDevice, connect_board, start_board
+from crtgen.run.board import SerialDevice, connect_board, start_board, start_usb_board
 from crtgen.run.device import Finished, RunningDevice
 from crtgen.run.fvp import start_fvp, start_printing_fvp
 from crtgen.run.host import run_on_host, start_host
@@ -63,6 +63,10 @@ def start_device(image: Path, board: Board, *, counting: bool = True, site: Site
         return connect_board(board, where.port, where.baud, where.hardware_map)
     if board.is_host:
         return start_host(image)
+    if not where.is_simulated(board) and board.uart is not None and board.uart.is_usb:
+        return start_usb_board(
+            image, board, serial=where.serial, runner=where.runner, hardware_map=where.hardware_map
+        )
     if not where.is_simulated(board):
         return start_board(
             image,

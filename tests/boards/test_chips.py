@@ -10,7 +10,7 @@ import pytest
 from crtgen import api
 from crtgen.boards import Board, all_boards, find_board, load_board
 from crtgen.boards.uart import UARTS
-from crtgen.build import read_content
+from crtgen.build import binary, read_content
 from crtgen.flash.vectors import read_vectors
 from crtgen.project import Firmware, Options
 from crtgen.project.baremetal import platform_files
@@ -54,6 +54,8 @@ def test_what_uarts_divide_their_clock_by(kind: str, clock: int, baud: int, fiel
 
 def test_a_rate_that_registers_do_not_reach_is_not_claimed() -> None:
     for kind, rate in UARTS.items():
+        if kind == "rp2040_usb":  # as fast as the bus, whatever is said
+            continue
         assert rate(120_000_000, 1).baud > 10, kind
         assert rate(1_000_000, 12_000_000).baud <= 1_000_000, kind
 
@@ -115,12 +117,10 @@ def documented() -> dict[str, list[str]]:
     return {row[0]: row for row in rows[2:]}
 
 
-def check_header(board: Board, blocks: dict[int, bytes]) -> None:
-    """What the chip's boot ROM looks for."""
-    (origin, data), *_ = sorted(blocks.items())
+def check_header(board: Board, data: bytes) -> None:
+    """What the chip's boot ROM looks for, in the flash from its start."""
     if board.boot == "rp2040":
         assert crc_mpeg2(b"123456789") == 0x0376_E6E7
-        assert origin == 0x1000_0000
         assert struct.unpack_from("<I", data, 252)[0] == crc_mpeg2(data[:252])
     if board.boot == "rp2350":
         words = struct.unpack_from("<5I", data, 0x200)
@@ -140,7 +140,9 @@ def test_the_demo_is_built_for_every_board(board: Board) -> None:
     assert table.address == board.first_vector
     assert ram.origin < table.stack <= ram.end
     assert table.reset & 1
-    check_header(board, dict(read_content(image.path).blocks))
+    content = read_content(image.path)
+    assert content.origin == board.memory(board.vectors).origin
+    check_header(board, binary(content))
     sizes = image.size.sizes
     row = documented()[board.name]
     flash, ram_bytes = (int(cell.replace(",", "")) for cell in row[7:9])

@@ -124,6 +124,7 @@ REAL = (
     "olimex_stm32_h405",
     "rpi_pico",
     "rpi_pico2",
+    "rpi_pico_usb",
     "stm32f746g_disco",
     "stm32vldiscovery",
 )

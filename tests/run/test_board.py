@@ -1,17 +1,23 @@
 """A real board, played by QEMU: written by a runner, locked, talked to over its serial port."""
 
+import os
+import pty
+import shutil
 import socket
 import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from serial.tools.list_ports_common import ListPortInfo
 
 from crtgen.attached import board_lock
 from crtgen.boards import find_board
 from crtgen.errors import FlashError, LinkError, LinkTimeoutError, UsageError
+from crtgen.flash.with_uf2 import drives_of
 from crtgen.rpc.client import Client
 from crtgen.rpc.link import SIMULATOR
 from crtgen.run import SerialDevice, Site, start_device
@@ -135,3 +141,75 @@ def test_a_port_may_be_a_unix_socket(tmp_path: Path) -> None:
             with peer:
                 peer.sendall(b"up")
                 assert device.stream.read(60) == b"up"
+
+
+class Pico:
+    """Firmware with a port of its own: at 1,200 baud it becomes a drive, with a new file a port again."""
+
+    def __init__(self, media: Path) -> None:
+        self.drive = media / "RPI-RP2"
+        self.master, self.slave = pty.openpty()
+        self.is_port = False
+
+    @property
+    def path(self) -> str:
+        return os.ttyname(self.slave)
+
+    def become_drive(self) -> None:
+        self.is_port = False
+        settings = termios.tcgetattr(self.slave)
+        settings[4] = settings[5] = termios.B9600
+        termios.tcsetattr(self.slave, termios.TCSANOW, settings)
+        self.drive.mkdir()
+        (self.drive / "INFO_UF2.TXT").write_text("UF2 Bootloader v3.0\nBoard-ID: RPI-RP2\n")
+
+    def ports(self) -> list[ListPortInfo]:
+        """What the system lists; who asks sees what has happened since."""
+        rate = termios.tcgetattr(self.slave)[4]
+        if self.is_port and rate == termios.B1200:
+            self.become_drive()
+        if any(self.drive.glob("*.uf2")):
+            shutil.move(self.drive, self.drive.with_name("gone"))
+            self.is_port = True
+        info = ListPortInfo(self.path)
+        info.vid, info.pid = 0x2E8A, 0x000A
+        return [info] if self.is_port else []
+
+
+@pytest.fixture
+def pico(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pico]:
+    media = tmp_path / "media"
+    media.mkdir()
+    fake = Pico(media)
+    monkeypatch.setenv("CRTGEN_MEDIA", str(media))
+    monkeypatch.setattr("serial.tools.list_ports.comports", fake.ports)
+    monkeypatch.setattr("crtgen.flash.boot_loader.drives_of", lambda name: [fake.ports(), drives_of(name)][1])
+    yield fake
+    os.close(fake.master)
+    os.close(fake.slave)
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_board_with_its_own_usb_port(tmp_path: Path, pico: Pico, is_running: bool) -> None:
+    """It is a drive already, or runs firmware that is asked to become one."""
+    image = tmp_path / "firmware.elf"
+    image.write_bytes(b"")
+    image.with_suffix(".uf2").write_bytes(b"UF2\n" * 128)
+    if is_running:
+        pico.is_port = True
+    else:
+        pico.become_drive()
+    with start_device(image, find_board("rpi_pico_usb")) as device:
+        assert device.name == f"rpi_pico_usb at {pico.path}"
+        os.write(pico.master, b"up")
+        assert device.stream.read(60) == b"up"
+    assert (tmp_path / "media" / "gone" / "firmware.uf2").read_bytes() == b"UF2\n" * 128
+
+
+def test_a_board_that_is_no_drive_is_told_how_to_become_one(tmp_path: Path, pico: Pico) -> None:
+    image = tmp_path / "firmware.elf"
+    image.write_bytes(b"")
+    image.with_suffix(".uf2").write_bytes(b"")
+    with pytest.raises(FlashError) as caught:
+        start_device(image, find_board("rpi_pico_usb"))
+    assert "hold BOOTSEL while you plug the board in" in caught.value.hint

@@ -3,6 +3,7 @@
 import shutil
 import struct
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from crtgen.measure.verification import verify
 from crtgen.resources import rp2040_script
 from crtgen.run import Site, run_standalone, start_device
 from crtgen.run.rp2040 import find_rp2040js
-from tests.project.building import build_toy
+from tests.project.building import build, build_toy, toy_project
 from tests.support import ROOT, absent, model_path, require_tool
 
 pytestmark = [pytest.mark.qemu, pytest.mark.timeout(600)]
@@ -45,7 +46,10 @@ def _node(request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize(
     ("model", "board"),
     [
-        *(("digits", b) for b in ("bbc_microbit", "lm3s6965evb", "netduinoplus2", "rpi_pico")),
+        *(
+            ("digits", b)
+            for b in ("bbc_microbit", "lm3s6965evb", "netduinoplus2", "rpi_pico", "rpi_pico_usb")
+        ),
         ("digits", "stm32vldiscovery"),
         ("kws_int8", "lm3s6965evb"),
         ("kws_int8", "netduinoplus2"),
@@ -74,12 +78,21 @@ def test_the_pico_counts_cycles_as_the_model_of_its_core_does() -> None:
     assert measured.seconds == pytest.approx((measured.cycles or 0) / 125e6)
 
 
-@pytest.mark.parametrize("board", ["bbc_microbit", "rpi_pico"])
+@pytest.mark.parametrize("board", ["bbc_microbit", "rpi_pico", "rpi_pico_usb"])
 def test_a_standalone_image_prints_its_outputs(tmp_path: Path, board: str) -> None:
     image = build_toy(board, "standalone", tmp_path)
     finished = run_standalone(image, find_board(board), site=SIMULATED)
     assert "toy" in finished.output
     assert finished.code == 0
+
+
+def test_clang_makes_the_pico_start_too(tmp_path: Path) -> None:
+    """Its assembler reads the boot code, its linker places it, and USB enumerates."""
+    if find_spec("ziglang") is None:
+        absent("ziglang", "pip install ziglang")
+    toolchain = f"-DCMAKE_TOOLCHAIN_FILE={tmp_path}/cmake/zig.cmake"
+    image = build(toy_project("rpi_pico_usb", "standalone"), tmp_path, toolchain) / "firmware.elf"
+    assert "toy" in run_standalone(image, find_board("rpi_pico_usb"), site=SIMULATED).output
 
 
 def test_a_fault_of_a_core_with_one_kind_of_fault_is_reported(tmp_path: Path) -> None:

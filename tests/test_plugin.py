@@ -75,7 +75,7 @@ def test_three_rungs(suite: pytest.Pytester) -> None:
             firmware("digits.tflite", board="mps2_an386").verify("digits.npz")
         """
     )
-    with empty_board("mps2_an386") as (gdb, serial):
+    with empty_board("mps2_an386") as (gdb, serial, _):
         arguments = ["flash", str(project.directory), "--runner", "gdb", "--gdb-server", gdb]
         assert CliRunner().invoke(app, arguments).exit_code == 0
         rungs = [word for rung in ("host", "emulator", "board") for word in ("--crtgen-rung", rung)]

@@ -22,10 +22,7 @@ def power_cycle(unit: Unit) -> None:
     Raises ``LinkError`` with the command's output if it fails or does not end, or if the port stays away.
     """
     with board_lock(unit.key):
-        try:
-            status, output = run_to_end(shlex.split(unit.reset), time_limit=TIME_LIMIT)
-        except OSError as error:
-            status, output = error.errno, str(error)
+        status, output = run_to_end(shlex.split(unit.reset), time_limit=TIME_LIMIT)
     if status != 0:
         how = f"did not end within {TIME_LIMIT:g} s" if status is None else f"failed with {status}"
         raise LinkError(f"the command that resets the board {how}", where=unit.reset, log=output)

@@ -30,6 +30,7 @@ from crtgen.cli import (
     sweep,
     test,
     verify,
+    worker,
 )
 from crtgen.cli.output import report as report_error
 from crtgen.cli.settings import defaults
@@ -43,7 +44,7 @@ _GROUPS = {
     "From a model to a board": (run, verify, generate, build, flash, monitor),
     "Models": (inspect, fit, bench, report, quantize, compile),
     "A folder of models, and CI": (init, check, test, sweep),
-    "This machine": (boards, doctor),
+    "This machine": (boards, doctor, worker),
 }
 
 
@@ -51,11 +52,10 @@ class _Program(typer.core.TyperGroup):
     """The program, whose help is a line for each command, by groups: it fits a screen of 24 lines."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        lines = ["Usage: crtgen [--version] [--limit-memory BYTES] COMMAND ..."]
+        lines = ["Usage: crtgen [--version] [--limit-memory BYTES] COMMAND ...  (COMMAND --help says more)"]
         for title, modules in _GROUPS.items():
             names = map(_name, modules)
             lines += [f"{title}:", *(f"  {n:9} {self.commands[n].get_short_help_str(68)}" for n in names)]
-        lines.append("crtgen COMMAND --help says more; --install-completion completes in your shell.")
         formatter.write("\n".join(lines))
 
 

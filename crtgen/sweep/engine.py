@@ -15,7 +15,7 @@ from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 
 from crtgen.errors import LinkClosedError, LinkTimeoutError
-from crtgen.sweep.farm import resource, unit_of_worker
+from crtgen.sweep.farm import resource
 from crtgen.sweep.job import Outcome, failure
 from crtgen.sweep.work import Task, perform
 
@@ -238,6 +238,8 @@ def run_tasks(
 def _run(function: Function | None, task: Task, names: Sequence[str], *contents: bytes) -> Outcome:
     """Runs on the worker."""
     from distributed import get_worker
+
+    from crtgen.sweep.bench import unit_of_worker
 
     worker = get_worker()
     given = dict(zip(names, contents, strict=True))

@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,10 @@ from crtgen.attached import Unit
 from crtgen.errors import LinkTimeoutError, UsageError
 
 if TYPE_CHECKING:
-    from distributed import Client, Worker
+    from distributed import Client
 
-__all__ = ["connected", "local_cluster", "resource", "serve", "unit_of_worker"]
+__all__ = ["connected", "is_clear", "local_cluster", "resource", "serve"]
 
-_PLUGIN = "crtgen-board"
 _START = 60.0
 """Seconds for which a scheduler is tried to be reached."""
 
@@ -30,30 +28,20 @@ def resource(board: str) -> str:
     return f"board.{board}"
 
 
-@dataclass(frozen=True, slots=True)
-class _OnBench:
-    """A plugin of Dask's: which board a worker has."""
-
-    unit: Unit
-    name: str = _PLUGIN
-
-    def setup(self, worker: "Worker") -> None:
-        """Nothing is to be done: the worker keeps this object."""
-
-
-def unit_of_worker(worker: "Worker") -> Unit | None:
-    """The board of a worker; None if it has none."""
-    plugin = worker.plugins.get(_PLUGIN)
-    return getattr(plugin, "unit", None)
+def is_clear(unit: Unit) -> bool:
+    """Whether it is known what a connected board is, and where it talks."""
+    return len(unit.boards) == 1 and bool(unit.port)
 
 
 def _worker_options(units: Sequence[Unit], count: int) -> Iterator[dict[str, Any]]:
     """How the worker of each board is started, and so many without one: of one thread each."""
+    from crtgen.sweep.bench import Bench
+
     common = {"nthreads": 1, "dashboard": False, "death_timeout": _START, "silence_logs": _LOG_LEVEL}
     here = f"{socket.gethostname()}-{os.getpid()}"
     for unit in units:
         (board,) = unit.boards
-        bench = {"resources": {resource(board): 1}, "plugins": (_OnBench(unit),)}
+        bench = {"resources": {resource(board): 1}, "plugins": (Bench(unit),)}
         yield {"name": f"{here}-{board}-{unit.key}", **common, **bench}
     for number in range(1, count + 1):
         yield {"name": f"{here}-{number}", **common}

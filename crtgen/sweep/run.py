@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crtgen.attached import Unit, connected_units
+from crtgen.attached import connected_units
 from crtgen.errors import LinkTimeoutError, UsageError
 from crtgen.measure.rungs import rung_of
 from crtgen.sweep.address import code_digest, tool_version, toolchain_text
 from crtgen.sweep.engine import PATIENCE, Function, run_tasks
-from crtgen.sweep.farm import connected, local_cluster
+from crtgen.sweep.farm import connected, is_clear, local_cluster
 from crtgen.sweep.job import KIND, Job, Outcome
 from crtgen.sweep.matrix import Sweep
 from crtgen.sweep.store import Entry, Store, SweepInfo
@@ -20,7 +20,7 @@ from crtgen.sweep.work import Task
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["Place", "Watch", "clear_units", "run_sweep"]
+__all__ = ["Place", "Watch", "run_sweep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,8 @@ def run_sweep(
 
 def _own_cluster(place: Place, boards: set[str]) -> "AbstractContextManager[Client]":
     """Workers of this computer, some with boards that are wanted."""
-    units = clear_units(place.hardware_map) if boards - {""} else ()
-    return local_cluster(place.workers, [unit for unit in units if unit.boards[0] in boards])
-
-
-def clear_units(hardware_map: Path | None) -> tuple[Unit, ...]:
-    """The connected boards of which it is known what they are, and where they talk."""
-    return tuple(u for u in connected_units(hardware_map) if len(u.boards) == 1 and u.port)
+    units = connected_units(place.hardware_map) if boards - {""} else ()
+    return local_cluster(place.workers, [u for u in units if is_clear(u) and u.boards[0] in boards])
 
 
 def _tasks(jobs: Sequence[Job], client: "Client | None") -> list[Task]:

@@ -30,7 +30,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def empty_board(board: str) -> Iterator[tuple[str, str]]:
+def empty_board(board: str) -> Iterator[tuple[str, str, "subprocess.Popen[bytes]"]]:
     """A board with nothing in its memory, halted: the addresses of its gdb server and its serial port."""
     qemu = require_tool("qemu-system-arm", "apt install qemu-system-arm")
     require_tool("gdb-multiarch", "apt install gdb-multiarch")
@@ -42,7 +42,7 @@ def empty_board(board: str) -> Iterator[tuple[str, str]]:
     process = subprocess.Popen([*command, *lines], stdin=subprocess.DEVNULL)
     try:
         wait_for(serial)
-        yield f"127.0.0.1:{gdb}", f"socket://127.0.0.1:{serial}"
+        yield f"127.0.0.1:{gdb}", f"socket://127.0.0.1:{serial}", process
     finally:
         process.kill()
         process.wait()
@@ -69,7 +69,7 @@ def test_load_then_run_and_verify(platform: str, tmp_path: Path) -> None:
     info = model.modules[0].info
     project = model.generate(platform=platform).extract(tmp_path / "p")
     image = project.build()
-    with empty_board("mps2_an385") as (gdb, serial):
+    with empty_board("mps2_an385") as (gdb, serial, _):
         arguments = ["flash", str(project.directory), "--runner", "gdb", "--gdb-server", gdb]
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output

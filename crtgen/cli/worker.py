@@ -33,6 +33,7 @@ def command(
             hint = "name the boards in a hardware map, or bring workers without a board: --workers 1"
             raise UsageError("no board is connected of which it is clear what it is", hint=hint)
         serve(scheduler, units, workers)
+        note("the scheduler has ended")
 
 
 def _name(unit: Unit) -> str:

@@ -59,23 +59,23 @@ def _distributed() -> Any:
 
 @contextmanager
 def local_cluster(workers: int, units: Sequence[Unit] = ()) -> Iterator["Client"]:
-    """A scheduler and workers of this computer, for as long as the context lasts."""
+    """A scheduler and workers of this computer, for as long as the context lasts.
+
+    Keys that nobody else has keep other users of the computer from sending them code.
+    """
     distributed = _distributed()
-    scheduler = {
-        "cls": distributed.Scheduler,
-        "options": {
-            "host": "127.0.0.1",
-            "port": 0,
-            "protocol": "tcp://",
-            "dashboard": True,
-            "dashboard_address": "127.0.0.1:0",
+    security = distributed.Security.temporary()
+    here = {"host": "127.0.0.1", "protocol": "tls://", "security": security}
+    dashboard = {"dashboard": True, "dashboard_address": "127.0.0.1:0"}
+    cluster = distributed.SpecCluster(
+        scheduler={"cls": distributed.Scheduler, "options": {**here, **dashboard, "port": 0}},
+        workers={
+            options.pop("name"): {"cls": distributed.Nanny, "options": {**options, **here}}
+            for options in _worker_options(units, workers)
         },
-    }
-    specs = {
-        options.pop("name"): {"cls": distributed.Nanny, "options": {**options, "host": "127.0.0.1"}}
-        for options in _worker_options(units, workers)
-    }
-    cluster = distributed.SpecCluster(workers=specs, scheduler=scheduler, silence_logs=_LOG_LEVEL)
+        security=security,
+        silence_logs=_LOG_LEVEL,
+    )
     with cluster, distributed.Client(cluster) as client:
         yield client
 
@@ -106,11 +106,12 @@ def _place(scheduler: str) -> dict[str, str]:
 
 def _unreachable(scheduler: str) -> LinkTimeoutError:
     hint = "start one with dask scheduler, and check its address"
-    return LinkTimeoutError(f"no scheduler answered within {_START:g} s", where=scheduler, hint=hint)
+    return LinkTimeoutError("no scheduler answers", where=scheduler, hint=hint)
 
 
 def serve(scheduler: str, units: Sequence[Unit], workers: int) -> None:
     """Be workers of a scheduler until it ends: one for each board, and so many without one."""
+    logging.getLogger("distributed").setLevel(_LOG_LEVEL)
     asyncio.run(_serve(_distributed(), scheduler, units, workers))
 
 

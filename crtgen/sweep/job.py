@@ -80,15 +80,9 @@ class Job:
         """The digests of the files that it needs."""
         return tuple(filter(None, (self.source, self.expect, self.own_board)))
 
-    @property
-    def target(self) -> Board:
-        """The board. On a worker, one's own may be unknown yet."""
-        return find_board(self.board)
-
-    @property
-    def tools(self) -> tuple[str, ...]:
-        """What its figures depend on beside crtgen; see ``address.tool_version``."""
-        return tools_of(self.target, self.options.toolchain, self.options.codegen)
+    def tools(self, target: Board) -> tuple[str, ...]:
+        """What its figures on its board depend on beside crtgen; see ``address.tool_version``."""
+        return tools_of(target, self.options.toolchain, self.options.codegen)
 
     def settings(self) -> str:
         """All that is chosen, as JSON; the same choice gives the same text."""

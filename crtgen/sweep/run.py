@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crtgen.attached import connected_units
+from crtgen.boards import find_board
 from crtgen.errors import LinkTimeoutError, UsageError
 from crtgen.measure.rungs import rung_of
 from crtgen.sweep.address import code_digest, tool_version, toolchain_text
@@ -93,13 +94,14 @@ def _own_cluster(place: Place, boards: set[str]) -> "AbstractContextManager[Clie
 
 def _tasks(jobs: Sequence[Job], client: "Client | None") -> list[Task]:
     """The jobs with their addresses, which the tools of the workers are a part of."""
-    tools = [job.tools for job in jobs]
+    boards = {name: find_board(name) for name in {job.board for job in jobs}}
+    tools = [job.tools(boards[job.board]) for job in jobs]
     names = tuple(dict.fromkeys(name for listed in tools for name in listed))
     code, versions = _known(names) if client is None else _known_there(client, names)
     made = []
     for job, listed in zip(jobs, tools, strict=True):
         own = {name: versions[name] for name in listed}
-        board = job.board if rung_of(job.target) == "board" else ""
+        board = job.board if rung_of(boards[job.board]) == "board" else ""
         made.append(Task(job, job.digest(code, toolchain_text(own)), code, own, board))
     return made
 

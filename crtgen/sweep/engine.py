@@ -194,11 +194,11 @@ class _Run:
             raise _gone()
         if not isinstance(error, KilledWorker):
             return failure(error)
-        if attempt.lane not in (_ALONE, attempt.task.board):
+        if not attempt.task.board and attempt.lane != _ALONE:
             self.lanes[_ALONE].append(replace(attempt, lane=_ALONE))
             return None
         name = type(error).__name__
-        message = f"{error.allowed_failures + 1} workers died while they ran it"
+        message = f"workers died while they ran it: {error.allowed_failures + 1} in a row"
         return Outcome(error=name, message=message, log=str(error), worker=str(error.last_worker.name))
 
     def _goes_elsewhere(self, attempt: _Attempt, outcome: Outcome) -> bool:

@@ -23,7 +23,7 @@ from crtgen.session import Session
 from crtgen.sweep.address import content_digest, tools_of
 from crtgen.temporary import TemporaryFolder
 
-__all__ = ["KIND", "Job", "Options", "Outcome", "failure", "run_job"]
+__all__ = ["KIND", "Job", "Options", "Outcome", "failure", "own_board", "run_job"]
 
 KIND = "model"
 """What the store calls these jobs: other measurements may lie beside them."""
@@ -174,7 +174,7 @@ def _measured(job: Job, contents: Mapping[str, bytes], folder: Path, site: Site 
 
 def _compiled(job: Job, model: Path, contents: Mapping[str, bytes]) -> api.Compiled:
     options = job.options
-    board = _own_board(job, contents[job.own_board]) if job.own_board else find_board(job.board)
+    board = own_board(job, contents[job.own_board]) if job.own_board else find_board(job.board)
     return api.load(model).compile(
         board,
         optimize=options.optimize,
@@ -192,17 +192,17 @@ def _boards() -> TemporaryFolder:
     return TemporaryFolder()
 
 
-def _own_board(job: Job, content: bytes) -> Board:
+def own_board(job: Job, content: bytes) -> Board:
     """The board of a file; where this computer has the same file already, that one."""
     path = _boards().path / f"{job.board}.toml"
-    for known in (known_file(job.board), path):
+    for known in (_known_file(job.board), path):
         if known is not None and known.is_file() and known.read_bytes() == content:
             return name_board(known)
     files.write(path, content, durable=False)
     return name_board(path)
 
 
-def known_file(board: str) -> Path | None:
+def _known_file(board: str) -> Path | None:
     """The file of a board that is known here."""
     try:
         return find_board(board).file

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from glob import glob, has_magic
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,8 @@ class _Reader:
             return list(listed.items())
         found: dict[str, Path] = {}
         for pattern in axes["models"]:
-            paths = sorted(self._folder.glob(pattern)) if _is_pattern(pattern) else [self._folder / pattern]
+            named = str(self._folder / pattern)
+            paths = list(map(Path, sorted(glob(named)))) if has_magic(pattern) else [Path(named)]
             if not paths:
                 raise table.error("models", f"no file is called like {pattern}")
             for path in paths:
@@ -148,10 +150,6 @@ class _Reader:
             self._digests[path] = content_digest(data)
             self.contents[self._digests[path]] = data
         return self._digests[path]
-
-
-def _is_pattern(name: str) -> bool:
-    return any(character in name for character in "*?[")
 
 
 def _without(jobs: Mapping[Job, None], axes: Values, table: Table) -> dict[Job, None]:

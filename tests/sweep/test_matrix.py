@@ -112,6 +112,11 @@ def test_mistakes(tmp_path: Path, text: str, where: str, said: str) -> None:
     assert said in f"{caught.value.message} {caught.value.hint}"
 
 
+def test_patterns_with_a_whole_path(tmp_path: Path) -> None:
+    text = f'models = ["{tmp_path}/*.tflite"]\nboards = ["host"]'
+    assert cells(written(tmp_path, text)) == ["a host balanced", "b host balanced"]
+
+
 def test_two_files_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "a.tflite").write_bytes(b"x")

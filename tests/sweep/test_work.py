@@ -14,9 +14,10 @@ from crtgen.errors import (
     RemoteError,
 )
 from crtgen.sweep import work
-from crtgen.sweep.address import code_digest, tool_version
-from crtgen.sweep.job import Job, Outcome, failure
+from crtgen.sweep.address import code_digest, content_digest, tool_version
+from crtgen.sweep.job import Job, Outcome, failure, own_board
 from crtgen.sweep.work import Task, perform
+from tests.support import ROOT
 
 UNIT = Unit(("pico",), "1", "/dev/x", reset="off-and-on")
 GOOD = Outcome({"instructions": 1})
@@ -93,3 +94,12 @@ def test_another_crtgen_or_other_tools(task: Task, events: Callable[..., list[st
         assert found.error == "UsageError"
         assert said in found.message
     assert not happened
+
+
+def test_a_board_of_ones_own_that_the_worker_does_not_know() -> None:
+    """Its file has come with the job; the next job's may be another one of that name."""
+    described = (ROOT / "boards" / "mps2_an385.toml").read_bytes()
+    for text in (described, described.replace(b'"4 MiB"', b'"2 MiB"')):
+        job = Job("m.tflite", "", "board_of_a_test", own_board=content_digest(text))
+        board = own_board(job, text)
+        assert (board.name, board.ram) == ("board_of_a_test", (4 if text == described else 2) << 20)

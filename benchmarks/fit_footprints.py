@@ -1,7 +1,8 @@
 """Builds images for each core and writes what is around models in them: ``crtgen/project/footprints.csv``.
 
-``CRTGEN_MODELS=FOLDER python -m benchmarks.fit_footprints`` from the root of the repository. It needs
-arm-none-eabi-gcc, and a workspace of Zephyr for the rows of ``zephyr``; without one those stay as they are.
+``CRTGEN_MODELS=FOLDER python -m benchmarks.fit_footprints [CORE...]`` from the root of the repository; rows
+of cores that are not named stay. It needs arm-none-eabi-gcc, and a workspace of Zephyr for the rows of
+``zephyr``; without one those stay as they are.
 """
 
 import csv
@@ -21,9 +22,6 @@ from crtgen.project.footprint import ALIGN, Around, Footprint, around
 from crtgen.resources import footprints_file
 
 _CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
-_NOT_BARE = "cortex-m0plus"
-"""Has no start-up code on bare metal: its figures there are those of Cortex-M3, Zephyr's the difference."""
-
 _MODELS = ("hello_world_int8", "ad01_int8", "kws_int8", "vww_int8", "ic01_int8")
 _FLOATS = ("hello_world_float", "ic01_float32")
 _ZEPHYR = {
@@ -53,22 +51,23 @@ class _Sample:
 def main() -> None:
     models = Path(os.environ["CRTGEN_MODELS"])
     columns = ["core", "flag", "type", *(field.name for field in fields(Around))]
-    rows = []
-    for core, level in product(_CORES, ("speed", "size")):
+    named = sys.argv[1:] or _CORES
+    with footprints_file().open(encoding="utf-8", newline="") as file:
+        rows = [tuple(row) for row in list(csv.reader(file))[1:] if row[0] not in named]
+    for core, level in product(named, ("speed", "size")):
         found = {kind: _around(models, core, level, kind) for kind in _TYPES}
         found["zephyr"] = _zephyr(models, core, level)
         flag = Target(find_core(core), level).flag
         rows += [(core, flag, kind, *(f"{n:g}" for n in astuple(figures))) for kind, figures in found.items()]
         print(core, flag, file=sys.stderr, flush=True)
     with footprints_file().open("w", encoding="utf-8", newline="") as file:
+        rows.sort(key=lambda row: (_CORES.index(row[0]), row[1]))
         csv.writer(file, lineterminator="\n").writerows([columns, *rows])
 
 
 def _around(models: Path, core: str, level: str, kind: str) -> Around:
     board = replace(find_board("mps2_an385"), core=find_core(core))  # any: images are only built
     known = around(core, Target(board.core, level).flag, kind)
-    if core == _NOT_BARE and kind != "library":
-        return known
     samples = [_built(models / f"{name}.tflite", board, kind, level) for name in _MODELS]
     table = np.array([(1, sample.layers) for sample in samples], float)
     (flash, layer), *_ = np.linalg.lstsq(table, [sample.more for sample in samples], rcond=None)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crtgen.errors import UsageError
 
-__all__ = ["CORES", "HOST", "Core", "find_core"]
+__all__ = ["ALIASES", "CORES", "HOST", "Core", "find_core"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,11 @@ CORES = {
         Core("cortex-m23", "armv8-m.base", unaligned=False),
         Core("cortex-m3", "armv7-m"),
         Core("cortex-m4", "armv7e-m", dsp=True, fpu="sp"),
+        Core("cortex-m4+nofp", "armv7e-m", dsp=True),
         Core("cortex-m7", "armv7e-m", dsp=True, fpu="dp"),
         Core("cortex-m7+nofp.dp", "armv7e-m", dsp=True, fpu="sp"),
         Core("cortex-m33", "armv8-m.main", dsp=True, fpu="sp"),
+        Core("cortex-m33+nofp", "armv8-m.main", dsp=True),
         Core("cortex-m33+nodsp+nofp", "armv8-m.main"),
         Core("cortex-m55", "armv8.1-m.main", dsp=True, mve=True, fpu="dp"),
         Core("cortex-m85", "armv8.1-m.main", dsp=True, mve=True, fpu="dp"),
@@ -109,10 +111,20 @@ CORES = {
 HOST = Core("host", "host", fpu="dp")
 
 
+ALIASES = {
+    "cortex-m0+": "cortex-m0plus",
+    "cortex-m4f": "cortex-m4",
+    "cortex-m7f": "cortex-m7",
+    "cortex-m33f": "cortex-m33",
+}
+"""Names that others have for them; those of GCC have an FPU unless they say ``+nofp``."""
+
+
 def find_core(name: str) -> Core:
     """The core of that name; ``host`` is one. Raises ``UsageError`` for an unknown one."""
     if name == HOST.name:
         return HOST
-    if name not in CORES:
+    known = ALIASES.get(name, name)
+    if known not in CORES:
         raise UsageError(f"unknown core {name}", hint=f"known: {', '.join(CORES)}")
-    return CORES[name]
+    return CORES[known]

@@ -24,7 +24,7 @@ from crtgen.boards.board import (
     ZephyrName,
 )
 from crtgen.boards.checks import check_board
-from crtgen.boards.core import CORES, HOST, find_core
+from crtgen.boards.core import ALIASES, CORES, HOST, find_core
 from crtgen.boards.uart import UARTS
 from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.toml import Table, load_toml, text
@@ -267,7 +267,7 @@ def _yes(value: Any) -> bool:
 
 
 def _core(value: Any) -> Any:
-    name = _one_of("core", *CORES, HOST.name)(value)
+    name = _one_of("core", *CORES, *ALIASES, HOST.name)(value)
     return find_core(name)
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from crtgen.build import Toolchain, detect_toolchains, find_program, find_workspace
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import ToolMissingError
-from crtgen.run import find_qemu
+from crtgen.run import find_qemu, find_rp2040js
 
 __all__ = ["Check", "command"]
 
@@ -41,7 +41,7 @@ _EXTRAS = {
 def command(as_json: Json = False, debug: Debug = False) -> None:
     """Check this machine: compilers, QEMU, build tools."""
     with guarded(as_json, debug) as out:
-        checks = [*_compilers(), *_programs(), _zephyr(), *_packages()]
+        checks = [*_compilers(), *_programs(), _rp2040js(), _zephyr(), *_packages()]
         cross = any(c.found for c in checks if c.purpose == "builds for Cortex-M")
         ready = cross and all(c.found for c in checks if c.needed)
         data = {"ready": ready, "checks": [asdict(c) for c in checks]}
@@ -80,6 +80,14 @@ def _programs() -> Iterator[Check]:
     for name in ("cmake", "ninja"):
         yield _program(name, "builds", partial(find_program, name, f"pip install {name}"))
     yield _program("qemu-system-arm", "simulates boards", find_qemu)
+
+
+def _rp2040js() -> Check:
+    try:
+        _, folder = find_rp2040js()
+    except ToolMissingError as error:
+        return Check("rp2040js", "simulates the Pico", "", error.hint)
+    return Check("rp2040js", "simulates the Pico", str(folder), "")
 
 
 def _program(name: str, purpose: str, find: Callable[[], Path]) -> Check:

@@ -158,7 +158,9 @@ _LIKE = {
     "cortex-m0": "cortex-m0plus",
     "cortex-m23": "cortex-m0plus",
     "cortex-m7+nofp.dp": "cortex-m7",
+    "cortex-m4+nofp": "cortex-m4",
     "cortex-m33+nodsp+nofp": "cortex-m3",
+    "cortex-m33+nofp": "cortex-m33",
     "cortex-m85": "cortex-m55",
     "host": "cortex-m7",
 }

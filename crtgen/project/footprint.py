@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any
 
+from crtgen.boards import BOOTS, Board
 from crtgen.errors import DoesNotFitError
 from crtgen.ir import DType
 from crtgen.kernels import Kernel
@@ -119,7 +120,21 @@ def _rest(firmware: Firmware, plans: Sequence[Plan]) -> tuple[int, int]:
     layers = sum(len(info.layers) for info in firmware.models)
     floats = core.fpu == "none" and any(map(_has_floats, plans))
     flash = sum(each.flash + each.layer * layers + each.floats * floats for each in known)
+    if firmware.type != "library" and not is_zephyr:
+        flash += _chip(firmware.board)
     return round(flash), round(sum(each.ram for each in known))
+
+
+_STEP, _CACHES, _USB = 16, 170, 1200
+"""Bytes of a step of the start, of starting caches, and of a port over USB beside one of a UART."""
+
+
+def _chip(board: Board) -> int:
+    """Bytes that a chip wants beside what every board has: steps, caches, a boot header."""
+    header = max(BOOTS[board.boot].at, BOOTS[board.boot].vectors) if board.boot else 0
+    caches = _CACHES if board.is_real and board.core.has_caches else 0
+    usb = _USB if board.uart is not None and board.uart.is_usb else 0
+    return _STEP * len(board.start) + header + caches + usb
 
 
 def _has_floats(plan: Plan) -> bool:

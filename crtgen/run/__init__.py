@@ -6,6 +6,7 @@ from crtgen.run.fvp import find_fvp, start_fvp
 from crtgen.run.host import run_on_host, start_host
 from crtgen.run.printed import read_to_end
 from crtgen.run.qemu import find_qemu, start_qemu
+from crtgen.run.rp2040 import find_rp2040js
 from crtgen.run.start import Device, Site, run_standalone, start_device
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Site",
     "find_fvp",
     "find_qemu",
+    "find_rp2040js",
     "read_to_end",
     "run_on_host",
     "run_standalone",

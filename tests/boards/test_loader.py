@@ -14,6 +14,7 @@ from crtgen.boards import (
     board_of_core,
     boards_that_fit,
     find_board,
+    find_core,
     known,
     load_board,
     parse_size,
@@ -191,6 +192,14 @@ def test_platforms() -> None:
         find_board("mps2_an505").platform("zephyr")
     with pytest.raises(UsageError, match="unknown platform zepyr"):
         find_board("mps2_an505").platform("zepyr")
+
+
+def test_cores_have_the_names_that_others_use() -> None:
+    assert find_core("cortex-m4f") == find_core("cortex-m4")
+    assert find_core("cortex-m0+").name == "cortex-m0plus"
+    assert find_core("cortex-m4f").gcc_flags[-2:] == ("-mfloat-abi=hard", "-mfpu=auto")
+    assert find_core("cortex-m4+nofp").gcc_flags[-1] == "-mfloat-abi=soft"
+    assert board_of_core("cortex-m4f").core.fpu == "sp"
 
 
 def test_a_core_stands_for_a_board_that_nobody_described() -> None:

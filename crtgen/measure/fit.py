@@ -9,6 +9,7 @@ from crtgen import api
 from crtgen.boards import Board
 from crtgen.kernels import Target
 from crtgen.project import Footprint
+from crtgen.project.options import receive_buffer_of, stack_of
 from crtgen.report import Report
 from crtgen.request import Request
 
@@ -99,7 +100,12 @@ class Fits:
     def _fit(self, board: Board, choice: Choice) -> Fit:
         compiled = self._compiled(board, choice)
         (report,) = compiled.reports
-        server = compiled.footprint("server", pool=choice.pool)
+        server = compiled.footprint(
+            "server",
+            pool=choice.pool,
+            stack=stack_of(board.ram),
+            receive_buffer=receive_buffer_of(board.ram),
+        )
         unplaced = replace(compiled, request=replace(compiled.request, place={}))
         return Fit(board, report, unplaced.footprint("library"), server)
 

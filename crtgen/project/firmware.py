@@ -8,12 +8,11 @@ from crtgen.codegen.module import CModule, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.library import BACKEND_FILE
-from crtgen.project.options import RECEIVE_BUFFER, STACK, TYPES, Options
+from crtgen.project.options import RECEIVE_LEAST, TYPES, Options, receive_buffer_of, stack_of
 from crtgen.request import Request
 
 __all__ = ["Firmware"]
 
-_RECEIVE_MIN = 256  # CRT_SERVER_RECEIVE_MIN of crt/server.h
 _SERVER_MODELS = 8  # CRT_SERVER_MODELS of crt/server.h
 _SERVER_INPUTS = 32  # the bits of inputs_set in crt/server.h
 _BLOCKS = 32  # CRT_POOL_BLOCKS of crt/pool.h
@@ -56,10 +55,10 @@ class Firmware:
             raise UsageError(f"unknown project type {self.type}", hint=f"known: {', '.join(TYPES)}")
         if not self.modules:
             raise UsageError("a project needs a model", where=self.board.name)
-        if self.receive_buffer < _RECEIVE_MIN:
+        if self.receive_buffer < RECEIVE_LEAST:
             raise UsageError(
                 f"a receive buffer of {self.receive_buffer} B is too small",
-                hint=f"it needs at least {_RECEIVE_MIN} B",
+                hint=f"it needs at least {RECEIVE_LEAST} B",
             )
         if self.request.place:
             self._check_place()
@@ -107,19 +106,17 @@ class Firmware:
 
         Stack and receive buffer are a share of a small RAM.
         """
-        ram = self.board.ram or 1 << 32
         tensors = [[i.nbytes for i in (*info.inputs, *info.outputs)] for info in self.models]
         needs = [*tensors, *self.storages]
+        ram = self.board.ram
         most = max((sum(-(-size // _ALIGN) * _ALIGN for size in need) for need in needs), default=0)
         blocks = _BLOCKS + max(map(len, self.storages), default=0)
         return replace(
             options,
-            stack=min(STACK, ram // 4 & -8) if options.stack is None else options.stack,
-            receive_buffer=(
-                min(RECEIVE_BUFFER, max(_RECEIVE_MIN, ram // 8))
-                if options.receive_buffer is None
-                else options.receive_buffer
-            ),
+            stack=stack_of(ram) if options.stack is None else options.stack,
+            receive_buffer=receive_buffer_of(ram)
+            if options.receive_buffer is None
+            else options.receive_buffer,
             pool=min(most + _SLACK, _LARGEST) if options.pool is None else options.pool,
             blocks=blocks if options.blocks is None else options.blocks,
         )

@@ -93,6 +93,8 @@ def footprint(firmware: Firmware, plans: Sequence[Plan]) -> Footprint:
     kernels = round(kernel_code(plans))
     beside = 0 if "arena" in firmware.request.place else arena  # in the section with all other variables
     ram += -(ram + beside) % ALIGN[firmware.type]
+    if firmware.type != "library" and firmware.platform == "baremetal" and _is_usb(firmware.board):
+        ram += _USB_RAM
     stack = 0 if firmware.type == "library" else firmware.stack
     copied = {
         part: size for part, size in (("weights", weights), ("kernels", kernels)) if _copied(firmware, part)
@@ -125,7 +127,7 @@ def _rest(firmware: Firmware, plans: Sequence[Plan]) -> tuple[int, int]:
     return round(flash), round(sum(each.ram for each in known))
 
 
-_STEP, _CACHES, _USB = 16, 170, 1200
+_STEP, _CACHES, _USB, _USB_RAM = 16, 170, 1200, 56
 """Bytes of a step of the start, of starting caches, and of a port over USB beside one of a UART."""
 
 
@@ -133,8 +135,12 @@ def _chip(board: Board) -> int:
     """Bytes that a chip wants beside what every board has: steps, caches, a boot header."""
     header = max(BOOTS[board.boot].at, BOOTS[board.boot].vectors) if board.boot else 0
     caches = _CACHES if board.is_real and board.core.has_caches else 0
-    usb = _USB if board.uart is not None and board.uart.is_usb else 0
+    usb = _USB if _is_usb(board) else 0
     return _STEP * len(board.start) + header + caches + usb
+
+
+def _is_usb(board: Board) -> bool:
+    return board.uart is not None and board.uart.is_usb
 
 
 def _has_floats(plan: Plan) -> bool:

@@ -7,7 +7,17 @@ from crtgen.codegen.checks import check_sizes
 from crtgen.errors import UsageError
 from crtgen.project.frameworks import FRAMEWORKS
 
-__all__ = ["RECEIVE_BUFFER", "STACK", "TARGETS", "TYPES", "OptionFields", "Options"]
+__all__ = [
+    "RECEIVE_BUFFER",
+    "RECEIVE_LEAST",
+    "STACK",
+    "TARGETS",
+    "TYPES",
+    "OptionFields",
+    "Options",
+    "receive_buffer_of",
+    "stack_of",
+]
 
 TYPES = ("server", "standalone", "library")
 
@@ -18,7 +28,20 @@ RECEIVE_BUFFER = 2048
 STACK = 8 * 1024
 """Bytes, where nobody says otherwise and the RAM is large."""
 
+RECEIVE_LEAST = 256
+"""``CRT_SERVER_RECEIVE_MIN`` of crt/server.h."""
+
 _MOST_BLOCKS = 1 << 16
+
+
+def stack_of(ram: int) -> int:
+    """Bytes for the stack where nobody says otherwise, of so many of RAM; 0 is no limit."""
+    return min(STACK, ram // 4 & -8) if ram else STACK
+
+
+def receive_buffer_of(ram: int) -> int:
+    """Bytes of the longest packet where nobody says otherwise."""
+    return min(RECEIVE_BUFFER, max(RECEIVE_LEAST, ram // 8)) if ram else RECEIVE_BUFFER
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from crtgen.errors import UsageError
 from crtgen.kernels import Target
 from crtgen.level import Level, find_level
 from crtgen.passes import DEFAULT_PASSES, Pass, Sliding
+from crtgen.tuned import Tuned
 
 __all__ = ["EXECUTORS", "PARTS", "Request", "RequestFields"]
 
@@ -39,6 +40,9 @@ class Request:
 
     ``place`` names a memory of the board for ``arena``, ``weights`` or ``kernels``; what it does not name
     lies with the other data or code.
+
+    ``tuned`` are entries of tune files: where one is for a model on this board at this level, layers get the
+    kernels that it names.
     """
 
     board: Board
@@ -51,6 +55,7 @@ class Request:
     fallback: bool = False
     place: Mapping[str, str] = field(default_factory=dict)
     sliding: Sliding | None = None
+    tuned: Sequence[Tuned] = ()
 
     def __post_init__(self) -> None:
         find_level(self.optimize)
@@ -99,3 +104,4 @@ class RequestFields(TypedDict, total=False):
     fallback: bool
     place: Mapping[str, str]
     sliding: Sliding | None
+    tuned: Sequence[Tuned]

@@ -17,6 +17,7 @@ from crtgen.library import SUFFIXES, Linkable, Package, load_package, own_graph
 from crtgen.passes import Hit, run_passes, slide
 from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields
+from crtgen.tuned import find_tuned
 
 __all__ = ["Imported", "Model", "compile", "load"]
 
@@ -155,7 +156,14 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
     if request.sliding is not None:
         graph, slid = slide(graph, request.sliding, frugal=request.optimize == "size")
     graph, claimed = partition(graph, request.generators, fallback=request.fallback)
-    plan, looped = plan_model(graph, request.target, keep_inputs=request.keep_inputs, exact=request.exact)
+    tuned = find_tuned(request.tuned, graph.name, request.board.name, request.optimize)
+    plan, looped = plan_model(
+        graph,
+        request.target,
+        keep_inputs=request.keep_inputs,
+        exact=request.exact,
+        fixed=tuned.kernels(graph, request.target) if tuned else {},
+    )
     return plan, [*found, *slid, *claimed, *looped]
 
 

@@ -31,7 +31,8 @@ class Target:
     """What code is generated for: the core, whether speed or size matters, and the option of compilers.
 
     ``code`` and ``constants`` are how the memories are read that hold code and constants, where the board
-    says.
+    says. ``unrolled`` and ``stripe`` are for variants of kernels: how many times as many steps of a loop are
+    written out as by itself, and how many times as much memory a stripe of rows may take.
     """
 
     core: Core = HOST
@@ -39,6 +40,8 @@ class Target:
     flag: str = ""
     code: FlashReads | None = None
     constants: FlashReads | None = None
+    unrolled: float = 1.0
+    stripe: float = 1.0
 
     def __post_init__(self) -> None:
         level = find_level(self.optimize)
@@ -50,6 +53,10 @@ class Target:
     def of_kernels(self, optimize: str) -> "Target":
         """The same for kernels that are for ``speed`` or for ``size``; the compiler is told what it was."""
         return self if optimize == self.optimize else replace(self, optimize=optimize)
+
+    def steps(self, usual: int) -> int:
+        """How many steps of a loop are written out where usually it is so many."""
+        return max(int(usual * self.unrolled), min(usual, 1))
 
     @property
     def of_one_kernel(self) -> "Target":

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from crtgen.boards.core import Core
@@ -100,15 +101,22 @@ def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
     return sorted((k for k in kernels if k is not None), key=lambda k: k.cost.time)
 
 
-def select(graph: Graph, target: Target) -> Mapping[str, Kernel]:
+def select(
+    graph: Graph, target: Target, fixed: Mapping[str, Kernel] = MappingProxyType({})
+) -> Mapping[str, Kernel]:
     """The kernel for each node, by node name; ``UnsupportedError`` if one has none.
+
+    Nodes in ``fixed`` have theirs from there.
 
     Together they are the best by the objective of the level: see ``crtgen.level`` and ``choose``.
     Control flow has no kernels.
     """
     level = find_level(target.optimize)
     nodes = [node for node in graph.nodes if not isinstance(node.op, ControlFlow)]
-    candidates = {node.name: _candidates(graph, node, target, level) for node in nodes}
+    candidates = {
+        node.name: [fixed[node.name]] if node.name in fixed else _candidates(graph, node, target, level)
+        for node in nodes
+    }
     sigs = {node.name: graph.signature(node) for node in nodes}
     return choose(candidates, level, lambda name, kernel: _need(sigs[name], kernel))
 

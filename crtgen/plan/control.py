@@ -1,5 +1,8 @@
 """From a graph to its plan: kernels are chosen, subgraphs planned, and chains of layers run by rows."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from crtgen.ir import Graph, Node
 from crtgen.kernels import Kernel, Target, applicable, select
 from crtgen.kernels.cost import Cost
@@ -18,25 +21,37 @@ _TEMPLATE = "control.c.j2"
 
 
 def plan_model(
-    graph: Graph, target: Target, *, keep_inputs: bool = False, exact: bool | None = None
+    graph: Graph,
+    target: Target,
+    *,
+    keep_inputs: bool = False,
+    exact: bool | None = None,
+    fixed: Mapping[str, Kernel] = MappingProxyType({}),
 ) -> tuple[Plan, tuple[Hit, ...]]:
     """The plan of a model, and a note for each chain that runs by rows.
 
     A subgraph has a plan of its own, whose arena is scratch memory of the operator that runs it. It reads the
     operator's inputs where they are, and computes outputs in their places where it can. ``exact`` is that of
-    ``make_plan``.
+    ``make_plan``. Layers in ``fixed`` have their kernels from there, and are in no chain; those of subgraphs
+    never are.
     """
-    return _plan(graph, target, keep_inputs, exact, None)
+    return _plan(graph, target, keep_inputs, exact, None, fixed)
 
 
 def _plan(
-    graph: Graph, target: Target, keep_inputs: bool, exact: bool | None, outside: Outside | None
+    graph: Graph,
+    target: Target,
+    keep_inputs: bool,
+    exact: bool | None,
+    outside: Outside | None,
+    fixed: Mapping[str, Kernel] = MappingProxyType({}),
 ) -> tuple[Plan, tuple[Hit, ...]]:
     items = [_item(node, target, exact) for node in graph.nodes]
-    kernels = {**select(graph, target), **{i.name: _kernel(i) for i in items if isinstance(i, Branch | Loop)}}
+    control = {item.name: _kernel(item) for item in items if isinstance(item, Branch | Loop)}
+    kernels = {**select(graph, target, fixed), **control}
     kernels |= _copies(graph, target, outside or Outside.of(graph))
     plan = make_plan(graph, kernels, items, keep_inputs=keep_inputs, exact=exact, outside=outside)
-    return loop_over_rows(plan, target, exact=exact)
+    return loop_over_rows(plan, target, exact=exact, apart=frozenset(fixed))
 
 
 def _copies(graph: Graph, target: Target, outside: Outside) -> dict[str, Kernel]:

@@ -34,17 +34,19 @@ _MOST = {"speed": 0.03, "balanced": 0.05, "size": 0.08}
 """The share of time that may be added."""
 
 
-def loop_over_rows(plan: Plan, target: Target, *, exact: bool | None = None) -> tuple[Plan, tuple[Hit, ...]]:
+def loop_over_rows(
+    plan: Plan, target: Target, *, exact: bool | None = None, apart: frozenset[str] = frozenset()
+) -> tuple[Plan, tuple[Hit, ...]]:
     """``plan`` with chains at the peak run by rows as long as that lowers the peak, and a note for each.
 
     All of it adds 5 % of estimated time at most, for speed 3 %, for size 8 %, and is better by the objective
     of the level. For speed an eighth of the arena is saved, or nothing is done. ``exact`` is that of
-    ``make_plan``.
+    ``make_plan``. Layers that are ``apart`` are in no chain.
     """
     if not plan.steps:
         return plan, ()
     level, most = find_level(target.optimize), _MOST[target.optimize]
-    start = best = current = _Line.of(plan)
+    start = best = current = _Line.of(plan, apart)
     loops = _Kernels(plan.graph, target)
     while True:
         within = [line for line in current.lowered(loops) if line.added(start) <= most]
@@ -103,7 +105,7 @@ class _Line:
     """Items in the order in which they run, the kernel of each, and the bytes that each step needs.
 
     ``alive`` are, for each item, the values that exist before it and are still needed. ``joined`` is where
-    the last loop is, ``laid`` the arena of a line without any.
+    the last loop is, ``laid`` the arena of a line without any. Items that are ``apart`` are in no chain.
     """
 
     graph: Graph
@@ -117,16 +119,17 @@ class _Line:
     cost: float
     joined: int | None = None
     laid: int = 0
+    apart: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, plan: Plan) -> "_Line":
+    def of(cls, plan: Plan, apart: frozenset[str]) -> "_Line":
         kept = frozenset((*plan.graph.lasting, *(plan.graph.inputs if plan.kept_inputs else ())))
         kernels = tuple(step.kernel for step in plan.steps)
         cost = sum(step.kernel.cost.time for step in plan.steps)
         items = tuple(step.item for step in plan.steps)
         alive, homes = _alive(plan.graph, items, kept), Homes(plan.homes)
         made = cls(plan.graph, kept, homes, plan.align, items, kernels, plan.needs, alive, cost)
-        return replace(made, laid=plan.arena)
+        return replace(made, laid=plan.arena, apart=apart)
 
     @cached_property
     def peak(self) -> int:
@@ -197,6 +200,7 @@ class _Line:
             (*self.alive[:first], *_alive(self.graph, items, self._after(last)), *self.alive[last + 1 :]),
             self.cost + cost,
             joined=first + len(others),
+            apart=self.apart,
         )
 
     def _problem(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Problem:
@@ -341,4 +345,6 @@ def _next(line: _Line, at: int) -> int | None:
 
 
 def _runs_by_rows(line: _Line, item: Item) -> bool:
-    return isinstance(item, RowLoop) or runs_by_rows(item.node.op, line.graph.signature(item.node))
+    if isinstance(item, RowLoop):
+        return True
+    return item.name not in line.apart and runs_by_rows(item.node.op, line.graph.signature(item.node))

@@ -80,7 +80,7 @@ def dense(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     rescale = rescale.united() if rescale.uniform else rescale
     start = bias + params.input_offset * weights.sum(axis=1)
     channels = _channels(len(weights))
-    unroll = max(1, _ROUND[target.optimize] // channels)
+    unroll = max(1, target.steps(_ROUND[target.optimize]) // channels)
     if target.core.narrow:
         limbs = limbs_of(rescale)
         if limbs is None:

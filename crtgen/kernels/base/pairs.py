@@ -126,7 +126,7 @@ def _kernel(
     params = op.parameters(sig)
     rescale = rescale_of(params, weights, bias)
     start = bias + params.input_offset * weights.sum(axis=1)
-    unroll = _UNROLL[target.optimize]
+    unroll = target.steps(_UNROLL[target.optimize])
     if target.core.narrow:
         narrow = limbs_of(rescale)
         if narrow is None or len(weights) < 2 or len(weights) >= _FAR_NARROW:

@@ -28,7 +28,6 @@ __all__ = ["ConvView", "conv2d", "conv_kernel", "matrix_kernel", "single_channel
 _STEPS_WRITTEN_OUT = Unrolling(36, 18)
 _SHORTER = (Unrolling(18, 18), Unrolling(8, 8))
 """What may be better for a cache that does not hold a long loop."""
-_STEPS_OF_ONE = Unrolling(8, 8)  # for the last pixels of an image
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,9 @@ def matrix_kernel(
     if not geometry.sees_image:
         return None
     shared = target.optimize == "size" and not params.is_sum
-    forms: tuple[Unrolling | None, ...] = (_STEPS_WRITTEN_OUT,)
+    usual = _STEPS_WRITTEN_OUT
+    written_out = Unrolling(*map(target.steps, (usual.whole, usual.looped, usual.last)))
+    forms: tuple[Unrolling | None, ...] = (written_out,)
     if shared:
         forms = (None,)
     elif target.code is not None:
@@ -204,7 +205,7 @@ def _view(layer: Layer, unrolling: Unrolling, near: bool) -> ConvView:
     groups, left = divmod(walk.pixels, PIXELS)
     counts = [pixels for pixels in (PIXELS if groups else 0, left) if pixels]
     micros = tuple(
-        micro(pixels, layer.steps, stream, unrolling if pixels == PIXELS else _STEPS_OF_ONE)
+        micro(pixels, layer.steps, stream, unrolling if pixels == PIXELS else unrolling.of_the_last)
         for pixels in counts
     )
     return ConvView(

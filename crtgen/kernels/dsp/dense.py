@@ -249,7 +249,7 @@ def row_of_sums(
     if outputs < _LANES:
         return None
     packing = Packing.of((1, 1), (1, 1), depth * size, depth * size, size)
-    steps, unroll = _unrolling(packing.steps, _STEPS_WRITTEN_OUT[target.optimize])
+    steps, unroll = _unrolling(packing.steps, target.steps(_STEPS_WRITTEN_OUT[target.optimize]))
     form = _INT4 if packed else _INT16 if size > 1 else _INT8
     stream = _stream(form, weights, packing, steps, start, rescale)
     if stream is None:

@@ -7,6 +7,7 @@ stride of 2, those of row i.
 """
 
 from dataclasses import dataclass
+from math import gcd
 
 import numpy as np
 
@@ -31,7 +32,7 @@ _STRIP_BYTES = {"speed": 4096, "size": 2048}
 _WRITTEN_OUT = {"speed": 6, "size": 0}  # columns up to which a row is written out
 _FAR_STEP = 255  # by which LDR moves its pointer on
 _CALL = 14  # of what widens rows
-_WIDENED = {"speed": (1, 2, 4), "size": (1,)}  # columns widened per round, if they divide
+_WIDENED = {"speed": 4, "size": 1}  # columns widened per round, a power of two that divides
 _REPEATED = {"speed": (1, 3, 2), "size": (1,)}  # rounds written out, the last that divides
 
 
@@ -226,12 +227,14 @@ def _view(
     images, height, width, channels = sig.x.shape
     out_height, out_width = sig.y.shape[1:3]
     columns = (out_width - 1) * op.stride[1] + 3
-    strip = _strip(out_height, columns, op.stride[0], _STRIP_BYTES[target.optimize])
+    most = int(_STRIP_BYTES[target.optimize] * target.stripe)
+    strip = _strip(out_height, columns, op.stride[0], most)
     pairs = _pairs(strip, op.stride[0])
     if 12 * columns * pairs > FAR:
         return None
     seen = min(width, columns - op.padding.left)
-    written_out, repeated = _WRITTEN_OUT[target.optimize], _REPEATED[target.optimize]
+    written_out, usual = target.steps(_WRITTEN_OUT[target.optimize]), _REPEATED[target.optimize]
+    repeated = (*(usual if target.unrolled >= 1 else (1,)), *map(target.steps, usual))
     size = sig.x.dtype.itemsize
     build = RowBuilder(op.stride, pairs * 4, out_width, channels * size, written_out, repeated)
     return DepthwiseView(
@@ -246,7 +249,7 @@ def _view(
         pairs=pairs,
         columns=columns,
         seen=seen,
-        widened=max(u for u in _WIDENED[target.optimize] if seen % u == 0),
+        widened=gcd(seen, 1 << (target.steps(_WIDENED[target.optimize]).bit_length() - 1)),
         top=op.padding.top,
         left=op.padding.left,
         stride=op.stride[0],

@@ -45,7 +45,7 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     if lanes is None:
         return None
     zero_point, image = -params.input_offset, x.nbytes // x.shape[0]
-    unroll = _UNROLL[target.optimize]
+    unroll = target.steps(_UNROLL[target.optimize])
     view = _view(geometry, expansion, (zero_point, image, len(bias)), lanes.epilogue, gain > 1, unroll)
     groups, words_each = fours(len(bias)), view.group_words
 

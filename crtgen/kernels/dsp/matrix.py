@@ -254,10 +254,14 @@ class WeightStream:
 
 @dataclass(frozen=True, slots=True)
 class Unrolling:
-    """How many steps are written out: all of up to ``whole``, else at most ``looped`` per round."""
+    """How many steps are written out: all of up to ``whole``, else at most ``looped`` per round.
+
+    For less than a group of pixels it is up to ``last``.
+    """
 
     whole: int
     looped: int
+    last: int = 8
 
     def padded(self, steps: int) -> int:
         """``steps``, or a few more that allow an unrolling; the added ones have no weight."""
@@ -269,6 +273,11 @@ class Unrolling:
     def padded_pairs(self, steps: int) -> int:
         """The same for steps that are taken two by two."""
         return 2 * self.halved.padded(-(-steps // 2))
+
+    @property
+    def of_the_last(self) -> "Unrolling":
+        """What is done with the last pixels of an image."""
+        return Unrolling(self.last, self.last)
 
     @property
     def halved(self) -> "Unrolling":

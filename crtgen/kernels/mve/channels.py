@@ -204,7 +204,7 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     requant = requantise(op.parameters(sig), by_channel, bias)
     if op.multiplier > 1 or window.out_width < 2 or requant is None:
         return None
-    view = _view(window, requant.epilogue, _MOST[target.optimize])
+    view = _view(window, requant.epilogue, target.steps(_MOST[target.optimize]))
     if view is None:
         return None
     pixel = outputs * requant.epilogue.size

@@ -232,7 +232,7 @@ def windows_kernel(
     requant = requantise(params, weights, bias, packed)
     if window.out_width < 2 or requant is None:
         return None
-    most = _WRITTEN_OUT[target.optimize]
+    most = target.steps(_WRITTEN_OUT[target.optimize])
     views = list(_views(window, -params.input_offset, requant, len(weights), most))
     if not views:
         return None
@@ -282,7 +282,7 @@ def matrix_of_pixels(
     requant = requantise(params, weights, bias, packed)
     if requant is None:
         return None
-    most = _WRITTEN_OUT[target.optimize]
+    most = target.steps(_WRITTEN_OUT[target.optimize])
     kernel = micro([Run(0, 0, depth)], depth, outputs, requant, depth % 4 == 0, most, True)
     if kernel is None:
         return None

@@ -199,7 +199,7 @@ def row_of_sums(
     requant = replace(requant, packed=packed)
     outputs, depth = len(weights), weights.shape[1] * size
     at_once, vectors = _at_once(outputs), -(-depth // LANES)
-    unroll = min(vectors, _WRITTEN_OUT[target.optimize])
+    unroll = min(vectors, target.steps(_WRITTEN_OUT[target.optimize]))
     head = vectors % unroll or unroll
     rounds = (vectors - head) // unroll
     view = DenseView(size, outputs, at_once, head, rounds, unroll, depth % LANES, requant.epilogue, packed)

@@ -191,7 +191,7 @@ def spread(f: Function, vector: str, value: int, bits: int = 32) -> None:
 
 def unrolling(target: Target) -> int:
     """How often a loop's body is repeated."""
-    return _UNROLL if target.optimize == "speed" else 1
+    return target.steps(_UNROLL) if target.optimize == "speed" else 1
 
 
 def scaled(loops: Sequence[Loop], sizes: Sequence[int]) -> tuple[Loop, ...]:

@@ -32,7 +32,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
         taps_x=g.taps_x,
         stride=g.stride_x,
         dilation=g.dilation_x,
-        unroll=g.taps_x <= _WRITTEN_OUT[target.optimize],
+        unroll=g.taps_x <= target.steps(_WRITTEN_OUT[target.optimize]),
         limits=Limits.of(op.activation),
         unit=Unit.of(target),
     )

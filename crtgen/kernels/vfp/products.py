@@ -72,7 +72,7 @@ def _kernel(op: Conv2d | FullyConnected, sig: Signature, target: Target, window:
 def _tile(op: Conv2d | FullyConnected, pixels: int, depth: int, outputs: int, target: Target) -> Tile:
     channels = _CHANNELS.get(pixels, _OF_SEVERAL)
     unit = Unit.of(target)
-    products = _WRITTEN_OUT[target.optimize] * (1 + unit.fused)
+    products = target.steps(_WRITTEN_OUT[target.optimize]) * (1 + unit.fused)
     most = min(_MOST_INPUTS, max(2, products // (pixels * min(channels, outputs))))
     unroll = _unroll(depth, 1 << most.bit_length() - 1, pixels == 1)
     return Tile(pixels, channels, depth, outputs, unroll, Limits.of(op.activation), unit)

@@ -14,7 +14,7 @@ from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.session import Session
 
-__all__ = ["RpcFigures", "measure_model", "measure_rpc"]
+__all__ = ["RpcFigures", "measure_model", "measure_rpc", "profile_model"]
 
 CALLS = 1000
 BLOCK = 256 * 1024
@@ -65,12 +65,35 @@ def _profiled(
     report: Report, compiled: api.Compiled, stack: int | None, toolchain: str | None, site: Site | None
 ) -> Report:
     """With instructions of each layer, from an image that reads the timer around it."""
+    layers = profile_model(compiled, stack=stack, toolchain=toolchain, site=site).layers
+    ticks = [layer.ticks for layer in layers if layer.ticks is not None]
+    counts = [layer.instructions for layer in layers if layer.instructions is not None]
+    return report.profiled(ticks, counts)
+
+
+def profile_model(
+    compiled: api.Compiled,
+    *,
+    stack: int | None = None,
+    toolchain: str | None = None,
+    site: Site | None = None,
+    check: Callable[[Session], object] = lambda session: None,
+) -> Report:
+    """What each layer takes, from an image that reads the timer around it; the same of a whole run.
+
+    Parameters are those of ``measure_model``. Sizes are those of this image, which is larger than others.
+    """
     image = compiled.generate("server", stack=stack, profile=True).build(toolchain=toolchain)
     with image.run(site=site) as session:
-        session.infer(*random_inputs(report.inputs, seed=0))
-        per_tick = session.instructions_per_tick()
+        check(session)
+        session.reset()
+        session.infer(*random_inputs(session.model().inputs, seed=0))
+        measured = session.measure()
         ticks = session.profile()
-    counts = [round(n * per_tick) for n in ticks]
+        per_tick = session.instructions_per_tick() if measured.instructions is not None else None
+    (report,) = image.reports
+    counts = None if per_tick is None else [round(n * per_tick) for n in ticks]
+    report = report.measured(measured.instructions, measured.seconds, measured.cycles)
     return report.profiled(ticks, counts)
 
 

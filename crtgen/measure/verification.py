@@ -1,6 +1,6 @@
 """Does a device compute what is expected?"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from crtgen.measure.cases import (
 from crtgen.passes import Sliding, start_of_signal
 from crtgen.session import Session
 
-__all__ = ["Verdict", "cases_of", "verify"]
+__all__ = ["Verdict", "cases_of", "verify", "verify_cases"]
 
 _STEPS = 4
 
@@ -72,10 +72,18 @@ def verify(
     sliding: Sliding | None = None,
 ) -> tuple[Verdict, ...]:
     """Run cases of every model of an image on a device and compare; see ``cases_of``."""
+    return verify_cases(session, cases_of(session.models, source, expect, cases, sliding), say)
+
+
+def verify_cases(
+    session: Session,
+    cases: Mapping[str, Sequence[Case]],
+    say: Callable[[str], None] = lambda text: None,
+) -> tuple[Verdict, ...]:
+    """The same with cases that are known already, by the model's name."""
     verdicts = []
-    known = cases_of(session.models, source, expect, cases, sliding)
     for info in session.models:
-        chosen = known[info.name]
+        chosen = cases[info.name]
         largest = largest_outputs(chosen)
         for case in chosen:
             say(f"verifying {info.name} {case.name}")

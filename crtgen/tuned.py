@@ -40,9 +40,9 @@ _HEAD = "# What `crtgen tune` measured and chose; `--tune` of other commands rea
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A layer, the digest of its shapes and attributes, the design and variant it gets, and what was measured.
+    """A layer, the digest of its shapes and attributes, and the design and variant that it gets.
 
-    ``figure`` is the layer's in a run of the model.
+    ``figure`` is what was measured of it in a run of the model.
     """
 
     name: str
@@ -79,7 +79,9 @@ class Tuned:
     def kernels(self, graph: Graph, target: Target) -> dict[str, Kernel]:
         """The kernels by layer. Raises ``UsageError`` for a layer that is not what was tuned."""
         nodes = {node.name: node for node in graph.nodes}
-        return {choice.name: self._kernel(choice, nodes.get(choice.name), graph, target) for choice in self.layers}
+        return {
+            choice.name: self._kernel(choice, nodes.get(choice.name), graph, target) for choice in self.layers
+        }
 
     def _kernel(self, choice: Choice, node: Node | None, graph: Graph, target: Target) -> Kernel:
         if node is None:
@@ -141,8 +143,8 @@ def _entry(path: Path, content: Table) -> Tuned:
 
 
 def _choice(content: Table) -> Choice:
-    texts = (content.get(key, text) for key in ("name", "digest", "design", "variant"))
-    made = Choice(*texts, content.get("figure", _count))
+    name, digest, design, variant = (content.get(k, text) for k in ("name", "digest", "design", "variant"))
+    made = Choice(name, digest, design, variant, content.get("figure", _count))
     content.finish()
     return made
 

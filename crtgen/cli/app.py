@@ -29,6 +29,7 @@ from crtgen.cli import (
     run,
     sweep,
     test,
+    tune,
     verify,
     worker,
 )
@@ -42,9 +43,8 @@ __all__ = ["app", "main"]
 
 _GROUPS = {
     "From a model to a board": (run, verify, generate, build, flash, monitor),
-    "Models": (inspect, fit, bench, report, quantize, compile),
-    "A folder of models, and CI": (init, check, test, sweep),
-    "This machine": (boards, doctor, worker),
+    "Models": (inspect, fit, bench, tune, report, quantize, compile),
+    "Folders of models, CI, this machine": (init, check, test, sweep, boards, doctor, worker),
 }
 
 

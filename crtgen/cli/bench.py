@@ -36,6 +36,7 @@ def command(
     cmsis_nn: options.CmsisNn = None,
     fallback: options.Fallback = False,
     fold: options.Fold = True,
+    tune: options.Tune = None,
     layers: Annotated[bool, typer.Option("--layers", help="Print the instructions of each layer.")] = False,
     stack: options.Stack = None,
     simulate: options.Simulate = False,
@@ -73,6 +74,7 @@ def command(
                         passes=options.passes(fold),
                         generators=chosen,
                         fallback=fallback,
+                        tuned=options.tuned(tune),
                     )
                     results.append(measure_model(compiled, stack=stack, toolchain=toolchain, site=site))
                 groups.append(results)

@@ -51,6 +51,7 @@ def command(
         str | None, typer.Option(help="speed, size or balanced; else what is locked.")
     ] = None,
     fold: options.Fold = True,
+    tune: options.Tune = None,
     lock: Annotated[Path, typer.Option(help="What models cost when it was written.")] = Path(LOCK),
     update: Annotated[bool, typer.Option("--update", help="Measure, and write the lock.")] = False,
     as_json: Json = False,
@@ -69,7 +70,9 @@ def command(
                 model = api.load(settings.file)
                 for name, level in _targets(settings, model.name, known, optimize):
                     say(f"{settings.file.name} on {name}")
-                    compiled = model.compile(name, optimize=level, passes=options.passes(fold))
+                    compiled = model.compile(
+                        name, optimize=level, passes=options.passes(fold), tuned=options.tuned(tune)
+                    )
                     jobs.append(_job(settings, compiled, known, update))
         if update:
             write_lock(lock, known.updated([job.after for job in jobs]))

@@ -32,6 +32,7 @@ class Compiling:
     keep_inputs: options.KeepInputs = False
     fold: options.Fold = True
     sliding: options.Slides = None
+    tune: options.Tune = None
 
     def compile(
         self,
@@ -52,6 +53,7 @@ class Compiling:
             fallback=self.fallback,
             place=options.places(place),
             sliding=options.sliding(self.sliding),
+            tuned=options.tuned(self.tune),
             say=say,
         )
 

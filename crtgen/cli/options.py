@@ -11,6 +11,7 @@ from crtgen.boards import RUNNERS
 from crtgen.byoc import CMSIS_NN, Generator, read_generator
 from crtgen.errors import UsageError
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, Pass, Sliding
+from crtgen.tuned import Tuned, read_tuned
 
 __all__ = [
     "Baud",
@@ -49,11 +50,13 @@ __all__ = [
     "Target",
     "Toolchain",
     "Trust",
+    "Tune",
     "generators",
     "passes",
     "places",
     "pool_size",
     "sliding",
+    "tuned",
 ]
 
 _code = partial(typer.Option, rich_help_panel="From a model to code")
@@ -197,6 +200,10 @@ Fallback = Annotated[
     bool,
     _code("--fallback", help="What no code generator does is done by crtgen's own kernels."),
 ]
+Tune = Annotated[
+    Path | None,
+    _code("--tune", metavar="FILE", help="Kernels that `crtgen tune` chose, for what the file names."),
+]
 Trust = Annotated[
     bool, typer.Option("--trust", help="The code in an archive or exported library may be compiled and run.")
 ]
@@ -253,6 +260,11 @@ def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generato
         chosen.append(CMSIS_NN)
     settings = {CMSIS_NN: {"path": str(cmsis_nn)}} if cmsis_nn is not None else {}
     return tuple(read_generator(name, settings) for name in chosen)
+
+
+def tuned(file: Path | None) -> tuple[Tuned, ...]:
+    """What a tune file says."""
+    return read_tuned(file) if file else ()
 
 
 def shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:

@@ -21,6 +21,7 @@ def command(
     models: options.MoreModels = None,
     board: options.Boards = None,
     optimize: options.Optimize = "balanced",
+    tune: options.Tune = None,
     cases: Annotated[int, typer.Option(min=1, help="Random cases, where a model has no file.")] = 4,
     hardware_map: options.HardwareMap = None,
     fvp_path: options.FvpPath = None,
@@ -37,7 +38,10 @@ def command(
         with out.stage() as say:
             for model in chosen_models(models, board):
                 for name in dict.fromkeys(("host", *model.boards)):
-                    outcomes.append(verify_on(model.file, name, model.expect, cases, optimize, site, say))
+                    outcome = verify_on(
+                        model.file, name, model.expect, cases, optimize, site, say, options.tuned(tune)
+                    )
+                    outcomes.append(outcome)
         if junit_file is not None:
             files.write(junit_file, junit(outcomes))
         out.result({"outcomes": [o.to_dict() for o in outcomes]}, lambda console: _print(console, outcomes))

@@ -23,7 +23,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "high": {"optimize": "speed", "stripe": 2.0},
     }
 )
-"""What each of them changes of a target: for speed or size, how far loops are unrolled, how high stripes are."""
+"""What each changes of a target: for speed or size, how far loops are unrolled, how high stripes are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,11 +42,13 @@ def measure_model(
     toolchain: str | None = None,
     site: Site | None = None,
     check: Callable[[Session], object] = lambda session: None,
+    layers: bool = True,
 ) -> Report:
     """Build a standalone image for its sizes and servers for its instructions, on random input.
 
     ``compiled`` is one model; ``stack`` is as in ``Options``, ``site`` is where a real board is. ``check``
-    is called with the device before anything is measured.
+    is called with the device before anything is measured. Where instructions are counted, those of each
+    layer are, too, unless without ``layers``.
     """
     alone = compiled.generate("standalone", stack=stack).build(toolchain=toolchain)
     server = compiled.generate("server", stack=stack).build(toolchain=toolchain)
@@ -58,7 +60,9 @@ def measure_model(
         measured = session.measure()
     (report,) = alone.reports
     report = report.measured(measured.instructions, measured.seconds, measured.cycles)
-    return report if measured.instructions is None else _profiled(report, compiled, stack, toolchain, site)
+    if measured.instructions is None or not layers:
+        return report
+    return _profiled(report, compiled, stack, toolchain, site)
 
 
 def _profiled(
@@ -78,10 +82,12 @@ def profile_model(
     toolchain: str | None = None,
     site: Site | None = None,
     check: Callable[[Session], object] = lambda session: None,
+    runs: int = 1,
 ) -> Report:
-    """What each layer takes, from an image that reads the timer around it; the same of a whole run.
+    """What each layer takes, in the mean of some runs, from an image that reads the timer around it.
 
-    Parameters are those of ``measure_model``. Sizes are those of this image, which is larger than others.
+    Other parameters are those of ``measure_model``. Sizes are those of this image, which is larger than
+    others.
     """
     image = compiled.generate("server", stack=stack, profile=True).build(toolchain=toolchain)
     with image.run(site=site) as session:
@@ -89,12 +95,12 @@ def profile_model(
         session.reset()
         session.infer(*random_inputs(session.model().inputs, seed=0))
         measured = session.measure()
-        ticks = session.profile()
+        ticks = np.mean([session.profile() for _ in range(runs)], axis=0)
         per_tick = session.instructions_per_tick() if measured.instructions is not None else None
     (report,) = image.reports
     counts = None if per_tick is None else [round(n * per_tick) for n in ticks]
     report = report.measured(measured.instructions, measured.seconds, measured.cycles)
-    return report.profiled(ticks, counts)
+    return report.profiled([round(n) for n in ticks], counts)
 
 
 def measure_rpc(

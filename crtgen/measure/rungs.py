@@ -12,6 +12,7 @@ from crtgen.boards import Board, find_board
 from crtgen.errors import CrtgenError
 from crtgen.measure.verification import Verdict, verify
 from crtgen.run import Site
+from crtgen.tuned import Tuned
 
 __all__ = ["RUNGS", "Outcome", "junit", "rung_of", "verify_on"]
 
@@ -72,6 +73,7 @@ def verify_on(
     optimize: str = "balanced",
     site: Site = _ANYWHERE,
     say: Callable[[str], None] = lambda text: None,
+    tuned: Sequence[Tuned] = (),
 ) -> Outcome:
     """Build a server for a board, run it there and verify it; an error is part of the outcome.
 
@@ -85,7 +87,8 @@ def verify_on(
     outcome = Outcome(path.stem, board, rung_of(target, site))
     try:
         say(f"{path.name} on {board}")
-        image = api.load(path).compile(target, optimize=optimize).generate("server").build(say=say)
+        compiled = api.load(path).compile(target, optimize=optimize, tuned=tuned)
+        image = compiled.generate("server").build(say=say)
         with image.run(counting=False, site=site) as session:
             return replace(outcome, verdicts=verify(session, path, expect, cases, say))
     except CrtgenError as error:

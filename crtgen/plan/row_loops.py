@@ -122,7 +122,7 @@ class _Line:
     apart: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, plan: Plan, apart: frozenset[str]) -> "_Line":
+    def of(cls, plan: Plan, apart: frozenset[str] = frozenset()) -> "_Line":
         kept = frozenset((*plan.graph.lasting, *(plan.graph.inputs if plan.kept_inputs else ())))
         kernels = tuple(step.kernel for step in plan.steps)
         cost = sum(step.kernel.cost.time for step in plan.steps)

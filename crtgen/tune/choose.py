@@ -25,7 +25,7 @@ def check_solver() -> None:
 
 
 def choose(layers: Sequence[Layer], measured: Measured, room: int, never: Sequence[Chosen] = ()) -> Chosen:
-    """The candidates that take least together, of those the ones with least flash.
+    """The candidates that take least together; of those the ones with least flash, then the usual ones.
 
     Their functions and constants have at most ``room`` bytes; functions that layers share count once. No
     choice has all that one of ``never`` has. Raises ``DoesNotFitError`` where there is no such choice.
@@ -44,12 +44,14 @@ def choose(layers: Sequence[Layer], measured: Measured, room: int, never: Sequen
                 used = there.setdefault(function, model.new_bool_var(""))
                 nbytes[function] = max(size, nbytes.get(function, 0))
                 model.add_implication(takes[layer.name, n], used)
-    flash = sum(figures.constants * takes[key] for key, figures in measured.items())
-    flash += sum(nbytes[function] * used for function, used in there.items())
+    constants = sum(figures.constants * takes[key] for key, figures in measured.items())
+    flash = constants + sum(nbytes[function] * used for function, used in there.items())
     model.add(flash <= room)
     for pattern in never:
         model.add_bool_or(~takes[key] for key in pattern.items())
-    model.minimize((room + 1) * sum(f.figure * takes[key] for key, f in measured.items()) + flash)
+    time = sum(f.figure * takes[key] for key, f in measured.items())
+    moved = sum(~takes[layer.name, layer.usual] for layer in layers if (layer.name, layer.usual) in measured)
+    model.minimize(((room + 1) * time + flash) * (len(layers) + 1) + moved)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0

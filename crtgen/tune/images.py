@@ -1,4 +1,4 @@
-"""Measuring candidates: each image is the whole network, in which as many layers as can be try another one."""
+"""Measuring candidates: each image is the whole network, in which all layers that can try another one."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from crtgen import api
 from crtgen.errors import DoesNotFitError, MismatchError, UsageError
+from crtgen.kernels.variants import content_of
 from crtgen.measure.benchmark import measure_model, profile_model
 from crtgen.measure.cases import Case
 from crtgen.measure.verification import verify_cases
@@ -19,14 +19,16 @@ from crtgen.sweep.job import Outcome
 from crtgen.sweep.store import Entry, Store
 from crtgen.tune.choose import Chosen, check_solver, choose, flash_of
 from crtgen.tune.images import Images
-from crtgen.tune.layers import Figures, Layer, functions_of, layers_of
-from crtgen.kernels.variants import content_of
+from crtgen.tune.layers import Figures, Layer, layers_of
 from crtgen.tuned import Choice, Tuned
 
 __all__ = ["KIND", "Limits", "Result", "Tuning", "tune"]
 
 KIND = "kernel"
 """What the store calls a candidate of a layer."""
+
+_FEW, _RUNS_OF_FEW = 1_000_000, 16
+"""Below so many instructions a tick of the timer is too much for one run of a layer: the mean tells more."""
 
 _ROUNDS = 12
 """How often a choice that turns out to be too large is replaced by the next one."""
@@ -61,8 +63,14 @@ class Tuning:
 
     def measured(self, compiled: api.Compiled) -> Report:
         """Sizes and a run of the whole, verified."""
-        choices = {"stack": self.stack, "toolchain": self.toolchain, "site": self.site}
-        return measure_model(compiled, check=self.check, **choices)  # type: ignore[arg-type]
+        return measure_model(
+            compiled,
+            stack=self.stack,
+            toolchain=self.toolchain,
+            site=self.site,
+            check=self.check,
+            layers=False,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +101,8 @@ def tune(
     """
     check_solver()
     untuned = tuning.compile(())
+    if untuned.board.is_host:
+        raise _counts_nothing(untuned.board.name)
     say("measuring the model as it is")
     before = tuning.measured(untuned)
     total(before)
@@ -103,9 +113,13 @@ def total(report: Report) -> int:
     """What is to be the least: cycles of a run where the device counts them, else instructions."""
     figure = report.instructions if report.cycles is None else report.cycles
     if figure is None:
-        hint = "QEMU counts instructions, real boards and rp2040js count cycles"
-        raise UsageError("the board counts neither instructions nor cycles", where=report.board, hint=hint)
+        raise _counts_nothing(report.board)
     return figure
+
+
+def _counts_nothing(board: str) -> UsageError:
+    hint = "QEMU counts instructions, bare metal of real boards and rp2040js count cycles"
+    return UsageError("the board counts neither instructions nor cycles", where=board, hint=hint)
 
 
 class _Tuner:
@@ -191,6 +205,7 @@ class _Tuner:
             toolchain=tuning.toolchain,
             site=tuning.site,
             check=tuning.check,
+            runs=_RUNS_OF_FEW if total(self.before) < _FEW else 1,
         )
         return compiled, report
 
@@ -231,7 +246,8 @@ class _Tuner:
                 never += self._too_large(chosen, over, ram)
                 continue
             after = self.tuning.measured(compiled)
-            assert after.flash_bytes is not None and after.ram_bytes is not None
+            assert after.flash_bytes is not None
+            assert after.ram_bytes is not None
             if after.flash_bytes > flash:
                 room -= after.flash_bytes - flash
             elif after.ram_bytes > ram:
@@ -261,7 +277,7 @@ class _Tuner:
         """What is never to be chosen again: single candidates that need too much alone, else all together."""
         changed = self._changed(chosen)
         allowed = ram - self._size("ram") + self._arena(self.untuned)
-        alone = [
+        alone: list[Chosen] = [
             {name: n} for name, n in changed.items() if self._arena_with({**self.usual, name: n}) > allowed
         ]
         return alone or [changed]

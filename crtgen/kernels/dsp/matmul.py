@@ -65,7 +65,8 @@ def product(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
         return None
     names, consts = operands(sig)
     loops, starts = batches(sig)
-    unroll = max(n for n in range(1, target.steps(_UNROLL[target.optimize]) + 1) if length // _AT_ONCE % n == 0)
+    most = target.steps(_UNROLL[target.optimize])
+    unroll = max(n for n in range(1, most + 1) if length // _AT_ONCE % n == 0)
     tile = _narrow_tile(length, columns, unroll, lanes) if lanes else _wide_rows(length, columns, unroll, p)
     first = _copy(sig.x.dtype, depth, rows if op.adj_x else 1, p.input1_offset)
     second = _copy(sig.x.dtype, depth, 1 if op.adj_y else columns, p.input2_offset)

@@ -1,0 +1,139 @@
+"""``crtgen tune``: kernels chosen by what they take on the board, into a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from crtgen import api, files
+from crtgen.cli import options
+from crtgen.cli.groups import Connecting, flattened
+from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.cli.settings import cases_file
+from crtgen.errors import UnsupportedError
+from crtgen.measure.verification import cases_of
+from crtgen.sweep.store import STORE, Store
+from crtgen.tune.tuner import Limits, Result, Tuning, tune
+from crtgen.tuned import Tuned, read_tuned, write_tuned
+
+__all__ = ["command"]
+
+TUNED = "tune.toml"
+
+
+@flattened
+def command(
+    model: Annotated[Path, typer.Argument(help="A model file (.tflite, .onnx).", show_default=False)],
+    connecting: Connecting,
+    board: options.Board = "mps2_an386",
+    optimize: options.Optimize = "speed",
+    flash: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="BYTES", help="Flash of the standalone image; as without tuning."),
+    ] = None,
+    ram: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="BYTES", help="Its RAM without the stack; as without tuning."),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The tune file; what it has of other models stays.")
+    ] = Path(TUNED),
+    store: Annotated[Path, typer.Option(help="Where measurements are, and go.")] = Path(STORE),
+    expect: Annotated[
+        Path | None, typer.Option(help="Cases, as in `crtgen verify`; else the numpy reference.")
+    ] = None,
+    fold: options.Fold = True,
+    place: options.Place = None,
+    stack: options.Stack = None,
+    toolchain: options.Toolchain = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Measure every kernel of each layer, and choose the best.
+
+    Candidates are measured on the board, many in an image, and verified. The choice is exact: the least
+    cycles, or instructions in QEMU, within the flash and RAM that are allowed. Other commands read it by
+    --tune.
+    """
+    with guarded(as_json, debug) as out:
+        known = read_tuned(output) if output.exists() else ()
+        files.check_writable(output)
+        with out.stage() as say, Store(store) as db:
+            loaded = api.load(model)
+            if not isinstance(loaded, api.Model):
+                raise UnsupportedError("code has its kernels already", where=str(model))
+
+            def compiled(tuned: Sequence[Tuned]) -> api.Compiled:
+                return loaded.compile(
+                    board,
+                    optimize=optimize,
+                    passes=options.passes(fold),
+                    place=options.places(place or ()),
+                    tuned=tuned,
+                )
+
+            infos = [module.info for module in compiled(()).modules]
+            cases = cases_of(infos, model, cases_file(model, expect), count=2)
+            tuning = Tuning(compiled, cases, stack, toolchain, connecting.site())
+            result = tune(tuning, db, Limits(flash, ram), say)
+        others = [entry for entry in known if entry.key != result.entry.key]
+        write_tuned(output, [*others, result.entry])
+        out.result(_data(result, output), lambda console: _print(console, result, output))
+
+
+def _data(result: Result, output: Path) -> dict[str, Any]:
+    before, after = result.before, result.after
+    return {
+        "file": str(output),
+        "model": result.entry.model,
+        "board": result.entry.board,
+        "optimize": result.entry.optimize,
+        "measured": result.entry.measured,
+        "untuned": result.entry.untuned,
+        "tuned": result.entry.tuned,
+        "flash_bytes": [before.flash_bytes, after.flash_bytes],
+        "ram_bytes": [before.ram_bytes, after.ram_bytes],
+        "candidates": result.candidates,
+        "measurements": result.measured,
+        "images": result.images,
+        "failed": dict(result.failed),
+        "layers": [
+            {"name": c.name, "design": c.design, "variant": c.variant, "figure": c.figure, "usual": usual}
+            for c, usual in zip(result.entry.layers, _usual(result), strict=True)
+        ],
+    }
+
+
+def _usual(result: Result) -> list[str]:
+    """What each layer has without tuning."""
+    return [", ".join(layer.candidates[layer.usual].key) for layer in result.layers]
+
+
+def _print(console: Console, result: Result, output: Path) -> None:
+    entry, before, after = result.entry, result.before, result.after
+    pairs = zip(entry.layers, _usual(result), strict=True)
+    moved = [(choice, usual) for choice, usual in pairs if ", ".join(choice.key) != usual]
+    if moved:
+        rows = table("layer", "without tuning", "kernel", entry.measured, right=(entry.measured,))
+        for choice, usual in moved:
+            rows.add_row(choice.name, usual, ", ".join(choice.key), f"{choice.figure:,}")
+        console.print(rows)
+    for name, message in result.failed.items():
+        console.print(f"left out: {name}: {message}")
+    change = entry.tuned / max(entry.untuned, 1) - 1
+    figures = f"{entry.untuned:,} -> {entry.tuned:,} {entry.measured} ({change:+.2%})"
+    console.print(
+        f"{entry.model} on {entry.board}: {figures},"
+        f" flash {before.flash_bytes:,} -> {after.flash_bytes:,},"
+        f" RAM {before.ram_bytes:,} -> {after.ram_bytes:,}"
+    )
+    if not moved:
+        console.print("no other kernels are better: the file names those that it has anyway")
+    console.print(
+        f"{result.candidates} candidates, {result.measured} of them measured now, in {result.images} images"
+    )
+    console.print(
+        f"next: crtgen bench MODEL --board {entry.board} --optimize {entry.optimize} --tune {output}"
+    )

@@ -32,10 +32,11 @@ def _problem(rows: Mapping[str, list[tuple[str, int, int, int]]]) -> tuple[list[
 
 def test_it_is_the_best_of_all() -> None:
     """Against trying everything, for all amounts of flash that make a difference."""
-    rows = {
-        str(i): [(f"fast{i % 3}", 90 + 7 * i, 300 + 10 * (i % 3), 20 * i), ("shared", 130 + 5 * i, 350, 16), (f"own{i}", 110 + 6 * i, 100 + i, 24)]
-        for i in range(5)
-    }  # fmt: skip
+    rows = {}
+    for i in range(5):
+        fast = (f"fast{i % 3}", 90 + 7 * i, 300 + 10 * (i % 3), 20 * i)
+        shared = ("shared", 130 + 5 * i, 350, 16)
+        rows[str(i)] = [fast, shared, (f"own{i}", 110 + 6 * i, 100 + i, 24)]
     layers, measured = _problem(rows)
     every = [dict(zip(rows, numbers, strict=True)) for numbers in product(range(3), repeat=5)]
     for room in range(450, 1500, 150):

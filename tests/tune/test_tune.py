@@ -60,7 +60,8 @@ def test_it_is_not_worse_and_bench_says_the_same(folder: Path) -> None:
     assert found["measurements"] == found["candidates"] > found["images"] > 2
     assert not found["failed"]
 
-    (report,) = crtgen("bench", model, "-b", "mps2_an386", "--optimize", "speed", "--tune", "tune.toml")["results"]  # fmt: skip
+    bench = crtgen("bench", model, "-b", "mps2_an386", "--optimize", "speed", "--tune", "tune.toml")
+    (report,) = bench["results"]
     assert abs(report["instructions"] - found["tuned"]) <= RESOLUTION
     assert report["flash_bytes"] == found["flash_bytes"][1]
     layers = {layer["name"]: layer["kernel"] for layer in report["layers"]}

@@ -22,7 +22,8 @@ Measured = dict[tuple[str, int], Figures]
 
 def _problem(rows: Mapping[str, list[tuple[str, int, int, int]]]) -> tuple[list[Layer], Measured]:
     """Layers by name: each candidate is a function, its figure, its code, its constants."""
-    layers, measured = [], {}
+    layers: list[Layer] = []
+    measured: Measured = {}
     for name, found in rows.items():
         made = tuple(Candidate(f[0], "speed", Kernel(f[0], f[0], None)) for f in found)
         layers.append(Layer(name, "d", made, 0))

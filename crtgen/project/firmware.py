@@ -108,15 +108,13 @@ class Firmware:
         """
         tensors = [[i.nbytes for i in (*info.inputs, *info.outputs)] for info in self.models]
         needs = [*tensors, *self.storages]
-        ram = self.board.ram
+        ram, receive = self.board.ram, options.receive_buffer
         most = max((sum(-(-size // _ALIGN) * _ALIGN for size in need) for need in needs), default=0)
         blocks = _BLOCKS + max(map(len, self.storages), default=0)
         return replace(
             options,
             stack=stack_of(ram) if options.stack is None else options.stack,
-            receive_buffer=receive_buffer_of(ram)
-            if options.receive_buffer is None
-            else options.receive_buffer,
+            receive_buffer=receive_buffer_of(ram) if receive is None else receive,
             pool=min(most + _SLACK, _LARGEST) if options.pool is None else options.pool,
             blocks=blocks if options.blocks is None else options.blocks,
         )

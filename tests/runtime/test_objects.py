@@ -12,6 +12,7 @@ from crtgen import __version__
 from crtgen.boards.core import CORES
 from crtgen.codegen import RUNTIME_VERSION
 from crtgen.project import firmware
+from crtgen.project.options import RECEIVE_LEAST
 from tests.runtime.build import RUNTIME, WARNINGS, runtime_sources, zig
 from tests.support import require_tool, symbol_table
 
@@ -138,7 +139,7 @@ def test_the_limits_of_a_server_are_those_that_projects_are_checked_against() ->
     headers = "".join((RUNTIME / "include" / "crt" / name).read_text() for name in ("server.h", "pool.h"))
     found = {name: int(value) for name, value in re.findall(r"#define (CRT_\w+) (\d+)u?\n", headers)}
     limits = ("CRT_SERVER_MODELS", "CRT_SERVER_RECEIVE_MIN", "CRT_POOL_BLOCKS", "CRT_POOL_ALIGN")
-    known = (firmware._SERVER_MODELS, firmware._RECEIVE_MIN, firmware._BLOCKS, firmware._ALIGN)
+    known = (firmware._SERVER_MODELS, RECEIVE_LEAST, firmware._BLOCKS, firmware._ALIGN)
     assert tuple(found[name] for name in limits) == known
 
 

@@ -142,7 +142,7 @@ def _board(rung: str, name: str, site: Any) -> "Board":
             pytest.skip(f"no {wanted.name} is connected")
         return wanted
     others = (b for b in all_boards() if b.qemu is not None and b.core == wanted.core)
-    found = wanted if wanted.simulator else next(others, None)
+    found = wanted if wanted.simulator else max(others, key=lambda b: b.ram, default=None)
     if found is None:
         pytest.skip(f"no emulator has a {wanted.core.name}")
     return found

@@ -6,13 +6,15 @@ from crtgen.errors import DoesNotFitError, UsageError
 from crtgen.plan.exact import exact_available
 from crtgen.tune.layers import Figures, Layer, functions_of
 
-__all__ = ["Chosen", "Measured", "check_solver", "choose", "flash_of"]
+__all__ = ["HINT", "Chosen", "Measured", "check_solver", "choose", "flash_of"]
 
 Measured = Mapping[tuple[str, int], Figures]
 """Figures by layer and number of the candidate. What could not be measured is not there."""
 
 Chosen = Mapping[str, int]
 """By layer, the number of its candidate."""
+
+HINT = "give more flash or RAM"
 
 _TIME_LIMIT = 30.0
 """CP-SAT's deterministic seconds: the same figures give the same choice on every machine."""
@@ -57,7 +59,7 @@ def choose(layers: Sequence[Layer], measured: Measured, room: int, never: Sequen
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = _TIME_LIMIT
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        raise DoesNotFitError("no choice of kernels is that small", hint="give more flash or RAM")
+        raise DoesNotFitError("no choice of kernels is that small", hint=HINT)
     return {name: n for (name, n), take in takes.items() if solver.boolean_value(take)}
 
 

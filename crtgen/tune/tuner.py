@@ -10,14 +10,14 @@ from crtgen.kernels.variants import content_of
 from crtgen.measure.benchmark import measure_model, profile_model
 from crtgen.measure.cases import Case
 from crtgen.measure.verification import verify_cases
-from crtgen.plan import plan_model
+from crtgen.plan import Plan, plan_model
 from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.session import Session
 from crtgen.sweep.address import code_digest, content_digest, tool_version, toolchain_text, tools_of
 from crtgen.sweep.job import Outcome
 from crtgen.sweep.store import Entry, Store
-from crtgen.tune.choose import Chosen, check_solver, choose, flash_of
+from crtgen.tune.choose import HINT, Chosen, check_solver, choose, flash_of
 from crtgen.tune.images import Images
 from crtgen.tune.layers import Figures, Layer, layers_of
 from crtgen.tuned import Choice, Tuned
@@ -30,7 +30,7 @@ KIND = "kernel"
 _FEW, _RUNS_OF_FEW = 1_000_000, 16
 """Below so many instructions a tick of the timer is too much for one run of a layer: the mean tells more."""
 
-_ROUNDS = 12
+_ROUNDS = 40
 """How often a choice that turns out to be too large is replaced by the next one."""
 
 
@@ -194,7 +194,8 @@ class _Tuner:
     def _store(self, found: Mapping[str, Figures]) -> None:
         self.known.update(found)
         self.store.finish((address, Outcome(_packed(figures))) for address, figures in found.items())
-        self.say(f"{len(self.known)} candidates are measured")
+        total = len({entry.digest for entries in self.entries.values() for entry in entries})
+        self.say(f"{len(self.known)} of {total} different candidates are measured")
 
     def _trial(self, chosen: Chosen) -> tuple[api.Compiled, Report]:
         compiled = self.tuning.compile([self._tuned(chosen, self.before)])
@@ -237,14 +238,16 @@ class _Tuner:
             if self._address(layer, n) in self.known
         }
         room = flash - self._size("flash") + flash_of(self.layers, measured, self.usual)
+        arena = ram - self._size("ram") + self.untuned.plans[0].arena
         never: list[Chosen] = []
         for _ in range(_ROUNDS):
             chosen = choose(self.layers, measured, room, never)
+            plan = self._planned(chosen)
+            if plan.arena > arena:
+                never += self._too_large(chosen, plan, arena)
+                continue
             self.say("building and verifying the choice")
             compiled = self.tuning.compile([self._tuned(chosen, self.before)])
-            if (over := self._arena(compiled) - self._arena(self.untuned) + self._size("ram") - ram) > 0:
-                never += self._too_large(chosen, over, ram)
-                continue
             after = self.tuning.measured(compiled)
             assert after.flash_bytes is not None
             assert after.ram_bytes is not None
@@ -257,7 +260,7 @@ class _Tuner:
             else:
                 return chosen, after
         if not fits:
-            raise DoesNotFitError("no choice of kernels is that small", hint="give more flash or RAM")
+            raise DoesNotFitError("no choice of kernels that is that small was found", hint=HINT)
         return self.usual, self.before
 
     def _size(self, what: str) -> int:
@@ -266,29 +269,29 @@ class _Tuner:
         assert size is not None
         return size
 
-    def _arena(self, compiled: api.Compiled) -> int:
-        (module,) = compiled.modules
-        return module.info.arena
-
     def _changed(self, chosen: Chosen) -> Chosen:
         return {name: n for name, n in chosen.items() if n != self.usual[name]} or chosen
 
-    def _too_large(self, chosen: Chosen, over: int, ram: int) -> list[Chosen]:
-        """What is never to be chosen again: single candidates that need too much alone, else all together."""
-        changed = self._changed(chosen)
-        allowed = ram - self._size("ram") + self._arena(self.untuned)
+    def _too_large(self, chosen: Chosen, plan: Plan, arena: int) -> list[Chosen]:
+        """What is never to be chosen again: kernels that need too much by themselves, else all together."""
+        needs = zip(plan.steps, plan.needs, strict=True)
         alone: list[Chosen] = [
-            {name: n} for name, n in changed.items() if self._arena_with({**self.usual, name: n}) > allowed
+            {step.name: chosen[step.name]} for step, n in needs if n > arena and step.name in chosen
         ]
-        return alone or [changed]
+        return alone or [self._changed(chosen)]
 
-    def _arena_with(self, chosen: Chosen) -> int:
-        """The arena of a choice, without generating code."""
+    def _planned(self, chosen: Chosen) -> Plan:
+        """The plan of a choice, without its code."""
         (plan,) = self.untuned.plans
         request = self.untuned.request
-        fixed = {layer.name: layer.candidates[chosen[layer.name]].kernel for layer in self.layers}
-        made, _ = plan_model(plan.graph, request.target, keep_inputs=request.keep_inputs, fixed=fixed)
-        return made.arena
+        made, _ = plan_model(
+            plan.graph,
+            request.target,
+            keep_inputs=request.keep_inputs,
+            exact=request.exact,
+            fixed={layer.name: layer.candidates[chosen[layer.name]].kernel for layer in self.layers},
+        )
+        return made
 
 
 def _packed(figures: Figures) -> dict[str, float]:

@@ -26,6 +26,7 @@ __all__ = ["PairsView", "conv2d", "fully_connected"]
 _UNROLL = {"speed": 4, "size": 1}
 _FAR = 4095  # the greatest offset of STRB
 _FAR_NARROW = 1 << 16
+_MOST_NARROW = 4  # pairs within reach of its loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,7 @@ def _kernel(
     start = bias + params.input_offset * weights.sum(axis=1)
     unroll = target.steps(_UNROLL[target.optimize])
     if target.core.narrow:
+        unroll = min(unroll, _MOST_NARROW)
         narrow = limbs_of(rescale)
         if narrow is None or len(weights) < 2 or len(weights) >= _FAR_NARROW:
             return None

@@ -1,0 +1,103 @@
+"""Limits, interruptions and the store, on a board that takes what costs say."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crtgen import api
+from crtgen.errors import DoesNotFitError
+from crtgen.sweep.store import Store
+from crtgen.tune import tuner
+from crtgen.tune.tuner import Limits, Result, Tuning, tune
+from crtgen.tuned import Tuned
+from tests.support import ROOT
+
+pytest.importorskip("ortools")
+
+_BESIDE = 5000
+"""Bytes of flash, and of RAM, of what is no kernel."""
+
+
+def _compiled(tuned: Sequence[Tuned]) -> api.Compiled:
+    return api.load(ROOT / "demo" / "digits.tflite").compile("mps2_an386", optimize="speed", tuned=tuned)
+
+
+def _estimated(compiled: api.Compiled, **_: object) -> Any:
+    """A report as of an image."""
+    (plan,), (module,) = compiled.plans, compiled.modules
+    sizes: dict[str, int] = {}
+    for info, step in zip(module.info.layers, plan.steps, strict=True):
+        sizes |= {function: 0 for function in info.parts if function not in sizes}
+        sizes[info.function] = round(step.kernel.cost.code)
+        sizes |= {name: const.nbytes for name, const in zip(info.consts, step.kernel.consts, strict=True)}
+    costs = [round(step.kernel.cost.instructions) for step in plan.steps]
+    return SimpleNamespace(
+        model=module.info.name,
+        board="mps2_an386",
+        optimize="speed",
+        cycles=None,
+        instructions=sum(costs),
+        flash_bytes=_BESIDE + sum(sizes.values()),
+        ram_bytes=_BESIDE + plan.arena,
+        layers=[SimpleNamespace(instructions=cost, ticks=None) for cost in costs],
+        image=SimpleNamespace(
+            sizes=SimpleNamespace(symbols=[SimpleNamespace(name=n, size=s) for n, s in sizes.items()])
+        ),
+    )
+
+
+@pytest.fixture
+def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Tunes the demonstration network with these limits; ``most`` images, then somebody interrupts."""
+
+    def run(flash: int | None = None, ram: int | None = None, most: int = 100) -> Result:
+        left = [most]
+
+        def profiled(compiled: api.Compiled, **_: object) -> Any:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return _estimated(compiled)
+
+        monkeypatch.setattr(tuner, "measure_model", _estimated)
+        monkeypatch.setattr(tuner, "profile_model", profiled)
+        with Store(tmp_path / "sweep.db") as store:
+            return tune(Tuning(_compiled, {}), store, Limits(flash, ram))
+
+    return run
+
+
+def test_limits_hold(tuned: Callable[..., Result]) -> None:
+    free = tuned()
+    assert free.entry.tuned <= free.entry.untuned
+    flash, ram = _estimated(_compiled(())).flash_bytes, _estimated(_compiled(())).ram_bytes
+    less = tuned(flash=flash - 300)
+    assert less.after.flash_bytes is not None
+    assert less.after.flash_bytes <= flash - 300
+    small = tuned(flash=2 * flash, ram=ram - 100)
+    assert small.after.ram_bytes is not None
+    assert small.after.ram_bytes <= ram - 100
+    more = tuned(flash=2 * flash, ram=2 * ram)
+    assert more.entry.tuned <= free.entry.tuned <= less.entry.tuned
+    assert more.entry.tuned <= small.entry.tuned
+
+
+@pytest.mark.parametrize("limits", [{"flash": _BESIDE + 100}, {"ram": _BESIDE + 100}])
+def test_what_cannot_be(tuned: Callable[..., Result], limits: dict[str, int]) -> None:
+    with pytest.raises(DoesNotFitError, match="no choice of kernels") as caught:
+        tuned(**limits)
+    assert caught.value.hint == "give more flash or RAM"
+
+
+def test_what_was_measured_stays_measured(tuned: Callable[..., Result]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        tuned(most=2)
+    rest = tuned()
+    assert 0 < rest.measured < rest.candidates
+    assert rest.images > 1
+    again = tuned()
+    assert (again.measured, again.images) == (0, 0)
+    assert again.entry == rest.entry

@@ -6,7 +6,7 @@ import serial
 
 from crtgen.boards import Board
 from crtgen.errors import FlashError
-from crtgen.flash.with_uf2 import drives_of
+from crtgen.flash.drives import drives_of
 
 __all__ = ["show_drive"]
 

@@ -1,10 +1,12 @@
-"""What a worker has on its bench, as Dask's workers keep it; only where the package distributed is there."""
+"""What Dask's workers have of crtgen: their board. Only where the package distributed is there."""
+
+import signal
 
 from distributed import Worker, WorkerPlugin
 
 from crtgen.attached import Unit
 
-__all__ = ["Bench", "unit_of_worker"]
+__all__ = ["Bench", "dask_setup", "unit_of_worker"]
 
 _NAME = "crtgen-bench"
 
@@ -15,6 +17,14 @@ class Bench(WorkerPlugin):  # type: ignore[misc]  # Dask's has no types
     def __init__(self, unit: Unit) -> None:
         self.name = _NAME
         self.unit = unit
+
+
+def dask_setup(worker: Worker) -> None:
+    """Dask calls it in the process of a worker, whose end is a matter of the process that started it.
+
+    An interrupt from the keyboard goes to all processes: this one leaves it to that one.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def unit_of_worker(worker: Worker) -> Unit | None:

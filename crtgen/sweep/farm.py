@@ -37,7 +37,13 @@ def _worker_options(units: Sequence[Unit], count: int) -> Iterator[dict[str, Any
     """How the worker of each board is started, and so many without one: of one thread each."""
     from crtgen.sweep.bench import Bench
 
-    common = {"nthreads": 1, "dashboard": False, "death_timeout": _START, "silence_logs": _LOG_LEVEL}
+    common = {
+        "nthreads": 1,
+        "dashboard": False,
+        "death_timeout": _START,
+        "silence_logs": _LOG_LEVEL,
+        "preload": ["crtgen.sweep.bench"],
+    }
     here = f"{socket.gethostname()}-{os.getpid()}"
     for unit in units:
         (board,) = unit.boards

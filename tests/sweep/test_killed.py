@@ -1,6 +1,7 @@
 """A sweep that is killed goes on where it was: no row is lost or there twice, figures are the same."""
 
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -95,3 +96,43 @@ def test_networks(tmp_path: Path) -> None:
         assert found.keys() == wanted.keys()
         for metric in found.keys() - {"seconds"}:
             assert is_same(metric, wanted[metric], found[metric]), metric
+
+
+def is_group_gone(leader: int) -> bool:
+    """Whether all processes of a group end; a minute is for busy machines."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(leader, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.nightly
+@pytest.mark.cc
+def test_an_interrupt(tmp_path: Path) -> None:
+    """It says that nothing is lost, leaves no worker, and the same command goes on."""
+    require_tool("cc")
+    file, store = tmp_path / "sweep.toml", tmp_path / "s.db"
+    model = ROOT / "demo" / "digits.tflite"
+    levels = '["speed", "balanced", "size"]'
+    file.write_text(f'models = ["{model}"]\nboards = ["host"]\noptimize = {levels}\nfold = [true, false]\n')
+    command = [sys.executable, "-m", "crtgen", "sweep", str(file), "--store", str(store), "--workers", "2"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 300
+        while not finished(store) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=120)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "start the same command again, and it goes on" in said
+    assert "Traceback" not in said
+    assert is_group_gone(process.pid)
+    assert 0 < finished(store) < 6
+    assert subprocess.run(command, cwd=ROOT, timeout=300, check=False).returncode == 0
+    assert finished(store) == 6

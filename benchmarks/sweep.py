@@ -3,7 +3,8 @@
 ``wait`` runs so many jobs that do nothing but wait, with two workers: what each of them costs beside its
 wait, and the memory of the scheduler, which is in this process. ``jobs`` runs a sweep with one and with two
 workers in turn, each time into a new store. Beside the time it prints what part of it the workers were at
-work: on a computer that others use as well, only that and ratios within a round mean something.
+work, the CPU time of all processes, and that of the engine, which is in this one: on a computer that others
+use as well, only those and ratios within a round mean something.
 """
 
 import argparse
@@ -53,13 +54,23 @@ def jobs(file: Path, rounds: int) -> None:
     for number in range(1, rounds + 1):
         walls = {}
         for workers in (1, 2):
+            cpu = _cpu()
             with TemporaryFolder() as folder, Store(folder / "s.db") as store:
                 walls[workers], busy = _timed(sweep, store, workers)
+            own, everything = (after - before for after, before in zip(_cpu(), cpu, strict=True))
             print(
-                f"round {number}, {workers} workers: {walls[workers]:.1f} s, at work {busy:.1%}", flush=True
+                f"round {number}, {workers} workers, {len(sweep.jobs)} jobs: {walls[workers]:.1f} s,"
+                f" at work {busy:.1%}; {everything:.1f} s of CPU, {own:.2f} s of them the engine's",
+                flush=True,
             )
-        gain = walls[1] / walls[2]
-        print(f"round {number}: {len(sweep.jobs)} jobs, {gain:.2f} times as fast, {gain / 2:.1%}", flush=True)
+        print(f"round {number}: {walls[1] / walls[2]:.2f} times as fast", flush=True)
+
+
+def _cpu() -> tuple[float, float]:
+    """CPU seconds of this process, and of it with all processes that have ended."""
+    mine, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    own = mine.ru_utime + mine.ru_stime
+    return own, own + others.ru_utime + others.ru_stime
 
 
 def _timed(sweep: Sweep, store: Store, workers: int, function: object = None) -> tuple[float, float]:

@@ -1,12 +1,15 @@
 """Tune files: what they say is done, the same file gives the same bytes, and a stale one is refused."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from crtgen import api
+from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.tune.layers import layers_of
 from crtgen.tuned import Choice, Tuned, read_tuned, write_tuned
@@ -97,3 +100,25 @@ def test_a_key_is_there_once(tmp_path: Path) -> None:
     write_tuned(path, [_tuned("long"), _tuned("size")])
     with pytest.raises(UsageError, match="digits, mps2_an386, speed is there twice"):
         read_tuned(path)
+
+
+def test_the_settings_of_a_folder_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands read it from there; a stale one is said to be so."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "crtgen.toml").write_text('optimize = "speed"\ntune = "t.toml"\n')
+    tuned = _tuned("size")
+
+    def archive(code: int) -> Any:
+        command = ["compile", str(MODEL), "--board", BOARD, "-o", "m.tar", "--json"]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    write_tuned(tmp_path / "t.toml", [])
+    plain = archive(0)["sha256"]
+    write_tuned(tmp_path / "t.toml", [tuned])
+    other = archive(0)["sha256"]
+    assert other == archive(0)["sha256"] != plain
+    write_tuned(tmp_path / "t.toml", [replace(tuned, layers=(replace(tuned.layers[0], design="x"),))])
+    assert archive(UsageError.exit_code)["where"] == f"t.toml: digits: {tuned.layers[0].name}"

@@ -19,6 +19,7 @@ from crtgen.sweep.job import Job, Options, run_job
 from tests.support import ROOT, require_tool
 
 pytest.importorskip("distributed")
+pytest.importorskip("vl_convert")
 
 DIGITS = (ROOT / "demo" / "digits.tflite").read_bytes()
 
@@ -53,8 +54,9 @@ def test_from_the_file_to_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(run, "local_cluster", lambda *_: pytest.fail("nothing has to be done"))
     parquet = tmp_path / "t.parquet"
-    again = crtgen(*command, "--export", parquet, code=1)
+    again = crtgen(*command, "--export", parquet, "--report", tmp_path / "r.html", code=1)
     assert again == found
+    assert f"{good['figures']['instructions']:,}<small>" in (tmp_path / "r.html").read_text()
     from pyarrow import parquet as reader
 
     columns = reader.read_table(parquet).to_pydict()

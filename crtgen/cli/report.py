@@ -13,7 +13,7 @@ from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import cases_file
 from crtgen.errors import MismatchError
-from crtgen.page import Claim, collect, read_baseline, render_page, study, write_evidence
+from crtgen.page import Claim, collect, read_baseline, render_page, require_charts, study, write_evidence
 
 __all__ = ["command"]
 
@@ -40,6 +40,7 @@ def command(
     The page is one file that works offline.
     """
     with guarded(as_json, debug) as out:
+        require_charts()
         files.check_writable(output)
         expect = cases_file(model, expect)
         before = read_baseline(baseline) if baseline else None

@@ -104,6 +104,6 @@ static void bad_call(void)
 
 
 def test_evidence_is_about_bare_metal() -> None:
-    found = study(DIGITS, ["nucleo_l4r5zi"])
+    found = study(DIGITS, ["ek_ra8m1"])
     with pytest.raises(UnsupportedError, match="evidence is about an image on bare metal"):
-        evidence.collect(DIGITS, found, "nucleo_l4r5zi")
+        evidence.collect(DIGITS, found, "ek_ra8m1")

@@ -8,8 +8,16 @@ import numpy.typing as npt
 
 from crtgen.ir import Signature
 from crtgen.ops import Padding
+from crtgen.ops.attrs import NO_PADDING
+from crtgen.ops.conv import Conv2d
 
-__all__ = ["Window", "least_lead", "lying", "upright"]
+__all__ = ["Window", "is_row", "least_lead", "lying", "upright"]
+
+
+def is_row(op: Conv2d, sig: Signature) -> bool:
+    """Whether there is one window, which is the whole image: then it is a row of inputs times the weights."""
+    x, w = sig.inputs[:2]
+    return sig.y.shape[:3] == (1, 1, 1) and op.padding == NO_PADDING and w.shape[1:] == x.shape[1:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from crtgen.kernels.dsp.words import Words, fours, words, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
-from crtgen.ops.conv import ConvParams
+from crtgen.kernels.window import is_row
+from crtgen.ops.conv import Conv2d, ConvParams
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
@@ -224,10 +225,16 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     return dense_kernel(op.parameters(sig), sig, target)
 
 
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
+def whole_image(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """The same for a convolution of which the only window is the whole image; None for others."""
+    return dense_kernel(op.parameters(sig), sig, target) if is_row(op, sig) else None
+
+
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
     """A fully connected layer that does that with its sums; None as above."""
     x, w, b = sig.inputs
-    weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
+    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
     outputs, depth = weights.shape
     rows = x.elements // depth
     size, packed = x.dtype.itemsize, w.dtype is DType.INT4

@@ -19,7 +19,8 @@ from crtgen.kernels.mve.shared import shared_dense
 from crtgen.kernels.mve.stream import LANES, Words, sixteenths, stream_const, sums_fit, unpack
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
-from crtgen.ops import INT8, ConvParams, FullyConnected
+from crtgen.kernels.window import is_row
+from crtgen.ops import INT8, Conv2d, ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["DenseView", "dense_kernel", "fully_connected", "row_of_sums", "shared_requantisation"]
@@ -157,10 +158,16 @@ def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kerne
     return dense_kernel(op.parameters(sig), sig, target)
 
 
+@design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
+def whole_image(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """The same for a convolution of which the only window is the whole image; None for others."""
+    return dense_kernel(op.parameters(sig), sig, target) if is_row(op, sig) else None
+
+
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
     """A fully connected layer that does that with its sums; None as above."""
     x, w, b = sig.inputs
-    weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
+    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
     rows, packed = x.elements // weights.shape[1], w.dtype is DType.INT4
     if rows > 1:
         return matrix_of_pixels(rows, weights, bias, params, target, packed)

@@ -49,7 +49,7 @@ def test_outputs(tmp_path: Path, core: str) -> None:
 def test_it_is_the_fastest(core: str, design: str, most: float) -> None:
     """Beside the products of matrices, which compute some pixels at a time."""
     case = _case((1, 1, 64), 64)
-    costs = {}
+    costs: dict[str, float] = {}
     for kernel in applicable(case.op, case.sig, Target(find_core(core), "speed")):
         costs.setdefault(kernel.design, kernel.cost.instructions)
     assert min(costs, key=lambda name: costs[name]) == design

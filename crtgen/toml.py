@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from crtgen import files
 from crtgen.errors import UsageError
 
-__all__ = ["Table", "load_toml", "table", "text"]
+__all__ = ["Table", "load_toml", "table", "text", "yes_or_no"]
 
 T = TypeVar("T")
 _ABSENT: Any = object()
@@ -94,4 +94,11 @@ def text(value: Any) -> str:
     """A parser of values that are texts, not empty ones."""
     if not isinstance(value, str) or not value:
         raise ValueError("a text is wanted")
+    return value
+
+
+def yes_or_no(value: Any) -> bool:
+    """A parser of true and false."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false is wanted")
     return value

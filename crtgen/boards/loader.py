@@ -27,7 +27,7 @@ from crtgen.boards.checks import check_board
 from crtgen.boards.core import ALIASES, CORES, HOST, find_core
 from crtgen.boards.uart import UARTS
 from crtgen.boards.units import parse_frequency, parse_size
-from crtgen.toml import Table, load_toml, text
+from crtgen.toml import Table, load_toml, text, yes_or_no
 from crtgen.toml import table as table_of
 
 __all__ = ["load_board"]
@@ -102,7 +102,7 @@ def _reads(table: Table) -> FlashReads:
         width=table.get("width", _width),
         code_cache=table.get("code_cache", _units(parse_size), 0),
         data_cache=table.get("data_cache", _units(parse_size), 0),
-        ahead=table.get("ahead", _yes, False),
+        ahead=table.get("ahead", yes_or_no, False),
     )
 
 
@@ -258,12 +258,6 @@ def _width(value: Any) -> int:
     if size % 4 or not size:
         raise ValueError("a multiple of 4 bytes is wanted")
     return size
-
-
-def _yes(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false is wanted")
-    return value
 
 
 def _core(value: Any) -> Any:

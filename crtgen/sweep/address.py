@@ -1,10 +1,11 @@
 """What makes a result the same again: the contents of files, crtgen's own code, the tools of this computer.
 
-A tool is named by a text: ``gcc``, ``zig`` and ``cc`` are compilers, ``qemu`` and ``zephyr`` what they are
-called, ``codegen:NAME...`` an external code generator.
+A tool is named by a text: ``gcc``, ``zig`` and ``cc`` are compilers, ``qemu``, ``rp2040js`` and ``zephyr``
+what they are called, ``codegen:NAME...`` an external code generator.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from crtgen.child import run_to_end
 from crtgen.errors import CrtgenError
 from crtgen.project import toolchains_of
 from crtgen.resources import all_files
-from crtgen.run import find_qemu
+from crtgen.run import find_qemu, find_rp2040js
 from crtgen.version import __version__
 
 __all__ = ["code_digest", "content_digest", "tool_version", "toolchain_text", "tools_of"]
@@ -44,11 +45,12 @@ def _digest_of(paths: Iterable[tuple[str, Path]]) -> str:
     return sha.hexdigest()
 
 
-def tools_of(board: Board, toolchain: str, codegen: Sequence[str]) -> tuple[str, ...]:
+def tools_of(board: Board, toolchain: str, codegen: Sequence[str], simulate: bool = False) -> tuple[str, ...]:
     """The tools that figures of such a job depend on."""
     compiler = toolchain or toolchains_of(board, board.platform(None))[0]
-    simulator = ("qemu",) if board.qemu is not None else ()
-    return (compiler, *simulator, *(f"{_CODEGEN}{name}" for name in codegen))
+    simulators = {"qemu": board.qemu is not None, "rp2040js": board.rp2040js and simulate}
+    used = (name for name, is_used in simulators.items() if is_used)
+    return (compiler, *used, *(f"{_CODEGEN}{name}" for name in codegen))
 
 
 def toolchain_text(versions: Mapping[str, str]) -> str:
@@ -63,8 +65,14 @@ def tool_version(tool: str) -> str:
             return read_generator(tool.removeprefix(_CODEGEN)).version()
         if tool == "qemu":
             return run_to_end([find_qemu(), "--version"], time_limit=30)[1].partition("\n")[0]
+        if tool == "rp2040js":
+            return _npm_version(find_rp2040js()[1])
         if tool == "zephyr":
             return find_workspace().release
         return find_toolchain(tool).version
     except CrtgenError as error:
         return f"not usable: {error.message}"
+
+
+def _npm_version(folder: Path) -> str:
+    return str(json.loads((folder / "package.json").read_text(encoding="utf-8"))["version"])

@@ -63,7 +63,8 @@ class Job:
 
     Files are named by the SHA-256 of their contents: the model's ``source``, its ``expect``ed cases and the
     file of an ``own_board``, the last two empty if there are none. Without expected cases ``cases`` random
-    inputs are verified against the reference. ``stack`` is in bytes.
+    inputs are verified against the reference. ``stack`` is in bytes. ``simulate`` means a simulator where the
+    board has one and could be connected as well.
     """
 
     model: str
@@ -74,6 +75,7 @@ class Job:
     own_board: str = ""
     cases: int = 4
     stack: int | None = None
+    simulate: bool = False
 
     @property
     def contents(self) -> tuple[str, ...]:
@@ -82,11 +84,15 @@ class Job:
 
     def tools(self, target: Board) -> tuple[str, ...]:
         """What its figures on its board depend on beside crtgen; see ``address.tool_version``."""
-        return tools_of(target, self.options.toolchain, self.options.codegen)
+        return tools_of(target, self.options.toolchain, self.options.codegen, self.simulate)
+
+    def site(self, target: Board) -> Site:
+        """Where it runs on its board, if nobody knows better."""
+        return Site(simulate=self.simulate and bool(target.simulator))
 
     def settings(self) -> str:
         """All that is chosen, as JSON; the same choice gives the same text."""
-        chosen = {**asdict(self.options), "cases": self.cases, "stack": self.stack}
+        chosen = {**asdict(self.options), "cases": self.cases, "stack": self.stack, "simulate": self.simulate}
         return json.dumps(chosen | {"expect": self.expect, "own_board": self.own_board}, sort_keys=True)
 
     def digest(self, code: str, toolchain: str) -> str:
@@ -160,7 +166,11 @@ def _measured(job: Job, contents: Mapping[str, bytes], folder: Path, site: Site 
         verdicts.extend(verify(session, model, expect, job.cases))
 
     report = measure_model(
-        compiled, stack=job.stack, toolchain=job.options.toolchain or None, site=site, check=check
+        compiled,
+        stack=job.stack,
+        toolchain=job.options.toolchain or None,
+        site=site or job.site(compiled.board),
+        check=check,
     )
     digest, _ = source_of(compiled)
     time_of_run = {} if report.seconds is None else {"seconds": report.seconds}

@@ -36,7 +36,7 @@ from crtgen.request import EXECUTORS
 from crtgen.settings import Settings, read_settings
 from crtgen.sweep.address import content_digest
 from crtgen.sweep.job import Job, Options
-from crtgen.toml import Table, load_toml, text
+from crtgen.toml import Table, load_toml, text, yes_or_no
 
 __all__ = ["SWEEP", "Sweep", "read_sweep"]
 
@@ -60,6 +60,7 @@ def read_sweep(path: Path) -> Sweep:
     content = load_toml(path, "the sweep")
     base = _axes(content)
     cases, stack = content.get("cases", _count, 4), content.get("stack", _count, None)
+    simulate = content.get("simulate", yes_or_no, False)
     includes, excludes = ([(rule, _rule(rule)) for rule in content.tables(key)] for key in _RULES)
     content.finish()
     reader = _Reader(path.parent, read_settings(path.parent))
@@ -71,7 +72,7 @@ def read_sweep(path: Path) -> Sweep:
         jobs = _without(jobs, axes, rule)
     if not jobs:
         raise UsageError("no job is left", where=str(path), hint="exclude less")
-    made = tuple(replace(job, cases=cases, stack=stack) for job in jobs)
+    made = tuple(replace(job, cases=cases, stack=stack, simulate=simulate) for job in jobs)
     return Sweep(path, made, reader.contents)
 
 
@@ -204,12 +205,6 @@ def _one_of(names: Sequence[str]) -> Any:
     return parsed
 
 
-def _yes_or_no(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false is wanted")
-    return value
-
-
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError("each value is a list of texts, which may be empty")
@@ -244,9 +239,9 @@ _AXES: Mapping[str, Any] = {
     "boards": text,
     "optimize": _one_of(tuple(LEVELS)),
     "executor": _one_of(EXECUTORS),
-    "fold": _yes_or_no,
+    "fold": yes_or_no,
     "codegen": _generators,
-    "fallback": _yes_or_no,
+    "fallback": yes_or_no,
     "place": _places,
     "toolchain": _one_of(tuple(TOOLCHAINS)),
 }

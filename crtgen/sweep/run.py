@@ -101,7 +101,7 @@ def _tasks(jobs: Sequence[Job], client: "Client | None") -> list[Task]:
     made = []
     for job, listed in zip(jobs, tools, strict=True):
         own = {name: versions[name] for name in listed}
-        board = job.board if rung_of(boards[job.board]) == "board" else ""
+        board = job.board if rung_of(boards[job.board], job.site(boards[job.board])) == "board" else ""
         made.append(Task(job, job.digest(code, toolchain_text(own)), code, own, board))
     return made
 

@@ -12,11 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from crtgen.cli.app import app
-from crtgen.errors import UsageError
+from crtgen.errors import ToolMissingError, UsageError
+from crtgen.run.rp2040 import find_rp2040js
 from crtgen.sweep import run
 from crtgen.sweep.address import content_digest
 from crtgen.sweep.job import Job, Options, run_job
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, absent, require_tool
 
 pytest.importorskip("distributed")
 pytest.importorskip("vl_convert")
@@ -108,3 +109,16 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     file.write_text('models = ["a"]\nboards = ["host"]')
     found = crtgen("sweep", file, "--store", tmp_path / "s.db", code=UsageError.exit_code)
     assert found["hint"] == "pip install 'crtgen[sweep]'"
+
+
+def test_a_simulated_pico_is_a_job_as_any_other() -> None:
+    try:
+        find_rp2040js()
+    except ToolMissingError as error:
+        absent(str(error), error.hint)
+    require_tool("arm-none-eabi-gcc")
+    source = content_digest(DIGITS)
+    found = run_job(Job("digits.tflite", source, "rpi_pico", simulate=True, cases=1), {source: DIGITS})
+    assert not found.error, found
+    assert found.figures["flash_bytes"] > 5000
+    assert 0.001 < found.figures["seconds"] < 0.01

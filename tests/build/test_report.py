@@ -9,7 +9,7 @@ from crtgen import api
 from crtgen.build import SizeReport, build_project, find_toolchain, measure
 from crtgen.endpoints import EXECUTOR, GLOBALS
 from crtgen.errors import DoesNotFitError, ToolMissingError
-from crtgen.project import Options
+from crtgen.project.options import STACK
 from tests.support import ROOT, absent, require_tool
 
 
@@ -46,7 +46,7 @@ def test_every_frame_and_every_pointer_is_known(tmp_path: Path, board: str, kind
     assert found.stack.interrupt >= exception
     assert found.stack.worst == sum(f.own for f in found.stack.path) + found.stack.interrupt
     assert found.sizes.arena == arena
-    assert found.sizes.stack == Options().stack
+    assert found.sizes.stack == STACK
 
 
 @pytest.mark.qemu

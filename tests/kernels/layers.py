@@ -225,6 +225,16 @@ def _convolution(draw: st.DrawFn, dtype: DType) -> Case:
 
 
 @st.composite
+def _whole(draw: st.DrawFn, dtype: DType) -> Case:
+    """The only window is the whole image."""
+    taps, activation = draw(_windows), draw(_activations)
+    channels = min(draw(_channels), max(1, _LONGEST // (taps[0] * taps[1])))
+    x = _tensor(draw, (1, *taps, channels), dtype)
+    filters = _outputs(draw, x, (1, 1), taps[0] * taps[1])
+    return draw(_weighted(Conv2d(activation=activation), x, (filters, *taps, channels), 0, activation))
+
+
+@st.composite
 def _pointwise(draw: st.DrawFn) -> Case:
     """Windows of 1x1 without padding, now and then with a stride, of many inputs."""
     stride = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (2, 2), (3, 1)]))
@@ -473,7 +483,10 @@ KINDS = {
     "int16": Kind(
         (Conv2d, DepthwiseConv2d, FullyConnected, AveragePool2d, MaxPool2d),
         st.one_of(
-            *(made(DType.INT16) for made in (_convolution, _depthwise, _depthwise, _line, _dense, _pool))
+            *(
+                made(DType.INT16)
+                for made in (_convolution, _depthwise, _depthwise, _depthwise, _line, _dense, _pool, _whole)
+            )
         ),
         DType.INT16,
     ),

@@ -98,7 +98,7 @@ def test_time_is_cycles_by_the_clock() -> None:
 def test_what_cannot_fit_is_refused_before_any_compiler_runs() -> None:
     model = _model("kws_int8")
     tight = model.compile(_small(1 << 20, 20 * 1024))
-    with pytest.raises(DoesNotFitError, match=r"ram needs about 23,\d+ bytes, and has 20,480"):
+    with pytest.raises(DoesNotFitError, match=r"ram needs about 20,\d+ bytes, and has 20,480"):
         tight.generate("server")
     tight.generate("server", pool=1024, stack=4096)
     full = model.compile(_small(40 * 1024, 1 << 20))

@@ -42,11 +42,11 @@ def console_in_devicetree(build: Path) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("board", "hal"),
     [
-        ("nrf52840dk", "nordic"),
         ("nucleo_l4r5zi", "stm32"),
         nightly("arduino_nano_33_ble", "nordic"),
         nightly("b_u585i_iot02a", "stm32"),
         nightly("disco_l475_iot1", "stm32"),
+        nightly("nrf52840dk", "nordic"),
         nightly("nrf5340dk", "nordic"),
         nightly("nucleo_f746zg", "stm32"),
         nightly("nucleo_h743zi", "stm32"),

@@ -21,6 +21,7 @@ from crtgen.errors import DeviceFault
 from crtgen.frontends import load
 from crtgen.measure.cases import Case, read_cases
 from crtgen.project import Firmware, Options, generate_project
+from crtgen.project.options import STACK
 from crtgen.request import Request
 from crtgen.rpc.client import Client
 from crtgen.run import run_standalone, start_qemu
@@ -351,7 +352,7 @@ def test_a_stack_overflow_is_reported_with_its_cause(workspace: Workspace, board
         fault = caught.value
         assert fault.fault_registers["cfsr"] != 0
         assert fault.registers["r4"] != 0
-        assert fault.stack_used >= fault.stack_size == Options().stack
+        assert fault.stack_used >= fault.stack_size == STACK
         session.client.connect()
         assert session.client.info() is not None
 

@@ -15,6 +15,12 @@ if shutil.which("ccache"):
     os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 
 
+@pytest.fixture(autouse=True)
+def _no_boards_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A board that a test names by its file is known for as long as that test runs."""
+    monkeypatch.setattr("crtgen.boards.known._named", {})
+
+
 @pytest.fixture
 def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that compare what a compiler makes twice."""

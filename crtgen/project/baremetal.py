@@ -207,7 +207,7 @@ _UART_TITLES = {
     "stm32_v2": ("stm32_v2", "a USART of the newer STM32"),
     "stm32_lpuart": ("stm32_v2", "an LPUART of STM32"),
     "nrf_uart": ("nrf_uart", "a UART of Nordic's"),
-    "nrf_uarte": ("nrf_uarte", "a UARTE of Nordic's, which reads and writes memory"),
+    "nrf_uarte": ("nrf_uarte", "a UARTE of Nordic's"),
     "kinetis": ("kinetis", "a UART of Kinetis"),
     "nxp_lpuart": ("nxp_lpuart", "an LPUART of NXP's"),
     "rp2040_usb": ("rp2040_usb", "USB, as a modem without commands (CDC ACM)"),

@@ -263,6 +263,11 @@ class Board:
         return (*bare, "zephyr") if self.zephyr else bare
 
     @property
+    def is_usb(self) -> bool:
+        """Whether its serial port on bare metal is one that the chip itself makes at the USB host."""
+        return self.uart is not None and self.uart.is_usb
+
+    @property
     def first_vector(self) -> int:
         """Where the vector table is."""
         offset = BOOTS[self.boot].vectors if self.boot else 0

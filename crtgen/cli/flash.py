@@ -35,7 +35,7 @@ def command(
             unit = _unit(board, serial, hardware_map, runner)
             say("waiting for the board")
             with board_lock(unit.serial or (gdb_server if runner == "gdb" else board.name)):
-                if unit.port and runner != "gdb" and board.uart is not None and board.uart.is_usb:
+                if unit.port and runner != "gdb" and board.is_usb:
                     say("asking for the boot loader")
                     show_drive(board, unit.port)
                 say("writing")

@@ -93,7 +93,7 @@ def footprint(firmware: Firmware, plans: Sequence[Plan]) -> Footprint:
     kernels = round(kernel_code(plans))
     beside = 0 if "arena" in firmware.request.place else arena  # in the section with all other variables
     ram += -(ram + beside) % ALIGN[firmware.type]
-    if firmware.type != "library" and firmware.platform == "baremetal" and _is_usb(firmware.board):
+    if firmware.type != "library" and firmware.platform == "baremetal" and firmware.board.is_usb:
         ram += _USB_RAM
     stack = 0 if firmware.type == "library" else firmware.stack
     copied = {
@@ -135,12 +135,8 @@ def _chip(board: Board) -> int:
     """Bytes that a chip wants beside what every board has: steps, caches, a boot header."""
     header = max(BOOTS[board.boot].at, BOOTS[board.boot].vectors) if board.boot else 0
     caches = _CACHES if board.is_real and board.core.has_caches else 0
-    usb = _USB if _is_usb(board) else 0
+    usb = _USB if board.is_usb else 0
     return _STEP * len(board.start) + header + caches + usb
-
-
-def _is_usb(board: Board) -> bool:
-    return board.uart is not None and board.uart.is_usb
 
 
 def _has_floats(plan: Plan) -> bool:

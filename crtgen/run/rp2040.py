@@ -56,7 +56,7 @@ def start_rp2040(image: Path, board: Board) -> RunningDevice:
     content = binary(read_content(image))
     name = image_name(image, board.name)
     console = open_console()
-    line = "usb" if board.uart is not None and board.uart.is_usb else "uart"
+    line = "usb" if board.is_usb else "uart"
     process = Child(
         [str(node), str(rp2040_script()), str(module.resolve()), line],
         stdin=subprocess.PIPE,

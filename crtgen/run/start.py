@@ -63,23 +63,23 @@ def start_device(image: Path, board: Board, *, counting: bool = True, site: Site
         return connect_board(board, where.port, where.baud, where.hardware_map)
     if board.is_host:
         return start_host(image)
-    if not where.is_simulated(board) and board.uart is not None and board.uart.is_usb:
-        return start_usb_board(
-            image, board, serial=where.serial, runner=where.runner, hardware_map=where.hardware_map
-        )
     if not where.is_simulated(board):
-        return start_board(
-            image,
-            board,
-            where.unit or choose_unit(board, connected_units(where.hardware_map), where.serial),
-            runner=where.runner,
-            baud=where.baud,
-        )
+        return _start_real(image, board, where)
     if board.fvp is not None:
         return start_fvp(image, board, where.fvp)
     if board.rp2040js:
         return start_rp2040(image, board)
     return start_qemu(image, board, counting=counting)
+
+
+def _start_real(image: Path, board: Board, site: Site) -> Device:
+    """Write the image to the board, and connect to it."""
+    if board.is_usb:
+        return start_usb_board(
+            image, board, serial=site.serial, runner=site.runner, hardware_map=site.hardware_map
+        )
+    unit = site.unit or choose_unit(board, connected_units(site.hardware_map), site.serial)
+    return start_board(image, board, unit, runner=site.runner, baud=site.baud)
 
 
 def run_standalone(

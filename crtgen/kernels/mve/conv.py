@@ -16,6 +16,7 @@ from crtgen.kernels.cost import Work, estimate
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.epilogue import Requantisation, requantisation
+from crtgen.kernels.mve.gather import Gather
 from crtgen.kernels.mve.matrix import Micro, Run, contiguous, micro
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared import shared_matrix
@@ -28,7 +29,6 @@ from crtgen.ops.fixedpoint import Int64
 
 __all__ = [
     "ConvView",
-    "Gather",
     "PairsOfPixels",
     "PixelsView",
     "conv2d",
@@ -40,7 +40,6 @@ __all__ = [
 
 _WRITTEN_OUT = {"speed": 40, "size": 8}
 _FAMILY = "mve/conv"
-_GATHERS = 16  # copies written out
 _NOTE = "per four channels: weights by vectors of inputs, requantisation"
 
 
@@ -85,45 +84,8 @@ class PixelsView:
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
-    """A pixel's window gathered: from ``rows`` rows the stretches of ``length`` bytes at ``offsets`` bytes.
-
-    ``pitch`` bytes of scratch for each of two pixels.
-    """
-
-    rows: int
-    offsets: tuple[int, ...]
-    length: int
-    pitch: int
-
-    @property
-    def copies(self) -> tuple[tuple[int, int], ...]:
-        """From where to where in a row 16 bytes are copied, in this order: each spills into the next."""
-        parts = range(0, self.length, LANES)
-        return tuple((at + p, n * self.length + p) for n, at in enumerate(self.offsets) for p in parts)
-
-    @property
-    def word(self) -> bool:
-        return self.length <= 4
-
-    @property
-    def row_bytes(self) -> int:
-        return len(self.offsets) * self.length
-
-    @property
-    def unrolled(self) -> bool:
-        return self.rows * len(self.copies) <= _GATHERS
-
-    def work(self, work: Work, pairs: int) -> None:
-        """For so many pairs of pixels."""
-        kind, rows = "word" if self.word else "vector", self.rows if self.unrolled else 1
-        work.block("gather", 2 * pairs).block("gather row", 2 * pairs * self.rows, rows)
-        work.block(f"gather {kind}", 2 * pairs * self.rows * len(self.copies), rows * len(self.copies))
-
-
-@dataclass(frozen=True, slots=True)
 class ConvView:
-    """A convolution: row by row of outputs, two pixels at a time, the last two may overlap.
+    """A convolution: two pixels at a time, the last two of a row of outputs may overlap.
 
     The ``window``'s channels are bytes.
     ``row_offsets`` are the rows of the window that the micro-kernel or the gathering gets pointers to.
@@ -155,36 +117,53 @@ class ConvView:
     @property
     def columns(self) -> int:
         """Bytes of scratch before the ring."""
-        return 2 * self.gather.pitch + LANES if self.gather else 0
+        return self.gather.bytes if self.gather else 0
 
     @property
     def scratch(self) -> int:
         return self.columns + (self.ring.bytes if self.ring else 0)
 
     @property
-    def pairs(self) -> int:
-        return self.window.batch * self.window.out_height * (self.even // 2 + self.odd)
+    def lines(self) -> int:
+        """Of outputs, of all images."""
+        return self.window.batch * self.window.out_height
 
     @property
     def work(self) -> Work:
-        w = self.window
-        lines = w.batch * w.out_height
-        calls = self.pairs if self.gather else lines * (1 + self.odd)
-        work = Work(self.micro.runs(calls, self.pairs)).block("line", lines).block("call", calls)
+        work, pointers = self._gathered if self.gather else self._direct, len(self.row_offsets)
         ring = " in a ring" if self.ring else ""
-        work.block(f"pointer{ring}", lines * len(self.row_offsets), len(self.row_offsets))
-        if self.gather:
-            self.gather.work(work, self.pairs)
-        if self.odd and not self.gather:
-            work.block("moved pointer", lines * len(self.row_offsets), len(self.row_offsets))
+        work.block("line", self.lines).block(f"pointer{ring}", self.lines * pointers, pointers)
         if self.ring:
-            self.ring.work(work, w, 1)
+            self.ring.work(work, self.window, 1)
         return work
 
     @property
+    def _direct(self) -> Work:
+        """Of pixels whose inputs are read where they lie; those at the end of an odd row are a call apart."""
+        pointers = len(self.row_offsets)
+        calls = self.lines * (1 + self.odd)
+        work = Work(self.micro.runs(calls, self.lines * (self.even // 2 + self.odd))).block("call", calls)
+        return work.block("moved pointer", self.lines * pointers, pointers) if self.odd else work
+
+    @property
+    def _gathered(self) -> Work:
+        """Of pixels whose windows are gathered: those of two lines together, or of parts of a line."""
+        gather = self.gather
+        assert gather is not None
+        height, width, odd = self.window.out_height, gather.width, gather.rest % 2
+        alone = height % 2 if gather.lines == 2 else height
+        calls = alone * (gather.calls + odd) + (height - alone) // 2
+        pairs = alone * (width // 2 + odd) + (height - alone) * width // 2
+        gathered = gather.routine.runs(pixels=width / gather.calls) * (self.lines * gather.calls)
+        batch = self.window.batch
+        work = Work(self.micro.runs(batch * calls, batch * pairs) + gathered)
+        return work.block("call", batch * calls).block("gather", self.lines * gather.calls)
+
+    @property
     def routines(self) -> tuple[Routine, ...]:
-        """Micro-kernel, and what a ring takes to copy and to fill."""
-        return (self.micro.routine, *((copy(), fill()) if self.ring else ()))
+        """Micro-kernel, what a ring takes to copy and to fill, and the gathering."""
+        ring = (copy(), fill()) if self.ring else ()
+        return (self.micro.routine, *ring, *((self.gather.routine,) if self.gather else ()))
 
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2), packed=True)
@@ -233,7 +212,8 @@ def windows_kernel(
     if window.out_width < 2 or requant is None:
         return None
     most = target.steps(_WRITTEN_OUT[target.optimize])
-    views = list(_views(window, -params.input_offset, requant, len(weights), most))
+    fast = target.optimize == "speed"
+    views = list(_views(window, -params.input_offset, requant, len(weights), most, fast))
     if not views:
         return None
     figures = [estimate(_FAMILY, v.work, target.core, target.flag) for v, _ in views]
@@ -301,9 +281,9 @@ def matrix_of_pixels(
 
 
 def _views(
-    window: Window, fill: int, requant: Requantisation, outputs: int, most: int
+    window: Window, fill: int, requant: Requantisation, outputs: int, most: int, fast: bool
 ) -> Iterator[tuple[ConvView, list[Cut]]]:
-    """The ways to do it, each with the stretches of weights that its vectors hold."""
+    """The ways to do it, each with the stretches of weights that its vectors hold; ``fast`` is Gather's."""
     joined = window.dilation_x == 1 or window.taps_x == 1
     length = window.channels * (window.taps_x if joined else 1)
     offsets = tuple(i * window.dilation_x * window.channels for i in range(1 if joined else window.taps_x))
@@ -318,8 +298,7 @@ def _views(
         cuts = [Cut(n * length + c.start, c.length) for n in range(len(runs)) for c in parts]
         yield ConvView(direct, window, ring, None, rows), cuts
     depth = window.taps_y * window.taps_x * window.channels
-    pitch = -(-depth // LANES) * LANES
-    gathered = micro([Run(0, 0, pitch)], pitch, outputs, requant, True, most, False)
+    gather = Gather.of(window.taps_y, offsets, length, step, depth, window.out_width, fast)
+    gathered = micro([Run(0, 0, gather.pitch)], gather.pitch, outputs, requant, True, most, False)
     if gathered is not None:
-        gather = Gather(window.taps_y, offsets, length, pitch)
         yield ConvView(gathered, window, ring, gather, rows), Run(0, 0, depth).cuts()

@@ -1,0 +1,146 @@
+"""Windows gathered: the inputs of pixels of a row, each pixel's one after the other, in scratch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import cycle
+
+from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.mve.stream import LANES
+
+__all__ = ["Gather"]
+
+_MOST_BYTES = 1024  # of the windows that are gathered at once, for speed
+_ROWS = 10  # pointers that there are registers for
+_WORD = 4
+_VECTORS = 4  # on their way at once
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """The windows of ``width`` pixels: from ``rows`` rows the stretches of ``length`` bytes at ``offsets``.
+
+    ``step`` bytes lie between the pixels of the image, ``pitch`` between their windows. ``most`` windows are
+    gathered at once, or one more; where a row has less and an odd number, those of two ``lines`` are, so
+    that pixels go in pairs.
+    """
+
+    rows: int
+    offsets: tuple[int, ...]
+    length: int
+    step: int
+    pitch: int
+    width: int
+    most: int
+
+    @classmethod
+    def of(
+        cls, rows: int, offsets: tuple[int, ...], length: int, step: int, depth: int, width: int, fast: bool
+    ) -> "Gather":
+        """For windows of ``depth`` bytes: ``fast``, as many at once as there is some memory for, or two."""
+        pitch = -(-depth // LANES) * LANES
+        most = max(_MOST_BYTES // pitch // 2 * 2, 2) if fast else 2
+        return cls(rows, offsets, length, step, pitch, width, most)
+
+    @property
+    def lines(self) -> int:
+        """Of outputs whose windows are gathered together."""
+        return 2 if self.width % 2 and 2 * self.width <= self.most else 1
+
+    @property
+    def whole(self) -> int:
+        """How many times in a line ``most`` windows are gathered, before the rest."""
+        return (self.width - 2) // self.most
+
+    @property
+    def rest(self) -> int:
+        """How many windows of a line are left: never one, which would be no pair."""
+        return self.width - self.whole * self.most
+
+    @property
+    def windows(self) -> int:
+        """How many there is scratch for."""
+        return max(self.lines * self.rest, self.most * (self.whole > 0))
+
+    @property
+    def bytes(self) -> int:
+        """Of scratch; the last vector may reach beyond the last window."""
+        return self.windows * self.pitch + LANES
+
+    @property
+    def calls(self) -> int:
+        """In a line."""
+        return self.whole + 1
+
+    @property
+    def copies(self) -> tuple[tuple[int, int], ...]:
+        """From where to where in a row a vector, or a word, is copied: each spills into the next."""
+        parts = range(0, self.length, _WORD if self.word else LANES)
+        return tuple((at + p, n * self.length + p) for n, at in enumerate(self.offsets) for p in parts)
+
+    @property
+    def word(self) -> bool:
+        return self.length <= _WORD
+
+    @property
+    def row_bytes(self) -> int:
+        return len(self.offsets) * self.length
+
+    @property
+    def routine(self) -> Routine:
+        return windows_of_pixels(self.rows, self.copies, self.row_bytes, self.word, self.step, self.pitch)
+
+
+@lru_cache(maxsize=256)
+def windows_of_pixels(
+    rows: int, copies: tuple[tuple[int, int], ...], row_bytes: int, word: bool, step: int, pitch: int
+) -> Routine:
+    """``windows(to, rows, pixels)``: so many windows; the pointers to ``rows`` move on behind the last one.
+
+    What lies behind a window, meets weights of zero.
+    """
+    f = Function(
+        "windows",
+        "void *to",
+        "const int8_t **rows",
+        "uint32_t pixels",
+        purpose="Gathers the windows of pixels; `rows` move on.",
+        apart=True,
+    )
+    to, places, count = f.arguments
+    at_once = min(rows, _ROWS)
+    pointers = f.cores("rows", at_once, LISTED)
+    if rows == at_once:
+        f("ldm", places, _listed(pointers))
+    with f.low_overhead_loop("pixels", "pixels", count):
+        f.free(count)
+        held = cycle((f.core("a word", (count,)),) if word else f.vectors("bytes", _VECTORS))
+        for first in range(0, rows, _ROWS):
+            some = pointers[: rows - first]
+            if rows > at_once:
+                f("ldm", places, _listed(some))
+            for number, pointer in enumerate(some, first):
+                behind = pitch - (rows - 1) * row_bytes if number == rows - 1 else row_bytes
+                for (at, place), (far, farther) in zip(copies, [*copies[1:], (step, behind)], strict=True):
+                    _copy(f, next(held), (pointer, far - at), (to, farther - place))
+            if rows > at_once:
+                f("stm", f"{places}!", _listed(some))
+        if rows > at_once:
+            f.advance(places, -4 * rows)
+    if rows == at_once:
+        f("stm", places, _listed(pointers))
+    return f.done()
+
+
+def _copy(f: Function, held: str, source: tuple[str, int], to: tuple[str, int]) -> None:
+    """A word or a vector, by two pointers that move on by so many bytes."""
+    operations, most = (("ldr", "str"), 255) if held in LISTED else (("vldrb.8", "vstrb.8"), 127)
+    for operation, (pointer, by) in zip(operations, (source, to), strict=True):
+        near = 0 < abs(by) <= most
+        f(operation, held, f"[{pointer}], #{by}" if near else f"[{pointer}]")
+        if not near:
+            f.advance(pointer, by)
+
+
+def _listed(registers: Sequence[str]) -> str:
+    return f"{{{', '.join(registers)}}}"

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from crtgen.boards.core import find_core
-from crtgen.ir import DType
+from crtgen.ir import DType, Quant
 from crtgen.kernels import Target, applicable
 from crtgen.kernels.mve.gather import Gather
-from crtgen.ops import Conv2d, Padding
+from crtgen.ops import Activation, Conv2d, Padding
 from crtgen.ops.case import Case, int8s, int16s, make, weights_and_bias
 from tests.kernels.harness import MACHINES, Job, run_jobs
 
@@ -44,6 +44,28 @@ def test_windows_are_gathered(tmp_path: Path, optimize: str) -> None:
     results = run_jobs(jobs, tmp_path, MACHINES["cortex-m55"], "-O2")
     assert [(job.case.name, r.wrong) for job, r in zip(jobs, results, strict=True) if r.wrong] == []
     assert optimize == "size" or names == {f"conv2d_{name}" for name in _SHAPES}
+
+
+@pytest.mark.qemu
+def test_strides_over_single_pixels(tmp_path: Path) -> None:
+    """The weights stay in registers, and the pixels of a line of outputs are gathered."""
+    cases = []
+    for channels, outputs, stride, size in (
+        (16, 32, (2, 2), (9, 16)),
+        (3, 6, (1, 3), (4, 11)),
+        (8, 4, (3, 1), (7, 6)),
+    ):
+        image = int8s("x", (1, *size, channels), 0.05, -3)
+        name = f"by_{stride[0]}_{stride[1]}"
+        op = Conv2d(stride, activation=Activation.RELU)
+        constants = weights_and_bias(name, image, (outputs, 1, 1, channels), 0, False)
+        cases.append(make(name, op, [image, *constants], Quant.tensor(0.2, -128)))
+    target = Target(find_core("cortex-m55"), "speed")
+    found = [(case, kernel) for case in cases for kernel in applicable(case.op, case.sig, target)]
+    jobs = [Job(case, kernel) for case, kernel in found if kernel.design == "mve stationary"]
+    assert len(jobs) == len(cases)
+    results = run_jobs(jobs, tmp_path, MACHINES["cortex-m55"], "-O2")
+    assert [(job.case.name, r.wrong) for job, r in zip(jobs, results, strict=True) if r.wrong] == []
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,8 @@ class ConvView:
         ring = " in a ring" if self.ring else ""
         work.block("line", self.lines).block(f"pointer{ring}", self.lines * pointers, pointers)
         if self.ring:
-            self.ring.work(work, self.window, 1)
+            self.ring.fill_work(work)
+            self.ring.load_work(work, self.window)
         return work
 
     @property

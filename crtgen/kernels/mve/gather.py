@@ -8,7 +8,7 @@ from itertools import cycle
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.mve.stream import LANES
 
-__all__ = ["Gather"]
+__all__ = ["Gather", "windows_of_pixels"]
 
 _MOST_BYTES = 1024  # of the windows that are gathered at once, for speed
 _ROWS = 10  # pointers that there are registers for
@@ -93,11 +93,17 @@ class Gather:
 
 @lru_cache(maxsize=256)
 def windows_of_pixels(
-    rows: int, copies: tuple[tuple[int, int], ...], row_bytes: int, word: bool, step: int, pitch: int
+    rows: int,
+    copies: tuple[tuple[int, int], ...],
+    row_bytes: int,
+    word: bool,
+    step: int,
+    pitch: int,
+    tail: int = 0,
 ) -> Routine:
     """``windows(to, rows, pixels)``: so many windows; the pointers to ``rows`` move on behind the last one.
 
-    What lies behind a window, meets weights of zero.
+    What lies behind a window, meets weights of zero; ``tail`` bytes of a vector are read, if it is not 0.
     """
     f = Function(
         "windows",
@@ -112,6 +118,10 @@ def windows_of_pixels(
     pointers = f.cores("rows", at_once, LISTED)
     if rows == at_once:
         f("ldm", places, _listed(pointers))
+    if tail:
+        length = f.constant("bytes of a vector", tail)
+        f("vctp.8", length)
+        f.free(length)
     with f.low_overhead_loop("pixels", "pixels", count):
         f.free(count)
         held = cycle((f.core("a word", (count,)),) if word else f.vectors("bytes", _VECTORS))
@@ -122,7 +132,7 @@ def windows_of_pixels(
             for number, pointer in enumerate(some, first):
                 behind = pitch - (rows - 1) * row_bytes if number == rows - 1 else row_bytes
                 for (at, place), (far, farther) in zip(copies, [*copies[1:], (step, behind)], strict=True):
-                    _copy(f, next(held), (pointer, far - at), (to, farther - place))
+                    _copy(f, next(held), (pointer, far - at), (to, farther - place), tail > 0)
             if rows > at_once:
                 f("stm", f"{places}!", _listed(some))
         if rows > at_once:
@@ -132,13 +142,19 @@ def windows_of_pixels(
     return f.done()
 
 
-def _copy(f: Function, held: str, source: tuple[str, int], to: tuple[str, int]) -> None:
+def _copy(f: Function, held: str, source: tuple[str, int], to: tuple[str, int], masked: bool) -> None:
     """A word or a vector, by two pointers that move on by so many bytes."""
-    operations, most = (("ldr", "str"), 255) if held in LISTED else (("vldrb.8", "vstrb.8"), 127)
-    for operation, (pointer, by) in zip(operations, (source, to), strict=True):
-        near = 0 < abs(by) <= most
-        f(operation, held, f"[{pointer}], #{by}" if near else f"[{pointer}]")
-        if not near:
+    then = "t" if masked else ""
+    operations, most = (
+        (("ldr", "str"), 255) if held in LISTED else ((f"vldrb{then}.8", f"vstrb{then}.8"), 127)
+    )
+    near = [0 < abs(by) <= most for _, by in (source, to)]
+    if masked:
+        f("vpstt")
+    for operation, (pointer, by), is_near in zip(operations, (source, to), near, strict=True):
+        f(operation, held, f"[{pointer}], #{by}" if is_near else f"[{pointer}]")
+    for (pointer, by), is_near in zip((source, to), near, strict=True):
+        if not is_near:
             f.advance(pointer, by)
 
 

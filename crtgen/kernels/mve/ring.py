@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crtgen.kernels.asm import Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.stream import LANES
@@ -34,13 +35,42 @@ class Ring:
         """Vectors may reach beyond the last row."""
         return -(-self.rows * self.pitch // 16) * 16 + LANES
 
-    def work(self, work: Work, w: Window, fills: int) -> None:
-        """Of filling it so many times, and of bringing in rows."""
+    @property
+    def sides(self) -> tuple[tuple[int, int], ...]:
+        """Where in a row padding is beside the image, and its bytes."""
+        right = self.left + self.row_bytes
+        both = (0, self.left), (right, self.pitch - right)
+        return tuple((at, count) for at, count in both if count)
+
+    @property
+    def by_sides(self) -> bool:
+        """Whether filling these in each row takes less than filling it all."""
+        return self._fill_sides.instructions < self.fill_whole.instructions
+
+    @property
+    def fill_whole(self) -> Runs:
+        return fill().runs(vectors=self.bytes / LANES)
+
+    @property
+    def _fill_sides(self) -> Runs:
+        calls = (fill().runs(vectors=-(-count // LANES)) for _, count in self.sides)
+        return self.rows * Runs.sum(calls)
+
+    def fill_work(self, work: Work) -> None:
+        """Of the padding beside the image, or of all."""
+        work.block("ring", 1)
+        if self.by_sides:
+            work.assembly += self._fill_sides
+            work.block("side", self.rows * len(self.sides), len(self.sides))
+        else:
+            work.assembly += self.fill_whole
+
+    def load_work(self, work: Work, w: Window) -> None:
+        """Of bringing in rows."""
         loaded = max((w.out_height - 1) * w.stride_y + w.rows, 0)
         inside = max(min(loaded - w.top, w.height), 0)
         row = -(-self.row_bytes // LANES)
-        work.block("ring row", w.batch * loaded).block("ring", fills)
-        work.assembly += fills * fill().runs(vectors=self.bytes / LANES)
+        work.block("ring row", w.batch * loaded)
         work.assembly += w.batch * inside * copy().runs(vectors=row)
         work.assembly += w.batch * (loaded - inside) * fill().runs(vectors=row)
 

@@ -198,5 +198,6 @@ def _work(w: Window, ring: Ring | None, table: Table, routine: Routine) -> Work:
         work.block("gathered", pairs).block("gathered row", pairs * table.taps)
         work.assembly += pairs * table.taps * runs
     if ring:
-        ring.work(work, w, w.batch)
+        ring.load_work(work.block("ring", w.batch), w)
+        work.assembly += w.batch * ring.fill_whole
     return work

@@ -1,4 +1,4 @@
-"""Pointwise convolutions of up to 16 inputs: the weights of four channels stay in registers for many pixels.
+"""Convolutions of up to 16 inputs by windows of one pixel: the weights of four channels stay in registers for many pixels.
 
 The inputs of a chunk of pixels are copied to scratch first, so that outputs may lie over inputs.
 """
@@ -15,6 +15,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy
 from crtgen.kernels.mve.conv import requantise
+from crtgen.kernels.mve.gather import windows_of_pixels
 from crtgen.kernels.mve.matrix import gather_sums
 from crtgen.kernels.mve.stream import LANES, Cut, stream_const
 from crtgen.kernels.registry import design
@@ -32,7 +33,8 @@ _FAR = 127  # the greatest step of VSTRB
 class StationaryView:
     """``chunks`` chunks of ``chunk`` pixels and one of ``rest``, each a multiple of ``unroll``.
 
-    ``packed``: weights have four bits.
+    ``packed``: weights have four bits. ``line`` bytes of inputs lie between chunks; pixels that are ``step``
+    bytes apart are a line of outputs each, and 0 is for neighbours.
     """
 
     chunks: int
@@ -43,6 +45,20 @@ class StationaryView:
     outputs: int
     shift: int
     packed: bool
+    step: int = 0
+    line: int = 0
+
+    @property
+    def pitch(self) -> int:
+        """Bytes between the inputs of two pixels in scratch."""
+        return LANES if self.step else self.depth
+
+    @property
+    def moving(self) -> Routine:
+        """What copies the inputs of a chunk."""
+        if not self.step:
+            return copy()
+        return windows_of_pixels(1, ((0, 0),), self.depth, False, self.step, self.pitch, self.depth % LANES)
 
     @property
     def ragged(self) -> bool:
@@ -61,13 +77,13 @@ class StationaryView:
     @property
     def scratch(self) -> int:
         """A load may reach behind the last pixel."""
-        return -(-self.chunk * self.depth // LANES) * LANES + LANES
+        return -(-self.chunk * self.pitch // LANES) * LANES + LANES
 
     @property
     def work(self) -> Work:
         chunk, work = chunk_of_pixels(self), Work()
         for n, size in self.sizes:
-            copying = copy().runs(vectors=-(-size * self.depth // LANES))
+            copying = self.moving.runs(pixels=size, vectors=-(-size * self.depth // LANES))
             work.assembly += n * (chunk.runs(rounds=size // self.unroll) + copying)
             work.block("chunk" if n > 1 else "chunk alone", n)
         return work
@@ -113,7 +129,7 @@ def chunk_of_pixels(k: StationaryView) -> Routine:
         with f.low_overhead_loop("pixels", "rounds", count):
             for pixel in range(k.unroll):
                 q, four = several[pixel % 2], [sums[(4 * pixel + n) % len(sums)] for n in range(4)]
-                f("vldrb.u8", q, f"[{inputs}], #{k.depth}")
+                f("vldrb.u8", q, f"[{inputs}], #{k.pitch}")
                 f("ldrd", *four[:2], f"[{weights}, #-48]")
                 f("ldrd", *four[2:], f"[{weights}, #-40]")
                 for total, vector in zip(four, vectors, strict=False):
@@ -146,7 +162,10 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     if target.optimize == "size":  # its code is of one layer
         return None
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
-    if not window.is_pointwise:
+    if window.padded or window.taps_y * window.taps_x > 1:
+        return None
+    apart = not window.is_pointwise
+    if apart and (window.out_width > _CHUNK or window.batch > 1):
         return None
     weights, packed = w.array().astype(np.int64).reshape(w.shape[0], -1), w.dtype is DType.INT4
     requant = requantise(op.parameters(sig), weights, b.array().astype(np.int64), packed)
@@ -156,18 +175,21 @@ def pointwise(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     if epilogue.shift is None or epilogue.low is not None or epilogue.high is not None:
         return None
     outputs, depth = weights.shape
-    chunk = min(_CHUNK, window.pixels)
+    chunk = window.out_width if apart else min(_CHUNK, window.pixels)
     chunks, rest = divmod(window.pixels, chunk)
     unroll = gcd(gcd(chunk, rest), _UNROLL)
-    view = StationaryView(chunks, chunk, rest, unroll, depth, outputs, epilogue.shift, packed)
+    step = window.stride_x * depth if apart else 0
+    line = window.stride_y * window.pitch if apart else chunk * depth
+    view = StationaryView(chunks, chunk, rest, unroll, depth, outputs, epilogue.shift, packed, step, line)
     ends = np.minimum(np.arange(chunk, window.pixels + chunk, chunk), window.pixels)
+    read = line * np.arange(1, len(ends))
     return Kernel(
         design="mve stationary",
         template="mve/stationary.c.j2",
         view=view,
         consts=(stream_const(weights, [Cut(0, depth)], requant, 4, "per four channels"),),
         scratch=view.scratch,
-        inplace=(InPlace(lead=least_lead(ends[:-1] * outputs, ends[:-1] * depth)),),
+        inplace=(InPlace(lead=least_lead(ends[:-1] * outputs, read)),),
         work=view.work,
-        routines=(chunk_of_pixels(view), copy()),
+        routines=(chunk_of_pixels(view), view.moving),
     )

@@ -261,7 +261,14 @@ static inline void crt_copy(void *to, const void *from, size_t n)
         return;
     }
 #endif
-#ifndef __OPTIMIZE_SIZE__
+#if defined(__ARM_FEATURE_MVE) && !defined(__OPTIMIZE_SIZE__)
+    typedef uint8_t vector __attribute__((vector_size(16), aligned(1), may_alias));
+    for (; n >= 16; n -= 16) {
+        *(vector *)y = *(const vector *)x;
+        x += 16;
+        y += 16;
+    }
+#elif !defined(__OPTIMIZE_SIZE__)
     for (; n >= 16; n -= 16) {
         crt_copy_word(y, x);
         crt_copy_word(y + 4, x + 4);

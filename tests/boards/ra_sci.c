@@ -3,8 +3,8 @@
  * them a byte may arrive, an interrupt may run. Bytes are lost where the chip loses them; the driver has to deliver all
  * others, in order, and must never sleep without something that will wake it.
  *
- * Arguments: how often a byte arrives (of 1000 accesses), how often one is broken (of 1000 bytes), whether an event is
- * raised again as long as what it stands for is there, a seed.
+ * Arguments: accesses from byte to byte, about; how often one is broken, of 1000; how often the reader is busy for long,
+ * of 1000 times; whether an event is raised again as long as what it stands for is there; a seed.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -21,14 +21,14 @@ enum { RECEIVED, ERROR, LINKS };
 #define ERRORS (FRAME | (1u << 27) | OVERRUN)
 #define STREAM 20000
 
-static unsigned often, broken, level;
+static unsigned distance, broken, busy, level;
 static uint32_t seed;
 
 static uint32_t enable, format, rate, line, flags;
 static uint8_t data;
 static int links[LINKS], latched[LINKS], enabled[LINKS];
 static int masked, inside, interrupts;
-static unsigned coming, arrived, lost;
+static unsigned coming, soon, arrived, lost;
 static uint8_t taken[STREAM + 100], got[STREAM + 100], sent[STREAM + 100];
 static unsigned takes, gets, sends, sending;
 
@@ -64,6 +64,7 @@ static void arrive(void)
     const uint32_t before = flags;
     arrived++;
     coming--;
+    soon = (distance / 2) + chance(distance);
     if (((enable & 1u) == 0) || ((flags & ERRORS) != 0)) {
         lost++;
     } else if ((flags & RX_FULL) != 0) {
@@ -103,7 +104,7 @@ static void run_interrupts(void)
 
 static void turn(void)
 {
-    if ((coming != 0) && (chance(1000) < often)) {
+    if ((coming != 0) && (soon-- == 0)) {
         arrive();
     }
     if ((sending != 0) && (chance(4) == 0)) {
@@ -222,13 +223,14 @@ static void read_some(size_t size)
 int main(int argc, char **argv)
 {
     static const uint8_t hello[] = "hello";
-    if (argc != 5) {
+    if (argc != 6) {
         return 2;
     }
-    often = (unsigned)atoi(argv[1]);
+    distance = (unsigned)atoi(argv[1]);
     broken = (unsigned)atoi(argv[2]);
-    level = (unsigned)atoi(argv[3]);
-    seed = (uint32_t)atoi(argv[4]);
+    busy = (unsigned)atoi(argv[3]);
+    level = (unsigned)atoi(argv[4]);
+    seed = (uint32_t)atoi(argv[5]);
     crt_serial_start();
     printf("%#x %#x %#x %#x\n", (unsigned)enable, (unsigned)format, (unsigned)rate, (unsigned)line);
 
@@ -238,8 +240,8 @@ int main(int argc, char **argv)
         if (chance(10) == 0) {
             crt_serial_write(hello, 5);
         }
-        for (unsigned busy = chance(100) == 0 ? 3000 : 0; busy != 0; busy--) {
-            turn(); /* the reader computes, and the ring becomes full */
+        for (unsigned n = (chance(1000) < busy) ? 300 * distance : 0; n != 0; n--) {
+            turn(); /* the ring becomes full */
         }
     }
     for (int n = 0; n < 20; n++) { /* whatever was, the next byte is received */

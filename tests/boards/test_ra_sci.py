@@ -48,9 +48,9 @@ def build(directory: Path, without: str = "") -> Path:
     return directory / "model"
 
 
-def play(model: Path, often: int, broken: int, level: int, seed: int) -> list[str]:
-    """The lines that a run says."""
-    command = [str(model), *map(str, (often, broken, level, seed))]
+def play(model: Path, *arguments: int) -> list[str]:
+    """The lines that a run says: see ``ra_sci.c`` for the arguments."""
+    command = [str(model), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return done.stdout.splitlines()
 
@@ -61,26 +61,28 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("level", [0, 1], ids=["edge", "level"])
-def test_no_byte_is_lost_to_a_reader_in_time(model: Path, level: int) -> None:
-    start, end = play(model, 5, 0, level, 1)
-    assert (
-        start == "0x10011 0x9200 0x1c40 0x30"
-    )  # as Renesas' own driver sets 8 bits, from a crystal of 20 MHz
+def test_no_byte_is_lost_but_to_a_full_ring(model: Path, level: int) -> None:
+    start, end = play(model, 60, 0, 0, level, 1)
+    # CCR0, CCR3, CCR2 and CCR1 as in Renesas' own driver: 8 bits, 115,200 baud of 120 MHz.
+    assert start == "0x10011 0x9200 0x4010 0x30"
     arrived, delivered, lost, interrupts = map(int, end.split())
-    assert delivered + lost == arrived >= 20020
-    assert interrupts > 10000
-    assert lost < arrived // 4  # some: while the reader computes, with a full ring
+    assert (arrived, lost) == (delivered, 0)
+    assert interrupts >= arrived >= 20020
+    arrived, delivered, lost, interrupts = map(int, play(model, 60, 0, 10, level, 1)[-1].split())
+    assert delivered + lost == arrived
+    assert 0 < lost < arrived // 2
 
 
 @pytest.mark.parametrize("level", [0, 1], ids=["edge", "level"])
-@pytest.mark.parametrize("often", [1, 30, 400])
+@pytest.mark.parametrize("distance", [1, 10, 60])
 @pytest.mark.parametrize("broken", [0, 50, 900])
-def test_errors_never_stop_the_reception(model: Path, often: int, broken: int, level: int) -> None:
+def test_errors_never_stop_the_reception(model: Path, distance: int, broken: int, level: int) -> None:
     for seed in range(1, 6):
-        _, end = play(model, often, broken, level, seed)
+        _, end = play(model, distance, broken, 10, level, seed)
         arrived, delivered, lost, _ = map(int, end.split())
         assert delivered + lost == arrived >= 20020
-        assert lost if broken else delivered
+        assert delivered > 100
+        assert lost > arrived * broken / 1100
 
 
 @pytest.mark.parametrize(
@@ -88,5 +90,5 @@ def test_errors_never_stop_the_reception(model: Path, often: int, broken: int, l
     ["nvic((int)UART_ERROR_IRQ, 1);", "write_clear(FLAGS_ERRORS);", "link_clear(0);", "link_clear(1);"],
 )
 def test_what_the_driver_cannot_do_without(tmp_path: Path, line: str) -> None:
-    *_, end = play(build(tmp_path, line), 30, 50, 0, 1)
+    *_, end = play(build(tmp_path, line), 60, 50, 0, 0, 1)
     assert end.startswith(("a sleep that nothing ends", "an interrupt that never ends"))

@@ -106,6 +106,16 @@ class Uart:
         return self.kind == "rp2040_usb"
 
     @property
+    def error_irq(self) -> int | None:
+        """The interrupt of its errors, where they have one of their own: then the one behind ``irq``."""
+        return self.irq + 1 if self.kind == "ra_sci_b" else None
+
+    @property
+    def irqs(self) -> tuple[int, ...]:
+        """Its interrupts."""
+        return (self.irq,) if self.error_irq is None else (self.irq, self.error_irq)
+
+    @property
     def rate(self) -> Rate:
         """The rate nearest to ``baud``, and what to write for it."""
         return UARTS[self.kind](self.clock, self.baud)

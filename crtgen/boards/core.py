@@ -64,11 +64,15 @@ class Core:
 
     @property
     def gcc_flags(self) -> tuple[str, ...]:
-        """``-mcpu`` and the floating-point options of arm-none-eabi-gcc."""
+        """``-mcpu`` and the floating-point options of arm-none-eabi-gcc.
+
+        Before its release 13 it has no M85, which executes what the M55 does.
+        """
         if self.arch == "host":
             return ()
         abi = ("-mfloat-abi=soft",) if self.fpu == "none" else ("-mfloat-abi=hard", "-mfpu=auto")
-        return (f"-mcpu={self.name}", "-mthumb", *abi)
+        name = "cortex-m55" if self.name == "cortex-m85" else self.name
+        return (f"-mcpu={name}", "-mthumb", *abi)
 
     @property
     def zig_flags(self) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ class _UartView:
     driver: str
     base: str
     irq: int
+    error_irq: int | None
     baud: int
     rate: Mapping[str, int]
     tx: int | None
@@ -195,7 +196,7 @@ def _view(firmware: Firmware) -> _PlatformView:
 
 def _handlers(uart: Uart, timer: Timer, is_server: bool) -> int:
     """Entries of the vector table behind the stack pointer: up to the last interrupt that is used."""
-    irqs = [uart.irq] if is_server or uart.is_usb else []
+    irqs = [*uart.irqs] if is_server or uart.is_usb else []
     irqs += [timer.irq] if timer.irq is not None else []
     return _CORE_HANDLERS + max((irq + 1 for irq in irqs), default=0)
 
@@ -210,6 +211,7 @@ _UART_TITLES = {
     "nrf_uarte": ("nrf_uarte", "a UARTE of Nordic's"),
     "kinetis": ("kinetis", "a UART of Kinetis"),
     "nxp_lpuart": ("nxp_lpuart", "an LPUART of NXP's"),
+    "ra_sci_b": ("ra_sci_b", "an SCI of Renesas' RA8 (SCI_B)"),
     "rp2040_usb": ("rp2040_usb", "USB, as a modem without commands (CDC ACM)"),
 }
 """For each kind of UART, its driver's file and what it is."""
@@ -222,6 +224,7 @@ def _uart(uart: Uart, is_server: bool) -> _UartView:
         driver=driver,
         base=f"{uart.base:#010x}",
         irq=uart.irq,
+        error_irq=uart.error_irq,
         baud=uart.baud,
         rate=uart.rate.fields,
         tx=uart.tx,
@@ -234,14 +237,16 @@ def _uart(uart: Uart, is_server: bool) -> _UartView:
 def _step(step: Step) -> _StepView:
     """Sets, clears or writes bits of a register, or waits for them."""
     name, ones, zeros = _register(step), step.value, step.mask & ~step.value
+    cast = f"(uint{step.bits}_t)" if step.bits < 32 else ""
     if step.operation == "write":
         statement = f"{name} = {ones:#x}u;"
     elif not zeros:
         statement = f"{name} |= {ones:#x}u;"
     elif not ones:
-        statement = f"{name} &= ~{zeros:#x}u;"
+        statement = f"{name} &= {cast}~{zeros:#x}u;"
     else:
-        statement = f"{name} = ({name} & ~{step.mask:#x}u) | {ones:#x}u;"
+        changed = f"({name} & ~{step.mask:#x}u) | {ones:#x}u"
+        statement = f"{name} = {cast}({changed});" if cast else f"{name} = {changed};"
     return _StepView(
         name, step.note, step.operation == "wait", f"{step.mask:#x}", f"{step.value:#x}", statement
     )

@@ -130,7 +130,7 @@ REAL = (
     "stm32vldiscovery",
 )
 
-ONLY_ZEPHYR = ("ek_ra8m1", "mimxrt1050_evk")
+ONLY_ZEPHYR = ("mimxrt1050_evk",)
 
 WITHOUT_USB = ("arduino_nano_33_ble", "olimex_stm32_h405", "stm32vldiscovery")
 """Their serial port is on pins."""
@@ -198,6 +198,8 @@ def test_cores_have_the_names_that_others_use() -> None:
     assert find_core("cortex-m4f") == find_core("cortex-m4")
     assert find_core("cortex-m0+").name == "cortex-m0plus"
     assert find_core("cortex-m4f").gcc_flags[-2:] == ("-mfloat-abi=hard", "-mfpu=auto")
+    assert find_core("cortex-m85").gcc_flags[0] == "-mcpu=cortex-m55"
+    assert find_core("cortex-m85").zig_flags[-1] == "-mcpu=cortex_m85+fp_armv8d16+dsp+mve_fp"
     assert find_core("cortex-m4+nofp").gcc_flags[-1] == "-mfloat-abi=soft"
     assert board_of_core("cortex-m4f").core.fpu == "sp"
 

@@ -27,6 +27,8 @@ class Chip:
     folder: str
     uart: str
     irq: str
+    include: str = "stdint.h"
+    stubs: tuple[str, ...] = ()  # headers that it includes, and of which nothing is needed here
 
 
 def _stm32(define: str, family: str, uart: str) -> Chip:
@@ -38,11 +40,24 @@ def _nordic(define: str, header: str, uart: str, irq: str) -> Chip:
     return Chip(define, header, "nordic/nrfx/mdk", f"NRF_{uart}", irq)
 
 
+STUB = "#include <stdint.h>\n#define __IM const\n#define __OM\n#define __IOM\n"
+
+RENESAS = Chip(
+    "R7FA8M1AH",
+    "R7FA8M1AH.h",
+    "renesas/drivers/ra/fsp/src/bsp/cmsis/Device/RENESAS/Include",
+    "R_SCI_B9",
+    "0",  # any: the events that it is linked to are looked at below
+    "../../../../mcu/ra8m1/bsp_elc.h",
+    ("core_cm85.h", "system.h"),
+)
+
 CHIPS = {
     "arduino_nano_33_ble": _nordic("NRF52840_XXAA", "nrf52840.h", "UART0", "UARTE0_UART0_IRQn"),
     "b_u585i_iot02a": _stm32("STM32U585xx", "u5", "USART1"),
     "bbc_microbit": _nordic("NRF51", "nrf51.h", "UART0", "UART0_IRQn"),
     "disco_l475_iot1": _stm32("STM32L475xx", "l4", "USART1"),
+    "ek_ra8m1": RENESAS,
     "netduinoplus2": _stm32("STM32F405xx", "f4", "USART1"),
     "nrf52840dk": _nordic("NRF52840_XXAA", "nrf52840.h", "UART0", "UARTE0_UART0_IRQn"),
     "nrf5340dk": _nordic("NRF5340_XXAA_APPLICATION", "nrf5340_application.h", "UARTE0_S", "SERIAL0_IRQn"),
@@ -69,6 +84,9 @@ def _hal(chip: Chip) -> Path:
 def _expression(register: str, chip: Chip) -> str:
     """The address of a register as the headers call it."""
     place, _, name = register.partition(".")
+    if chip is RENESAS:
+        name = re.sub(r"^PA(\d+)PFS$", r"PORT[10].PIN[\1].PmnPFS", name)
+        return f"&R_{place}->{name}"
     name = re.sub("^AFR([LH])$", lambda found: f"AFR[{'LH'.index(found[1])}]", name)
     return f"&{'NRF_' if 'nordic' in chip.folder else ''}{place}->{name}"
 
@@ -76,8 +94,11 @@ def _expression(register: str, chip: Chip) -> str:
 def _computed(expressions: Sequence[str], chip: Chip, folder: Path) -> list[int]:
     hal = _hal(chip)
     lines = ",\n".join(f"(unsigned)({text})" for text in expressions)
-    (folder / "x.c").write_text(f'#include "{chip.header}"\nconst unsigned values[] = {{\n{lines}\n}};\n')
-    includes = [f"-I{hal / chip.folder}", f"-I{hal / 'cmsis' / 'CMSIS' / 'Core' / 'Include'}"]
+    for name in chip.stubs:
+        (folder / name).write_text(STUB)
+    text = "".join(f'#include "{name}"\n' for name in (chip.header, chip.include))
+    (folder / "x.c").write_text(f"{text}const unsigned values[] = {{\n{lines}\n}};\n")
+    includes = ["-I.", f"-I{hal / chip.folder}", f"-I{hal / 'cmsis' / 'CMSIS' / 'Core' / 'Include'}"]
     compiler = require_tool("arm-none-eabi-gcc")
     subprocess.run(
         [compiler, "-c", "-w", "-mcpu=cortex-m4", "-mthumb", f"-D{chip.define}", *includes, "x.c"],
@@ -96,8 +117,14 @@ def _computed(expressions: Sequence[str], chip: Chip, folder: Path) -> list[int]
 def test_addresses_are_those_of_the_chip_makers_headers(tmp_path: Path, name: str) -> None:
     board, chip = find_board(name), CHIPS[name]
     assert board.uart is not None
-    registers = [step.register for step in board.start]
+    steps = [step for step in board.start if step.address < 0xE000_0000]  # behind it is the core
+    registers = [step.register for step in steps]
     expressions = [chip.uart, chip.irq, *(_expression(register, chip) for register in registers)]
     base, irq, *addresses = _computed(expressions, chip, tmp_path)
     assert (base, irq) == (board.uart.base, board.uart.irq)
-    assert dict(zip(registers, addresses, strict=True)) == {s.register: s.address for s in board.start}
+    assert dict(zip(registers, addresses, strict=True)) == {s.register: s.address for s in steps}
+
+
+def test_interrupts_are_linked_to_the_events_of_the_uart(tmp_path: Path) -> None:
+    links = [step.value for step in find_board("ek_ra8m1").start if step.register.startswith("ICU.IELSR")]
+    assert links == _computed(["ELC_EVENT_SCI9_RXI", "ELC_EVENT_SCI9_ERI"], RENESAS, tmp_path)

@@ -104,6 +104,6 @@ static void bad_call(void)
 
 
 def test_evidence_is_about_bare_metal() -> None:
-    found = study(DIGITS, ["ek_ra8m1"])
+    found = study(DIGITS, ["mimxrt1050_evk"])
     with pytest.raises(UnsupportedError, match="evidence is about an image on bare metal"):
-        evidence.collect(DIGITS, found, "ek_ra8m1")
+        evidence.collect(DIGITS, found, "mimxrt1050_evk")

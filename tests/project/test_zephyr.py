@@ -120,7 +120,7 @@ def test_a_platform_that_the_board_has_not_is_refused() -> None:
     assert toy_firmware("mps2_an385", "server").platform == "baremetal"
     assert isinstance(toy_firmware("rpi_pico", "server"), Firmware)
     assert toy_firmware("rpi_pico", "server").platform == "baremetal"
-    assert toy_firmware("ek_ra8m1", "server").platform == "zephyr"
+    assert toy_firmware("mimxrt1050_evk", "server").platform == "zephyr"
 
 
 def write_version(directory: Path, text: str) -> Path:

@@ -11,10 +11,10 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine, Runs
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.conv import ConvView, requantise, windows_kernel
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
-from crtgen.kernels.mve.ring import Ring, pairs_lead
+from crtgen.kernels.mve.ring import Ring
 from crtgen.kernels.mve.stream import LANES, Words
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, lying
@@ -207,21 +207,8 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     view = _view(window, requant.epilogue, target.steps(_MOST[target.optimize]))
     if view is None:
         return None
-    pixel = outputs * requant.epilogue.size
-    lead = (
-        view.ring.lead(view.window, pixel) if view.ring else pairs_lead(view.window, pixel, overlapping=True)
-    )
-    return Kernel(
-        design="mve channels",
-        template="mve/conv.c.j2",
-        view=view,
-        consts=(stream_of_channels(by_channel, requant),),
-        scratch=view.scratch,
-        inplace=(InPlace(lead=lead),),
-        work=view.work,
-        includes=("arm_mve.h",),
-        routines=view.routines,
-    )
+    const = stream_of_channels(by_channel, requant)
+    return view.kernel("mve channels", const, outputs * requant.epilogue.size)
 
 
 def _view(window: Window, epilogue: Epilogue, most: int) -> ConvView | None:

@@ -13,13 +13,14 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine, Runs
 from crtgen.kernels.cost import Work, estimate
-from crtgen.kernels.kernel import InPlace, Kernel, Target
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.mve.epilogue import Requantisation, requantisation
 from crtgen.kernels.mve.gather import Gather
 from crtgen.kernels.mve.matrix import Micro, Run, contiguous, micro
 from crtgen.kernels.mve.ring import Ring, pairs_lead
 from crtgen.kernels.mve.shared import shared_matrix
+from crtgen.kernels.mve.stationary_asm import Stationary
 from crtgen.kernels.mve.stream import LANES, Cut, stream_const, sums_fit
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
@@ -33,6 +34,7 @@ __all__ = [
     "PixelsView",
     "conv2d",
     "conv_kernel",
+    "gathering",
     "matrix_of_pixels",
     "requantise",
     "windows_kernel",
@@ -91,7 +93,7 @@ class ConvView:
     ``row_offsets`` are the rows of the window that the micro-kernel or the gathering gets pointers to.
     """
 
-    micro: PairsOfPixels
+    micro: PairsOfPixels | Stationary
     window: Window
     ring: Ring | None
     gather: Gather | None
@@ -143,22 +145,45 @@ class ConvView:
         """Of pixels whose inputs are read where they lie; those at the end of an odd row are a call apart."""
         pointers = len(self.row_offsets)
         calls = self.lines * (1 + self.odd)
+        assert not isinstance(self.micro, Stationary)
         work = Work(self.micro.runs(calls, self.lines * (self.even // 2 + self.odd))).block("call", calls)
         return work.block("moved pointer", self.lines * pointers, pointers) if self.odd else work
 
     @property
     def _gathered(self) -> Work:
         """Of pixels whose windows are gathered: those of two lines together, or of parts of a line."""
-        gather = self.gather
+        gather, micro, batch = self.gather, self.micro, self.window.batch
         assert gather is not None
-        height, width, odd = self.window.out_height, gather.width, gather.rest % 2
-        alone = height % 2 if gather.lines == 2 else height
-        calls = alone * (gather.calls + odd) + (height - alone) // 2
-        pairs = alone * (width // 2 + odd) + (height - alone) * width // 2
-        gathered = gather.routine.runs(pixels=width / gather.calls) * (self.lines * gather.calls)
-        batch = self.window.batch
-        work = Work(self.micro.runs(batch * calls, batch * pairs) + gathered)
-        return work.block("call", batch * calls).block("gather", self.lines * gather.calls)
+        counts = [(count, batch * times) for count, times in gather.counts(self.window.out_height)]
+        calls = sum(times * len(self.calls(count)) for count, times in counts)
+        if isinstance(micro, Stationary):
+            runs = micro.runs(calls, sum(times * count for count, times in counts))
+        else:
+            runs = micro.runs(calls, sum(times * -(-count // 2) for count, times in counts))
+        gathered = gather.routine.runs(pixels=gather.width / gather.calls) * (self.lines * gather.calls)
+        return Work(runs + gathered).block("call", calls).block("gather", self.lines * gather.calls)
+
+    def calls(self, count: int) -> tuple[tuple[int, str], ...]:
+        """Of the micro-kernel for ``count`` gathered windows: the first of them, the last argument in C."""
+        if isinstance(self.micro, Stationary):
+            return ((0, str(count // self.micro.unroll)),)
+        ends = ((0, count // 2 * 2), (count - 2, count))[: 1 + count % 2]
+        return tuple((first, f"y + {end * self.micro.pixel_bytes}") for first, end in ends)
+
+    def kernel(self, design: str, const: Const, outputs: int) -> Kernel:
+        """The kernel with these weights; ``outputs`` are bytes of a pixel."""
+        window, ring = self.window, self.ring
+        lead = ring.lead(window, outputs) if ring else pairs_lead(window, outputs, overlapping=True)
+        return Kernel(
+            design=design,
+            template="mve/conv.c.j2",
+            view=self,
+            consts=(const,),
+            scratch=self.scratch,
+            inplace=(InPlace(lead=lead),),
+            work=self.work,
+            routines=self.routines,
+        )
 
     @property
     def routines(self) -> tuple[Routine, ...]:
@@ -220,18 +245,9 @@ def windows_kernel(
     figures = [estimate(_FAMILY, v.work, target.core, target.flag) for v, _ in views]
     view, cuts = views[min(range(len(views)), key=lambda i: figures[i].instructions)]
     outputs = len(weights) * size
-    lead = view.ring.lead(window, outputs) if view.ring else pairs_lead(window, outputs, overlapping=True)
-    return Kernel(
-        design="mve gathered" if view.gather else "mve rows",
-        template="mve/conv.c.j2",
-        view=view,
-        consts=(stream_const(weights, cuts, requant, 4, _NOTE, size=size),),
-        scratch=view.scratch,
-        inplace=() if params.is_sum else (InPlace(lead=lead),),
-        work=view.work,
-        includes=("arm_mve.h",),
-        routines=view.routines,
-    )
+    const = stream_const(weights, cuts, requant, 4, _NOTE, size=size)
+    kernel = view.kernel("mve gathered" if view.gather else "mve rows", const, outputs)
+    return replace(kernel, inplace=()) if params.is_sum else kernel
 
 
 def requantise(
@@ -285,12 +301,8 @@ def _views(
     window: Window, fill: int, requant: Requantisation, outputs: int, most: int, fast: bool
 ) -> Iterator[tuple[ConvView, list[Cut]]]:
     """The ways to do it, each with the stretches of weights that its vectors hold; ``fast`` is Gather's."""
-    joined = window.dilation_x == 1 or window.taps_x == 1
-    length = window.channels * (window.taps_x if joined else 1)
-    offsets = tuple(i * window.dilation_x * window.channels for i in range(1 if joined else window.taps_x))
-    ring = Ring.of(window, fill) if window.padded or length % LANES else None
-    rows = tuple(i * window.dilation_y for i in range(window.taps_y))
-    step = window.stride_x * window.channels
+    gather, ring, rows = gathering(window, fill, fast)
+    length, offsets, step = gather.length, gather.offsets, gather.step
     aligned = step % 4 == 0 and (ring is not None or window.pitch % 4 == 0)
     runs = [Run(r, at, length) for r in range(window.taps_y) for at in offsets]
     direct = micro(runs, step, outputs, requant, aligned, most, False)
@@ -298,8 +310,17 @@ def _views(
         parts = Run(0, 0, length).cuts()
         cuts = [Cut(n * length + c.start, c.length) for n in range(len(runs)) for c in parts]
         yield ConvView(direct, window, ring, None, rows), cuts
-    depth = window.taps_y * window.taps_x * window.channels
-    gather = Gather.of(window.taps_y, offsets, length, step, depth, window.out_width, fast)
     gathered = micro([Run(0, 0, gather.pitch)], gather.pitch, outputs, requant, True, most, False)
     if gathered is not None:
-        yield ConvView(gathered, window, ring, gather, rows), Run(0, 0, depth).cuts()
+        yield ConvView(gathered, window, ring, gather, rows), Run(0, 0, gather.depth).cuts()
+
+
+def gathering(window: Window, fill: int, fast: bool) -> tuple[Gather, Ring | None, tuple[int, ...]]:
+    """How windows are gathered, the ring that pads their rows, if it takes one, and which rows they are."""
+    joined = window.dilation_x == 1 or window.taps_x == 1
+    length = window.channels * (window.taps_x if joined else 1)
+    offsets = tuple(i * window.dilation_x * window.channels for i in range(1 if joined else window.taps_x))
+    ring = Ring.of(window, fill) if window.padded or length % LANES else None
+    rows = tuple(i * window.dilation_y for i in range(window.taps_y))
+    step = window.stride_x * window.channels
+    return Gather.of(window.taps_y, offsets, length, step, window.out_width, fast), ring, rows

@@ -8,7 +8,7 @@ from itertools import cycle
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.mve.stream import LANES
 
-__all__ = ["Gather", "windows_of_pixels"]
+__all__ = ["Gather"]
 
 _MOST_BYTES = 1024  # of the windows that are gathered at once, for speed
 _ROWS = 10  # pointers that there are registers for
@@ -35,10 +35,10 @@ class Gather:
 
     @classmethod
     def of(
-        cls, rows: int, offsets: tuple[int, ...], length: int, step: int, depth: int, width: int, fast: bool
+        cls, rows: int, offsets: tuple[int, ...], length: int, step: int, width: int, fast: bool
     ) -> "Gather":
-        """For windows of ``depth`` bytes: ``fast``, as many at once as there is some memory for, or two."""
-        pitch = -(-depth // LANES) * LANES
+        """``fast``: as many at once as there is some memory for, else two."""
+        pitch = -(-rows * len(offsets) * length // LANES) * LANES
         most = max(_MOST_BYTES // pitch // 2 * 2, 2) if fast else 2
         return cls(rows, offsets, length, step, pitch, width, most)
 
@@ -72,6 +72,14 @@ class Gather:
         """In a line."""
         return self.whole + 1
 
+    def counts(self, height: int) -> tuple[tuple[int, int], ...]:
+        """How many windows there are at once, and how often for ``height`` lines of outputs."""
+        if self.lines == 2:
+            counts = (2 * self.width, height // 2), (self.width, height % 2)
+        else:
+            counts = (self.most, self.whole * height), (self.rest, height)
+        return tuple((count, times) for count, times in counts if times)
+
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
         """From where to where in a row a vector, or a word, is copied: each spills into the next."""
@@ -81,6 +89,11 @@ class Gather:
     @property
     def word(self) -> bool:
         return self.length <= _WORD
+
+    @property
+    def depth(self) -> int:
+        """Bytes of a window."""
+        return self.rows * self.row_bytes
 
     @property
     def row_bytes(self) -> int:
@@ -93,17 +106,11 @@ class Gather:
 
 @lru_cache(maxsize=256)
 def windows_of_pixels(
-    rows: int,
-    copies: tuple[tuple[int, int], ...],
-    row_bytes: int,
-    word: bool,
-    step: int,
-    pitch: int,
-    tail: int = 0,
+    rows: int, copies: tuple[tuple[int, int], ...], row_bytes: int, word: bool, step: int, pitch: int
 ) -> Routine:
     """``windows(to, rows, pixels)``: so many windows; the pointers to ``rows`` move on behind the last one.
 
-    What lies behind a window, meets weights of zero; ``tail`` bytes of a vector are read, if it is not 0.
+    What lies behind a window, meets weights of zero.
     """
     f = Function(
         "windows",
@@ -118,10 +125,6 @@ def windows_of_pixels(
     pointers = f.cores("rows", at_once, LISTED)
     if rows == at_once:
         f("ldm", places, _listed(pointers))
-    if tail:
-        length = f.constant("bytes of a vector", tail)
-        f("vctp.8", length)
-        f.free(length)
     with f.low_overhead_loop("pixels", "pixels", count):
         f.free(count)
         held = cycle((f.core("a word", (count,)),) if word else f.vectors("bytes", _VECTORS))
@@ -132,7 +135,7 @@ def windows_of_pixels(
             for number, pointer in enumerate(some, first):
                 behind = pitch - (rows - 1) * row_bytes if number == rows - 1 else row_bytes
                 for (at, place), (far, farther) in zip(copies, [*copies[1:], (step, behind)], strict=True):
-                    _copy(f, next(held), (pointer, far - at), (to, farther - place), tail > 0)
+                    _copy(f, next(held), (pointer, far - at), (to, farther - place))
             if rows > at_once:
                 f("stm", f"{places}!", _listed(some))
         if rows > at_once:
@@ -142,19 +145,13 @@ def windows_of_pixels(
     return f.done()
 
 
-def _copy(f: Function, held: str, source: tuple[str, int], to: tuple[str, int], masked: bool) -> None:
+def _copy(f: Function, held: str, source: tuple[str, int], to: tuple[str, int]) -> None:
     """A word or a vector, by two pointers that move on by so many bytes."""
-    then = "t" if masked else ""
-    operations, most = (
-        (("ldr", "str"), 255) if held in LISTED else ((f"vldrb{then}.8", f"vstrb{then}.8"), 127)
-    )
-    near = [0 < abs(by) <= most for _, by in (source, to)]
-    if masked:
-        f("vpstt")
-    for operation, (pointer, by), is_near in zip(operations, (source, to), near, strict=True):
-        f(operation, held, f"[{pointer}], #{by}" if is_near else f"[{pointer}]")
-    for (pointer, by), is_near in zip((source, to), near, strict=True):
-        if not is_near:
+    operations, most = (("ldr", "str"), 255) if held in LISTED else (("vldrb.8", "vstrb.8"), 127)
+    for operation, (pointer, by) in zip(operations, (source, to), strict=True):
+        near = 0 < abs(by) <= most
+        f(operation, held, f"[{pointer}], #{by}" if near else f"[{pointer}]")
+        if not near:
             f.advance(pointer, by)
 
 

@@ -71,20 +71,25 @@ def _mps2(name: str, core: str) -> Machine:
     return Machine(name, core, (0, 0x80000), (0x80000, 0x400000), (0x20000000, 0x20400000), 40)
 
 
-MACHINES = {
-    "cortex-m0plus": _mps2("mps2-an385", "cortex-m0plus"),
-    "cortex-m3": _mps2("mps2-an385", "cortex-m3"),
-    "cortex-m4": _mps2("mps2-an386", "cortex-m4"),
-    "cortex-m7": _mps2("mps2-an500", "cortex-m7"),
-    "cortex-m33": Machine(
+def _an505(core: str) -> Machine:
+    return Machine(
         "mps2-an505",
-        "cortex-m33",
+        core,
         (0x10000000, 0x10080000),
         (0x10080000, 0x10400000),
         (0x38000000, 0x38200000),
         50,
         high=(0x38200000, 0x38400000),
-    ),
+    )
+
+
+MACHINES = {
+    "cortex-m0plus": _mps2("mps2-an385", "cortex-m0plus"),
+    "cortex-m3": _mps2("mps2-an385", "cortex-m3"),
+    "cortex-m4": _mps2("mps2-an386", "cortex-m4"),
+    "cortex-m7": _mps2("mps2-an500", "cortex-m7"),
+    "cortex-m23": _an505("cortex-m23"),
+    "cortex-m33": _an505("cortex-m33"),
     "cortex-m55": Machine(
         "mps3-an547",
         "cortex-m55",
@@ -96,7 +101,7 @@ MACHINES = {
         high=(0x20040000, 0x20080000),
     ),
 }
-"""One for each core: of Cortex-M0+ there is none, a Cortex-M3 has to trap what is not aligned."""
+"""One for each core: QEMU has no M0+ and no M23. An M3 and an M33, which know their instructions, stand in."""
 
 GUARDED = {
     **MACHINES,

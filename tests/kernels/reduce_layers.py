@@ -20,6 +20,7 @@ __all__ = ["NORMS", "REDUCED", "norms", "products", "reduced", "softmaxes", "tra
 REDUCED: tuple[type[Op], ...] = (Sum, ReduceMax, ReduceMin, All, ArgMax, ArgMin)
 NORMS: tuple[type[Op], ...] = (CumSum, L2Normalization, L2Pool2d)
 _F32, _I8, _I16 = DType.FLOAT32, DType.INT8, DType.INT16
+_WHOLE = DType.INT32, DType.INT64, DType.UINT8
 _zeros = st.sampled_from([0, -128, 127, 5, -60])
 _scales = st.integers(-300, -1).map(lambda n: 2.0 ** (n / 64))
 
@@ -58,17 +59,18 @@ def reduced(draw: st.DrawFn) -> Case:
     if kind is All:
         return _case(All(axes, kept), Value("x", shape, DType.BOOL), None)
     if kind is Sum or kind is Mean:
-        x = _value(draw, shape, draw(st.sampled_from([_I8, _I16, _I16, _F32])))
+        whole = _WHOLE if kind is Sum else ()
+        x = _value(draw, shape, draw(st.sampled_from([_I8, _I16, _I16, _F32, *whole])))
         scale = x.quant.scale * 2.0 ** draw(st.floats(-2, 5)) if x.quant else 1.0
-        quant = Quant.tensor(scale, draw(_zeros) if x.dtype is _I8 else 0)
+        quant = x.quant and Quant.tensor(scale, draw(_zeros) if x.dtype is _I8 else 0)
         return _case(Sum(axes, kept) if kind is Sum else Mean(axes, kept), x, quant)
-    x = _value(draw, shape, draw(st.sampled_from([_I8, _F32])))
+    x = _value(draw, shape, draw(st.sampled_from([_I8, _F32, *_WHOLE])))
     return _case(ReduceMax(axes, kept) if kind is ReduceMax else ReduceMin(axes, kept), x, None)
 
 
 @st.composite
 def norms(draw: st.DrawFn) -> Case:
-    """Along any axis, in both types."""
+    """Along any axis, in both types; running sums of whole numbers, too."""
     kind, dtype = draw(st.sampled_from(NORMS)), draw(st.sampled_from([_I8, _F32]))
     if kind is L2Pool2d:
         x = _value(draw, _shape(draw, 4), _F32)
@@ -80,6 +82,8 @@ def norms(draw: st.DrawFn) -> Case:
     x = _value(draw, _shape(draw), dtype)
     if kind is L2Normalization:
         return _case(L2Normalization(), x, Quant.tensor(1 / 128))
+    if draw(st.booleans()):
+        x = Value("x", x.shape, draw(st.sampled_from(_WHOLE)), None)
     axis = draw(st.integers(0, len(x.shape) - 1))
     quant = x.quant and Quant.tensor(x.quant.scale * 2.0 ** draw(st.floats(-1, 3)), draw(_zeros))
     return _case(CumSum(axis, draw(st.booleans()), draw(st.booleans())), x, quant)

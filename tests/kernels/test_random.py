@@ -26,6 +26,7 @@ _MORE = {"comparisons": 120, "unary": 120, "int16": 120, "int4": 160}  # of kind
 
 _PACKAGES = {
     "cortex-m0plus": ("crtgen.kernels", "crtgen.kernels.base"),
+    "cortex-m23": ("crtgen.kernels", "crtgen.kernels.base"),
     "cortex-m3": ("crtgen.kernels", "crtgen.kernels.base"),
     "cortex-m4": ("crtgen.kernels.dsp", "crtgen.kernels.vfp"),
     "cortex-m7": ("crtgen.kernels.dsp", "crtgen.kernels.vfp"),
@@ -97,6 +98,7 @@ _ALWAYS = (("cortex-m4", "speed"), ("cortex-m55", "speed"))
 _IN_TURN = (
     ("cortex-m3", "speed"),
     ("cortex-m0plus", "size"),
+    ("cortex-m23", "speed"),
     ("cortex-m7", "speed"),
     ("cortex-m33", "size"),
     ("cortex-m55", "size"),
@@ -125,6 +127,7 @@ def test_some_layers(tmp_path: Path, kind: str, core: str, optimize: str) -> Non
     [
         ("cortex-m3", "speed", 2),
         ("cortex-m0plus", "size", 2),
+        ("cortex-m23", "speed", 5),
         ("cortex-m4", "speed", 2),
         ("cortex-m4", "size", 2),
         ("cortex-m7", "speed", 5),

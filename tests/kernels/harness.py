@@ -101,7 +101,7 @@ MACHINES = {
         high=(0x20040000, 0x20080000),
     ),
 }
-"""One for each core: QEMU has no M0+ and no M23. An M3 and an M33, which know their instructions, stand in."""
+"""One for each core. QEMU has no M0+ and no M23: an M3 and an M33 stand in, which know their code."""
 
 GUARDED = {
     **MACHINES,

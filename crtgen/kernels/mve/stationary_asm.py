@@ -1,4 +1,4 @@
-"""The Helium micro-kernel with weights in registers: a pixel's inputs are a vector, and many pixels pass by."""
+"""The Helium micro-kernel with weights in registers: inputs of a pixel are a vector, and many pixels pass."""
 
 from dataclasses import dataclass
 from functools import lru_cache

@@ -13,8 +13,9 @@ from crtgen.kernels import Kernel, Parts, Target, makes_operand, row_loop, runs_
 from crtgen.level import Level, find_level
 from crtgen.ops import Add
 from crtgen.passes import Hit
+from crtgen.plan.bounded import least_arena
 from crtgen.plan.homes import Homes
-from crtgen.plan.layout import Problem, arena_of, find_problem, lay_heuristically
+from crtgen.plan.layout import Problem, find_problem
 from crtgen.plan.places import find_demand
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
@@ -142,7 +143,7 @@ class _Line:
             return self.laid
         first, last = max(self.joined - _AROUND, 0), min(self.joined + _AROUND, len(self.items) - 1)
         problem = self._problem(self.items[first : last + 1], self.kernels[first : last + 1], first, last)
-        return max(self.peak, arena_of(problem, lay_heuristically(problem)))
+        return max(self.peak, least_arena(problem, self.peak))
 
     def added(self, before: "_Line") -> float:
         """The share of estimated instructions that were added."""

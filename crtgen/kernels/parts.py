@@ -1,6 +1,6 @@
 """Kernels that call other kernels: what they pass on to these, and where the scratch of these is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import applicable
 
-__all__ = ["aligned", "arguments", "assemble", "find_part"]
+__all__ = ["Parts", "aligned", "arguments", "assemble", "described", "find_part"]
 
 _ALIGN = 16  # of the parts' scratch
 _NEXT = 1.03
@@ -24,6 +24,30 @@ def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
     most = found[0].cost.time * (1 if target.optimize == "speed" else _NEXT)
     near = [kernel for kernel in found if kernel.cost.time <= most]
     return Part(op.name, sig, min(near, key=lambda kernel: kernel.cost.code))
+
+
+class Parts:
+    """Kernels for ``target``, each found once: who tries chains asks for the same ones again and again."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._found: dict[Hashable, Part | None] = {}
+
+    def find(self, op: Op, sig: Signature) -> Part | None:
+        """As ``find_part``."""
+        return self.once((op, described(sig)), lambda: find_part(op, sig, self.target))
+
+    def once(self, key: Hashable, find: Callable[[], Part | None]) -> Part | None:
+        """What was found for this key before, or is now."""
+        if key not in self._found:
+            self._found[key] = find()
+        return self._found[key]
+
+
+def described(sig: Signature) -> Hashable:
+    """The same for signatures with the same constants that nothing but names of the others tells apart."""
+    values = (*sig.inputs, *sig.outputs)
+    return tuple(v if v.is_constant else (v.shape, v.dtype, v.quant) for v in values)
 
 
 def arguments(parts: Sequence[Part]) -> tuple[tuple[str, ...], ...]:

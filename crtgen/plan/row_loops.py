@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from crtgen.ir import Graph
-from crtgen.kernels import Kernel, Parts, Target, makes_operand, row_loop, runs_by_rows
+from crtgen.kernels import Kernel, Parts, RowStage, Target, makes_operand, row_loop, runs_by_rows
 from crtgen.level import Level, find_level
 from crtgen.ops import Add
 from crtgen.passes import Hit
@@ -231,16 +231,21 @@ class _Kernels:
     """Kernels of loops, each found once: when one peak is lowered, the next one often has the same chains."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
-        self._graph, self._target = graph, target
-        self._parts: Parts = {}
+        self._graph, self._parts = graph, Parts(target)
+        self._stages: dict[Stage, RowStage] = {}
         self._found: dict[RowLoop, Kernel | None] = {}
 
     def of(self, loop: RowLoop) -> Kernel | None:
         """None where no kernel computes it."""
         if loop not in self._found:
-            stages = [stage.described(self._graph) for stage in loop.stages]
-            self._found[loop] = row_loop(stages, loop.rows, self._target, self._parts)
+            stages = [self._described(stage) for stage in loop.stages]
+            self._found[loop] = row_loop(stages, loop.rows, self._parts)
         return self._found[loop]
+
+    def _described(self, stage: Stage) -> RowStage:
+        if stage not in self._stages:
+            self._stages[stage] = stage.described(self._graph)
+        return self._stages[stage]
 
 
 @dataclass(frozen=True, slots=True)

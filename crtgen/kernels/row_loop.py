@@ -139,6 +139,14 @@ class RowStage:
         of_layer = None if self.beside is None else (self.beside[0], described(self.beside[1]))
         return self.op, described(self.sig), of_layer
 
+    @cached_property
+    def shape(self) -> Hashable:
+        """The same for stages that constants and names tell apart, and nothing else."""
+        of_layer = () if self.beside is None else (self.beside[1].inputs, self.beside[1].outputs)
+        values = (*self.sig.inputs, *self.sig.outputs, *(v for values in of_layer for v in values))
+        ops = self.op, self.beside and self.beside[0]
+        return ops, tuple((v.shape, v.dtype, None if v.is_constant else v.quant) for v in values)
+
 
 def runs_by_rows(op: Op, sig: Signature) -> bool:
     """Whether an operator can be a stage at all, whatever its shape."""
@@ -169,22 +177,44 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel
     parts = [part for part in found if part is not None]
     if len(parts) < len(found):
         return None
-    view = _view(stages, windows, rows, parts)
-    made = _made(view.stages, view.height)
-    parts = [
-        replace(part, calls=int(done[-1]) // stage.rows)
-        for part, stage, done in zip(parts, view.stages, made, strict=True)
-    ]
+    given = arguments(parts)
+    within = _within(parts[-1])
+    key = tuple(stage.shape for stage in stages), last_rows, given, within
+    form = known.once(key, partial(_form, stages, windows, rows, given, within))
     kernel = assemble(
         f"{last_rows} row{'s' if last_rows > 1 else ''} at a time",
         "row_loop.c.j2",
-        view,
-        parts,
-        begin=view.work,
-        inplace=tuple(_leaves(stages, view, parts, made)),
-        work=_work(view, parts, made, stages[0].sig.x.dtype.itemsize),
+        form.view,
+        [replace(part, calls=calls) for part, calls in zip(parts, form.calls, strict=True)],
+        begin=form.view.work,
+        inplace=form.inplace,
+        work=form.work,
     )
     return kernel.priced(known.target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a loop is, whatever its stages compute; ``calls`` are those of each stage's kernel."""
+
+    view: RowLoopView
+    calls: tuple[int, ...]
+    inplace: tuple[InPlace, ...]
+    work: Work
+
+
+def _form(
+    stages: Sequence[RowStage],
+    windows: Sequence[Window],
+    rows: Sequence[int],
+    given: Sequence[tuple[str, ...]],
+    within: int,
+) -> _Form:
+    view = _view(stages, windows, rows, given)
+    made = _made(view.stages, view.height)
+    calls = tuple(int(done[-1]) // stage.rows for stage, done in zip(view.stages, made, strict=True))
+    work = _work(view, calls, made, stages[0].sig.x.dtype.itemsize)
+    return _Form(view, calls, tuple(_leaves(stages, view, within, made)), work)
 
 
 def _window(op: Op, sig: Signature) -> Window:
@@ -244,10 +274,12 @@ def _cut(image: Value, rows: int) -> Value:
 
 
 def _view(
-    stages: Sequence[RowStage], windows: Sequence[Window], rows: Sequence[int], parts: Sequence[Part]
+    stages: Sequence[RowStage],
+    windows: Sequence[Window],
+    rows: Sequence[int],
+    given: Sequence[tuple[str, ...]],
 ) -> RowLoopView:
     views: list[StageView] = []
-    given = arguments(parts)
     at = images = 0
     for number, (stage, window, count) in enumerate(zip(stages, windows, rows, strict=True)):
         sig = stage.sig
@@ -301,7 +333,7 @@ def _made(stages: Sequence[StageView], height: int) -> list[_Rows]:
 
 
 def _leaves(
-    stages: Sequence[RowStage], view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows]
+    stages: Sequence[RowStage], view: RowLoopView, within: int, made: Sequence[_Rows]
 ) -> Iterator[InPlace]:
     """The output over the first stage's image, or over the other image of an addition.
 
@@ -316,8 +348,8 @@ def _leaves(
         if isinstance(stage.op, Add):
             unread = made[number] * _step(stage)
             lead = _lead(written, unread, made[number], stage.images[1])
-            if number == len(parts) - 1:
-                lead = max(lead, _within(parts[number]))
+            if number == len(stages) - 1:
+                lead = max(lead, within)
             yield InPlace(index, lead=lead)
         index += len(stage.others)
 
@@ -329,16 +361,16 @@ def _lead(written: _Rows, unread: _Rows, made: _Rows, image: Value) -> int:
 
 
 def _within(part: Part) -> int:
-    """The lead with which an addition may overwrite its other operand."""
+    """The lead with which the last stage may overwrite its other operand, if it is an addition."""
     leads = [permit.lead for permit in part.kernel.inplace if permit.input == 1 and not permit.exact]
     return min(leads, default=part.sig.y.nbytes)
 
 
-def _work(view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows], size: int) -> Work:
-    """Of the parts and their calls, and of rows that are filled, copied or moved up."""
+def _work(view: RowLoopView, calls_of: Sequence[int], made: Sequence[_Rows], size: int) -> Work:
+    """Of the calls of the stages, and of rows that are filled, copied or moved up."""
     work = Work()
-    for number, (stage, part) in enumerate(zip(view.stages, parts, strict=True)):
-        calls, row = part.calls, stage.x_row * size
+    for number, (stage, calls) in enumerate(zip(view.stages, calls_of, strict=True)):
+        row = stage.x_row * size
         work.block("stage", calls)
         if stage.keeps:
             came = int(made[number - 1][-1])

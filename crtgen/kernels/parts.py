@@ -29,7 +29,7 @@ def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
 
 
 class Parts:
-    """What kernels for ``target`` consist of, each found once: who tries chains asks for it again and again."""
+    """What loops for ``target`` consist of, each found once: who tries chains asks for it again and again."""
 
     def __init__(self, target: Target) -> None:
         self.target = target

@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from crtgen.boards import HOST, Core
@@ -29,7 +28,7 @@ from crtgen.codegen.names import (
     param_symbol,
     unique_identifiers,
 )
-from crtgen.codegen.render import render
+from crtgen.codegen.render import render, render_long
 from crtgen.codegen.state import states_of
 from crtgen.codegen.tidy import tidy
 from crtgen.codegen.views import (
@@ -39,7 +38,6 @@ from crtgen.codegen.views import (
     LayerView,
     ModelView,
     TensorView,
-    rows_of,
     tensor_argument,
 )
 from crtgen.ir import Signature, shape_text
@@ -75,7 +73,7 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = (), core: Core
         f"{name}.c": render("model.c.j2", m=view),
         f"{name}{REGISTRY}.c": render("registry.c.j2", m=view),
         f"{name}_internal.h": render("internal.h.j2", m=view, check=check),
-        f"{name}{WEIGHTS}.c": render("weights.c.j2", m=view),
+        f"{name}{WEIGHTS}.c": render_long("weights.c.j2", m=view),
     }
     if generator.routines:
         title = f"Functions in assembly of {name}, specialised for its layers. Generated: do not edit."
@@ -203,9 +201,8 @@ class _Generator:
         text += [str(quant)] if quant is not None else []
         text += [const.note] if const.note else []
         text += [f"{const.nbytes:,} bytes"]
-        rows = rows_of(const.data)
         line = comment(", ".join(text))
-        self.arrays.append(ArrayView(symbol, _c_type(const), prod(const.shape), const.align, line, rows))
+        self.arrays.append(ArrayView(symbol, _c_type(const), const.align, line, const))
         self.sizes.append(const.nbytes)
         return symbol
 

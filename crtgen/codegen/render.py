@@ -7,7 +7,9 @@ from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, Stric
 
 from crtgen.resources import templates_dir
 
-__all__ = ["render"]
+__all__ = ["render", "render_long"]
+
+_PIECES = 1000  # what is put together at a time
 
 
 def _compiled() -> FileSystemBytecodeCache | None:
@@ -41,3 +43,13 @@ def render(template: str, **context: Any) -> str:
     that the context does not have raises ``jinja2.UndefinedError``.
     """
     return _environment().get_template(template).render(**context)
+
+
+def render_long(template: str, **context: Any) -> str:
+    """The same for a long text: it grows where it is, and its pieces are never there together."""
+    pieces = _environment().get_template(template).stream(**context)
+    pieces.enable_buffering(_PIECES)
+    text = ""
+    for piece in pieces:
+        text += piece
+    return text

@@ -26,7 +26,7 @@ def states_of(plan: Plan, arena: Arena) -> Iterator[StateView]:
             becomes=arena.value(copied[before]) if before in copied else "",
             nbytes=value.nbytes,
             c_type=value.dtype.c_name,
-            initial=rows_of(part) if np.frombuffer(part.tobytes(), np.uint8).any() else (),
+            initial=tuple(rows_of(part)) if np.frombuffer(part.tobytes(), np.uint8).any() else (),
             repeats=value.elements // part.size,
         )
 

@@ -1,7 +1,8 @@
 """What the templates of a model are rendered from: everything decided, spelled as C."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from crtgen.codegen.arena import Arena, ArenaView
 from crtgen.codegen.module import Argument, Interface, LayerInfo
 from crtgen.codegen.names import c_string, comment
 from crtgen.ir import Array, DType, Value, shape_text
+from crtgen.kernels.kernel import Const
 from crtgen.kernels.literal import c_float
 from crtgen.plan import Step
 
@@ -43,14 +45,22 @@ _INT64_MIN = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
-    """A const array: ``rows`` are its initialisers, line by line."""
+    """A const array, which is packed and spelled when it is written: the text takes five times its bytes."""
 
     symbol: str
     c_type: str
-    count: int
     align: int
     comment: str
-    rows: tuple[str, ...]
+    const: Const
+
+    @property
+    def count(self) -> int:
+        return prod(self.const.shape)
+
+    @property
+    def rows(self) -> Iterator[str]:
+        """Its initialisers, line by line."""
+        return rows_of(self.const.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +261,7 @@ def _dl_kind(dtype: DType) -> tuple[str, int]:
     return ("u", 1) if dtype is DType.BOOL else (dtype.numpy.kind, dtype.itemsize * 8)
 
 
-def rows_of(data: Array) -> tuple[str, ...]:
+def rows_of(data: Array) -> Iterator[str]:
     """The elements as C, a line's worth at a time.
 
     Words without a sign are packed from smaller numbers: they are in hexadecimal.
@@ -259,8 +269,8 @@ def rows_of(data: Array) -> tuple[str, ...]:
     flat = data.ravel()
     text = {"float32": c_float, "uint32": "0x{:08x}u".format}.get(flat.dtype.name, _integer)
     step = _PER_ROW[flat.dtype.name]
-    rows = (flat[i : i + step].tolist() for i in range(0, flat.size, step))
-    return tuple(", ".join(map(text, row)) + "," for row in rows)
+    for i in range(0, flat.size, step):
+        yield ", ".join(map(text, flat[i : i + step].tolist())) + ","
 
 
 def _integer(number: int) -> str:

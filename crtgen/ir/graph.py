@@ -141,6 +141,9 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:

@@ -25,8 +25,9 @@ from pkgutil import iter_modules
 
 from crtgen.kernels.cost import Cost
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
+from crtgen.kernels.parts import Parts
 from crtgen.kernels.registry import Design, applicable, design, select
-from crtgen.kernels.row_loop import Parts, RowStage, makes_operand, row_loop, runs_by_rows
+from crtgen.kernels.row_loop import RowStage, makes_operand, row_loop, runs_by_rows
 
 __all__ = [
     "Const",

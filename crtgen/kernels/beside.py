@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from crtgen.ir import Op, Signature
 from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import InPlace, Part, Target
-from crtgen.kernels.parts import aligned, arguments, assemble, find_part
+from crtgen.kernels.kernel import InPlace, Part
+from crtgen.kernels.parts import Parts, aligned, arguments, assemble
 
 __all__ = ["BesideView", "add_beside"]
 
@@ -27,13 +27,13 @@ class BesideView:
         return any("work" in names for names in self.arguments)
 
 
-def add_beside(add: Op, sums: Signature, layer: Op, made: Signature, target: Target) -> Part | None:
+def add_beside(add: Op, sums: Signature, layer: Op, made: Signature, known: Parts) -> Part | None:
     """``add`` of ``sums``, of which ``layer`` makes the second operand; None if there are no kernels.
 
     The inputs are the first operand, then those of the layer. The layer's image may be written over, since it
     is read when the addition begins.
     """
-    parts = [find_part(layer, made, target), find_part(add, sums, target)]
+    parts = [known.find(layer, made), known.find(add, sums)]
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
         return None
@@ -47,4 +47,4 @@ def add_beside(add: Op, sums: Signature, layer: Op, made: Signature, target: Tar
         inplace=(InPlace(1),),
         work=Work(),
     )
-    return Part("add_beside", Signature((sums.x, *made.inputs), sums.outputs), kernel.priced(target))
+    return Part("add_beside", Signature((sums.x, *made.inputs), sums.outputs), kernel.priced(known.target))

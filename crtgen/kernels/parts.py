@@ -1,15 +1,17 @@
 """Kernels that call other kernels: what they pass on to these, and where the scratch of these is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from crtgen.ir import Op, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.registry import applicable
 
-__all__ = ["aligned", "arguments", "assemble", "find_part"]
+__all__ = ["Parts", "aligned", "arguments", "assemble", "described", "find_part"]
+
+_T = TypeVar("_T")
 
 _ALIGN = 16  # of the parts' scratch
 _NEXT = 1.03
@@ -26,10 +28,35 @@ def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
     return Part(op.name, sig, min(near, key=lambda kernel: kernel.cost.code))
 
 
+class Parts:
+    """What loops for ``target`` consist of, each found once: who tries chains asks for it again and again."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._found: dict[Hashable, Any] = {}
+
+    def find(self, op: Op, sig: Signature) -> Part | None:
+        """As ``find_part``."""
+        return self.once((op, described(sig)), lambda: find_part(op, sig, self.target))
+
+    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
+        """What was found for this key before, or is now."""
+        if key not in self._found:
+            self._found[key] = find()
+        found: _T = self._found[key]
+        return found
+
+
+def described(sig: Signature) -> Hashable:
+    """The same for signatures with the same constants that nothing but names of the others tells apart."""
+    values = (*sig.inputs, *sig.outputs)
+    return tuple(v if v.is_constant else (v.shape, v.dtype, v.quant) for v in values)
+
+
 def arguments(parts: Sequence[Part]) -> tuple[tuple[str, ...], ...]:
     """What each part is given behind its images: constants, and ``work`` if it has scratch."""
     return tuple(
-        (*(const.name for const in _consts(number, part)), *(["work"] if part.kernel.scratch else []))
+        (*(_name(number, const) for const in part.kernel.consts), *(["work"] if part.kernel.scratch else []))
         for number, part in enumerate(parts)
     )
 
@@ -64,4 +91,8 @@ def assemble(
 
 
 def _consts(number: int, part: Part) -> Iterator[Const]:
-    return (replace(const, name=f"stage{number}_{const.name}") for const in part.kernel.consts)
+    return (replace(const, name=_name(number, const)) for const in part.kernel.consts)
+
+
+def _name(number: int, const: Const) -> str:
+    return f"stage{number}_{const.name}"

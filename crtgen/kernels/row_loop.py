@@ -8,9 +8,9 @@ lies; its windows at an edge of the image are copied. So does a layer that makes
 addition: what it makes is in scratch until it is added.
 """
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,12 @@ import numpy.typing as npt
 from crtgen.ir import Op, Signature, Value
 from crtgen.kernels.beside import add_beside
 from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import InPlace, Kernel, Part, Target
-from crtgen.kernels.parts import aligned, arguments, assemble, find_part
+from crtgen.kernels.kernel import InPlace, Kernel, Part
+from crtgen.kernels.parts import Parts, aligned, arguments, assemble, described
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Add, Padding, Windowed
 
-__all__ = ["Parts", "RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", "runs_by_rows"]
+__all__ = ["RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", "runs_by_rows"]
 
 _IMAGE = 4  # axes
 _WORD = 4  # what kernels rely on where they are given a row
@@ -90,7 +90,7 @@ class RowLoopView:
         return any("work" in stage.arguments for stage in self.stages)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RowStage:
     """An operator of a loop over rows, and what it is applied to: the image that runs through comes first.
 
@@ -114,10 +114,38 @@ class RowStage:
         other = self.sig.inputs[1:2] if self.beside is None else self.beside[1].inputs[:1]
         return (self.sig.x, *other) if isinstance(self.op, Add) else (self.sig.x,)
 
-    @property
+    @cached_property
     def window(self) -> Window:
         """The window of its own image."""
         return _window(self.op, self.sig)
+
+    @cached_property
+    def fits(self) -> bool:
+        """Whether it can compute a few rows on their own."""
+        sig = self.sig
+        if any(image.is_constant for image in self.images) or not (_whole(sig.x) and _whole(sig.y)):
+            return False
+        if self.beside is not None:
+            op, of_layer = self.beside
+            inside = not _window(op, of_layer).padded_rows
+            return inside and _whole(of_layer.x) and of_layer.y.shape == sig.x.shape
+        if isinstance(self.op, Add):
+            return sig.inputs[1].shape == sig.x.shape
+        return not (self.window.padded_rows and _fill(self.op, sig.x) is None)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """The same for stages that have the same kernels."""
+        of_layer = None if self.beside is None else (self.beside[0], described(self.beside[1]))
+        return self.op, described(self.sig), of_layer
+
+    @cached_property
+    def shape(self) -> Hashable:
+        """The same for stages that constants and names tell apart, and nothing else."""
+        of_layer = () if self.beside is None else (self.beside[1].inputs, self.beside[1].outputs)
+        values = (*self.sig.inputs, *self.sig.outputs, *(v for values in of_layer for v in values))
+        ops = self.op, self.beside and self.beside[0]
+        return ops, tuple((v.shape, v.dtype, None if v.is_constant else v.quant) for v in values)
 
 
 def runs_by_rows(op: Op, sig: Signature) -> bool:
@@ -130,67 +158,69 @@ def makes_operand(op: Op) -> bool:
     return isinstance(op, Windowed)
 
 
-Parts: TypeAlias = MutableMapping[tuple[RowStage, int], Part | None]
-"""Kernels of stages for so many rows, for one target: those that are known, if there are any."""
-
-
-def row_loop(
-    stages: Sequence[RowStage], last_rows: int, target: Target, known: Parts | None = None
-) -> Kernel | None:
+def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel | None:
     """The kernel of ``stages``, of which the last makes ``last_rows`` rows at a time.
-
-    A planner that tries chains asks for the same parts again and again: ``known`` keeps them.
 
     None unless there is one image per run whose rows are whole words, the rows divide the image, and all rows
     of each stripe are read.
     """
     windows = [stage.window for stage in stages]
-    if not all(map(_fits, stages, windows)) or stages[-1].sig.y.shape[1] % last_rows:
+    if not all(stage.fits for stage in stages) or stages[-1].sig.y.shape[1] % last_rows:
         return None
     if any(later.rows < later.stride_y for later in windows[1:]):
         return None
     rows = _rows(windows, last_rows)
-    known = {} if known is None else known
-    found = [_known_part(*each, target, known) for each in zip(stages, windows, rows, strict=True)]
+    found = [
+        known.once((stage.key, count), partial(_part, stage, window, count, known))
+        for stage, window, count in zip(stages, windows, rows, strict=True)
+    ]
     parts = [part for part in found if part is not None]
     if len(parts) < len(found):
         return None
-    view = _view(stages, windows, rows, parts)
-    made = _made(view.stages, view.height)
-    parts = [
-        replace(part, calls=int(done[-1]) // stage.rows)
-        for part, stage, done in zip(parts, view.stages, made, strict=True)
-    ]
+    given = arguments(parts)
+    within = _within(parts[-1])
+    key = tuple(stage.shape for stage in stages), last_rows, given, within
+    form = known.once(key, partial(_form, stages, windows, rows, given, within))
     kernel = assemble(
         f"{last_rows} row{'s' if last_rows > 1 else ''} at a time",
         "row_loop.c.j2",
-        view,
-        parts,
-        begin=view.work,
-        inplace=tuple(_leaves(stages, view, parts, made)),
-        work=_work(view, parts, made, stages[0].sig.x.dtype.itemsize),
+        form.view,
+        [replace(part, calls=calls) for part, calls in zip(parts, form.calls, strict=True)],
+        begin=form.view.work,
+        inplace=form.inplace,
+        work=form.work,
     )
-    return kernel.priced(target)
+    return kernel.priced(known.target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a loop is, whatever its stages compute; ``calls`` are those of each stage's kernel."""
+
+    view: RowLoopView
+    calls: tuple[int, ...]
+    inplace: tuple[InPlace, ...]
+    work: Work
+
+
+def _form(
+    stages: Sequence[RowStage],
+    windows: Sequence[Window],
+    rows: Sequence[int],
+    given: Sequence[tuple[str, ...]],
+    within: int,
+) -> _Form:
+    view = _view(stages, windows, rows, given)
+    made = _made(view.stages, view.height)
+    calls = tuple(int(done[-1]) // stage.rows for stage, done in zip(view.stages, made, strict=True))
+    work = _work(view, calls, made, stages[0].sig.x.dtype.itemsize)
+    return _Form(view, calls, tuple(_leaves(stages, view, within, made)), work)
 
 
 def _window(op: Op, sig: Signature) -> Window:
     if isinstance(op, Windowed):
         return Window.of(sig, op.taps(sig), op.stride, op.padding, op.spread)
     return Window.of(sig, (1, 1), (1, 1), Padding())
-
-
-def _fits(stage: RowStage, window: Window) -> bool:
-    """Whether a stage can compute a few rows on their own."""
-    sig = stage.sig
-    if any(image.is_constant for image in stage.images) or not (_whole(sig.x) and _whole(sig.y)):
-        return False
-    if stage.beside is not None:
-        op, of_layer = stage.beside
-        inside = not _window(op, of_layer).padded_rows
-        return inside and _whole(of_layer.x) and of_layer.y.shape == sig.x.shape
-    if isinstance(stage.op, Add):
-        return sig.inputs[1].shape == sig.x.shape
-    return not (window.padded_rows and _fill(stage.op, sig.x) is None)
 
 
 def _whole(image: Value) -> bool:
@@ -221,13 +251,7 @@ def _span(window: Window, rows: int) -> int:
     return (rows - 1) * window.stride_y + window.rows
 
 
-def _known_part(stage: RowStage, window: Window, rows: int, target: Target, known: Parts) -> Part | None:
-    if (stage, rows) not in known:
-        known[stage, rows] = _part(stage, window, rows, target)
-    return known[stage, rows]
-
-
-def _part(stage: RowStage, window: Window, rows: int, target: Target) -> Part | None:
+def _part(stage: RowStage, window: Window, rows: int, known: Parts) -> Part | None:
     """The kernel of a stage for so many rows, without padding above and below, if there is one."""
     sig = stage.sig
     x, y = _cut(sig.x, _span(window, rows)), _cut(sig.y, rows)
@@ -235,9 +259,9 @@ def _part(stage: RowStage, window: Window, rows: int, target: Target) -> Part | 
         op, of_layer = stage.beside
         image = _cut(of_layer.x, _span(_window(op, of_layer), rows))
         layer = Signature((image, *of_layer.inputs[1:]), (_cut(of_layer.y, rows),))
-        return add_beside(stage.op, Signature((x, layer.y), (y,)), _inside(op), layer, target)
+        return add_beside(stage.op, Signature((x, layer.y), (y,)), _inside(op), layer, known)
     others = tuple(_cut(v, rows) for v in sig.inputs[1:]) if isinstance(stage.op, Add) else sig.inputs[1:]
-    return find_part(_inside(stage.op), Signature((x, *others), (y,)), target)
+    return known.find(_inside(stage.op), Signature((x, *others), (y,)))
 
 
 def _inside(op: Op) -> Op:
@@ -250,10 +274,12 @@ def _cut(image: Value, rows: int) -> Value:
 
 
 def _view(
-    stages: Sequence[RowStage], windows: Sequence[Window], rows: Sequence[int], parts: Sequence[Part]
+    stages: Sequence[RowStage],
+    windows: Sequence[Window],
+    rows: Sequence[int],
+    given: Sequence[tuple[str, ...]],
 ) -> RowLoopView:
     views: list[StageView] = []
-    given = arguments(parts)
     at = images = 0
     for number, (stage, window, count) in enumerate(zip(stages, windows, rows, strict=True)):
         sig = stage.sig
@@ -307,7 +333,7 @@ def _made(stages: Sequence[StageView], height: int) -> list[_Rows]:
 
 
 def _leaves(
-    stages: Sequence[RowStage], view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows]
+    stages: Sequence[RowStage], view: RowLoopView, within: int, made: Sequence[_Rows]
 ) -> Iterator[InPlace]:
     """The output over the first stage's image, or over the other image of an addition.
 
@@ -322,8 +348,8 @@ def _leaves(
         if isinstance(stage.op, Add):
             unread = made[number] * _step(stage)
             lead = _lead(written, unread, made[number], stage.images[1])
-            if number == len(parts) - 1:
-                lead = max(lead, _within(parts[number]))
+            if number == len(stages) - 1:
+                lead = max(lead, within)
             yield InPlace(index, lead=lead)
         index += len(stage.others)
 
@@ -335,16 +361,16 @@ def _lead(written: _Rows, unread: _Rows, made: _Rows, image: Value) -> int:
 
 
 def _within(part: Part) -> int:
-    """The lead with which an addition may overwrite its other operand."""
+    """The lead with which the last stage may overwrite its other operand, if it is an addition."""
     leads = [permit.lead for permit in part.kernel.inplace if permit.input == 1 and not permit.exact]
     return min(leads, default=part.sig.y.nbytes)
 
 
-def _work(view: RowLoopView, parts: Sequence[Part], made: Sequence[_Rows], size: int) -> Work:
-    """Of the parts and their calls, and of rows that are filled, copied or moved up."""
+def _work(view: RowLoopView, calls_of: Sequence[int], made: Sequence[_Rows], size: int) -> Work:
+    """Of the calls of the stages, and of rows that are filled, copied or moved up."""
     work = Work()
-    for number, (stage, part) in enumerate(zip(view.stages, parts, strict=True)):
-        calls, row = part.calls, stage.x_row * size
+    for number, (stage, calls) in enumerate(zip(view.stages, calls_of, strict=True)):
+        row = stage.x_row * size
         work.block("stage", calls)
         if stage.keeps:
             came = int(made[number - 1][-1])

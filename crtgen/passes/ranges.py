@@ -105,10 +105,11 @@ def _apply(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Interval 
 def _layer(op: Weighted, sig: Signature, x: Interval) -> Interval:
     """Positive weights take an input's bound to the sum's, negative ones its other bound."""
     params = op.parameters(sig)
-    weights, bias = (v.array().astype(np.float64) for v in sig.inputs[1:])
+    weights, bias = sig.inputs[1].array(), sig.inputs[2].array().astype(np.float64)
     low, high = (a.astype(np.float64) + params.input_offset for a in (x.low, x.high))
-    positive, negative = np.maximum(weights, 0.0), np.minimum(weights, 0.0)
-    least = op.sums(low, positive, sig) + op.sums(high, negative, sig) + bias
-    greatest = op.sums(high, positive, sig) + op.sums(low, negative, sig) + bias
+    part = np.maximum(weights, 0).astype(np.float64)
+    least, greatest = op.sums(low, part, sig), op.sums(high, part, sig)
+    part = np.minimum(weights, 0, out=part)
+    least, greatest = least + op.sums(high, part, sig) + bias, greatest + op.sums(low, part, sig) + bias
     least, greatest = least.reshape(sig.y.shape), greatest.reshape(sig.y.shape)
     return Interval(params.finish(least), params.finish(greatest), (least, greatest))

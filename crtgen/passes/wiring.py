@@ -45,11 +45,16 @@ def mixing(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Mixing | 
     depth, weights = channels(sig.x), sig.inputs[1]
     if not all(v.is_constant for v in sig.inputs[1:]) or weights.shape[-1] % depth:
         return None
-    x, w = known[node.inputs[0]], weights.array().astype(np.float64)
+    x, w = known[node.inputs[0]], weights.array()
     w = w.reshape(w.shape[0], -1, depth)  # [O, taps, C]
     rows = (-1, 1, depth) if op.slides else (-1, w.shape[1], depth)
     least, greatest = x.low.reshape(rows).min(axis=0), x.high.reshape(rows).max(axis=0)  # [taps or 1, C]
-    value = least.astype(np.float64) + op.parameters(sig).input_offset
-    shares = np.einsum("pt,otc->poc", op.taps_seen(sig), w * value)
-    varies = ((least != greatest) & (w != 0)).any(axis=1)
-    return Mixing(varies | (shares != shares[0]).any(axis=0), shares[0])
+    needed: Mask = ((least != greatest) & (w != 0)).any(axis=1)
+    share = np.zeros((len(w), depth))
+    constant = np.flatnonzero((least == greatest).any(axis=0))  # of others, weights of 0 have no share
+    if len(constant):
+        value = least[:, constant].astype(np.float64) + op.parameters(sig).input_offset
+        shares = np.einsum("pt,otc->poc", op.taps_seen(sig), w[:, :, constant] * value)
+        needed[:, constant] |= (shares != shares[0]).any(axis=0)
+        share[:, constant] = shares[0]
+    return Mixing(needed, share)

@@ -8,7 +8,7 @@ from random import Random
 from crtgen.plan.order import overlap
 from crtgen.plan.places import Demand
 
-__all__ = ["Problem", "arena_of", "find_problem", "lay_heuristically"]
+__all__ = ["Problem", "arena_of", "find_problem", "lay_first_fit", "lay_heuristically"]
 
 CLIMB = 400
 
@@ -119,6 +119,22 @@ def lay_heuristically(problem: Problem) -> tuple[int, ...]:
     where the lower bound is met.
     """
     neighbours = _neighbours(problem)
+    best, priority = _in_several_orders(problem, neighbours)
+    if best[0] <= problem.lower_bound:
+        return best[1]
+    return _climb(problem, neighbours, priority, best)
+
+
+def lay_first_fit(problem: Problem) -> tuple[int, ...]:
+    """Offsets by first fit in several orders."""
+    best, _ = _in_several_orders(problem, _neighbours(problem))
+    return best[1]
+
+
+def _in_several_orders(
+    problem: Problem, neighbours: "_Neighbours"
+) -> tuple[tuple[int, tuple[int, ...]], list[int]]:
+    """The least arena with its offsets, and the order of items that leads to it."""
     best: tuple[int, tuple[int, ...]] | None = None
     priority: list[int] = []
     for candidate in _priorities(problem):
@@ -126,9 +142,9 @@ def lay_heuristically(problem: Problem) -> tuple[int, ...]:
         if offsets is not None:
             best, priority = (arena_of(problem, offsets), offsets), candidate
         if best is not None and best[0] <= problem.lower_bound:
-            return best[1]
+            break
     assert best is not None
-    return _climb(problem, neighbours, priority, best)
+    return best, priority
 
 
 _NOTHING: Mapping[int, int] = {}

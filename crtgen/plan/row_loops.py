@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from crtgen.ir import Graph
-from crtgen.kernels import Kernel, Parts, Target, makes_operand, row_loop, runs_by_rows
+from crtgen.kernels import Kernel, Parts, RowStage, Target, makes_operand, row_loop, runs_by_rows
 from crtgen.level import Level, find_level
 from crtgen.ops import Add
 from crtgen.passes import Hit
+from crtgen.plan.bounded import least_arena
 from crtgen.plan.homes import Homes
-from crtgen.plan.layout import Problem, arena_of, find_problem, lay_heuristically
+from crtgen.plan.layout import Problem, find_problem
 from crtgen.plan.places import find_demand
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
@@ -47,12 +48,12 @@ def loop_over_rows(
         return plan, ()
     level, most = find_level(target.optimize), _MOST[target.optimize]
     start = best = current = _Line.of(plan, apart)
-    loops = _Kernels(plan.graph, target)
+    loops = _Loops(plan.graph, target)
     while True:
         within = [line for line in current.lowered(loops) if line.added(start) <= most]
         if not within:
             break
-        current = _best(within, start, level)
+        current = _best(within, start, loops, level)
         saved = 1 - current.arena / best.arena
         gain = -level.objective(current.added(best), memory=-saved)
         if saved > 0 and gain > 0 and saved >= _LEAST[level.name]:
@@ -72,7 +73,7 @@ def loop_over_rows(
     return (made, tuple(_hits(plan, made))) if made.arena < plan.arena else (plan, ())
 
 
-def _best(lines: Sequence["_Line"], start: "_Line", level: Level) -> "_Line":
+def _best(lines: Sequence["_Line"], start: "_Line", loops: "_Loops", level: Level) -> "_Line":
     """The best by the objective of the level. The peak is known at once, and the arena is no less."""
 
     def rank(line: _Line, arena: int) -> float:
@@ -82,6 +83,8 @@ def _best(lines: Sequence["_Line"], start: "_Line", level: Level) -> "_Line":
     for line in sorted(lines, key=lambda line: rank(line, line.peak)):
         if found is not None and rank(line, line.peak) >= found[0]:
             break
+        if found is not None and rank(line, loops.bound(line)) >= found[0]:
+            continue
         if found is None or rank(line, line.arena) < found[0]:
             found = rank(line, line.arena), line
     assert found is not None
@@ -140,9 +143,13 @@ class _Line:
         """Bytes of an arena in which what was joined last has its place, with the steps around it."""
         if self.joined is None:
             return self.laid
-        first, last = max(self.joined - _AROUND, 0), min(self.joined + _AROUND, len(self.items) - 1)
-        problem = self._problem(self.items[first : last + 1], self.kernels[first : last + 1], first, last)
-        return max(self.peak, arena_of(problem, lay_heuristically(problem)))
+        problem = self.stretch(self.joined - _AROUND, self.joined + _AROUND + 1)
+        return max(self.peak, least_arena(problem, self.peak))
+
+    def stretch(self, first: int, end: int) -> Problem:
+        """Laying what is there while the items from ``first`` to before ``end`` run."""
+        first, end = max(first, 0), min(end, len(self.items))
+        return self._problem(self.items[first:end], self.kernels[first:end], first, end - 1)
 
     def added(self, before: "_Line") -> float:
         """The share of estimated instructions that were added."""
@@ -163,7 +170,7 @@ class _Line:
         nodes = self.graph.consumers(value)
         return self.places[nodes[0].name] if len(nodes) == 1 and nodes[0].inputs.count(value) == 1 else None
 
-    def lowered(self, loops: "_Kernels") -> Iterator["_Line"]:
+    def lowered(self, loops: "_Loops") -> Iterator["_Line"]:
         """Every way to lower the first peak by running a chain that is there by rows.
 
         More rows at a time need more memory: where a few are no gain, more are not tried.
@@ -175,7 +182,7 @@ class _Line:
                     break
                 yield line
 
-    def _joined(self, chain: "_Chain", rows: int, loops: "_Kernels") -> "_Line | None":
+    def _joined(self, chain: "_Chain", rows: int, loops: "_Loops") -> "_Line | None":
         """With a chain as one loop; None if no kernel does that, or if it does not lower the peak."""
         loop = RowLoop(chain.stages, rows)
         kernel = loops.of(loop)
@@ -226,20 +233,42 @@ def _alive(graph: Graph, items: Sequence[Item], after: frozenset[str]) -> tuple[
     return tuple(alive[::-1])
 
 
-class _Kernels:
-    """Kernels of loops, each found once: when one peak is lowered, the next one often has the same chains."""
+class _Loops:
+    """Kernels of loops, each found once: when one peak is lowered, the next one often has the same chains.
+
+    And the arenas of what runs before or after a loop, which many loops have in common.
+    """
 
     def __init__(self, graph: Graph, target: Target) -> None:
-        self._graph, self._target = graph, target
-        self._parts: Parts = {}
+        self._graph, self._parts = graph, Parts(target)
+        self._stages: dict[Stage, RowStage] = {}
         self._found: dict[RowLoop, Kernel | None] = {}
+        self._arenas: dict[tuple[Kernel, ...], int] = {}
 
     def of(self, loop: RowLoop) -> Kernel | None:
         """None where no kernel computes it."""
         if loop not in self._found:
-            stages = [stage.described(self._graph) for stage in loop.stages]
-            self._found[loop] = row_loop(stages, loop.rows, self._target, self._parts)
+            stages = [self._described(stage) for stage in loop.stages]
+            self._found[loop] = row_loop(stages, loop.rows, self._parts)
         return self._found[loop]
+
+    def bound(self, line: _Line) -> int:
+        """Bytes of the arena of a line at least: those of what runs before and after its last loop."""
+        assert line.joined is not None
+        after = line.joined + 1
+        stretches = (max(line.joined - _AROUND, 0), line.joined), (after, after + _AROUND)
+        return max(line.peak, *(self._arena(line, *stretch) for stretch in stretches))
+
+    def _arena(self, line: _Line, first: int, end: int) -> int:
+        kernels = line.kernels[first:end]
+        if kernels and kernels not in self._arenas:
+            self._arenas[kernels] = least_arena(line.stretch(first, end))
+        return self._arenas.get(kernels, 0)
+
+    def _described(self, stage: Stage) -> RowStage:
+        if stage not in self._stages:
+            self._stages[stage] = stage.described(self._graph)
+        return self._stages[stage]
 
 
 @dataclass(frozen=True, slots=True)

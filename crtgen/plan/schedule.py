@@ -89,7 +89,7 @@ class RowLoop:
     stages: tuple[Stage, ...]
     rows: int
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The names of its operators."""
         return "+".join(node.name for node in self.nodes)
@@ -98,7 +98,7 @@ class RowLoop:
     def operator(self) -> str:
         return "row_loop"
 
-    @property
+    @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """In the order in which the first rows are computed."""
         return tuple(node for stage in self.stages for node in stage.nodes)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import ClassVar, TypeAlias
 
 from crtgen.ir import Array, DType, Op, Signature, Value
-from crtgen.kernels import Kernel, RowStage, Target, row_loop
+from crtgen.kernels import Kernel, Parts, RowStage, Target, row_loop
 from crtgen.ops.attrs import require
 from crtgen.ops.binary import Add
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d
@@ -148,5 +148,5 @@ def loop_kernels(chain: Op, sig: Signature, target: Target) -> list[Kernel]:
             stages.append(RowStage(stage.add, sums, (stage.layer, layer)))
         else:
             stages.append(RowStage(stage, part))
-    kernel = row_loop(stages, chain.rows, target)
+    kernel = row_loop(stages, chain.rows, Parts(target))
     return [] if kernel is None else [kernel]

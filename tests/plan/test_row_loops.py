@@ -388,7 +388,7 @@ def test_time_grows_about_as_the_network() -> None:
         target = Target()
         line = row_loops._Line.of(make_plan(graph, select(graph, target), exact=False))
         tried.append(0)
-        loops = row_loops._Kernels(graph, target)
+        loops = row_loops._Loops(graph, target)
         while True:
             lines = list(line.lowered(loops))
             tried[-1] += len(lines)

@@ -98,7 +98,6 @@ _ALWAYS = (("cortex-m4", "speed"), ("cortex-m55", "speed"))
 _IN_TURN = (
     ("cortex-m3", "speed"),
     ("cortex-m0plus", "size"),
-    ("cortex-m23", "speed"),
     ("cortex-m7", "speed"),
     ("cortex-m33", "size"),
     ("cortex-m55", "size"),

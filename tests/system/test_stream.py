@@ -26,7 +26,7 @@ def test_vww(board: str, optimize: str) -> None:
     [
         ("mps2_an386", "speed", 2),
         nightly("mps2_an386", "size", 2),
-        ("mps3_an547", "speed", 1),
+        ("mps3_an547", "speed", 2),
         nightly("mps3_an547", "balanced", 2),
         nightly("mps2_an385", "balanced", 2),
     ],

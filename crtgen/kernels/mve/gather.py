@@ -124,24 +124,24 @@ def windows_of_pixels(
     at_once = min(rows, _ROWS)
     pointers = f.cores("rows", at_once, LISTED)
     if rows == at_once:
-        f("ldm", places, _listed(pointers))
+        _load(f, pointers, places)
     with f.low_overhead_loop("pixels", "pixels", count):
         f.free(count)
         held = cycle((f.core("a word", (count,)),) if word else f.vectors("bytes", _VECTORS))
         for first in range(0, rows, _ROWS):
             some = pointers[: rows - first]
             if rows > at_once:
-                f("ldm", places, _listed(some))
+                _load(f, some, places)
             for number, pointer in enumerate(some, first):
                 behind = pitch - (rows - 1) * row_bytes if number == rows - 1 else row_bytes
                 for (at, place), (far, farther) in zip(copies, [*copies[1:], (step, behind)], strict=True):
                     _copy(f, next(held), (pointer, far - at), (to, farther - place))
             if rows > at_once:
-                f("stm", f"{places}!", _listed(some))
+                _store(f, some, places, 4 * len(some))
         if rows > at_once:
             f.advance(places, -4 * rows)
     if rows == at_once:
-        f("stm", places, _listed(pointers))
+        _store(f, pointers, places)
     return f.done()
 
 
@@ -155,5 +155,16 @@ def _copy(f: Function, held: str, source: tuple[str, int], to: tuple[str, int]) 
             f.advance(pointer, by)
 
 
-def _listed(registers: Sequence[str]) -> str:
-    return f"{{{', '.join(registers)}}}"
+def _load(f: Function, pointers: Sequence[str], places: str) -> None:
+    if len(pointers) > 1:
+        f("ldm", places, f"{{{', '.join(pointers)}}}")
+    else:
+        f("ldr", pointers[0], f"[{places}]")
+
+
+def _store(f: Function, pointers: Sequence[str], places: str, by: int = 0) -> None:
+    """``places`` moves on by so many bytes."""
+    if len(pointers) > 1:
+        f("stm", f"{places}!" if by else places, f"{{{', '.join(pointers)}}}")
+    else:
+        f("str", pointers[0], f"[{places}], #{by}" if by else f"[{places}]")

@@ -83,11 +83,12 @@ class Gather:
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
         """From where to where in a row a vector, or a word, is copied: each spills into the next."""
-        parts = range(0, self.length, _WORD if self.word else LANES)
+        parts = range(0, self.length, LANES)
         return tuple((at + p, n * self.length + p) for n, at in enumerate(self.offsets) for p in parts)
 
     @property
     def word(self) -> bool:
+        """Whether a stretch is copied as a word, which takes no vector."""
         return self.length <= _WORD
 
     @property
@@ -97,6 +98,7 @@ class Gather:
 
     @property
     def row_bytes(self) -> int:
+        """Of a window, from one row of the image."""
         return len(self.offsets) * self.length
 
     @property
@@ -110,7 +112,8 @@ def windows_of_pixels(
 ) -> Routine:
     """``windows(to, rows, pixels)``: so many windows; the pointers to ``rows`` move on behind the last one.
 
-    What lies behind a window, meets weights of zero.
+    What lies behind a window, meets weights of zero. Up to ten pointers stay in registers; of more rows, ten
+    at a time are loaded and stored for each pixel.
     """
     f = Function(
         "windows",

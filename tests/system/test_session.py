@@ -85,12 +85,14 @@ def test_a_device_that_dies_in_a_call(session: Session) -> None:
 
 def test_a_device_that_hangs(session: Session) -> None:
     client = Client(session.device.stream, timeouts=Timeouts(0.2, 0.5, 0.5))
-    os.killpg(process_of(session).pid, signal.SIGSTOP)
+    process = process_of(session).pid
+    os.killpg(process, signal.SIGSTOP)
+    os.waitid(os.P_PID, process, os.WSTOPPED)
     try:
         with pytest.raises(LinkTimeoutError):
             client.connect()
     finally:
-        os.killpg(process_of(session).pid, signal.SIGCONT)
+        os.killpg(process, signal.SIGCONT)
 
 
 def test_an_inference_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

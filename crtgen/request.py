@@ -28,8 +28,7 @@ class Request:
 
     ``optimize`` is the name of a level: ``speed``, ``balanced`` or ``size``. ``executor`` is ``aot`` for
     straight-line calls, or ``graph`` for tables of calls of packed functions. ``keep_inputs`` keeps the
-    inputs intact during a run; ``exact`` forces (or forbids) the exact search for the least arena;
-    ``passes`` rewrite the network first, without changing what it computes.
+    inputs intact during a run. ``passes`` rewrite the network first, without changing what it computes.
 
     ``generators`` are external code generators in the order of their claims; what none of them does is
     refused, or with ``fallback`` done by crtgen's own kernels. They also have the sources of libraries that
@@ -49,7 +48,6 @@ class Request:
     optimize: str = "balanced"
     executor: str = "aot"
     keep_inputs: bool = False
-    exact: bool | None = None
     passes: Sequence[Pass] = DEFAULT_PASSES
     generators: Sequence[Generator] = ()
     fallback: bool = False
@@ -98,7 +96,6 @@ class RequestFields(TypedDict, total=False):
     optimize: str
     executor: str
     keep_inputs: bool
-    exact: bool | None
     passes: Sequence[Pass]
     generators: Sequence[Generator]
     fallback: bool

@@ -161,7 +161,6 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
         graph,
         request.target,
         keep_inputs=request.keep_inputs,
-        exact=request.exact,
         fixed=tuned.kernels(graph, request.target) if tuned else {},
     )
     return plan, [*found, *slid, *claimed, *looped]

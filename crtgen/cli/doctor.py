@@ -30,7 +30,7 @@ class Check:
 
 
 _EXTRAS = {
-    "ortools": ("exact memory plans", "pip install 'crtgen[exact]'"),
+    "ortools": ("crtgen tune", "pip install 'crtgen[tune]'"),
     "llvmlite": ("--target llvm", "pip install 'crtgen[llvm]'"),
     "west": ("--platform zephyr", "pip install 'crtgen[zephyr]'"),
     "distributed": ("sweep, worker", "pip install 'crtgen[sweep]'"),

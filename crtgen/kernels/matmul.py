@@ -84,7 +84,8 @@ def _kernel(op: BatchMatMul, sig: Signature, arithmetic: tuple[str, str, str]) -
     kind = sig.x.dtype.value
     ways = " by ".join("down" if step > 1 else "along" for _, step in view.steps)  # the operands
     work = Work().block(f"{kind} product {ways}", sig.y.elements * depth)
-    work.block(f"{kind} output {ways}", sig.y.elements).block("row", sig.y.elements // columns)
+    work.words(f"{kind} output", sig.y.elements, result).block(f"{kind} output {ways}", sig.y.elements)
+    work.block("row", sig.y.elements // columns)
     zeros = sum(bool(v.quant and any(v.quant.zero_points)) for v in sig.inputs)
     work.block("zero point", zeros * sig.y.elements * depth, zeros)
     return Kernel("matrix product", "matmul.c.j2", view, consts, work=work)
@@ -118,6 +119,7 @@ def pairs(op: BatchMatMul, sig: Signature, target: Target) -> Kernel | None:
     work = Work().block("copied", matrices * (view.columns + view.rows) * length)
     work.block("line", matrices * (view.columns + view.rows)).block("rows", matrices * -(-view.rows // 2))
     work.block("product", tiles * length).block("tile", tiles)
+    work.words("output", sig.y.elements, view.result, copies=4)
     return Kernel(
         "matrix product by pairs",
         "matmul_pairs.c.j2",

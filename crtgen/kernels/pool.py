@@ -93,6 +93,8 @@ def _work(view: PoolView, sig: Signature) -> Work:
         work.block(f"{kind} clamp {clamped}", g.pixels * times * n, n)
         if view.average and not view.count:
             work.block(f"{kind} division", g.pixels * times * n, n)
+        if view.rescaled:
+            work.words(f"{kind} rescaled", g.pixels * times * n, view.rescaled, copies=n)
     return work
 
 

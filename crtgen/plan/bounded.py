@@ -1,37 +1,51 @@
-"""The least arena of a layout problem, by branch and bound on which of two items is the lower one.
+"""The layout with the least arena, by branch and bound on which of two items is the lower one.
 
 Each item has a lowest and a highest offset. Of two that hold something at the same time one is below the
 other: where there is no room for one of the two orders, the other one is settled, and moves the limits of
-both items. What is not settled so is tried, large pairs with little room first. In arenas that are nearly
-full hardly anything is left to try.
+both items. As long as two are in each other's way with all items as low as they can be, an order of such a
+pair is tried, of large ones with little room first. In arenas that are nearly full, little is left to try.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 
 from crtgen.plan.layout import Problem, arena_of, lay_first_fit, lay_heuristically
 
-__all__ = ["least_arena"]
+__all__ = ["Layout", "lay"]
 
-_MOST_TRIED = 400
-_SIZE_MATTERS = 4
-"""With it, hardly a stretch of a network is left undecided; by room or by size alone, some are."""
+_MOST_LOOKED_AT = 400_000
+"""Pairs, a fraction of a second. MobileNets look at some thousand, few networks at more than 100,000."""
 
 
-def least_arena(problem: Problem, enough: int = 0) -> int:
-    """Bytes of the least arena; or of any of at most ``enough`` bytes, if there is one.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The offset of each item, the bytes of the arena, and whether it is proven that no fewer suffice."""
 
-    Where too much would have to be tried, it is that of the heuristic.
+    offsets: tuple[int, ...]
+    arena: int
+    is_least: bool
+
+
+def lay(problem: Problem, enough: int = 0) -> Layout:
+    """The layout with the least arena; or any of at most ``enough`` bytes, if there is one.
+
+    Where too much would have to be tried, it is the best of what was found and of the heuristic. The same
+    problem has the same layout on every machine.
     """
-    least = max(problem.lower_bound, enough)
-    arena = arena_of(problem, lay_first_fit(problem))
-    while arena > least:
-        search = _Search(problem, arena - 1)
+    best, least = lay_first_fit(problem), max(problem.lower_bound, enough)
+    while arena_of(problem, best) > least:
+        search = _Search(problem, arena_of(problem, best) - 1)
         found = search.run()
-        if found is None:
-            return arena if search.tried <= _MOST_TRIED else arena_of(problem, lay_heuristically(problem))
-        arena = arena_of(problem, found)
-    return arena
+        if found is not None:
+            best = found
+        elif search.looked_at <= _MOST_LOOKED_AT:
+            return Layout(best, arena_of(problem, best), True)
+        else:
+            best = min(best, lay_heuristically(problem), key=lambda offsets: arena_of(problem, offsets))
+            break
+    arena = arena_of(problem, best)
+    return Layout(best, arena, arena <= problem.lower_bound)
 
 
 @dataclass(slots=True)
@@ -47,7 +61,7 @@ class _State:
 
 
 class _Search:
-    """For offsets within an arena of ``limit`` bytes; ``tried`` counts what had to be tried."""
+    """For offsets within an arena of ``limit`` bytes; ``looked_at`` counts pairs."""
 
     def __init__(self, problem: Problem, limit: int) -> None:
         align = problem.align
@@ -59,39 +73,42 @@ class _Search:
             self.of_item[j].append(number)
         self.align = align
         self.start = _State([0] * len(problem.sizes), [(limit - size) // align for size in problem.sizes])
-        self.tried = 0
+        self.looked_at = 0
 
-    def run(self) -> Sequence[int] | None:
-        """Offsets, if there are any; None also where more had to be tried than may be."""
-        start = self.start
-        if min(start.high, default=0) < 0 or not self._settle(start, range(len(self.pairs))):
+    def run(self) -> tuple[int, ...] | None:
+        """Offsets, if there are any; None also where more had to be looked at than may be."""
+        state = self.start
+        if min(state.high, default=0) < 0 or not self._settle(state, range(len(self.pairs))):
             return None
-        found = self._try(start)
-        return None if found is None else [offset * self.align for offset in found.low]
-
-    def _try(self, state: _State) -> _State | None:
-        """Settle what is left, one pair after the other."""
-        left = [number for number in range(len(self.pairs)) if number not in state.settled]
-        if not left:
-            return state
-        number = min(left, key=lambda number: self._turn(state, number))
-        for first_is_below in (True, False):
-            self.tried += 1
-            if self.tried > _MOST_TRIED:
+        waiting: list[tuple[_State, int, bool]] = []
+        while (number := self._next(state)) is not None:
+            self.looked_at += len(self.pairs)
+            if self.looked_at > _MOST_LOOKED_AT:
                 return None
-            one = state.copy()
-            one.settled[number] = first_is_below
-            if self._settle(one, (number,)):
-                found = self._try(one)
-                if found is not None:
-                    return found
-        return None
+            waiting += [(state, number, False), (state, number, True)]
+            found = None
+            while found is None and waiting:
+                found = self._settled(*waiting.pop())
+            if found is None:
+                return None
+            state = found
+        return tuple(offset * self.align for offset in state.low)
 
-    def _turn(self, state: _State, number: int) -> int:
-        """Pairs for which it is less are settled first: how far one can move, less its size with a weight."""
-        i, j, up, down = self.pairs[number]
-        room = state.high[i] + state.high[j] - state.low[i] - state.low[j] - up - down
-        return room - _SIZE_MATTERS * (up + down)
+    def _next(self, state: _State) -> int | None:
+        """Of the pairs that collide, the one with the least room for its size."""
+        low, least, chosen = state.low, inf, None
+        for number, (i, j, up, down) in enumerate(self.pairs):
+            if low[i] + up > low[j] and low[j] + down > low[i]:
+                room = state.high[i] + state.high[j] - low[i] - low[j] - 2 * (up + down)
+                if room < least:
+                    least, chosen = room, number
+        return chosen
+
+    def _settled(self, before: _State, number: int, first_is_below: bool) -> _State | None:
+        """What follows from an order of a pair; None where it leaves no room."""
+        state = before.copy()
+        state.settled[number] = first_is_below
+        return state if self._settle(state, (number,)) else None
 
     def _settle(self, state: _State, numbers: Iterable[int]) -> bool:
         """Draw all conclusions from what changed at these pairs; False if there is no room for an item."""

@@ -25,33 +25,30 @@ def plan_model(
     target: Target,
     *,
     keep_inputs: bool = False,
-    exact: bool | None = None,
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
 ) -> tuple[Plan, tuple[Hit, ...]]:
     """The plan of a model, and a note for each chain that runs by rows.
 
     A subgraph has a plan of its own, whose arena is scratch memory of the operator that runs it. It reads the
-    operator's inputs where they are, and computes outputs in their places where it can. ``exact`` is that of
-    ``make_plan``. Layers in ``fixed`` have their kernels from there, and are in no chain; those of subgraphs
-    never are.
+    operator's inputs where they are, and computes outputs in their places where it can. Layers in ``fixed``
+    have their kernels from there, and are in no chain; those of subgraphs never are.
     """
-    return _plan(graph, target, keep_inputs, exact, None, fixed)
+    return _plan(graph, target, keep_inputs, None, fixed)
 
 
 def _plan(
     graph: Graph,
     target: Target,
     keep_inputs: bool,
-    exact: bool | None,
     outside: Outside | None,
     fixed: Mapping[str, Kernel] = MappingProxyType({}),
 ) -> tuple[Plan, tuple[Hit, ...]]:
-    items = [_item(node, target, exact) for node in graph.nodes]
+    items = [_item(node, target) for node in graph.nodes]
     control = {item.name: _kernel(item) for item in items if isinstance(item, Branch | Loop)}
     kernels = {**select(graph, target, fixed), **control}
     kernels |= _copies(graph, target, outside or Outside.of(graph))
-    plan = make_plan(graph, kernels, items, keep_inputs=keep_inputs, exact=exact, outside=outside)
-    return loop_over_rows(plan, target, exact=exact, apart=frozenset(fixed))
+    plan = make_plan(graph, kernels, items, keep_inputs=keep_inputs, outside=outside)
+    return loop_over_rows(plan, target, apart=frozenset(fixed))
 
 
 def _copies(graph: Graph, target: Target, outside: Outside) -> dict[str, Kernel]:
@@ -67,15 +64,15 @@ def _copies(graph: Graph, target: Target, outside: Outside) -> dict[str, Kernel]
     return found
 
 
-def _item(node: Node, target: Target, exact: bool | None) -> Call:
+def _item(node: Node, target: Target) -> Call:
     match node.op:
         case If(then, otherwise):
-            plans = [_inner(branch, _branch(branch), target, exact) for branch in (then, otherwise)]
+            plans = [_inner(branch, _branch(branch), target) for branch in (then, otherwise)]
             return Branch(node, plans[0], plans[1])
         case While(condition, body):
             carried = Outside(body.inputs, tuple(zip(body.inputs, body.outputs, strict=False)), True)
-            asked = _inner(condition, Outside(condition.inputs, is_inner=True), target, exact)
-            return Loop(node, asked, _inner(body, carried, target, exact))
+            asked = _inner(condition, Outside(condition.inputs, is_inner=True), target)
+            return Loop(node, asked, _inner(body, carried, target))
     return Call(node)
 
 
@@ -85,8 +82,8 @@ def _branch(graph: Graph) -> Outside:
     return Outside(graph.inputs, homes, True)
 
 
-def _inner(graph: Graph, outside: Outside, target: Target, exact: bool | None) -> Plan:
-    return _plan(graph, target, False, exact, outside)[0]
+def _inner(graph: Graph, outside: Outside, target: Target) -> Plan:
+    return _plan(graph, target, False, outside)[0]
 
 
 def _kernel(item: Branch | Loop) -> Kernel:

@@ -50,11 +50,11 @@ class Plan:
 
     ``slots`` gives every input, output and intermediate value its place in the arena; constants have none,
     nor have values within loops. ``arena`` is the arena's bytes, ``lower_bound`` the bytes below which no
-    layout of this order can go, ``optimal`` whether ``arena`` is proven to be the least for this order,
-    ``method`` who found the layout (``heuristic`` or ``exact``). ``kept_inputs`` says that the inputs still
-    hold their data after a run; otherwise a run may overwrite them. ``needs`` are the bytes that each step
-    alone asks for. ``outside`` is what lies outside of the arena, and ``homes`` has the home there of each
-    value that has one. ``states`` are the homes of what lives from run to run, in memory of the model's own.
+    layout of this order can go, ``optimal`` whether ``arena`` is proven to be the least for this order.
+    ``kept_inputs`` says that the inputs still hold their data after a run; otherwise a run may overwrite
+    them. ``needs`` are the bytes that each step alone asks for. ``outside`` is what lies outside of the
+    arena, and ``homes`` has the home there of each value that has one. ``states`` are the homes of what
+    lives from run to run, in memory of the model's own.
     """
 
     graph: Graph
@@ -63,7 +63,6 @@ class Plan:
     arena: int
     lower_bound: int
     optimal: bool
-    method: str
     kept_inputs: bool = False
     align: int = 16
     needs: tuple[int, ...] = ()

@@ -6,10 +6,10 @@ from types import MappingProxyType
 from crtgen.errors import UsageError
 from crtgen.ir import Graph
 from crtgen.kernels.kernel import Kernel
+from crtgen.plan.bounded import lay
 from crtgen.plan.check import check_plan
-from crtgen.plan.exact import exact_available, lay_exactly
 from crtgen.plan.homes import Outside, find_homes
-from crtgen.plan.layout import Problem, arena_of, find_problem, lay_heuristically
+from crtgen.plan.layout import Problem, find_problem
 from crtgen.plan.order import best_order
 from crtgen.plan.places import find_demand
 from crtgen.plan.plan import Plan, Slot, Step
@@ -24,8 +24,6 @@ def make_plan(
     items: Sequence[Item] | None = None,
     *,
     keep_inputs: bool = False,
-    exact: bool | None = None,
-    time_limit: float = 10.0,
     align: int = 16,
     outside: Outside | None = None,
 ) -> Plan:
@@ -35,9 +33,7 @@ def make_plan(
 
     ``outside`` is what a subgraph shares with its caller; without it, a model's states are outside.
 
-    With ``keep_inputs`` the inputs still hold their data after a run. ``exact`` decides what happens where
-    the heuristic does not meet the lower bound: True searches exactly (``UsageError`` without OR-Tools),
-    False does not, None does if OR-Tools is installed. ``time_limit`` is in CP-SAT's deterministic seconds.
+    With ``keep_inputs`` the inputs still hold their data after a run.
 
     ``align`` is the alignment of every offset, in bytes. Sizes are not rounded, so the last tensor of the
     arena costs nothing more. The int8 kernels need 4; 16 is what Helium and DMA like best, and activations
@@ -45,32 +41,29 @@ def make_plan(
     """
     if align < 1 or align & (align - 1):
         raise UsageError(f"the alignment of the arena is {align}", hint="it has to be a power of two")
-    if exact and not exact_available():
-        raise UsageError("the exact planner needs OR-Tools", hint="pip install 'crtgen[exact]'")
     items = [Call(node) for node in graph.nodes] if items is None else items
     outside = Outside.of(graph) if outside is None else outside
     homes = find_homes(graph, items, kernels, outside)
     demand = find_demand(graph, items, kernels, keep_inputs, homes)
     order = best_order(demand, align)
     problem = find_problem(demand, order, align)
-    offsets, method, optimal = _lay(problem, exact_available() if exact is None else exact, time_limit)
+    layout = lay(problem)
     slots = {
         value: Slot(offset, place.size)
-        for place, offset in zip(demand.places, offsets, strict=False)
+        for place, offset in zip(demand.places, layout.offsets, strict=False)
         for value in place.values
     }
     steps = tuple(
-        Step(items[task], kernels[items[task].name], _scratch(problem, offsets, step))
+        Step(items[task], kernels[items[task].name], _scratch(problem, layout.offsets, step))
         for step, task in enumerate(order)
     )
     plan = Plan(
         graph=graph,
         steps=steps,
         slots=MappingProxyType(slots),
-        arena=arena_of(problem, offsets),
+        arena=layout.arena,
         lower_bound=problem.lower_bound,
-        optimal=optimal,
-        method=method,
+        optimal=layout.is_least,
         kept_inputs=keep_inputs,
         align=align,
         needs=problem.needs[1:-1],
@@ -89,16 +82,6 @@ def _states(graph: Graph, align: int) -> dict[str, Slot]:
         slots[name] = Slot(-(-end // align) * align, graph.values[name].nbytes)
         end = slots[name].offset + slots[name].size
     return slots
-
-
-def _lay(problem: Problem, exact: bool, time_limit: float) -> tuple[tuple[int, ...], str, bool]:
-    offsets = lay_heuristically(problem)
-    if arena_of(problem, offsets) <= problem.lower_bound:
-        return offsets, "heuristic", True
-    if not exact:
-        return offsets, "heuristic", False
-    offsets, proven = lay_exactly(problem, offsets, time_limit)
-    return offsets, "exact", proven
 
 
 def _scratch(problem: Problem, offsets: tuple[int, ...], step: int) -> Slot | None:

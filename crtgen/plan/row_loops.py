@@ -13,7 +13,7 @@ from crtgen.kernels import Kernel, Parts, RowStage, Target, makes_operand, row_l
 from crtgen.level import Level, find_level
 from crtgen.ops import Add
 from crtgen.passes import Hit
-from crtgen.plan.bounded import least_arena
+from crtgen.plan.bounded import lay
 from crtgen.plan.homes import Homes
 from crtgen.plan.layout import Problem, find_problem
 from crtgen.plan.places import find_demand
@@ -36,13 +36,13 @@ _MOST = {"speed": 0.03, "balanced": 0.05, "size": 0.08}
 
 
 def loop_over_rows(
-    plan: Plan, target: Target, *, exact: bool | None = None, apart: frozenset[str] = frozenset()
+    plan: Plan, target: Target, *, apart: frozenset[str] = frozenset()
 ) -> tuple[Plan, tuple[Hit, ...]]:
     """``plan`` with chains at the peak run by rows as long as that lowers the peak, and a note for each.
 
     All of it adds 5 % of estimated time at most, for speed 3 %, for size 8 %, and is better by the objective
-    of the level. For speed an eighth of the arena is saved, or nothing is done. ``exact`` is that of
-    ``make_plan``. Layers that are ``apart`` are in no chain.
+    of the level. For speed an eighth of the arena is saved, or nothing is done. Layers that are ``apart`` are
+    in no chain.
     """
     if not plan.steps:
         return plan, ()
@@ -66,7 +66,6 @@ def loop_over_rows(
         kernels,
         best.items,
         keep_inputs=plan.kept_inputs,
-        exact=exact,
         align=plan.align,
         outside=plan.outside,
     )
@@ -144,7 +143,7 @@ class _Line:
         if self.joined is None:
             return self.laid
         problem = self.stretch(self.joined - _AROUND, self.joined + _AROUND + 1)
-        return max(self.peak, least_arena(problem, self.peak))
+        return max(self.peak, lay(problem, self.peak).arena)
 
     def stretch(self, first: int, end: int) -> Problem:
         """Laying what is there while the items from ``first`` to before ``end`` run."""
@@ -262,7 +261,7 @@ class _Loops:
     def _arena(self, line: _Line, first: int, end: int) -> int:
         kernels = line.kernels[first:end]
         if kernels and kernels not in self._arenas:
-            self._arenas[kernels] = least_arena(line.stretch(first, end))
+            self._arenas[kernels] = lay(line.stretch(first, end)).arena
         return self._arenas.get(kernels, 0)
 
     def _described(self, stage: Stage) -> RowStage:

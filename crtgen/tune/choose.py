@@ -1,9 +1,9 @@
 """The exact choice: the least time in a run within the flash that there is, by CP-SAT of OR-Tools."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from importlib.util import find_spec
 
 from crtgen.errors import DoesNotFitError, UsageError
-from crtgen.plan.exact import exact_available
 from crtgen.tune.layers import Figures, Layer, functions_of
 
 __all__ = ["HINT", "Chosen", "Measured", "check_solver", "choose", "flash_of"]
@@ -22,8 +22,8 @@ _TIME_LIMIT = 30.0
 
 def check_solver() -> None:
     """Raise ``UsageError`` without OR-Tools."""
-    if not exact_available():
-        raise UsageError("tuning needs OR-Tools", hint="pip install 'crtgen[exact]'")
+    if find_spec("ortools") is None:
+        raise UsageError("tuning needs OR-Tools", hint="pip install 'crtgen[tune]'")
 
 
 def choose(layers: Sequence[Layer], measured: Measured, room: int, never: Sequence[Chosen] = ()) -> Chosen:

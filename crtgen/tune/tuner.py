@@ -288,7 +288,6 @@ class _Tuner:
             plan.graph,
             request.target,
             keep_inputs=request.keep_inputs,
-            exact=request.exact,
             fixed={layer.name: layer.candidates[chosen[layer.name]].kernel for layer in self.layers},
         )
         return made

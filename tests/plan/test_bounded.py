@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from crtgen.plan.bounded import least_arena
+from crtgen.plan import bounded
+from crtgen.plan.bounded import Layout, lay
 from crtgen.plan.layout import Problem, arena_of, lay_first_fit
 
 ALIGN = 4
@@ -46,17 +47,27 @@ def test_it_is_the_least(seed: int) -> None:
     leads = {(random.randrange(count), random.randrange(count)): random.randint(0, 10)}
     leads = {(i, j): min(lead, sizes[i]) for (i, j), lead in leads.items()}
     made = problem(sizes, spans, leads)
-    assert least_arena(made) == by_every_order(made)
+    found = lay(made)
+    assert (found.arena, found.is_least) == (by_every_order(made), True)
+    assert arena_of(made, found.offsets) == found.arena
+
+
+STAGGERED = problem([12, 20, 24, 12], [(1, 3), (0, 2), (3, 3), (2, 2)], {})
 
 
 def test_it_is_less_than_by_first_fit() -> None:
-    """Two small items that never meet go over each other, below what meets both."""
-    made = problem([8, 24, 8, 16], [(0, 1), (1, 2), (2, 3), (0, 0)], {})
-    assert (arena_of(made, lay_first_fit(made)), least_arena(made)) == (32, 32)
+    assert arena_of(STAGGERED, lay_first_fit(STAGGERED)) == 48
+    assert lay(STAGGERED).arena == 44
+
+
+def test_what_would_take_too_long_is_laid_by_the_heuristic(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "_MOST_LOOKED_AT", 0)
+    monkeypatch.setattr(bounded, "lay_heuristically", lambda problem: (32, 0, 8, 20))
+    assert lay(STAGGERED) == Layout((32, 0, 8, 20), 44, False)
 
 
 def test_less_is_not_looked_for_than_asked() -> None:
     sizes, spans = [12, 8, 12, 8, 20], [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]
     made = problem(sizes, spans, {})
-    least = least_arena(made)
-    assert least <= least_arena(made, enough=least + 100) <= least + 100
+    least = lay(made).arena
+    assert least <= lay(made, enough=least + 100).arena <= least + 100

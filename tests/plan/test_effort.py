@@ -33,8 +33,8 @@ def test_parameters_of_a_layer_are_found_for_selection_and_for_loops(monkeypatch
         x = net.layer(f"l{n + 1}", SAME, x, (1, 3, 3, 16), 3)
     graph, target = net.graph(x), Target(find_core("cortex-m4"))
     calls = _count(monkeypatch, ConvParams, "of")
-    plan = make_plan(graph, select(graph, target), exact=False)
-    loop_over_rows(plan, target, exact=False)
+    plan = make_plan(graph, select(graph, target))
+    loop_over_rows(plan, target)
     assert layers <= len(calls) <= 2 * layers
 
 
@@ -48,5 +48,5 @@ def test_an_order_asks_once_what_a_layer_may_write_over(monkeypatch: pytest.Monk
     graph = net.graph(first)
     kernels = select(graph, Target())
     calls = _count(monkeypatch, order, "overlap")
-    make_plan(graph, kernels, exact=False)
+    make_plan(graph, kernels)
     assert len(calls) <= 2 * len(graph.nodes)

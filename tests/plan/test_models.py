@@ -26,7 +26,7 @@ def apart(kernel: Kernel) -> Kernel:
 def test_whole_tensors_need_no_more_than_the_live_peak(name: str) -> None:
     graph, _ = run_passes(load(model_path(name)), DEFAULT_PASSES)
     kernels = {node: apart(kernel) for node, kernel in select(graph, Target()).items()}
-    plan = make_plan(graph, kernels, exact=False)
+    plan = make_plan(graph, kernels)
     assert plan.arena == plan.lower_bound == PEAKS[name]
 
 
@@ -43,6 +43,6 @@ def test_the_arena_is_within_the_live_peak_and_shared_scratch(name: str, core: s
 @pytest.mark.parametrize("keep", [False, True])
 def test_every_model_is_planned(name: str, keep: bool) -> None:
     graph, _ = run_passes(load(model_path(name)), DEFAULT_PASSES)
-    plan = make_plan(graph, select(graph, Target()), keep_inputs=keep, exact=False)
+    plan = make_plan(graph, select(graph, Target()), keep_inputs=keep)
     assert len(plan.steps) == len(graph.nodes)
     assert plan.kept_inputs is keep

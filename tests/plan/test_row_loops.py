@@ -42,8 +42,8 @@ def _pair(net: Network, x: str, name: str, channels: int, wide: int) -> str:
 
 def _looped(graph: Graph, target: Target | None = None, keep: bool = False) -> tuple[Plan, Plan, list[Hit]]:
     target = target or Target()
-    whole = make_plan(graph, select(graph, target), keep_inputs=keep, exact=False)
-    plan, hits = loop_over_rows(whole, target, exact=False)
+    whole = make_plan(graph, select(graph, target), keep_inputs=keep)
+    plan, hits = loop_over_rows(whole, target)
     assert plan.kept_inputs is keep
     return whole, plan, list(hits)
 
@@ -174,10 +174,10 @@ def test_a_block_is_found_wherever_its_peak_is(at: str) -> None:
     target = Target()
     kernels = dict(select(graph, target))
     kernels[at] = replace(kernels[at], scratch=50_000)
-    whole = make_plan(graph, kernels, exact=False)
+    whole = make_plan(graph, kernels)
     (peak,) = [step.name for step in whole.steps if step.kernel.scratch == 50_000]
     assert peak == at
-    plan, _ = loop_over_rows(whole, target, exact=False)
+    plan, _ = loop_over_rows(whole, target)
     assert [step.name for step in plan.steps] == ["a+b+c+add"]
 
 
@@ -278,8 +278,8 @@ def test_a_price_that_is_too_high_is_not_paid(optimize: str) -> None:
     kernels = {
         name: replace(kernel, cost=Cost(1.0, time=1.0)) for name, kernel in select(graph, target).items()
     }
-    whole = make_plan(graph, kernels, exact=False)
-    plan, hits = loop_over_rows(whole, target, exact=False)
+    whole = make_plan(graph, kernels)
+    plan, hits = loop_over_rows(whole, target)
     assert plan is whole
     assert hits == ()
 
@@ -386,7 +386,7 @@ def test_time_grows_about_as_the_network() -> None:
             x = _block(net, x, f"b{n}", 8)
         graph = net.graph(x)
         target = Target()
-        line = row_loops._Line.of(make_plan(graph, select(graph, target), exact=False))
+        line = row_loops._Line.of(make_plan(graph, select(graph, target)))
         tried.append(0)
         loops = row_loops._Loops(graph, target)
         while True:

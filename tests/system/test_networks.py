@@ -31,13 +31,11 @@ class _Build:
     toolchain: str | None = None
     optimize: str = "balanced"
     keep_inputs: bool = False
-    exact: bool | None = None
     executor: str = "aot"
 
     def __str__(self) -> str:
         kept = "-kept" if self.keep_inputs else ""
-        exact = {None: "", True: "-exact", False: "-quick"}[self.exact]
-        return f"{self.board}-{self.toolchain or 'default'}-{self.optimize}-{self.executor}{kept}{exact}"
+        return f"{self.board}-{self.toolchain or 'default'}-{self.optimize}-{self.executor}{kept}"
 
 
 _IN_CI = (
@@ -48,15 +46,14 @@ _IN_CI = (
 _NIGHTLY = (
     _Build("host", optimize="speed"),
     _Build("host", optimize="size", keep_inputs=True),
-    _Build("host", toolchain="zig", exact=False),
-    _Build("host", exact=True),
+    _Build("host", toolchain="zig"),
     _Build("host", executor="graph"),
     _Build("mps2_an385"),
     _Build("mps2_an385", toolchain="zig", optimize="speed"),
-    _Build("mps2_an386", exact=True),
+    _Build("mps2_an386"),
     _Build("mps2_an386", optimize="size", keep_inputs=True),
     _Build("mps2_an386", toolchain="zig", optimize="speed"),
-    _Build("mps2_an505", exact=False),
+    _Build("mps2_an505"),
     _Build("mps3_an547", optimize="speed"),
     _Build("mps3_an547", optimize="size", keep_inputs=True),
     _Build("mps3_an547", toolchain="zig"),
@@ -115,7 +112,6 @@ def _check(build: _Build, seeds: Sequence[int]) -> None:
         build.board,
         optimize=build.optimize,
         keep_inputs=build.keep_inputs,
-        exact=build.exact,
         executor=build.executor,
     )
     project = compiled.generate(stack=1 << 15)

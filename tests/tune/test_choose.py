@@ -134,7 +134,7 @@ def test_a_candidate_that_is_wrong_is_found_and_left_out() -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crtgen.tune.choose.exact_available", lambda: False)
+    monkeypatch.setattr("crtgen.tune.choose.find_spec", lambda name: None)
     with pytest.raises(Exception, match="OR-Tools") as caught:
         check_solver()
-    assert caught.value.hint == "pip install 'crtgen[exact]'"  # type: ignore[attr-defined]
+    assert caught.value.hint == "pip install 'crtgen[tune]'"  # type: ignore[attr-defined]

@@ -43,7 +43,7 @@ def test_a_test_of_each_operator(tmp_path: Path, machine: str, core: str) -> Non
         for test, graph in found
     ]
     target = Target(core=find_core(core))
-    plans = [(run, plan_model(run.graph, target, exact=False)[0]) for run in runs]
+    plans = [(run, plan_model(run.graph, target)[0]) for run in runs]
     printed = run_plans_on_qemu(tmp_path, plans, machine, find_core(core))
     failed = []
     for (test, graph), data in zip(found, printed, strict=True):

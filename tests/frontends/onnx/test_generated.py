@@ -40,7 +40,7 @@ def test_each_that_passes_by_reference_passes_as_c(tmp_path: Path) -> None:
             Run(test.name, graph, dict(zip(graph.inputs, map(np.asarray, test.inputs), strict=True)))
             for test, graph in part
         ]
-        plans = [(run, plan_model(run.graph, Target(), exact=False)[0]) for run in runs]
+        plans = [(run, plan_model(run.graph, Target())[0]) for run in runs]
         for (test, graph), data in zip(part, run_plans_on_host(folder, plans), strict=True):
             difference = test.difference(tuple(outputs_of(graph, data)))
             passed += not difference

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -32,7 +33,9 @@ class DType(Enum):
     UINT64 = "uint64"
     BOOL = "bool"
 
-    @property
+    __hash__ = object.__hash__  # there is one of each; that of Enum takes longer
+
+    @cached_property
     def numpy(self) -> np.dtype[np.generic]:
         """The same as numpy's type."""
         return np.dtype("int8" if self is DType.INT4 else self.value)

@@ -85,6 +85,10 @@ class Const:
         """An array that is there already."""
         return cls(name, data.dtype.name, data.shape, lambda: data, align, note)
 
+    def named(self, name: str) -> "Const":
+        """The same in another role."""
+        return Const(name, self.dtype, self.shape, self.pack, self.align, self.note)
+
     @property
     def nbytes(self) -> int:
         return prod(self.shape) * np.dtype(self.dtype).itemsize
@@ -281,3 +285,7 @@ class Part:
     sig: Signature
     kernel: Kernel
     calls: int = 1
+
+    def called(self, calls: int) -> "Part":
+        """The same, called so many times."""
+        return Part(self.operator, self.sig, self.kernel, calls)

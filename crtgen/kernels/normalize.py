@@ -130,7 +130,7 @@ def _cumulated(
     outer, length, inner = op.sizes(sig)
     start, apart = ((length - 1) * inner, -inner) if op.reverse else (0, inner)
     view = CumSumView(outer, length, inner, start, apart, number, first, term, op.exclusive, result, total)
-    work = Work().block(f"{measured_as(sig.x)} element", sig.x.elements)
+    work = Work().words(f"{measured_as(sig.x)} element", sig.x.elements, total, result)
     in_order = inner == 1 and not op.reverse
     return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(exact=not in_order),), work=work)
 

@@ -1,13 +1,12 @@
 """Kernels that call other kernels: what they pass on to these, and where the scratch of these is."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from crtgen.ir import Op, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
-from crtgen.kernels.registry import applicable
+from crtgen.kernels.registry import most_special
 
 __all__ = ["Parts", "aligned", "arguments", "assemble", "described", "find_part"]
 
@@ -20,7 +19,7 @@ _NEXT = 1.03
 
 def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
     """The fastest kernel for an operator, if there is one; but for speed, the smallest next to it."""
-    found = applicable(op, sig, target)
+    found = most_special(op, sig, target)
     if not found:
         return None
     most = found[0].cost.time * (1 if target.optimize == "speed" else _NEXT)
@@ -34,6 +33,7 @@ class Parts:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._found: dict[Hashable, Any] = {}
+        self._numbers: dict[Hashable, int] = {}
 
     def find(self, op: Op, sig: Signature) -> Part | None:
         """As ``find_part``."""
@@ -45,6 +45,10 @@ class Parts:
             self._found[key] = find()
         found: _T = self._found[key]
         return found
+
+    def number(self, key: Hashable) -> int:
+        """What stands for all that is equal, and is looked up faster."""
+        return self._numbers.setdefault(key, len(self._numbers))
 
 
 def described(sig: Signature) -> Hashable:
@@ -91,7 +95,7 @@ def assemble(
 
 
 def _consts(number: int, part: Part) -> Iterator[Const]:
-    return (replace(const, name=_name(number, const)) for const in part.kernel.consts)
+    return (const.named(_name(number, const)) for const in part.kernel.consts)
 
 
 def _name(number: int, const: Const) -> str:

@@ -1,6 +1,6 @@
 """Which designs there are for an operator, and which one a layer gets."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -14,7 +14,7 @@ from crtgen.level import Level, find_level
 from crtgen.ops.control import ControlFlow
 from crtgen.ops.scheme import is_packed
 
-__all__ = ["Design", "Entry", "applicable", "design", "registered", "select"]
+__all__ = ["Design", "Entry", "applicable", "design", "most_special", "registered", "select"]
 
 Design = Callable[[Any, Signature, Target], Kernel | None]
 Feature: TypeAlias = Literal["base", "dsp", "mve", "vfp"]
@@ -64,6 +64,9 @@ def _is_bare(op: Op, sig: Signature) -> bool:
 
 _DESIGNS: dict[type, list[Entry]] = {}
 
+_RANKS: Mapping[Feature | None, int] = {"mve": 0, "dsp": 1, "vfp": 1, "base": 1, None: 2}
+"""In this order, designs of row loops are tried until one is there."""
+
 
 def design(
     *operators: type,
@@ -97,7 +100,23 @@ def registered(operator: type[Op]) -> tuple[Entry, ...]:
 
 def applicable(op: Op, sig: Signature, target: Target) -> list[Kernel]:
     """Every kernel that computes ``op`` on ``target``, cheapest first."""
-    kernels = [entry.kernel(op, sig, target) for entry in registered(type(op))]
+    return _by_time(registered(type(op)), op, sig, target)
+
+
+def most_special(op: Op, sig: Signature, target: Target) -> list[Kernel]:
+    """Those of ``applicable`` that need most of the core: of Helium, or else of what other cores have.
+
+    Only if there is none, those that need nothing: these are hardly ever as fast.
+    """
+    for rank in sorted({*_RANKS.values()}):
+        entries = (entry for entry in registered(type(op)) if _RANKS[entry.needs] == rank)
+        if kernels := _by_time(entries, op, sig, target):
+            return kernels
+    return []
+
+
+def _by_time(entries: Iterable[Entry], op: Op, sig: Signature, target: Target) -> list[Kernel]:
+    kernels = [entry.kernel(op, sig, target) for entry in entries]
     return sorted((k for k in kernels if k is not None), key=lambda k: k.cost.time)
 
 

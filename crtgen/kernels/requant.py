@@ -15,8 +15,11 @@ int16 has 65,535 thresholds, but its wide sums are rounded once only, and 15 bit
 that is ``Floor`` as it stands, if the sums fit into 32 bits.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +51,7 @@ __all__ = [
 ]
 
 Mask = npt.NDArray[np.bool_]
+_T = TypeVar("_T")
 
 _HALF_WORD = 1 << 31
 _CANDIDATES = np.arange(-4, 5, dtype=np.int64)  # multipliers tried around the ideal one
@@ -86,6 +90,7 @@ class Rescale:
     wide: bool = False
     factors: Factors | None = None
     is_sum: bool = False
+    _known: dict[Hashable, Any] = field(init=False, repr=False, default_factory=dict)
 
     @classmethod
     def of(cls, params: ConvParams, low: Int64, high: Int64) -> "Rescale":
@@ -108,6 +113,13 @@ class Rescale:
         multiplier, shift, low, high = (np.array([n], np.int64) for n in (*scale, *reach))
         factors = None if factor is None else np.array([factor], np.float32)
         return cls(multiplier, shift, *limits, low, high, factors=factors)
+
+    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
+        """What was found for this key before, or is now: designs of a layer, and of its rows, ask again."""
+        if key not in self._known:
+            self._known[key] = find()
+        found: _T = self._known[key]
+        return found
 
     def take(self, channels: Int64) -> "Rescale":
         """The same of the channels of these numbers."""
@@ -179,8 +191,20 @@ class Rescale:
         return reached
 
 
+_RESCALES: WeakKeyDictionary[ConvParams, Rescale] = WeakKeyDictionary()
+
+
 def rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
-    """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any input."""
+    """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any input.
+
+    It is kept as long as the parameters, which are those of one layer.
+    """
+    if params not in _RESCALES:
+        _RESCALES[params] = _rescale_of(params, weights, bias)
+    return _RESCALES[params]
+
+
+def _rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
     depth = weights.shape[1]
     low = np.full(depth, params.scheme.low + params.input_offset, np.int64)
     high = np.full(depth, params.scheme.high + params.input_offset, np.int64)

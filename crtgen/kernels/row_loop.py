@@ -19,7 +19,7 @@ from crtgen.ir import Op, Signature, Value
 from crtgen.kernels.beside import add_beside
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import InPlace, Kernel, Part
-from crtgen.kernels.parts import Parts, aligned, arguments, assemble, described
+from crtgen.kernels.parts import Parts, aligned, arguments, assemble
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Add, Padding, Windowed
 
@@ -90,7 +90,7 @@ class RowLoopView:
         return any("work" in stage.arguments for stage in self.stages)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowStage:
     """An operator of a loop over rows, and what it is applied to: the image that runs through comes first.
 
@@ -134,12 +134,6 @@ class RowStage:
         return not (self.window.padded_rows and _fill(self.op, sig.x) is None)
 
     @cached_property
-    def key(self) -> Hashable:
-        """The same for stages that have the same kernels."""
-        of_layer = None if self.beside is None else (self.beside[0], described(self.beside[1]))
-        return self.op, described(self.sig), of_layer
-
-    @cached_property
     def shape(self) -> Hashable:
         """The same for stages that constants and names tell apart, and nothing else."""
         of_layer = () if self.beside is None else (self.beside[1].inputs, self.beside[1].outputs)
@@ -171,7 +165,7 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel
         return None
     rows = _rows(windows, last_rows)
     found = [
-        known.once((stage.key, count), partial(_part, stage, window, count, known))
+        known.once((stage, count), partial(_part, stage, window, count, known))
         for stage, window, count in zip(stages, windows, rows, strict=True)
     ]
     parts = [part for part in found if part is not None]
@@ -179,13 +173,14 @@ def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel
         return None
     given = arguments(parts)
     within = _within(parts[-1])
-    key = tuple(stage.shape for stage in stages), last_rows, given, within
+    shapes = tuple(known.once(stage, partial(known.number, stage.shape)) for stage in stages)
+    key = shapes, last_rows, given, within
     form = known.once(key, partial(_form, stages, windows, rows, given, within))
     kernel = assemble(
         f"{last_rows} row{'s' if last_rows > 1 else ''} at a time",
         "row_loop.c.j2",
         form.view,
-        [replace(part, calls=calls) for part, calls in zip(parts, form.calls, strict=True)],
+        [part.called(calls) for part, calls in zip(parts, form.calls, strict=True)],
         begin=form.view.work,
         inplace=form.inplace,
         work=form.work,

@@ -74,7 +74,7 @@ def _kernel(op: Scatter, sig: Signature, loops: tuple[Loop, ...], first: str, at
     work = (
         Work()
         .words(f"{kind} element", count, view.result)
-        .block("index", count if not first else loops[0].count)
+        .words("index", loops[0].count if first else count, first or at)
     )
     work.copy(sig.y.nbytes, 1)
     overlays = () if sig.x.is_constant else (InPlace(0),)

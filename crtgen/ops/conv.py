@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ConvParams:
     """Integers of a quantised convolution or fully connected layer.
 

@@ -8,7 +8,7 @@ from random import Random
 from crtgen.plan.order import overlap
 from crtgen.plan.places import Demand
 
-__all__ = ["Problem", "arena_of", "find_problem", "lay_first_fit", "lay_heuristically"]
+__all__ = ["Problem", "arena_of", "find_needs", "find_problem", "lay_first_fit", "lay_heuristically"]
 
 CLIMB = 400
 
@@ -39,6 +39,26 @@ class Problem:
 
 def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
     """The layout problem of ``demand`` when its tasks run in ``order``."""
+    sizes, spans, scratch = _items(demand, order)
+    gaps = {(i, j): sizes[i] for i, j in _together(spans)}
+    for step, task in enumerate(order):
+        for (o, i), lead in demand.tasks[task].leads.items():
+            if spans[i][1] == 1 + step:
+                gaps[o, i] = min(sizes[o], lead)
+    needs = tuple(_needs(demand, order, sizes, spans, align))
+    return Problem(tuple(sizes), tuple(spans), gaps, scratch, align, needs)
+
+
+def find_needs(demand: Demand, order: Sequence[int], align: int) -> tuple[int, ...]:
+    """The ``needs`` of the problem alone."""
+    sizes, spans, _ = _items(demand, order)
+    return tuple(_needs(demand, order, sizes, spans, align))
+
+
+def _items(
+    demand: Demand, order: Sequence[int]
+) -> tuple[Sequence[int], Sequence[tuple[int, int]], Mapping[int, int]]:
+    """Sizes and spans of places and of scratch, and which item the scratch of a step is."""
     spans = _spans(demand, order)
     sizes = [place.size for place in demand.places]
     scratch: dict[int, int] = {}
@@ -47,13 +67,7 @@ def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
             scratch[step] = len(sizes)
             sizes.append(demand.tasks[task].scratch)
             spans.append((1 + step, 1 + step))
-    gaps = {(i, j): sizes[i] for i, j in _together(spans)}
-    for step, task in enumerate(order):
-        for (o, i), lead in demand.tasks[task].leads.items():
-            if spans[i][1] == 1 + step:
-                gaps[o, i] = min(sizes[o], lead)
-    needs = tuple(_needs(demand, order, sizes, spans, align))
-    return Problem(tuple(sizes), tuple(spans), gaps, scratch, align, needs)
+    return sizes, spans, scratch
 
 
 def _spans(demand: Demand, order: Sequence[int]) -> list[tuple[int, int]]:

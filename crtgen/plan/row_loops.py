@@ -15,8 +15,8 @@ from crtgen.ops import Add
 from crtgen.passes import Hit
 from crtgen.plan.bounded import lay
 from crtgen.plan.homes import Homes
-from crtgen.plan.layout import Problem, find_problem
-from crtgen.plan.places import find_demand
+from crtgen.plan.layout import Problem, find_needs, find_problem
+from crtgen.plan.places import Demand, find_demand
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
 from crtgen.plan.schedule import Call, Item, RowLoop, Stage
@@ -31,7 +31,7 @@ _AROUND = 16
 
 _LEAST = {"speed": 0.125, "balanced": 0.0, "size": 0.0}
 """What saves less than this share of the arena is not done."""
-_MOST = {"speed": 0.03, "balanced": 0.05, "size": 0.08}
+_MOST = {"speed": 0.0075, "balanced": 0.05, "size": 0.08}
 """The share of time that may be added."""
 
 
@@ -148,7 +148,8 @@ class _Line:
     def stretch(self, first: int, end: int) -> Problem:
         """Laying what is there while the items from ``first`` to before ``end`` run."""
         first, end = max(first, 0), min(end, len(self.items))
-        return self._problem(self.items[first:end], self.kernels[first:end], first, end - 1)
+        demand = self._demand(self.items[first:end], self.kernels[first:end], first, end - 1)
+        return find_problem(demand, range(end - first), self.align)
 
     def added(self, before: "_Line") -> float:
         """The share of estimated instructions that were added."""
@@ -191,7 +192,7 @@ class _Line:
         others = [i for i in range(first, last) if i not in chain.items]
         items = (*(self.items[i] for i in others), loop)
         kernels = (*(self.kernels[i] for i in others), kernel)
-        needs = self._problem(items, kernels, first, last).needs[1:-1]
+        needs = find_needs(self._demand(items, kernels, first, last), range(len(items)), self.align)[1:-1]
         if max(needs) >= self.peak:
             return None
         cost = kernel.cost.time - sum(self.kernels[i].cost.time for i in chain.items)
@@ -209,13 +210,12 @@ class _Line:
             apart=self.apart,
         )
 
-    def _problem(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Problem:
-        """Laying what is there while ``items`` run in place of the items from ``first`` to ``last``."""
+    def _demand(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Demand:
+        """What is there while ``items`` run in place of the items from ``first`` to ``last``."""
         before, after = self.alive[first], self._after(last)
         stretch = Graph(self.graph.name, self.graph.values, (), tuple(sorted(before)), tuple(sorted(after)))
         by_name = {item.name: kernel for item, kernel in zip(items, kernels, strict=True)}
-        demand = find_demand(stretch, items, by_name, keep_inputs=False, homes=self.homes)
-        return find_problem(demand, range(len(items)), self.align)
+        return find_demand(stretch, items, by_name, keep_inputs=False, homes=self.homes)
 
     def _after(self, last: int) -> frozenset[str]:
         """The values that are needed after an item."""

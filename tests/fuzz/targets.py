@@ -77,15 +77,15 @@ def _model(data: bytes, folder: Path) -> bool:
 
 def compiled_graph(graph: Graph, board: str) -> None:
     """The graph as C."""
-    api.compile([api.Model(graph)], board, exact=False)
+    api.compile([api.Model(graph)], board)
 
 
 @cache
 def _archive_seeds() -> tuple[bytes, ...]:
     small = [load_tflite(data, f"m{i}") for i, data in enumerate(model_seeds()[:40:9])]
-    ours = [api.compile([api.Model(g)], "host", exact=False).archive() for g in small]
-    graph = api.compile([api.Model(small[0])], "host", executor="graph", exact=False).archive()
-    two = api.compile([api.Model(g) for g in small[:2]], "host", exact=False).archive()
+    ours = [api.compile([api.Model(g)], "host").archive() for g in small]
+    graph = api.compile([api.Model(small[0])], "host", executor="graph").archive()
+    two = api.compile([api.Model(g) for g in small[:2]], "host").archive()
     return (*ours, graph, two)
 
 

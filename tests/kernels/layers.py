@@ -530,7 +530,7 @@ KINDS = {
     ),
     "reals": Kind(
         (Conv2d, DepthwiseConv2d, FullyConnected),
-        st.one_of(*(made(DType.FLOAT32) for made in (_convolution, _convolution, _depthwise, _dense))),
+        st.one_of(*(_real(made) for made in (_convolution, _convolution, _depthwise, _dense))),
         DType.FLOAT32,
     ),
 }

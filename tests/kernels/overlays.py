@@ -29,7 +29,7 @@ def overlay(graph: Graph, kernel: Kernel, leave: InPlace) -> Plan:
             end = slots[name].offset + slots[name].size
     scratch = Slot(_up(end, 4), kernel.scratch) if kernel.scratch else None
     arena = _up(end, 4) + kernel.scratch
-    return Plan(graph, (Step(Call(node), kernel, scratch),), slots, arena, 0, False, "by hand")
+    return Plan(graph, (Step(Call(node), kernel, scratch),), slots, arena, 0, False)
 
 
 def guarded(graph: Graph, kernel: Kernel, over: str) -> tuple[Graph, Plan]:
@@ -56,7 +56,7 @@ def guarded(graph: Graph, kernel: Kernel, over: str) -> tuple[Graph, Plan]:
     whole = Graph.build(graph.name, values, graph.nodes, (*graph.inputs, *guards), (*graph.outputs, *guards))
     slots = {**{name: Slot(at, graph.values[name].nbytes) for name, at in places.items()}, **guards}
     arena = _up(end, 4) + _GUARD
-    return whole, Plan(whole, (Step(Call(node), kernel, scratch),), slots, arena, 0, False, "by hand")
+    return whole, Plan(whole, (Step(Call(node), kernel, scratch),), slots, arena, 0, False)
 
 
 def overlays(case: Case, seed: int) -> list[tuple[Run, Plan]]:

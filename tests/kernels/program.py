@@ -32,7 +32,7 @@ class Run:
 
 def plan_runs(runs: Sequence[Run], target: Target) -> list[tuple[Run, Plan]]:
     """Each run with the plan of its network; runs of one network share the plan."""
-    plans = {id(r.graph): make_plan(r.graph, select(r.graph, target), exact=False) for r in runs}
+    plans = {id(r.graph): make_plan(r.graph, select(r.graph, target)) for r in runs}
     return [(run, plans[id(run.graph)]) for run in runs]
 
 

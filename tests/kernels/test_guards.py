@@ -145,7 +145,7 @@ def test_models_stay_within_arena_and_weights(tmp_path: Path, core: str, model: 
     ((run, expected),), memories = recorded_runs(model, 1), MEMORIES[core]
     target = Target(find_core(core), optimize)
     ((_, whole),) = plan_runs([run], target)
-    plan, _ = loop_over_rows(whole, target, exact=False)
+    plan, _ = loop_over_rows(whole, target)
     runs = [(run, plan)]
     sources = one_unit(tmp_path, write_program(tmp_path, runs))
     start = HERE / "baremetal" / "start.c"

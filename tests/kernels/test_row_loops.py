@@ -218,7 +218,7 @@ def test_streams_of_one_shape_share_their_functions() -> None:
         y = net.layer(f"{name}_narrow", Conv2d((1, 1), SAME), middle, (8, 3, 3, 32))
         x = net.node(f"{name}_clamp", Relu(), y)
     graph, target = net.graph(x), Target()
-    plan, _ = loop_over_rows(make_plan(graph, select(graph, target), exact=False), target, exact=False)
+    plan, _ = loop_over_rows(make_plan(graph, select(graph, target)), target)
     module = generate_c(plan, "net")
     one, _, two, _ = module.info.layers
     assert one.function == two.function == "net_row_loop_2"
@@ -236,7 +236,7 @@ def test_what_a_projection_calls_is_part_of_its_layer() -> None:
     y = net.layer("same", Conv2d((1, 1), SAME), y, (32, 3, 3, 32))
     graph = net.graph(net.node("add", Add(), y, net.layer("beside", Conv2d((2, 2)), x, (32, 1, 1, 16))))
     target = Target()
-    plan, _ = loop_over_rows(make_plan(graph, select(graph, target), exact=False), target, exact=False)
+    plan, _ = loop_over_rows(make_plan(graph, select(graph, target)), target)
     module = generate_c(plan, "net")
     (layer,) = module.info.layers
     assert layer.function == "net_row_loop_5"

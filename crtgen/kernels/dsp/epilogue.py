@@ -113,6 +113,11 @@ def epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: b
 
     ``each`` keeps a shift per channel in the form that may have one, even where all are equal.
     """
+    key = each, tuple((gain, channels.tobytes()) for gain, channels in lanes)
+    return rescale.once(("lanes", key), lambda: _epilogue_lanes(rescale, lanes, each))
+
+
+def _epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: bool) -> Lanes | None:
     if rescale.is_sum:
         return _lanes_of_sums(rescale, lanes)
     parts = [(gain, rescale.take(channels)) for gain, channels in lanes]

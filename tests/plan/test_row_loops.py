@@ -314,16 +314,16 @@ def test_for_speed_a_little_memory_is_no_reason(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("optimize", ["speed", "balanced", "size"])
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55", "cortex-m3"])
 def test_ic01(core: str, optimize: str) -> None:
-    """The first residual block is one stream, and the second one as well unless it costs too much."""
+    """The residual blocks are streams; for speed those are not that cost more than 0.75 % of instructions."""
     graph, _ = run_passes(load(model_path("ic01_int8")), DEFAULT_PASSES)
     whole, plan, hits = _looped(graph, Target(find_core(core), optimize))
     assert whole.arena >= 2 * 16_384
     blocks = ["conv2d_1+conv2d_2+add", "conv2d_3+conv2d_4+conv2d_5+add_1"]
-    dear = core == "cortex-m3" and optimize == "speed"
-    assert [hit.node for hit in hits] == (blocks[:1] if dear else blocks)
-    assert 16_384 < plan.arena <= (26_400 if dear else 25_200)
+    number = {"cortex-m55": 0, "cortex-m4": 1, "cortex-m3": 1}[core] if optimize == "speed" else 2
+    assert [hit.node for hit in hits] == blocks[:number]
+    assert 16_384 < plan.arena <= (34_416, 28_080, 25_200)[number]
     cost = [sum(step.kernel.cost.instructions for step in p.steps) for p in (whole, plan)]
-    assert cost[1] <= {"speed": 1.03, "balanced": 1.05, "size": 1.08}[optimize] * cost[0]
+    assert cost[1] <= {"speed": 1.0075, "balanced": 1.05, "size": 1.08}[optimize] * cost[0]
 
 
 @pytest.mark.models

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from heapq import nsmallest
+from itertools import compress
 from typing import NamedTuple
 
 from crtgen.plan.places import Demand, Task
@@ -39,25 +40,25 @@ class _Move:
     """A node as the search sees it; sizes in units of the alignment.
 
     ``alone`` is what it asks for beside what is live, less what it saves by writing over places that nobody
-    else reads; ``shared`` are the others that it may write over, each with a bit per node that reads it, and
-    ``asked`` is what it asks for if some of these are free. ``ends`` are the places that may be free after
-    it, each with a bit per node that reads it and its size. ``waiting`` are the nodes that need this one,
-    each with a bit per node that it needs.
+    else reads; ``shared`` has, for each other one that it may write over, a bit per node that reads it, and
+    ``asked`` is what it asks for, given which of these are free. ``ends`` are the places that may be free
+    after it, each with a bit per node that reads it and its size. ``waiting`` are the nodes that need this
+    one, each with a bit per node that it needs.
     """
 
     node: int
     written: int
     alone: int
-    shared: tuple[tuple[int, int], ...]
-    asked: Callable[[frozenset[int]], int]
+    shared: tuple[int, ...]
+    asked: Callable[[tuple[bool, ...]], int]
     ends: tuple[tuple[int, int, int], ...]
     waiting: tuple[tuple[int, int], ...]
 
-    def need(self, done: int) -> int:
-        """What it asks for beside what is live, once the nodes in ``done`` have run, itself the last."""
+    def need(self, left: int) -> int:
+        """What it asks for beside what is live, where only the nodes in ``left`` have not run yet."""
         if not self.shared:
             return self.alone
-        return self.asked(frozenset(place for place, readers in self.shared if not readers & ~done))
+        return self.asked(tuple([not readers & left for readers in self.shared]))
 
 
 def best_order(demand: Demand, align: int) -> tuple[int, ...]:
@@ -80,7 +81,7 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
             peak, total = state.rank
             for node in state.ready:
                 move, done = moves[node], state.done | 1 << node
-                need = state.live + move.need(done)
+                need = state.live + move.need(~done)
                 rank = max(peak, need), total + need
                 known = reached.get(done)
                 if known is None or rank < known[0]:
@@ -97,16 +98,18 @@ def _move(demand: Demand, sizes: tuple[int, ...], align: int, node: int, followe
     written = sum(sizes[i] for i in task.writes)
     own = frozenset(i for i in ends if not demand.places[i].readers & ~(1 << node))
     over = {i for _, i in task.leads}
+    shared = [i for i in ends if i in over - own]
 
     @cache
-    def asked(free: frozenset[int]) -> int:
-        return written - -task.scratch // align - overlap(task, own | free, sizes, align)
+    def asked(free: tuple[bool, ...]) -> int:
+        dying = own.union(compress(shared, free))
+        return written - -task.scratch // align - overlap(task, dying, sizes, align)
 
     return _Move(
         node,
         written,
-        asked(frozenset()),
-        tuple((i, demand.places[i].readers) for i in ends if i in over - own),
+        asked(()),
+        tuple(demand.places[i].readers for i in shared),
         asked,
         tuple((i, demand.places[i].readers, sizes[i]) for i in ends),
         tuple((i, demand.tasks[i].after) for i in followers),

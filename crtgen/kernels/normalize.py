@@ -130,7 +130,9 @@ def _cumulated(
     outer, length, inner = op.sizes(sig)
     start, apart = ((length - 1) * inner, -inner) if op.reverse else (0, inner)
     view = CumSumView(outer, length, inner, start, apart, number, first, term, op.exclusive, result, total)
-    work = Work().words(f"{measured_as(sig.x)} element", sig.x.elements, total, result)
+    kind = measured_as(sig.x)
+    work = Work().words(f"{kind} element", sig.x.elements, result)
+    work.words(f"{kind} sum", sig.x.elements - outer * inner, total)  # to nothing, less is to be added
     in_order = inner == 1 and not op.reverse
     return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(exact=not in_order),), work=work)
 

@@ -89,8 +89,9 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
         "fully_connected", Signature((row, feature, bias), (newest,)), kernel.priced(target), x.shape[0]
     )
     view, batch = svdf_view(op, sig), x.shape[0]
-    work = Work().block("unit", batch * view.units)
-    work.block("filter", batch * filters).block("time", batch * time.elements)
+    kind = state.dtype.value
+    work = Work().words("unit", batch * view.units, view.result)
+    work.block(f"{kind} filter", batch * filters).block(f"{kind} time", batch * time.elements)
     return _assembled(
         "dsp svdf",
         "dsp/svdf.c.j2",

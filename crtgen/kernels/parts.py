@@ -1,16 +1,15 @@
 """Kernels that call other kernels: what they pass on to these, and where the scratch of these is."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
 
 from crtgen.ir import Op, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
+from crtgen.kernels.known import Known
 from crtgen.kernels.registry import most_special
 
 __all__ = ["Parts", "aligned", "arguments", "assemble", "described", "find_part"]
-
-_T = TypeVar("_T")
 
 _ALIGN = 16  # of the parts' scratch
 _NEXT = 1.03
@@ -27,24 +26,17 @@ def find_part(op: Op, sig: Signature, target: Target) -> Part | None:
     return Part(op.name, sig, min(near, key=lambda kernel: kernel.cost.code))
 
 
-class Parts:
+class Parts(Known):
     """What loops for ``target`` consist of, each found once: who tries chains asks for it again and again."""
 
     def __init__(self, target: Target) -> None:
+        super().__init__()
         self.target = target
-        self._found: dict[Hashable, Any] = {}
         self._numbers: dict[Hashable, int] = {}
 
     def find(self, op: Op, sig: Signature) -> Part | None:
         """As ``find_part``."""
         return self.once((op, described(sig)), lambda: find_part(op, sig, self.target))
-
-    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
-        """What was found for this key before, or is now."""
-        if key not in self._found:
-            self._found[key] = find()
-        found: _T = self._found[key]
-        return found
 
     def number(self, key: Hashable) -> int:
         """What stands for all that is equal, and is looked up faster."""

@@ -15,15 +15,14 @@ int16 has 65,535 thresholds, but its wide sums are rounded once only, and 15 bit
 that is ``Floor`` as it stands, if the sums fit into 32 bits.
 """
 
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from crtgen.kernels.known import Known
 from crtgen.ops.conv import ConvParams
 from crtgen.ops.fixedpoint import (
     Int64,
@@ -51,7 +50,6 @@ __all__ = [
 ]
 
 Mask = npt.NDArray[np.bool_]
-_T = TypeVar("_T")
 
 _HALF_WORD = 1 << 31
 _CANDIDATES = np.arange(-4, 5, dtype=np.int64)  # multipliers tried around the ideal one
@@ -76,7 +74,7 @@ class Rescale:
 
     All arrays are int64[O]. ``value = clamp(zero_point + acc * multipliers * 2**(shifts - 31))``, of ``wide``
     sums with 15 bits of the multiplier; with ``factors``, by a float32 product with these. ``is_sum``: the
-    accumulators are the outputs.
+    accumulators are the outputs. ``known`` is what designs of a layer, and of its rows, ask for again.
     """
 
     multipliers: Int64
@@ -90,7 +88,7 @@ class Rescale:
     wide: bool = False
     factors: Factors | None = None
     is_sum: bool = False
-    _known: dict[Hashable, Any] = field(init=False, repr=False, default_factory=dict)
+    known: Known = field(init=False, repr=False, default_factory=Known)
 
     @classmethod
     def of(cls, params: ConvParams, low: Int64, high: Int64) -> "Rescale":
@@ -113,13 +111,6 @@ class Rescale:
         multiplier, shift, low, high = (np.array([n], np.int64) for n in (*scale, *reach))
         factors = None if factor is None else np.array([factor], np.float32)
         return cls(multiplier, shift, *limits, low, high, factors=factors)
-
-    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
-        """What was found for this key before, or is now: designs of a layer, and of its rows, ask again."""
-        if key not in self._known:
-            self._known[key] = find()
-        found: _T = self._known[key]
-        return found
 
     def take(self, channels: Int64) -> "Rescale":
         """The same of the channels of these numbers."""

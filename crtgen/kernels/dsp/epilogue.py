@@ -114,7 +114,7 @@ def epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: b
     ``each`` keeps a shift per channel in the form that may have one, even where all are equal.
     """
     key = each, tuple((gain, channels.tobytes()) for gain, channels in lanes)
-    return rescale.once(("lanes", key), lambda: _epilogue_lanes(rescale, lanes, each))
+    return rescale.known.once(("lanes", key), lambda: _epilogue_lanes(rescale, lanes, each))
 
 
 def _epilogue_lanes(rescale: Rescale, lanes: Sequence[tuple[int, Int64]], each: bool) -> Lanes | None:

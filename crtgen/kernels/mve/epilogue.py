@@ -73,7 +73,7 @@ def requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:
 
     None if the sums need more than 32 bits, or if wide sums of all channels have no shift in common.
     """
-    return rescale.once(("mve", start.tobytes()), lambda: _requantisation(rescale, start))
+    return rescale.known.once(("mve", start.tobytes()), lambda: _requantisation(rescale, start))
 
 
 def _requantisation(rescale: Rescale, start: Int64) -> Requantisation | None:

@@ -27,7 +27,7 @@ from crtgen.kernels.cost import Cost
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
 from crtgen.kernels.parts import Parts
 from crtgen.kernels.registry import Design, applicable, design, select
-from crtgen.kernels.row_loop import RowStage, makes_operand, row_loop, runs_by_rows
+from crtgen.kernels.row_loop import Outline, RowStage, find_outline, makes_operand, row_loop, runs_by_rows
 
 __all__ = [
     "Const",
@@ -35,12 +35,14 @@ __all__ = [
     "Design",
     "InPlace",
     "Kernel",
+    "Outline",
     "Part",
     "Parts",
     "RowStage",
     "Target",
     "applicable",
     "design",
+    "find_outline",
     "makes_operand",
     "row_loop",
     "runs_by_rows",

@@ -11,6 +11,7 @@ addition: what it makes is in scratch until it is added.
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,18 @@ from crtgen.kernels.parts import Parts, aligned, arguments, assemble
 from crtgen.kernels.window import Window, least_lead
 from crtgen.ops import Add, Padding, Windowed
 
-__all__ = ["RowLoopView", "RowStage", "StageView", "makes_operand", "row_loop", "runs_by_rows"]
+__all__ = [
+    "Outline",
+    "RowLoopView",
+    "RowStage",
+    "StageView",
+    "find_outline",
+    "makes_operand",
+    "row_loop",
+    "runs_by_rows",
+]
+
+_Rows = npt.NDArray[np.int64]
 
 _IMAGE = 4  # axes
 _WORD = 4  # what kernels rely on where they are given a row
@@ -152,37 +164,55 @@ def makes_operand(op: Op) -> bool:
     return isinstance(op, Windowed)
 
 
-def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel | None:
-    """The kernel of ``stages``, of which the last makes ``last_rows`` rows at a time.
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """What is known of a loop before its stages have kernels.
+
+    ``rows`` are what each stage makes per call, ``made`` what is there of its output after each block.
+    ``stripes`` are the bytes of scratch that it reads. ``inplace`` is what the output may overwrite, if the
+    kernel of the last stage permits as much.
+    """
+
+    rows: tuple[int, ...]
+    made: tuple[_Rows, ...]
+    stripes: tuple[int, ...]
+    inplace: tuple[InPlace, ...]
+
+
+def find_outline(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Outline | None:
+    """That of ``stages``, of which the last makes ``last_rows`` rows at a time.
 
     None unless there is one image per run whose rows are whole words, the rows divide the image, and all rows
     of each stripe are read.
     """
-    windows = [stage.window for stage in stages]
-    if not all(stage.fits for stage in stages) or stages[-1].sig.y.shape[1] % last_rows:
+    return known.once((_shapes(stages, known), last_rows), partial(_outline, stages, last_rows))
+
+
+def row_loop(stages: Sequence[RowStage], last_rows: int, known: Parts) -> Kernel | None:
+    """The kernel of ``stages``, of which the last makes ``last_rows`` rows at a time.
+
+    None where there is no outline, or no kernel of a stage.
+    """
+    outline = find_outline(stages, last_rows, known)
+    if outline is None:
         return None
-    if any(later.rows < later.stride_y for later in windows[1:]):
-        return None
-    rows = _rows(windows, last_rows)
     found = [
-        known.once((stage, count), partial(_part, stage, window, count, known))
-        for stage, window, count in zip(stages, windows, rows, strict=True)
+        known.once((stage, count), partial(_part, stage, count, known))
+        for stage, count in zip(stages, outline.rows, strict=True)
     ]
     parts = [part for part in found if part is not None]
     if len(parts) < len(found):
         return None
     given = arguments(parts)
-    within = _within(parts[-1])
-    shapes = tuple(known.once(stage, partial(known.number, stage.shape)) for stage in stages)
-    key = shapes, last_rows, given, within
-    form = known.once(key, partial(_form, stages, windows, rows, given, within))
+    key = _shapes(stages, known), last_rows, given
+    form = known.once(key, partial(_form, stages, outline, given))
     kernel = assemble(
         f"{last_rows} row{'s' if last_rows > 1 else ''} at a time",
         "row_loop.c.j2",
         form.view,
         [part.called(calls) for part, calls in zip(parts, form.calls, strict=True)],
         begin=form.view.work,
-        inplace=form.inplace,
+        inplace=_permits(outline, stages[-1], parts[-1]),
         work=form.work,
     )
     return kernel.priced(known.target)
@@ -194,22 +224,34 @@ class _Form:
 
     view: RowLoopView
     calls: tuple[int, ...]
-    inplace: tuple[InPlace, ...]
     work: Work
 
 
-def _form(
-    stages: Sequence[RowStage],
-    windows: Sequence[Window],
-    rows: Sequence[int],
-    given: Sequence[tuple[str, ...]],
-    within: int,
-) -> _Form:
-    view = _view(stages, windows, rows, given)
-    made = _made(view.stages, view.height)
-    calls = tuple(int(done[-1]) // stage.rows for stage, done in zip(view.stages, made, strict=True))
-    work = _work(view, calls, made, stages[0].sig.x.dtype.itemsize)
-    return _Form(view, calls, tuple(_leaves(stages, view, within, made)), work)
+def _form(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[str, ...]]) -> _Form:
+    view = _view(stages, outline, given)
+    calls = tuple(int(done[-1]) // count for count, done in zip(outline.rows, outline.made, strict=True))
+    return _Form(view, calls, _work(view, calls, outline.made, stages[0].sig.x.dtype.itemsize))
+
+
+def _outline(stages: Sequence[RowStage], last_rows: int) -> Outline | None:
+    windows, height = [stage.window for stage in stages], stages[-1].sig.y.shape[1]
+    if not all(stage.fits for stage in stages) or height % last_rows:
+        return None
+    if any(later.rows < later.stride_y for later in windows[1:]):
+        return None
+    rows = _rows(windows, last_rows)
+    made = _made(windows, rows, height)
+    stripes = tuple(
+        _span(stage.window, count) * stage.sig.x.nbytes // stage.window.height
+        if stage.window.padded_rows or number > 0
+        else 0
+        for number, (stage, count) in enumerate(zip(stages, rows, strict=True))
+    )
+    return Outline(tuple(rows), tuple(made), stripes, tuple(_leaves(stages, made)))
+
+
+def _shapes(stages: Sequence[RowStage], known: Parts) -> tuple[int, ...]:
+    return tuple(known.once(stage, partial(known.number, stage.shape)) for stage in stages)
 
 
 def _window(op: Op, sig: Signature) -> Window:
@@ -246,10 +288,10 @@ def _span(window: Window, rows: int) -> int:
     return (rows - 1) * window.stride_y + window.rows
 
 
-def _part(stage: RowStage, window: Window, rows: int, known: Parts) -> Part | None:
+def _part(stage: RowStage, rows: int, known: Parts) -> Part | None:
     """The kernel of a stage for so many rows, without padding above and below, if there is one."""
     sig = stage.sig
-    x, y = _cut(sig.x, _span(window, rows)), _cut(sig.y, rows)
+    x, y = _cut(sig.x, _span(stage.window, rows)), _cut(sig.y, rows)
     if stage.beside is not None:
         op, of_layer = stage.beside
         image = _cut(of_layer.x, _span(_window(op, of_layer), rows))
@@ -268,16 +310,12 @@ def _cut(image: Value, rows: int) -> Value:
     return replace(image, shape=(1, rows, *image.shape[2:]))
 
 
-def _view(
-    stages: Sequence[RowStage],
-    windows: Sequence[Window],
-    rows: Sequence[int],
-    given: Sequence[tuple[str, ...]],
-) -> RowLoopView:
+def _view(stages: Sequence[RowStage], outline: Outline, given: Sequence[tuple[str, ...]]) -> RowLoopView:
     views: list[StageView] = []
-    at = images = 0
-    for number, (stage, window, count) in enumerate(zip(stages, windows, rows, strict=True)):
-        sig = stage.sig
+    images = 0
+    starts = [0, *accumulate(outline.stripes)]
+    for number, (stage, count) in enumerate(zip(stages, outline.rows, strict=True)):
+        sig, window = stage.sig, stage.window
         images += isinstance(stage.op, Add)
         view = StageView(
             number=number,
@@ -289,17 +327,15 @@ def _view(
             padded=window.padded_rows,
             own=_own(window),
             fill=_fill(stage.op, sig.x) or 0,
-            stripe=at,
+            stripe=starts[number],
             x_row=sig.x.shape[2] * sig.x.shape[3],
             y_row=sig.y.shape[2] * sig.y.shape[3],
             other=_other(stage, images, number),
             arguments=given[number],
         )
         views.append(view)
-        if view.has_stripe:
-            at += view.window * view.x_row * sig.x.dtype.itemsize
     first, last = stages[0].sig.x, stages[-1].sig.y
-    return RowLoopView(first.dtype.c_name, last.shape[1], tuple(views), aligned(at))
+    return RowLoopView(first.dtype.c_name, last.shape[1], tuple(views), aligned(starts[-1]))
 
 
 def _other(stage: RowStage, image: int, number: int) -> str:
@@ -314,39 +350,38 @@ def _step(stage: RowStage) -> int:
     return 1 if stage.beside is None else _window(*stage.beside).stride_y
 
 
-_Rows = npt.NDArray[np.int64]
-
-
-def _made(stages: Sequence[StageView], height: int) -> list[_Rows]:
+def _made(windows: Sequence[Window], rows: Sequence[int], height: int) -> list[_Rows]:
     """For each stage, the rows of its output that are there after each block."""
-    last = stages[-1].rows
-    made = [np.arange(last, height + 1, last)]
-    for after in reversed(stages[1:]):
-        ends = made[0] * after.stride + after.window - after.rows * after.stride - after.top
+    made = [np.arange(rows[-1], height + 1, rows[-1])]
+    for after, count in zip(windows[:0:-1], rows[:0:-1], strict=True):
+        ends = (made[0] - count) * after.stride_y + _span(after, count) - after.top
         made.insert(0, np.clip(ends, 0, after.height))
     return made
 
 
-def _leaves(
-    stages: Sequence[RowStage], view: RowLoopView, within: int, made: Sequence[_Rows]
-) -> Iterator[InPlace]:
+def _leaves(stages: Sequence[RowStage], made: Sequence[_Rows]) -> Iterator[InPlace]:
     """The output over the first stage's image, or over the other image of an addition.
 
     When the last stage writes a block's rows, the stages before it have read what they need for it.
     """
-    written = made[-1] * stages[-1].sig.y.nbytes // view.height
-    first = view.stages[0]
-    unread = np.maximum(made[0] * first.stride - first.top, 0)
+    y, first = stages[-1].sig.y, stages[0].window
+    written = made[-1] * y.nbytes // y.shape[1]
+    unread = np.maximum(made[0] * first.stride_y - first.top, 0)
     yield InPlace(0, lead=_lead(written, unread, made[0], stages[0].sig.x))
     index = 1
-    for number, stage in enumerate(stages):
+    for stage, rows in zip(stages, made, strict=True):
         if isinstance(stage.op, Add):
-            unread = made[number] * _step(stage)
-            lead = _lead(written, unread, made[number], stage.images[1])
-            if number == len(stages) - 1:
-                lead = max(lead, within)
+            lead = _lead(written, rows * _step(stage), rows, stage.images[1])
             yield InPlace(index, lead=lead)
         index += len(stage.others)
+
+
+def _permits(outline: Outline, last: RowStage, part: Part) -> tuple[InPlace, ...]:
+    """What the output may overwrite; where the last stage is an addition, as far as its kernel permits it."""
+    if not isinstance(last.op, Add):
+        return outline.inplace
+    *others, other = outline.inplace
+    return (*others, replace(other, lead=max(other.lead, _within(part))))
 
 
 def _lead(written: _Rows, unread: _Rows, made: _Rows, image: Value) -> int:
@@ -356,7 +391,7 @@ def _lead(written: _Rows, unread: _Rows, made: _Rows, image: Value) -> int:
 
 
 def _within(part: Part) -> int:
-    """The lead with which the last stage may overwrite its other operand, if it is an addition."""
+    """The lead with which an addition may overwrite its other operand."""
     leads = [permit.lead for permit in part.kernel.inplace if permit.input == 1 and not permit.exact]
     return min(leads, default=part.sig.y.nbytes)
 

@@ -56,9 +56,10 @@ class _Move:
 
     def need(self, left: int) -> int:
         """What it asks for beside what is live, where only the nodes in ``left`` have not run yet."""
-        if not self.shared:
-            return self.alone
-        return self.asked(tuple([not readers & left for readers in self.shared]))
+        for readers in self.shared:
+            if not readers & left:
+                return self.asked(tuple([not others & left for others in self.shared]))
+        return self.alone
 
 
 def best_order(demand: Demand, align: int) -> tuple[int, ...]:

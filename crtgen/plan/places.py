@@ -1,16 +1,16 @@
 """What a schedule asks of memory: places, and what each of its items does to them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from crtgen.errors import UnsupportedError
 from crtgen.ir import Graph
-from crtgen.kernels.kernel import Kernel
+from crtgen.kernels.kernel import InPlace, Kernel
 from crtgen.plan.homes import Homes
 from crtgen.plan.schedule import Item, signature_of
 
-__all__ = ["Demand", "Place", "Task", "find_demand"]
+__all__ = ["Demand", "Place", "Task", "find_demand", "find_leads"]
 
 _NO_HOMES = Homes()
 
@@ -164,12 +164,14 @@ def _task(item: Item, kernel: Kernel, where: Mapping[str, int], after: int) -> T
         return Task(reads, (), 0, after, {})
     written = [where[name] for name in item.outputs if name in where]
     writes = tuple(place for place in written if place not in reads)
-    return Task(reads, writes, kernel.scratch, after, _leads(item, kernel, where))
+    return Task(reads, writes, kernel.scratch, after, find_leads(item, kernel.inplace, where))
 
 
-def _leads(item: Item, kernel: Kernel, where: Mapping[str, int]) -> dict[tuple[int, int], int]:
+def find_leads(
+    item: Item, inplace: Iterable[InPlace], where: Mapping[str, int]
+) -> Mapping[tuple[int, int], int]:
     """Leads by places: a place that is read through several inputs has to be overwritable through each."""
-    permits = {(permit.output, permit.input): permit.lead for permit in kernel.inplace if not permit.exact}
+    permits = {(permit.output, permit.input): permit.lead for permit in inplace if not permit.exact}
     leads: dict[tuple[int, int], int] = {}
     for o, output in enumerate(item.outputs):
         if output not in where:

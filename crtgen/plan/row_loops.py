@@ -5,18 +5,31 @@ is tried by planning this stretch of the schedule alone, and the time for a netw
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import takewhile
 
 from crtgen.ir import Graph
-from crtgen.kernels import Kernel, Parts, RowStage, Target, makes_operand, row_loop, runs_by_rows
+from crtgen.kernels import (
+    Kernel,
+    Outline,
+    Parts,
+    RowStage,
+    Target,
+    find_outline,
+    makes_operand,
+    row_loop,
+    runs_by_rows,
+)
+from crtgen.kernels.known import Known
 from crtgen.level import Level, find_level
 from crtgen.ops import Add
 from crtgen.passes import Hit
 from crtgen.plan.bounded import lay
 from crtgen.plan.homes import Homes
-from crtgen.plan.layout import Problem, find_needs, find_problem
-from crtgen.plan.places import Demand, find_demand
+from crtgen.plan.layout import find_needs, find_problem
+from crtgen.plan.order import overlap
+from crtgen.plan.places import Demand, Task, find_demand, find_leads
 from crtgen.plan.plan import Plan
 from crtgen.plan.planner import make_plan
 from crtgen.plan.schedule import Call, Item, RowLoop, Stage
@@ -107,7 +120,8 @@ class _Line:
     """Items in the order in which they run, the kernel of each, and the bytes that each step needs.
 
     ``alive`` are, for each item, the values that exist before it and are still needed. ``joined`` is where
-    the last loop is, ``laid`` the arena of a line without any. Items that are ``apart`` are in no chain.
+    the last loop is, ``whole`` the arena of a line without any. Items that are ``apart`` are in no chain.
+    ``arenas`` has those of stretches that were laid, since many are alike.
     """
 
     graph: Graph
@@ -119,9 +133,10 @@ class _Line:
     needs: tuple[int, ...]
     alive: tuple[frozenset[str], ...]
     cost: float
+    whole: int
+    apart: frozenset[str]
     joined: int | None = None
-    laid: int = 0
-    apart: frozenset[str] = frozenset()
+    arenas: Known = field(default_factory=Known)
 
     @classmethod
     def of(cls, plan: Plan, apart: frozenset[str] = frozenset()) -> "_Line":
@@ -130,8 +145,8 @@ class _Line:
         cost = sum(step.kernel.cost.time for step in plan.steps)
         items = tuple(step.item for step in plan.steps)
         alive, homes = _alive(plan.graph, items, kept), Homes(plan.homes)
-        made = cls(plan.graph, kept, homes, plan.align, items, kernels, plan.needs, alive, cost)
-        return replace(made, laid=plan.arena, apart=apart)
+        align, arena = plan.align, plan.arena
+        return cls(plan.graph, kept, homes, align, items, kernels, plan.needs, alive, cost, arena, apart)
 
     @cached_property
     def peak(self) -> int:
@@ -141,15 +156,18 @@ class _Line:
     def arena(self) -> int:
         """Bytes of an arena in which what was joined last has its place, with the steps around it."""
         if self.joined is None:
-            return self.laid
-        problem = self.stretch(self.joined - _AROUND, self.joined + _AROUND + 1)
-        return max(self.peak, lay(problem, self.peak).arena)
+            return self.whole
+        return max(self.peak, self.laid(self.joined - _AROUND, self.joined + _AROUND + 1, self.peak))
 
-    def stretch(self, first: int, end: int) -> Problem:
-        """Laying what is there while the items from ``first`` to before ``end`` run."""
+    def laid(self, first: int, end: int, enough: int = 0) -> int:
+        """Bytes of the arena of what is there while the items from ``first`` to before ``end`` run."""
         first, end = max(first, 0), min(end, len(self.items))
+        if first >= end:
+            return 0
         demand = self._demand(self.items[first:end], self.kernels[first:end], first, end - 1)
-        return find_problem(demand, range(end - first), self.align)
+        problem = find_problem(demand, range(end - first), self.align)
+        key = problem.sizes, problem.spans, tuple(problem.gaps.items()), enough
+        return self.arenas.once(key, lambda: lay(problem, enough).arena)
 
     def added(self, before: "_Line") -> float:
         """The share of estimated instructions that were added."""
@@ -171,24 +189,36 @@ class _Line:
         return self.places[nodes[0].name] if len(nodes) == 1 and nodes[0].inputs.count(value) == 1 else None
 
     def lowered(self, loops: "_Loops") -> Iterator["_Line"]:
-        """Every way to lower the first peak by running a chain that is there by rows.
+        """The ways to lower the first peak by running a chain that is there by rows.
 
-        More rows at a time need more memory: where a few are no gain, more are not tried.
+        Fewer rows at a time need less memory, and more time as a rule: where as much is needed elsewhere,
+        fewer are tried as long as they take less time.
         """
         for chain in dict.fromkeys(_chains(self, self.needs.index(self.peak))):
-            for rows in _rows(self, chain):
-                line = self._joined(chain, rows, loops)
+            parts = self.needs[: min(chain.items)], self.needs[max(chain.items) + 1 :]
+            elsewhere = max(max(part, default=0) for part in parts)
+            by_rows = (RowLoop(chain.stages, rows) for rows in _rows(self, chain))
+            more: _Line | None = None
+            for loop in reversed([*takewhile(partial(self._may_lower, chain, loops), by_rows)]):
+                line = self._joined(chain, loop, loops)
                 if line is None:
-                    break
+                    continue
                 yield line
+                if more is not None and more.peak == elsewhere and line.cost >= more.cost:
+                    break
+                more = line
 
-    def _joined(self, chain: "_Chain", rows: int, loops: "_Loops") -> "_Line | None":
+    def _may_lower(self, chain: "_Chain", loops: "_Loops", loop: RowLoop) -> bool:
+        """Whether a loop of this chain may need less than the peak, whatever the scratch of its kernel is."""
+        outline = loops.outline(loop)
+        return outline is not None and self._least(chain, loop, outline) < self.peak
+
+    def _joined(self, chain: "_Chain", loop: RowLoop, loops: "_Loops") -> "_Line | None":
         """With a chain as one loop; None if no kernel does that, or if it does not lower the peak."""
-        loop = RowLoop(chain.stages, rows)
+        first, last = min(chain.items), max(chain.items)
         kernel = loops.of(loop)
         if kernel is None:
             return None
-        first, last = min(chain.items), max(chain.items)
         others = [i for i in range(first, last) if i not in chain.items]
         items = (*(self.items[i] for i in others), loop)
         kernels = (*(self.kernels[i] for i in others), kernel)
@@ -196,19 +226,37 @@ class _Line:
         if max(needs) >= self.peak:
             return None
         cost = kernel.cost.time - sum(self.kernels[i].cost.time for i in chain.items)
-        return _Line(
-            self.graph,
-            self.kept,
-            self.homes,
-            self.align,
-            (*self.items[:first], *items, *self.items[last + 1 :]),
-            (*self.kernels[:first], *kernels, *self.kernels[last + 1 :]),
-            (*self.needs[:first], *needs, *self.needs[last + 1 :]),
-            (*self.alive[:first], *_alive(self.graph, items, self._after(last)), *self.alive[last + 1 :]),
-            self.cost + cost,
+        alive = _alive(self.graph, items, self._after(last))
+        return replace(
+            self,
+            items=(*self.items[:first], *items, *self.items[last + 1 :]),
+            kernels=(*self.kernels[:first], *kernels, *self.kernels[last + 1 :]),
+            needs=(*self.needs[:first], *needs, *self.needs[last + 1 :]),
+            alive=(*self.alive[:first], *alive, *self.alive[last + 1 :]),
+            cost=self.cost + cost,
             joined=first + len(others),
-            apart=self.apart,
         )
+
+    def _least(self, chain: "_Chain", loop: RowLoop, outline: Outline) -> int:
+        """Bytes that a loop of this chain needs at least, whatever its kernel is."""
+        first, after, values = min(chain.items), self._after(max(chain.items)), self.graph.values
+        (alive,) = _alive(self.graph, (loop,), after)
+        names = [name for name in (*alive, *loop.outputs) if self._has_place(name, first)]
+        sizes = [values[name].nbytes for name in names]
+        units = tuple(-(-size // self.align) for size in (*sizes, sum(outline.stripes)))
+        where = {name: i for i, name in enumerate(names)}
+        ending = frozenset(where[name] for name in alive - after if name in where)
+        leads = find_leads(loop, outline.inplace, where)
+        own = sum(units) - overlap(Task(ending, (), 0, 0, leads), ending, units, self.align)
+        return own * self.align - max(-size % self.align for size in sizes)
+
+    def _has_place(self, value: str, first: int) -> bool:
+        """Whether a value that is there from ``first`` on, or made later, certainly has memory of its own."""
+        at = self.maker(value)
+        if at is None or at < first:
+            return value not in self.homes.names
+        kernel = self.kernels[at]
+        return value not in self.homes.names and not (kernel.is_alias or any(p.exact for p in kernel.inplace))
 
     def _demand(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Demand:
         """What is there while ``items`` run in place of the items from ``first`` to ``last``."""
@@ -240,16 +288,15 @@ class _Loops:
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self._graph, self._parts = graph, Parts(target)
-        self._stages: dict[Stage, RowStage] = {}
-        self._found: dict[RowLoop, Kernel | None] = {}
-        self._arenas: dict[tuple[Kernel, ...], int] = {}
+        self._stages, self._kernels, self._arenas = Known(), Known(), Known()
 
     def of(self, loop: RowLoop) -> Kernel | None:
         """None where no kernel computes it."""
-        if loop not in self._found:
-            stages = [self._described(stage) for stage in loop.stages]
-            self._found[loop] = row_loop(stages, loop.rows, self._parts)
-        return self._found[loop]
+        return self._kernels.once(loop, lambda: row_loop(self._described(loop), loop.rows, self._parts))
+
+    def outline(self, loop: RowLoop) -> Outline | None:
+        """What is known of it without its kernel; None where there is none."""
+        return find_outline(self._described(loop), loop.rows, self._parts)
 
     def bound(self, line: _Line) -> int:
         """Bytes of the arena of a line at least: those of what runs before and after its last loop."""
@@ -259,15 +306,10 @@ class _Loops:
         return max(line.peak, *(self._arena(line, *stretch) for stretch in stretches))
 
     def _arena(self, line: _Line, first: int, end: int) -> int:
-        kernels = line.kernels[first:end]
-        if kernels and kernels not in self._arenas:
-            self._arenas[kernels] = lay(line.stretch(first, end)).arena
-        return self._arenas.get(kernels, 0)
+        return self._arenas.once(line.kernels[first:end], lambda: line.laid(first, end))
 
-    def _described(self, stage: Stage) -> RowStage:
-        if stage not in self._stages:
-            self._stages[stage] = stage.described(self._graph)
-        return self._stages[stage]
+    def _described(self, loop: RowLoop) -> list[RowStage]:
+        return [self._stages.once(stage, partial(stage.described, self._graph)) for stage in loop.stages]
 
 
 @dataclass(frozen=True, slots=True)

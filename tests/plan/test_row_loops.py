@@ -396,3 +396,24 @@ def test_time_grows_about_as_the_network() -> None:
                 break
             line = min(lines, key=lambda line: line.cost)
     assert 5 <= tried[1] / tried[0] <= 20
+
+
+@pytest.mark.parametrize("core", [None, "cortex-m4", "cortex-m55"])
+def test_what_is_rejected_without_a_kernel_does_not_lower_the_peak(core: str | None) -> None:
+    net = Network()
+    x = net.input("x", 1, 16, 16, 8)
+    sides = [net.layer(f"side{n}", POINTWISE, x, (8, 1, 1, 8)) for n in range(4)]
+    for n, side in enumerate(sides):
+        x = net.node(f"add{n}", Add(), x, side)
+    rejected = 0
+    for graph in (net.graph(x), *(graph for _, graph in _networks())):
+        target = Target(find_core(core)) if core else Target()
+        line = row_loops._Line.of(make_plan(graph, select(graph, target)))
+        loops = row_loops._Loops(graph, target)
+        for chain in row_loops._chains(line, line.needs.index(line.peak)):
+            for rows in row_loops._rows(line, chain):
+                loop = RowLoop(chain.stages, rows)
+                if not line._may_lower(chain, loops, loop):
+                    assert line._joined(chain, loop, loops) is None, (graph.name, loop.name, rows)
+                    rejected += 1
+    assert rejected >= 100

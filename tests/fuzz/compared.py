@@ -28,7 +28,7 @@ Planned: TypeAlias = tuple[Run, Plan]
 
 _BATCH = 80
 _MOST_BYTES, _MOST_MACS, _LARGEST = 20_000, 300_000, 1e4
-_FLAGS = ("-Wno-error", "-w", "-O0")
+_FLAGS = ("-Wno-error", "-w")
 
 
 def compare_mutants(*, seed: int, inputs: int = 0, seconds: float = 0.0, batch: int = _BATCH) -> Outcome:

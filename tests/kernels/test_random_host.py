@@ -25,7 +25,7 @@ def _cases() -> list[Case]:
 def test_random_layers(tmp_path: Path) -> None:
     runs = [Run(f"{c.name} {c.op.attributes()}", c.graph(), c.inputs(4)) for c in _cases()]
     assert len(runs) > _EACH * len(_KINDS) * 0.9
-    outputs = run_on_host(tmp_path, runs, ["-O0"])
+    outputs = run_on_host(tmp_path, runs)
     wrong = [check_outputs(run, out) for run, out in zip(runs, outputs, strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))
 
@@ -33,6 +33,6 @@ def test_random_layers(tmp_path: Path) -> None:
 def test_random_overlays(tmp_path: Path) -> None:
     runs = [pair for case in _cases() for pair in overlays(case, 5)]
     assert runs
-    outputs = run_plans_on_host(tmp_path, runs, ["-O0"])
+    outputs = run_plans_on_host(tmp_path, runs)
     wrong = [check_outputs(run, out) for (run, _), out in zip(runs, outputs, strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))

@@ -7,10 +7,11 @@ is tried by planning this stretch of the schedule alone, and the time for a netw
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import takewhile
+from math import inf
 
 from crtgen.ir import Graph
 from crtgen.kernels import (
+    InPlace,
     Kernel,
     Outline,
     Parts,
@@ -152,6 +153,12 @@ class _Line:
     def peak(self) -> int:
         return max(self.needs)
 
+    @property
+    def last(self) -> Kernel:
+        """The kernel of what was joined last."""
+        assert self.joined is not None
+        return self.kernels[self.joined]
+
     @cached_property
     def arena(self) -> int:
         """Bytes of an arena in which what was joined last has its place, with the steps around it."""
@@ -191,33 +198,41 @@ class _Line:
     def lowered(self, loops: "_Loops") -> Iterator["_Line"]:
         """The ways to lower the first peak by running a chain that is there by rows.
 
-        Fewer rows at a time need less memory, and more time as a rule: where as much is needed elsewhere,
-        fewer are tried as long as they take less time.
+        Fewer rows at a time need less memory, and more time as a rule. Where as much is needed elsewhere,
+        fewer are not tried once they take more time, which a loop that only constants tell apart tells.
         """
         for chain in dict.fromkeys(_chains(self, self.needs.index(self.peak))):
             parts = self.needs[: min(chain.items)], self.needs[max(chain.items) + 1 :]
             elsewhere = max(max(part, default=0) for part in parts)
-            by_rows = (RowLoop(chain.stages, rows) for rows in _rows(self, chain))
-            more: _Line | None = None
-            for loop in reversed([*takewhile(partial(self._may_lower, chain, loops), by_rows)]):
-                line = self._joined(chain, loop, loops)
-                if line is None:
-                    continue
-                yield line
-                if more is not None and more.peak == elsewhere and line.cost >= more.cost:
+            around, enough = self._around(chain), inf
+            for loop in reversed(self._within(chain, around, loops)):
+                alike = loops.alike(loop)
+                if alike is not None and alike.cost.time >= enough:
                     break
-                more = line
+                line = self._joined(chain, around, loop, loops)
+                if line is not None:
+                    yield line
+                    enough = line.last.cost.time if line.peak == elsewhere else inf
 
-    def _may_lower(self, chain: "_Chain", loops: "_Loops", loop: RowLoop) -> bool:
-        """Whether a loop of this chain may need less than the peak, whatever the scratch of its kernel is."""
-        outline = loops.outline(loop)
-        return outline is not None and self._least(chain, loop, outline) < self.peak
+    def _within(self, chain: "_Chain", around: "_Around", loops: "_Loops") -> list[RowLoop]:
+        """The loops of a chain, fewest rows first, that promise to stay below the peak."""
+        found = list[RowLoop]()
+        for rows in _rows(self, chain):
+            loop = RowLoop(chain.stages, rows)
+            outline, alike = loops.outline(loop), loops.alike(loop)
+            if outline is None:
+                break
+            scratch = sum(outline.stripes) if alike is None else alike.scratch
+            if around.need(loop, outline.inplace, scratch) >= self.peak:
+                break
+            found.append(loop)
+        return found
 
-    def _joined(self, chain: "_Chain", loop: RowLoop, loops: "_Loops") -> "_Line | None":
+    def _joined(self, chain: "_Chain", around: "_Around", loop: RowLoop, loops: "_Loops") -> "_Line | None":
         """With a chain as one loop; None if no kernel does that, or if it does not lower the peak."""
         first, last = min(chain.items), max(chain.items)
         kernel = loops.of(loop)
-        if kernel is None:
+        if kernel is None or around.need(loop, kernel.inplace, kernel.scratch) >= self.peak:
             return None
         others = [i for i in range(first, last) if i not in chain.items]
         items = (*(self.items[i] for i in others), loop)
@@ -237,18 +252,13 @@ class _Line:
             joined=first + len(others),
         )
 
-    def _least(self, chain: "_Chain", loop: RowLoop, outline: Outline) -> int:
-        """Bytes that a loop of this chain needs at least, whatever its kernel is."""
-        first, after, values = min(chain.items), self._after(max(chain.items)), self.graph.values
+    def _around(self, chain: "_Chain") -> "_Around":
+        first, after, loop = min(chain.items), self._after(max(chain.items)), RowLoop(chain.stages, 1)
         (alive,) = _alive(self.graph, (loop,), after)
         names = [name for name in (*alive, *loop.outputs) if self._has_place(name, first)]
-        sizes = [values[name].nbytes for name in names]
-        units = tuple(-(-size // self.align) for size in (*sizes, sum(outline.stripes)))
         where = {name: i for i, name in enumerate(names)}
         ending = frozenset(where[name] for name in alive - after if name in where)
-        leads = find_leads(loop, outline.inplace, where)
-        own = sum(units) - overlap(Task(ending, (), 0, 0, leads), ending, units, self.align)
-        return own * self.align - max(-size % self.align for size in sizes)
+        return _Around(where, tuple(self.graph.values[name].nbytes for name in names), ending, self.align)
 
     def _has_place(self, value: str, first: int) -> bool:
         """Whether a value that is there from ``first`` on, or made later, certainly has memory of its own."""
@@ -270,6 +280,24 @@ class _Line:
         return self.alive[last + 1] if last + 1 < len(self.items) else self.kept
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What certainly has memory while a chain runs as one loop: where, how much, and what ends with it."""
+
+    where: Mapping[str, int]
+    sizes: tuple[int, ...]
+    ending: frozenset[int]
+    align: int
+
+    def need(self, loop: RowLoop, inplace: Sequence[InPlace], scratch: int) -> int:
+        """Bytes that are needed at least, with so much scratch and with outputs over inputs."""
+        sizes = (*self.sizes, scratch)
+        units = tuple(-(-size // self.align) for size in sizes)
+        task = Task(self.ending, (), 0, 0, find_leads(loop, inplace, self.where))
+        own = sum(units) - overlap(task, self.ending, units, self.align)
+        return own * self.align - max(-size % self.align for size in sizes)
+
+
 def _alive(graph: Graph, items: Sequence[Item], after: frozenset[str]) -> tuple[frozenset[str], ...]:
     """For each item, the values that are needed before it, given those that are needed after the last."""
     alive = []
@@ -289,14 +317,26 @@ class _Loops:
     def __init__(self, graph: Graph, target: Target) -> None:
         self._graph, self._parts = graph, Parts(target)
         self._stages, self._kernels, self._arenas = Known(), Known(), Known()
+        self._alike: dict[Outline, Kernel] = {}
 
     def of(self, loop: RowLoop) -> Kernel | None:
         """None where no kernel computes it."""
-        return self._kernels.once(loop, lambda: row_loop(self._described(loop), loop.rows, self._parts))
+        return self._kernels.once(loop, partial(self._find, loop))
+
+    def _find(self, loop: RowLoop) -> Kernel | None:
+        kernel, outline = row_loop(self._described(loop), loop.rows, self._parts), self.outline(loop)
+        if kernel is not None and outline is not None:
+            self._alike.setdefault(outline, kernel)
+        return kernel
 
     def outline(self, loop: RowLoop) -> Outline | None:
         """What is known of it without its kernel; None where there is none."""
         return find_outline(self._described(loop), loop.rows, self._parts)
+
+    def alike(self, loop: RowLoop) -> Kernel | None:
+        """The first kernel that was found of a loop which only constants tell apart from this one."""
+        outline = self.outline(loop)
+        return None if outline is None else self._alike.get(outline)
 
     def bound(self, line: _Line) -> int:
         """Bytes of the arena of a line at least: those of what runs before and after its last loop."""

@@ -205,8 +205,8 @@ class _Line:
             parts = self.needs[: min(chain.items)], self.needs[max(chain.items) + 1 :]
             elsewhere = max(max(part, default=0) for part in parts)
             around, enough = self._around(chain), inf
-            for loop in reversed(self._within(chain, around, loops)):
-                alike = loops.alike(loop)
+            for loop, outline in reversed(self._within(chain, around, loops)):
+                alike = loops.alike(outline)
                 if alike is not None and alike.cost.time >= enough:
                     break
                 line = self._joined(chain, around, loop, loops)
@@ -214,18 +214,19 @@ class _Line:
                     yield line
                     enough = line.last.cost.time if line.peak == elsewhere else inf
 
-    def _within(self, chain: "_Chain", around: "_Around", loops: "_Loops") -> list[RowLoop]:
+    def _within(self, chain: "_Chain", around: "_Around", loops: "_Loops") -> list[tuple[RowLoop, Outline]]:
         """The loops of a chain, fewest rows first, that promise to stay below the peak."""
-        found = list[RowLoop]()
+        found = list[tuple[RowLoop, Outline]]()
         for rows in _rows(self, chain):
             loop = RowLoop(chain.stages, rows)
-            outline, alike = loops.outline(loop), loops.alike(loop)
+            outline = loops.outline(loop)
             if outline is None:
                 break
+            alike = loops.alike(outline)
             scratch = sum(outline.stripes) if alike is None else alike.scratch
             if around.need(loop, outline.inplace, scratch) >= self.peak:
                 break
-            found.append(loop)
+            found.append((loop, outline))
         return found
 
     def _joined(self, chain: "_Chain", around: "_Around", loop: RowLoop, loops: "_Loops") -> "_Line | None":
@@ -333,10 +334,9 @@ class _Loops:
         """What is known of it without its kernel; None where there is none."""
         return find_outline(self._described(loop), loop.rows, self._parts)
 
-    def alike(self, loop: RowLoop) -> Kernel | None:
-        """The first kernel that was found of a loop which only constants tell apart from this one."""
-        outline = self.outline(loop)
-        return None if outline is None else self._alike.get(outline)
+    def alike(self, outline: Outline) -> Kernel | None:
+        """The first kernel of this outline that was found; those of others have other constants."""
+        return self._alike.get(outline)
 
     def bound(self, line: _Line) -> int:
         """Bytes of the arena of a line at least: those of what runs before and after its last loop."""

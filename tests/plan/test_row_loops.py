@@ -412,7 +412,7 @@ def test_what_is_rejected_without_a_kernel_does_not_lower_the_peak(core: str | N
         loops = row_loops._Loops(graph, target)
         for chain in row_loops._chains(line, line.needs.index(line.peak)):
             around = line._around(chain)
-            within = line._within(chain, around, loops)
+            within = [loop for loop, _ in line._within(chain, around, loops)]
             for rows in row_loops._rows(line, chain):
                 loop = RowLoop(chain.stages, rows)
                 if loop not in within:

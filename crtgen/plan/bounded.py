@@ -30,22 +30,27 @@ class Layout:
 def lay(problem: Problem, enough: int = 0) -> Layout:
     """The layout with the least arena; or any of at most ``enough`` bytes, if there is one.
 
-    Where too much would have to be tried, it is the best of what was found and of the heuristic. The same
-    problem has the same layout on every machine.
+    As a rule little has to be tried to see that an arena is too small. So the lower bound is tried first,
+    then the middle between what is too small and what was found. Where too much would have to be tried, it is
+    the best of what was found and of the heuristic. The same problem has the same layout on every machine.
     """
-    best, least = lay_first_fit(problem), max(problem.lower_bound, enough)
-    while arena_of(problem, best) > least:
-        search = _Search(problem, arena_of(problem, best) - 1)
+    best, proven, is_hard = lay_first_fit(problem), problem.lower_bound, False
+    arena, limit = arena_of(problem, best), max(proven, enough)
+    while arena > max(proven, enough):
+        search = _Search(problem, limit)
         found = search.run()
         if found is not None:
-            best = found
+            best, arena = found, arena_of(problem, found)
         elif search.looked_at <= _MOST_LOOKED_AT:
-            return Layout(best, arena_of(problem, best), True)
-        else:
+            proven = limit + 1
+        elif is_hard:
             best = min(best, lay_heuristically(problem), key=lambda offsets: arena_of(problem, offsets))
             break
+        else:
+            is_hard = True
+        limit = arena - 1 if is_hard else (max(proven, enough) + arena) // 2
     arena = arena_of(problem, best)
-    return Layout(best, arena, arena <= problem.lower_bound)
+    return Layout(best, arena, arena <= proven)
 
 
 @dataclass(slots=True)

@@ -201,39 +201,40 @@ def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="mve", weights=(1, 2))
 def two_groups(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """The same with two groups of channels in a round of the loop: faster, and more code."""
-    kernel = conv2d(op, sig, target)
-    if kernel is None or not isinstance(kernel.view, ConvView | PixelsView):
-        return None
-    micro = kernel.view.micro
-    if not isinstance(micro, Micro) or not micro.pairs:
-        return None
-    view = replace(kernel.view, micro=replace(micro, at_once=2))
-    return replace(kernel, view=view, work=view.work, routines=view.routines)
+    return conv_kernel(op, op.parameters(sig), sig, target, at_once=2)
 
 
-def conv_kernel(op: Conv2d, params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
-    """The same for a convolution that does that with its sums."""
+def conv_kernel(
+    op: Conv2d, params: ConvParams, sig: Signature, target: Target, at_once: int = 1
+) -> Kernel | None:
+    """The same for a convolution that does that with its sums, so many groups of channels at once."""
     _, w, b = sig.inputs
     weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
-    return windows_kernel(window, weights, bias, params, target, w.dtype is DType.INT4)
+    return windows_kernel(window, weights, bias, params, target, w.dtype is DType.INT4, at_once)
 
 
 def windows_kernel(
-    window: Window, weights: Int64, bias: Int64, params: ConvParams, target: Target, packed: bool = False
+    window: Window,
+    weights: Int64,
+    bias: Int64,
+    params: ConvParams,
+    target: Target,
+    packed: bool = False,
+    at_once: int = 1,
 ) -> Kernel | None:
     """For ``weights[O, inputs of a window]``; None where no two outputs are neighbours, or if inexact.
 
     ``packed``: they have four bits.
     """
     if window.is_pointwise:
-        return matrix_of_pixels(window.pixels, weights, bias, params, target, packed)
+        return matrix_of_pixels(window.pixels, weights, bias, params, target, packed, at_once)
     size = params.scheme.activations.itemsize
     window = replace(lying(window), channels=window.channels * size)
     shares = target.optimize == "size" and size == 1 and not (packed or params.is_sum)
     shared = shared_matrix(window, weights, bias, params) if shares else None
     if shared is not None:
-        return shared
+        return shared if at_once == 1 else None
     requant = requantise(params, weights, bias, packed)
     if window.out_width < 2 or requant is None:
         return None
@@ -244,8 +245,12 @@ def windows_kernel(
         return None
     figures = [estimate(_FAMILY, v.work, target.core, target.flag) for v, _ in views]
     view, cuts = views[min(range(len(views)), key=lambda i: figures[i].instructions)]
+    if at_once > 1:
+        if not isinstance(view.micro, Micro) or not view.micro.pairs:
+            return None
+        view = replace(view, micro=replace(view.micro, at_once=at_once))
     outputs = len(weights) * size
-    const = stream_const(weights, cuts, requant, 4, _NOTE, size=size)
+    const = stream_const(weights, cuts, requant, 4, _NOTE, size=size, at_once=at_once)
     kernel = view.kernel("mve gathered" if view.gather else "mve rows", const, outputs)
     return replace(kernel, inplace=()) if params.is_sum else kernel
 
@@ -262,7 +267,13 @@ def requantise(
 
 
 def matrix_of_pixels(
-    pixels: int, weights: Int64, bias: Int64, params: ConvParams, target: Target, packed: bool = False
+    pixels: int,
+    weights: Int64,
+    bias: Int64,
+    params: ConvParams,
+    target: Target,
+    packed: bool = False,
+    at_once: int = 1,
 ) -> Kernel | None:
     """``pixels`` rows of inputs times ``weights[O, K]``; None for one row, for a huge one, or if inexact.
 
@@ -275,22 +286,22 @@ def matrix_of_pixels(
     if target.optimize == "size" and size == 1 and not (packed or params.is_sum):
         shared = shared_matrix(Window.line(pixels, depth), weights, bias, params)
         if shared is not None:
-            return shared
+            return shared if at_once == 1 else None
     requant = requantise(params, weights, bias, packed)
     if requant is None:
         return None
     most = target.steps(_WRITTEN_OUT[target.optimize])
     kernel = micro([Run(0, 0, depth)], depth, outputs, requant, depth % 4 == 0, most, True)
-    if kernel is None:
+    if kernel is None or (at_once > 1 and not kernel.pairs):
         return None
-    view = PixelsView(kernel, pixels)
+    view = PixelsView(replace(kernel, at_once=at_once), pixels)
     starts = np.minimum(np.arange(0, pixels, 2), pixels - 2)
     written = (starts + 2) * outputs * size
     return Kernel(
         design="mve pixels",
         template="mve/pixels.c.j2",
         view=view,
-        consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE, size=size),),
+        consts=(stream_const(weights, contiguous(depth), requant, 4, _NOTE, size=size, at_once=at_once),),
         inplace=() if params.is_sum else (InPlace(lead=least_lead(written, starts * depth)),),
         work=view.work,
         routines=view.routines,

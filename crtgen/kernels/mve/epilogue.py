@@ -9,7 +9,15 @@ from crtgen.kernels.asm import Function
 from crtgen.kernels.requant import Rescale, clamp_limits, solve_floor
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Epilogue", "Requantisation", "epilogue_words", "requantisation", "rounded_products"]
+__all__ = [
+    "Epilogue",
+    "Requantisation",
+    "epilogue_bytes",
+    "epilogue_halves",
+    "epilogue_words",
+    "requantisation",
+    "rounded_products",
+]
 
 _NARROWING = range(1, 17)  # shifts of VQRSHRNB
 
@@ -115,7 +123,26 @@ def epilogue_words(
     Constants come from ``[stream]``, those that all channels share from ``united``. ``spare`` are two vectors
     and a register.
     """
-    start, factor, number = spare
+    epilogue_halves(f, epilogue, sums, stream, spare, united=united)
+    if not epilogue.is_sum:
+        epilogue_bytes(f, epilogue, sums, spare)
+
+
+def epilogue_halves(
+    f: Function,
+    epilogue: Epilogue,
+    sums: Sequence[str],
+    stream: str,
+    spare: tuple[str, str, str],
+    *,
+    united: tuple[str, str] | None = None,
+    above: Sequence[str] | None = None,
+) -> None:
+    """Append what makes halves of sums, in the lower half of each word; of an ``is_sum`` it makes words.
+
+    With ``above`` they go to the upper halves of these vectors instead, whose lower ones are kept.
+    """
+    start, factor, _ = spare
     f("vldrw.u32", start, f"[{stream}], #16")
     if epilogue.is_sum:
         _each(f, "vadd.i32", sums, start)
@@ -133,28 +160,46 @@ def epilogue_words(
         _each(f, "vmulh.s32" if epilogue.shift is not None else "vqrdmulh.s32", sums, multiplier)
     if united is None:
         f("vldrw.u32", last, f"[{stream}], #16")
-    _narrowed(f, epilogue, sums, (last, factor, number))
+    _narrowed(f, epilogue, sums, last, factor, above)
+
+
+def epilogue_bytes(
+    f: Function, epilogue: Epilogue, halves: Sequence[str], spare: tuple[str, str, str]
+) -> None:
+    """Append the rest: what halves still need, their lowest bytes for outputs of int8, and clamps."""
+    start, _, number = spare
+    if epilogue.is_shifted and epilogue.zero_point:
+        f.number(number, epilogue.zero_point)
+        _each(f, "vqadd.s16", halves, number)
     if epilogue.size == 1:
-        for q in sums:
+        for q in halves:
             f("vqmovnb.s16", q, q)
     for limit, operation in ((epilogue.low, "vmax"), (epilogue.high, "vmin")):
         if limit is not None:
             f.number(number, limit)
             f(f"vdup.{epilogue.bits}", start, number)
-            _each(f, f"{operation}.s{epilogue.bits}", sums, start)
+            _each(f, f"{operation}.s{epilogue.bits}", halves, start)
 
 
-def _narrowed(f: Function, epilogue: Epilogue, sums: Sequence[str], registers: tuple[str, str, str]) -> None:
-    """Products to halves, by the last constant; the other registers are spare."""
-    if epilogue.single:
-        _each(f, "vadd.i32", sums, registers[0])
-        for q in sums:
-            f("vqmovnb.s32", q, q)
-    elif epilogue.shift is not None:
-        _each(f, "vadd.i32", sums, registers[0])
-        _each(f, "vqrshrnb.s32", sums, f"#{epilogue.shift}")
+def _narrowed(
+    f: Function,
+    epilogue: Epilogue,
+    sums: Sequence[str],
+    last: str,
+    spare: str,
+    above: Sequence[str] | None,
+) -> None:
+    """Products to halves, by the last constant."""
+    half, to = ("b", sums) if above is None else ("t", above)
+    if epilogue.is_shifted:
+        _shift_right(f, epilogue, sums, last, spare)
     else:
-        _shift_right(f, epilogue, sums, registers)
+        _each(f, "vadd.i32", sums, last)
+    for q, halves in zip(sums, to, strict=True):
+        if epilogue.shift is not None:
+            f(f"vqrshrn{half}.s32", halves, q, f"#{epilogue.shift}")
+        else:
+            f(f"vqmovn{half}.s32", halves, q)
 
 
 def rounded_products(f: Function, vectors: Sequence[str], factor: str) -> None:
@@ -166,21 +211,14 @@ def rounded_products(f: Function, vectors: Sequence[str], factor: str) -> None:
         f("vcvtn.s32.f32", q, q)
 
 
-def _shift_right(
-    f: Function, epilogue: Epilogue, sums: Sequence[str], registers: tuple[str, str, str]
-) -> None:
-    """By minus the bits in ``right``, halves away from zero; then the zero point, and words to halves."""
-    right, signs, zero = registers
+def _shift_right(f: Function, epilogue: Epilogue, sums: Sequence[str], right: str, signs: str) -> None:
+    """By minus the bits in ``right``, halves away from zero; ``signs`` is spare."""
     for q in sums:
         if epilogue.some_whole:
             f("vand", signs, q, right, note="negative, and shifted")
         f("vshr.s32", signs, signs if epilogue.some_whole else q, "#31")
         f("vadd.i32", q, q, signs, note="halves go away from zero")
     _each(f, "vrshl.s32", sums, right)
-    f.number(zero, epilogue.zero_point)
-    _each(f, "vadd.i32", sums, zero)
-    for q in sums:
-        f("vqmovnb.s32", q, q)
 
 
 def _each(f: Function, operation: str, sums: Sequence[str], operand: str) -> None:

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from crtgen.kernels.asm import EVEN, ODD, Function, Routine, Runs
-from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
+from crtgen.kernels.mve.epilogue import (
+    Epilogue,
+    Requantisation,
+    epilogue_bytes,
+    epilogue_halves,
+    epilogue_words,
+)
 from crtgen.kernels.mve.stream import LANES, Cut, sixteenths, unpack
 
 __all__ = [
@@ -80,7 +86,7 @@ class Micro:
     to the second pixel. The vectors of ``head`` are written out, then a loop runs ``rounds`` times over
     ``unroll`` more. ``tail`` bytes of the first vector count, if not 0. ``packed``: weights have four bits.
     ``at_once`` groups of channels are in a round: of two, the requantisation of one and the sums of the other
-    overlap.
+    overlap, and the channels take turns, so that outputs of both are next to each other in a vector.
     """
 
     outputs: int
@@ -108,7 +114,7 @@ class Micro:
     def pairs(self) -> bool:
         """Whether there can be two groups of channels in a round: short ones, all of four channels."""
         short = not self.rounds and len(self.head) <= _SHORT
-        return short and not (self.ragged or self.packed or self.groups % 2)
+        return short and not (self.ragged or self.packed or self.epilogue.is_sum or self.groups % 2)
 
     @property
     def size(self) -> int:
@@ -135,6 +141,7 @@ LOADS = {1: "vldrb.u8", 2: "vldrh.u16"}
 WEIGHTS = {1: ("vldrw.u32", "#16"), 2: ("vldrb.s16", "#8")}
 PRODUCTS = {1: "s8", 2: "s16"}
 STORES = {1: "vstrb{}.32", 2: "vstrh{}.32", 4: "vstrw{}.32"}
+_STORES_OF_HALVES = {1: "vstrb.16", 2: "vstrh.16"}
 
 
 @lru_cache(maxsize=256)
@@ -208,10 +215,11 @@ class _Writer:
             with f.loop("channels", m.groups // m.at_once) as next_channels:
                 if m.ragged:
                     self._mask()
-                for inputs, channels in self.sets:
-                    self.inputs, self.channels = inputs, channels
+                if m.at_once == 1:
                     self._multiply()
                     self._store()
+                else:
+                    self._two_groups()
                 self._places("ldrd")
                 f("subs", self.left, self.left, f"#{_CHANNELS * m.at_once}")
                 f("bgt", next_channels)
@@ -285,25 +293,45 @@ class _Writer:
             operation = f"{'vmladav' if first else 'vmladava'}.{PRODUCTS[self.m.size]}"
             self.f(operation, sums[channel], inputs, weights)
 
+    def _two_groups(self) -> None:
+        """Eight channels of both pixels; the first group has the even ones."""
+        f, m, spare = self.f, self.m, self.sums[0][0]
+        outputs, above = self.inputs, None
+        for inputs, channels in self.sets:
+            self.inputs, self.channels = inputs, channels
+            self._multiply()
+            self._gather()
+            constants = (*self.channels, spare)
+            epilogue_halves(f, m.epilogue, self.inputs, self.weights, constants, above=above)
+            above = outputs
+        epilogue_bytes(f, m.epilogue, outputs, (*self.channels, spare))
+        self._to_memory(_STORES_OF_HALVES[m.size], outputs, 2 * _CHANNELS)
+
+    def _gather(self) -> None:
+        """The sums of four channels of both pixels to vectors."""
+        for q, sums in zip(self.inputs, self.sums, strict=True):
+            if self.m.packed:
+                sixteenths(self.f, sums)
+            gather_sums(self.f, q, sums)
+
     def _store(self) -> None:
         """Four channels of both pixels from their sums to memory."""
-        f, m = self.f, self.m
-        for q, sums in zip(self.inputs, self.sums, strict=True):
-            if m.packed:
-                sixteenths(f, sums)
-            gather_sums(f, q, sums)
-        spare = self.sums[0][0]
-        epilogue_words(f, m.epilogue, self.inputs, self.weights, (*self.channels, spare))
+        m = self.m
+        self._gather()
+        epilogue_words(self.f, m.epilogue, self.inputs, self.weights, (*self.channels, self.sums[0][0]))
+        store = STORES[m.epilogue.output_size]
+        self._to_memory(store.format("t" if m.ragged else ""), self.inputs, _CHANNELS)
+
+    def _to_memory(self, store: str, outputs: tuple[str, str], channels: int) -> None:
+        f, m, spare = self.f, self.m, self.sums[0][0]
         far = m.outputs > _FAR_BYTE
         if far:
             f("add", spare, self.y, f"#{m.pixel_bytes}")
         if m.ragged:
             f("vctp.32", self.left)
             f("vpstt")
-        size = m.epilogue.output_size
-        store = STORES[size].format("t" if m.ragged else "")
-        f(store, self.inputs[1], f"[{spare}]" if far else f"[{self.y}, #{m.pixel_bytes}]")
-        f(store, self.inputs[0], f"[{self.y}], #{_CHANNELS * size}")
+        f(store, outputs[1], f"[{spare}]" if far else f"[{self.y}, #{m.pixel_bytes}]")
+        f(store, outputs[0], f"[{self.y}], #{channels * m.epilogue.output_size}")
 
 
 def _walk(size: int) -> Load:

@@ -4,7 +4,7 @@ A vector of weights of four bits is those of two channels.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,11 +42,15 @@ def stream_const(
     note: str,
     header: Words = _NO_HEADER,
     size: int = 1,
+    at_once: int = 1,
 ) -> Const:
     """``weights[O, K]`` as groups of so many channels: vectors of weights by cut, then constants by fours.
 
-    They are for inputs of ``size`` bytes.
+    They are for inputs of ``size`` bytes. The channels of groups that are computed at once take turns.
     """
+    if at_once > 1:
+        turns = np.arange(len(weights)).reshape(-1, channels, at_once).transpose(0, 2, 1).reshape(-1)
+        weights, requant = weights[turns], replace(requant, constants=requant.constants[:, turns])
     groups, lanes = -(-len(weights) // channels), LANES // size
     vectors = channels // 2 if requant.packed else channels
     words = groups * (vectors * len(cuts) * lanes // 4 + channels * len(requant.constants))

@@ -22,10 +22,10 @@ KINDS = {
     "widening": ("sxtb16", "sxtab16", "uxtab16"),
 }
 """What mnemonics begin with."""
-OUTPUT = {"mps2_an386": 3.5, "mps3_an547": 2.0}
+OUTPUT = {"mps2_an386": 3.5, "mps3_an547": 1.75}
 """Instructions of an output. DSP: multiply and add, shift and saturate, store, and half a subtraction, which
 takes the gain out of a pair of sums. Helium: for eight of them four moves of sums into vectors, two loads of
-constants, and for each four a product, an addition, a shift that narrows, one that saturates, a store."""
+constants, for each four a product, an addition and a shift that narrows, one that saturates, a store."""
 
 
 def kind_of(mnemonic: str) -> str:

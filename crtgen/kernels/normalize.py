@@ -132,7 +132,8 @@ def _cumulated(
     view = CumSumView(outer, length, inner, start, apart, number, first, term, op.exclusive, result, total)
     kind = measured_as(sig.x)
     work = Work().words(f"{kind} element", sig.x.elements, result)
-    work.words(f"{kind} sum", sig.x.elements - outer * inner, total)  # to nothing, less is to be added
+    sums = length - 2 if op.exclusive else length - 1  # to nothing, less is to be added
+    work.words(f"{kind} sum", outer * inner * max(sums, 0), total)
     in_order = inner == 1 and not op.reverse
     return Kernel("cumsum", "cumsum.c.j2", view, inplace=(InPlace(exact=not in_order),), work=work)
 

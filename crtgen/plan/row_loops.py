@@ -209,7 +209,8 @@ class _Line:
                 alike = loops.alike(outline)
                 if alike is not None and alike.cost.time >= enough:
                     break
-                line = self._joined(chain, around, loop, loops)
+                kernel = loops.of(loop, outline)
+                line = None if kernel is None else self._joined(chain, around, loop, kernel)
                 if line is not None:
                     yield line
                     enough = line.last.cost.time if line.peak == elsewhere else inf
@@ -229,11 +230,10 @@ class _Line:
             found.append((loop, outline))
         return found
 
-    def _joined(self, chain: "_Chain", around: "_Around", loop: RowLoop, loops: "_Loops") -> "_Line | None":
-        """With a chain as one loop; None if no kernel does that, or if it does not lower the peak."""
+    def _joined(self, chain: "_Chain", around: "_Around", loop: RowLoop, kernel: Kernel) -> "_Line | None":
+        """With a chain as one loop; None if that does not lower the peak."""
         first, last = min(chain.items), max(chain.items)
-        kernel = loops.of(loop)
-        if kernel is None or around.need(loop, kernel.inplace, kernel.scratch) >= self.peak:
+        if around.need(loop, kernel.inplace, kernel.scratch) >= self.peak:
             return None
         others = [i for i in range(first, last) if i not in chain.items]
         items = (*(self.items[i] for i in others), loop)
@@ -263,11 +263,13 @@ class _Line:
 
     def _has_place(self, value: str, first: int) -> bool:
         """Whether a value that is there from ``first`` on, or made later, certainly has memory of its own."""
+        if value in self.homes.names:
+            return False
         at = self.maker(value)
         if at is None or at < first:
-            return value not in self.homes.names
+            return True
         kernel = self.kernels[at]
-        return value not in self.homes.names and not (kernel.is_alias or any(p.exact for p in kernel.inplace))
+        return not (kernel.is_alias or any(permit.exact for permit in kernel.inplace))
 
     def _demand(self, items: Sequence[Item], kernels: Sequence[Kernel], first: int, last: int) -> Demand:
         """What is there while ``items`` run in place of the items from ``first`` to ``last``."""
@@ -320,13 +322,11 @@ class _Loops:
         self._stages, self._kernels, self._arenas = Known(), Known(), Known()
         self._alike: dict[Outline, Kernel] = {}
 
-    def of(self, loop: RowLoop) -> Kernel | None:
+    def of(self, loop: RowLoop, outline: Outline) -> Kernel | None:
         """None where no kernel computes it."""
-        return self._kernels.once(loop, partial(self._find, loop))
-
-    def _find(self, loop: RowLoop) -> Kernel | None:
-        kernel, outline = row_loop(self._described(loop), loop.rows, self._parts), self.outline(loop)
-        if kernel is not None and outline is not None:
+        find = partial(row_loop, self._described(loop), loop.rows, self._parts)
+        kernel = self._kernels.once(loop, find)
+        if kernel is not None:
             self._alike.setdefault(outline, kernel)
         return kernel
 

@@ -5,6 +5,7 @@ Writing never shows half a file: the content goes into a new file beside, which 
 of the system goes through ``step``, which a test can break at the n-th of them.
 """
 
+import hashlib
 import os
 import stat
 import tempfile
@@ -21,6 +22,7 @@ __all__ = [
     "LEFTOVER",
     "alone",
     "check_writable",
+    "digest",
     "hold",
     "inside",
     "limit_memory",
@@ -84,7 +86,9 @@ def read(path: Path, what: str = "the file") -> bytes:
             size = os.fstat(file.fileno()).st_size
             if size > limit:
                 raise _too_large(path, what, size)
-            data = file.read(limit + 1)
+            data = file.read(size + 1)
+            if len(data) > size:  # it grows, or does not say how long it is
+                data += file.read(limit + 1 - len(data))
     except OSError as error:
         raise UsageError(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
     if len(data) > limit:
@@ -117,8 +121,17 @@ def read_text(path: Path, what: str = "the file") -> str:
         raise UsageError(f"{what} is not UTF-8", where=str(path)) from error
 
 
-def write(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Make ``path`` a file with this content: either all of it, or what was there before.
+def digest(path: Path) -> str:
+    """SHA-256 of a regular file, in hexadecimal. Raises ``UsageError`` if it cannot be read."""
+    try:
+        with open(_regular(path, os.O_RDONLY, "the file"), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True) -> None:
+    """Make ``path`` a file with this content, whole or in pieces: either all of it, or what was there before.
 
     ``durable`` brings it to the disk before the call returns: it survives a power cut. Raises ``UsageError``
     if it cannot be written.
@@ -129,7 +142,7 @@ def write(path: Path, data: bytes, *, durable: bool = True) -> None:
         step("write", beside)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
         with open(os.open(beside, flags, 0o666), "wb") as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             if durable:
                 step("sync", beside)

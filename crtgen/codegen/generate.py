@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from crtgen.boards import HOST, Core
@@ -28,7 +29,7 @@ from crtgen.codegen.names import (
     param_symbol,
     unique_identifiers,
 )
-from crtgen.codegen.render import render, render_long
+from crtgen.codegen.render import render, render_pieces
 from crtgen.codegen.state import states_of
 from crtgen.codegen.tidy import tidy
 from crtgen.codegen.views import (
@@ -40,6 +41,7 @@ from crtgen.codegen.views import (
     TensorView,
     tensor_argument,
 )
+from crtgen.contents import Contents, Maker
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.kernels.kernel import Const, Kernel
@@ -68,12 +70,12 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = (), core: Core
     info = model_info(plan, name, generator.infos)
     view = generator.view(info, layers)
     check = core_check(core, name)
-    files = {
+    files: dict[str, str | Maker[str]] = {
         f"{name}.h": render("model.h.j2", m=view),
         f"{name}.c": render("model.c.j2", m=view),
         f"{name}{REGISTRY}.c": render("registry.c.j2", m=view),
         f"{name}_internal.h": render("internal.h.j2", m=view, check=check),
-        f"{name}{WEIGHTS}.c": render_long("weights.c.j2", m=view),
+        f"{name}{WEIGHTS}.c": partial(render_pieces, "weights.c.j2", m=view),
     }
     if generator.routines:
         title = f"Functions in assembly of {name}, specialised for its layers. Generated: do not edit."
@@ -87,7 +89,7 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = (), core: Core
     entries = (Function(f, f, "external", signatures[f]) for module in externals for f in module.functions)
     tensors = tuple(tensor_argument(t.nbytes, t.dtype) for t in (*info.inputs, *info.outputs))
     functions = (Function(f"{name}_run", f"{name}_run_packed", "run", tensors), *entries)
-    return CModule(info, files, functions, params, libraries, generator.known, externals)
+    return CModule(info, Contents(files), functions, params, libraries, generator.known, externals)
 
 
 class _Generator:

@@ -5,7 +5,6 @@ known to be there.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import PurePosixPath
 
@@ -76,5 +75,4 @@ def compile_modules(
 
 
 def _without_c(module: CModule) -> CModule:
-    files = {n: t for n, t in module.files.items() if not n.endswith((".c", ".S", "_internal.h"))}
-    return replace(module, files=files)
+    return module.without({name for name in module.files if name.endswith((".c", ".S", "_internal.h"))})

@@ -5,13 +5,14 @@ what was read from an archive, and for the manifest of a project.
 """
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, TypeAlias
 
 from crtgen.codegen.checks import SIZE_LIMIT, check_c_names, check_file, check_sizes, check_word
 from crtgen.codegen.names import REGISTRY
+from crtgen.contents import Contents
 from crtgen.errors import CorruptModelError
 from crtgen.ir import DType, Quant, shape_text
 from crtgen.kernels.kernel import DeviceContext, SourceLibrary
@@ -268,5 +269,9 @@ class CModule:
         registry = f"{self.info.name}{REGISTRY}.c"
         if registry not in self.files:
             return None
-        files = {name: text for name, text in self.files.items() if name != registry}
-        return replace(self, files=files, functions=(), params=())
+        return replace(self.without({registry}), functions=(), params=())
+
+    def without(self, names: Collection[str]) -> "CModule":
+        """The same without the files of these names."""
+        entries = Contents.of(self.files).entries
+        return replace(self, files=Contents({n: entry for n, entry in entries.items() if n not in names}))

@@ -1,5 +1,6 @@
 """The one way from a template to text."""
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -7,9 +8,9 @@ from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, Stric
 
 from crtgen.resources import templates_dir
 
-__all__ = ["render", "render_long"]
+__all__ = ["render", "render_pieces"]
 
-_PIECES = 1000  # what is put together at a time
+_PIECES = 1000  # of a template, which become one of the text
 
 
 def _compiled() -> FileSystemBytecodeCache | None:
@@ -45,11 +46,8 @@ def render(template: str, **context: Any) -> str:
     return _environment().get_template(template).render(**context)
 
 
-def render_long(template: str, **context: Any) -> str:
-    """The same for a long text: it grows where it is, and its pieces are never there together."""
+def render_pieces(template: str, **context: Any) -> Iterator[str]:
+    """The same for a long text, a piece at a time."""
     pieces = _environment().get_template(template).stream(**context)
     pieces.enable_buffering(_PIECES)
-    text = ""
-    for piece in pieces:
-        text += piece
-    return text
+    yield from pieces

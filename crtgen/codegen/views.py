@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -41,6 +42,7 @@ _PER_ROW = {
     "bool": 20,
 }
 _INT64_MIN = -(1 << 63)
+_ROWS = 1000  # of columns that are spelled at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +269,32 @@ def rows_of(data: Array) -> Iterator[str]:
     Words without a sign are packed from smaller numbers: they are in hexadecimal.
     """
     flat = data.ravel()
-    text = {"float32": c_float, "uint32": "0x{:08x}u".format}.get(flat.dtype.name, _integer)
     step = _PER_ROW[flat.dtype.name]
-    for i in range(0, flat.size, step):
-        yield ", ".join(map(text, flat[i : i + step].tolist())) + ","
+    if flat.dtype.itemsize <= 2:
+        return _columns(flat, step)
+    text = {"float32": c_float, "uint32": "0x{:08x}u".format}.get(flat.dtype.name, _integer)
+    rows = (flat[i : i + step].tolist() for i in range(0, flat.size, step))
+    return (", ".join(map(text, row)) + "," for row in rows)
+
+
+def _columns(flat: Array, step: int) -> Iterator[str]:
+    """Small integers in columns: each value is spelled once, and looked up from then on."""
+    spelled = _spelled(flat.dtype.name)
+    width = spelled.itemsize * step
+    block = step * _ROWS
+    for first in range(0, flat.size, block):
+        numbers = flat[first : first + block].view(f"u{flat.dtype.itemsize}")
+        text = spelled[numbers].tobytes().decode()
+        yield from (text[i : i + width] for i in range(0, len(text), width))
+
+
+@cache
+def _spelled(dtype: str) -> Array:
+    """The initialisers of all numbers of a type of at most 16 bits, by their bits, with the comma."""
+    words = np.arange(2 if dtype == "bool" else 1 << 8 * np.dtype(dtype).itemsize)
+    numbers = words.astype(dtype).astype(int).tolist()
+    width = max(len(str(number)) for number in numbers)
+    return np.array([f"{number:{width}}," for number in numbers], np.bytes_)
 
 
 def _integer(number: int) -> str:

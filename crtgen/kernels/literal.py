@@ -1,17 +1,18 @@
 """Numbers as C source."""
 
+from math import isfinite, isnan
+
 import numpy as np
 
 __all__ = ["c_float", "c_number", "plus"]
 
 
 def c_float(value: float) -> str:
-    """The shortest C literal that is this float32; infinities and NaN are the compiler's."""
-    if not np.isfinite(value):
-        return '__builtin_nanf("")' if np.isnan(value) else f"{'-' if value < 0 else ''}__builtin_inff()"
-    text = np.format_float_scientific(np.float32(value), unique=True, trim="0", exp_digits=1)
-    plain = np.format_float_positional(np.float32(value), unique=True, trim="0")
-    return min(plain, text, key=len) + "f"
+    """A C literal with the fewest digits that are this float32; infinities and NaN are the compiler's."""
+    number = np.float32(value)
+    if isfinite(number):
+        return f"{number!s}f"
+    return '__builtin_nanf("")' if isnan(number) else f"{'-' if number < 0 else ''}__builtin_inff()"
 
 
 def c_number(value: float | int | bool, c_type: str) -> str:

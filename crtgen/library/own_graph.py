@@ -10,6 +10,7 @@ from crtgen.codegen.module import CModule, Function, LayerInfo
 from crtgen.codegen.names import REGISTRY, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.codegen.views import PackedView
+from crtgen.contents import Contents
 from crtgen.errors import UnsupportedError
 from crtgen.ir import Value
 from crtgen.library.datatype import DataType
@@ -45,14 +46,13 @@ def own_graph(plan: Plan, module: CModule) -> Linkable:
     tables = builder.tables(calls)
     name, external = module.info.name, [f for f in module.functions if f.role == "external"]
     entries = {f.symbol for f in external}
-    calls_of_c = (f"{name}.c", f"{name}.h", f"{name}{REGISTRY}.c")
-    files = {n: text for n, text in module.files.items() if n not in calls_of_c}
+    files = Contents.of(module.without({f"{name}.c", f"{name}.h", f"{name}{REGISTRY}.c"}).files)
     graph_json = _graph_json(plan, {c.name: c.function for c in calls})
     storages = tuple(read_graph_json(graph_json).storage_sizes().values())
     made = replace(
         module,
         info=replace(module.info, layers=tuple(layer for _, layer in layers)),
-        files={**files, f"{name}_graph.c": render_graph(tables)},
+        files=Contents({**files.entries, f"{name}_graph.c": render_graph(tables)}),
         functions=(
             *external,
             *(

@@ -197,10 +197,10 @@ def _verified(outcome: Any) -> Claim:
 def loops_of_c(compiled: api.Compiled) -> Iterator[Loop]:
     """Loops of the model's C: what runs in an inference."""
     (module,) = compiled.modules
-    for name, text in module.files.items():
+    for name in module.files:
         if not name.endswith(("_kernels.c", f"{module.info.name}.c")):
             continue
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(module.files[name].splitlines(), 1):
             for match in _LOOP.finditer(line):
                 ends = (match[2] if match[4] is None else match[5]).strip()
                 constant = _CONSTANT.search(ends)

@@ -111,12 +111,12 @@ def _constants(graph: Graph, node: Node, selection: Selection) -> Sequence[Value
     """Weights and bias of a layer without what goes; none for another operator."""
     outputs = selection.kept[node.outputs[0]]
     if node.name in selection.mixings:
-        inputs, share = selection.kept[node.inputs[0]], selection.mixings[node.name].share
+        inputs, mixing = selection.kept[node.inputs[0]], selection.mixings[node.name]
         weights, bias = (graph.values[n] for n in node.inputs[1:])
         w = weights.array()
         columns = np.tile(inputs, w.shape[-1] // len(inputs))
-        constant = share[:, ~inputs].sum(axis=1)
-        full = (bias.array().astype(np.int64) + constant.astype(np.int64)).astype(np.int32)
+        gone = mixing.share[:, ~inputs[mixing.constant]].sum(axis=1)
+        full = (bias.array().astype(np.int64) + gone.astype(np.int64)).astype(np.int32)
         return (
             _constant(graph, node, 1, w[outputs][..., columns], outputs),
             _constant(graph, node, 2, full[outputs], outputs),

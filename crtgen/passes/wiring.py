@@ -27,13 +27,15 @@ def bundles(graph: Graph, node: Node) -> Mapping[str, Index] | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixing:
-    """What a convolution or fully connected layer makes of constant input channels: arrays ``[O, C]``.
+    """What a convolution or fully connected layer makes of constant input channels.
 
-    Where ``needed``, the share of output o that comes from input channel c varies, with the input or from
-    pixel to pixel. Elsewhere it is ``share``, a whole number, at every pixel: it can go into the bias.
+    Where ``needed[o, c]``, the share of output o that comes from input channel c varies, with the input or
+    from pixel to pixel. Elsewhere it is the same whole number at every pixel, which can go into the bias: for
+    the channels that are ``constant``, ``share[o, position in constant]``; 0 for others, whose weights are 0.
     """
 
     needed: Mask
+    constant: Index
     share: Real
 
 
@@ -50,11 +52,8 @@ def mixing(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Mixing | 
     rows = (-1, 1, depth) if op.slides else (-1, w.shape[1], depth)
     least, greatest = x.low.reshape(rows).min(axis=0), x.high.reshape(rows).max(axis=0)  # [taps or 1, C]
     needed: Mask = ((least != greatest) & (w != 0)).any(axis=1)
-    share = np.zeros((len(w), depth))
-    constant = np.flatnonzero((least == greatest).any(axis=0))  # of others, weights of 0 have no share
-    if len(constant):
-        value = least[:, constant].astype(np.float64) + op.parameters(sig).input_offset
-        shares = np.einsum("pt,otc->poc", op.taps_seen(sig), w[:, :, constant] * value)
-        needed[:, constant] |= (shares != shares[0]).any(axis=0)
-        share[:, constant] = shares[0]
-    return Mixing(needed, share)
+    constant = np.flatnonzero((least == greatest).any(axis=0))
+    value = least[:, constant].astype(np.float64) + op.parameters(sig).input_offset
+    shares = np.einsum("pt,otc->poc", op.taps_seen(sig), w[:, :, constant] * value)
+    needed[:, constant] |= (shares != shares[0]).any(axis=0)
+    return Mixing(needed, constant, shares[0])

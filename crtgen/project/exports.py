@@ -2,11 +2,12 @@
 
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crtgen.boards import CORES, Core
 from crtgen.codegen.render import render
+from crtgen.contents import Contents
 from crtgen.errors import UsageError
 from crtgen.project.firmware import Firmware
 from crtgen.project.frameworks import FRAMEWORKS, VENDOR, Framework
@@ -96,11 +97,12 @@ def check_export(firmware: Firmware) -> None:
             raise UsageError(reason, where=f"--for {name}", hint=hint)
 
 
-def export_files(firmware: Firmware, code: Mapping[str, bytes], sources: Sources) -> dict[str, bytes]:
+def export_files(firmware: Firmware, code: Contents[bytes], sources: Sources) -> Contents[bytes]:
     """All files: ``code`` of models and runtime, where the framework wants it, and the wrapper."""
     framework = FRAMEWORKS[firmware.options.framework]
     name = firmware.name
-    files = {_place(framework, p): d for p, d in code.items() if not p.startswith(_FREESTANDING)}
+    entries = ((path, entry) for path, entry in code.entries.items() if not path.startswith(_FREESTANDING))
+    files = {_place(framework, path): entry for path, entry in entries}
     has_example = all(map(is_checkable, firmware.modules))
     example = framework.example.format(name=name) if has_example else ""
     view = _view(firmware, framework, sources, example, tuple(sorted(files)))
@@ -110,8 +112,8 @@ def export_files(firmware: Firmware, code: Mapping[str, bytes], sources: Sources
     use = render(f"project/exports/{firmware.options.framework}/use.md.j2", v=view)
     files["README.md"] = render("project/exports/README.md.j2", v=view, use=use).encode()
     if framework.packs:
-        files[f"{VENDOR}.{name}.{VERSION}.pack"] = _archive(files)
-    return files
+        files[f"{VENDOR}.{name}.{VERSION}.pack"] = _archive(Contents(files))
+    return Contents(files)
 
 
 def _view(
@@ -170,12 +172,14 @@ def _able(core: Core) -> tuple[_CoreView, ...]:
     return tuple(_CoreView(name, optional.get(name, "")) for name in names)
 
 
-def _archive(files: Mapping[str, bytes]) -> bytes:
+def _archive(files: Contents[bytes]) -> bytes:
     """A zip archive; equal files give equal bytes."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
-        for path, data in sorted(files.items()):
+        for path in sorted(files):
             entry = zipfile.ZipInfo(path, _EPOCH)
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, data, zipfile.ZIP_DEFLATED)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(entry, "w") as file:
+                file.writelines(files.pieces(path))
     return stream.getvalue()

@@ -1,13 +1,15 @@
 """From models and a board to a project."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from crtgen.boards import Board, Core, is_own
 from crtgen.codegen.metadata import Registry
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
+from crtgen.contents import Contents, Maker
 from crtgen.errors import UsageError
 from crtgen.files import read
 from crtgen.ir import shape_text
@@ -16,7 +18,7 @@ from crtgen.project import baremetal, host, zephyr
 from crtgen.project.exports import Sources, check_export, export_files
 from crtgen.project.firmware import Firmware
 from crtgen.project.library import example_files
-from crtgen.project.manifest import BOARD_FILE, FORMAT, Manifest, digest_of
+from crtgen.project.manifest import BOARD_FILE, FORMAT, Manifest, digests_of
 from crtgen.project.project import Project
 from crtgen.project.sample import sample_files
 from crtgen.resources import license_file, runtime_dir
@@ -81,18 +83,19 @@ class _ReadmeView:
 
 def generate_project(firmware: Firmware) -> Project:
     """The project, in memory. Raises ``UsageError`` for samples or options that do not fit the models."""
-    files = {f"model/{name}": data for name, data in _model_files(firmware).items()}
+    code = Contents({f"model/{name}": entry for name, entry in _model_files(firmware).items()})
     if firmware.options.framework:
         check_export(firmware)
-        files = _exported_files(firmware, files)
+        files = _exported_files(firmware, code)
     else:
-        files |= (_zephyr_files if firmware.platform == "zephyr" else _cmake_files)(firmware, files)
+        others = (_zephyr_files if firmware.platform == "zephyr" else _cmake_files)(firmware, code)
+        files = Contents({**code.entries, **others})
     if is_own(firmware.board) and firmware.board.file:
-        files[BOARD_FILE] = read(firmware.board.file, "the board")
+        files = Contents({**files.entries, BOARD_FILE: read(firmware.board.file, "the board")})
     return Project(_manifest(firmware, files), files)
 
 
-def _cmake_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
+def _cmake_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes]:
     """Everything beside the models for a project of CMake's own."""
     files = {f"platform/{name}": text.encode() for name, text in _platform_files(firmware).items()}
     files |= {f"cmake/{name}": text.encode() for name, text in _toolchain_files(firmware).items()}
@@ -105,7 +108,7 @@ def _cmake_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, by
     return files
 
 
-def _zephyr_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
+def _zephyr_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes]:
     """Everything beside the models for a project of Zephyr's."""
     files = zephyr.platform_files(firmware) | _runtime_files(firmware, model)
     view = _build_view(firmware, tuple(sorted({*model, *files})))
@@ -117,24 +120,29 @@ def _zephyr_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, b
     return files
 
 
-def _exported_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
+def _exported_files(firmware: Firmware, model: Contents[bytes]) -> Contents[bytes]:
     """All files of a library for a framework."""
-    code = {**model, **_runtime_files(firmware, model)}
+    code = Contents({**model.entries, **_runtime_files(firmware, model)})
     rows = tuple(_row(info) for info in firmware.models)
     paths = _sources(tuple(sorted(code)), "model/")
     sources = Sources(paths, _include_dirs(firmware), firmware.request.level.flag, rows)
     return export_files(firmware, code, sources)
 
 
-def _model_files(firmware: Firmware) -> dict[str, bytes]:
-    texts = (*(module.files for module in firmware.modules), firmware.metadata)
-    files: dict[str, bytes] = {}
-    for part in (*({n: text.encode() for n, text in t.items()} for t in texts), firmware.objects):
+def _model_files(firmware: Firmware) -> dict[str, bytes | Maker[bytes]]:
+    texts = [module.files for module in firmware.modules] + [firmware.metadata]
+    files: dict[str, bytes | Maker[bytes]] = {}
+    parts = [{n: _encoded(entry) for n, entry in Contents.of(t).entries.items()} for t in texts]
+    for part in (*parts, firmware.objects):
         for name, data in part.items():
             if name in files:
                 raise UsageError(f"two models make a file {name}", hint="give the models different names")
             files[name] = data
     return files | _external_files(firmware)
+
+
+def _encoded(entry: str | Maker[str]) -> bytes | Maker[bytes]:
+    return entry.encode() if isinstance(entry, str) else lambda: (piece.encode() for piece in entry())
 
 
 def _external_files(firmware: Firmware) -> dict[str, bytes]:
@@ -175,7 +183,7 @@ def toolchains_of(board: Board, platform: str) -> tuple[str, ...]:
     return host.TOOLCHAINS if board.is_host else baremetal.TOOLCHAINS
 
 
-def _runtime_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, bytes]:
+def _runtime_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes]:
     """The C runtime; a library has its headers, or without a registry those that its code includes."""
     root = runtime_dir()
     if firmware.has_registry:
@@ -183,7 +191,8 @@ def _runtime_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, 
         folders = ("include", "src") if is_source else ("include",)
         wanted = [file for folder in folders for file in (root / folder).rglob("*.[ch]")]
     else:
-        code = [data.decode("utf-8", "replace") for p, data in model.items() if p.endswith((".c", ".h"))]
+        paths = [path for path in model if path.endswith((".c", ".h"))]
+        code = ["\n".join(_includes(model.pieces(path))) for path in paths]
         headers = runtime_headers(code)
         wanted = [root / "include" / header for header in headers]
         included = {name for text in (*code, *headers.values()) for name in _INCLUDE.findall(text)}
@@ -191,6 +200,14 @@ def _runtime_files(firmware: Firmware, model: Mapping[str, bytes]) -> dict[str, 
         wanted += [file for file in c_library if file.name in included]
     files = {f"runtime/{f.relative_to(root).as_posix()}": f.read_bytes() for f in sorted(wanted)}
     return {**files, "runtime/LICENSE": license_file().read_bytes()}
+
+
+def _includes(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The lines that include a file."""
+    rest = b""
+    for piece in chain(pieces, [b"\n"]):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (line.decode("utf-8", "replace") for line in lines if line.startswith(b"#include"))
 
 
 def _sources(files: tuple[str, ...], folder: str) -> tuple[str, ...]:
@@ -288,7 +305,7 @@ def _interfaces(interfaces: tuple[Interface, ...]) -> str:
     return ", ".join(f"{i.name} ({shape_text(i.shape)} {i.dtype.value})" for i in interfaces)
 
 
-def _manifest(firmware: Firmware, files: Mapping[str, bytes]) -> Manifest:
+def _manifest(firmware: Firmware, files: Contents[bytes]) -> Manifest:
     return Manifest(
         format=FORMAT,
         version=__version__,
@@ -301,5 +318,5 @@ def _manifest(firmware: Firmware, files: Mapping[str, bytes]) -> Manifest:
         options=firmware.options,
         models=firmware.models,
         functions=tuple(f.symbol for f in Registry.of(firmware.modules).functions),
-        files={path: digest_of(content) for path, content in sorted(files.items())},
+        files=digests_of(files),
     )

@@ -1,7 +1,7 @@
 """``project.json``: what a generated project tells crtgen about itself."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from crtgen import files
 from crtgen.boards import all_boards, name_board
 from crtgen.codegen.checks import check_c_names, check_file, check_word
 from crtgen.codegen.module import ModelInfo
+from crtgen.contents import Contents
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.project.frameworks import FRAMEWORKS
 from crtgen.project.options import Options
@@ -22,6 +23,7 @@ __all__ = [
     "MANIFEST",
     "Manifest",
     "digest_of",
+    "digests_of",
     "manifest_text",
     "read_manifest",
 ]
@@ -104,9 +106,17 @@ class Manifest:
 _ADAPTER = TypeAdapter(Manifest)
 
 
-def digest_of(content: bytes) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(content).hexdigest()
+def digests_of(sources: Contents[bytes]) -> dict[str, str]:
+    """The SHA-256 of each file, in hexadecimal."""
+    return {path: digest_of(sources.pieces(path)) for path in sorted(sources)}
+
+
+def digest_of(pieces: Iterable[bytes]) -> str:
+    """The SHA-256 of a content, in hexadecimal."""
+    sha = hashlib.sha256()
+    for piece in pieces:
+        sha.update(piece)
+    return sha.hexdigest()
 
 
 def manifest_text(manifest: Manifest) -> bytes:

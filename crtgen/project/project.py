@@ -1,6 +1,5 @@
 """A project: every file of it in memory, with a digest; and how it gets onto a disk."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +7,9 @@ from typing import TypeAlias
 
 from crtgen import files
 from crtgen.codegen.checks import check_file, check_word
+from crtgen.contents import Contents
 from crtgen.errors import UsageError
-from crtgen.project.manifest import MANIFEST, Manifest, digest_of, manifest_text, read_manifest
+from crtgen.project.manifest import MANIFEST, Manifest, digest_of, digests_of, manifest_text, read_manifest
 
 __all__ = ["Project"]
 
@@ -53,16 +53,14 @@ class Project:
     @property
     def files(self) -> Mapping[str, bytes]:
         """Every file, the manifest among them."""
-        return {**self.sources, MANIFEST: manifest_text(self.manifest)}
+        entries = Contents.of(self.sources).entries
+        return Contents({**entries, MANIFEST: manifest_text(self.manifest)})
 
     @property
     def digest(self) -> str:
-        """SHA-256 over paths and contents, in hexadecimal."""
-        sha = hashlib.sha256()
-        for path, content in sorted(self.files.items()):
-            sha.update(f"{path}\0{len(content)}\0".encode())
-            sha.update(content)
-        return sha.hexdigest()
+        """SHA-256 over the paths and the digests of all files, in hexadecimal."""
+        rows = (f"{digest} {path}\n" for path, digest in digests_of(Contents.of(self.files)).items())
+        return digest_of(row.encode() for row in rows)
 
     def extract(self, directory: Path, *, force: bool = False) -> tuple[str, ...]:
         """Make ``directory`` hold this project; the paths of edited files that were kept.
@@ -80,8 +78,8 @@ class Project:
 
     def _extract(self, directory: Path, force: bool) -> tuple[str, ...]:
         earlier = _earlier(directory)
-        update = _Update(directory, self.sources, earlier, force, self.manifest.renewed)
-        if not update.changes and manifest_text(self.manifest) == update.manifest:
+        update = _Update(directory, self, earlier, force)
+        if update.is_done:
             return update.kept
         files.make_directory(directory)
         _mark(directory, self.manifest, earlier)
@@ -93,29 +91,24 @@ class Project:
 class _Update:
     """What has to be written and removed to make a directory hold a project, and what is kept."""
 
-    def __init__(
-        self,
-        directory: Path,
-        sources: Mapping[str, bytes],
-        earlier: _Digests,
-        force: bool,
-        renewed: tuple[str, ...],
-    ) -> None:
-        self.sources = sources
+    def __init__(self, directory: Path, project: Project, earlier: _Digests, force: bool) -> None:
+        self.sources = Contents.of(project.sources)
         self.earlier = earlier
         self.force = force
-        self.renewed = renewed
-        self.places = files.inside(directory, {*sources, *earlier, MANIFEST})
-        self.manifest = _content(self.places[MANIFEST])
-        found = {path: _content(self.places[path]) for path in {*sources, *earlier}}
-        self.changes = sorted(path for path, content in found.items() if content != sources.get(path))
+        self.renewed = project.manifest.renewed
+        self.places = files.inside(directory, {*self.sources, *earlier, MANIFEST})
+        wanted = project.manifest.files
+        found = {path: _digest(self.places[path]) for path in {*self.sources, *earlier}}
+        self.changes = sorted(path for path, digest in found.items() if digest != wanted.get(path))
         self.kept = tuple(sorted(self._kept(found)))
         self.changes = [path for path in self.changes if path not in self.kept]
+        described = _digest(self.places[MANIFEST]) == digest_of([manifest_text(project.manifest)])
+        self.is_done = described and not self.changes
 
-    def _kept(self, found: Mapping[str, bytes | None]) -> Iterator[str]:
+    def _kept(self, found: Mapping[str, str | None]) -> Iterator[str]:
         for path in self.changes:
-            content = found[path]
-            if content is None or self.force or digest_of(content) in self.earlier.get(path, ()):
+            digest = found[path]
+            if digest is None or self.force or digest in self.earlier.get(path, ()):
                 continue
             if not path.startswith(self.renewed):
                 yield path
@@ -132,12 +125,13 @@ class _Update:
         for path in self.changes:
             if path in self.sources:
                 files.make_directory(self.places[path].parent)
-                files.write(self.places[path], self.sources[path], durable=not path.startswith(self.renewed))
+                durable = not path.startswith(self.renewed)
+                files.write(self.places[path], self.sources.pieces(path), durable=durable)
 
 
-def _content(path: Path) -> bytes | None:
-    """The content of a file; None if there is none."""
-    return files.read(path) if path.exists() else None
+def _digest(path: Path) -> str | None:
+    """The SHA-256 of a file; None if there is none."""
+    return files.digest(path) if path.exists() else None
 
 
 def _earlier(directory: Path) -> _Digests:

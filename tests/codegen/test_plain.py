@@ -44,7 +44,7 @@ def test_names_that_capitals_make_equal() -> None:
 
 def test_packed_words_are_hexadecimal_and_weights_signed() -> None:
     assert list(rows_of(np.array([1, 0xFFFFFFFF], np.uint32))) == ["0x00000001u, 0xffffffffu,"]
-    assert list(rows_of(np.array([-128, 5], np.int8))) == ["-128, 5,"]
+    assert list(rows_of(np.array([-128, 5], np.int8))) == ["-128,   5,"]
 
 
 @cache

@@ -1,0 +1,81 @@
+"""Contents of which long ones are made while they are read."""
+
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import crtgen
+from crtgen.contents import Contents
+from crtgen.ir import DType, Graph, Node, Quant, Value
+from crtgen.ops import FullyConnected
+from crtgen.ops.case import int8s, weights_and_bias
+
+CALLS: list[str] = []
+
+
+def made() -> Iterator[str]:
+    CALLS.append("long")
+    yield from ("one ", "two ", "three")
+
+
+def test_a_long_content_is_made_each_time_it_is_read() -> None:
+    CALLS.clear()
+    contents = Contents[str]({"short": "text", "long": made})
+    assert dict(contents) == {"short": "text", "long": "one two three"}
+    assert list(contents.pieces("long")) == ["one ", "two ", "three"]
+    assert len(CALLS) == 2
+
+
+def test_what_does_not_read_makes_nothing() -> None:
+    CALLS.clear()
+    contents = Contents[str]({"short": "text", "long": made})
+    assert ("long" in contents, "other" in contents, len(contents), list(contents)) == (
+        True,
+        False,
+        2,
+        ["short", "long"],
+    )
+    assert Contents[str]({**contents.entries, "long": "new"})["long"] == "new"
+    assert Contents.of(contents) is contents
+    assert CALLS == []
+
+
+def test_pieces_are_joined_as_what_they_are() -> None:
+    contents = Contents[bytes]({"one": lambda: [b"a"], "two": lambda: [b"a", b"b"]})
+    assert (contents["one"], contents["two"]) == (b"a", b"ab")
+    with pytest.raises(KeyError):
+        contents["none"]
+
+
+def dense(layers: int, channels: int) -> Graph:
+    """Fully connected layers, one after the other."""
+    last = int8s("input", (1, channels), 0.05, -3)
+    values, nodes = [last], []
+    for number in range(layers):
+        constants = weights_and_bias(f"l{number}", last, (channels, channels), 0, True)
+        constants = [replace(c, name=f"l{number}_{c.name}") for c in constants]
+        out = Value(f"v{number}", (1, channels), DType.INT8, Quant.tensor(0.05, -3))
+        inputs = (last.name, *(c.name for c in constants))
+        nodes.append(Node(f"l{number}", FullyConnected(), inputs, (out.name,)))
+        values += [*constants, out]
+        last = out
+    return Graph.build("dense", values, nodes, ["input"], [last.name])
+
+
+def test_a_project_takes_little_memory_beside_its_weights(tmp_path: Path) -> None:
+    crtgen.Model(dense(1, 8)).compile("host").generate().project.extract(tmp_path / "small")
+    graph = dense(6, 1024)
+    tracemalloc.start()
+    try:
+        project = crtgen.Model(graph).compile("host").generate().project
+        project.extract(tmp_path / "large")
+        project.extract(tmp_path / "large")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    weights = project.manifest.models[0].weights
+    text = (tmp_path / "large" / "model" / "dense_weights.c").stat().st_size
+    assert (weights > 6 << 20, text > 4 * weights, peak < 3 * weights) == (True, True, True), peak / weights

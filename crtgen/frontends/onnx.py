@@ -42,11 +42,14 @@ def load_onnx(
     crtgen lacks.
     """
     if isinstance(source, bytes):
-        data, stem, where, folder = source, "model", name or "model", None
+        stem, where = "model", name or "model"
+        file = read(source, where, None, CONVERTERS, fixed)
     else:
         path = Path(source)
-        data, stem, where, folder = files.read(path, "the model"), path.stem, str(path), path.parent
-    graph = with_norms_in_weights(read(data, where, folder, CONVERTERS, fixed))
+        stem, where = path.stem, str(path)
+        file = read(files.read(path, "the model"), where, path.parent, CONVERTERS, fixed)
+    graph = with_norms_in_weights(file)
+    del file
     try:
         graph = with_integer_layers(graph)
     except ValueError as error:

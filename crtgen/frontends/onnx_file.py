@@ -31,6 +31,7 @@ from crtgen.frontends.onnx_checks import (
 )
 from crtgen.frontends.onnx_external import load_external
 from crtgen.frontends.onnx_functions import DOMAINS, inlined, is_function
+from crtgen.frontends.onnx_large import check_model, without_large
 from crtgen.ir import Array, DType, shape_text
 
 __all__ = ["FileGraph", "FileNode", "constant", "read", "value_types"]
@@ -121,11 +122,14 @@ def read(
     parts that crtgen lacks.
     """
     model = _parsed(data, where)
+    del data
     try:
         _fix_inputs(model, where, fixed)
         load_external(model.graph, where, folder)
-        model = _checked(model, where, known)
-        return _Reader(model, where).graph(model.graph, is_main=True)
+        model = _not_too_old(model)
+        model, large = without_large(model, _Reader(model, where, {}).constant)
+        model = _checked(model, large, where, known)
+        return _Reader(model, where, large).graph(model.graph, is_main=True)
     except (ValueError, TypeError, LookupError, OverflowError, RuntimeError) as error:
         raise CorruptModelError(f"the file is damaged: {_line(error)}", where=where, hint=HINT) from error
     except MemoryError as error:  # of the package, which computes with the shapes that a file has
@@ -161,16 +165,15 @@ def _fix_inputs(model: Any, where: str, fixed: Mapping[str, Array]) -> None:
         names.remove(name)
 
 
-def _checked(model: Any, where: str, known: Collection[str]) -> Any:
+def _checked(model: Any, large: Mapping[str, Array], where: str, known: Collection[str]) -> Any:
     """The model with functions replaced and with types inferred."""
-    model = _not_too_old(model)
     opset = _opset(model, where)
     check_order(model.graph, where)
     check_operators(model, where, opset)
     check_attributes(model.graph, where)
     free_lengths(model.graph, where)
     try:
-        checker.check_model(model)
+        check_model(model, large)
         _check_types(model)
         model = inlined(model, known)
     except (checker.ValidationError, shape_inference.InferenceError) as error:
@@ -230,10 +233,12 @@ def _opset(model: Any, where: str) -> int:
 class _Reader:
     model: Any
     where: str
+    large: Mapping[str, Array]
 
     def graph(self, graph: Any, is_main: bool = False) -> FileGraph:
         """The graph; of the main one, a batch of an input that is not fixed is 1."""
-        data = {t.name: self._constant(t) for t in graph.initializer}
+        large = self.large if is_main else {}
+        data = {t.name: large[t.name] if t.name in large else self.constant(t) for t in graph.initializer}
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
             raise UnsupportedError(f"the sparse tensor {name!r}; supported: dense ones", where=self.where)
@@ -265,7 +270,8 @@ class _Reader:
         type_name = _type_name(tensor.elem_type)
         return Tensor(value.name, value.name, shape, type_name, _DTYPES.get(tensor.elem_type), None, None)
 
-    def _constant(self, tensor: Any) -> Array:
+    def constant(self, tensor: Any) -> Array:
+        """The numbers of a tensor; ``CorruptModelError`` if it has not as many as its shape says."""
         self._check_shape(tensor.name, tuple(tensor.dims))
         try:
             return numpy_helper.to_array(tensor)
@@ -303,7 +309,7 @@ class _Reader:
         if isinstance(value, onnx.GraphProto):
             return self.graph(value)
         if isinstance(value, onnx.TensorProto):
-            return self._constant(value)
+            return self.constant(value)
         return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 

@@ -209,7 +209,7 @@ def folded_bias(sig: Signature, params: ConvParams, axes: tuple[int, ...]) -> Ar
     ``axes`` are those of the weights that are summed over.
     """
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array()
-    sums: npt.NDArray[np.int64] = weights.astype(np.int64).sum(axis=axes).ravel()
+    sums: npt.NDArray[np.int64] = weights.sum(axis=axes, dtype=np.int64).ravel()
     total = bias.astype(np.int64) + params.input_offset * sums
     if params.wide and max(sum_bounds(sig, next(a for a in range(weights.ndim) if a not in axes))) >= 2**31:
         return total

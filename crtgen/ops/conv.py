@@ -114,8 +114,8 @@ class ConvParams:
 
 def sum_bounds(sig: Signature, axis: int) -> list[int]:
     """The largest magnitude that the accumulator of each output channel can have."""
-    weights = np.abs(sig.inputs[1].array(), dtype=np.int64)
-    sums = weights.sum(axis=tuple(a for a in range(weights.ndim) if a != axis))
+    weights = np.abs(sig.inputs[1].array(), dtype=np.int32)
+    sums = weights.sum(axis=tuple(a for a in range(weights.ndim) if a != axis), dtype=np.int64)
     bias = np.abs(sig.inputs[2].array().astype(np.int64))
     return [int(b) for b in sums * magnitude(sig.x) + bias]
 

@@ -25,6 +25,9 @@ Mask = npt.NDArray[np.bool_]
 _KEPT = 18
 """Bytes that stay of each element: its bounds, and those of the sums behind it."""
 
+_WEIGHTS = 1 << 19
+"""Of a layer, as many are in memory as real numbers at a time."""
+
 _MOST_MACS = 1 << 33
 """Four times as many are computed, in some seconds. No network for a microcontroller has so many."""
 
@@ -59,10 +62,11 @@ def intervals(
     known: dict[str, Interval] = {}
     for name, value in graph.values.items():
         if value.dtype is INT8.activations and value.quant is not None:
-            low, high = inputs.get(name, INT8.limits)
-            known[name] = Interval(np.full(value.shape, low, np.int8), np.full(value.shape, high, np.int8))
             if value.is_constant:
                 known[name] = Interval(value.array(), value.array())
+                continue
+            low, high = inputs.get(name, INT8.limits)
+            known[name] = Interval(np.full(value.shape, low, np.int8), np.full(value.shape, high, np.int8))
     for node in graph.nodes:
         if all(name in known for name in node.outputs):
             found = _apply(graph, node, known)
@@ -103,13 +107,19 @@ def _apply(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Interval 
 
 
 def _layer(op: Weighted, sig: Signature, x: Interval) -> Interval:
-    """Positive weights take an input's bound to the sum's, negative ones its other bound."""
     params = op.parameters(sig)
     weights, bias = sig.inputs[1].array(), sig.inputs[2].array().astype(np.float64)
+    outputs = max(_WEIGHTS * len(weights) // weights.size, 1) if op.mixes else len(weights)
     low, high = (a.astype(np.float64) + params.input_offset for a in (x.low, x.high))
-    part = np.maximum(weights, 0).astype(np.float64)
-    least, greatest = op.sums(low, part, sig), op.sums(high, part, sig)
-    part = np.minimum(weights, 0, out=part)
-    least, greatest = least + op.sums(high, part, sig) + bias, greatest + op.sums(low, part, sig) + bias
+    parts = [_sums(op, sig, weights[i : i + outputs], low, high) for i in range(0, len(weights), outputs)]
+    least, greatest = (np.concatenate(p, axis=-1) + bias for p in zip(*parts, strict=True))
     least, greatest = least.reshape(sig.y.shape), greatest.reshape(sig.y.shape)
     return Interval(params.finish(least), params.finish(greatest), (least, greatest))
+
+
+def _sums(op: Weighted, sig: Signature, weights: Array, low: Real, high: Real) -> tuple[Real, Real]:
+    """Positive weights take an input's bound to the sum's, negative ones its other bound."""
+    part = np.maximum(weights, 0).astype(np.float64)
+    least, greatest = op.sums(low, part, sig), op.sums(high, part, sig)
+    part = np.minimum(weights, 0).astype(np.float64)
+    return least + op.sums(high, part, sig), greatest + op.sums(low, part, sig)

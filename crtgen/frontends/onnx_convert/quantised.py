@@ -40,7 +40,7 @@ from crtgen.ir import Array, DType, Quant, Value
 from crtgen.ops import Activation, Add, Concat, Dequantize, FullyConnected, Mean, Mul, Quantize, Reshape
 from crtgen.ops.bits import BitXor
 from crtgen.ops.compare import Select
-from crtgen.ops.fixedpoint import Int64, single
+from crtgen.ops.fixedpoint import single
 from crtgen.ops.lookup import Lookup
 from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.matmul import BatchMatMul
@@ -94,7 +94,7 @@ def _activation(layer: Layer) -> Activation:
     return Activation.RELU if layer.attribute("activation") == "Relu" else Activation.NONE
 
 
-def _weights(layer: Layer, place: int, axis: int) -> tuple[Int64, Quant]:
+def _weights(layer: Layer, place: int, axis: int) -> tuple[Array, Quant]:
     """Weights less their zero points, and their scales; the outputs are on ``axis``."""
     data, scale = layer.constant(place, "weights"), layer.constant(place + 1, "scales")
     zero = _zero(layer, place + 2)
@@ -102,13 +102,14 @@ def _weights(layer: Layer, place: int, axis: int) -> tuple[Int64, Quant]:
     zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
     if scale.size not in (1, outputs) or zeros.size not in (1, outputs):
         raise ValueError(f"{scale.size} scales and {zeros.size} zero points of {outputs} outputs")
-    along = [-1 if a == axis else 1 for a in range(data.ndim)]
-    whole = data.astype(np.int64) - zeros.reshape(along if zeros.size > 1 else [1] * data.ndim)
+    if zeros.any() or data.dtype != np.int8:
+        along = [-1 if a == axis else 1 for a in range(data.ndim)]
+        data = data.astype(np.int64) - zeros.reshape(along if zeros.size > 1 else [1] * data.ndim)
     scales = tuple(float(s) for s in scale.reshape(-1).astype(np.float32))
-    return whole, Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
+    return data, Quant(scales, (0,) * len(scales), 0 if len(scales) > 1 else None)
 
 
-def _fits(weights: Int64) -> bool:
+def _fits(weights: Array) -> bool:
     """Whether weights less their zero points are numbers of int8."""
     return bool(_INT8.min <= weights.min() and weights.max() <= _INT8.max)
 
@@ -138,9 +139,9 @@ def _qlinear_conv(layer: Layer) -> Converted:
     x, bias = _operand(layer, 0), _bias(layer, 8, len(data))
     if not _fits(data):
         scale = _quant(layer, 1).scale
-        return _wide(layer, conv_sums(layer, x, data, bias), scale, quant, 6, layer.rank - 1)
+        return _wide(layer, conv_sums(layer, x, data.astype(np.int64), bias), scale, quant, 6, layer.rank - 1)
     numbers = _Weights(quant, _quant(layer, 6), _activation(layer))
-    return convolved(layer, x, data.astype(np.int8), bias, numbers)
+    return convolved(layer, x, data.astype(np.int8, copy=False), bias, numbers)
 
 
 def _qlinear_matmul(layer: Layer) -> Converted:
@@ -169,13 +170,13 @@ def _qgemm(layer: Layer) -> Converted:
 
 
 def _dense(
-    layer: Layer, given: tuple[Operand, Quant], weights_: tuple[Int64, Quant], bias: Array, place: int
+    layer: Layer, given: tuple[Operand, Quant], weights_: tuple[Array, Quant], bias: Array, place: int
 ) -> Converted:
     """A fully connected layer by ``weights_[O, K]``; the quantisation of the output is at ``place``."""
     (x, own), (data, quant) = given, weights_
     if not _fits(data):
-        return _wide(layer, dense_sums(x, data, bias), own.scale, quant, place, 1)
-    weights = Value.constant("weights", np.ascontiguousarray(data.astype(np.int8)), quant)
+        return _wide(layer, dense_sums(x, data.astype(np.int64), bias), own.scale, quant, place, 1)
+    weights = Value.constant("weights", np.ascontiguousarray(data.astype(np.int8, copy=False)), quant)
     op = FullyConnected(_activation(layer), keep_dims=layer.node.code == "QLinearMatMul")
     return Converted(op, (x, weights, bias), ("weights", "bias"))
 

@@ -53,6 +53,8 @@ def mixing(graph: Graph, node: Node, known: Mapping[str, Interval]) -> Mixing | 
     least, greatest = x.low.reshape(rows).min(axis=0), x.high.reshape(rows).max(axis=0)  # [taps or 1, C]
     needed: Mask = ((least != greatest) & (w != 0)).any(axis=1)
     constant = np.flatnonzero((least == greatest).any(axis=0))
+    if not len(constant):
+        return Mixing(needed, constant, np.zeros((len(w), 0)))
     value = least[:, constant].astype(np.float64) + op.parameters(sig).input_offset
     shares = np.einsum("pt,otc->poc", op.taps_seen(sig), w[:, :, constant] * value)
     needed[:, constant] |= (shares != shares[0]).any(axis=0)

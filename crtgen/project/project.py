@@ -1,4 +1,4 @@
-"""A project: every file of it in memory, with a digest; and how it gets onto a disk."""
+"""A project: every file of it, with a digest; and how it gets onto a disk."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Project:
         return self.manifest.type
 
     @property
-    def files(self) -> Mapping[str, bytes]:
+    def files(self) -> Contents[bytes]:
         """Every file, the manifest among them."""
         entries = Contents.of(self.sources).entries
         return Contents({**entries, MANIFEST: manifest_text(self.manifest)})
@@ -59,7 +59,7 @@ class Project:
     @property
     def digest(self) -> str:
         """SHA-256 over the paths and the digests of all files, in hexadecimal."""
-        rows = (f"{digest} {path}\n" for path, digest in digests_of(Contents.of(self.files)).items())
+        rows = (f"{digest} {path}\n" for path, digest in digests_of(self.files).items())
         return digest_of(row.encode() for row in rows)
 
     def extract(self, directory: Path, *, force: bool = False) -> tuple[str, ...]:

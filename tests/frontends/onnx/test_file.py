@@ -148,6 +148,33 @@ def test_a_constant_with_too_little_data() -> None:
     assert "tensor name: b" in message(made, CorruptModelError)
 
 
+def product(depth: int) -> onnx.ModelProto:
+    """A matrix of 64 outputs: of 64 KiB with 256 inputs."""
+    weights = np.random.default_rng(0).standard_normal((depth, 64)).astype(np.float32)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    return model([node], [floats("x", 1, depth)], [floats("y", 1, 64)], {"w": weights})
+
+
+@pytest.mark.parametrize("depth", [255, 256, 1024])
+def test_a_large_constant_is_read_as_a_small_one_is(depth: int) -> None:
+    made = product(depth)
+    graph = load_onnx(made.SerializeToString())
+    (weights,) = (v for v in graph.values.values() if v.is_constant and len(v.shape) == 2)
+    assert np.array_equal(weights.array(), numpy_helper.to_array(made.graph.initializer[0]).T)
+
+
+def test_a_large_constant_with_too_little_data() -> None:
+    made = product(1024)
+    made.graph.initializer[0].raw_data = made.graph.initializer[0].raw_data[:-4]
+    assert "'w' has not the data that its shape says" in message(made, CorruptModelError)
+
+
+def test_a_large_constant_of_a_shape_that_does_not_fit() -> None:
+    made = product(1024)
+    made.graph.initializer[0].dims[:] = [512, 128]
+    message(made, CorruptModelError)
+
+
 def with_external(location: str, offset: int = 0, length: int = 16) -> onnx.ModelProto:
     node = helper.make_node("Add", ["x", "b"], ["y"], name="add")
     made = model([node], [floats("x", 4)], [floats("y", 4)], {"b": np.zeros(4, np.float32)})

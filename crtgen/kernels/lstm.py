@@ -11,7 +11,7 @@ from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, accumulator_range
 from crtgen.ops import scheme_of
-from crtgen.ops.fixedpoint import Int64, reduced_multiplier
+from crtgen.ops.fixedpoint import Int8, Int64, reduced_multiplier
 from crtgen.ops.lstm import GATES, Lstm
 from crtgen.ops.scheme import INT16
 from crtgen.ops.sigmoid16 import sigmoid_table
@@ -49,7 +49,7 @@ class LstmView:
 class GateProduct:
     """A gate's ``weights[S, K]``, what its sums of raw numbers ``start[S]`` with, and what they become."""
 
-    weights: Int64
+    weights: Int8
     start: Int64
     rescale: Rescale
 
@@ -63,8 +63,8 @@ def products(op: Lstm, sig: Signature, gate: int) -> tuple[GateProduct, GateProd
         (x, w, p.input_offset, p.of_input[gate], bias.array()[gate].astype(np.int64)),
         (hidden, r, p.hidden_offset, p.of_hidden[gate], np.zeros(units, np.int64)),
     ):
-        scheme, rows = scheme_of(value), weights.array()[gate].astype(np.int64)
-        ends = (np.full(rows.shape[1], end + offset) for end in scheme.limits)
+        scheme, rows = scheme_of(value), weights.array()[gate].astype(np.int8, casting="safe")
+        ends = (end + offset for end in scheme.limits)
         low, high = (end + start for end in accumulator_range(rows, *ends))
         multipliers, shifts = (np.full(units, n, np.int64) for n in (multiplier, shift))
         rescale = Rescale(multipliers, shifts, 0, *INT16.limits, low, high, INT16, scheme is INT16)

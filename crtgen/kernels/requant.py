@@ -23,8 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.kernels.known import Known
+from crtgen.kernels.words import some_at_a_time
 from crtgen.ops.conv import ConvParams
 from crtgen.ops.fixedpoint import (
+    Int8,
     Int64,
     multiply_by_quantized_multiplier,
     multiply_wide,
@@ -61,11 +63,11 @@ _TRIES = 4  # shifts tried from the largest possible one down
 _MAX_SHIFT = 23  # 2**(32 + shift) * INT8.high must fit into int64
 
 
-def accumulator_range(weights: Int64, low: Int64, high: Int64) -> tuple[Int64, Int64]:
-    """Least and greatest value of ``weights[O,K] @ x`` for ``low[K] <= x[K] <= high[K]``."""
-    positive: Int64 = np.maximum(weights, 0)
-    negative: Int64 = np.minimum(weights, 0)
-    return positive @ low + negative @ high, positive @ high + negative @ low
+def accumulator_range(weights: Int8 | Int64, low: int, high: int) -> tuple[Int64, Int64]:
+    """Least and greatest value of ``weights[O,K] @ x[K]``, int64[O], for ``low <= x <= high``."""
+    positive: Int64 = np.maximum(weights, 0).sum(axis=1, dtype=np.int64)
+    negative: Int64 = weights.sum(axis=1, dtype=np.int64) - positive
+    return positive * low + negative * high, positive * high + negative * low
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,8 +114,8 @@ class Rescale:
         factors = None if factor is None else np.array([factor], np.float32)
         return cls(multiplier, shift, *limits, low, high, factors=factors)
 
-    def take(self, channels: Int64) -> "Rescale":
-        """The same of the channels of these numbers."""
+    def take(self, channels: Int64 | slice) -> "Rescale":
+        """The same of these channels."""
         m, s, low, high = (a[channels] for a in (self.multipliers, self.shifts, self.low, self.high))
         factors = None if self.factors is None else self.factors[channels]
         return replace(self, multipliers=m, shifts=s, low=low, high=high, factors=factors)
@@ -165,6 +167,10 @@ class Rescale:
 
         Bisection from a bracket around the real threshold; where that does not hold, from the whole range.
         """
+        some = some_at_a_time(self.channels, len(self.levels()))
+        return np.concatenate([self.take(channels)._thresholds() for channels in some], axis=1)
+
+    def _thresholds(self) -> Int64:
         levels = self.levels()[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             guess = (levels - self.zero_point - 0.5) / self.scales
@@ -185,7 +191,7 @@ class Rescale:
 _RESCALES: WeakKeyDictionary[ConvParams, Rescale] = WeakKeyDictionary()
 
 
-def rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
+def rescale_of(params: ConvParams, weights: Int8 | Int64, bias: Int64) -> Rescale:
     """The requantisation of ``weights[O, K]`` and ``bias[O]``, for any input.
 
     It is kept as long as the parameters, which are those of one layer.
@@ -195,10 +201,8 @@ def rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
     return _RESCALES[params]
 
 
-def _rescale_of(params: ConvParams, weights: Int64, bias: Int64) -> Rescale:
-    depth = weights.shape[1]
-    low = np.full(depth, params.scheme.low + params.input_offset, np.int64)
-    high = np.full(depth, params.scheme.high + params.input_offset, np.int64)
+def _rescale_of(params: ConvParams, weights: Int8 | Int64, bias: Int64) -> Rescale:
+    low, high = (end + params.input_offset for end in params.scheme.limits)
     least, greatest = accumulator_range(weights, low, high)
     return Rescale.of(params, least + bias, greatest + bias)
 
@@ -400,7 +404,10 @@ def _solve_with(rescale: Rescale, thresholds: Int64, live: Mask, gain: int, shif
     offset = np.zeros(rescale.channels, np.int64)
     constant = rescale.apply(rescale.low) << shift
     if live.any():
-        m, least, width = _best_multiplier(rescale, thresholds, live, gain, shift)
+        channels = np.flatnonzero(live)
+        some = [channels[part] for part in some_at_a_time(len(channels), len(thresholds))]
+        parts = [_best_multiplier(rescale, thresholds, part, gain, shift) for part in some]
+        m, least, width = (np.concatenate(part) for part in zip(*parts, strict=True))
         room = (_HALF_WORD - 1) // gain - np.maximum(np.abs(rescale.low), np.abs(rescale.high))[live]
         found = _search_offset(m * gain, least, width, room)
         if found is None:
@@ -411,12 +418,12 @@ def _solve_with(rescale: Rescale, thresholds: Int64, live: Mask, gain: int, shif
 
 
 def _best_multiplier(
-    rescale: Rescale, thresholds: Int64, live: Mask, gain: int, shift: int
+    rescale: Rescale, thresholds: Int64, channels: Int64, gain: int, shift: int
 ) -> tuple[Int64, Int64, Int64]:
-    """Per live channel the multiplier whose N has the widest choice, the least N, and how many there are."""
+    """Per channel the multiplier whose N has the widest choice, the least N, and how many there are."""
     one = 1 << (32 + shift)
-    t, low, high = thresholds[:, live], rescale.low[live], rescale.high[live]
-    ideal = np.rint(rescale.scales[live] * (one / gain)).astype(np.int64)
+    t, low, high = thresholds[:, channels], rescale.low[channels], rescale.high[channels]
+    ideal = np.rint(rescale.scales[channels] * (one / gain)).astype(np.int64)
     base = rescale.levels()[:, None] * one - t * (ideal * gain)  # [level, channel]
     least_base = np.where(t <= high, base, -_FAR)
     beyond_base = np.where(t > low, base + ideal * gain, _FAR)

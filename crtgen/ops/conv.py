@@ -114,8 +114,10 @@ class ConvParams:
 
 def sum_bounds(sig: Signature, axis: int) -> list[int]:
     """The largest magnitude that the accumulator of each output channel can have."""
-    weights = np.abs(sig.inputs[1].array(), dtype=np.int32)
-    sums = weights.sum(axis=tuple(a for a in range(weights.ndim) if a != axis), dtype=np.int64)
+    weights = sig.inputs[1].array()
+    axes = tuple(a for a in range(weights.ndim) if a != axis)
+    positive, both = (a.sum(axis=axes, dtype=np.int64) for a in (np.maximum(weights, 0), weights))
+    sums = 2 * positive - both
     bias = np.abs(sig.inputs[2].array().astype(np.int64))
     return [int(b) for b in sums * magnitude(sig.x) + bias]
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "Int8",
     "Int64",
     "multiply_by_quantized_multiplier",
     "multiply_wide",
@@ -21,6 +22,7 @@ __all__ = [
     "single",
 ]
 
+Int8 = npt.NDArray[np.int8]
 Int64 = npt.NDArray[np.int64]
 _Integers = npt.NDArray[np.int64] | npt.NDArray[np.int32] | int
 

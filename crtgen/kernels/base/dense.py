@@ -4,14 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Signature
+from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.base.dense_asm import Dense, some_outputs
-from crtgen.kernels.base.epilogue import limbs_of, long_products_of, words
+from crtgen.kernels.base.epilogue import limbs_of, long_products_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.words import Words, by_output, packed_rows, words
 from crtgen.ops import FullyConnected
 
 __all__ = ["DenseView", "dense"]
@@ -72,7 +73,7 @@ class DenseView:
 def dense(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """One row; None for others, or if inexact."""
     _, w, b = sig.inputs
-    weights, bias = w.array().astype(np.int64), b.array().astype(np.int64)
+    weights, bias = by_output(w), b.array().astype(np.int64)
     if sig.y.elements != len(weights):
         return None
     params = op.parameters(sig)
@@ -96,16 +97,22 @@ def dense(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
         block = Dense(weights.shape[1], channels, unroll, found[0], rescale.uniform)
     view = DenseView(block, len(weights))
 
-    def pack() -> Array:
-        firsts = np.minimum(np.arange(0, len(weights), channels), len(weights) - channels)
+    def some_blocks(some: slice) -> Words:
+        firsts = np.minimum(np.arange(some.start, some.stop) * channels, len(weights) - channels)
         order = firsts[:, None] + np.arange(channels)
         taps = np.zeros((len(order), block.weight_bytes), np.uint8)
-        lying = (weights[order].transpose(0, 2, 1).reshape(len(order), -1) + 128 * target.core.narrow) & 0xFF
-        taps[:, : lying.shape[1]] = lying
+        lying = weights[order].transpose(0, 2, 1).reshape(len(order), -1).view(np.uint8)
+        taps[:, : lying.shape[1]] = lying ^ 128 if target.core.narrow else lying
         parts = [words(start)[order], taps.view(np.uint32)]
         if not block.uniform:
             parts.append(constants[order].reshape(len(order), -1))
-        blocks, shared = np.concatenate(parts, axis=1).ravel(), constants[0, : view.shared_words]
+        return np.concatenate(parts, axis=1)
+
+    def pack() -> Words:
+        blocks, shared = (
+            packed_rows(view.blocks, block.block_words, some_blocks),
+            constants[0, : view.shared_words],
+        )
         whole, last = blocks[: view.whole_words], blocks[view.whole_words :]
         return np.concatenate([whole, shared, last, shared] if len(whole) * len(last) else [blocks, shared])
 

@@ -6,13 +6,14 @@ import numpy as np
 
 from crtgen.ir import Array, DType, Signature
 from crtgen.kernels.base.depthwise_asm import Row, row_of_outputs
-from crtgen.kernels.base.epilogue import limbs_of, long_products_of, words
+from crtgen.kernels.base.epilogue import limbs_of, long_products_of
 from crtgen.kernels.cost import Work
 from crtgen.kernels.depthwise import DepthwiseView, ring_lead, ring_view, ring_work
 from crtgen.kernels.epilogue import Epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.words import words
 from crtgen.ops import DepthwiseConv2d
 
 __all__ = ["RingView", "depthwise"]

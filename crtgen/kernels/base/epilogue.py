@@ -4,22 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from crtgen.kernels.asm import Function
 from crtgen.kernels.requant import Rescale, clamp_limits, solve_floor, solve_half_away
+from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["Limbs", "LongProducts", "Words", "limbs_of", "long_products_of", "words"]
+__all__ = ["Limbs", "LongProducts", "limbs_of", "long_products_of"]
 
 _MULTIPLIER_BITS = 31
-
-Words = npt.NDArray[np.uint32]
-
-
-def words(values: Int64) -> Words:
-    """The low 32 bits of each value."""
-    return (values & 0xFFFFFFFF).astype(np.uint32)
 
 
 @dataclass(frozen=True, slots=True)

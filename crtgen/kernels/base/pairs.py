@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Signature
+from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
-from crtgen.kernels.base.epilogue import Words, limbs_of, long_products_of, words
+from crtgen.kernels.base.epilogue import limbs_of, long_products_of
 from crtgen.kernels.base.pairs_asm import MIX, Narrow, Wide, narrow_group, wide_group
 from crtgen.kernels.cost import Work
 from crtgen.kernels.gemm import gather
@@ -18,8 +18,9 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.words import Words, by_output, packed_rows, some_at_a_time, words
 from crtgen.ops import Conv2d, FullyConnected
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["PairsView", "conv2d", "fully_connected"]
 
@@ -119,10 +120,10 @@ def _kernel(
     op: Conv2d | FullyConnected, sig: Signature, target: Target, window: Window | None
 ) -> Kernel | None:
     _, w, b = sig.inputs
-    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
+    weights, bias = by_output(w), b.array().astype(np.int64)
     pixels = sig.y.elements // len(weights)
     steps = -(-weights.shape[1] // 2)
-    if pixels < 2 or not _fits(weights):
+    if pixels < 2 or not all(_fits(weights[some]) for some in some_at_a_time(*weights.shape)):
         return None
     params = op.parameters(sig)
     rescale = rescale_of(params, weights, bias)
@@ -162,7 +163,7 @@ def _kernel(
     )
 
 
-def _fits(weights: Int64) -> bool:
+def _fits(weights: Int8) -> bool:
     """Whether halves of a word hold the sums of two products."""
     pairs = np.pad(weights, ((0, 0), (0, weights.shape[1] % 2))).reshape(len(weights), -1, 2)
     positive, negative = np.maximum(pairs, 0).sum(axis=2), np.minimum(pairs, 0).sum(axis=2)
@@ -170,21 +171,26 @@ def _fits(weights: Int64) -> bool:
     return int(highest.max()) < MIX and int(lowest.min()) >= -MIX
 
 
-def _stream(view: PairsView, weights: Int64, start: Int64, constants: Words) -> Const:
+def _stream(view: PairsView, weights: Int8, start: Int64, constants: Words) -> Const:
     """Per block of channels: start values, weights, requantisation."""
     starts = words(start)[:, None]
 
-    def pack() -> Array:
-        if not view.narrow:
-            signed = np.zeros((len(weights), view.group.weight_bytes), np.int8)
-            signed[:, : view.depth] = weights
-            return np.concatenate([starts, signed.view(np.uint32), constants], axis=1).ravel()
-        twos = np.minimum(np.arange(0, view.outputs, 2), view.outputs - 2)[:, None] + np.arange(2)
-        padded = np.full((len(weights), 2 * view.group.steps), 128, np.uint8)
-        padded[:, : view.depth] = weights + 128
-        taps = padded[twos].reshape(len(twos), 2, -1, 2).transpose(0, 2, 1, 3).reshape(len(twos), -1)
-        parts = [starts[twos], np.ascontiguousarray(taps).view(np.uint32), constants[twos]]
-        return np.concatenate([part.reshape(len(twos), -1) for part in parts], axis=1).ravel()
+    def channels(some: slice) -> Words:
+        signed = np.zeros((some.stop - some.start, view.group.weight_bytes), np.int8)
+        signed[:, : view.depth] = weights[some]
+        return np.concatenate([starts[some], signed.view(np.uint32), constants[some]], axis=1)
+
+    def twos(some: slice) -> Words:
+        firsts = np.minimum(2 * np.arange(some.start, some.stop), view.outputs - 2)
+        both = firsts[:, None] + np.arange(2)
+        padded = np.full((len(both), 2, 2 * view.group.steps), 128, np.uint8)
+        padded[..., : view.depth] = weights[both].view(np.uint8) ^ 128
+        taps = padded.reshape(len(both), 2, -1, 2).transpose(0, 2, 1, 3).reshape(len(both), -1)
+        parts = [starts[both], np.ascontiguousarray(taps).view(np.uint32), constants[both]]
+        return np.concatenate([part.reshape(len(both), -1) for part in parts], axis=1)
+
+    def pack() -> Words:
+        return packed_rows(view.blocks, view.block_words, twos if view.narrow else channels)
 
     note = "per channel, or two of them: start, weights, requantisation"
     return Const("weights", "uint32", (view.blocks * view.block_words,), pack, 4, note)

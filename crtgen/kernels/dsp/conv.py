@@ -19,9 +19,10 @@ from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.words import by_output
 from crtgen.ops import INT16
 from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["ConvView", "conv2d", "conv_kernel", "matrix_kernel", "single_channel"]
 
@@ -106,7 +107,7 @@ def conv_kernel(
 ) -> Kernel | None:
     """The same for a convolution that does that with its sums."""
     _, w, b = sig.inputs
-    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
+    weights, bias = by_output(w), b.array().astype(np.int64)
     packed = w.dtype is DType.INT4
     return matrix_kernel(Geometry.of(op, sig), params, weights, bias, target, packed, near)
 
@@ -117,7 +118,7 @@ def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kerne
     x, w, b = sig.inputs
     if x.shape[3] > 1:
         return None
-    weights, bias = w.array().astype(np.int64).reshape(-1, w.shape[3]).T, b.array().astype(np.int64)
+    weights, bias = w.array().astype(np.int8).reshape(-1, w.shape[3]).T, b.array().astype(np.int64)
     packed = w.dtype is DType.INT4
     return matrix_kernel(Geometry.of(op, sig), op.parameters(sig), weights, bias, target, packed)
 
@@ -125,7 +126,7 @@ def single_channel(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kerne
 def matrix_kernel(
     geometry: Geometry,
     params: ConvParams,
-    weights: Int64,
+    weights: Int8,
     bias: Int64,
     target: Target,
     packed: bool,
@@ -157,7 +158,7 @@ def matrix_kernel(
 def _kernel_of(
     geometry: Geometry,
     params: ConvParams,
-    weights: Int64,
+    weights: Int8,
     bias: Int64,
     packed: bool,
     unrolling: Unrolling | None,

@@ -28,14 +28,15 @@ from crtgen.kernels.dsp.epilogue import (
 from crtgen.kernels.dsp.matrix import fits
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.walk import Geometry
-from crtgen.kernels.dsp.words import Words, fours, words, words16
+from crtgen.kernels.dsp.words import fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
 from crtgen.kernels.window import is_row
+from crtgen.kernels.words import Words, by_output, packed_rows, words
 from crtgen.ops.conv import Conv2d, ConvParams
 from crtgen.ops.dense import FullyConnected
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["DenseView", "dense_kernel", "fully_connected"]
 
@@ -234,7 +235,7 @@ def whole_image(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
     """A fully connected layer that does that with its sums; None as above."""
     x, w, b = sig.inputs
-    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
+    weights, bias = by_output(w), b.array().astype(np.int64)
     outputs, depth = weights.shape
     rows = x.elements // depth
     size, packed = x.dtype.itemsize, w.dtype is DType.INT4
@@ -246,7 +247,7 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
 
 
 def row_of_sums(
-    weights: Int64, start: Int64, rescale: Rescale, size: int, target: Target, packed: bool = False
+    weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, packed: bool = False
 ) -> Kernel | None:
     """A row of inputs of ``size`` bytes times ``weights[O, K]``, with sums that begin with ``start``.
 
@@ -299,12 +300,13 @@ class _Weights:
 class _Form:
     """How four outputs share words, for a type of inputs and weights.
 
-    ``gains`` are those of their sums, ``mixed`` makes halfwords ``[group, part, input]`` of weights ``[group,
-    4, input]``, and ``heads`` makes ``[group, head_words]`` of the starts of sums, ``[group, 4]``.
+    ``gains`` are those of their sums, ``mixed`` makes halfwords ``[group, parts, input]`` of weights
+    ``[group, 4, input]``, and ``heads`` makes ``[group, head_words]`` of the starts of sums, ``[group, 4]``.
     """
 
     gains: tuple[int, ...]
     mixed: Callable[[Int64], Int64]
+    parts: int
     heads: Callable[[Int64], Words]
     head_words: int
 
@@ -318,45 +320,51 @@ def _heads(start: Int64) -> Words:
     return words(np.stack([_GAIN * a + b, _GAIN * c + d, b, d], axis=1))
 
 
-_INT8 = _Form((_GAIN, 1, _GAIN, 1), _pairs, _heads, 4)
-_INT16 = _Form((1, 1, 1, 1), _pairs, heads16, 6)
-_INT4 = _Form((1, 1, 1, 1), lambda weights: halfwords(weights)[:, None], heads4, 5)
+_INT8 = _Form((_GAIN, 1, _GAIN, 1), _pairs, 2, _heads, 4)
+_INT16 = _Form((1, 1, 1, 1), _pairs, 2, heads16, 6)
+_INT4 = _Form((1, 1, 1, 1), lambda weights: halfwords(weights)[:, None], 1, heads4, 5)
 
 
 def _stream(
-    form: _Form, weights: Int64, packing: Packing, steps: int, start: Int64, rescale: Rescale
+    form: _Form, weights: Int8, packing: Packing, steps: int, start: Int64, rescale: Rescale
 ) -> _Weights | None:
     """The packed ``weights[O, K]``; None if inexact, or for weights of -128 in wrong places."""
     channels, shared = fours(len(weights)), rescale.uniform
-    swapped = form is _INT8 and not fits(weights[channels[:, 0::2]], weights[channels[:, 1::2]])
+    swapped = form is _INT8 and not _fits(weights, channels)
     if swapped:
         channels = channels[:, [1, 0, 3, 2]]
     united = rescale.united() if shared else rescale
     lanes = epilogue_lanes(united, [(gain, channels[:, lane]) for lane, gain in enumerate(form.gains)])
     if lanes is None and shared and form is _INT8:
         lanes = rounded_lanes(united.take(channels[:, 0]), _LANES)
-    if lanes is None or not rescale.narrow:
-        return None
-    mixed = form.mixed(weights[channels])
-    if mixed.min() < -(1 << 15):
+    if lanes is None or not rescale.narrow or not (form is _INT4 or _fits(weights, channels)):
         return None
     ends = () if shared else lanes.constants
     shares = [lanes.constants[0][0], lanes.constants[1][0]] if shared else []
     header = np.concatenate([np.zeros(0, np.uint32), *shares])
 
-    def pack() -> Words:
+    group_words = form.head_words + form.parts * steps + sum(end.shape[1] for end in ends)
+    count = len(header) + len(channels) * group_words
+
+    def groups(some: slice) -> Words:
+        mixed = form.mixed(weights[channels[some]].astype(np.int64))
         flat = order_weights(mixed.reshape(-1, mixed.shape[2]), packing, steps)
         halves = flat.reshape(*mixed.shape[:2], steps, 2)
-        mixes = words16(halves[..., 0], halves[..., 1]).transpose(0, 2, 1).reshape(len(channels), -1)
-        heads = form.heads(start[channels] + np.stack(lanes.offsets, axis=1))
-        groups = np.concatenate([heads, mixes, *ends], axis=1)
-        return np.concatenate([header, groups.reshape(-1)])
+        mixes = words16(halves[..., 0], halves[..., 1]).transpose(0, 2, 1).reshape(len(mixed), -1)
+        heads = form.heads((start[channels] + np.stack(lanes.offsets, axis=1))[some])
+        return np.concatenate([heads, mixes, *(end[some] for end in ends)], axis=1)
 
-    group_words = form.head_words + mixed.shape[1] * steps + sum(end.shape[1] for end in ends)
-    count = len(header) + len(channels) * group_words
+    def pack() -> Words:
+        return packed_rows(len(channels), group_words, groups, header)
+
     note = "requantisation; per four outputs: start, weights"
     const = Const("weights", "uint32", (count,), pack, 4, note)
     return _Weights(header, group_words, lanes.epilogue, const, swapped)
+
+
+def _fits(weights: Int8, channels: Int64) -> bool:
+    """Whether halfwords hold the weights of two outputs of each group."""
+    return fits(weights[channels[:, 0::2]], weights[channels[:, 1::2]])
 
 
 def _unrolling(steps: int, most: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.epilogue import Epilogue, clamp, floor, of_sums
-from crtgen.kernels.dsp.words import Words, words
+from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["Writer", "groups_of_outputs16", "heads16", "listed"]

@@ -13,8 +13,8 @@ import numpy as np
 from crtgen.kernels.asm import LISTED, Routine
 from crtgen.kernels.dsp.dense16 import Writer, listed
 from crtgen.kernels.dsp.epilogue import Epilogue
-from crtgen.kernels.dsp.words import Words, words
 from crtgen.kernels.requant import Rescale
+from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["groups_of_outputs4", "halfwords", "heads4", "sums_fit"]

@@ -17,10 +17,11 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.depthwise_asm import Channel, Columns, one_channel, widen, widen_padding
 from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes
 from crtgen.kernels.dsp.rows import Row, RowBuilder
-from crtgen.kernels.dsp.words import FAR, Words, fours, words
+from crtgen.kernels.dsp.words import FAR, fours
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 

@@ -14,10 +14,11 @@ from crtgen.kernels.dsp.copy import copy
 from crtgen.kernels.dsp.depthwise_any_asm import CHANNELS, GAIN_BITS, Expansion, WindowedView, one_pixel
 from crtgen.kernels.dsp.epilogue import Epilogue, epilogue_lanes
 from crtgen.kernels.dsp.walk import Geometry, groups_lead
-from crtgen.kernels.dsp.words import FAR, Words, fours, words, words16
+from crtgen.kernels.dsp.words import FAR, fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 

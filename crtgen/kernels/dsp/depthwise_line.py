@@ -14,11 +14,12 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.depthwise_asm import Columns, widen, widen_padding
 from crtgen.kernels.dsp.epilogue import epilogue_lanes
 from crtgen.kernels.dsp.line_asm import Line, one_line
-from crtgen.kernels.dsp.words import FAR, Words, fours, words, words16
+from crtgen.kernels.dsp.words import FAR, fours, words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window, least_lead, upright
+from crtgen.kernels.words import Words, words
 from crtgen.ops.conv import DepthwiseConv2d
 
 __all__ = ["LineView", "depthwise_line"]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from crtgen.kernels.asm import Function
-from crtgen.kernels.dsp.words import Words, words
 from crtgen.kernels.requant import (
     Floor,
     HalfAway,
@@ -18,6 +17,7 @@ from crtgen.kernels.requant import (
     solve_rounded,
     solve_single,
 )
+from crtgen.kernels.words import Words, words
 from crtgen.ops import INT16
 from crtgen.ops.fixedpoint import Int64
 

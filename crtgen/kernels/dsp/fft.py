@@ -12,9 +12,10 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine, Runs
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.words import Words, words16
+from crtgen.kernels.dsp.words import words16
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
+from crtgen.kernels.words import Words
 from crtgen.ops.fft import Irfft, Rfft, digit_order, half_turns, radices, turns
 
 __all__ = ["FftView", "transform"]

@@ -17,10 +17,11 @@ import numpy as np
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.epilogue import Epilogue, Lanes, clamp, epilogue_lanes, floor, of_sums
 from crtgen.kernels.dsp.packing import Packing, order_weights
-from crtgen.kernels.dsp.words import Words, words, words16
+from crtgen.kernels.dsp.words import words16
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.requant import Rescale
-from crtgen.ops.fixedpoint import Int64
+from crtgen.kernels.words import Words, packed_rows, words
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = [
     "MAX_STRIDE",
@@ -211,12 +212,13 @@ class Writer:
 class WeightStream:
     """The packed weights of a layer.
 
-    ``pairs`` is how many pairs of channels there are, of ``pair_words`` words. With an odd number of channels
-    the last pair repeats a channel: ``even`` pairs step by two channels, and one more, if ``odd``, ends at
-    the last channel. ``packed``: weights have four bits. ``swapped``: as that of ``Micro``.
+    ``pairs`` is how many pairs of channels there are, of ``pair_words`` words: ``pack`` makes those of some
+    pairs. With an odd number of channels the last pair repeats a channel: ``even`` pairs step by two
+    channels, and one more, if ``odd``, ends at the last channel. ``packed``: weights have four bits.
+    ``swapped``: as that of ``Micro``.
     """
 
-    pack: Callable[[], Words]
+    pack: Callable[[slice], Words]
     pair_words: int
     epilogue: Epilogue
     pairs: int
@@ -226,8 +228,11 @@ class WeightStream:
 
     @property
     def const(self) -> Const:
+        def pack() -> Words:
+            return packed_rows(self.pairs, self.pair_words, self.pack)
+
         note = "per pair of channels: start, weights, requantisation"
-        return Const("weights", "uint32", (self.pairs * self.pair_words,), self.pack, 4, note)
+        return Const("weights", "uint32", (self.pairs * self.pair_words,), pack, 4, note)
 
     @property
     def channels(self) -> int:
@@ -299,7 +304,7 @@ def micro(pixels: int, steps: int, stream: WeightStream, unrolling: Unrolling) -
 
 
 def weight_stream(
-    weights: Int64, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
+    weights: Int8, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
 ) -> WeightStream | None:
     """The stream of ``weights[O, inputs of a window]``; ``bias[O]`` is all that does not depend on the input.
 
@@ -318,21 +323,21 @@ def weight_stream(
     lanes = epilogue_lanes(rescale, ((_GAIN, a), (1, b)), each)
     if lanes is None or not fits(weights[a], weights[b]):
         return None
-    mixed = _GAIN * weights[a] + weights[b]
 
-    def pack() -> Words:
+    def pack(some: slice) -> Words:
+        mixed: Int64 = _GAIN * weights[a[some]].astype(np.int64) + weights[b[some]]
         halves = order_weights(mixed, packing, steps)
         taps = words16(halves[..., 0], halves[..., 1])
         begin = starts(_GAIN, (bias[a], bias[b]), lanes)
-        return np.concatenate([begin, taps, *lanes.constants], axis=1).reshape(-1)
+        return np.concatenate([begin[some], taps, *(part[some] for part in lanes.constants)], axis=1)
 
     words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
     return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1, swapped=swapped)
 
 
-def fits(a: Int64, b: Int64) -> bool:
+def fits(a: Int8, b: Int8) -> bool:
     """Whether halfwords hold ``256 * a + b``: not where a weight is -128 and that beside it is negative."""
-    return bool((_GAIN * a + b).min() >= -(1 << 15))
+    return not ((a == -128) & (b < 0)).any()
 
 
 def pairs_of_channels(channels: int) -> tuple[Int64, Int64]:

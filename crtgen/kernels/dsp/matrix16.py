@@ -13,9 +13,9 @@ from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.epilogue import clamp, epilogue_lanes, floor, of_sums
 from crtgen.kernels.dsp.matrix import Micro, WeightStream, pairs_of_channels
 from crtgen.kernels.dsp.packing import Packing, order_weights
-from crtgen.kernels.dsp.words import Words, words
 from crtgen.kernels.requant import Rescale
-from crtgen.ops.fixedpoint import Int64
+from crtgen.kernels.words import Words, words
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["group_of_pixels16", "weight_stream16"]
 
@@ -132,7 +132,7 @@ class _Writer:
 
 
 def weight_stream16(
-    weights: Int64, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
+    weights: Int8, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
 ) -> WeightStream | None:
     """The stream of ``weights[O, inputs of a window]``; ``each`` is that of ``epilogue_lanes``.
 
@@ -147,12 +147,11 @@ def weight_stream16(
     if lanes is None:
         return None
 
-    def pack() -> Words:
-        start = np.stack([words(bias[a]), words(bias[b])], axis=1)
-        ordered = order_weights(weights, packing, steps)
-        taps = np.stack([ordered[a], ordered[b]], axis=3).astype(np.int8)  # [pair, step, input, channel]
-        parts = [start, taps.reshape(len(a), -1).view(np.uint32), *lanes.constants]
-        return np.concatenate(parts, axis=1).reshape(-1)
+    def pack(some: slice) -> Words:
+        start = np.stack([words(bias[a[some]]), words(bias[b[some]])], axis=1)
+        first, second = (order_weights(weights[n[some]], packing, steps) for n in (a, b))
+        taps = np.stack([first, second], axis=3).reshape(len(start), -1)  # [pair, step, input, channel]
+        return np.concatenate([start, taps.view(np.uint32), *(p[some] for p in lanes.constants)], axis=1)
 
     words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
     return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1)

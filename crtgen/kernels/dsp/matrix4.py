@@ -14,9 +14,9 @@ from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.epilogue import epilogue_lanes
 from crtgen.kernels.dsp.matrix import MAX_STRIDE, Micro, WeightStream, Writer, pairs_of_channels, starts
 from crtgen.kernels.dsp.packing import Packing, order_weights
-from crtgen.kernels.dsp.words import Words
 from crtgen.kernels.requant import Rescale
-from crtgen.ops.fixedpoint import Int64
+from crtgen.kernels.words import Words
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["group_of_pixels4", "weight_stream4"]
 
@@ -85,7 +85,7 @@ class _Writer(Writer):
 
 
 def weight_stream4(
-    weights: Int64, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
+    weights: Int8, packing: Packing, steps: int, bias: Int64, rescale: Rescale, each: bool = False
 ) -> WeightStream | None:
     """The stream of ``weights[O, inputs of a window]``, an even number of steps.
 
@@ -101,14 +101,12 @@ def weight_stream4(
     if lanes is None:
         return None
 
-    def pack() -> Words:
-        ordered = order_weights(weights, packing, steps)
-        both = (_GAIN * ordered[a] + ordered[b] + _BIAS).reshape(
-            len(a), -1, 2, 2
-        )  # [pair, word, step, input]
-        taps = both.transpose(0, 1, 3, 2).astype(np.int8).reshape(len(a), -1).view(np.uint32)
+    def pack(some: slice) -> Words:
+        first, second = (order_weights(weights[n[some]].astype(np.int64), packing, steps) for n in (a, b))
+        both = (_GAIN * first + second + _BIAS).reshape(len(first), -1, 2, 2)  # [pair, word, step, input]
+        taps = both.transpose(0, 1, 3, 2).astype(np.int8, order="C").reshape(len(both), -1).view(np.uint32)
         begin = starts(_GAIN, (bias[a], bias[b]), lanes)
-        return np.concatenate([begin, taps, *lanes.constants], axis=1).reshape(-1)
+        return np.concatenate([begin[some], taps, *(part[some] for part in lanes.constants)], axis=1)
 
     words_each = 2 + steps // 2 + sum(part.shape[1] for part in lanes.constants)
     return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1, packed=True)

@@ -7,14 +7,17 @@ bytes each, is packed two by two, before the words. Inputs of int16 are two of a
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.words import FAR
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["Packing", "order_weights", "pack_windows"]
+
+Numbers = TypeVar("Numbers", Int8, Int64)
 
 _WRITTEN_OUT = 12  # words of a window up to which no loop packs them
 
@@ -100,9 +103,9 @@ class Packing:
         return np.concatenate([even, whole]).astype(np.int64)
 
 
-def order_weights(weights: Int64, packing: Packing, steps: int) -> Int64:
+def order_weights(weights: Numbers, packing: Packing, steps: int) -> Numbers:
     """``weights[O, inputs of the window]`` as ``[O, steps, 2]``; steps beyond the packing's have none."""
-    padded = np.append(weights, np.zeros((len(weights), 1), np.int64), axis=1)
+    padded = np.append(weights, np.zeros((len(weights), 1), weights.dtype), axis=1)
     ordered = padded[:, packing.order()]
     return np.pad(ordered, ((0, 0), (0, steps - packing.steps), (0, 0)))
 

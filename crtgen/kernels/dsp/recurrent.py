@@ -14,6 +14,7 @@ from crtgen.kernels.parts import aligned, arguments, assemble
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, accumulator_range
 from crtgen.kernels.svdf import SvdfView, svdf_view
+from crtgen.kernels.words import by_output
 from crtgen.ops import scheme_of
 from crtgen.ops.lstm import GATES, Lstm
 from crtgen.ops.svdf import Svdf
@@ -75,9 +76,8 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
     """For states without zero point; None for others, if inexact, or for less than four filters."""
     x, feature, time, bias, state = sig.inputs
     p, scheme, filters = op.parameters(sig), scheme_of(state), time.shape[0]
-    weights = feature.array().astype(np.int64)
-    least, most = (np.full(weights.shape[1], end + p.input_offset) for end in scheme_of(x).limits)
-    low, high = accumulator_range(weights, least, most)
+    weights = by_output(feature)
+    low, high = accumulator_range(weights, *(end + p.input_offset for end in scheme_of(x).limits))
     multipliers, shifts = (np.full(filters, n, np.int64) for n in p.feature)
     rescale = Rescale(multipliers, shifts, 0, *scheme.limits, low, high, scheme)
     kernel = row_of_sums(weights, p.input_offset * weights.sum(axis=1), rescale, 1, target)

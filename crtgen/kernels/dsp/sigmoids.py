@@ -11,9 +11,9 @@ import numpy as np
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.cost import Work
-from crtgen.kernels.dsp.words import Words, words
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
+from crtgen.kernels.words import Words, words
 from crtgen.ops import INT16, Logistic, Tanh
 from crtgen.ops.sigmoid16 import Sigmoid16Params, sigmoid_places
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.dsp.words import words
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.softmax import by_routines, shares_const
+from crtgen.kernels.words import words
 from crtgen.ops import Softmax
 from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier
 from crtgen.ops.softmax16 import Softmax16Params, exp_table

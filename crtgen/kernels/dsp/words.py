@@ -1,21 +1,14 @@
 """Words of constants as kernels with the DSP extension read them."""
 
 import numpy as np
-import numpy.typing as npt
 
+from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int64
 
-__all__ = ["FAR", "Words", "fours", "words", "words16"]
+__all__ = ["FAR", "fours", "words16"]
 
 FAR = 4095
 """The largest offset of a load or a store, in bytes."""
-
-Words = npt.NDArray[np.uint32]
-
-
-def words(values: Int64) -> Words:
-    """The low 32 bits of each value."""
-    return (values & 0xFFFFFFFF).astype(np.uint32)
 
 
 def words16(low: Int64, high: Int64) -> Words:

@@ -15,9 +15,10 @@ from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.conv import ConvView, requantise, windows_kernel
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words
 from crtgen.kernels.mve.ring import Ring
-from crtgen.kernels.mve.stream import LANES, Words
+from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, lying
+from crtgen.kernels.words import Words
 from crtgen.ops import DepthwiseConv2d
 from crtgen.ops.fixedpoint import Int64
 
@@ -199,7 +200,7 @@ def depthwise16(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel |
     by_channel = weights.reshape(-1, outputs).T
     window = Window.of(sig, (taps_y, taps_x), op.stride, op.padding, op.dilation)
     if x.shape[3] == 1:
-        return windows_kernel(window, by_channel, bias, op.parameters(sig), target)
+        return windows_kernel(window, by_channel.astype(np.int8), bias, op.parameters(sig), target)
     window = lying(window)
     requant = requantise(op.parameters(sig), by_channel, bias)
     if op.multiplier > 1 or window.out_width < 2 or requant is None:

@@ -25,8 +25,9 @@ from crtgen.kernels.mve.stream import LANES, Cut, stream_const, sums_fit
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window, least_lead, lying
+from crtgen.kernels.words import by_output
 from crtgen.ops import Conv2d, ConvParams
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = [
     "ConvView",
@@ -209,14 +210,14 @@ def conv_kernel(
 ) -> Kernel | None:
     """The same for a convolution that does that with its sums, so many groups of channels at once."""
     _, w, b = sig.inputs
-    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
+    weights, bias = by_output(w), b.array().astype(np.int64)
     window = Window.of(sig, (w.shape[1], w.shape[2]), op.stride, op.padding, op.dilation)
     return windows_kernel(window, weights, bias, params, target, w.dtype is DType.INT4, at_once)
 
 
 def windows_kernel(
     window: Window,
-    weights: Int64,
+    weights: Int8,
     bias: Int64,
     params: ConvParams,
     target: Target,
@@ -256,7 +257,7 @@ def windows_kernel(
 
 
 def requantise(
-    params: ConvParams, weights: Int64, bias: Int64, packed: bool = False
+    params: ConvParams, weights: Int8 | Int64, bias: Int64, packed: bool = False
 ) -> Requantisation | None:
     """The requantisation of ``weights[O, K]``, whose sums are of the inputs as they are; None if inexact."""
     start = bias + params.input_offset * weights.sum(axis=1)
@@ -268,7 +269,7 @@ def requantise(
 
 def matrix_of_pixels(
     pixels: int,
-    weights: Int64,
+    weights: Int8,
     bias: Int64,
     params: ConvParams,
     target: Target,

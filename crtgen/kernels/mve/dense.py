@@ -16,12 +16,13 @@ from crtgen.kernels.mve.conv import matrix_of_pixels
 from crtgen.kernels.mve.epilogue import Epilogue, Requantisation, epilogue_words, requantisation
 from crtgen.kernels.mve.matrix import LOADS, PRODUCTS, STORES, WEIGHTS, contiguous, gather_sums
 from crtgen.kernels.mve.shared import shared_dense
-from crtgen.kernels.mve.stream import LANES, Words, sixteenths, stream_const, sums_fit, unpack
+from crtgen.kernels.mve.stream import LANES, sixteenths, stream_const, sums_fit, unpack
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
 from crtgen.kernels.window import is_row
+from crtgen.kernels.words import Words, by_output
 from crtgen.ops import INT8, Conv2d, ConvParams, FullyConnected
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["DenseView", "dense_kernel", "fully_connected", "row_of_sums", "shared_requantisation"]
 
@@ -167,7 +168,7 @@ def whole_image(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
 def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
     """A fully connected layer that does that with its sums; None as above."""
     x, w, b = sig.inputs
-    weights, bias = w.array().astype(np.int64).reshape(w.shape[0], -1), b.array().astype(np.int64)
+    weights, bias = by_output(w), b.array().astype(np.int64)
     rows, packed = x.elements // weights.shape[1], w.dtype is DType.INT4
     if rows > 1:
         return matrix_of_pixels(rows, weights, bias, params, target, packed)
@@ -193,7 +194,7 @@ def dense_kernel(params: ConvParams, sig: Signature, target: Target) -> Kernel |
 
 
 def row_of_sums(
-    weights: Int64, start: Int64, rescale: Rescale, size: int, target: Target, packed: bool = False
+    weights: Int8, start: Int64, rescale: Rescale, size: int, target: Target, packed: bool = False
 ) -> tuple[Routine, Const] | None:
     """``dense(x, y, weights)`` for a row of inputs times ``weights[O, K]``, and its weights.
 

@@ -49,7 +49,7 @@ def depthwise(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel | N
     params = op.parameters(sig)
     by_channel = weights.reshape(-1, window.channels * op.multiplier).T
     if window.channels == 1:
-        return windows_kernel(window, by_channel, bias, params, target, w.dtype is DType.INT4)
+        return windows_kernel(window, by_channel.astype(np.int8), bias, params, target, w.dtype is DType.INT4)
     packed = w.dtype is DType.INT4
     if target.optimize == "size" and op.multiplier == 1 and not packed:
         shared = shared_depthwise(window, by_channel, bias, params)

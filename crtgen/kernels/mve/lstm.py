@@ -50,7 +50,7 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
             if made is None:
                 return None
             routines.append(made[0])
-            consts.append(_named(made[1], f"{role}_weights{number}"))
+            consts.append(made[1].named(f"{role}_weights{number}"))
     times, depth = x.shape[0 if op.time_major else 1], x.shape[2]
     orders = [(n, batch * n) if op.time_major else (times * n, n) for n in (depth, units)]
     logistic, slopes = sigmoid_places(True)
@@ -70,10 +70,6 @@ def lstm(op: Lstm, sig: Signature, target: Target) -> Kernel | None:
         work=work,
         routines=(*routines, states),
     )
-
-
-def _named(const: Const, name: str) -> Const:
-    return Const(name, const.dtype, const.shape, const.pack, const.align, const.note)
 
 
 def _states(units: int, p: LstmParams, dtype: DType) -> Routine:

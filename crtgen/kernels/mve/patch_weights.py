@@ -6,7 +6,8 @@ from crtgen.ir import Array
 from crtgen.kernels.epilogue import nibbles
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.mve.patches import SIDE
-from crtgen.kernels.mve.stream import LANES, Words
+from crtgen.kernels.mve.stream import LANES
+from crtgen.kernels.words import Words
 from crtgen.ops.fixedpoint import Int64
 
 __all__ = ["packed_patches", "patches", "requant_const"]

@@ -8,7 +8,6 @@ from dataclasses import astuple
 
 import numpy as np
 
-from crtgen.ir import Array
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel
@@ -19,8 +18,9 @@ from crtgen.kernels.mve.shared_tables import DenseTable, DenseView, SharedView, 
 from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.requant import rescale_of
 from crtgen.kernels.window import Window
+from crtgen.kernels.words import Words, packed_rows
 from crtgen.ops import ConvParams
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = [
     "clamped",
@@ -33,7 +33,7 @@ _FOUR = 4  # channels whose sums fill a vector
 _START = 1 << 23  # what a start has to be below, to leave a byte for the shift
 
 
-def shared_matrix(window: Window, weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
+def shared_matrix(window: Window, weights: Int8, bias: Int64, params: ConvParams) -> Kernel | None:
     """The kernel for ``weights[O, inputs of a window]``; None if its scales are not all below 1/2."""
     constants = packed_constants(params, weights, bias)
     if constants is None:
@@ -56,7 +56,7 @@ def shared_matrix(window: Window, weights: Int64, bias: Int64, params: ConvParam
     )
 
 
-def shared_dense(weights: Int64, bias: Int64, params: ConvParams) -> Kernel | None:
+def shared_dense(weights: Int8, bias: Int64, params: ConvParams) -> Kernel | None:
     """The kernel for one row of inputs times ``weights[O, K]``; None unless all have one scale below 1/2."""
     multiplier, shift = int(params.multipliers[0]), int(params.shifts[0])
     if params.factors is not None:
@@ -96,7 +96,7 @@ def _vectors(depth: int) -> tuple[int, int]:
     return depth - rounds * LANES, rounds
 
 
-def packed_constants(params: ConvParams, weights: Int64, bias: Int64) -> Int64 | None:
+def packed_constants(params: ConvParams, weights: Int8 | Int64, bias: Int64) -> Int64 | None:
     """Start and shift in one word, and the multiplier: ``[2, O]``, O rounded up to fours.
 
     A channel that is always at the zero point has a multiplier of 0. None if another does not fit, and for
@@ -117,21 +117,26 @@ def packed_constants(params: ConvParams, weights: Int64, bias: Int64) -> Int64 |
     return packed
 
 
-def _weights(weights: Int64, fours: Int64, align: int, note: str) -> Const:
+def _weights(weights: Int8, fours: Int64, align: int, note: str) -> Const:
     """``weights[O, K]`` by groups of four outputs, with the words ``fours[group, n, 4]`` behind each."""
+    words = weights.shape[1] + fours[0].size
 
-    def pack() -> Array:
-        return np.concatenate([_by_fours(weights), _bytes(fours)], axis=1).reshape(-1).view(np.uint32)
+    def groups(some: slice) -> Words:
+        taps = _by_fours(weights[_FOUR * some.start : _FOUR * some.stop])
+        return np.concatenate([taps, _bytes(fours[some])], axis=1).view(np.uint32)
 
-    return Const("weights", "uint32", (len(fours) * weights.shape[1] + fours.size,), pack, align, note)
+    def pack() -> Words:
+        return packed_rows(len(fours), words, groups)
+
+    return Const("weights", "uint32", (len(fours) * words,), pack, align, note)
 
 
-def _bytes(fours: Int64) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
+def _bytes(fours: Int64) -> Int8:
     """``[groups, n, 4]`` words as bytes by group."""
     return np.ascontiguousarray((fours & 0xFFFFFFFF).astype(np.uint32)).reshape(len(fours), -1).view(np.int8)
 
 
-def _by_fours(weights: Int64) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
+def _by_fours(weights: Int8) -> Int8:
     """``weights[O, K]`` by groups of four outputs: the vector that is not full, then the others."""
     outputs, depth = weights.shape
     padded = np.zeros((-(-outputs // _FOUR) * _FOUR, depth), np.int8)

@@ -17,9 +17,10 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel
 from crtgen.kernels.mve.bytes import fill
 from crtgen.kernels.mve.patches import SIDE, stretches
 from crtgen.kernels.mve.shared import clamped, packed_constants
-from crtgen.kernels.mve.stream import LANES, Words
+from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.mve.strips_asm import all_channels, insert_row
 from crtgen.kernels.window import Window, least_lead
+from crtgen.kernels.words import Words
 from crtgen.ops import ConvParams
 from crtgen.ops.fixedpoint import Int64
 

@@ -17,6 +17,7 @@ from crtgen.kernels.mve.stationary_asm import Stationary
 from crtgen.kernels.mve.stream import LANES, Cut, stream_const
 from crtgen.kernels.registry import design
 from crtgen.kernels.window import Window, least_lead, lying
+from crtgen.kernels.words import by_output
 from crtgen.ops import Conv2d
 
 __all__ = ["StationaryView", "few_inputs"]
@@ -63,7 +64,7 @@ class StationaryView:
 def few_inputs(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
     """For int8, and windows of up to 16 inputs; None where outputs are clamped or not re-encoded."""
     _, w, b = sig.inputs
-    weights, packed = w.array().astype(np.int64).reshape(w.shape[0], -1), w.dtype is DType.INT4
+    weights, packed = by_output(w), w.dtype is DType.INT4
     if weights.shape[1] > LANES or target.optimize == "size":  # its code is of one layer
         return None
     params = op.parameters(sig)

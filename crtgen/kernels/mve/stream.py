@@ -7,20 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.mve.epilogue import Requantisation
+from crtgen.kernels.words import Words, packed_rows
 from crtgen.ops import INT8
-from crtgen.ops.fixedpoint import Int64
+from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["LANES", "Cut", "Words", "sixteenths", "stream_const", "sums_fit", "unpack"]
+__all__ = ["LANES", "Cut", "sixteenths", "stream_const", "sums_fit", "unpack"]
 
 LANES = 16  # bytes of a vector
 _CHANNELS = 4
-
-Words = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ _NO_HEADER = np.zeros(0, np.uint32)
 
 
 def stream_const(
-    weights: Int64,
+    weights: Int8,
     cuts: Sequence[Cut],
     requant: Requantisation,
     channels: int,
@@ -48,21 +46,26 @@ def stream_const(
 
     They are for inputs of ``size`` bytes. The channels of groups that are computed at once take turns.
     """
+    outputs = np.arange(len(weights))
     if at_once > 1:
-        turns = np.arange(len(weights)).reshape(-1, channels, at_once).transpose(0, 2, 1).reshape(-1)
-        weights, requant = weights[turns], replace(requant, constants=requant.constants[:, turns])
+        outputs = outputs.reshape(-1, channels, at_once).transpose(0, 2, 1).reshape(-1)
     groups, lanes = -(-len(weights) // channels), LANES // size
     vectors = channels // 2 if requant.packed else channels
-    words = groups * (vectors * len(cuts) * lanes // 4 + channels * len(requant.constants))
+    words = vectors * len(cuts) * lanes // 4 + channels * len(requant.constants)
+
+    def some_groups(some: slice) -> Words:
+        taken = outputs[channels * some.start : channels * some.stop]
+        part = replace(requant, constants=requant.constants[:, taken])
+        return _pack_groups(weights[taken], cuts, part, channels, size)
 
     def pack() -> Words:
-        return np.concatenate([header, _pack_stream(weights, cuts, requant, channels, size)])
+        return packed_rows(groups, words, some_groups, header)
 
-    return Const("weights", "uint32", (len(header) + words,), pack, 8, note)
+    return Const("weights", "uint32", (len(header) + groups * words,), pack, 8, note)
 
 
-def _pack_stream(
-    weights: Int64, cuts: Sequence[Cut], requant: Requantisation, channels: int, size: int
+def _pack_groups(
+    weights: Int8, cuts: Sequence[Cut], requant: Requantisation, channels: int, size: int
 ) -> Words:
     groups, lanes = -(-len(weights) // channels), LANES // size
     padded = np.zeros((groups * channels, len(cuts), lanes), np.int8)
@@ -76,11 +79,11 @@ def _pack_stream(
     constants[:, : len(weights)] = requant.constants.astype(np.int32)
     fours = constants.reshape(len(constants), groups, channels // _CHANNELS, _CHANNELS).transpose(1, 2, 0, 3)
     bytes_ = [np.ascontiguousarray(a).reshape(groups, -1).view(np.uint8) for a in (vectors, fours)]
-    return np.concatenate(bytes_, axis=1).reshape(-1).view(np.uint32)
+    return np.concatenate(bytes_, axis=1).view(np.uint32)
 
 
-def sums_fit(weights: Int64) -> bool:
-    """Whether 32 bits hold 16 times the sums of ``weights[O, K]`` and any inputs of int8."""
+def sums_fit(weights: Int8 | Int64) -> bool:
+    """Whether 32 bits hold 16 times the sums of ``weights[O, K]``, of four bits, and any inputs of int8."""
     return 16 * INT8.magnitude(0) * int(np.abs(weights).sum(axis=1).max()) < 1 << 31
 
 

@@ -16,9 +16,10 @@ from crtgen.kernels.mve.bytes import copy
 from crtgen.kernels.mve.dense import row_of_sums, shared_requantisation
 from crtgen.kernels.mve.epilogue import Epilogue, epilogue_words
 from crtgen.kernels.mve.matrix import LOADS, PRODUCTS, STORES, gather_sums
-from crtgen.kernels.mve.stream import LANES, Words
+from crtgen.kernels.mve.stream import LANES
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, accumulator_range
+from crtgen.kernels.words import Words, by_output
 from crtgen.ops import scheme_of
 from crtgen.ops.fixedpoint import Int64
 from crtgen.ops.svdf import Svdf
@@ -69,9 +70,8 @@ def svdf(op: Svdf, sig: Signature, target: Target) -> Kernel | None:
     filters, length = time.shape
     if p.state_zero_point or op.rank * -(-length * size // LANES) > _MOST:
         return None
-    weights, scheme = feature.array().astype(np.int64), scheme_of(state)
-    ends = (np.full(weights.shape[1], end + p.input_offset) for end in scheme_of(x).limits)
-    low, high = accumulator_range(weights, *ends)
+    weights, scheme = by_output(feature), scheme_of(state)
+    low, high = accumulator_range(weights, *(end + p.input_offset for end in scheme_of(x).limits))
     rescale = Rescale(*_all(p.feature, filters), 0, *scheme.limits, low, high, scheme)
     products = row_of_sums(weights, p.input_offset * weights.sum(axis=1), rescale, 1, target)
     least, most = (np.full(units, end) for end in _ENDS)

@@ -85,7 +85,7 @@ class ConvView:
 def _group(m: Micro) -> Routine:
     if m.packed:
         return group_of_pixels4(m)
-    return group_of_pixels16(m) if m.epilogue.bits == 16 else group_of_pixels(m)
+    return group_of_pixels16(m) if m.apart else group_of_pixels(m)
 
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
@@ -181,6 +181,8 @@ def _kernel_of(
     given = weights, packing, steps, folded, rescale_of(params, weights, bias)
     stream_of = weight_stream16 if short else weight_stream4 if packed else weight_stream
     stream = stream_of(*given, each=shared)
+    if stream is None and stream_of is weight_stream and not shared:
+        stream = weight_stream16(*given)
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)

@@ -51,7 +51,8 @@ class DenseView:
     """A fully connected layer: ``whole`` groups of four outputs; if ``rest``, one more that ends at the last.
 
     ``header`` words before the groups hold the requantisation of all channels, where they are scaled alike.
-    ``packed``: weights have four bits. ``swapped``: of two outputs side by side the second one has the gain.
+    ``packed``: weights have four bits. ``wide``: two sums at a time have 64 bits. ``swapped``: of two outputs
+    side by side the second one has the gain.
     """
 
     outputs: int
@@ -64,6 +65,7 @@ class DenseView:
     group_words: int
     epilogue: Epilogue
     packed: bool
+    wide: bool
     swapped: bool
 
     @property
@@ -85,7 +87,7 @@ def groups_of_outputs(k: DenseView) -> Routine:
     """``dense(weights, y, columns, end)``: groups of four outputs from ``weights`` to ``end``."""
     if k.packed:
         return groups_of_outputs4(k.steps, k.unroll, k.packing.steps, k.header > 0, k.epilogue)
-    if k.short:
+    if k.wide:
         return groups_of_outputs16(k.steps, k.unroll, k.header > 0, k.epilogue)
     writer = _Writer(k)
     writer.write()
@@ -258,8 +260,11 @@ def row_of_sums(
         return None
     packing = Packing.of((1, 1), (1, 1), depth * size, depth * size, size)
     steps, unroll = _unrolling(packing.steps, target.steps(_STEPS_WRITTEN_OUT[target.optimize]))
-    form = _INT4 if packed else _INT16 if size > 1 else _INT8
+    form = _INT4 if packed else _WIDE if size > 1 else _INT8
     stream = _stream(form, weights, packing, steps, start, rescale)
+    if stream is None and form is _INT8 and not rescale.is_sum:
+        form = _WIDE
+        stream = _stream(form, weights, packing, steps, start, rescale)
     if stream is None:
         return None
     view = DenseView(
@@ -273,6 +278,7 @@ def row_of_sums(
         group_words=stream.group_words,
         epilogue=stream.epilogue,
         packed=packed,
+        wide=form is _WIDE,
         swapped=stream.swapped,
     )
     return Kernel(
@@ -298,7 +304,7 @@ class _Weights:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How four outputs share words, for a type of inputs and weights.
+    """How four outputs share words: ``_INT8``, ``_WIDE`` for int16 and for sums that need it, ``_INT4``.
 
     ``gains`` are those of their sums, ``mixed`` makes halfwords ``[group, parts, input]`` of weights
     ``[group, 4, input]``, and ``heads`` makes ``[group, head_words]`` of the starts of sums, ``[group, 4]``.
@@ -321,7 +327,7 @@ def _heads(start: Int64) -> Words:
 
 
 _INT8 = _Form((_GAIN, 1, _GAIN, 1), _pairs, 2, _heads, 4)
-_INT16 = _Form((1, 1, 1, 1), _pairs, 2, heads16, 6)
+_WIDE = _Form((1, 1, 1, 1), _pairs, 2, heads16, 6)
 _INT4 = _Form((1, 1, 1, 1), lambda weights: halfwords(weights)[:, None], 1, heads4, 5)
 
 

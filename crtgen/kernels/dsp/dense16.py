@@ -1,7 +1,8 @@
-"""A row of inputs of int16 times the weights of four outputs at a time, with the DSP extension.
+"""A row of inputs times the weights of four outputs at a time, with the DSP extension and sums of 64 bits.
 
-A halfword of weights is ``256 * a + b`` as it is for int8. SMLALD accumulates ``256 * accA + accB`` in 64
-bits, SXTB16 leaves b, and SMLAD accumulates accB in 32 bits, which is proven to be enough for each layer.
+It serves inputs of int16, and those of int8 where 24 bits do not hold a sum. A halfword of weights is
+``256 * a + b``. SMLALD accumulates ``256 * accA + accB`` in 64 bits, SXTB16 leaves b, and SMLAD accumulates
+accB in 32 bits, which is proven to be enough for each layer.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,8 @@ def groups_of_outputs16(steps: int, unroll: int, header: bool, epilogue: Epilogu
 
     With a ``header``, what requantises lies before the columns.
     """
-    writer = Writer("dense16", "int16_t", (steps, unroll, header), epilogue)
+    name, y_type = ("dense16", "int16_t") if epilogue.bits > 8 else ("dense_wide", "int8_t")
+    writer = Writer(name, y_type, (steps, unroll, header), epilogue)
     writer.write()
     return writer.f.done()
 

@@ -38,14 +38,15 @@ __all__ = [
 ]
 
 _GAIN = 256
-MAX_STRIDE = 2040  # two pixels on must be within the 12 bits of STRB's offset
+MAX_STRIDE = 2040  # bytes of a pixel: two pixels on must be within the 12 bits of a store's offset
 
 
 @dataclass(frozen=True, slots=True)
 class Micro:
     """The micro-kernel for ``pixels`` pixels; ``unroll`` steps are written out, all of them or a divisor.
 
-    ``packed``: weights have four bits. ``swapped``: the second channel of a pair is a.
+    ``packed``: weights have four bits. ``apart``: no register holds sums of two channels. ``swapped``: the
+    second channel of a pair is a.
     """
 
     pixels: int
@@ -54,6 +55,7 @@ class Micro:
     stride: int
     epilogue: Epilogue
     packed: bool
+    apart: bool = False
     swapped: bool = False
 
     @property
@@ -215,7 +217,7 @@ class WeightStream:
     ``pairs`` is how many pairs of channels there are, of ``pair_words`` words: ``pack`` makes those of some
     pairs. With an odd number of channels the last pair repeats a channel: ``even`` pairs step by two
     channels, and one more, if ``odd``, ends at the last channel. ``packed``: weights have four bits.
-    ``swapped``: as that of ``Micro``.
+    ``apart`` and ``swapped``: as those of ``Micro``.
     """
 
     pack: Callable[[slice], Words]
@@ -224,6 +226,7 @@ class WeightStream:
     pairs: int
     odd: bool
     packed: bool = False
+    apart: bool = False
     swapped: bool = False
 
     @property
@@ -299,7 +302,7 @@ class Unrolling:
 def micro(pixels: int, steps: int, stream: WeightStream, unrolling: Unrolling) -> Micro:
     """The micro-kernel; ``steps`` are padded for the unrolling."""
     unroll = 2 * unrolling.halved.of(steps // 2) if stream.packed else unrolling.of(steps)
-    form = stream.epilogue, stream.packed, stream.swapped
+    form = stream.epilogue, stream.packed, stream.apart, stream.swapped
     return Micro(pixels, steps, unroll, stream.channels, *form)
 
 

@@ -1,6 +1,7 @@
 """The matrix micro-kernel for int16: up to three pixels times two output channels.
 
-Activations lie in scratch as ``[step][pixel]``, each word two inputs as they are. A word of weights serves
+It also serves int8 where 24 bits do not hold a sum, or where weights of -128 do not go together. Activations
+lie in scratch as ``[step][pixel]``, each word two inputs of 16 bits. A word of weights serves
 two channels A and B and two inputs: its bytes are a0, b0, a1, b1, of which SXTB16 leaves the a's, and rotated
 the b's. The sums have 32 bits, which is proven to be enough for each layer.
 """
@@ -11,15 +12,13 @@ import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.epilogue import clamp, epilogue_lanes, floor, of_sums
-from crtgen.kernels.dsp.matrix import Micro, WeightStream, pairs_of_channels
+from crtgen.kernels.dsp.matrix import MAX_STRIDE, Micro, WeightStream, pairs_of_channels
 from crtgen.kernels.dsp.packing import Packing, order_weights
 from crtgen.kernels.requant import Rescale
 from crtgen.kernels.words import Words, words
 from crtgen.ops.fixedpoint import Int8, Int64
 
 __all__ = ["group_of_pixels16", "weight_stream16"]
-
-_MAX_STRIDE = 1020  # two pixels on must be within the 12 bits of STRH's offset
 
 
 @lru_cache(maxsize=256)
@@ -36,7 +35,7 @@ class _Writer:
     def __init__(self, m: Micro) -> None:
         self.m = m
         self.f = f = Function(
-            "group16",
+            "group16" if m.epilogue.bits > 8 else "group_apart",
             "const uint32_t *weights",
             "int8_t *y",
             "const uint32_t *columns",
@@ -122,12 +121,13 @@ class _Writer:
     def _store(self) -> None:
         """The second channel first: the last store moves the pointer on to the next pair of channels."""
         f, m, y = self.f, self.m, self.taps[0]
+        store, size = m.epilogue.store, m.epilogue.bits // 8
         f("ldr", y, f.kept[1])
-        f("strh", self.second[0], f"[{y}, #2]")
+        f(store, self.second[0], f"[{y}, #{size}]")
         for number, (first, second) in enumerate(zip(self.first[1:], self.second[1:], strict=True), 1):
-            f("strh", first, f"[{y}, #{2 * number * m.stride}]")
-            f("strh", second, f"[{y}, #{2 * number * m.stride + 2}]")
-        f("strh", self.first[0], f"[{y}], #4")
+            f(store, first, f"[{y}, #{number * m.stride * size}]")
+            f(store, second, f"[{y}, #{(number * m.stride + 1) * size}]")
+        f(store, self.first[0], f"[{y}], #{2 * size}")
         f("str", y, f.kept[1])
 
 
@@ -136,11 +136,11 @@ def weight_stream16(
 ) -> WeightStream | None:
     """The stream of ``weights[O, inputs of a window]``; ``each`` is that of ``epilogue_lanes``.
 
-    None if there is one channel only, or too many, or if sums need more than 32 bits, or no exact
-    requantisation.
+    None if there is one channel only, or too many, or if sums need more than 32 bits or are the outputs, or
+    no exact requantisation.
     """
-    channels = len(weights)
-    if channels < 2 or channels > _MAX_STRIDE or not rescale.narrow:
+    channels, size = len(weights), rescale.scheme.activations.itemsize
+    if channels < 2 or channels * size > MAX_STRIDE or not rescale.narrow or rescale.is_sum:
         return None
     a, b = pairs_of_channels(channels)
     lanes = epilogue_lanes(rescale, ((1, a), (1, b)), each)
@@ -154,4 +154,4 @@ def weight_stream16(
         return np.concatenate([start, taps.view(np.uint32), *(p[some] for p in lanes.constants)], axis=1)
 
     words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
-    return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1)
+    return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1, apart=True)

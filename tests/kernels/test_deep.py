@@ -1,0 +1,73 @@
+"""Layers with the DSP extension for which two sums in a register are no way."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen.boards.core import find_core
+from crtgen.ir import Quant, Signature
+from crtgen.kernels import Target, applicable
+from crtgen.ops import Case, Conv2d, FullyConnected, Padding
+from crtgen.ops.case import int8s, make, weights_and_bias
+from tests.kernels.harness import MACHINES, Job, run_jobs
+
+
+def _with_weights(case: Case, low: int, share: float = 0.1) -> Case:
+    """The same with great weights, ``low`` or positive, and inputs for which their sums are great as well."""
+    x, w, b = case.sig.inputs
+    drawn = np.random.default_rng(5).choice(
+        np.array([low, 100, 120, 127], np.int8), w.shape, p=(share, *[(1 - share) / 3] * 3)
+    )
+    sig = Signature((x, replace(w, data=drawn), b), case.sig.outputs)
+    return replace(case, sig=sig, limits={"x": (-128, -40)})
+
+
+def _cases() -> Iterator[tuple[Case, str]]:
+    """Some of more than 24 bits, and some in which -128 is beside a negative weight."""
+    same = Padding(1, 1, 1, 1)
+    for depth, outputs, low, per_channel in (
+        (1200, 8, -127, True),
+        (1203, 7, -127, False),
+        (2050, 5, -128, True),
+    ):
+        if low > -128:
+            x = int8s("x", (1, depth), 0.05, -3)
+            weights = weights_and_bias("deep", x, (outputs, depth), 0, per_channel)
+            made = make("deep", FullyConnected(), [x, *weights], Quant.tensor(60.0, 5))
+            yield _with_weights(made, low), "dsp_dense"
+        x = int8s("x", (1, 3, 4, depth // 9), 0.05, 7)
+        weights = weights_and_bias("deep", x, (outputs, 3, 3, depth // 9), 0, per_channel)
+        yield (
+            _with_weights(make("deep", Conv2d((1, 1), same), [x, *weights], Quant.tensor(60.0, -7)), low),
+            "dsp_matrix",
+        )
+    x = int8s("x", (1, 5, 3, 6), 0.05, 7)
+    weights = weights_and_bias("low", x, (6, 1, 1, 6), 0, True)
+    yield _with_weights(make("low", Conv2d(), [x, *weights], Quant.tensor(0.1, -7)), -128, 0.5), "dsp_matrix"
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7", "cortex-m33"])
+@pytest.mark.parametrize("level", ["speed", "balanced"])
+def test_outputs(tmp_path: Path, core: str, level: str) -> None:
+    jobs = []
+    for case, design in _cases():
+        kernel = applicable(case.op, case.sig, Target(find_core(core), level))[0]
+        assert kernel.design == design
+        jobs.append(Job(case, kernel))
+    results = run_jobs(jobs, tmp_path, MACHINES[core])
+    assert [r.wrong for r in results if r.wrong] == []
+
+
+@pytest.mark.parametrize(("number", "most"), [(0, 1.11), (1, 1.02)])
+def test_instructions_of_a_multiplication(number: int, most: float) -> None:
+    """About half of what the portable kernel takes."""
+    case = list(_cases())[number][0]
+    best, *_, portable = applicable(case.op, case.sig, Target(find_core("cortex-m4"), "speed"))
+    macs = case.op.macs(case.sig)
+    assert macs
+    assert best.cost.instructions / macs < most
+    assert portable.cost.instructions > 1.9 * best.cost.instructions

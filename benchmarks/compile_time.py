@@ -8,6 +8,7 @@ peak, in MB, with Python, NumPy and crtgen.
 """
 
 import argparse
+import gc
 import multiprocessing
 import resource
 import time
@@ -17,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import crtgen
+from crtgen.__main__ import COLLECTED
 from crtgen.ir import DType, Graph, Node, Quant, Value
 from crtgen.level import LEVELS
 from crtgen.ops import Add, Conv2d, DepthwiseConv2d, Padding
@@ -94,6 +96,7 @@ def wide(net: Network, x: Value) -> Value:
 
 def measure(what: str, layers: int, board: str, level: str) -> tuple[float, float]:
     """Seconds of the best run, and the peak of memory in MB."""
+    gc.set_threshold(COLLECTED)  # as the command does
     graph = network(what, layers) if layers else None
     crtgen.Model(network("residual", 4)).compile(board, optimize=level).generate()
     times = []

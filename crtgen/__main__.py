@@ -7,9 +7,9 @@ import sys
 
 from crtgen.version import __version__
 
-__all__ = ["main"]
+__all__ = ["COLLECTED", "main"]
 
-_COLLECTED = 50_000
+COLLECTED = 50_000
 """Objects that are made before cycles are looked for: there are few, and looking is a tenth of compiling."""
 
 
@@ -25,7 +25,7 @@ def main() -> None:
 
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.set_threshold(_COLLECTED)
+    gc.set_threshold(COLLECTED)
     command_line()
 
 

@@ -82,7 +82,7 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
             peak, total = state.rank
             for node in state.ready:
                 move, done = moves[node], state.done | 1 << node
-                need = state.live + move.need(~done)
+                need = state.live + (move.need(~done) if move.shared else move.alone)
                 rank = max(peak, need), total + need
                 known = reached.get(done)
                 if known is None or rank < known[0]:

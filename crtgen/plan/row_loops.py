@@ -7,6 +7,7 @@ is tried by planning this stretch of the schedule alone, and the time for a netw
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import accumulate
 from math import inf
 
 from crtgen.ir import Graph
@@ -153,6 +154,16 @@ class _Line:
     def peak(self) -> int:
         return max(self.needs)
 
+    @cached_property
+    def before(self) -> Sequence[int]:
+        """The greatest need before each item, and before the end."""
+        return tuple(accumulate(self.needs, max, initial=0))
+
+    @cached_property
+    def behind(self) -> Sequence[int]:
+        """The greatest need from each item on, and from the end on."""
+        return tuple(accumulate(reversed(self.needs), max, initial=0))[::-1]
+
     @property
     def last(self) -> Kernel:
         """The kernel of what was joined last."""
@@ -202,8 +213,7 @@ class _Line:
         fewer are not tried once they take more time, which a loop that only constants tell apart tells.
         """
         for chain in dict.fromkeys(_chains(self, self.needs.index(self.peak))):
-            parts = self.needs[: min(chain.items)], self.needs[max(chain.items) + 1 :]
-            elsewhere = max(max(part, default=0) for part in parts)
+            elsewhere = max(self.before[min(chain.items)], self.behind[max(chain.items) + 1])
             around, enough = self._around(chain), inf
             for loop, outline in reversed(self._within(chain, around, loops)):
                 alike = loops.alike(outline)

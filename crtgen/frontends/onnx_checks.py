@@ -1,6 +1,7 @@
 """What is wrong with an ONNX model that the onnx package says less clearly, or does not survive."""
 
 import re
+from collections import Counter
 from typing import Any
 
 import onnx
@@ -31,9 +32,17 @@ def label(node: Any, index: int) -> str:
 
 
 def check_order(graph: Any, where: str) -> None:
-    """``CorruptModelError`` unless each node reads what is there before it, and writes what is not."""
-    there = {"", *(v.name for v in graph.input), *(t.name for t in graph.initializer)}
-    there |= {t.values.name for t in graph.sparse_initializer}
+    """``CorruptModelError`` unless each node reads what is there before it, and writes what is not.
+
+    Also where several constants have one name.
+    """
+    constants = Counter(t.name for t in graph.initializer) + Counter(
+        t.values.name for t in graph.sparse_initializer
+    )
+    for name, count in constants.items():
+        if count > 1:
+            raise CorruptModelError(f"{count} constants are called {name!r}", where=where, hint=HINT)
+    there = {"", *(v.name for v in graph.input), *constants}
     made = {name for node in graph.node for name in node.output}
     for index, node in enumerate(graph.node):
         if any(isinstance(name, bytes) for name in (node.name, *node.input, *node.output)):

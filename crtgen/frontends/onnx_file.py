@@ -157,10 +157,13 @@ def _line(error: Exception) -> str:
 def _fix_inputs(model: Any, where: str, fixed: Mapping[str, Array]) -> None:
     """Make constants of inputs."""
     names = [i.name for i in model.graph.input]
+    defaults = model.graph.initializer
     for name, array in fixed.items():
         if name not in names:
             raise UsageError(f"there is no input {name}", where=where, hint=f"its inputs: {', '.join(names)}")
-        model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+        for default in [t for t in defaults if t.name == name]:
+            defaults.remove(default)
+        defaults.append(numpy_helper.from_array(np.asarray(array), name))
         del model.graph.input[names.index(name)]
         names.remove(name)
 

@@ -1,4 +1,4 @@
-"""Layers with the DSP extension for which two sums in a register are no way."""
+"""Deep layers: with the DSP extension those of which no register holds two sums, with Helium long windows."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +11,7 @@ from crtgen.boards.core import find_core
 from crtgen.ir import Quant, Signature
 from crtgen.kernels import Target, applicable
 from crtgen.ops import Case, Conv2d, FullyConnected, Padding
-from crtgen.ops.case import int8s, make, weights_and_bias
+from crtgen.ops.case import int8s, int16s, make, weights_and_bias
 from tests.kernels.harness import MACHINES, Job, run_jobs
 
 
@@ -59,6 +59,31 @@ def test_outputs(tmp_path: Path, core: str, level: str) -> None:
         assert kernel.design == design
         jobs.append(Job(case, kernel))
     results = run_jobs(jobs, tmp_path, MACHINES[core])
+    assert [r.wrong for r in results if r.wrong] == []
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("level", ["speed", "balanced"])
+def test_far_pixels(tmp_path: Path, level: str) -> None:
+    """With Helium pixels of inputs, windows and pixels of outputs may be further apart than ADD steps."""
+    jobs = []
+    for taps, depth, outputs, bits in (
+        (3, 260, 6, 8),
+        (3, 512, 4, 8),
+        (1, 4100, 5, 8),
+        (1, 12, 4100, 8),
+        (3, 2, 2051, 8),
+        (1, 20, 2060, 16),
+    ):
+        x = int8s("x", (1, 3, 5, depth), 0.05, 7) if bits == 8 else int16s("x", (1, 3, 5, depth), 0.0001)
+        weights = weights_and_bias("far", x, (outputs, taps, taps, depth), 0, True)
+        same = Padding(*[taps // 2] * 4)
+        out = Quant.tensor(0.3, -7) if bits == 8 else Quant.tensor(0.0005)
+        case = make(f"far_{bits}", Conv2d((1, 1), same), [x, *weights], out)
+        kernels = applicable(case.op, case.sig, Target(find_core("cortex-m55"), level))
+        assert kernels[0].design.startswith("mve ")
+        jobs += [Job(case, kernel) for kernel in kernels if kernel.design.startswith("mve ")]
+    results = run_jobs(jobs, tmp_path, MACHINES["cortex-m55"])
     assert [r.wrong for r in results if r.wrong] == []
 
 

@@ -12,10 +12,11 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import rescale_of
+from crtgen.kernels.window import is_row
 from crtgen.kernels.words import Words, by_output, packed_rows, words
-from crtgen.ops import FullyConnected
+from crtgen.ops import Conv2d, ConvParams, FullyConnected
 
-__all__ = ["DenseView", "dense"]
+__all__ = ["DenseView", "fully_connected", "whole_image"]
 
 _CHANNELS = (8, 7, 6, 5)
 _REACH = 32  # bytes that LDRB reaches
@@ -70,13 +71,21 @@ class DenseView:
 
 
 @design(FullyConnected, types=(DType.INT8,), needs="base", weights=(1, 2))
-def dense(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
+def fully_connected(op: FullyConnected, sig: Signature, target: Target) -> Kernel | None:
     """One row; None for others, or if inexact."""
+    is_one = sig.y.elements == sig.inputs[1].shape[0]
+    return _dense(op.parameters(sig), sig, target) if is_one else None
+
+
+@design(Conv2d, types=(DType.INT8,), needs="base", weights=(1, 2))
+def whole_image(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
+    """The same for a convolution of which the only window is the whole image; None for others."""
+    return _dense(op.parameters(sig), sig, target) if is_row(op, sig) else None
+
+
+def _dense(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
     _, w, b = sig.inputs
     weights, bias = by_output(w), b.array().astype(np.int64)
-    if sig.y.elements != len(weights):
-        return None
-    params = op.parameters(sig)
     rescale = rescale_of(params, weights, bias)
     rescale = rescale.united() if rescale.uniform else rescale
     start = bias + params.input_offset * weights.sum(axis=1)

@@ -195,7 +195,7 @@ class _Writer:
             if not m.second:
                 return (first,)
             second = f.core("inputs", ODD)
-            f("add", second, first, f"#{m.step}")
+            self._add(second, first, m.step)
             return first, second
         pointers = f.cores("inputs", m.pointers, ODD)
         f("ldrd", pointers[0], pointers[1], f"[{x}]")
@@ -203,6 +203,14 @@ class _Writer:
             f("ldr", pointers[2], f"[{x}, #8]")
         f.free(x)
         return pointers
+
+    def _add(self, to: str, register: str, by: int) -> None:
+        """``to = register + by``."""
+        if by <= _FAR_ADD:
+            self.f("add", to, register, f"#{by}")
+        else:
+            self.f.number(to, by)
+            self.f("add", to, to, register)
 
     def write(self) -> None:
         f, m = self.f, self.m
@@ -224,9 +232,10 @@ class _Writer:
                 f("subs", self.left, self.left, f"#{_CHANNELS * m.at_once}")
                 f("bgt", next_channels)
             for pointer in self.pointers:
-                f.advance(pointer, 2 * m.step)
+                f.advance(pointer, 2 * m.step, spare=self.sums[0][0])
             self._places("strd")
-            f.advance(self.y, 2 * m.pixel_bytes - _CHANNELS * m.epilogue.output_size * m.groups)
+            past = _CHANNELS * m.epilogue.output_size * m.groups
+            f.advance(self.y, 2 * m.pixel_bytes - past, spare=self.sums[0][0])
             f("ldr", self.left, f.kept[3])
             f("cmp", self.y, self.left)
             f("bne", next_pixels)
@@ -326,7 +335,7 @@ class _Writer:
         f, m, spare = self.f, self.m, self.sums[0][0]
         far = m.outputs > _FAR_BYTE
         if far:
-            f("add", spare, self.y, f"#{m.pixel_bytes}")
+            self._add(spare, self.y, m.pixel_bytes)
         if m.ragged:
             f("vctp.32", self.left)
             f("vpstt")
@@ -353,15 +362,13 @@ def micro(
     most: int,
     masked: bool,
 ) -> Micro | None:
-    """The micro-kernel for the inputs of ``runs``; None if no addressing reaches them.
+    """The micro-kernel for the inputs of ``runs``; None if they are several that no addressing reaches.
 
     ``aligned``: the pointers are multiples of 4. At most ``most`` vectors are written out. ``masked``: bytes
     behind the end of the only run must not be read.
     """
     epilogue, packed = requant.epilogue, requant.packed
     size = epilogue.size
-    if 2 * max(step, outputs * epilogue.output_size) > _FAR_ADD:
-        return None
     tail = runs[0].length % LANES if masked else 0
     vectors = sum(len(r.cuts()) for r in runs)
     if vectors <= most:

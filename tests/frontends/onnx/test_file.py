@@ -126,6 +126,24 @@ def test_a_value_that_nothing_computes() -> None:
     assert "node 'add' (Add) reads 'b': nothing computes it" in text
 
 
+@pytest.mark.parametrize("length", [4, 1 << 16])
+def test_two_constants_of_one_name(length: int) -> None:
+    node = helper.make_node("Add", ["x", "b"], ["y"], name="add")
+    offsets = {"b": np.zeros(length, np.float32)}
+    made = model([node], [floats("x", length)], [floats("y", length)], offsets)
+    made.graph.initializer.append(numpy_helper.from_array(np.ones(length, np.float32), "b"))
+    assert "2 constants are called 'b'" in message(made, CorruptModelError)
+
+
+def test_an_input_that_is_fixed_has_no_default() -> None:
+    node = helper.make_node("Add", ["x", "b"], ["y"], name="add")
+    ends = [floats("x", 2), floats("b", 2)], [floats("y", 2)]
+    made = model([node], *ends, {"b": np.zeros(2, np.float32)})
+    graph = load_onnx(made.SerializeToString(), fixed={"b": np.array([1, 2], np.float32)})
+    ((y,),) = graph.run([[np.zeros(2, np.float32)]])
+    assert y.tolist() == [1, 2]
+
+
 def test_types_that_do_not_fit() -> None:
     node = helper.make_node("Add", ["x", "b"], ["y"], name="add")
     whole = {"b": np.zeros(4, np.int64)}

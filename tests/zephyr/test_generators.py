@@ -28,7 +28,10 @@ def workspace() -> Workspace:
     return WORKSPACE
 
 
-@pytest.mark.parametrize("board", ["mps2_an385", "mps2_an521", "mps3_an547"])
+@pytest.mark.parametrize(
+    "board",
+    [*(pytest.param(b, marks=pytest.mark.matrix) for b in ("mps2_an385", "mps2_an521")), "mps3_an547"],
+)
 def test_cmsis_nn(cmsis_nn: CmsisNn, workspace: Workspace, board: str) -> None:
     path = model_path("kws_int8")
     compiled = api.compile([api.load(path, trust=True)], board, generators=[cmsis_nn], fallback=True)

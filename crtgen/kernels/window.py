@@ -187,7 +187,7 @@ def upright(window: Window) -> Window | None:
     """Windows along one axis as images of one column: of rows that need no others, each; None for others."""
     if window.width == window.taps_x == window.out_width == 1 and window.left == 0:
         return window
-    if window.taps_y > 1 or window.stride_y > 1 or window.top > 0 or window.out_height != window.height:
+    if window.taps_y > 1 or window.top > 0 or window.out_height != window.height:
         return None
     return Window(
         batch=window.batch * window.height,

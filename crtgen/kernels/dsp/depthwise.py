@@ -231,8 +231,6 @@ def _view(
     most = int(_STRIP_BYTES[target.optimize] * target.stripe)
     strip = _strip(out_height, columns, op.stride[0], most)
     pairs = _pairs(strip, op.stride[0])
-    if 12 * columns * pairs > FAR:
-        return None
     seen = min(width, columns - op.padding.left)
     written_out, usual = target.steps(_WRITTEN_OUT[target.optimize]), _REPEATED[target.optimize]
     repeated = (*(usual if target.unrolled >= 1 else (1,)), *map(target.steps, usual))

@@ -7,6 +7,7 @@ from functools import lru_cache
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_sums, saturate
 from crtgen.kernels.dsp.rows import Chunk, Row
+from crtgen.kernels.dsp.words import FAR
 
 __all__ = ["Channel", "Columns", "one_channel", "widen", "widen_padding"]
 
@@ -41,13 +42,14 @@ def widen(k: Columns, at_once: int) -> Routine:
     )
     to, *rows = f.arguments
     left, *words = f.cores("columns left, then inputs", 2 + 2 * k.size)
+    places = _places(f, k, to)
     near = k.step <= _NEAR
     with f.counted_loop("columns", left, k.seen // at_once):
         for _ in range(at_once):
             _load(f, k, words, rows, f"], #{k.step}" if near else "]")
             for row in () if near else rows:
                 f("add", row, row, f"#{k.step}")
-            _columns(f, k, to, words)
+            _columns(f, k, places, words)
     return f.done()
 
 
@@ -73,38 +75,52 @@ def widen_padding(k: Columns) -> Routine:
     to, a, b, steps = f.arguments
     left, *words = f.cores("columns left, then inputs", 2 + 2 * k.size)
     second = f.core("bytes between columns of the second row")
+    places = _places(f, k, to)
     f("lsr", second, steps, "#16")
     f("uxth", steps, steps)
     with f.counted_loop("columns", left, k.seen):
         _load(f, k, words, (a, b), "]")
         f("add", a, a, steps)
         f("add", b, b, second)
-        _columns(f, k, to, words)
+        _columns(f, k, places, words)
     return f.done()
 
 
-def _columns(f: Function, k: Columns, to: str, words: Sequence[str]) -> None:
+def _places(f: Function, k: Columns, to: str) -> tuple[str, ...]:
+    """Where a column of each of four channels goes; the first one's moves ``to`` on."""
+    offsets = [4 * channel * k.apart for channel in (1, 2, 3)]
+    if offsets[-1] <= FAR:
+        others = [f"[{to}, #{offset}]" for offset in offsets]
+    else:
+        registers = f.cores("from the first channel to another", 3)
+        for register, offset in zip(registers, offsets, strict=True):
+            f.number(register, offset)
+        others = [f"[{to}, {register}]" for register in registers]
+    return f"[{to}], #{4 * k.pairs}", *others
+
+
+def _columns(f: Function, k: Columns, places: Sequence[str], words: Sequence[str]) -> None:
     if k.size > 1:
-        _short_columns(f, k, to, words)
+        _short_columns(f, places, words)
         return
     a, b, both = words
     f("pkhbt", both, a, b, "lsl #16")
     f("pkhtb", b, b, a, "asr #16")
     for channel, word, rotated in ((1, both, True), (2, b, False), (3, b, True)):
         f("sxtb16", a, word, *(("ror #8",) if rotated else ()))
-        f("str", a, f"[{to}, #{4 * channel * k.apart}]")
+        f("str", a, places[channel])
     f("sxtb16", a, both)
-    f("str", a, f"[{to}], #{4 * k.pairs}")
+    f("str", a, places[0])
 
 
-def _short_columns(f: Function, k: Columns, to: str, words: Sequence[str]) -> None:
+def _short_columns(f: Function, places: Sequence[str], words: Sequence[str]) -> None:
     *halves, both = words
     for channel in (2, 0):
         a, b = halves[channel : channel + 2]
         f("pkhbt", both, a, b, "lsl #16")
         f("pkhtb", b, b, a, "asr #16")
-        f("str", b, f"[{to}, #{4 * (channel + 1) * k.apart}]")
-        f("str", both, f"[{to}, #{4 * channel * k.apart}]" if channel else f"[{to}], #{4 * k.pairs}")
+        f("str", b, places[channel + 1])
+        f("str", both, places[channel])
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def depthwise_line(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kerne
         epilogue=lanes.epilogue,
     )
     seen = min(window.height, columns - lead)
-    if seen < 1 or 12 * line.pairs > FAR:
+    if seen < 1:
         return None
     view = LineView(window, seen, lead // 2, -params.input_offset, line)
     gain = 1 << lanes.epilogue.doubled

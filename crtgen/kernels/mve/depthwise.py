@@ -89,12 +89,13 @@ def _view(
     small = max(window.taps_y, window.taps_x) < SIDE
     squares = unit and small and min(window.out_height, window.out_width) > 1
     groups = patches_of(window)
-    starts = stretches(window.out_width, 2 if squares else 1)
+    parts, width = _parts(window.out_width, _MOST_BATCHES // len(groups) * (4 if squares else 8))
+    starts = stretches(width, 2 if squares else 1)
     across = max(column for _, column in groups) + SIDE
-    columns = starts[-1] * window.stride_x + (across - 1) * window.dilation_x + 1
+    columns = (parts[-1] + starts[-1]) * window.stride_x + (across - 1) * window.dilation_x + 1
     batches = tuple(batches_of(window, multiplier, starts, squares, plane_bytes(window, columns)))
     furthest = max(max(batch.offsets) for batch in batches)
-    if len(batches) * len(groups) > _MOST_BATCHES or furthest > _MOST_OFFSET or len(groups) > _MOST_PATCHES:
+    if furthest > _MOST_OFFSET or len(groups) > _MOST_PATCHES:
         return None
     if window.channels * multiplier > FAR_ADD:
         return None
@@ -103,6 +104,7 @@ def _view(
         window=window,
         fill=fill,
         strips=strips,
+        parts=parts,
         batches=batches,
         planes=len(strips[0].planes),
         columns=columns,
@@ -115,6 +117,15 @@ def _view(
         epilogue=epilogue,
         packed=packed,
     )
+
+
+def _parts(width: int, most: int) -> tuple[tuple[int, ...], int]:
+    """Where parts of a row of outputs begin, and how wide they are: even, and no wider than ``most``."""
+    if width <= most:
+        return (0,), width
+    each = -(-width // -(-width // most))
+    each += each % 2
+    return tuple(stretches(width, each)), each
 
 
 def steps_on(batches: tuple[Batch, ...]) -> bool:

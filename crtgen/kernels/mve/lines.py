@@ -73,6 +73,7 @@ def _view(
         window=window,
         fill=fill,
         strips=strips_of(window, step),
+        parts=(0,),
         batches=batches,
         planes=_planes(firsts),
         columns=1,

@@ -21,14 +21,16 @@ class DepthwiseView:
 
     In scratch there are ``columns`` columns of ``channels`` words for each of the ``planes``, the image from
     column ``window.left`` on; ``groups`` patches make an output. The words of a patch lie ``apart`` bytes
-    from each other. Where a patch serves several outputs, ``moves`` are the bytes by which their weights are
-    moved. ``stepping``: the address of a patch is a vector that steps on, else a core register and a vector.
+    from each other. Parts of a row, which begin at the columns in ``parts``, have ``batches`` of outputs each.
+    Where a patch serves several outputs, ``moves`` are the bytes by which their weights are moved.
+    ``stepping``: the address of a patch is a vector that steps on, else a core register and a vector.
     ``packed``: weights have four bits.
     """
 
     window: Window
     fill: int
     strips: tuple[Strip, ...]
+    parts: tuple[int, ...]
     batches: tuple[Batch, ...]
     planes: int
     columns: int
@@ -78,6 +80,11 @@ class DepthwiseView:
         return self.seen < self.columns
 
     @property
+    def column_bytes(self) -> int:
+        """In scratch, from a column of outputs to the next one."""
+        return self.window.stride_x * self.channels * SIDE
+
+    @property
     def image(self) -> int:
         """Where the image begins in scratch."""
         return self.window.left * self.channels * SIDE
@@ -102,10 +109,11 @@ class DepthwiseView:
     def work(self) -> Work:
         batch = self.window.batch
         strips = batch * sum(s.count for s in self.strips)
-        work = Work(strips * self.multiplier * all_channels(self).runs())
+        calls = strips * self.multiplier * len(self.parts)
+        work = Work(calls * all_channels(self).runs())
         work.assembly += self.fills * fill().runs(vectors=-(-self.scratch // LANES))
         work.block("strip", strips, len(self.strips))
-        work.block("part", strips * self.multiplier, len(self.strips) * self.multiplier)
+        work.block("part", calls, len(self.strips) * self.multiplier * len(self.parts))
         for strip in self.strips:
             for rows in strip.planes:
                 self._interleaved(work, rows, batch * strip.count)

@@ -1,4 +1,4 @@
-"""Deep layers: with the DSP extension those of which no register holds two sums, with Helium long windows."""
+"""Deep layers, of which no register holds two sums, and what is further apart than an offset reaches."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from crtgen.boards.core import find_core
 from crtgen.ir import Quant, Signature
 from crtgen.kernels import Target, applicable
-from crtgen.ops import Case, Conv2d, FullyConnected, Padding
+from crtgen.ops import Case, Conv2d, DepthwiseConv2d, FullyConnected, Padding
 from crtgen.ops.case import int8s, int16s, make, weights_and_bias
 from tests.kernels.harness import MACHINES, Job, run_jobs
 
@@ -84,6 +84,39 @@ def test_far_pixels(tmp_path: Path, level: str) -> None:
         assert kernels[0].design.startswith("mve ")
         jobs += [Job(case, kernel) for kernel in kernels if kernel.design.startswith("mve ")]
     results = run_jobs(jobs, tmp_path, MACHINES["cortex-m55"])
+    assert [r.wrong for r in results if r.wrong] == []
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("core", "designs"),
+    [("cortex-m4", {"dsp_depthwise", "dsp_depthwise_line"}), ("cortex-m55", {"mve lines", "mve patches"})],
+)
+def test_long_lines(tmp_path: Path, core: str, designs: set[str]) -> None:
+    """Depthwise, along one axis and in wide images; Keras gives a step along one axis to both."""
+    jobs = []
+    for size, taps, stride, bits in (
+        ((1, 1000), (1, 5), (1, 1), 8),
+        ((1, 1401), (1, 4), (2, 2), 8),
+        ((800, 1), (3, 1), (1, 1), 16),
+        ((1, 40), (1, 9), (2, 2), 16),
+        ((3, 300), (3, 3), (1, 1), 8),
+        ((5, 601), (3, 3), (2, 2), 8),
+        ((4, 260), (3, 3), (1, 1), 16),
+        ((4, 83), (5, 5), (1, 1), 8),
+    ):
+        shape = (1, *size, 6)
+        x = int8s("x", shape, 0.05, 7) if bits == 8 else int16s("x", shape, 0.0001)
+        weights = weights_and_bias("line", x, (1, *taps, 6), 3, True)
+        padding = Padding(*(n // 2 for n in (taps[0], taps[0], taps[1], taps[1])))
+        out = Quant.tensor(0.3, -7) if bits == 8 else Quant.tensor(0.0005)
+        case = make(f"line_{bits}", DepthwiseConv2d(stride, padding), [x, *weights], out)
+        kernels = applicable(case.op, case.sig, Target(find_core(core), "speed"))
+        found = [kernel for kernel in kernels if kernel.design in designs]
+        assert found or bits > 8 or (core, taps) == ("cortex-m4", (5, 5))
+        jobs += [Job(case, kernel) for kernel in found]
+    assert {job.kernel.design for job in jobs} == designs
+    results = run_jobs(jobs, tmp_path, MACHINES[core])
     assert [r.wrong for r in results if r.wrong] == []
 
 

@@ -26,7 +26,7 @@ def _with_weights(case: Case, low: int, share: float = 0.1) -> Case:
 
 
 def _cases() -> Iterator[tuple[Case, str]]:
-    """Some of more than 24 bits, and some in which -128 is beside a negative weight."""
+    """Some of more than 24 bits, some in which -128 is beside a negative weight, and one channel alone."""
     same = Padding(1, 1, 1, 1)
     for depth, outputs, low, per_channel in (
         (1200, 8, -127, True),
@@ -47,6 +47,12 @@ def _cases() -> Iterator[tuple[Case, str]]:
     x = int8s("x", (1, 5, 3, 6), 0.05, 7)
     weights = weights_and_bias("low", x, (6, 1, 1, 6), 0, True)
     yield _with_weights(make("low", Conv2d(), [x, *weights], Quant.tensor(0.1, -7)), -128, 0.5), "dsp_matrix"
+    for taps in (1, 3):
+        for depth, width in ((5, 4), (64, 5), (70, 3), (3, 1)):
+            x = int8s("x", (2, 3, width, depth), 0.05, 7)
+            weights = weights_and_bias("alone", x, (1, taps, taps, depth), 0, True)
+            op = Conv2d((1, 1), Padding(*[taps // 2] * 4))
+            yield make("alone", op, [x, *weights], Quant.tensor(0.3, -7)), "dsp_matrix"
 
 
 @pytest.mark.qemu

@@ -90,7 +90,7 @@ def _group(m: Micro) -> Routine:
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
 def conv2d(op: Conv2d, sig: Signature, target: Target) -> Kernel | None:
-    """The matrix design for int8 and int16; None for one output channel, or if inexact."""
+    """The matrix design for int8 and int16; None if inexact."""
     return conv_kernel(op, op.parameters(sig), sig, target)
 
 
@@ -136,7 +136,7 @@ def matrix_kernel(
 
     ``near``: they are copied to RAM before.
 
-    None for one output channel, if inexact, and where nothing but padding is read.
+    None if inexact, and where nothing but padding is read; for size, also for one output channel.
     """
     if not geometry.sees_image:
         return None

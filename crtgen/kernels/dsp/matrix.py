@@ -217,7 +217,7 @@ class WeightStream:
     ``pairs`` is how many pairs of channels there are, of ``pair_words`` words: ``pack`` makes those of some
     pairs. With an odd number of channels the last pair repeats a channel: ``even`` pairs step by two
     channels, and one more, if ``odd``, ends at the last channel. ``packed``: weights have four bits.
-    ``apart`` and ``swapped``: as those of ``Micro``.
+    ``apart`` and ``swapped``: as those of ``Micro``. ``alone``: the only pair is twice the same channel.
     """
 
     pack: Callable[[slice], Words]
@@ -228,6 +228,7 @@ class WeightStream:
     packed: bool = False
     apart: bool = False
     swapped: bool = False
+    alone: bool = False
 
     @property
     def const(self) -> Const:
@@ -239,7 +240,7 @@ class WeightStream:
 
     @property
     def channels(self) -> int:
-        return 2 * self.pairs - self.odd
+        return 1 if self.alone else 2 * self.pairs - self.odd
 
     @property
     def pixel_bytes(self) -> int:

@@ -1,9 +1,10 @@
 """The matrix micro-kernel for int16: up to three pixels times two output channels.
 
-It also serves int8 where 24 bits do not hold a sum, or where weights of -128 do not go together. Activations
-lie in scratch as ``[step][pixel]``, each word two inputs of 16 bits. A word of weights serves
-two channels A and B and two inputs: its bytes are a0, b0, a1, b1, of which SXTB16 leaves the a's, and rotated
-the b's. The sums have 32 bits, which is proven to be enough for each layer.
+It also serves int8 where 24 bits do not hold a sum, where weights of -128 do not go together, and a channel
+that is alone: of that only A is computed. Activations lie in scratch as ``[step][pixel]``, each word two
+inputs of 16 bits. A word of weights serves two channels A and B and two inputs: its bytes are a0, b0, a1, b1,
+of which SXTB16 leaves the a's, and rotated the b's. The sums have 32 bits, which is proven to be enough for
+each layer.
 """
 
 from functools import lru_cache
@@ -53,17 +54,18 @@ class _Writer:
         self.inputs = f.cores("inputs, then requantisation", 3, LISTED)
         self.taps = f.cores("weights of two steps, then requantisation", 3, LISTED)
         self.first = f.cores("sums of channel a", m.pixels)
-        self.second = f.cores("sums of channel b", m.pixels)
+        self.second = f.cores("sums of channel b", m.pixels) if m.stride > 1 else ()
 
     def write(self) -> None:
         f, m = self.f, self.m
         with f.loop("pairs of channels", "pairs") as again:
             f("ldr", self.columns, f.kept[2])
-            f("ldrd", self.first[-1], self.second[-1], f"[{self.weights}], #8")
+            last = self.second[-1] if self.second else self.taps[2]
+            f("ldrd", self.first[-1], last, f"[{self.weights}], #8")
             if m.looped:
-                for first, second in zip(self.first[:-1], self.second[:-1], strict=True):
-                    f("mov", first, self.first[-1])
-                    f("mov", second, self.second[-1])
+                for sums in filter(None, (self.first, self.second)):
+                    for total in sums[:-1]:
+                        f("mov", total, sums[-1])
                 with f.loop("steps", m.steps // m.unroll) as next_steps:
                     self._steps()
                     f("ldr", self.taps[0], "[sp]")
@@ -97,9 +99,10 @@ class _Writer:
         else:
             f("ldr", inputs[0], f"[{self.columns}], #4")
         f("sxtb16", a, word)
-        f("sxtb16", word, word, "ror #8")
+        if self.second:
+            f("sxtb16", word, word, "ror #8")
         for sums, weights in ((self.first, a), (self.second, word)):
-            for total, pixel in zip(sums, inputs, strict=True):
+            for total, pixel in zip(sums, inputs, strict=False):
                 f("smlad", total, pixel, weights, sums[-1] if first else total)
 
     def _requantise(self) -> None:
@@ -123,6 +126,10 @@ class _Writer:
         f, m, y = self.f, self.m, self.taps[0]
         store, size = m.epilogue.store, m.epilogue.bits // 8
         f("ldr", y, f.kept[1])
+        if not self.second:
+            for number, total in enumerate(self.first):
+                f(store, total, f"[{y}, #{number * size}]")
+            return
         f(store, self.second[0], f"[{y}, #{size}]")
         for number, (first, second) in enumerate(zip(self.first[1:], self.second[1:], strict=True), 1):
             f(store, first, f"[{y}, #{number * m.stride * size}]")
@@ -136,11 +143,11 @@ def weight_stream16(
 ) -> WeightStream | None:
     """The stream of ``weights[O, inputs of a window]``; ``each`` is that of ``epilogue_lanes``.
 
-    None if there is one channel only, or too many, or if sums need more than 32 bits or are the outputs, or
-    no exact requantisation.
+    None if there are too many channels, or if sums need more than 32 bits or are the outputs, or no exact
+    requantisation.
     """
     channels, size = len(weights), rescale.scheme.activations.itemsize
-    if channels < 2 or channels * size > MAX_STRIDE or not rescale.narrow or rescale.is_sum:
+    if channels * size > MAX_STRIDE or not rescale.narrow or rescale.is_sum:
         return None
     a, b = pairs_of_channels(channels)
     lanes = epilogue_lanes(rescale, ((1, a), (1, b)), each)
@@ -154,4 +161,5 @@ def weight_stream16(
         return np.concatenate([start, taps.view(np.uint32), *(p[some] for p in lanes.constants)], axis=1)
 
     words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
-    return WeightStream(pack, words_each, lanes.epilogue, len(a), channels % 2 == 1, apart=True)
+    odd, alone = channels % 2 == 1 and channels > 1, channels == 1
+    return WeightStream(pack, words_each, lanes.epilogue, len(a), odd, apart=True, alone=alone)

@@ -11,6 +11,7 @@ from crtgen.boards.core import find_core
 from crtgen.ir import Quant, Signature
 from crtgen.kernels import Target, applicable
 from crtgen.ops import Case, Conv2d, DepthwiseConv2d, FullyConnected, Padding
+from crtgen.ops.attrs import Activation
 from crtgen.ops.case import int8s, int16s, make, weights_and_bias
 from tests.kernels.harness import MACHINES, Job, run_jobs
 
@@ -47,6 +48,11 @@ def _cases() -> Iterator[tuple[Case, str]]:
     x = int8s("x", (1, 5, 3, 6), 0.05, 7)
     weights = weights_and_bias("low", x, (6, 1, 1, 6), 0, True)
     yield _with_weights(make("low", Conv2d(), [x, *weights], Quant.tensor(0.1, -7)), -128, 0.5), "dsp_matrix"
+    for step in range(10):  # whose requantisation adds something to sums, before or after
+        x = int8s("x", (1, 16, 16, 9), 1.0)
+        weights = weights_and_bias("scales", x, (1, 1, 1, 9), 0, False)
+        op = Conv2d(activation=Activation.RELU)
+        yield make("scales", op, [x, *weights], Quant.tensor(500.0 + 50 * step)), "dsp_matrix"
     for taps in (1, 3):
         for depth, width in ((5, 4), (64, 5), (70, 3), (3, 1)):
             x = int8s("x", (2, 3, width, depth), 0.05, 7)

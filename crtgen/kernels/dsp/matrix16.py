@@ -143,11 +143,11 @@ def weight_stream16(
 ) -> WeightStream | None:
     """The stream of ``weights[O, inputs of a window]``; ``each`` is that of ``epilogue_lanes``.
 
-    None if there are too many channels, or if sums need more than 32 bits or are the outputs, or no exact
-    requantisation.
+    None for too many channels, or one that is to have its own shift; if sums need more than 32 bits or are
+    the outputs, or if there is no exact requantisation.
     """
     channels, size = len(weights), rescale.scheme.activations.itemsize
-    if channels * size > MAX_STRIDE or not rescale.narrow or rescale.is_sum:
+    if (each and channels < 2) or channels * size > MAX_STRIDE or not rescale.narrow or rescale.is_sum:
         return None
     a, b = pairs_of_channels(channels)
     lanes = epilogue_lanes(rescale, ((1, a), (1, b)), each)
@@ -155,10 +155,12 @@ def weight_stream16(
         return None
 
     def pack(some: slice) -> Words:
-        start = np.stack([words(bias[a[some]]), words(bias[b[some]])], axis=1)
+        start = [words(bias[n] + by)[some] for n, by in zip((a, b), lanes.offsets, strict=True)]
         first, second = (order_weights(weights[n[some]], packing, steps) for n in (a, b))
-        taps = np.stack([first, second], axis=3).reshape(len(start), -1)  # [pair, step, input, channel]
-        return np.concatenate([start, taps.view(np.uint32), *(p[some] for p in lanes.constants)], axis=1)
+        taps = np.stack([first, second], axis=3).reshape(len(first), -1)  # [pair, step, input, channel]
+        return np.concatenate(
+            [np.stack(start, axis=1), taps.view(np.uint32), *(p[some] for p in lanes.constants)], axis=1
+        )
 
     words_each = 2 + steps + sum(part.shape[1] for part in lanes.constants)
     odd, alone = channels % 2 == 1 and channels > 1, channels == 1

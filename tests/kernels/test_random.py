@@ -22,7 +22,8 @@ pytestmark = pytest.mark.qemu
 _SEED = os.environ.get("CRTGEN_RANDOM_SEED")
 _NIGHTLY = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "1000"))
 _FEW = 45
-_MORE = {"comparisons": 90, "unary": 90, "int16": 90, "int4": 160, "reals": 60}  # of kinds that have many designs
+_MORE = {"comparisons": 90, "unary": 90, "int16": 90, "int4": 160, "reals": 60}
+"""Of kinds that have many designs."""
 
 _PACKAGES = {
     "cortex-m0plus": ("crtgen.kernels", "crtgen.kernels.base"),

@@ -116,6 +116,8 @@ def test_long_lines(tmp_path: Path, core: str, designs: set[str]) -> None:
         ((5, 601), (3, 3), (2, 2), 8),
         ((4, 260), (3, 3), (1, 1), 16),
         ((4, 83), (5, 5), (1, 1), 8),
+        ((200, 1), (3, 3), (1, 1), 8),
+        ((400, 2), (3, 3), (1, 1), 8),
     ):
         shape = (1, *size, 6)
         x = int8s("x", shape, 0.05, 7) if bits == 8 else int16s("x", shape, 0.0001)

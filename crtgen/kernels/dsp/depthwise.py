@@ -31,7 +31,7 @@ _CHANNELS = 4
 _GAIN = 16  # of sums with weights of four bits
 _STRIP_BYTES = {"speed": 4096, "size": 2048}
 _WRITTEN_OUT = {"speed": 6, "size": 0}  # columns up to which a row is written out
-_FAR_STEP = 255  # by which LDR moves its pointer on
+_FAR_STEP = 255  # by which LDR and STR move their pointers on
 _CALL = 14  # of what widens rows
 _WIDENED = {"speed": 4, "size": 1}  # columns widened per round, a power of two that divides
 _REPEATED = {"speed": (1, 3, 2), "size": (1,)}  # rounds written out, the last that divides
@@ -267,11 +267,14 @@ def _pairs(strip: int, stride: int) -> int:
 
 
 def _strip(out_height: int, columns: int, stride: int, most: int) -> int:
-    """The most rows of outputs per strip for ``most`` bytes of scratch: all of them, or an even number."""
-    fitting = [s for s in range(2, out_height, 2) if 16 * columns * _pairs(s, stride) <= most]
-    if 16 * columns * _pairs(out_height, stride) <= most or out_height <= 2:
+    """The most rows of outputs per strip for ``most`` bytes of scratch: all of them, or an even number.
+
+    A column's words are no further from the next ones than a store moves its pointer.
+    """
+    fitting = min(most // (16 * columns), _FAR_STEP // 4)
+    if _pairs(out_height, stride) <= fitting or out_height <= 2:
         return out_height
-    return max(fitting, default=2)
+    return max((s for s in range(2, out_height, 2) if _pairs(s, stride) <= fitting), default=2)
 
 
 def _inplace(view: DepthwiseView) -> tuple[InPlace, ...]:

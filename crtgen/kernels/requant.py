@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from crtgen.kernels.known import Known
 from crtgen.kernels.words import some_at_a_time
-from crtgen.ops.conv import ConvParams
+from crtgen.ops.conv import ConvParams, signed_sums
 from crtgen.ops.fixedpoint import (
     Int8,
     Int64,
@@ -65,8 +65,7 @@ _MAX_SHIFT = 23  # 2**(32 + shift) * INT8.high must fit into int64
 
 def accumulator_range(weights: Int8 | Int64, low: int, high: int) -> tuple[Int64, Int64]:
     """Least and greatest value of ``weights[O,K] @ x[K]``, int64[O], for ``low <= x <= high``."""
-    positive: Int64 = np.maximum(weights, 0).sum(axis=1, dtype=np.int64)
-    negative: Int64 = weights.sum(axis=1, dtype=np.int64) - positive
+    positive, negative = signed_sums(weights, 1)
     return positive * low + negative * high, positive * high + negative * low
 
 

@@ -8,13 +8,13 @@ import numpy.typing as npt
 from crtgen.ir import Value
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["Words", "by_output", "packed_rows", "some_at_a_time", "words"]
+__all__ = ["NO_WORDS", "Words", "by_output", "packed_rows", "some_at_a_time", "words"]
 
 _AT_A_TIME = 1 << 16  # numbers
 
 Words = npt.NDArray[np.uint32]
 
-_NO_WORDS = np.zeros(0, np.uint32)
+NO_WORDS = np.zeros(0, np.uint32)
 
 
 def words(values: Int64) -> Words:
@@ -33,7 +33,7 @@ def some_at_a_time(rows: int, numbers: int) -> Iterator[slice]:
     return (slice(first, min(first + step, rows)) for first in range(0, rows, step))
 
 
-def packed_rows(rows: int, length: int, pack: Callable[[slice], Words], header: Words = _NO_WORDS) -> Words:
+def packed_rows(rows: int, length: int, pack: Callable[[slice], Words], header: Words = NO_WORDS) -> Words:
     """``header``, then rows of ``length`` words: ``pack`` makes some of them, ``[rows, length]``."""
     made = np.empty(len(header) + rows * length, np.uint32)
     made[: len(header)] = header

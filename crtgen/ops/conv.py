@@ -33,7 +33,12 @@ from crtgen.ops.case import (
     make,
     weights_and_bias,
 )
-from crtgen.ops.fixedpoint import multiply_by_quantized_multiplier, multiply_wide, quantize_multiplier
+from crtgen.ops.fixedpoint import (
+    Int64,
+    multiply_by_quantized_multiplier,
+    multiply_wide,
+    quantize_multiplier,
+)
 from crtgen.ops.rescaling import Factors, by_float, product_factors, rounded_product
 from crtgen.ops.scheme import INT8, INT16, Scheme, scheme_of
 from crtgen.ops.traits import Clamping, Real, Weighted, Windowed
@@ -46,6 +51,7 @@ __all__ = [
     "check_weights",
     "pad_image",
     "real_weights",
+    "signed_sums",
     "sum_bounds",
     "weight_scales",
     "window_tap",
@@ -116,10 +122,16 @@ def sum_bounds(sig: Signature, axis: int) -> list[int]:
     """The largest magnitude that the accumulator of each output channel can have."""
     weights = sig.inputs[1].array()
     axes = tuple(a for a in range(weights.ndim) if a != axis)
-    positive, both = (a.sum(axis=axes, dtype=np.int64) for a in (np.maximum(weights, 0), weights))
-    sums = 2 * positive - both
+    positive, negative = signed_sums(weights, axes)
+    sums = positive - negative
     bias = np.abs(sig.inputs[2].array().astype(np.int64))
     return [int(b) for b in sums * magnitude(sig.x) + bias]
+
+
+def signed_sums(weights: Array, axes: int | tuple[int, ...]) -> tuple[Int64, Int64]:
+    """The sums over these axes of the positive whole numbers, and of the negative ones."""
+    positive: Int64 = np.maximum(weights, 0).sum(axis=axes, dtype=np.int64)
+    return positive, weights.sum(axis=axes, dtype=np.int64) - positive
 
 
 def weight_scales(weights: Value, channels: int) -> tuple[float, ...]:

@@ -156,6 +156,14 @@ class Function:
         if not spare:
             self.free(other)
 
+    def add(self, to: str, register: str, by: int) -> None:
+        """``to = register + by``; they are two registers."""
+        if by <= _MOVED:
+            self("add", to, register, f"#{by}")
+        else:
+            self.number(to, by)
+            self("add", to, to, register)
+
     def table(self, name: str, words: Sequence[int]) -> Callable[[str], None]:
         """Constants of the function; what comes back puts their address into a register."""
         self._tables.append((name, tuple(word & 0xFFFFFFFF for word in words)))

@@ -118,10 +118,8 @@ def _dense(params: ConvParams, sig: Signature, target: Target) -> Kernel | None:
         return np.concatenate(parts, axis=1)
 
     def pack() -> Words:
-        blocks, shared = (
-            packed_rows(view.blocks, block.block_words, some_blocks),
-            constants[0, : view.shared_words],
-        )
+        blocks = packed_rows(view.blocks, block.block_words, some_blocks)
+        shared = constants[0, : view.shared_words]
         whole, last = blocks[: view.whole_words], blocks[view.whole_words :]
         return np.concatenate([whole, shared, last, shared] if len(whole) * len(last) else [blocks, shared])
 

@@ -33,7 +33,7 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
 from crtgen.kernels.window import is_row
-from crtgen.kernels.words import Words, by_output, packed_rows, words
+from crtgen.kernels.words import NO_WORDS, Words, by_output, packed_rows, words
 from crtgen.ops.conv import Conv2d, ConvParams
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
@@ -347,7 +347,7 @@ def _stream(
         return None
     ends = () if shared else lanes.constants
     shares = [lanes.constants[0][0], lanes.constants[1][0]] if shared else []
-    header = np.concatenate([np.zeros(0, np.uint32), *shares])
+    header = np.concatenate([NO_WORDS, *shares])
 
     group_words = form.head_words + form.parts * steps + sum(end.shape[1] for end in ends)
     count = len(header) + len(channels) * group_words

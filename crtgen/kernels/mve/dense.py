@@ -20,7 +20,7 @@ from crtgen.kernels.mve.stream import LANES, sixteenths, stream_const, sums_fit,
 from crtgen.kernels.registry import design
 from crtgen.kernels.requant import Rescale, rescale_of
 from crtgen.kernels.window import is_row
-from crtgen.kernels.words import Words, by_output
+from crtgen.kernels.words import NO_WORDS, Words, by_output
 from crtgen.ops import INT8, Conv2d, ConvParams, FullyConnected
 from crtgen.ops.fixedpoint import Int8, Int64
 
@@ -231,4 +231,4 @@ def shared_requantisation(rescale: Rescale, start: Int64) -> tuple[Words, Requan
         if not (epilogue.left or epilogue.some_whole) and (common == common[:, :1]).all():
             header = np.repeat(common[:, 0].astype(np.int32), 4).view(np.uint32)
             return header, Requantisation(replace(epilogue, uniform=True), shared.constants[:1])
-    return np.zeros(0, np.uint32), requantisation(rescale, start)
+    return NO_WORDS, requantisation(rescale, start)

@@ -38,7 +38,6 @@ __all__ = [
 _CHANNELS = 4
 _POINTERS = 3  # into a row, at most
 _FAR_WORD, _FAR_BYTE = 508, 127  # offsets of VLDRW and VLDRB
-_FAR_ADD = 4095
 _SHORT = 10  # vectors of a window that is written out for two groups of channels
 
 
@@ -195,7 +194,7 @@ class _Writer:
             if not m.second:
                 return (first,)
             second = f.core("inputs", ODD)
-            self._add(second, first, m.step)
+            f.add(second, first, m.step)
             return first, second
         pointers = f.cores("inputs", m.pointers, ODD)
         f("ldrd", pointers[0], pointers[1], f"[{x}]")
@@ -203,14 +202,6 @@ class _Writer:
             f("ldr", pointers[2], f"[{x}, #8]")
         f.free(x)
         return pointers
-
-    def _add(self, to: str, register: str, by: int) -> None:
-        """``to = register + by``."""
-        if by <= _FAR_ADD:
-            self.f("add", to, register, f"#{by}")
-        else:
-            self.f.number(to, by)
-            self.f("add", to, to, register)
 
     def write(self) -> None:
         f, m = self.f, self.m
@@ -335,7 +326,7 @@ class _Writer:
         f, m, spare = self.f, self.m, self.sums[0][0]
         far = m.outputs > _FAR_BYTE
         if far:
-            self._add(spare, self.y, m.pixel_bytes)
+            f.add(spare, self.y, m.pixel_bytes)
         if m.ragged:
             f("vctp.32", self.left)
             f("vpstt")

@@ -11,7 +11,7 @@ import numpy as np
 from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Const
 from crtgen.kernels.mve.epilogue import Requantisation
-from crtgen.kernels.words import Words, packed_rows
+from crtgen.kernels.words import NO_WORDS, Words, packed_rows
 from crtgen.ops import INT8
 from crtgen.ops.fixedpoint import Int8, Int64
 
@@ -29,16 +29,13 @@ class Cut:
     length: int
 
 
-_NO_HEADER = np.zeros(0, np.uint32)
-
-
 def stream_const(
     weights: Int8,
     cuts: Sequence[Cut],
     requant: Requantisation,
     channels: int,
     note: str,
-    header: Words = _NO_HEADER,
+    header: Words = NO_WORDS,
     size: int = 1,
     at_once: int = 1,
 ) -> Const:

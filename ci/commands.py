@@ -21,8 +21,9 @@ Written by `ci/commands.py` from the code. `crtgen COMMAND --help` says the same
 Exit codes: 0 fine, 1 failure, 2 usage, 3 model, 4 does not fit, 5 build, 6 flash, 7 connection, 8 mismatch.
 
 `crtgen --install-completion` completes commands and options in bash, zsh, fish and PowerShell;
-`crtgen --show-completion` prints the script instead. `--limit-memory BYTES`, before the command, limits what
-the contents of files may make crtgen allocate.
+`crtgen --show-completion` prints the script instead. `--limit-memory BYTES`, before the command, limits
+what files may make crtgen allocate, 384 MiB unless given; `--limit-seconds N` how long the processor
+may work on a file, 120, of which constants get a hundredth.
 """
 _EVERYWHERE = ("--json", "--debug", "--help")
 

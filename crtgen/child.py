@@ -9,6 +9,7 @@ import codecs
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +41,8 @@ _READ_AHEAD = 8
 class Child(subprocess.Popen[bytes]):
     """A program with a process group of its own; ``end`` ends everything in it.
 
-    With ``most_written`` the system ends a program that writes a file of more bytes.
+    With ``most_written`` the system ends a program that writes a file of more bytes. It inherits the
+    descriptors ``shared``, and has temporary files where this process has them, whatever ``TMPDIR`` says.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Child(subprocess.Popen[bytes]):
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
         most_written: int | None = None,
+        shared: tuple[int, ...] = (),
     ) -> None:
         self._lifeline = -1
         if os.name != "posix":
@@ -60,6 +63,7 @@ class Child(subprocess.Popen[bytes]):
                 command, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=directory
             )
             return
+        given = os.environ if environment is None else environment
         theirs, self._lifeline = os.pipe()
         script, limit = _GUARD, []
         if most_written is not None:
@@ -70,9 +74,9 @@ class Child(subprocess.Popen[bytes]):
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                env=environment,
+                env={**given, "TMPDIR": tempfile.gettempdir()},
                 cwd=directory,
-                pass_fds=(theirs,),
+                pass_fds=(theirs, *shared),
                 start_new_session=True,
             )
         except BaseException:

@@ -32,7 +32,8 @@ class Endpoint(Generic[Answer]):
 
     ``args`` are the arguments: the kind of each, and then what it is. ``answer`` is the type of the result,
     ``object`` for nothing, a handle or a tensor; ``result`` is what it is. ``run`` is the function of the C
-    runtime, ``only`` the macro without which it is absent.
+    runtime, ``only`` the macro without which it is absent. A ``repeatable`` one may be called again where its
+    answer was lost.
     """
 
     name: str
@@ -41,11 +42,12 @@ class Endpoint(Generic[Answer]):
     result: str
     run: str
     only: str = ""
+    repeatable: bool = False
 
     @property
     def letters(self) -> str:
         """The kinds of the arguments, a letter each."""
-        return "".join(LETTERS[arg.split()[0]] for arg in self.args)
+        return "".join(LETTERS[arg.split()[0]] for arg in self.args if not arg.startswith("optional "))
 
     def rows(self) -> Iterator[str]:
         """Its entry in the table of the C runtime."""
@@ -66,7 +68,12 @@ class Endpoint(Generic[Answer]):
 
 
 SYSTEM_LIB = Endpoint(
-    "runtime.SystemLib", (), object, "the module of the registry's functions", "crt_global_system_lib"
+    "runtime.SystemLib",
+    (),
+    object,
+    "the module of the registry's functions",
+    "crt_global_system_lib",
+    repeatable=True,
 )
 MODULE_GET_FUNCTION = Endpoint(
     "tvm.rpc.server.ModuleGetFunction",
@@ -74,6 +81,7 @@ MODULE_GET_FUNCTION = Endpoint(
     object,
     "the function, or null",
     "crt_global_get_function",
+    repeatable=True,
 )
 TIME_EVALUATOR = Endpoint(
     "runtime.RPCTimeEvaluator",
@@ -94,7 +102,12 @@ TIME_EVALUATOR = Endpoint(
     "crt_time_evaluator",
 )
 MAX_PACKET = Endpoint(
-    "tvm.rpc.server.GetCRTMaxPacketSize", (), int, "receive buffer - 11", "crt_global_max_packet"
+    "tvm.rpc.server.GetCRTMaxPacketSize",
+    (),
+    int,
+    "receive buffer - 11",
+    "crt_global_max_packet",
+    repeatable=True,
 )
 RANDOM_FILL = Endpoint("tvm.contrib.random.random_fill", ("tensor",), object, "", "crt_global_random_fill")
 AOT_EXECUTOR = Endpoint(
@@ -103,6 +116,7 @@ AOT_EXECUTOR = Endpoint(
     object,
     "an executor",
     "crt_executor_create",
+    repeatable=True,
 )
 GRAPH_EXECUTOR = Endpoint(
     "tvm.graph_executor.create",
@@ -111,10 +125,17 @@ GRAPH_EXECUTOR = Endpoint(
     "the executor of an image's only model",
     "crt_executor_create_graph",
 )
-INFO = Endpoint("crtgen.info", (), str, "`crtgen <version> <model> ...`", "crt_global_info")
-MEMORY = Endpoint("crtgen.memory", (), bytes, "u32 size of the pool, u32 free", "crt_global_memory")
+INFO = Endpoint("crtgen.info", (), str, "`crtgen <version> <model> ...`", "crt_global_info", repeatable=True)
+MEMORY = Endpoint(
+    "crtgen.memory", (), bytes, "u32 size of the pool, u32 free", "crt_global_memory", repeatable=True
+)
 TICKS_PER_SECOND = Endpoint(
-    "crtgen.ticks_per_second", (), int, "frequency of the timer", "crt_global_ticks_per_second"
+    "crtgen.ticks_per_second",
+    (),
+    int,
+    "frequency of the timer",
+    "crt_global_ticks_per_second",
+    repeatable=True,
 )
 CALIBRATE = Endpoint(
     "crtgen.calibrate",
@@ -122,9 +143,18 @@ CALIBRATE = Endpoint(
     int,
     "ticks of a loop of 2 x loops instructions",
     "crt_time_calibrate",
+    repeatable=True,
 )
 MEASURE = Endpoint(
     "crtgen.measure", ("executor", "int runs"), bytes, "u64 ticks of each run", "crt_time_measure"
+)
+CRC32 = Endpoint(
+    "crtgen.crc32",
+    ("int address", "int bytes", "int start"),
+    int,
+    "CRC-32 of memory as zlib has it, from `start` on; of 0 bytes at any address it is `start`",
+    "crt_global_crc32",
+    repeatable=True,
 )
 FAULT = Endpoint(
     "crtgen.fault",
@@ -132,6 +162,7 @@ FAULT = Endpoint(
     bytes,
     "the last fault before this start (section 5), once; null if there is none",
     "crt_global_fault",
+    repeatable=True,
 )
 PROFILE = Endpoint(
     "crtgen.profile", ("executor",), bytes, "u64 ticks of each layer", "crt_profile", only="CRT_PROFILE"
@@ -158,28 +189,57 @@ GLOBALS = (
     TICKS_PER_SECOND,
     CALIBRATE,
     MEASURE,
+    CRC32,
     FAULT,
     PROFILE,
     WATCH,
 )
 """The functions that belong to no module, in the order of their handles."""
 
-GET_INPUT = Endpoint("get_input", ("input",), object, "the tensor", "crt_executor_get_input")
+GET_INPUT = Endpoint("get_input", ("input",), object, "the tensor", "crt_executor_get_input", repeatable=True)
 GET_INPUT_INDEX = Endpoint(
-    "get_input_index", ("text name",), int, "-1 if there is none", "crt_executor_get_input_index"
+    "get_input_index",
+    ("text name",),
+    int,
+    "-1 if there is none",
+    "crt_executor_get_input_index",
+    repeatable=True,
 )
-GET_OUTPUT_NAME = Endpoint("get_output_name", ("int index",), str, "its name", "crt_executor_get_output_name")
-GET_NUM_INPUTS = Endpoint("get_num_inputs", (), int, "how many there are", "crt_executor_get_num_inputs")
-GET_NUM_OUTPUTS = Endpoint("get_num_outputs", (), int, "how many there are", "crt_executor_get_num_outputs")
-GET_OUTPUT = Endpoint("get_output", ("int index",), object, "the tensor", "crt_executor_get_output")
+GET_OUTPUT_NAME = Endpoint(
+    "get_output_name", ("int index",), str, "its name", "crt_executor_get_output_name", repeatable=True
+)
+GET_NUM_INPUTS = Endpoint(
+    "get_num_inputs", (), int, "how many there are", "crt_executor_get_num_inputs", repeatable=True
+)
+GET_NUM_OUTPUTS = Endpoint(
+    "get_num_outputs", (), int, "how many there are", "crt_executor_get_num_outputs", repeatable=True
+)
+GET_OUTPUT = Endpoint(
+    "get_output", ("int index",), object, "the tensor", "crt_executor_get_output", repeatable=True
+)
 LOAD_PARAMS = Endpoint("load_params", (), object, "refused: the parameters are linked", "crt_executor_params")
-RUN = Endpoint("run", (), object, "", "crt_executor_run")
-SET_INPUT = Endpoint("set_input", ("input", "tensor"), object, "", "crt_executor_set_input")
+RUN = Endpoint(
+    "run",
+    ("optional int number (32 bits)",),
+    object,
+    "nothing is run again for the last number",
+    "crt_executor_run_once",
+)
+SET_INPUT = Endpoint("set_input", ("input", "tensor"), object, "", "crt_executor_set_input", repeatable=True)
 SHARE_PARAMS = Endpoint(
     "share_params", (), object, "refused: the parameters are linked", "crt_executor_params"
 )
-GET_INPUT_NAME = Endpoint("get_input_name", ("int index",), str, "its name", "crt_executor_get_input_name")
-RESET = Endpoint("reset", (), object, "states are what they are before the first run", "crt_executor_reset")
+GET_INPUT_NAME = Endpoint(
+    "get_input_name", ("int index",), str, "its name", "crt_executor_get_input_name", repeatable=True
+)
+RESET = Endpoint(
+    "reset",
+    (),
+    object,
+    "states are what they are before the first run",
+    "crt_executor_reset",
+    repeatable=True,
+)
 
 EXECUTOR = (
     GET_INPUT,

@@ -15,28 +15,28 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import IO
 
+from crtgen import budget
 from crtgen.errors import UsageError
 
 __all__ = [
-    "DEFAULT_LIMIT",
     "LEFTOVER",
     "alone",
     "check_writable",
     "digest",
     "hold",
     "inside",
-    "limit_memory",
     "make_directory",
-    "memory_limit",
     "opened_lock",
     "private_directory",
     "read",
+    "read_start",
     "read_text",
     "relative_path",
     "remove",
     "step",
     "take",
     "write",
+    "write_new",
 ]
 
 fcntl: ModuleType | None
@@ -48,29 +48,14 @@ except ImportError:
 LEFTOVER = ".crtgen-new"
 """How the name of a file ends that is being written; what a power cut leaves of it is written over."""
 
-DEFAULT_LIMIT = 2 << 30
 _BINARY = getattr(os, "O_BINARY", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
 _RESERVED = frozenset(
     ("con", "prn", "aux", "nul", *(f"{device}{n}" for device in ("com", "lpt") for n in range(1, 10)))
 )
 """Names that are devices on Windows, whatever follows a dot."""
-
-_limit = DEFAULT_LIMIT
-
-
-def limit_memory(nbytes: int = DEFAULT_LIMIT) -> None:
-    """How much memory the content of files may take, in bytes; ``UsageError`` below 16 MiB."""
-    global _limit
-    if nbytes < 16 << 20:
-        raise UsageError(f"{nbytes} bytes of memory are too few", hint="at least 16 MiB, 16777216")
-    _limit = nbytes
-
-
-def memory_limit(divisor: int = 1) -> int:
-    """The share of the memory that one of ``divisor`` things may take, in bytes."""
-    return _limit // divisor
 
 
 def step(operation: str, path: Path) -> None:
@@ -80,7 +65,7 @@ def step(operation: str, path: Path) -> None:
 def read(path: Path, what: str = "the file") -> bytes:
     """The content of a regular file. Raises ``UsageError`` if it is none, or larger than a quarter of the
     memory limit."""
-    limit = memory_limit(4)
+    limit = budget.memory_limit(4)
     try:
         with open(_regular(path, os.O_RDONLY, what), "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -93,7 +78,37 @@ def read(path: Path, what: str = "the file") -> bytes:
         raise UsageError(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
     if len(data) > limit:
         raise _too_large(path, what, len(data))
+    budget.current().take(len(data), what)
     return data
+
+
+def read_start(path: Path, size: int) -> bytes:
+    """The first ``size`` bytes of a regular file, of a drive that somebody plugged in; a link is none.
+
+    Raises ``UsageError``.
+    """
+    try:
+        with open(_regular(path, os.O_RDONLY | _NOFOLLOW, "the file"), "rb") as file:
+            return file.read(size)
+    except OSError as error:
+        raise UsageError(f"it cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Make a file in place, on a drive that can do no more; what has the name is removed, not written to.
+
+    A boot loader takes the drive away as soon as it has the last byte, so the name has to be the final one.
+    Raises ``UsageError``.
+    """
+    try:
+        _remove(path)
+        step("write", path)
+        with open(os.open(path, _NEW, 0o666), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise UsageError(f"it cannot be written: {error.strerror}", where=str(path)) from error
 
 
 def _regular(path: Path, flags: int, what: str) -> int:
@@ -107,7 +122,7 @@ def _regular(path: Path, flags: int, what: str) -> int:
 
 def _too_large(path: Path, what: str, nbytes: int) -> UsageError:
     return UsageError(
-        f"{what} has {nbytes:,} bytes; at most {memory_limit(4):,} are read",
+        f"{what} has {nbytes:,} bytes; at most {budget.memory_limit(4):,} are read",
         where=str(path),
         hint=f"crtgen --limit-memory {4 * nbytes} allows it",
     )
@@ -140,8 +155,7 @@ def write(path: Path, data: bytes | Iterable[bytes], *, durable: bool = True) ->
     try:
         _remove(beside)
         step("write", beside)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
-        with open(os.open(beside, flags, 0o666), "wb") as file:
+        with open(os.open(beside, _NEW, 0o666), "wb") as file:
             file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             if durable:

@@ -79,13 +79,15 @@ class Firmware:
 
     @property
     def flash_bytes(self) -> int:
-        """Code, constants, and the first values of variables, of the whole image."""
-        return self.image.size.sizes.flash
+        """Code and constants of the model: what it takes as a library, whatever is around it."""
+        flash = self.report.flash_bytes
+        assert flash is not None
+        return flash
 
     @property
     def ram_bytes(self) -> int:
-        """Variables of the whole image, the arena among them, without the stack."""
-        return self.image.size.sizes.ram
+        """What the model takes of RAM as a library: arena and states, without the stack."""
+        return self.report.ram_bytes
 
     @property
     def instructions(self) -> int | None:
@@ -111,6 +113,7 @@ def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]
     """``firmware(path, board=None, **options)`` builds a model for the rung; options as of ``compile``."""
     from crtgen import api
     from crtgen.run import Site
+    from crtgen.settings import trust_of
 
     config, rung = request.config, request.param
     site = Site(
@@ -123,7 +126,8 @@ def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]
 
         def make(path: str | Path, board: str | None = None, **options: Any) -> Firmware:
             target = _board(rung, board or config.getoption("--crtgen-board") or _BOARD, site)
-            image = api.load(path).compile(target, **options).generate("server").build()
+            loaded = api.load(path, trust=trust_of(Path(path)))
+            image = loaded.compile(target, **options).generate("server").build()
             return Firmware(Path(path), rung, target, image, start)
 
         yield make
@@ -132,7 +136,7 @@ def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]
 def _board(rung: str, name: str, site: Any) -> "Board":
     """The board of a rung; a test that has none is skipped."""
     from crtgen.attached import is_connected
-    from crtgen.boards import all_boards, find_board
+    from crtgen.boards import find_board, stand_in
 
     wanted = find_board(name)
     if rung == "host":
@@ -141,8 +145,7 @@ def _board(rung: str, name: str, site: Any) -> "Board":
         if site.port is None and not is_connected(wanted, site.hardware_map):
             pytest.skip(f"no {wanted.name} is connected")
         return wanted
-    others = (b for b in all_boards() if b.qemu is not None and b.core == wanted.core)
-    found = wanted if wanted.simulator else max(others, key=lambda b: b.ram, default=None)
+    found = wanted if wanted.simulator else stand_in(wanted)
     if found is None:
         pytest.skip(f"no emulator has a {wanted.core.name}")
     return found

@@ -7,6 +7,7 @@ __all__ = [
     "all_files",
     "boards_dir",
     "costs_file",
+    "demo_dir",
     "footprints_file",
     "license_file",
     "misra_file",
@@ -42,6 +43,11 @@ def templates_dir() -> Path:
 def boards_dir() -> Path:
     """Directory of the board descriptions, ``<board>.toml``."""
     return _data("boards")
+
+
+def demo_dir() -> Path:
+    """Directory of the demonstration model, which reads handwritten digits, with cases."""
+    return _data("demo")
 
 
 def costs_file() -> Path:

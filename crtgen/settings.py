@@ -9,47 +9,81 @@
     file = "kws.tflite"
     expect = "kws.npz"                         # cases; without them, the numpy reference
     boards = ["mps2_an386"]                    # in the place of those above
+    trust = "sha256:..."                       # of an archive: this code may run; crtgen trust writes it
 
     [model.budget]                             # at most, on each of its boards
     instructions = 2_400_000
     flash_bytes = 60_000
+
+Paths are relative to the file. It is data: what it asks for beyond that, ``Settings.require`` looks up.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from crtgen import trust
+from crtgen.boards import parse_size
 from crtgen.errors import UsageError
+from crtgen.folder import SETTINGS, current_folder
 from crtgen.toml import Table, load_toml, text
 
-__all__ = ["METRICS", "SETTINGS", "ModelSettings", "Settings", "read_settings"]
+__all__ = ["METRICS", "ModelSettings", "Settings", "current_settings", "read_settings", "trust_of"]
 
-SETTINGS = "crtgen.toml"
-
-METRICS = ("instructions", "arena_bytes", "ram_bytes", "flash_bytes", "stack_bytes", "cycles_estimated")
-"""What a budget may limit."""
+METRICS = (
+    *("instructions", "arena_bytes", "ram_bytes", "flash_bytes"),
+    *("image_ram_bytes", "image_flash_bytes", "stack_bytes", "cycles_estimated"),
+)
+"""What a budget may limit: flash and RAM are what the model takes as a library, or those of an image."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """A model: its file, its cases if it has any, its boards, and what it may cost on each of them."""
+    """A model: its file, its cases if it has any, its boards, and what it may cost on each of them.
+
+    ``trust`` is the digest of an archive whose code may run, as the file has it; empty if it does not say.
+    """
 
     file: Path
     expect: Path | None
     boards: tuple[str, ...]
     budget: Mapping[str, int]
+    trust: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a ``crtgen.toml`` says; ``options`` are those of commands, by name with underscores."""
+    """What a ``crtgen.toml`` says; ``options`` are those of commands, by their long names (``core-dump``).
+
+    ``digest`` is that of the file.
+    """
 
     path: Path
     boards: tuple[str, ...]
     models: tuple[ModelSettings, ...]
     options: Mapping[str, Any]
+    digest: str
+
+    @property
+    def folder(self) -> Path:
+        """Where the file is; its paths are relative to it."""
+        return self.path.parent
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the person allowed what the file asks for."""
+        return trust.is_allowed(self.digest, self.path)
+
+    def require(self, asks: Sequence[str]) -> None:
+        """Raise ``UsageError`` if the file ``asks`` for something, and the person did not allow it."""
+        trust.require(self.path, self.digest, asks)
+
+    def leads_out(self, path: Path) -> bool:
+        """Whether a path, links followed, is outside of the folder."""
+        return not path.resolve().is_relative_to(self.folder.resolve())
 
     def check_options(self, known: Iterable[str]) -> None:
         """Raise ``UsageError`` for an option that no command has."""
@@ -67,21 +101,50 @@ def read_settings(folder: Path) -> Settings | None:
     if not path.exists():
         return None
     content = load_toml(path, "the settings")
-    boards = content.get("boards", _names, ())
-    models = tuple(_model(folder, boards, each) for each in content.tables("model"))
-    options = {key.replace("-", "_"): content.get(key, _plain) for key in content.rest()}
-    return Settings(path, boards, models, options)
+
+    def names(value: Any) -> tuple[str, ...]:
+        """Boards; the file of one is beside the settings."""
+        return tuple(str(folder / name) if name.endswith(".toml") else name for name in _names(value))
+
+    boards = content.get("boards", names, ())
+    models = tuple(_model(folder, names, boards, each) for each in content.tables("model"))
+    options = {key.replace("_", "-"): content.get(key, _plain) for key in content.rest()}
+    return Settings(path, boards, models, options, content.digest)
 
 
-def _model(folder: Path, boards: tuple[str, ...], content: Table) -> ModelSettings:
+def current_settings() -> Settings | None:
+    """The settings in force; None if there are none."""
+    folder = current_folder()
+    return None if folder is None else read_settings(folder)
+
+
+def trust_of(path: Path) -> str:
+    """The digest of the code that the settings in force trust in the archive ``path``; empty if none.
+
+    What they say counts only where the person allowed it.
+    """
+    settings = current_settings()
+    if settings is None or not settings.is_allowed:
+        return ""
+    models = (m for m in settings.models if m.trust and m.file.resolve() == path.resolve())
+    return next((model.trust for model in models), "")
+
+
+def _model(folder: Path, names: Any, boards: tuple[str, ...], content: Table) -> ModelSettings:
     def path(value: Any) -> Path:
         return folder / text(value)
 
+    def file(value: Any) -> Path:
+        if path(value).is_dir():
+            raise ValueError(f"{value} is a folder, not a model")
+        return path(value)
+
     model = ModelSettings(
-        file=content.get("file", path),
+        file=content.get("file", file),
         expect=content.get("expect", path, None),
-        boards=content.get("boards", _names, boards),
+        boards=content.get("boards", names, boards),
         budget=_budget(content.section("budget")),
+        trust=content.get("trust", _digest, ""),
     )
     content.finish()
     return model
@@ -101,7 +164,16 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(map(text, value))
 
 
+def _digest(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch("sha256:[0-9a-f]{64}", value):
+        raise ValueError("the digest of the archive is wanted, which crtgen trust writes")
+    return value
+
+
 def _limit(value: Any) -> int:
+    """A number, or a size as the files of boards write it: ``60_000``, ``"60K"``, ``"60 KiB"``."""
+    if isinstance(value, str):
+        return parse_size(value)
     if type(value) is not int or value < 0:
         raise ValueError("a whole number is wanted")
     return value

@@ -6,7 +6,7 @@ import stat
 import tempfile
 import time
 import weakref
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from crtgen import files
@@ -18,7 +18,7 @@ _YOUNG = 60.0
 """Seconds for which a directory without a lock may just be being made."""
 
 
-class TemporaryFolder:
+class TemporaryFolder(AbstractContextManager[Path]):
     """A directory of this process alone, at ``path``, until ``close`` or the end of the object.
 
     Its owner holds a lock on it, which ends with the owner: a directory that can be locked is abandoned.

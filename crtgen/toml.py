@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
-from crtgen import files
+from crtgen import files, trust
 from crtgen.errors import UsageError
 
 __all__ = ["Table", "load_toml", "table", "text", "yes_or_no"]
@@ -16,9 +16,13 @@ _ABSENT: Any = object()
 
 
 class Table:
-    """A TOML table that remembers which keys were asked for: any other key in it is an error."""
+    """A TOML table that remembers which keys were asked for: any other key in it is an error.
 
-    def __init__(self, file: Path, path: str, content: Mapping[str, Any]) -> None:
+    ``digest`` is that of the whole file, as ``trust.digest`` writes it.
+    """
+
+    def __init__(self, file: Path, path: str, content: Mapping[str, Any], digest: str) -> None:
+        self.digest = digest
         self._file = file
         self._path = path
         self._content = content
@@ -43,7 +47,7 @@ class Table:
     def section(self, key: str) -> "Table | None":
         """The table below a key; None if there is none."""
         content = self.get(key, table, None)
-        return None if content is None else Table(self._file, f"{self._path}{key}.", content)
+        return None if content is None else Table(self._file, f"{self._path}{key}.", content, self.digest)
 
     def sections(self, key: str) -> "list[tuple[str, Table]]":
         """Name and content of every table below a key."""
@@ -55,7 +59,10 @@ class Table:
     def tables(self, key: str) -> "list[Table]":
         """The tables of an array of tables, ``[[key]]``."""
         listed = self.get(key, _list, [])
-        return [Table(self._file, f"{self._path}{key} {n}.", each) for n, each in enumerate(listed, 1)]
+        places = (f"{self._path}{key} {n}." for n in range(1, len(listed) + 1))
+        return [
+            Table(self._file, place, each, self.digest) for place, each in zip(places, listed, strict=True)
+        ]
 
     def rest(self) -> tuple[str, ...]:
         """The keys that nothing asked for so far."""
@@ -72,7 +79,8 @@ class Table:
 def load_toml(file: Path, what: str) -> Table:
     """The file as a table; ``what`` it is, for errors. Raises ``UsageError``."""
     try:
-        return Table(file, "", tomllib.loads(files.read_text(file, what)))
+        content = files.read_text(file, what)
+        return Table(file, "", tomllib.loads(content), trust.digest(content.encode()))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"cannot be read: {error}", where=str(file)) from error
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from uuid import uuid4
 
 import pytest
 
@@ -19,6 +20,14 @@ if shutil.which("ccache"):
 def _no_boards_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """A board that a test names by its file is known for as long as that test runs."""
     monkeypatch.setattr("crtgen.boards.known._named", {})
+
+
+@pytest.fixture(autouse=True)
+def _nothing_allowed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has allowed anything, and no folder is named."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / "allowed" / uuid4().hex))
+    monkeypatch.delenv("CRTGEN_TRUST", raising=False)
+    monkeypatch.setattr("crtgen.folder._named", None)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def test_a_daemon_that_holds_the_output_does_not_hold_up(tmp_path: Path) -> None
     )
     assert run_to_end(program, time_limit=2) == (None, "up\n")
     os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+def test_temporary_files_of_a_program_are_where_there_can_be_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/proc")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    code, name = run_to_end(shell("mktemp"), time_limit=60)
+    assert code == 0
+    Path(name.strip()).unlink()
 
 
 def test_a_program_that_writes_too_much_is_ended(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_figures_are_those_of_the_lock(model: str) -> None:
     m4, m55 = (LOCKED[f"{model}_int8", board, "speed"] for board in ("mps2_an386", "mps3_an547"))
     assert rows(ROOT / "README.md", "| | M4 instructions")[model] == [
         *(_millions(m4), _millions(m55)),
-        *(f"{m4['arena_bytes']:,}", f"{m4['flash_bytes']:,}"),
+        *(f"{m4['arena_bytes']:,}", f"{m4['image_flash_bytes']:,}"),
     ]
 
 
@@ -71,7 +71,7 @@ def test_figures_of_levels_are_those_of_the_lock(model: str, core: str, board: s
     cells = rows(ROOT / "docs" / "performance.md", f"| Cortex-{core} | `speed`")[model]
     for level, found in (("speed", cells[:2]), ("size", cells[4:])):
         figures = LOCKED[f"{model}_int8", board, level]
-        assert found == [_millions(figures), f"{figures['flash_bytes']:,}"]
+        assert found == [_millions(figures), f"{figures['image_flash_bytes']:,}"]
 
 
 def _millions(figures: Mapping[str, int]) -> str:
@@ -83,3 +83,15 @@ def test_decisions_are_numbered_without_holes() -> None:
     assert [page.name[:5] for page in pages] == [f"{i:04}-" for i in range(1, len(pages) + 1)]
     for number, page in enumerate(pages, start=1):
         assert page.read_text().startswith(f"# {number}. "), page.name
+
+
+def test_a_test_stands_behind_each_promise() -> None:
+    """SECURITY.md names tests, and files of tests, that exist; no promise is without one."""
+    promises = (ROOT / "SECURITY.md").read_text().partition("## The promises")[2].partition("\n## ")[0]
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    known = {name for file in files for name in re.findall(r"def (test_\w+)\(", file.read_text())}
+    known |= {file.name for file in files}
+    for promise in re.split(r"\n(?=- )", promises)[1:]:
+        named = re.findall(r"`(test_\w+(?:\.py)?)`", promise)
+        assert named, f"no test stands behind: {promise}"
+        assert not {name for name in named if name not in known}, promise

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from crtgen import files
+from crtgen import budget, files
 from crtgen.errors import UsageError
 from crtgen.temporary import TemporaryFolder
 
 
 @pytest.fixture
 def small_memory() -> object:
-    files.limit_memory(16 << 20)
+    budget.limit_memory(16 << 20)
     yield
-    files.limit_memory()
+    budget.limit_memory()
 
 
 def test_a_file_is_read_whole(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_sparse_file_is_not_read(tmp_path: Path) -> None:
         files.read(tmp_path / "sparse")
     assert caught.value.hint == f"crtgen --limit-memory {32 << 30} allows it"
     with pytest.raises(UsageError, match="too few"):
-        files.limit_memory(1)
+        budget.limit_memory(1)
 
 
 _ELSEWHERE = ("", ".", "/a", "../a", "a/../b", "a\\b", "C:/a", "c:a", "a\0b", "a\nb", "\x1b[2J")

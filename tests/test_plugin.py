@@ -17,7 +17,8 @@ TESTS = """
 def test_digits(firmware):
     digits = firmware("digits.tflite", board="{board}")
     digits.verify("digits.npz")
-    assert digits.ram_bytes > digits.report.arena_bytes
+    assert digits.ram_bytes == digits.report.arena_bytes < digits.report.image_ram_bytes
+    assert 2000 < digits.flash_bytes < digits.report.image_flash_bytes
     if digits.rung == "emulator":
         assert digits.board.name == "mps2_an386"
         assert 10_000 < digits.instructions < 100_000

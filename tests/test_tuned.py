@@ -105,6 +105,7 @@ def test_a_key_is_there_once(tmp_path: Path) -> None:
 def test_the_settings_of_a_folder_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands read it from there; a stale one is said to be so."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
     (tmp_path / "crtgen.toml").write_text('optimize = "speed"\ntune = "t.toml"\n')
     tuned = _tuned("size")
 

@@ -11,7 +11,7 @@
 """
 
 from crtgen.api.compiled import Compiled
-from crtgen.api.image import Extracted, Generated, Image, Say, open_project
+from crtgen.api.image import Extracted, Generated, Image, Say, open_project, require_trust
 from crtgen.api.model import Imported, Model, compile, load
 
 __all__ = [
@@ -25,4 +25,5 @@ __all__ = [
     "compile",
     "load",
     "open_project",
+    "require_trust",
 ]

@@ -1,12 +1,12 @@
 """Models compiled for a board, and what is made of them: firmware projects and archives."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Unpack
 
 from crtgen.api.image import Generated, require_trust
-from crtgen.boards import Board, Core
+from crtgen.boards import Board, Core, stand_in
 from crtgen.codegen import METADATA_FILE, CModule, llvm, metadata_files
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import Array
@@ -64,6 +64,13 @@ class Compiled:
     @property
     def board(self) -> Board:
         return self.request.board
+
+    @property
+    def stand_in(self) -> "Compiled | None":
+        """The same kernels and plan for an emulator with the board's core; None if there is none."""
+        board = stand_in(self.board)
+        request = None if board is None else replace(self.request, board=board, place={})
+        return None if request is None else replace(self, request=request)
 
     @property
     def modules(self) -> tuple[CModule, ...]:

@@ -131,7 +131,7 @@ def require_trust(where: str) -> None:
         raise UsageError(
             "the file holds code, which would be compiled and run",
             where=where,
-            hint="if you trust whoever made it, say --trust, in Python load(..., trust=True)",
+            hint=f"if you trust who made it: crtgen trust {where}, or --trust; in Python load(trust=True)",
         )
 
 

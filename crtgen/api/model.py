@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from crtgen import frontends
+from crtgen import budget, frontends
 from crtgen.api.compiled import Compiled
 from crtgen.api.image import Say, silent
 from crtgen.boards import Board, find_board
@@ -17,6 +17,7 @@ from crtgen.library import SUFFIXES, Linkable, Package, load_package, own_graph
 from crtgen.passes import Hit, run_passes, slide
 from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields
+from crtgen.trust import is_allowed
 from crtgen.tuned import find_tuned
 
 __all__ = ["Imported", "Model", "compile", "load"]
@@ -88,13 +89,14 @@ def load(
     *,
     params: str | Path | None = None,
     graph: str | Path | None = None,
-    trust: bool = False,
+    trust: bool | str = False,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Model | Imported:
     """Read a model file, an archive of models, or an exported library.
 
     Reading, compiling to C and generating run nothing that is in the file. An archive and a library hold
-    code: ``trust`` says that it may be compiled and run.
+    code: ``trust`` says that it may be compiled and run, or that the file of this digest may
+    (``"sha256:..."``; another file is then an error). What ``crtgen trust`` allowed needs no word.
 
     ``params`` and ``graph`` are the parameters and the graph JSON of an exported library, if they are not
     beside it by name. ``shapes`` are those of a model's inputs, by name, where they are to be others than
@@ -105,8 +107,14 @@ def load(
     if file.name.endswith(SUFFIXES):
         if shapes:
             raise UsageError("code has the shapes that it was made for", where=str(path))
-        package = load_package(file, Path(params) if params else None, Path(graph) if graph else None)
-        return Imported(package, trust)
+        with budget.spending(str(path)):
+            package = load_package(file, Path(params) if params else None, Path(graph) if graph else None)
+        if isinstance(trust, str) and trust not in ("", package.digest):
+            hint = f"if you trust whoever changed it: crtgen trust {path}"
+            raise UsageError(
+                f"it is not the file that is trusted: it is {package.digest}", where=str(path), hint=hint
+            )
+        return Imported(package, bool(trust) or is_allowed(package.digest))
     if params or graph:
         raise UsageError("parameters and a graph belong to an exported library", where=str(path))
     return Model(frontends.load(file, shapes=shapes or {}))
@@ -125,6 +133,13 @@ def compile(
     and so on. What is made of the models later, from projects to reports, has them from here.
     """
     request = Request(find_board(board) if isinstance(board, str) else board, **choices)
+    graphs = [model.graph for model in models if isinstance(model, Model)]
+    held = sum(v.nbytes for graph in graphs for v in graph.values.values() if v.data is not None)
+    with budget.spending(", ".join(model.name for model in models), held):
+        return _compiled(models, request, say)
+
+
+def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) -> Compiled:
     plans: list[Plan] = []
     hits: list[Hit] = []
     parts: list[Linkable] = []

@@ -2,10 +2,18 @@
 
 from crtgen.attached.lock import board_lock
 from crtgen.attached.power import power_cycle
-from crtgen.attached.unit import Unit, choose_unit, connected_units, is_connected, read_hardware_map
+from crtgen.attached.unit import (
+    Unit,
+    asks_of_map,
+    choose_unit,
+    connected_units,
+    is_connected,
+    read_hardware_map,
+)
 
 __all__ = [
     "Unit",
+    "asks_of_map",
     "board_lock",
     "choose_unit",
     "connected_units",

@@ -12,6 +12,8 @@ from crtgen.errors import LinkTimeoutError
 __all__ = ["board_lock"]
 
 _INTERVAL = 0.05
+_LONGEST = 200
+"""Characters of a key that are in the name of its file."""
 
 
 @contextmanager
@@ -21,7 +23,7 @@ def board_lock(key: str, timeout: float = 600.0) -> Iterator[None]:
     Raises ``LinkTimeoutError`` after ``timeout`` seconds, naming the process that has it, and ``UsageError``
     where the lock is not safe from other users.
     """
-    name = re.sub(r"\W+", "-", key).strip("-")
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", key).strip("-")[:_LONGEST]
     with files.opened_lock(files.private_directory("crtgen") / f"{name}.lock") as file:
         deadline = time.monotonic() + timeout
         while not files.take(file.fileno(), wait=False):

@@ -2,18 +2,23 @@
 
 import re
 import shlex
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from serial.tools import list_ports
 
-from crtgen import files
+from crtgen import files, trust
 from crtgen.boards import Board, all_boards, find_board
 from crtgen.errors import LinkError, UsageError
+from crtgen.text import DeviceText
 
-__all__ = ["Unit", "choose_unit", "connected_units", "is_connected", "read_hardware_map"]
+__all__ = ["Unit", "asks_of_map", "choose_unit", "connected_units", "is_connected", "read_hardware_map"]
+
+_PORT = re.compile(r"/dev/[\w./:+-]+|COM\d+", re.ASCII)
+"""A serial port of this computer; anything else may be a URL of pyserial's, a file or a socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,10 @@ class Unit:
     """
 
     boards: tuple[str, ...]
-    serial: str
+    serial: DeviceText
     port: str
     usb: str = ""
-    description: str = ""
+    description: DeviceText = field(default_factory=DeviceText)
     runner: str = ""
     baud: int = 0
     gdb_server: str = ""
@@ -40,14 +45,19 @@ class Unit:
     @property
     def key(self) -> str:
         """What tells it from every other."""
-        return self.serial or self.port
+        return str(self.serial) or self.port
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {n: str(value) if isinstance(value, DeviceText) else value for n, value in values.items()}
 
 
 def connected_units(hardware_map: Path | None = None) -> tuple[Unit, ...]:
     """What is connected: the boards of the map, then every further serial port on USB."""
     mapped = read_hardware_map(hardware_map) if hardware_map else ()
-    taken = {unit.port for unit in mapped} | {unit.serial for unit in mapped}
-    found = tuple(unit for unit in _on_usb() if not {unit.port, unit.serial} & (taken - {""}))
+    ports, serials = {unit.port for unit in mapped}, {unit.serial for unit in mapped if unit.serial}
+    found = (unit for unit in _on_usb() if unit.port not in ports and unit.serial not in serials)
     return (*mapped, *found)
 
 
@@ -67,28 +77,56 @@ def choose_unit(board: Board, units: tuple[Unit, ...], serial: str | None = None
         ports = tuple(dict.fromkeys(unit.port for unit in chosen))
         return chosen[0] if len(ports) == 1 else replace(chosen[0], port="", ports=ports)
     if chosen:
-        numbers = ", ".join(unit.serial or unit.port for unit in chosen)
+        numbers = ", ".join(unit.key for unit in chosen)
         hint = "choose one with --serial and the first characters of its number"
         raise UsageError(f"several such boards are connected: {numbers}", where=board.name, hint=hint)
     if fitting:
-        numbers = ", ".join(unit.serial or unit.port for unit in fitting)
+        numbers = ", ".join(unit.key for unit in fitting)
         raise UsageError(
             f"no probe's number starts with {serial}", where=board.name, hint=f"there is {numbers}"
         )
     hint = "check the cable; `crtgen boards --connected` lists what is there"
+    hint += f"; in its simulator: --simulate ({board.simulator})" if board.simulator else ""
     raise LinkError("no such board is connected", where=board.name, hint=hint)
 
 
 def read_hardware_map(file: Path) -> tuple[Unit, ...]:
-    """The connected boards of a map. Raises ``UsageError`` naming file and entry."""
+    """The connected boards of a map.
+
+    Raises ``UsageError`` naming file and entry, and for a map that asks for what nobody allowed, see
+    ``asks_of_map``.
+    """
+    units, content = _read(file)
+    trust.require(file, content, _asks(units))
+    return units
+
+
+def asks_of_map(file: Path) -> tuple[tuple[str, ...], str]:
+    """What a map asks for beyond naming boards at serial ports, and the digest of its content."""
+    units, content = _read(file)
+    return _asks(units), content
+
+
+def _read(file: Path) -> tuple[tuple[Unit, ...], str]:
+    """The boards of a map, and the digest of its content."""
+    text = files.read_text(file, "the hardware map")
     try:
-        entries = yaml.safe_load(files.read_text(file, "the hardware map"))
+        entries = yaml.safe_load(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"cannot be read: {error}", where=str(file)) from error
     if not isinstance(entries, list):
         raise UsageError("a hardware map is a list of boards", where=str(file))
     units = (_unit(entry, f"{file}: entry {number}") for number, entry in enumerate(entries, 1))
-    return tuple(unit for unit in units if unit is not None)
+    return tuple(unit for unit in units if unit is not None), trust.digest(text.encode())
+
+
+def _asks(units: Iterable[Unit]) -> tuple[str, ...]:
+    asks = []
+    for unit in units:
+        asks += [f"runs `{unit.reset}`"] if unit.reset else []
+        asks += [f"connects to {unit.gdb_server}"] if unit.gdb_server else []
+        asks += [f"opens the line {unit.port}"] if unit.port and not _PORT.fullmatch(unit.port) else []
+    return tuple(dict.fromkeys(asks))
 
 
 def _unit(entry: Any, where: str) -> Unit | None:
@@ -105,9 +143,9 @@ def _unit(entry: Any, where: str) -> Unit | None:
         raise UsageError("baud: a whole number is wanted", where=where)
     return Unit(
         boards=(board.name,),
-        serial=str(entry.get("id") or ""),
+        serial=DeviceText(str(entry.get("id") or "")),
         port=str(entry.get("serial") or ""),
-        description=str(entry.get("product") or ""),
+        description=DeviceText(str(entry.get("product") or "")),
         runner=str(entry.get("runner") or ""),
         baud=baud,
         gdb_server=str(entry.get("gdb_server") or ""),
@@ -137,5 +175,6 @@ def _on_usb() -> list[Unit]:
             continue
         usb = f"{port.vid:04x}:{port.pid:04x}"
         boards = tuple(b.name for b in all_boards() if b.serial is not None and usb in b.serial.usb)
-        units.append(Unit(boards, port.serial_number or "", port.device, usb, port.description or ""))
+        number, description = DeviceText(port.serial_number or ""), DeviceText(port.description or "")
+        units.append(Unit(boards, number, port.device, usb, description))
     return units

@@ -26,6 +26,7 @@ from crtgen.boards.known import (
     find_board,
     is_own,
     name_board,
+    stand_in,
     wrong_boards,
 )
 from crtgen.boards.loader import load_board
@@ -61,5 +62,6 @@ __all__ = [
     "name_board",
     "parse_size",
     "size_text",
+    "stand_in",
     "wrong_boards",
 ]

@@ -1,6 +1,7 @@
 """The boards that there are: crtgen's own, those of folders that somebody names, and single files.
 
-Boards of one's own lie in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside a ``crtgen.toml``.
+Boards of one's own lie in the folders of ``CRTGEN_BOARDS`` and in ``boards/`` beside the ``crtgen.toml`` that
+is in force (``crtgen.folder``).
 """
 
 import os
@@ -13,6 +14,7 @@ from crtgen.boards.board import Board, ZephyrName
 from crtgen.boards.core import find_core
 from crtgen.boards.loader import load_board
 from crtgen.errors import UsageError
+from crtgen.folder import current_folder
 from crtgen.resources import boards_dir
 
 __all__ = [
@@ -22,11 +24,11 @@ __all__ = [
     "find_board",
     "is_own",
     "name_board",
+    "stand_in",
     "wrong_boards",
 ]
 
 VARIABLE = "CRTGEN_BOARDS"
-_SETTINGS = "crtgen.toml"
 
 _named: dict[str, Path] = {}
 """Files that were named in this process, by the name of their board."""
@@ -57,7 +59,8 @@ def find_board(name: str) -> Board:
         raise found
     if name not in boards:
         close = get_close_matches(name, boards, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(b.name for b in all_boards())}"
+        others = "`crtgen boards` lists them; of another chip write a file (boards/README.md)"
+        hint = f"did you mean {close[0]}?" if close else f"{others}, or for a library name its --core"
         raise UsageError(f"unknown board {name}", hint=hint)
     return boards[name]
 
@@ -82,6 +85,12 @@ def board_of_core(core: str) -> Board:
     return Board(core, f"a board with a {core}", find_core(core), zephyr=(ZephyrName((3, 0), core),))
 
 
+def stand_in(board: Board) -> Board | None:
+    """The board of an emulator with the same core, that with the most memory; None if there is none."""
+    others = (b for b in all_boards() if b.qemu is not None and b.core == board.core and not is_own(b))
+    return max(others, key=lambda b: b.ram, default=None)
+
+
 def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
     """The boards, the host apart, on which an image of so many bytes fits."""
     return tuple(board for board in all_boards() if not board.is_host and board.fits(flash, ram))
@@ -89,8 +98,9 @@ def boards_that_fit(flash: int, ram: int) -> tuple[Board, ...]:
 
 def _known() -> Mapping[str, Board | UsageError]:
     folders = [boards_dir(), *map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))]
-    if Path(_SETTINGS).exists():
-        folders.append(Path("boards"))
+    folder = current_folder()
+    if folder is not None:
+        folders.append(folder / "boards")
     files = [(file.stem, file) for folder in folders for file in sorted(folder.glob("*.toml"))]
     return _loaded(tuple((name, file, _changed(file)) for name, file in (*files, *_named.items())))
 

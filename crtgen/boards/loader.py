@@ -1,9 +1,14 @@
-"""Reads board files. What a key may hold is said here, what the keys have to agree on in ``checks``."""
+"""Reads board files. What a key may hold is said here, what the keys have to agree on in ``checks``.
+
+A board file is data, whoever wrote it: what it hands to programs of this computer (QEMU, an FVP, a runner,
+west) are words that can name nothing but a board.
+"""
 
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +38,15 @@ from crtgen.toml import table as table_of
 __all__ = ["load_board"]
 
 T = TypeVar("T")
+
+_QEMU_ARGS = {
+    "-cpu": r"[a-z0-9-]+(,[a-z0-9-]+=(on|off|\d+))*",
+    "-global": r"[\w-]+\.[\w-]+=(on|off|\d+|0x[0-9a-f]+)",
+    "-m": r"\d+[KMG]?",
+    "-seed": r"\d+",
+    "-smp": r"\d+",
+}
+"""What a board may tell QEMU, and the form of its value."""
 
 
 def load_board(file: Path, name: str = "") -> Board:
@@ -175,10 +189,21 @@ def _watchdog(table: Table) -> Watchdog:
 
 def _qemu(table: Table) -> Qemu:
     return Qemu(
-        machine=table.get("machine", text),
-        args=table.get("args", _each(text), ()),
+        machine=table.get("machine", _word),
+        args=table.get("args", _qemu_args, ()),
         memory=_optional(table.section("memory"), _shared),
     )
+
+
+def _qemu_args(value: Any) -> tuple[str, ...]:
+    """Options that describe the machine; those that open files or lines are for nobody's file to say."""
+    words = _each(text)(value)
+    for option, given in zip_longest(words[::2], words[1::2], fillvalue=""):
+        if option not in _QEMU_ARGS:
+            raise ValueError(f"{option} is not allowed here: {', '.join(_QEMU_ARGS)} are, each with a value")
+        if not re.fullmatch(_QEMU_ARGS[option], given, re.ASCII):
+            raise ValueError(f'"{given}" is no value of {option}')
+    return words
 
 
 def _shared(table: Table) -> Memory:
@@ -187,12 +212,20 @@ def _shared(table: Table) -> Memory:
 
 
 def _fvp(table: Table) -> Fvp:
-    return Fvp(program=table.get("program", text))
+    return Fvp(program=table.get("program", _fvp_name))
+
+
+def _fvp_name(value: Any) -> str:
+    if not re.fullmatch(r"FVP_[\w-]+", text(value), re.ASCII):
+        raise ValueError(
+            f'"{value}" is no name of an FVP: say where the program is by --fvp-path or CRTGEN_FVP'
+        )
+    return str(value)
 
 
 def _zephyr(value: Any) -> tuple[ZephyrName, ...]:
     """Names by the release that introduced them, the oldest first."""
-    names = (ZephyrName(_release(since), text(name)) for since, name in table_of(value).items())
+    names = (ZephyrName(_release(since), _word(name)) for since, name in table_of(value).items())
     return tuple(sorted(names, key=lambda entry: entry.since))
 
 
@@ -203,7 +236,9 @@ def _release(value: str) -> tuple[int, ...]:
 
 
 def _flash(table: Table) -> Flash:
-    named = [(r, table.get(r, _each(text) if r == "openocd" else _alone, ())) for r in RUNNERS if RUNNERS[r]]
+    named = [
+        (r, table.get(r, _each(_script) if r == "openocd" else _alone, ())) for r in RUNNERS if RUNNERS[r]
+    ]
     return Flash(
         runners=table.get("runners", _each(_one_of("runner", *RUNNERS))),
         targets=tuple((runner, words) for runner, words in named if words),
@@ -212,7 +247,23 @@ def _flash(table: Table) -> Flash:
 
 
 def _alone(value: Any) -> tuple[str, ...]:
-    return (text(value),)
+    return (_word(value),)
+
+
+def _script(value: Any) -> str:
+    """A configuration file that is part of OpenOCD: others are programs, in Tcl."""
+    if not re.fullmatch(r"(board|interface|target)/([\w+-]+/)*[\w.+-]+\.cfg", text(value), re.ASCII):
+        hint = 'one of OpenOCD\'s own is wanted, as "target/stm32l4x.cfg"; your own go into ~/.config/openocd'
+        raise ValueError(f'"{value}": {hint}')
+    return str(value)
+
+
+def _word(value: Any) -> str:
+    """A name that a program is told: no option, no path that leads out, nothing that separates words."""
+    name = text(value)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:/@+-]*", name) or ".." in name:
+        raise ValueError(f'"{name}" is no name: letters, digits and _ . : / @ + - are allowed')
+    return name
 
 
 def _serial(table: Table) -> Serial:

@@ -5,12 +5,14 @@ import re
 __all__ = ["parse_frequency", "parse_size", "size_text"]
 
 _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SHORT = {"K": "KiB", "M": "MiB", "G": "GiB"}
 _FREQUENCIES = {"Hz": 1, "kHz": 1_000, "MHz": 1_000_000, "GHz": 1_000_000_000}
 
 
 def parse_size(text: str) -> int:
-    """Bytes of ``"512 KiB"``. Raises ``ValueError`` with the reason."""
-    return _parse(text, _SIZES, "a size")
+    """Bytes of ``"512 KiB"``, or ``"512K"``. Raises ``ValueError`` with the reason."""
+    unit = _SHORT.get(text[-1:].upper())
+    return _parse(f"{text[:-1]}{unit}" if unit else text, _SIZES, "a size")
 
 
 def parse_frequency(text: str) -> int:
@@ -25,7 +27,7 @@ def size_text(size: int) -> str:
 
 
 def _parse(text: str, units: dict[str, int], what: str) -> int:
-    match = re.fullmatch(r"(\d+) ?([A-Za-z]+)", text)
+    match = re.fullmatch(r"(\d{1,18}) ?([A-Za-z]+)", text)
     if match is None or match[2] not in units:
         example = f"4 {list(units)[2]}"
         raise ValueError(f'"{text}" is not {what}: write a whole number and {_one_of(units)}, as "{example}"')

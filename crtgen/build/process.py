@@ -20,8 +20,9 @@ def follow(
     environment: Mapping[str, str],
     time_limit: float,
     progress: Callable[[str], None],
+    directory: Path | None = None,
 ) -> tuple[int, str]:
-    """Exit code and output; Ninja's steps are the progress.
+    """Exit code and output of a program, started in ``directory``; Ninja's steps are the progress.
 
     Raises ``BuildError`` when it runs for more than ``time_limit`` seconds.
     """
@@ -30,7 +31,9 @@ def follow(
         if match := _STEP.match(line):
             progress(f"building {match[1]}/{match[2]}")
 
-    status, output = run_to_end(command, environment=environment, time_limit=time_limit, each=step)
+    status, output = run_to_end(
+        command, environment=environment, directory=directory, time_limit=time_limit, each=step
+    )
     if status is None:
         raise BuildError(f"{what} took more than {time_limit:.0f} s", where=str(where), log=output)
     return status, output

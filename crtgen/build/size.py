@@ -25,10 +25,13 @@ GROUPS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     ("weights", re.compile(r"(^|[/_])weights\.[^/]*$")),
-    ("model", re.compile(r"(^|/)(model|models|kernels)/|(^|/)(model|metadata)[^/]*$")),
+    ("registry", re.compile(r"(^|/)(crt_metadata|(?!crt_)\w+_registry)\.[^/]*$")),
+    ("model", re.compile(r"(^|/)(model|models|kernels)/|(^|/)model[^/]*$")),
     ("runtime", re.compile(r"(^|/)(runtime|crt)/|(^|/)crt_[^/]*$")),
 )
 """Groups by the paths of their object files; the first that matches. The rest is platform."""
+
+_LIBRARY = ("model", "weights")
 
 _ARENA = re.compile(r"(^|_)arena(\.\d+)?$")
 
@@ -74,6 +77,11 @@ class Sizes:
     def flash(self) -> int:
         """Bytes of code, constants, and the first values of variables."""
         return self.text + self.rodata + self.data
+
+    @property
+    def library_flash(self) -> int | None:
+        """The part of the flash that is the models: what a library of them takes; None if unknown."""
+        return sum(self.groups[name].flash for name in _LIBRARY) if self.groups else None
 
     @property
     def ram(self) -> int:

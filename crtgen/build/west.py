@@ -93,18 +93,20 @@ def build_with_west(root: Path, manifest: Manifest, jobs: int, progress: Callabl
             hint="include its crtgen.cmake in an application's CMakeLists.txt",
         )
     west = find_program("west", "pip install west")
+    root = root.resolve()
     build = root / "build"
     log = build / "build.log"
     board = find_board(manifest.board).zephyr_name(workspace.version)
     if not _is_configured(build, root, board):
         shutil.rmtree(build, ignore_errors=True)
     progress("configuring")
-    # West looks for the workspace from where it is run, and else in ZEPHYR_BASE.
+    # West looks for the workspace, whose manifest names programs, from where it is run, else in ZEPHYR_BASE.
     status, output = follow(
         [
             *(west, "-z", workspace.zephyr, "build", "-b", board, "-d", build, "-p", "never"),
             *(f"-o=-j{jobs}", root),
         ],
+        directory=workspace.top,
         what="the build",
         where=root,
         environment=workspace.environment(),

@@ -1,80 +1,105 @@
 """The commands, put together."""
 
+import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from crtgen import files
-from crtgen.cli import (
-    bench,
-    boards,
-    build,
-    check,
-    compile,
-    doctor,
-    fit,
-    flash,
-    generate,
-    init,
-    inspect,
-    monitor,
-    quantize,
-    report,
-    run,
-    sweep,
-    test,
-    tune,
-    verify,
-    worker,
-)
+from crtgen import budget
+from crtgen.cli.output import note
 from crtgen.cli.output import report as report_error
 from crtgen.cli.settings import defaults
 from crtgen.errors import UsageError
-from crtgen.settings import read_settings
+from crtgen.folder import SETTINGS, ignored_folder, use_folder
+from crtgen.settings import current_settings
 from crtgen.version import __version__
 
-__all__ = ["app", "main"]
+__all__ = ["COMMANDS", "app", "main"]
 
-_GROUPS = {
-    "From a model to a board": (run, verify, generate, build, flash, monitor),
-    "Models": (inspect, fit, bench, tune, report, quantize, compile),
-    "Folders of models, CI, this machine": (init, check, test, sweep, boards, doctor, worker),
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "From a model to a board:": {
+        "run": "Generate, build, start and infer.",
+        "verify": "Compare what the board computes with what is expected.",
+        "generate": "Write a firmware project or a library.",
+        "build": "Build a project; prints its files, flash, RAM, worst-case stack.",
+        "flash": "Build what has changed, and write the image to the board.",
+        "monitor": "Start a project's image and show its log.",
+        "inspect": "Show inputs, outputs, layers with their kernels, arena.",
+        "fit": "Say which boards hold a model, and how long a run takes.",
+        "bench": "Measure models on boards: instructions, flash, RAM, stack.",
+        "tune": "Measure every kernel of each layer, and choose the best.",
+        "report": "Write a page: layers, memory, time, boards, verification.",
+        "quantize": "Quantise a network to int8 by ONNX Runtime's quantiser.",
+        "compile": "Write models in Model Library Format: C, constants, metadata.",
+    },
+    "Folders of models, CI, this machine:": {
+        "init": "Write crtgen.toml: every command works without arguments.",
+        "trust": "Allow what a folder's files ask for.",
+        "check": "Hold models to their budgets and to crtgen.lock.json.",
+        "test": "Verify models on this computer, emulators, connected boards.",
+        "sweep": "Measure models x boards x options; what is known stays known.",
+        "boards": "List the boards that crtgen knows, or those connected.",
+        "doctor": "Check this machine: compilers, QEMU, build tools.",
+        "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",
+    },
 }
+"""What the commands do, by groups. Each is loaded when it is called: most of crtgen is behind some."""
+
+_WITHOUT = ("init", "trust", "doctor")
+"""Commands that say more about a folder, or nothing."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name, as Typer makes them of the modules of this package."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for group in COMMANDS.values() for name in group)
+
+    def __len__(self) -> int:
+        return sum(map(len, COMMANDS.values()))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in list(self):
+            raise KeyError(name)
+        if name not in self._loaded:
+            alone = typer.Typer(add_completion=False)
+            alone.command(name)(import_module(f"crtgen.cli.{name}").command)
+            self._loaded[name] = typer.main.get_command(alone)
+        return self._loaded[name]
 
 
 class _Program(typer.core.TyperGroup):
     """The program, whose help is a line for each command, by groups: it fits a screen of 24 lines."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands: Any = _Commands()
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        lines = ["Usage: crtgen [--version] [--limit-memory BYTES] COMMAND ...  (COMMAND --help says more)"]
-        for title, modules in _GROUPS.items():
-            names = map(_name, modules)
-            lines += [f"{title}:", *(f"  {n:9} {self.commands[n].get_short_help_str(68)}" for n in names)]
-        formatter.write("\n".join(lines))
-
-
-def _name(module: ModuleType) -> str:
-    return module.__name__.rpartition(".")[2]
+        options = "[--folder DIR] [--limit-memory BYTES] [--limit-seconds N]"
+        lines = [f"Usage: crtgen {options} COMMAND ...  (-h says more)"]
+        for title, group in COMMANDS.items():
+            lines += [title, *(f"  {name:9} {summary}" for name, summary in group.items())]
+        formatter.write("\n".join(lines) + "\n")
 
 
 app = typer.Typer(
     name="crtgen",
     cls=_Program,
     help="Static C runtimes for Cortex-M from trained networks.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-
-for group in _GROUPS.values():
-    for module in group:
-        app.command(name=_name(module))(module.command)
 
 
 def _version(wanted: bool) -> None:
@@ -85,10 +110,18 @@ def _version(wanted: bool) -> None:
 
 def _limit_memory(nbytes: int) -> int:
     try:
-        files.limit_memory(nbytes)
+        budget.limit_memory(nbytes)
     except UsageError as error:
         raise typer.BadParameter(error.message) from None
     return nbytes
+
+
+def _limit_seconds(seconds: int) -> int:
+    try:
+        budget.limit_seconds(seconds)
+    except UsageError as error:
+        raise typer.BadParameter(error.message) from None
+    return seconds
 
 
 @app.callback()
@@ -104,25 +137,53 @@ def _root(
             is_eager=True,
             help="What the contents of files may make crtgen allocate.",
         ),
-    ] = files.DEFAULT_LIMIT,
+    ] = budget.DEFAULT_MEMORY,
+    seconds: Annotated[
+        int,
+        typer.Option(
+            "--limit-seconds",
+            metavar="N",
+            callback=_limit_seconds,
+            is_eager=True,
+            help="How long the processor may work on a file.",
+        ),
+    ] = budget.DEFAULT_SECONDS,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", metavar="DIR", help=f"Use its {SETTINGS}, not that of the project around."),
+    ] = None,
 ) -> None:
     """Static C runtimes for Cortex-M from trained networks."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        return
     try:
-        settings = read_settings(Path())
-        context.default_map = defaults(settings, _commands(context)) if settings else None
+        use_folder(folder)
+        settings = current_settings()
+        if context.invoked_subcommand not in _WITHOUT:
+            _say_what_is_ignored()
+        context.default_map = defaults(settings, _command(context)) if settings else None
     except UsageError as error:
         report_error(error, as_json="--json" in sys.argv)
         raise typer.Exit(error.exit_code) from None
 
 
-def _commands(context: typer.Context) -> Mapping[str, Any]:
-    """The commands by name, as Click has them."""
+def _say_what_is_ignored() -> None:
+    folder = ignored_folder()
+    if folder is not None:
+        how = f"crtgen trust uses it from now on, crtgen --folder {folder} this time"
+        note(f"{folder / SETTINGS} is not used, since it is in no project: {how}")
+
+
+def _command(context: typer.Context) -> Any:
+    """The command that is called, as Click has it."""
     group: Any = context.command
-    return dict(group.commands)
+    return group.commands.get(context.invoked_subcommand)
 
 
 def end_like_an_exit() -> None:
     """A polite kill, or the end of the terminal, ends the processes that this one started, too."""
+    sys.unraisablehook = _not_raised
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
@@ -130,6 +191,16 @@ def end_like_an_exit() -> None:
 
 def _end(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
+
+
+def _not_raised(swallowed: "sys.UnraisableHookArgs") -> None:
+    """Where Python raises nothing, while it removes an object, the signal ends the program at once.
+
+    What that started ends with it, and the next crtgen removes its temporary folders.
+    """
+    if isinstance(swallowed.exc_value, SystemExit):
+        os._exit(int(str(swallowed.exc_value.code)))
+    sys.__unraisablehook__(swallowed)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.cli import options
+from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import figures_table, print_layers, print_real
 from crtgen.errors import UsageError
@@ -18,6 +18,7 @@ from crtgen.measure.benchmark import RpcFigures, measure_model, measure_rpc
 from crtgen.measure.pareto import front, plot
 from crtgen.report import Report
 from crtgen.run import Site
+from crtgen.settings import trust_of
 
 __all__ = ["command"]
 
@@ -56,25 +57,25 @@ def command(
         boards, site = board or ["mps2_an386"], Site(simulate=simulate)
         with out.stage() as say:
             if rpc:
-                model = api.load(models[0], trust=trust)
+                model = api.load(models[0], trust=trust or trust_of(models[0]))
                 lines = [measure_rpc(model.compile(b), toolchain=toolchain, site=site) for b in boards]
                 out.result({"rpc": [r.to_dict() for r in lines]}, lambda console: _print_rpc(console, lines))
                 return
-            chosen = options.generators(codegen, cmsis_nn)
+            chosen = choices.generators(codegen, cmsis_nn)
             levels = tuple(LEVELS) if pareto else (optimize,)
             groups = []
             for path, name in product(models, boards):
-                loaded = api.load(path, trust=trust)
+                loaded = api.load(path, trust=trust or trust_of(path))
                 results = []
                 for level in levels:
                     say(f"{path.name} on {name}, {level}")
                     compiled = loaded.compile(
                         name,
                         optimize=level,
-                        passes=options.passes(fold),
+                        passes=choices.passes(fold),
                         generators=chosen,
                         fallback=fallback,
-                        tuned=options.tuned(tune),
+                        tuned=choices.tuned(tune),
                     )
                     results.append(measure_model(compiled, stack=stack, toolchain=toolchain, site=site))
                 groups.append(results)

@@ -1,6 +1,5 @@
 """``crtgen boards``: what there is to run on."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -61,7 +60,7 @@ def _connected(out: Output, units: tuple[Unit, ...]) -> None:
     def render(console: Console) -> None:
         rows = table("port", "number", "USB", "boards that it may be", "")
         for u in units:
-            rows.add_row(u.port, u.serial, u.usb, ", ".join(u.boards) or "unknown", u.description)
+            rows.add_row(u.port, str(u.serial), u.usb, ", ".join(u.boards) or "unknown", str(u.description))
         console.print(rows if units else "nothing is connected that has a serial port on USB")
 
-    out.result({"connected": [asdict(unit) for unit in units]}, render)
+    out.result({"connected": [unit.to_dict() for unit in units]}, render)

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.cli import options
+from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import chosen_models
 from crtgen.errors import MismatchError, UsageError
@@ -25,7 +25,7 @@ from crtgen.measure.lock import (
     source_of,
     write_lock,
 )
-from crtgen.settings import ModelSettings
+from crtgen.settings import ModelSettings, trust_of
 
 __all__ = ["command"]
 
@@ -63,15 +63,17 @@ def command(
     measured. What became worse is said by layer.
     """
     with guarded(as_json, debug) as out:
-        known = read_lock(lock) if lock.exists() or not update else Lock()
+        if not lock.exists() and not update:
+            raise UsageError("there is no lock yet", where=str(lock), hint="crtgen check --update writes it")
+        known = read_lock(lock) if lock.exists() else Lock()
         with out.stage() as say:
             jobs = []
             for settings in chosen_models(models, board):
-                model = api.load(settings.file)
+                model = api.load(settings.file, trust=trust_of(settings.file))
                 for name, level in _targets(settings, model.name, known, optimize):
                     say(f"{settings.file.name} on {name}")
                     compiled = model.compile(
-                        name, optimize=level, passes=options.passes(fold), tuned=options.tuned(tune)
+                        name, optimize=level, passes=choices.passes(fold), tuned=choices.tuned(tune)
                     )
                     jobs.append(_job(settings, compiled, known, update))
         if update:

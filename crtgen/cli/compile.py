@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api, files
-from crtgen.cli import options
+from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import number, print_real
@@ -38,7 +38,7 @@ def command(
         files.check_writable(output)
         with out.stage() as say:
             compiled = compiling.compile(
-                [api.load(model, shapes=options.shapes(shape)) for model in models], say
+                [api.load(model, shapes=choices.shapes(shape)) for model in models], say
             )
             data = compiled.archive()
             files.write(output, data)

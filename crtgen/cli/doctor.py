@@ -1,5 +1,6 @@
 """``crtgen doctor``: what is installed, and what installs the rest."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from rich.text import Text
 from crtgen.build import Toolchain, detect_toolchains, find_program, find_workspace
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import ToolMissingError
+from crtgen.flash import INSTALL
 from crtgen.run import find_qemu, find_rp2040js
 
 __all__ = ["Check", "command"]
@@ -35,13 +37,18 @@ _EXTRAS = {
     "west": ("--platform zephyr", "pip install 'crtgen[zephyr]'"),
     "distributed": ("sweep, worker", "pip install 'crtgen[sweep]'"),
     "pyocd": ("flash --runner pyocd", "pip install 'crtgen[pyocd]'"),
+    "onnxruntime": ("quantize", "pip install 'crtgen[quantize]'"),
+    "pillow": ("run --input with pictures", "pip install 'crtgen[media]'"),
+    "soundfile": ("run --input with sound", "pip install 'crtgen[media]'"),
+    "vl-convert-python": ("report", "pip install 'crtgen[report]'"),
+    "cyclonedx-python-lib": ("report --evidence", "pip install 'crtgen[report]'"),
 }
 
 
 def command(as_json: Json = False, debug: Debug = False) -> None:
     """Check this machine: compilers, QEMU, build tools."""
     with guarded(as_json, debug) as out:
-        checks = [*_compilers(), *_programs(), _rp2040js(), _zephyr(), *_packages()]
+        checks = [*_compilers(), *_programs(), _rp2040js(), _zephyr(), *_packages(), *_runners()]
         cross = any(c.found for c in checks if c.purpose == "builds for Cortex-M")
         ready = cross and all(c.found for c in checks if c.needed)
         data = {"ready": ready, "checks": [asdict(c) for c in checks]}
@@ -113,3 +120,10 @@ def _packages() -> Iterator[Check]:
             yield Check(name, purpose, version(name), "")
         except PackageNotFoundError:
             yield Check(name, purpose, "", install)
+
+
+def _runners() -> Iterator[Check]:
+    """What writes images to boards, and debugs them."""
+    for name, install in INSTALL.items():
+        if name not in _EXTRAS:
+            yield Check(name, "flash, real boards", shutil.which(name) or "", install)

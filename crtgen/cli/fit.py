@@ -1,6 +1,10 @@
 """``crtgen fit``: which boards hold a model, and how fast it would be there."""
 
+import csv
+import sys
 from collections.abc import Sequence
+from io import StringIO
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +13,7 @@ from rich.console import Console
 
 from crtgen import api
 from crtgen.boards import all_boards, board_of_core, find_board
-from crtgen.cli import options
+from crtgen.cli import choices, options
 from crtgen.cli.groups import Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import DoesNotFitError, UnsupportedError
@@ -31,18 +35,19 @@ def command(
     optimize: options.Optimize = "balanced",
     place: options.Place = None,
     pool: options.Pool = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a line for each model on each board.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Say which boards hold a model, and how long a run takes.
 
-    Flash is estimated within 3 %, RAM is exact; time is by the model of the core and its flash. Nothing is
-    built.
+    What counts is the library, which is what firmware has of a model: flash is estimated within 3 %, RAM is
+    exact, the stack apart; time is by the model of the core and its flash. Nothing is built.
     """
     with guarded(as_json, debug) as out:
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]
         boards = named or [b for b in all_boards() if not b.is_host]
-        choice = Choice(optimize, options.places(place or ()), options.pool_size(pool)[0])
+        choice = Choice(optimize, choices.places(place or ()), choices.pool_size(pool)[0])
         found: list[Fit] = []
         with out.stage() as say:
             for path in models:
@@ -51,7 +56,10 @@ def command(
                 for each in boards:
                     say(f"{path.name} on {each.name}")
                     found.append(fits.on(each, choice))
-        out.result({"fits": [fit.to_dict() for fit in found]}, lambda console: _print(console, found))
+        if as_csv and not as_json:
+            sys.stdout.write(_csv(found))
+        else:
+            out.result({"fits": [fit.to_dict() for fit in found]}, lambda console: _print(console, found))
         if named and not all(fit.fits for fit in found):
             raise typer.Exit(DoesNotFitError.exit_code)
 
@@ -66,29 +74,51 @@ def _model(files: Files, path: Path) -> api.Model:
 
 
 def _print(console: Console, found: Sequence[Fit]) -> None:
-    for number, model in enumerate(dict.fromkeys(fit.report.model for fit in found)):
-        fits = [fit for fit in found if fit.report.model == model]
-        if number:
-            console.print()
-        console.print(f"{model}: {fits[0].report.macs:,} MACs; flash and RAM in KiB, with the stack")
-        sizes = ("library", "RAM", "server", "RAM ", "time")
-        rows = table("board", *sizes, "fits", right=sizes)
-        for fit in fits:
-            rows.add_row(fit.board.name, *_sizes(fit), _time(fit), _verdict(fit))
-        console.print(rows)
+    models = list(dict.fromkeys(fit.report.model for fit in found))
+    if len(models) > 1:
+        _print_matrix(console, models, found)
+        return
+    console.print(f"{models[0]}: {found[0].report.macs:,} MACs; flash and RAM of the library, in KiB")
+    rows = table("board", "flash", "RAM", "time", "fits", right=("flash", "RAM", "time"))
+    for fit in found:
+        sizes = (f"{size / 1024:.1f}" for size in (fit.library.flash, fit.library.ram))
+        rows.add_row(fit.board.name, *sizes, _time(fit), _verdict(fit))
+    console.print(rows)
+    _print_notes(console, found)
 
 
-def _sizes(fit: Fit) -> tuple[str, ...]:
-    server = fit.server
-    sizes = (fit.library.flash, fit.library.ram, server.flash, server.ram + server.stack)
-    known = sizes if fit.board.memories else sizes[:2]
-    return (*(f"{size / 1024:.1f}" for size in known), *[""] * (len(sizes) - len(known)))
+def _print_matrix(console: Console, models: Sequence[str], found: Sequence[Fit]) -> None:
+    """A row for each board, a column for each model: how long it takes where it fits."""
+    console.print("how long a run takes, where the library fits")
+    rows = table("board", *models, right=models)
+    for board, fits in groupby(sorted(found, key=lambda fit: fit.board.name), lambda fit: fit.board.name):
+        by_model = {fit.report.model: fit for fit in fits}
+        cells = (by_model[model] for model in models)
+        rows.add_row(board, *((_time(fit) or "yes") if fit.fits else "no" for fit in cells))
+    console.print(rows)
+    _print_notes(console, found)
+
+
+def _print_notes(console: Console, found: Sequence[Fit]) -> None:
+    if any(fit.is_bound and fit.seconds is not None for fit in found):
+        console.print("> longer than this: how the board's flash is read is not known")
+    small = list(dict.fromkeys(fit.board.name for fit in found if fit.fits and fit.server_short))
+    if not small:
+        return
+    console.print(f"too small for the server of the RPC: {', '.join(small)}")
+    advice = [f"{fit.server_advice} on {fit.board.name}" for fit in found if fit.server_advice]
+    console.print(f"  measure by a standalone image (generate --type standalone){_or(advice)}")
+
+
+def _or(advice: Sequence[str]) -> str:
+    return f", or with {', '.join(advice)}" if advice else ""
 
 
 def _time(fit: Fit) -> str:
     if fit.seconds is None:
         return ""
-    return f"{fit.seconds * 1e3:.2f} ms" if fit.seconds < 0.1 else f"{fit.seconds * 1e3:,.0f} ms"
+    seconds = f"{fit.seconds * 1e3:.2f} ms" if fit.seconds < 0.1 else f"{fit.seconds * 1e3:,.0f} ms"
+    return f"> {seconds}" if fit.is_bound else seconds
 
 
 def _verdict(fit: Fit) -> str:
@@ -98,3 +128,27 @@ def _verdict(fit: Fit) -> str:
         return "yes"
     lacks = ", ".join(f"{name} {size / 1024:.1f} KiB short" for name, size in fit.short.items())
     return f"no: {lacks}" + (f"; {fit.advice} fits" if fit.advice else "")
+
+
+def _csv(found: Sequence[Fit]) -> str:
+    """A row for each model on each board, sizes in bytes."""
+    text = StringIO()
+    columns = (
+        "model",
+        "board",
+        "core",
+        "fits",
+        "flash_bytes",
+        "ram_bytes",
+        "seconds",
+        "advice",
+        "server_fits",
+    )
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(columns)
+    for fit in found:
+        sizes = (fit.library.flash, fit.library.ram)
+        told = "" if fit.seconds is None else f"{fit.seconds:.6g}"
+        names = (fit.report.model, fit.board.name, fit.board.core.name)
+        rows.writerow((*names, fit.fits, *sizes, told, fit.advice, not fit.server_short))
+    return text.getvalue()

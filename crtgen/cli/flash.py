@@ -13,6 +13,7 @@ from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.errors import LinkError
 from crtgen.flash import GDB_SERVER, Job, flash, show_drive
+from crtgen.text import DeviceText
 
 __all__ = ["command"]
 
@@ -34,7 +35,7 @@ def command(
             board = find_board(image.board)
             unit = _unit(board, serial, hardware_map, runner)
             say("waiting for the board")
-            with board_lock(unit.serial or (gdb_server if runner == "gdb" else board.name)):
+            with board_lock(str(unit.serial) or (gdb_server if runner == "gdb" else board.name)):
                 if unit.port and runner != "gdb" and board.is_usb:
                     say("asking for the boot loader")
                     show_drive(board, unit.port)
@@ -55,7 +56,7 @@ def _unit(board: Board, serial: str | None, hardware_map: Path | None, runner: s
 
     A probe without a serial port shows up nowhere: the runner then looks for it, and is told ``serial``.
     """
-    unseen = Unit((board.name,), serial or "", "")
+    unseen = Unit((board.name,), DeviceText(serial or ""), "")
     if runner == "gdb":
         return unseen
     try:

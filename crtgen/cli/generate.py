@@ -10,16 +10,19 @@ from rich.console import Console
 from crtgen import api
 from crtgen.boards import HOST, Board, board_of_core, find_board, find_core
 from crtgen.build import find_workspace
-from crtgen.cli import options
+from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, print_real
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ToolMissingError, UsageError
+from crtgen.folder import current_folder
 from crtgen.ir import Array
 from crtgen.measure.cases import read_inputs
 from crtgen.passes import FoldedLayer
-from crtgen.project import FRAMEWORKS, Project
+from crtgen.project import FRAMEWORKS, Project, framework_of
+from crtgen.settings import trust_of
+from crtgen.trust import claim
 
 __all__ = ["command"]
 
@@ -63,7 +66,11 @@ def command(
     """
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            loaded = [api.load(model, trust=trust, shapes=options.shapes(shape)) for model in models]
+            loaded = [
+                api.load(model, trust=trust or trust_of(model), shapes=choices.shapes(shape))
+                for model in models
+            ]
+            framework = framework_of(framework)
             kind = type or ("library" if framework else "server")
             named = _is_named(context, "board")
             board = _board(compiling.board, named, core, kind, framework)
@@ -72,6 +79,8 @@ def command(
             share = False if own_arenas else None
             generated = generating.generate(compiled, kind, samples, share, registry, framework)
             kept = generated.extract(directory, force=force).kept
+            if current_folder() is not None:
+                claim(directory)
         project, reports = generated.project, compiled.reports
         data = {
             "directory": str(directory),
@@ -127,7 +136,10 @@ def _board(name: str, named: bool, core: str | None, type: str, framework: str) 
     """
     if not named and core is None and framework in FRAMEWORKS and FRAMEWORKS[framework].portable:
         return find_board(HOST.name)
-    if not named and core is not None and type == "library":
+    if not named and core is not None:
+        if type != "library":
+            message = f"--core is for a library: a {type} image is for a board"
+            raise UsageError(message, hint="--type library, or name a --board")
         return find_board(core) if core == HOST.name else board_of_core(core)
     try:
         board = find_board(name)

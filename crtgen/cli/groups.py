@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from crtgen import api
-from crtgen.boards import Board
-from crtgen.cli import options
+from crtgen.boards import Board, find_board
+from crtgen.cli import choices, options
 from crtgen.cli.output import note
 from crtgen.codegen.module import ModelInfo
 from crtgen.ir import Array
 from crtgen.project import read_manifest
 from crtgen.run import Site
+from crtgen.settings import trust_of
 
 __all__ = ["Building", "Compiling", "Connecting", "Files", "Generating", "flattened"]
 
@@ -47,13 +48,13 @@ class Compiling:
             board or self.board,
             optimize=self.optimize,
             keep_inputs=self.keep_inputs,
-            passes=options.passes(self.fold),
+            passes=choices.passes(self.fold),
             executor=self.executor,
-            generators=options.generators(self.codegen, self.cmsis_nn),
+            generators=choices.generators(self.codegen, self.cmsis_nn),
             fallback=self.fallback,
-            place=options.places(place),
-            sliding=options.sliding(self.sliding),
-            tuned=options.tuned(self.tune),
+            place=choices.places(place),
+            sliding=choices.sliding(self.sliding),
+            tuned=choices.tuned(self.tune),
             say=say,
         )
 
@@ -68,8 +69,9 @@ class Files:
 
     def load(self, path: Path, trust: bool = False) -> api.Model | api.Imported:
         """Read a model, an archive or a library."""
-        shapes = options.shapes(self.shape)
-        return api.load(path, params=self.params, graph=self.graph_json, trust=trust, shapes=shapes)
+        shapes = choices.shapes(self.shape)
+        allowed = trust or trust_of(path)
+        return api.load(path, params=self.params, graph=self.graph_json, trust=allowed, shapes=shapes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Generating:
         framework: str = "",
     ) -> api.Generated:
         """The project; see ``Compiled.generate``."""
-        pool, blocks = options.pool_size(self.pool)
+        pool, blocks = choices.pool_size(self.pool)
         return compiled.generate(
             type,
             samples=samples,
@@ -127,22 +129,29 @@ class Building:
         generating: Generating,
         say: api.Say,
         check: Callable[[Sequence[ModelInfo]], object] = lambda models: None,
-        runs: bool = False,
+        site: Site | None = None,
     ) -> api.Image:
         """The server image of a file with models, or of a project that was generated before.
 
-        ``check`` sees the models, and may refuse them, before anything is built. A project's image that
-        ``runs`` already is taken as it was built.
+        ``check`` sees the models, and may refuse them, before anything is built; that the board of ``site``
+        is there is looked at even before. A project's image that runs already is taken as it was built.
         """
+        runs = site is not None and site.port is not None
         if source.is_dir():
-            check(read_manifest(source).models)
+            manifest = read_manifest(source)
+            if site is not None:
+                site.check(find_board(manifest.board))
+            check(manifest.models)
             project = api.open_project(source)
             if runs and (built := project.built()):
                 return built
             say("building")
             return project.build(toolchain=self.toolchain, say=say)
+        if site is not None:
+            site.check(find_board(compiling.board))
         say(f"reading {source.name}")
         compiled = compiling.compile([files.load(source, self.trust)], say, place=generating.place or ())
+        api.require_trust(compiled.untrusted)
         check([module.info for module in compiled.modules])
         generated = generating.generate(compiled)
         say("building")

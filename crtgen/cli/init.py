@@ -1,18 +1,21 @@
 """``crtgen init``: a folder with models becomes one in which every command works without arguments."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from crtgen import api, files
+from crtgen import api, files, trust
 from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
-from crtgen.settings import SETTINGS
+from crtgen.folder import SETTINGS, current_folder
+from crtgen.library import SUFFIXES
+from crtgen.resources import demo_dir
 
 __all__ = ["command"]
 
@@ -23,6 +26,9 @@ def command(
     models: options.MoreModels = None,
     board: options.Boards = None,
     ci: Annotated[str | None, typer.Option(help="Write the file of a CI, too: github or gitlab.")] = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Begin with a model of crtgen's own, which reads digits.")
+    ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -31,27 +37,53 @@ def command(
         if ci is not None and ci not in _CI:
             raise UsageError(f"unknown CI {ci}", hint=f"known: {', '.join(_CI)}")
         boards = [find_board(name).name for name in board or ("mps2_an386",)]
-        found = [
-            _model(path) for path in models or sorted([*Path().glob("*.tflite"), *Path().glob("*.onnx")])
-        ]
+        made = _example() if example else {}
+        _write(made)
+        found = _models(models)
         if not found:
-            raise UsageError("there is no model here", hint="name one: crtgen init MODEL.tflite")
-        made = {SETTINGS: render("settings/crtgen.toml.j2", models=found, boards=boards)}
+            hint = "name one: crtgen init MODEL.tflite, or begin with crtgen's: crtgen init --example"
+            raise UsageError("there is no model here", hint=hint)
+        texts = {} if ci and Path(SETTINGS).exists() else {SETTINGS: _settings(found, boards)}
         if ci is not None:
-            made[_CI[ci]] = render(f"settings/{ci}.yml.j2", models=found)
-        for name in made:
-            if Path(name).exists():
-                raise UsageError("it is there already", where=name, hint="edit it, or remove it first")
-        for name, text in made.items():
-            files.make_directory(Path(name).parent)
-            files.write(Path(name), text.encode())
+            texts[_CI[ci]] = render(f"settings/{ci}.yml.j2", models=found)
+        _write({name: text.encode() for name, text in texts.items()})
+        made |= dict.fromkeys(texts, b"")
+        if current_folder() is None:
+            trust.claim(Path())
+        code = [file for file, _ in found if file.endswith(SUFFIXES)]
 
         def render_lines(console: Console) -> None:
             for name in made:
                 console.print(f"wrote {name}")
+            if code:
+                console.print(f"{', '.join(code)}: code; if you trust whoever made it: crtgen trust")
             console.print("crtgen check --update locks what the models cost; crtgen test verifies them")
 
         out.result({"files": list(made), "models": [file for file, _ in found]}, render_lines)
+
+
+def _settings(models: Sequence[tuple[str, str]], boards: Sequence[str]) -> str:
+    return render("settings/crtgen.toml.j2", models=models, boards=boards)
+
+
+def _example() -> dict[str, bytes]:
+    """The demonstration model, its cases and one input."""
+    names = ("digits.tflite", "digits.npz", "digit.npz")
+    return {name: files.read(demo_dir() / name) for name in names}
+
+
+def _write(made: Mapping[str, bytes]) -> None:
+    for name in made:
+        if Path(name).exists():
+            raise UsageError("it is there already", where=name, hint="edit it, or remove it first")
+    for name, content in made.items():
+        files.make_directory(Path(name).parent)
+        files.write(Path(name), content)
+
+
+def _models(named: list[Path] | None) -> list[tuple[str, str]]:
+    """What is named, or else lies here."""
+    return [_model(path) for path in named or sorted([*Path().glob("*.tflite"), *Path().glob("*.onnx")])]
 
 
 def _model(path: Path) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """``crtgen run``: from a model to an inference on its board."""
 
 from collections.abc import Sequence
-from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,8 @@ from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
 from crtgen.cli.show import print_real
-from crtgen.codegen.module import Interface
+from crtgen.codegen.module import Interface, ModelInfo
+from crtgen.errors import UsageError
 from crtgen.files import check_writable, read_text
 from crtgen.ir import Array, shape_text
 from crtgen.measure.cases import Inputs, random_inputs, read_inputs, write_outputs
@@ -62,13 +63,18 @@ def command(
             check_writable(output)
         names = read_text(labels, "the labels").splitlines() if labels else []
         with out.stage() as say:
-            check = partial(choose_model, name=model)
-            runs = bool(connecting.port)
-            image = building.image(source, files, compiling, generating, say, check, runs)
+            taken: list[Inputs] = []
+
+            def check(models: Sequence[ModelInfo]) -> None:
+                info = choose_model(models, model)
+                _check_labels(names, info.outputs, labels)
+                taken.append(_given(input, info.inputs, quantize_input, Scaling(mean, std)))
+
+            image = building.image(source, files, compiling, generating, say, check, connecting.site())
+            (given,) = taken
             say("starting")
             with image.run(on_log=on_log, site=connecting.site()) as session:
                 info = session.model(model)
-                given = _given(input, info.inputs, quantize_input, Scaling(mean, std))
                 say("running")
                 made = [session.infer(*arrays, model=info.name) for arrays in given.runs]
                 measured = session.measure(repeat, model=info.name)
@@ -96,6 +102,14 @@ def command(
                 console.print(_profile(report))
 
         out.result({**report.to_dict(), "outputs": values}, render)
+
+
+def _check_labels(names: Sequence[str], outputs: Sequence[Interface], file: Path | None) -> None:
+    """Refuse names that are those of another network."""
+    lengths = [prod(output.shape) for output in outputs]
+    if names and len(names) not in lengths:
+        wanted = " or ".join(map(str, lengths))
+        raise UsageError(f"{len(names)} names, for outputs of {wanted} elements", where=str(file))
 
 
 def _given(file: Path | None, interfaces: Sequence[Interface], quantize: bool, scaling: Scaling) -> Inputs:

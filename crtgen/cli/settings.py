@@ -1,55 +1,254 @@
-"""How ``crtgen.toml`` reaches the commands: as what their parameters are where nobody says otherwise."""
+"""How ``crtgen.toml`` reaches the commands: as what their parameters are where nobody says otherwise.
 
-from collections.abc import Mapping, Sequence
+An option there is data. Those that do more than say what is computed are listed here: files that are written
+have to lie in the folder, and what opens a line or runs a program needs the person's word (``crtgen trust``).
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crtgen.errors import UsageError
-from crtgen.settings import SETTINGS, ModelSettings, Settings, read_settings
+import typer
 
-__all__ = ["DIRECTORY", "cases_file", "chosen_models", "defaults"]
+from crtgen import trust
+from crtgen.cli.output import report
+from crtgen.errors import UsageError
+from crtgen.folder import SETTINGS
+from crtgen.settings import ModelSettings, Settings, current_settings
+
+__all__ = [
+    "ASKS",
+    "DATA",
+    "DIRECTORY",
+    "READ",
+    "SAID",
+    "WRITTEN",
+    "asks_of",
+    "cases_file",
+    "chosen_models",
+    "defaults",
+]
 
 DIRECTORY = "firmware"
 """Where the project of a folder goes."""
+
+READ = frozenset(
+    (
+        "against",
+        "baseline",
+        "calibrate",
+        "expect",
+        "graph-json",
+        "hardware-map",
+        "input",
+        "labels",
+        "params",
+        "tune",
+    )
+)
+"""Options that name a file to read."""
+
+WRITTEN = frozenset(("core-dump", "dir", "evidence", "export", "junit", "lock", "output", "report", "store"))
+"""Options that name a file or folder to write."""
+
+ASKS: Mapping[str, str] = {
+    "cmsis-nn": "compiles and runs the C in {}",
+    "codegen": "gives the code generator options: {}",
+    "fvp-path": "runs the program {}",
+    "gdb-server": "connects to {}",
+    "port": "opens the line {}",
+    "scheduler": "lets {} run programs here",
+}
+"""Options that do something beyond computing, and what they ask for."""
+
+DATA = frozenset(
+    (
+        "arena",
+        "baud",
+        "board",
+        "cases",
+        "ci",
+        "connected",
+        "debug",
+        "json",
+        "core",
+        "csv",
+        "example",
+        "executor",
+        "explain",
+        "fallback",
+        "flash",
+        "fold",
+        "for",
+        "graph",
+        "keep-inputs",
+        "layers",
+        "mean",
+        "model",
+        "modules",
+        "optimize",
+        "own-arenas",
+        "pareto",
+        "place",
+        "platform",
+        "pool",
+        "profile",
+        "quantize-input",
+        "ram",
+        "receive",
+        "registry",
+        "repeat",
+        "require",
+        "retry-failed",
+        "rpc",
+        "runner",
+        "seconds",
+        "serial",
+        "shape",
+        "simulate",
+        "sliding",
+        "stack",
+        "std",
+        "symbols",
+        "target",
+        "timeout",
+        "toolchain",
+        "type",
+        "workers",
+    )
+)
+"""Options that say what is computed and shown, and do nothing else."""
+
+SAID = frozenset(("force", "trust", "update", "yes"))
+"""Options that are said on the command line or not at all."""
 
 _PER_MODEL = ("check", "test")
 """Commands that take each model with its own boards, see ``chosen_models``."""
 
 
-def defaults(settings: Settings, commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """By command, what its parameters are: ``commands`` are those of Click.
+def defaults(settings: Settings, command: Any) -> dict[str, dict[str, Any]]:
+    """What the parameters of a command of Click's are, by its name; of None, which is no command, nothing.
 
     Where one model is wanted it is the first, and so is the board. Raises ``UsageError`` for an option that
-    no command has.
+    no command has. What the person has to allow is looked up once the command takes it.
     """
-    settings.check_options(
-        {p.name for c in commands.values() for p in c.params if p.param_type_name == "option"}
-    )
-    found = {}
-    for name, command in commands.items():
-        values = {p.name: _value(settings, p) for p in command.params}
-        left_out = ("models", "board") if name in _PER_MODEL else ()
-        found[name] = {key: v for key, v in values.items() if v is not None and key not in left_out}
-    return found
+    _check_options(settings)
+    if command is None:
+        return {}
+    values = {p.name: _value(settings, command.name, p) for p in command.params}
+    left_out = ("models", "board") if command.name in _PER_MODEL else ()
+    return {command.name: {key: v for key, v in values.items() if v is not None and key not in left_out}}
 
 
-def _value(settings: Settings, parameter: Any) -> Any:
-    """What a parameter is; None if the settings do not say."""
-    several = parameter.multiple if parameter.param_type_name == "option" else parameter.nargs == -1
-    files = [str(model.file) for model in settings.models]
-    known: dict[str, Sequence[str]] = {"board": settings.boards}
+def _long_name(option: Any) -> str:
+    return str(max(option.opts, key=len)).removeprefix("--")
+
+
+def _check_options(settings: Settings) -> None:
+    settings.check_options(DATA | READ | WRITTEN | ASKS.keys() | SAID)
+    for name in SAID & settings.options.keys():
+        hint = "crtgen trust ARCHIVE" if name == "trust" else f"say --{name} when you mean it"
+        where = f"{settings.path}: {name}"
+        raise UsageError("only the command line can say this, no file", where=where, hint=hint)
+
+
+def _value(settings: Settings, command: str, parameter: Any) -> Any:
+    """What a parameter is, or a function that finds out; None if the settings do not say."""
     if parameter.param_type_name == "argument":
-        known = {"models": files, "model": files, "source": files, "directory": (DIRECTORY,)}
-    if parameter.name in known:
-        values = list(known[parameter.name])
-        return values if several else next(iter(values), None)
-    return settings.options.get(parameter.name) if parameter.param_type_name == "option" else None
+        return _argument(settings, command, parameter)
+    name = _long_name(parameter)
+    if name == "board":
+        return _one_or_all(list(settings.boards), parameter.multiple)
+    value = settings.options.get(name)
+    if value is None or name not in READ | WRITTEN | ASKS.keys():
+        return value
+    found = _in_folder(settings, name, value)
+    asks = tuple(_asks(settings, name, value))
+    return _allowed(settings, asks, found) if asks else found
+
+
+def _argument(settings: Settings, command: str, parameter: Any) -> Any:
+    if parameter.name == "directory" and settings.folder is not None:
+        directory = settings.folder / DIRECTORY
+        if command == "generate":
+            asks = _writes(settings, DIRECTORY, directory)
+            return _allowed(settings, tuple(asks), str(directory))
+        return lambda: _own_project(directory)
+    files = [str(model.file) for model in settings.models]
+    known = {"models": files, "model": files, "source": files}
+    return _one_or_all(known.get(parameter.name, []), parameter.nargs == -1)
+
+
+def _one_or_all(values: list[str], several: bool) -> Any:
+    return values if several else next(iter(values), None)
+
+
+def _in_folder(settings: Settings, name: str, value: Any) -> Any:
+    """Paths are relative to the file that has them."""
+    is_path = name in READ | WRITTEN | {"cmsis-nn", "fvp-path"} and isinstance(value, str)
+    return str(settings.folder / value) if is_path else value
+
+
+def asks_of(settings: Settings) -> list[str]:
+    """All that a ``crtgen.toml`` asks for beyond what a file may say."""
+    named = (ask for name, value in settings.options.items() for ask in _asks(settings, name, value))
+    archives = (
+        f"trusts the code in {model.file} of {model.trust}" for model in settings.models if model.trust
+    )
+    return [*named, *_writes(settings, DIRECTORY, settings.folder / DIRECTORY), *archives]
+
+
+def _asks(settings: Settings, name: str, value: Any) -> Iterator[str]:
+    if name in WRITTEN:
+        yield from _writes(settings, name, settings.folder / str(value))
+    elif name == "codegen":
+        values = value if isinstance(value, list) else [value]
+        yield from (ASKS[name].format(v) for v in values if ":" in str(v))
+    elif name in ASKS:
+        yield ASKS[name].format(value)
+
+
+def _writes(settings: Settings, name: str, path: Path) -> Iterator[str]:
+    if settings.leads_out(path):
+        yield f"writes outside of the folder, to {path.resolve()} ({name})"
+
+
+def _allowed(settings: Settings, asks: Sequence[str], value: Any) -> Callable[[], Any]:
+    """A value that is refused, once a command takes it, unless the person allowed it."""
+
+    def checked() -> Any:
+        _told(lambda: settings.require(asks))
+        return value
+
+    return checked
+
+
+def _own_project(directory: Path) -> str:
+    """The project of the folder, where this person generated it: to build one runs what it says."""
+
+    def check() -> None:
+        if directory.exists() and not trust.is_claimed(directory):
+            hint = f"if it is yours, name it: {directory}"
+            raise UsageError("you did not generate this project", where=str(directory), hint=hint)
+
+    _told(check)
+    return str(directory)
+
+
+def _told(check: Callable[[], None]) -> None:
+    """Click calls these functions: an error is printed here."""
+    try:
+        check()
+    except UsageError as error:
+        report(error, as_json="--json" in sys.argv)
+        raise typer.Exit(error.exit_code) from None
 
 
 def cases_file(source: Path, expect: Path | None) -> Path | None:
     """The file of cases that is named, or else that of the model in ``crtgen.toml``."""
-    settings = read_settings(Path()) if expect is None else None
+    settings = current_settings() if expect is None else None
     return next((m.expect for m in settings.models if m.file == source), None) if settings else expect
 
 
@@ -58,7 +257,7 @@ def chosen_models(models: Sequence[Path] | None, boards: Sequence[str] | None) -
 
     ``boards`` stand in the place of theirs. Raises ``UsageError`` if there is no model.
     """
-    settings = read_settings(Path())
+    settings = current_settings()
     known = {model.file: model for model in (settings.models if settings else ())}
     if models:
         named = [

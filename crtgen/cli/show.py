@@ -90,14 +90,15 @@ def figures_table(reports: Sequence[Report]) -> Rows:
     counted = [
         name for name in ("instructions", "cycles") if any(getattr(r, name) is not None for r in reports)
     ]
-    columns = (*counted, "per MAC", "cycles (estimate)", "flash", "RAM", "arena", "stack")
+    sizes = ("flash_bytes", "ram_bytes", "image_flash_bytes", "image_ram_bytes", "stack_bytes")
+    headers = ("flash", "RAM", "image flash", "RAM", "stack")
+    columns = (*counted, "per MAC", "cycles (estimate)", *headers)
     rows = table("model", "board", "optimize", *columns, right=columns)
     for r in reports:
         count = r.instructions if r.instructions is not None else r.cycles
         each = f"{count / r.macs:.2f}" if count and r.macs else ""
-        sizes = (number(n) for n in (r.flash_bytes, r.ram_bytes, r.arena_bytes, r.stack_bytes))
         counts = (*(number(getattr(r, name)) for name in counted), each, number(r.cycles_estimated))
-        rows.add_row(r.model, r.board, r.optimize, *counts, *sizes)
+        rows.add_row(r.model, r.board, r.optimize, *counts, *(number(getattr(r, name)) for name in sizes))
     return rows
 
 

@@ -7,12 +7,13 @@ import typer
 from rich.console import Console
 
 from crtgen import files
-from crtgen.cli import options
+from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import chosen_models
-from crtgen.errors import MismatchError
-from crtgen.measure.rungs import Outcome, junit, verify_on
+from crtgen.errors import CrtgenError, MismatchError, UsageError
+from crtgen.measure.rungs import RUNGS, Outcome, junit, verify_on
 from crtgen.run import Site
+from crtgen.settings import trust_of
 
 __all__ = ["command"]
 
@@ -23,6 +24,9 @@ def command(
     optimize: options.Optimize = "balanced",
     tune: options.Tune = None,
     cases: Annotated[int, typer.Option(min=1, help="Random cases, where a model has no file.")] = 4,
+    require: Annotated[
+        str, typer.Option(help=f"Fail for a board below this rung: {', '.join(RUNGS)}.")
+    ] = RUNGS[0],
     hardware_map: options.HardwareMap = None,
     fvp_path: options.FvpPath = None,
     junit_file: options.Junit = None,
@@ -31,6 +35,8 @@ def command(
 ) -> None:
     """Verify models on this computer, emulators, connected boards."""
     with guarded(as_json, debug) as out:
+        if require not in RUNGS:
+            raise UsageError(f"unknown rung {require}", hint=f"known: {', '.join(RUNGS)}")
         if junit_file is not None:
             files.check_writable(junit_file)
         site = Site(fvp=fvp_path, hardware_map=hardware_map)
@@ -39,7 +45,15 @@ def command(
             for model in chosen_models(models, board):
                 for name in dict.fromkeys(("host", *model.boards)):
                     outcome = verify_on(
-                        model.file, name, model.expect, cases, optimize, site, say, options.tuned(tune)
+                        model.file,
+                        name,
+                        model.expect,
+                        cases,
+                        optimize,
+                        site,
+                        say,
+                        choices.tuned(tune),
+                        trust_of(model.file),
                     )
                     outcomes.append(outcome)
         if junit_file is not None:
@@ -47,12 +61,23 @@ def command(
         out.result({"outcomes": [o.to_dict() for o in outcomes]}, lambda console: _print(console, outcomes))
         if not all(outcome.is_right for outcome in outcomes):
             raise typer.Exit(MismatchError.exit_code)
+        if below := [o for o in outcomes if _is_below(o, require)]:
+            names = ", ".join(dict.fromkeys(f"{o.model} on {o.board}" for o in below))
+            raise CrtgenError(f"not tested as far as --require {require} wants: {names}")
+
+
+def _is_below(outcome: Outcome, require: str) -> bool:
+    """Whether a board was tested on a lower rung than is required; this computer is there for itself."""
+    if outcome.rung == RUNGS[0] or require == RUNGS[0]:
+        return False
+    return bool(outcome.skipped) or RUNGS.index(outcome.rung) < RUNGS.index(require)
 
 
 def _print(console: Console, outcomes: Sequence[Outcome]) -> None:
     rows = table("model", "rung", "board", "")
     for o in outcomes:
-        rows.add_row(o.model, o.rung, o.board, _result(o))
+        rung = f"{o.rung} {o.stand_in}" if o.stand_in else o.rung
+        rows.add_row(o.model, rung, o.board, _result(o))
     console.print(rows)
     for o in outcomes:
         for verdict in o.verdicts:

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api, files
-from crtgen.cli import options
+from crtgen.cli import choices, options
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import cases_file
@@ -31,11 +31,15 @@ def command(
     optimize: options.Optimize = "speed",
     flash: Annotated[
         int | None,
-        typer.Option(min=1, metavar="BYTES", help="Flash of the standalone image; as without tuning."),
+        typer.Option(
+            parser=options.nbytes, metavar="BYTES", help="Flash of the standalone image; as without tuning."
+        ),
     ] = None,
     ram: Annotated[
         int | None,
-        typer.Option(min=1, metavar="BYTES", help="Its RAM without the stack; as without tuning."),
+        typer.Option(
+            parser=options.nbytes, metavar="BYTES", help="Its RAM without the stack; as without tuning."
+        ),
     ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The tune file; what it has of other models stays.")
@@ -69,8 +73,8 @@ def command(
                 return loaded.compile(
                     board,
                     optimize=optimize,
-                    passes=options.passes(fold),
-                    place=options.places(place or ()),
+                    passes=choices.passes(fold),
+                    place=choices.places(place or ()),
                     tuned=tuned,
                 )
 
@@ -93,8 +97,8 @@ def _data(result: Result, output: Path) -> dict[str, Any]:
         "measured": result.entry.measured,
         "untuned": result.entry.untuned,
         "tuned": result.entry.tuned,
-        "flash_bytes": [before.flash_bytes, after.flash_bytes],
-        "ram_bytes": [before.ram_bytes, after.ram_bytes],
+        "image_flash_bytes": [before.image_flash_bytes, after.image_flash_bytes],
+        "image_ram_bytes": [before.image_ram_bytes, after.image_ram_bytes],
         "candidates": result.candidates,
         "measurements": result.measured,
         "images": result.images,
@@ -126,8 +130,8 @@ def _print(console: Console, result: Result, output: Path) -> None:
     figures = f"{entry.untuned:,} -> {entry.tuned:,} {entry.measured} ({change:+.2%})"
     console.print(
         f"{entry.model} on {entry.board}: {figures},"
-        f" flash {before.flash_bytes:,} -> {after.flash_bytes:,},"
-        f" RAM {before.ram_bytes:,} -> {after.ram_bytes:,}"
+        f" flash {before.image_flash_bytes:,} -> {after.image_flash_bytes:,},"
+        f" RAM {before.image_ram_bytes:,} -> {after.image_ram_bytes:,}"
     )
     if not moved:
         console.print("no other kernels are better: the file names those that it has anyway")

@@ -1,6 +1,6 @@
 """``crtgen verify``: does the board compute what is expected?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,14 +10,15 @@ from rich.console import Console
 
 from crtgen import api
 from crtgen.boards import find_board
-from crtgen.cli import options
+from crtgen.cli import choices, options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log, table
 from crtgen.cli.settings import cases_file
+from crtgen.codegen.module import ModelInfo
 from crtgen.errors import MismatchError, UsageError
 from crtgen.files import check_writable, write
 from crtgen.ir import Graph
-from crtgen.measure.against import Loss, losses
+from crtgen.measure.against import Loss, losses, within_range
 from crtgen.measure.cases import Case, first_runs
 from crtgen.measure.layers import LayerVerdict, verify_against_host, verify_layers
 from crtgen.measure.rungs import Outcome, junit, rung_of
@@ -60,7 +61,7 @@ def command(
     """
     with guarded(as_json, debug, core_dump) as out:
         expect = cases_file(source, expect)
-        sliding = options.sliding(compiling.sliding)
+        sliding = choices.sliding(compiling.sliding)
         if against and sliding:
             raise UsageError("--against is for whole windows", hint="leave --sliding out")
         if junit_file:
@@ -68,10 +69,11 @@ def command(
         with out.stage() as say:
             if layers:
                 generating = replace(generating, profile=True)
-            image = building.image(source, files, compiling, generating, say, runs=bool(connecting.port))
+            check, site = _check(expect), connecting.site()
+            image = building.image(source, files, compiling, generating, say, check, site)
             lost = _lost(source, files, against, image, expect, cases) if against else None
             say("starting")
-            with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
+            with image.run(counting=False, on_log=on_log, site=site) as session:
                 results = verify(session, source, expect, cases, say, sliding)
                 watched = None
                 if layers:
@@ -80,11 +82,21 @@ def command(
                     watched = _watched(session, image, source, made_of, found, say)
         verified = _Verified(image.board, results, watched, lost)
         if junit_file:
-            rung = rung_of(find_board(image.board), connecting.site())
+            rung = rung_of(find_board(image.board), site)
             write(junit_file, junit([Outcome(source.stem, image.board, rung, results)]))
         out.result(verified.to_dict(), verified.print)
         if not verified.is_right:
             raise typer.Exit(MismatchError.exit_code)
+
+
+def _check(expect: Path | None) -> Callable[[Sequence[ModelInfo]], object]:
+    """What looks at the file of cases before anything is built."""
+
+    def check(models: Sequence[ModelInfo]) -> None:
+        if expect is not None:
+            cases_of(models, Path(), expect, 0)
+
+    return check
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +180,7 @@ def _lost(
     source: Path, files: Files, against: Path, image: api.Image, expect: Path | None, cases: int
 ) -> tuple[Loss, ...]:
     """What the network loses against another one, on the cases."""
-    known = cases_of(image.built.manifest.models, source, expect, cases)
+    known = next(iter(cases_of(image.built.manifest.models, source, expect, cases).values()))
     graphs: list[Graph] = []
     for path in (source, against):
         loaded = files.load(path)
@@ -176,7 +188,7 @@ def _lost(
             raise UsageError("it is code, not a network", where=str(path))
         graphs.append(loaded.graph)
     ours, theirs = graphs
-    return losses(ours, theirs, next(iter(known.values())))
+    return losses(ours, theirs, known if expect else within_range(known, ours, theirs))
 
 
 def _print_layers(console: Console, name: str, verdicts: Sequence[LayerVerdict]) -> None:

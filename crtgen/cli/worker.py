@@ -37,7 +37,7 @@ def command(
 
 
 def _name(unit: Unit) -> str:
-    return f"{' or '.join(unit.boards) or unit.description or unit.usb} at {unit.port or 'no port'}"
+    return f"{' or '.join(unit.boards) or str(unit.description) or unit.usb} at {unit.port or 'no port'}"
 
 
 def _left_out(unit: Unit) -> str:

@@ -30,7 +30,7 @@ from crtgen.temporary import TemporaryFolder
 
 __all__ = ["LlvmRequest", "check_versions", "compile_objects"]
 
-_CLANG = (sys.executable, "-m", "ziglang", "cc")
+_CLANG = (sys.executable, "-P", "-m", "ziglang", "cc")  # -P: modules of the current folder are no tools
 _COMMON = (
     "-g0",
     "-fno-sanitize=all",

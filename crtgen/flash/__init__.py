@@ -3,5 +3,6 @@
 from crtgen.flash.boot_loader import show_drive
 from crtgen.flash.flasher import Flashed, flash
 from crtgen.flash.runners import GDB_SERVER, Job, commands
+from crtgen.flash.table import INSTALL
 
-__all__ = ["GDB_SERVER", "Flashed", "Job", "commands", "flash", "show_drive"]
+__all__ = ["GDB_SERVER", "INSTALL", "Flashed", "Job", "commands", "flash", "show_drive"]

@@ -3,16 +3,22 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from crtgen import files
+from crtgen.errors import UsageError
 
 __all__ = ["drives_of"]
 
 _MEDIA = ("/media", "/run/media", "/mnt", "/Volumes")
+_LONGEST = 4096
+"""Bytes of INFO_UF2.TXT that are read; boot loaders have a hundred."""
 
 
 def drives_of(board_id: str) -> list[Path]:
-    """The mounted drives of boot loaders with that Board-ID."""
-    return [drive for drive in _drives() if _board_id(drive) == board_id]
+    """The mounted drives of boot loaders with that Board-ID. A link on a drive is none, wherever it leads."""
+    return [drive for drive in _drives() if not drive.is_symlink() and _board_id(drive) == board_id]
 
 
 def _drives() -> Iterator[Path]:
@@ -26,9 +32,10 @@ def _drives() -> Iterator[Path]:
 
 
 def _board_id(drive: Path) -> str:
-    try:
-        text = (drive / "INFO_UF2.TXT").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
-    lines = (line.partition(":") for line in text.splitlines())
-    return next((value.strip() for key, _, value in lines if key == "Board-ID"), "")
+    text = b""
+    with suppress(UsageError):
+        text = files.read_start(drive / "INFO_UF2.TXT", _LONGEST)
+    lines = (line.partition(b":") for line in text.splitlines())
+    return next(
+        (value.strip().decode("ascii", "replace") for key, _, value in lines if key == b"Board-ID"), ""
+    )

@@ -32,7 +32,7 @@ _CAUSES: tuple[tuple[str, str, str], ...] = (
         r"No DFU capable USB device|No device found on \S+|No serial ports? available|SAM-BA operation",
         "no board waits in its boot loader",
         "start the boot loader (STM32: BOOT0 high, then reset; Arduino: reset twice); "
-        "bossac takes its serial port as --serial",
+        "bossac takes the name of its serial port as --serial: ttyACM0",
     ),
     (
         r"LIBUSB_ERROR_ACCESS|[Pp]ermission denied|[Aa]ccess denied|[Ii]nsufficient permissions|\[Errno 13\]",

@@ -4,7 +4,8 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crtgen.boards import Board
@@ -14,6 +15,7 @@ from crtgen.errors import FlashError, ToolMissingError
 from crtgen.flash.failure import explain, says_failed
 from crtgen.flash.runners import Job, commands
 from crtgen.flash.table import INSTALL, TABLE
+from crtgen.temporary import TemporaryFolder
 
 __all__ = ["Flashed", "flash"]
 
@@ -39,16 +41,23 @@ def flash(job: Job, runner: str | None = None, *, timeout: float = TIME_LIMIT) -
     name = runner or job.runners[0]
     if not job.image.is_file():
         raise FlashError("there is no such image", where=str(job.image), hint="build the project first")
+    job = replace(job, image=job.image.resolve())
     lines = [[_find(program), *words] for program, *words in commands(name, job)]
     start = time.monotonic()
     environment = find_workspace().environment() if name == "west" else {**os.environ, "LC_ALL": "C"}
     output = ""
-    for line in lines:
-        left = timeout - (time.monotonic() - start)
-        status, printed = run_to_end(line, environment=environment, time_limit=left)
-        output += printed
-        _check(name, job.board, status, output, timeout)
+    with _neutral_folder(name) as folder:
+        for line in lines:
+            left = timeout - (time.monotonic() - start)
+            status, printed = run_to_end(line, environment=environment, directory=folder, time_limit=left)
+            output += printed
+            _check(name, job.board, status, output, timeout)
     return Flashed(name, output, time.monotonic() - start)
+
+
+def _neutral_folder(runner: str) -> AbstractContextManager[Path]:
+    """Where a runner is started: OpenOCD, pyOCD and west run scripts that they find in the current folder."""
+    return nullcontext(find_workspace().top) if runner == "west" else TemporaryFolder()
 
 
 def _check(name: str, board: Board, status: int | None, output: str, timeout: float) -> None:

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crtgen import files
@@ -12,6 +12,7 @@ from crtgen.build import find_workspace, read_content
 from crtgen.errors import FlashError, UsageError
 from crtgen.flash.table import TABLE, Runner
 from crtgen.flash.vectors import read_vectors
+from crtgen.text import DeviceText
 
 __all__ = ["GDB_SERVER", "Job", "commands"]
 
@@ -30,6 +31,8 @@ _WEST_PROBES: Mapping[str, tuple[str, ...]] = {
 """How west's runners are told the number of the probe, as Zephyr's twister does it; the others take none."""
 
 _THUMB = 0x01000000
+_NEVER = frozenset("{}\n\r")
+"""Characters that no path may have: OpenOCD gets it in braces, J-Link in a line of a script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,17 @@ class Job:
 
     image: Path
     board: Board
-    serial: str = ""
+    serial: DeviceText = field(default_factory=DeviceText)
     gdb_server: str = GDB_SERVER
     usb: str = ""
+
+    @property
+    def probe(self) -> str:
+        """The number of the probe as an argument, empty for any. OpenOCD and others run what such words say.
+
+        Raises ``UsageError`` for a number that is not given to them.
+        """
+        return self.serial.argument("the number of the probe") if self.serial else ""
 
     @property
     def is_zephyr(self) -> bool:
@@ -69,6 +80,11 @@ class Job:
                 "; only an image that one memory holds has one" if suffix == ".bin" else ""
             )
             raise FlashError(f"there is no {suffix} file of the image", where=str(file), hint=hint)
+        if _NEVER & set(str(file)):
+            hint = "move the project to a folder without braces and line ends in its path"
+            raise FlashError(
+                "runners would take a part of the path for a command", where=str(file), hint=hint
+            )
         return file
 
 
@@ -89,8 +105,9 @@ def commands(runner: str, job: Job) -> list[list[str]]:
 
 def _from_table(runner: Runner, targets: tuple[str, ...], job: Job) -> list[list[str]]:
     image = job.file(runner.file)
-    values = {"python": sys.executable, "image": str(image), "serial": job.serial}
-    values["selector"] = f"{job.usb}:{job.serial}" if job.usb else job.serial
+    number = job.probe if runner.probe else ""
+    values = {"python": sys.executable, "image": str(image), "serial": number}
+    values["selector"] = f"{job.usb}:{number}" if job.usb else number
     if any("{address}" in word for line in runner.commands for word in line):
         values["address"] = f"{read_content(job.image).origin:#010x}"
     if runner.script:
@@ -99,7 +116,7 @@ def _from_table(runner: Runner, targets: tuple[str, ...], job: Job) -> list[list
         values["script"] = str(script)
     several = {
         "{target}": [word.format(text) for text in targets for word in runner.target],
-        "{probe}": [word.format(**values) for word in runner.probe] if job.serial else [],
+        "{probe}": [word.format(**values) for word in runner.probe] if number else [],
     }
     return [list(_filled(line, values, several)) for line in runner.commands]
 
@@ -114,7 +131,7 @@ def _filled(
 def _west(job: Job) -> list[str]:
     probe = _WEST_PROBES.get(_west_runner(job.build), ()) if job.serial else ()
     zephyr = str(find_workspace().zephyr)
-    chosen = [word.format(job.serial) for word in probe]
+    chosen = [word.format(job.probe) for word in probe]
     return ["west", "-z", zephyr, "flash", "--skip-rebuild", "-d", str(job.build), *chosen]
 
 
@@ -128,7 +145,12 @@ def _west_runner(build: Path) -> str:
 
 
 def _gdb(job: Job) -> list[str]:
-    """Load, then start as a reset would: stack and program counter from the vector table."""
+    """Load, then start as a reset would: stack and program counter from the vector table.
+
+    The server is a host with a port: gdb would start a program that is named after a ``|``.
+    """
+    if not re.fullmatch(r"[\w.-]+:\d{1,5}|\[[0-9a-f:]+\]:\d{1,5}", job.gdb_server, re.ASCII):
+        raise UsageError("it is no host with a port", where=job.gdb_server, hint=f"as in {GDB_SERVER}")
     table = read_vectors(job.image)
     lines = (
         f"target extended-remote {job.gdb_server}",

@@ -35,7 +35,7 @@ TABLE: Mapping[str, Runner] = {
     # pyOCD as a library, in a process of its own that can be ended.
     "pyocd": Runner(
         ".elf",
-        (("{python}", "-m", "crtgen.flash.with_pyocd", "--target", "{target}", "{probe}", "{image}"),),
+        (("{python}", "-P", "-m", "crtgen.flash.with_pyocd", "--target", "{target}", "{probe}", "{image}"),),
         ("--probe", "{serial}"),
     ),
     "openocd": Runner(
@@ -114,7 +114,7 @@ TABLE: Mapping[str, Runner] = {
     # In a process of its own that can be ended: the drive may go while the file is copied.
     "uf2": Runner(
         ".uf2",
-        (("{python}", "-m", "crtgen.flash.with_uf2", "--board-id", "{target}", "{image}"),),
+        (("{python}", "-P", "-m", "crtgen.flash.with_uf2", "--board-id", "{target}", "{image}"),),
         (),
     ),
 }

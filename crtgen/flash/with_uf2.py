@@ -1,11 +1,11 @@
 """Copies a UF2 file to a board that is a drive: ``python -m crtgen.flash.with_uf2 --board-id ID FILE``."""
 
-import os
-import shutil
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
+from crtgen import files
+from crtgen.errors import UsageError
 from crtgen.flash.drives import drives_of
 
 __all__ = ["main"]
@@ -22,10 +22,11 @@ def main() -> int:
         print(f"{len(drives) or 'no'} drives {arguments.board_id} are mounted", file=sys.stderr)
         return 1
     target = drives[0] / arguments.file.name
-    with arguments.file.open("rb") as source, target.open("wb") as copy:
-        shutil.copyfileobj(source, copy)
-        copy.flush()
-        os.fsync(copy.fileno())
+    try:
+        files.write_new(target, files.read(arguments.file))
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 1
     print(f"copied to {target}")
     return 0
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from crtgen import files
+from crtgen import budget, files
 from crtgen.errors import UsageError
 from crtgen.frontends.tflite import load_tflite
 from crtgen.frontends.wrapped import WRAPPINGS, Wrapped, unwrap
@@ -46,16 +46,23 @@ def load(
     ``UsageError`` if there is no such file or it is of no known format, and ``ModelError`` if the model
     cannot be used.
     """
-    file = Path(path)
+    with budget.spending(str(path)):
+        return _load(Path(path), name, shapes)
+
+
+def _load(file: Path, name: str | None, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
     if file.suffix.lower() in WRAPPINGS:
         inside = unwrap(file)
         return _BY_SUFFIX[inside.kind](inside.data, name or file.stem, shapes)
-    front_end = _BY_SUFFIX.get(file.suffix.lower()) or _BY_IDENTIFIER.get(_identifier(file))
+    by_content = _BY_IDENTIFIER.get(_identifier(file))
+    front_end = _BY_SUFFIX.get(file.suffix.lower()) or by_content
+    if by_content is not None and front_end is not by_content:
+        raise UsageError("it is a TFLite model by its content", where=str(file), hint="call it .tflite")
     if front_end is None:
         known = ", ".join(_BY_SUFFIX)
         raise UsageError(
             "it is in no model format that crtgen knows",
-            where=str(path),
+            where=str(file),
             hint=f"known: {known}, C arrays and .zip or .task with one, archives (.tar) of crtgen and TVM,"
             " libraries that TVM exported",
         )

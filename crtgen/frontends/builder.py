@@ -4,12 +4,14 @@ A front end reads its format into ``Tensor`` objects and a converter per operato
 follows from them, states, several outputs, subgraphs, refusals and errors are the builder's business.
 """
 
+import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
 
+from crtgen import budget
 from crtgen.errors import CorruptModelError
 from crtgen.frontends.layers import (
     Converted,
@@ -23,13 +25,17 @@ from crtgen.frontends.layers import (
     typed,
 )
 from crtgen.frontends.naming import Names, identifier, layer_name
-from crtgen.frontends.refusals import NotConstant, Refusals, Refused
+from crtgen.frontends.refusals import NotConstant, NotFixed, Refusals, Refused
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Rescaling, Signature, Value, shape_text
+from crtgen.ops.cost import ask_for
 from crtgen.ops.scheme import SCHEMES, is_packed
 from crtgen.ops.shape import Identity, Reshape
 
 __all__ = ["Converted", "GraphBuilder", "Known", "Memory", "Refused", "Result", "Tensor"]
 
+
+_CHANGED = 3
+"""So many times as large is what a converter makes of constants on the way."""
 
 _QUANTISED = {scheme.activations for scheme in SCHEMES if not scheme.is_real}
 
@@ -82,6 +88,9 @@ class GraphBuilder:
         try:
             if asked is not None:
                 self.check_shape(tensor, asked)
+            elif -1 in tensor.shape and tensor.dtype is not None and not self.is_inner:
+                hint = f"give all its lengths, as in --shape {_example(tensor)}"
+                raise NotFixed(tensor.name, tensor.shape, hint)
             return self._value(replace(tensor, shape=asked or tensor.shape), name).name
         except Refused as refusal:
             self.refusals.add(f"{tensor.name!r}, tensor {tensor.key}", default, refusal)
@@ -152,12 +161,18 @@ class GraphBuilder:
         add: Callable[[], None],
     ) -> None:
         """Call ``add`` for an operator. Its refusal is kept; what is wrong with it raises an error."""
-        follows = any(t is not None and t.key in self._lost for t in inputs)
+        there = [t for t in inputs if t is not None]
+        follows = any(t.key in self._lost for t in there)
+        spending = budget.current()
+        spending.place = f"{subject} ({place})"
+        spending.check()
+        held = sum(t.data.nbytes for t in there if t.data is not None)
+        spending.hold(_CHANGED * held, "changing its constants")
         try:
             add()
         except Refused as refusal:
             self.lose(outputs)
-            if not (follows and isinstance(refusal, NotConstant)):
+            if not (follows and isinstance(refusal, NotConstant | NotFixed)):
                 self.refusals.add(place, subject, refusal)
         except RecursionError:
             self.lose(outputs)
@@ -259,6 +274,8 @@ class GraphBuilder:
         return result.name
 
     def _register(self, value: Value) -> Value:
+        if value.data is not None:
+            budget.current().take(value.nbytes, f"the constant {value.name}")
         self._values[value.name] = value
         return value
 
@@ -334,6 +351,7 @@ class GraphBuilder:
         values = tuple(Value(t.name, s, d, t.quant) for t, (s, d) in zip(outputs, inferred, strict=True))
         sig = Signature(operands, values)
         self._check(op, sig)
+        ask_for(op, sig)
         for tensor, data in zip(outputs, op.reference(sig, [v.array() for v in operands]), strict=True):
             self._keep(tensor, data if self._is_resized(tensor) else data.reshape(tensor.shape))
 
@@ -417,6 +435,7 @@ class GraphBuilder:
         sig = Signature(operands, (value,))
         self._check(made.op, sig)
         if all(v.is_constant for v in operands):
+            ask_for(made.op, sig)
             (data,) = made.op.reference(sig, [v.array() for v in operands])
             return self._register(Value.constant(value.name, data, value.quant))
         self._nodes.append(Node(node, made.op, tuple(v.name for v in operands), (value.name,)))
@@ -436,6 +455,12 @@ class GraphBuilder:
         if len(asked) != len(tensor.shape) or min(asked, default=1) < 1:
             text = f"{shape_text(asked)} was asked for, the file has {shape_text(tensor.shape)}"
             raise Refused(text, "give every length of it with --shape")
+
+
+def _example(tensor: Tensor) -> str:
+    """An argument of ``--shape`` for an input with open lengths."""
+    lengths = ",".join("96" if length == -1 else str(length) for length in tensor.shape)
+    return shlex.quote(f"{tensor.name}={lengths}")
 
 
 def _output_name(tensor: Tensor, node: str, is_output: bool) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from crtgen.frontends.refusals import Refused
+from crtgen.frontends.refusals import NotFixed, Refused
 from crtgen.ir import Array, DType, Op, Quant, Value, shape_text
 from crtgen.ops.traits import Windowed
 
@@ -89,11 +89,7 @@ def check_tensor(tensor: Tensor) -> None:
     if tensor.dtype in (DType.FLOAT16, DType.INT4) and tensor.data is None:
         raise Refused(f"a tensor of {tensor.type_name} that is computed at run time; supported: constants")
     if -1 in tensor.shape:
-        shape = "x".join("?" if d == -1 else str(d) for d in tensor.shape)
-        raise Refused(
-            f"{tensor.name!r} has the shape {shape}: lengths are not fixed",
-            "fix the shapes of the inputs with --shape name=1,96,96,3",
-        )
+        raise NotFixed(tensor.name, tensor.shape)
     if 0 in tensor.shape:
         raise Refused(f"{tensor.name!r} is empty, its shape is {shape_text(tensor.shape)}")
 

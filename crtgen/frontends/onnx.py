@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from crtgen import files
+from crtgen import budget, files
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.frontends.builder import GraphBuilder, Refused, Result, Tensor
 from crtgen.frontends.naming import identifier
@@ -43,10 +43,23 @@ def load_onnx(
     """
     if isinstance(source, bytes):
         stem, where = "model", name or "model"
+    else:
+        stem, where = Path(source).stem, str(source)
+    with budget.spending(where):
+        return _loaded(source, where, identifier(name or stem, "model"), shapes, fixed)
+
+
+def _loaded(
+    source: str | Path | bytes,
+    where: str,
+    name: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    fixed: Mapping[str, Array],
+) -> Graph:
+    if isinstance(source, bytes):
         file = read(source, where, None, CONVERTERS, fixed)
     else:
         path = Path(source)
-        stem, where = path.stem, str(path)
         file = read(files.read(path, "the model"), where, path.parent, CONVERTERS, fixed)
     graph = with_norms_in_weights(file)
     del file
@@ -54,7 +67,7 @@ def load_onnx(
         graph = with_integer_layers(graph)
     except ValueError as error:
         raise CorruptModelError(str(error), where=where) from error
-    return _Importer(where).model(graph, identifier(name or stem, "model"), shapes)
+    return _Importer(where).model(graph, name, shapes)
 
 
 class _Importer(Flow):

@@ -6,7 +6,7 @@ from typing import Any
 
 import onnx
 
-from crtgen import files
+from crtgen import budget, files
 from crtgen.errors import CorruptModelError, UnsupportedError
 
 __all__ = ["load_external"]
@@ -19,9 +19,10 @@ def load_external(graph: Any, where: str, folder: Path | None) -> None:
 
     Raises ``CorruptModelError`` for a file that is not there, too short, or outside of the folder.
     """
+    contents: dict[Path, bytes] = {}
     for tensor in _tensors(graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _load_tensor(tensor, where, folder)
+            _load_tensor(tensor, where, folder, contents)
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
@@ -34,7 +35,8 @@ def _tensors(graph: Any) -> Iterator[Any]:
                 yield from _tensors(inner)
 
 
-def _load_tensor(tensor: Any, where: str, folder: Path | None) -> None:
+def _load_tensor(tensor: Any, where: str, folder: Path | None, contents: dict[Path, bytes]) -> None:
+    """Read the data of a tensor; each file is read once."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     label = f"the data of {tensor.name!r} in {location!r}"
@@ -47,12 +49,15 @@ def _load_tensor(tensor: Any, where: str, folder: Path | None) -> None:
     if not path.is_file():
         hint = f"put {location} beside the model, or save it with its data"
         raise CorruptModelError(f"{label}: there is no such file", where=where, hint=hint)
-    content = files.read(path, "the model's data")
+    if path not in contents:
+        contents[path] = files.read(path, "the model's data")
+    content = contents[path]
     offset, length = (int(entries.get(key) or 0) for key in ("offset", "length"))
     length = length or len(content) - offset
     if min(offset, length) < 0 or offset + length > len(content):
         reason = f"{label}: {length} bytes at {offset} of a file of {len(content)}"
         raise CorruptModelError(reason, where=where, hint=_HINT)
+    budget.current().take(length, label)
     tensor.raw_data = content[offset : offset + length]
     tensor.data_location = onnx.TensorProto.DEFAULT
     del tensor.external_data[:]

@@ -16,7 +16,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import checker, numpy_helper, shape_inference, version_converter
 
-from crtgen import files
+from crtgen import budget
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.frontends.builder import Tensor
 from crtgen.frontends.onnx_checks import (
@@ -26,17 +26,24 @@ from crtgen.frontends.onnx_checks import (
     check_attributes,
     check_operators,
     check_order,
+    check_typed,
     free_lengths,
     label,
 )
 from crtgen.frontends.onnx_external import load_external
-from crtgen.frontends.onnx_functions import DOMAINS, inlined, is_function
+from crtgen.frontends.onnx_functions import DOMAINS, check_calls, inlined, is_function
 from crtgen.frontends.onnx_large import check_model, without_large
+from crtgen.frontends.onnx_older import spell_older
+from crtgen.frontends.onnx_order import sort_nodes
+from crtgen.frontends.onnx_wire import ask_for_message
 from crtgen.ir import Array, DType, shape_text
 
 __all__ = ["FileGraph", "FileNode", "constant", "read", "value_types"]
 
 _OLDEST = 7
+_LISTED = 40
+"""Bytes of a number on its way through Python's lists, where the package takes it there."""
+
 _MISJUDGED = {"STFT"}
 """Operators of which the package infers a wrong shape where their inputs are constants."""
 
@@ -121,11 +128,21 @@ def read(
     become constants. Raises ``CorruptModelError`` if the file is damaged, ``UnsupportedError`` if it has
     parts that crtgen lacks.
     """
-    model = _parsed(data, where)
-    del data
+    with budget.current().enforced():
+        return _read(data, where, folder, known, fixed)
+
+
+def _read(
+    data: bytes, where: str, folder: Path | None, known: Collection[str], fixed: Mapping[str, Array]
+) -> FileGraph:
     try:
+        model = _parsed(data, where)
+        del data
+        check_calls(model)
         _fix_inputs(model, where, fixed)
         load_external(model.graph, where, folder)
+        sort_nodes(model.graph, where)
+        spell_older(model)
         model = _not_too_old(model)
         model, large = without_large(model, _Reader(model, where, {}).constant)
         model = _checked(model, large, where, known)
@@ -133,11 +150,13 @@ def read(
     except (ValueError, TypeError, LookupError, OverflowError, RuntimeError) as error:
         raise CorruptModelError(f"the file is damaged: {_line(error)}", where=where, hint=HINT) from error
     except MemoryError as error:  # of the package, which computes with the shapes that a file has
-        reason = "its shapes ask for more memory than there is"
-        raise CorruptModelError(reason, where=where, hint=HINT) from error
+        reason = "the onnx package takes more memory for it than there is"
+        hint = "crtgen --limit-memory BYTES allows more"
+        raise UnsupportedError(reason, where=where, hint=hint) from error
 
 
 def _parsed(data: bytes, where: str) -> Any:
+    ask_for_message(data, budget.current())
     try:
         model = onnx.load_model_from_string(data)
     except (DecodeError, ValueError, RuntimeError) as error:
@@ -175,6 +194,7 @@ def _checked(model: Any, large: Mapping[str, Array], where: str, known: Collecti
     check_operators(model, where, opset)
     check_attributes(model.graph, where)
     free_lengths(model.graph, where)
+    check_typed(model, where)
     try:
         check_model(model, large)
         _check_types(model)
@@ -276,6 +296,10 @@ class _Reader:
     def constant(self, tensor: Any) -> Array:
         """The numbers of a tensor; ``CorruptModelError`` if it has not as many as its shape says."""
         self._check_shape(tensor.name, tuple(tensor.dims))
+        spending = budget.current()
+        spending.take(_bytes(tensor), f"the constant {tensor.name!r}")
+        if not tensor.raw_data:
+            spending.hold(_LISTED * math.prod(tensor.dims), f"the constant {tensor.name!r}")
         try:
             return numpy_helper.to_array(tensor)
         except (ValueError, TypeError) as error:
@@ -283,7 +307,7 @@ class _Reader:
             raise CorruptModelError(reason, where=self.where, hint=HINT) from error
 
     def _check_shape(self, name: str, shape: Sequence[int]) -> None:
-        most = min(MAX_ELEMENTS, files.memory_limit(32))
+        most = min(MAX_ELEMENTS, budget.memory_limit(8))
         if len(shape) > MAX_RANK or math.prod(abs(d) for d in shape) > most:
             text = f"at most {MAX_RANK} dimensions and {most:,} elements"
             reason = f"{name!r} has shape {shape_text(shape)}; supported: {text}"
@@ -314,6 +338,13 @@ class _Reader:
         if isinstance(value, onnx.TensorProto):
             return self.constant(value)
         return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _bytes(tensor: Any) -> int:
+    """How many bytes the numbers of a tensor take."""
+    known = tensor.data_type in onnx.TensorProto.DataType.values() and tensor.data_type
+    itemsize = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize if known else 1
+    return int(math.prod(tensor.dims) * itemsize)
 
 
 def _untyped(name: str) -> Tensor:

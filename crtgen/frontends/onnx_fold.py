@@ -1,5 +1,11 @@
-"""Nodes of an `.onnx` file that follow from constants: the onnx package's own definition computes them."""
+"""Nodes of an `.onnx` file that follow from constants: what exporters leave to be computed.
 
+The operators that exporters use for shapes are computed here. Others whose cost is that of their elements are
+computed by the onnx package's own definition; what is left is converted as if its inputs were not constant,
+and computed by the reference of the operators that it becomes. The cost is estimated before.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,9 +14,12 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from crtgen import budget
 from crtgen.frontends.builder import Refused, Tensor
 from crtgen.frontends.onnx_convert import Layer
 from crtgen.frontends.onnx_file import FileNode, constant
+from crtgen.frontends.onnx_shapes import COMPUTED, length_of
+from crtgen.ir import Array
 
 __all__ = ["evaluated", "folded", "is_folded"]
 
@@ -22,32 +31,99 @@ _RANDOM = {
     "RandomUniform",
     "RandomUniformLike",
 }
+
+# fmt: off
+_EACH_ELEMENT = frozenset(
+    (
+        "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitShift", "BitwiseAnd", "BitwiseNot",
+        "BitwiseOr", "BitwiseXor", "Ceil", "Celu", "Clip", "Constant", "Cos", "Cosh", "DequantizeLinear",
+        "Elu", "Erf", "Exp", "Flatten", "Floor", "Gelu", "HardSigmoid", "HardSwish", "IsInf", "IsNaN",
+        "LeakyRelu", "Log", "Max", "Mean", "Min", "Mish", "Neg", "Optional", "OptionalGetElement",
+        "OptionalHasElement", "Or", "Pow", "PRelu", "QuantizeLinear", "Reciprocal", "ReduceL1", "ReduceL2",
+        "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
+        "ReduceSumSquare", "Relu", "Round", "Selu", "SequenceConstruct", "SequenceEmpty", "Sigmoid", "Sign",
+        "Sin", "Sinh", "Softplus", "Softsign", "Split", "Sqrt", "Sum", "Swish", "Tan", "Tanh",
+        "ThresholdedRelu", "Xor",
+    )
+)
+# fmt: on
+"""Operators that the package computes, element by element of inputs that are repeated to one shape."""
+
+_SIZED = {"BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"}
+"""Operators that the package computes for lengths that are their inputs."""
+
+_PER_ELEMENT = 40
+"""What the package takes for an element of its operators, in operations."""
+
+_SETTING_UP = 20
+"""What it takes for a node, in calls."""
+
 _WITH_QUANTISED = 19
 """The first version of DequantizeLinear that the package computes; older ones mean the same."""
 
-_MAX_ELEMENTS = 1 << 26
-
 
 def is_folded(layer: Layer, inputs: Sequence[Tensor]) -> bool:
-    """Whether all inputs of the node are constants, and it has no subgraphs."""
-    plain = not layer.node.graphs and "." not in layer.node.code
-    return plain and all(t.data is not None for t in inputs)
+    """Whether all inputs of the node are constants, and its results are computed here."""
+    code = layer.node.code
+    known = code in COMPUTED or code in _EACH_ELEMENT or code in _SIZED or code in _RANDOM
+    return known and not layer.node.graphs and all(t.data is not None for t in inputs)
 
 
 def folded(layer: Layer, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
     """The outputs of such a node, by name."""
     if layer.node.code in _RANDOM:
         raise Refused("random numbers", "export the model for inference")
-    names = (name for name in layer.node.reads if name)
-    feeds = {name: tensor.data for name, tensor in zip(names, inputs, strict=True)}
-    results = evaluated(layer.node, feeds)
+    results = _own(layer) if layer.node.code in COMPUTED else _by_package(layer, inputs)
     found = {}
     made = (tensor for tensor in layer.outputs if tensor is not None)
     for name, tensor, array in zip((n for n in layer.node.outputs if n), made, results, strict=True):
-        if not isinstance(array, np.ndarray | np.generic) or array.size > _MAX_ELEMENTS:
-            raise Refused("constants that are no tensors, or too large ones")
+        if not isinstance(array, np.ndarray | np.generic):
+            raise Refused("constants that are no tensors")
+        budget.current().take(array.nbytes, f"the constant {name!r}")
         found[name] = replace(constant(name, np.asarray(array)), key=tensor.key)
     return found
+
+
+def _own(layer: Layer) -> list[Array]:
+    """What our own definition makes of a node."""
+    arrays = [t.data for t in layer.inputs if t is not None and t.data is not None]
+    try:
+        length = length_of(layer, arrays)
+        _ask(budget.CALL + 4 * length, max(array.itemsize for array in (*arrays, np.zeros(0))) * length)
+        with np.errstate(all="ignore"):
+            return [
+                np.ascontiguousarray(made).reshape(made.shape) for made in COMPUTED[layer.node.code](layer)
+            ]
+    except (TypeError, LookupError, ArithmeticError) as error:
+        raise ValueError(f"it cannot be computed of its constants: {error}") from error
+
+
+def _by_package(layer: Layer, inputs: Sequence[Tensor]) -> list[Any]:
+    """What the package's definition makes of a node."""
+    names = (name for name in layer.node.reads if name)
+    feeds = {name: tensor.data for name, tensor in zip(names, inputs, strict=True)}
+    arrays = [array for array in feeds.values() if isinstance(array, np.ndarray)]
+    if layer.node.code in _SIZED:
+        length = math.prod(int(abs(a.reshape(-1)[0])) + 1 for a in arrays[:2] if a.size)
+    else:
+        length = _repeated(arrays)
+    _ask(_SETTING_UP * budget.CALL + _PER_ELEMENT * length, 4 * 8 * length)
+    return evaluated(layer.node, feeds)
+
+
+def _repeated(arrays: Sequence[Array]) -> int:
+    """The elements of these arrays, and of the shape that they are repeated to if there is one."""
+    together = sum(array.size for array in arrays)
+    try:
+        return together + math.prod(np.broadcast_shapes(*(array.shape for array in arrays)))
+    except ValueError:
+        return together
+
+
+def _ask(operations: int, nbytes: int) -> None:
+    spending = budget.current()
+    spending.hold(nbytes, "computing a constant")
+    spending.compute(operations, "computing constants")
 
 
 def evaluated(node: FileNode, feeds: Mapping[str, Any]) -> list[Any]:

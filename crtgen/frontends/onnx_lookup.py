@@ -5,6 +5,7 @@ The package's own definition of each operator computes the results of all 256 nu
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 
@@ -29,6 +30,8 @@ _FUNCTIONS = frozenset(
 """Operators whose results each depend on one element of each operand."""
 
 _DEEPEST = 24
+_MOST_VISITS = 1000
+"""Ways from a result to its source; each operator that reads one tensor twice doubles them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +53,7 @@ def lookup(end: FileNode, source: Edge, result: Edge, table: Array, label: str) 
 def results(end: FileNode, links: Links) -> Results | None:
     """The function that a QuantizeLinear ends; None if there is none, or it is one of several tensors."""
     nodes: dict[str, FileNode] = {}
-    sources = set(_sources(end.inputs[0], links, nodes, 0))
+    sources = set(_sources(end.inputs[0], links, nodes, 0, count()))
     if len(sources) != 1 or None in sources or not nodes:
         return None
     (source,) = sources
@@ -77,7 +80,9 @@ def _read(chain: list[FileNode], links: Links) -> Iterator[tuple[str, Edge | Non
         yield from ((name, links.activation(name)) for name in node.inputs if name)
 
 
-def _sources(name: str, links: Links, nodes: dict[str, FileNode], depth: int) -> Iterator[Edge | None]:
+def _sources(
+    name: str, links: Links, nodes: dict[str, FileNode], depth: int, visits: Iterator[int]
+) -> Iterator[Edge | None]:
     """The quantised tensors that a real one follows from; None for what is no function of them.
 
     ``nodes`` collects the operators, last ones first.
@@ -88,10 +93,16 @@ def _sources(name: str, links: Links, nodes: dict[str, FileNode], depth: int) ->
             yield None
     elif edge is not None:
         yield edge
-    elif node is None or node.code not in _FUNCTIONS or depth > _DEEPEST or len(node.outputs) > 1:
+    elif (
+        node is None
+        or node.code not in _FUNCTIONS
+        or len(node.outputs) > 1
+        or depth > _DEEPEST
+        or next(visits) > _MOST_VISITS
+    ):
         yield None
     else:
         nodes.pop(name, None)
         nodes[name] = node
         for operand in (n for n in node.inputs if n):
-            yield from _sources(operand, links, nodes, depth + 1)
+            yield from _sources(operand, links, nodes, depth + 1, visits)

@@ -1,11 +1,13 @@
 """The rounds of Loop and Scan: a body, what is handed on from round to round, and what is collected."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from crtgen import budget
 from crtgen.frontends.builder import Converted, GraphBuilder, Refused, Tensor
 from crtgen.frontends.onnx_convert import Layer
 from crtgen.frontends.onnx_convert.layer import Operand, number, reshaped
@@ -195,6 +197,9 @@ class Round:
         self.inner.input(before, "collected", shape)
         place = self._place(replace(line, axis=axis), len(shape), count)
         made_so_far = Converted(DynamicUpdateSlice(), (before, reshaped(one, size), place))
+        budget.current().take(
+            math.prod(shape) * value.dtype.itemsize, f"what is collected in {count:,} rounds"
+        )
         first = constant(output.name, np.zeros(shape, value.dtype.numpy))
         self._carry(
             before,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from crtgen.errors import UnsupportedError
 
-__all__ = ["NotConstant", "Refusals", "Refused"]
+__all__ = ["NotConstant", "NotFixed", "Refusals", "Refused"]
 
 _MOST_CAUSES = 18
 _MOST_PLACES = 3
@@ -24,6 +24,19 @@ class Refused(Exception):
 
 class NotConstant(Refused):
     """An operand that is computed at run time. It follows where what computes it is refused."""
+
+
+class NotFixed(Refused):
+    """A tensor of which a length is open, -1 in ``shape``. It follows where what computes it is refused."""
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        hint: str = "fix the shapes of the inputs with --shape name=1,96,96,3",
+    ) -> None:
+        lengths = "x".join("?" if length == -1 else str(length) for length in shape)
+        super().__init__(f"{name!r} has the shape {lengths}: lengths are not fixed", hint)
 
 
 @dataclass(slots=True)

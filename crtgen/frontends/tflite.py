@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from crtgen import files
+from crtgen import budget, files
 from crtgen.errors import UsageError
 from crtgen.frontends.builder import GraphBuilder, Refused, Result
 from crtgen.frontends.naming import identifier
@@ -32,12 +32,13 @@ def load_tflite(
     ``CorruptModelError`` if it is damaged, ``UnsupportedError`` naming everything that crtgen lacks.
     """
     if isinstance(source, bytes):
-        data, stem, where = source, "model", name or "model"
+        stem, where = "model", name or "model"
     else:
-        path = Path(source)
-        data, stem, where = files.read(path, "the model"), path.stem, str(path)
-    graphs = read(data, where, {**option_fields(), **flow_fields()})
-    return _Importer(graphs, where).model(identifier(name or stem, "model"), shapes)
+        stem, where = Path(source).stem, str(source)
+    with budget.spending(where):
+        data = source if isinstance(source, bytes) else files.read(Path(source), "the model")
+        graphs = read(data, where, {**option_fields(), **flow_fields()})
+        return _Importer(graphs, where).model(identifier(name or stem, "model"), shapes)
 
 
 class _Importer(Flow):

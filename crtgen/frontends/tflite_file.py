@@ -14,8 +14,8 @@ import numpy as np
 import tflite
 from flatbuffers import flexbuffers
 
+from crtgen.budget import memory_limit
 from crtgen.errors import CorruptModelError, UnsupportedError
-from crtgen.files import memory_limit
 from crtgen.frontends.builder import Tensor
 from crtgen.ir import Array, DType, Quant, shape_text
 
@@ -74,7 +74,8 @@ def read(data: bytes, where: str, options: Mapping[str, tuple[str, ...]]) -> tup
     model of ours has.
     """
     if data[4:8] != _IDENTIFIER:
-        raise CorruptModelError("it is not a TFLite model: the identifier TFL3 is missing", where=where)
+        message = "it is not a TFLite model: the identifier TFL3 is missing"
+        raise CorruptModelError(message, where=where, hint="an ONNX model is called .onnx")
     try:
         return _Reader(data, where, options).model()
     except (struct.error, LookupError, ValueError, OverflowError, TypeError, AttributeError) as error:
@@ -174,7 +175,7 @@ class _Reader:
             shape = (1, *shape[1:])
         if any(d < -1 for d in shape):
             raise self._corrupt(f"{label} has shape {shape_text(shape)}")
-        most = min(_MAX_ELEMENTS, memory_limit(32))
+        most = min(_MAX_ELEMENTS, memory_limit(8))
         if math.prod(shape) > most:
             reason = f"{label} has shape {shape_text(shape)}; supported: at most {most:,} elements"
             hint = "" if most == _MAX_ELEMENTS else "raise --limit-memory"
@@ -256,10 +257,13 @@ def _custom_options(data: bytes) -> Mapping[str, Any]:
 
 
 def _operator_name(code: Any) -> str:
-    """The name of an operator code; old files have it in a field of one byte."""
+    """The name of an operator code; old files have it in a field of one byte.
+
+    A custom code counts whatever stands beside it: compilers for NPUs leave the builtin at 0, which is ADD.
+    """
     number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-    name = _OPERATORS.get(number, f"number {number}")
-    return f"CUSTOM {(code.CustomCode() or b'').decode(errors='replace')}" if name == "CUSTOM" else name
+    name, custom = _OPERATORS.get(number, f"number {number}"), code.CustomCode() or b""
+    return f"CUSTOM {custom.decode(errors='replace')}" if custom or name == "CUSTOM" else name
 
 
 def _nibbles(data: Array, count: int) -> Array:

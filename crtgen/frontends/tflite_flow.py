@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -146,8 +146,18 @@ class Flow:
         for key, name in zip(changed, graph.outputs[len(inner.outputs) :], strict=True):
             builder.initial[key] = values[name]
 
-    def _inner(self, number: int, builder: GraphBuilder, args: Sequence[FileTensor], caller: int) -> _Inner:
-        """A subgraph that is run with these tensors of the subgraph ``caller``."""
+    def _inner(
+        self,
+        number: int,
+        builder: GraphBuilder,
+        args: Sequence[FileTensor],
+        caller: int,
+        is_once: bool = True,
+    ) -> _Inner:
+        """A subgraph that is run with these tensors of the subgraph ``caller``.
+
+        One that runs ``is_once`` gets what is constant as constants, which are no inputs.
+        """
         if not 0 < number < len(self.graphs):
             raise ValueError(f"it runs subgraph {number} of {len(self.graphs)}")
         if number in self._running or len(self._running) > _MOST_DEPTH:
@@ -160,6 +170,8 @@ class Flow:
             tensor = file.tensors[index]
             if self._is_handle(caller, given):
                 self._handles[number, tensor.key] = self._handles[caller, given.key]
+            elif is_once and given.data is not None:
+                inner.value(_same(tensor, given), f"in{n}")
             else:
                 shape = builder.value(given, f"given{n}").shape
                 inputs.append(inner.input(tensor, f"in{n}", shape))
@@ -191,7 +203,8 @@ class Flow:
         names = ("then", "otherwise")
         then, otherwise = (b.graph(n, keys, changed) for n, b in zip(names, branches, strict=True))
         states = (builder.named(builder.latest(key)) for key in keys)
-        operands: list[FileTensor | Value] = [condition, *self._tensors(number, args), *states]
+        given = [tensor for tensor in self._tensors(number, args) if tensor.data is None]
+        operands: list[FileTensor | Value] = [condition, *given, *states]
         _add(layer, builder, If(then, otherwise), operands, layer.outputs, changed)
 
     def _while(self, number: int, layer: Layer, builder: GraphBuilder) -> None:
@@ -199,7 +212,7 @@ class Flow:
         if len(layer.outputs) != len(args):
             raise ValueError(f"it has {len(args)} inputs and {len(layer.outputs)} outputs")
         chosen = [int(layer.option(f"{which}SubgraphIndex")) for which in ("Cond", "Body")]
-        condition, body = (self._inner(n, builder, args, number) for n in chosen)
+        condition, body = (self._inner(n, builder, args, number, is_once=False) for n in chosen)
         if builder.refusals:
             builder.lose(layer.outputs)
             return
@@ -208,6 +221,13 @@ class Flow:
                 self._handles[number, made.key] = self._handles[number, given.key]
         pairs = zip(self._tensors(number, args), self._tensors(number, layer.outputs), strict=True)
         _add_loop(layer, builder, condition, body, tuple(pairs))
+
+
+def _same(tensor: FileTensor, given: FileTensor) -> FileTensor:
+    """The tensor of a subgraph that is a constant of the graph around it."""
+    if tensor.dtype is not given.dtype:
+        raise ValueError(f"{tensor.name!r} is {tensor.type_name}, and is given {given.type_name}")
+    return replace(tensor, shape=given.shape, data=given.data)
 
 
 def _captured(inners: Sequence[_Inner], builder: GraphBuilder) -> list[Hashable]:

@@ -1,6 +1,7 @@
 """Models inside other files: arrays of C, zip archives, bundles of MediaPipe, exports of Edge Impulse."""
 
 import re
+import string
 import struct
 import zlib
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from crtgen import files
+from crtgen import budget, files
 from crtgen.errors import UsageError
 
 __all__ = ["WRAPPINGS", "Wrapped", "unwrap"]
@@ -19,11 +20,22 @@ _ARCHIVES = (".zip", ".task")
 WRAPPINGS = (*_SOURCES, *_ARCHIVES)
 """The suffixes of files that may hold a model."""
 
-_ARRAY = re.compile(r"\b(\w+)\s*\[[^\]]*\][^={;]{0,200}=\s*\{([\s0-9a-fA-FxX,]*)\}")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_BYTE = re.compile(r"0[xX][0-9a-fA-F]{1,2}|\d{1,3}")
+_COMMENT = re.compile(rb"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)")
+_PER_COMMENT = 500
+"""Operations."""
+
+_NUMBERS = re.compile(rb"=\s*+\{([\s0-9a-fA-FxX,]*+)\}")
+_WORD = (string.ascii_letters + string.digits + "_").encode()
+_LONGEST = 400
+"""Bytes of a declaration before its numbers."""
+
+_FIRST = 400
+"""Bytes of C in which the first eight numbers are, unless somebody hides them."""
+
+_BYTE = re.compile(rb"0[xX][0-9a-fA-F]{1,2}|\d{1,3}")
 _ARENA = re.compile(
-    r"#define\s+EI_CLASSIFIER_TFLITE_LARGEST_ARENA_SIZE\s+(\d+)|kTensorArenaSize\s*=\s*(\d+)\s*;"
+    rb"#define\s++EI_CLASSIFIER_TFLITE_LARGEST_ARENA_SIZE\s++(\d{1,12})\b"
+    rb"|kTensorArenaSize\s*+=\s*+(\d{1,12})\s*+;"
 )
 _COMPILED = re.compile(r"(^|/)tflite_learn_\d+_compiled\.(c|cpp)$")
 
@@ -56,9 +68,10 @@ class Wrapped:
 
 def unwrap(path: Path) -> Wrapped:
     """The only model in a file. Raises ``UsageError`` if there is none, or several."""
-    data = files.read(path, "the file")
-    archive = path.suffix.lower() in _ARCHIVES
-    found = list(_in_archive(path, data) if archive else _in_source(path.name, _text(path, data)))
+    with budget.spending(str(path)):
+        data = files.read(path, "the file")
+        archive = path.suffix.lower() in _ARCHIVES
+        found = list(_in_archive(path, data) if archive else _in_source(path.name, data))
     if len(found) == 1:
         return found[0]
     if found:
@@ -70,14 +83,49 @@ def unwrap(path: Path) -> Wrapped:
     raise UsageError(f"it holds no model: {what} that is one", where=str(path))
 
 
-def _in_source(name: str, text: str) -> Iterator[Wrapped]:
-    """Arrays of bytes with a TensorFlow Lite model."""
-    plain = _COMMENT.sub(" ", text)
-    arena = next((int(a or b) for a, b in _ARENA.findall(plain)), None)
-    for array, body in _ARRAY.findall(plain):
-        numbers = [int(n, 0) for n in _BYTE.findall(body)] if body.count(",") >= 7 else []
-        if numbers and max(numbers) < 256 and bytes(numbers[4:8]) == b"TFL3":
-            yield Wrapped(bytes(numbers), ".tflite", f"the array {array} of {name}", arena)
+def _in_source(name: str, text: bytes) -> Iterator[Wrapped]:
+    """Arrays of bytes with a TensorFlow Lite model. The text stays bytes: C needs no more."""
+    plain = _without_comments(text)
+    arena = _arena(plain)
+    for found in _NUMBERS.finditer(plain):
+        array = _declared(plain[max(found.start() - _LONGEST, 0) : found.start()])
+        if not array or _bytes(found[1][:_FIRST])[4:8] != b"TFL3":
+            continue
+        budget.current().take(len(found[1]) // 2, f"an array of {name}")
+        if data := _bytes(found[1]):
+            yield Wrapped(data, ".tflite", f"the array {array} of {name}", arena)
+
+
+def _without_comments(text: bytes) -> bytearray:
+    budget.current().compute(_PER_COMMENT * (text.count(b"/*") + text.count(b"//")), "leaving out comments")
+    plain, end = bytearray(), 0
+    for comment in _COMMENT.finditer(text):
+        plain += text[end : comment.start()] + b" "
+        end = comment.end()
+    plain += memoryview(text)[end:]
+    return plain
+
+
+def _declared(head: bytearray) -> str:
+    """The name of the array that a declaration ends with; empty if it is none: ``name[...] words``."""
+    head = head[max(head.rfind(mark) for mark in (b";", b"{", b"=")) + 1 :]
+    before = head[: head.rfind(b"[", 0, max(head.rfind(b"]"), 0))].rstrip()
+    word = before[len(before.rstrip(_WORD)) :]
+    return word.decode()
+
+
+def _bytes(numbers: bytes | bytearray) -> bytes:
+    """The numbers of an array; none where one of them is no byte."""
+    try:
+        return bytes(int(number[0], 0) for number in _BYTE.finditer(numbers))
+    except ValueError:
+        return b""
+
+
+def _arena(text: bytes | bytearray) -> int | None:
+    """What a source reserves for the arena."""
+    found = _ARENA.search(text)
+    return int(found[1] or found[2]) if found else None
 
 
 def _in_archive(path: Path, data: bytes) -> Iterator[Wrapped]:
@@ -86,9 +134,9 @@ def _in_archive(path: Path, data: bytes) -> Iterator[Wrapped]:
         with ZipFile(BytesIO(data)) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
             size = sum(member.file_size for member in members)
-            if size > files.memory_limit(4):
+            if size > budget.memory_limit(4):
                 raise UsageError(
-                    f"it holds {size:,} bytes; at most {files.memory_limit(4):,} are read", where=str(path)
+                    f"it holds {size:,} bytes; at most {budget.memory_limit(4):,} are read", where=str(path)
                 )
             arena = None
             found = []
@@ -97,9 +145,9 @@ def _in_archive(path: Path, data: bytes) -> Iterator[Wrapped]:
                 if suffix in (".tflite", ".onnx"):
                     found.append(Wrapped(_content(archive, member), suffix, member.filename))
                 elif suffix in _SOURCES:
-                    text = _content(archive, member).decode(errors="replace")
+                    text = _content(archive, member)
                     found += _in_source(member.filename, text)
-                    arena = arena or next((int(a or b) for a, b in _ARENA.findall(text)), None)
+                    arena = arena or _arena(text)
     except _DAMAGES as error:
         raise UsageError(f"the archive cannot be read: {error}", where=str(path)) from error
     if not found and any(_COMPILED.search(member.filename) for member in members):
@@ -114,12 +162,6 @@ def _in_archive(path: Path, data: bytes) -> Iterator[Wrapped]:
 
 def _content(archive: ZipFile, member: ZipInfo) -> bytes:
     """A member, no longer than it says."""
+    budget.current().take(member.file_size, member.filename)
     with archive.open(member) as file:
         return file.read(member.file_size)
-
-
-def _text(path: Path, data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"it is no text: {error}", where=str(path)) from error

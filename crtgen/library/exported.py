@@ -21,7 +21,7 @@ from crtgen.library.tree import check_crt_exportable, check_symbols, walk
 __all__ = ["BLOB_SYMBOL", "ExportedLibrary", "read_exported", "static_modules"]
 
 BLOB_SYMBOL = "__tvm_dev_mblob"
-_ARRAY = re.compile(rf"{BLOB_SYMBOL}\s*\[\s*\d*\s*\]\s*=\s*\{{([^}}]*)\}}")
+_ARRAY = re.compile(rf"{BLOB_SYMBOL}\s*+\[\s*+\d*+\s*+\]\s*+=\s*+\{{([^{{}}]*+)\}}")
 _CODE_FILE = re.compile(r"lib\d+\.(o|c|cc|cpp)")
 
 

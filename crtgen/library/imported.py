@@ -37,7 +37,7 @@ __all__ = [
     "storages_of",
 ]
 
-_MALLOC = re.compile(r"\bmalloc\((\d+) \* (\d+)\)")
+_MALLOC = re.compile(r"\bmalloc\((\d{1,12}) \* (\d{1,12})\)")
 _SUBGRAPH = re.compile(r"tvmgen_\w+_main_\d+", re.ASCII)
 _SLACK = 512
 """Bytes that the alignment of a workspace's blocks may cost: 16 for each of 32."""

@@ -12,7 +12,7 @@ from crtgen.resources import runtime_dir
 
 __all__ = ["resolve_includes"]
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]++)[>"]', re.MULTILINE)
 _C_HEADERS = frozenset(
     (
         *("arm_acle.h", "assert.h", "errno.h", "float.h", "inttypes.h", "limits.h", "math.h", "stdalign.h"),

@@ -18,12 +18,12 @@ __all__ = ["AotInterface", "AotTensor", "c_interface", "packed_interface"]
 
 _INFO = re.compile(
     r'\{\s*"((?:[^"\\]|\\.)*)" /\* name\*/,\s*(\w+|NULL),\s*\d+L /\* num_shape\*/,\s*'
-    r"\{(\d+), (\d+), (\d+)\} /\* dtype\*/\}"
+    r"\{(\d{1,5}), (\d{1,5}), (\d{1,5})\} /\* dtype\*/\}"
 )
-_SHAPE = re.compile(r"static const int64_t (\w+)\[\d+\] = \{([^}]*)\};")
+_SHAPE = re.compile(r"static const int64_t (\w+)\[\d+\] = \{([^{}]*+)\};")
 _MEMBER = re.compile(r"void\s*\*\s*(\w+);")
-_RELAY_INPUT = re.compile(r"%([^\s,()]+): Tensor\[\(([\d, ]*)\), (\w+)\]")
-_RELAY_RESULT = re.compile(r"-> ([^{]*)\{")
+_RELAY_INPUT = re.compile(r"%([^\s,()%]+): Tensor\[\(([\d, ]*)\), (\w+)\]")
+_RELAY_RESULT = re.compile(r"-> ([^{>]*+)\{")
 _RELAY_TENSOR = re.compile(r"Tensor\[\(([\d, ]*)\), \w+\]")
 
 
@@ -120,4 +120,8 @@ def _relay_results(relay: str) -> Sequence[tuple[int, ...] | None]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.replace("\n", " ").split(",") if n.strip())
+    """A shape; ``CorruptModelError`` if it is none."""
+    try:
+        return tuple(int(n) for n in text.replace("\n", " ").split(",") if n.strip())
+    except ValueError as error:
+        raise CorruptModelError(f"{text.strip()[:40]!r} is no shape") from error

@@ -18,7 +18,8 @@ from crtgen.library.params import NDArray
 __all__ = ["with_loaded_consts"]
 
 _ONLY_CXX = re.compile(r"^#ifdef __cplusplus\n(?:(?!#)[^\n]*\n|#include[^\n]*\n)*#endif\n?", re.MULTILINE)
-_CHECK = r'^[ \t]*ICHECK\(!{}\.empty\(\)\) << "[^"\n]*";\n'
+_CHECK = re.compile(r'^[ \t]*+ICHECK\(!(\w+)_consts\.empty\(\)\) << "[^"\n]*";\n', re.MULTILINE)
+_USE = re.compile(r"\b(\w+)_consts\b(?:\[(\d{1,9})\]->data\b)?")
 _CXX = re.compile(r"::|\bICHECK|\btemplate\b|__cplusplus")
 
 
@@ -33,10 +34,13 @@ def with_loaded_consts(
     if not isinstance(module, CSource) or not mine:
         return module
     code = _ONLY_CXX.sub("", module.code)
+    code = _CHECK.sub(lambda found: "" if found[1] in mine else found[0], code)
+    uses: dict[str, list[str]] = {symbol: [] for symbol in mine}
+    for symbol, use in _USE.findall(code):
+        if symbol in uses:
+            uses[symbol].append(use)
     for symbol, names in mine.items():
-        code = re.sub(_CHECK.format(re.escape(f"{symbol}_consts")), "", code, flags=re.MULTILINE)
-        uses = re.findall(rf"\b{re.escape(symbol)}_consts\b(?:\[(\d+)\]->data\b)?", code)
-        if not uses or any(not use or int(use) >= len(names) for use in uses):
+        if not uses[symbol] or any(not use or int(use) >= len(names) for use in uses[symbol]):
             return module
     if _CXX.search(code):
         return module

@@ -28,6 +28,7 @@ from crtgen.library.module import CSource, ObjectFile
 from crtgen.library.params import NDArray, read_params
 from crtgen.library.sources import check_undefined, context_source, machine_of
 from crtgen.library.stored import restore_model
+from crtgen.trust import digest
 
 __all__ = ["SUFFIXES", "Package", "load_package"]
 
@@ -40,11 +41,15 @@ _WORKSPACES = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Package:
-    """A file's models. ``params`` and ``graph_json`` belong to an exported library without its own."""
+    """A file's models. ``params`` and ``graph_json`` belong to an exported library without its own.
+
+    ``digest`` is of all that was read, see ``crtgen.trust``.
+    """
 
     name: str
     where: str
     content: Archive | ExportedLibrary
+    digest: str
     params: Mapping[str, NDArray] = field(default_factory=dict)
     graph_json: str = ""
 
@@ -121,16 +126,20 @@ def load_package(path: Path, params: Path | None = None, graph: Path | None = No
     if path.suffix != ".so" and "metadata.json" in read_tar(data, str(path)):
         if params or graph:
             raise UsageError("an archive has its own graph and parameters", where=str(path))
-        return Package(c_identifier(stem), str(path), read_archive(data, str(path)))
+        return Package(c_identifier(stem), str(path), read_archive(data, str(path)), digest(data))
     library = read_exported(data, str(path))
     params = params or _beside(path, f"{stem}.params")
     graph = graph or _beside(path, f"{stem}.graph.json")
+    weights = files.read(params) if params else None
+    text = files.read_text(graph) if graph else ""
+    parts = [data, *([weights] if weights is not None else []), *([text.encode()] if text else [])]
     return Package(
         name=c_identifier((library.factory.name if library.factory else "") or stem),
         where=str(path),
         content=library,
-        params=read_params(files.read(params), str(params)) if params else {},
-        graph_json=files.read_text(graph) if graph else "",
+        digest=digest(data if len(parts) == 1 else "".join(map(digest, parts)).encode()),
+        params=read_params(weights, str(params)) if weights is not None else {},
+        graph_json=text,
     )
 
 

@@ -38,7 +38,7 @@ _CONTEXT = frozenset(
         "FuncCall",
     )
 )
-_PACKED = re.compile(r"^(?:TVM_DLL )?int(?:32_t)? (\w+)\(([^;{}]*)\)\s*\{", re.MULTILINE)
+_PACKED = re.compile(r"^(?:TVM_DLL )?int(?:32_t)? (\w++)\(([^;{}()]*+)\)\s*+\{", re.MULTILINE)
 _TYPE_CODES = re.compile(r"\b(?:type_codes?|arg_type_ids|arg_tcodes)\b")
 _PROVIDED = re.compile(
     r"TVM\w+|__aeabi_\w+|__\w+[sdth]i\d?|__\w+[sd]f\d?|mem(?:cpy|set|move|cmp)|malloc|free|"
@@ -107,6 +107,7 @@ def check_core(where: str, name: str, data: bytes, core: Core) -> None:
 def check_machine(where: str, name: str, data: bytes, machine: str, hosted: bool) -> None:
     """Refuse an object for another machine, and a shared library unless the image is ``hosted``."""
     elf = read_elf(data, f"{where}: {name}")
+    name = "it" if name == where else name
     if elf.machine != machine:
         raise UnsupportedError(f"{name} is code for {elf.machine}, not for {machine}", where=where)
     if elf.is_shared and not hosted:

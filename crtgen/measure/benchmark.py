@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.session import Session
 
-__all__ = ["RpcFigures", "measure_model", "measure_rpc", "profile_model"]
+__all__ = ["RpcFigures", "build_for", "measure_model", "measure_rpc", "profile_model"]
 
 CALLS = 1000
 BLOCK = 256 * 1024
@@ -58,7 +58,8 @@ def measure_model(
         session.reset()
         session.infer(*random_inputs(info.inputs, seed=0))
         measured = session.measure()
-    (report,) = alone.reports
+    (report,), (served,) = alone.reports, server.reports
+    report = replace(report, flash_bytes=served.flash_bytes)  # of which a standalone image may leave some out
     report = report.measured(measured.instructions, measured.seconds, measured.cycles)
     if measured.instructions is None or not layers:
         return report
@@ -73,6 +74,13 @@ def _profiled(
     ticks = [layer.ticks for layer in layers if layer.ticks is not None]
     counts = [layer.instructions for layer in layers if layer.instructions is not None]
     return report.profiled(ticks, counts)
+
+
+def build_for(compiled: api.Compiled, say: Callable[[str], None] = lambda text: None) -> api.Image:
+    """The image of a board that is not here: it compiles, and fits. Without bare metal, a library."""
+    kind = "standalone" if "baremetal" in compiled.board.platforms else "library"
+    platform = "baremetal" if kind == "standalone" else ""
+    return compiled.generate(kind, platform=platform).build(say=say)
 
 
 def profile_model(

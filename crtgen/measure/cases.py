@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from crtgen import files
+from crtgen import budget, files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, shape_text
@@ -102,7 +102,7 @@ def read_inputs(
     source = f"{path}, case0 of {cases}" if cases > 1 else str(path)
 
     def taken(array: Array, interface: Interface, where: str) -> Array:
-        return _checked(_quantized(array, interface) if quantize else array, interface, where)
+        return _checked(_quantized(array, interface, where) if quantize else array, interface, where)
 
     if len(interfaces) == 1 and len(arrays) == 1:
         return _inputs([(next(iter(arrays.values())), interfaces[0], str(path))], source, taken)
@@ -127,7 +127,7 @@ def _media(path: Path, interfaces: Sequence[Interface], scaling: Scaling) -> Inp
         raise UsageError(f"the model has {len(interfaces)} inputs", where=str(path), hint=hint)
     (interface,) = interfaces
     runs, source = read_media(path, interface, scaling)
-    stored = [_checked(_quantized(run, interface), interface, str(path)) for run in runs]
+    stored = [_checked(_quantized(run, interface, str(path)), interface, str(path)) for run in runs]
     return Inputs(tuple((array,) for array in stored), source, len(runs) > 1)
 
 
@@ -292,8 +292,8 @@ def _load(path: Path) -> dict[str, Array]:
 def _check_size(archive: ZipFile) -> None:
     """Before anything is allocated; a member cannot be larger than it says."""
     size = sum(member.file_size for member in archive.infolist())
-    if size > files.memory_limit(4):
-        raise UsageError(f"its arrays have {size:,} bytes; at most {files.memory_limit(4):,} are read")
+    if size > budget.memory_limit(4):
+        raise UsageError(f"its arrays have {size:,} bytes; at most {budget.memory_limit(4):,} are read")
 
 
 def _member(archive: ZipFile, name: str) -> bytes:
@@ -317,11 +317,14 @@ def _array(data: bytes) -> Array:
     return array.reshape(shape, order="F" if by_columns else "C")
 
 
-def _quantized(array: Array, interface: Interface) -> Array:
+def _quantized(array: Array, interface: Interface, where: str) -> Array:
     """Floats for an integer input as the operator QUANTIZE makes them: halves away from zero, saturated."""
     quant = interface.quant
-    if array.dtype.kind != "f" or quant is None or quant.axis is not None or np.isnan(array).any():
+    if array.dtype.kind != "f" or quant is None or quant.axis is not None:
         return array
+    if np.isnan(array).any():
+        count = int(np.isnan(array).sum())
+        raise UsageError(f"{count} of {array.size} values are NaN, for which no integer stands", where=where)
     scaled = array.astype(np.float32) / np.float32(quant.scale)
     rounded = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)) + quant.zero_point
     limits = np.iinfo(interface.dtype.value)

@@ -27,35 +27,49 @@ class Choice:
     place: Mapping[str, str] | None = None
     pool: int | None = None
 
-    def __str__(self) -> str:
-        places = [f"--place {part}={memory}" for part, memory in (self.place or {}).items()]
-        pool = [] if self.pool is None else [f"--pool {self.pool}"]
-        return " ".join([f"--optimize {self.optimize}", *places, *pool])
+    def beside(self, other: "Choice") -> str:
+        """The options by which it differs from another choice."""
+        level = [f"--optimize {self.optimize}"] if self.optimize != other.optimize else []
+        known = other.place or {}
+        places = [f"--place {p}={m}" for p, m in (self.place or {}).items() if known.get(p) != m]
+        pool = [f"--pool {self.pool}"] if self.pool != other.pool else []
+        return " ".join([*level, *places, *pool])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """A model on a board: what a library and a server image of it take.
+    """A model on a board: what it takes as a library, which is what firmware has of it, and as a server.
 
-    ``report`` has its figures by plan. ``short`` are the bytes that memories of the board lack for the
-    server, ``advice`` the first choice with which that fits; None if there is none, or none is needed.
+    ``report`` has its figures by plan, ``alone`` those of a standalone image, which has the places of parts.
+    ``advice`` and ``server_advice`` are the options with which library and server fit; empty if there are
+    none, or none are needed.
     """
 
     board: Board
     report: Report
     library: Footprint
+    alone: Footprint
     server: Footprint
-    advice: Choice | None = None
+    advice: str = ""
+    server_advice: str = ""
 
     @property
     def short(self) -> dict[str, int]:
-        """Bytes that are missing, by memory."""
-        lacks = {m.name: self.server.memories.get(m.name, 0) - m.size for m in self.board.memories}
-        return {name: size for name, size in lacks.items() if size > 0}
+        """Bytes that memories of the board lack for the library, by memory."""
+        needs = dict(self.alone.memories)
+        if needs:  # what is around the model in a standalone image is no part of it
+            needs[self.board.code] -= self.alone.flash - self.library.flash
+            needs[self.board.data] -= self.alone.ram + self.alone.stack - self.library.ram
+        return _short(self.board, needs)
+
+    @property
+    def server_short(self) -> dict[str, int]:
+        """The same for the server image, with its stack, the pool and the packets of the RPC."""
+        return _short(self.board, self.server.memories)
 
     @property
     def fits(self) -> bool:
-        """Whether the server image fits."""
+        """Whether the library fits."""
         return not self.short
 
     @property
@@ -63,6 +77,12 @@ class Fit:
         """Of a run at the core's highest clock, by the model of its cycles."""
         cycles = self.report.cycles_estimated
         return cycles / self.board.clock if cycles is not None and self.board.clock else None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether a run takes longer: the board is a real one, and nothing says how its flash is read."""
+        reads = self.board.memory(self.board.code).reads if self.board.code else None
+        return self.board.is_real and reads is None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -73,13 +93,29 @@ class Fit:
             "optimize": self.report.optimize,
             "fits": self.fits,
             "short": self.short,
-            "advice": None if self.advice is None else str(self.advice),
+            "advice": self.advice or None,
             "cycles_estimated": self.report.cycles_estimated,
             "clock_hz": self.board.clock,
             "seconds": self.seconds,
+            "seconds_are_least": self.is_bound,
             "library": self.library.to_dict(),
-            "server": self.server.to_dict() if self.board.memories else None,
+            "server": self._server() if self.board.memories else None,
         }
+
+    def _server(self) -> dict[str, Any]:
+        short = self.server_short
+        return {
+            **self.server.to_dict(),
+            "fits": not short,
+            "short": short,
+            "advice": self.server_advice or None,
+        }
+
+
+def _short(board: Board, needs: Mapping[str, int]) -> dict[str, int]:
+    """By memory, what it has less than is needed."""
+    lacks = {m.name: needs.get(m.name, 0) - m.size for m in board.memories}
+    return {name: size for name, size in lacks.items() if size > 0}
 
 
 class Fits:
@@ -92,10 +128,16 @@ class Fits:
     def on(self, board: Board, choice: Choice = Choice()) -> Fit:
         """The model on a board; where it does not fit, with advice."""
         found = self._fit(board, choice)
-        if found.fits:
+        if found.fits and not found.server_short:
             return found
-        others = (other for other in _others(board, choice) if self._fit(board, other).fits)
-        return replace(found, advice=next(others, None))
+        tried = [(other.beside(choice), self._fit(board, other)) for other in _others(board, choice)]
+        library = (options for options, fit in tried if fit.fits)
+        server = (options for options, fit in tried if not fit.server_short)
+        return replace(
+            found,
+            advice="" if found.fits else next(library, ""),
+            server_advice=next(server, "") if found.server_short else "",
+        )
 
     def _fit(self, board: Board, choice: Choice) -> Fit:
         compiled = self._compiled(board, choice)
@@ -106,8 +148,9 @@ class Fits:
             stack=stack_of(board.ram),
             receive_buffer=receive_buffer_of(board.ram),
         )
+        alone = compiled.footprint("standalone", stack=stack_of(board.ram))
         unplaced = replace(compiled, request=replace(compiled.request, place={}))
-        return Fit(board, report, unplaced.footprint("library"), server)
+        return Fit(board, report, unplaced.footprint("library"), alone, server)
 
     def _compiled(self, board: Board, choice: Choice) -> api.Compiled:
         """Compiled for the board as if its memories had no end."""
@@ -122,8 +165,11 @@ class Fits:
 def _others(board: Board, choice: Choice) -> Iterator[Choice]:
     """Other choices, those that cost least first."""
     levels = [choice.optimize, *(["size"] if choice.optimize != "size" else [])]
-    for pool, place, level in product((choice.pool, _SMALL_POOL), _places(board), levels):
-        yield Choice(level, {**place, **(choice.place or {})}, pool)
+    pools = [choice.pool, *([_SMALL_POOL] if choice.pool is None else [])]
+    for pool, place, level in product(pools, _places(board), levels):
+        other = Choice(level, {**place, **(choice.place or {})}, pool)
+        if other.beside(choice):
+            yield other
 
 
 def _places(board: Board) -> Sequence[Mapping[str, str]]:

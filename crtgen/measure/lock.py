@@ -13,7 +13,7 @@ from crtgen import api, files
 from crtgen.api.image import require_trust
 from crtgen.build import find_toolchain
 from crtgen.errors import UsageError
-from crtgen.measure.benchmark import measure_model
+from crtgen.measure.benchmark import build_for, measure_model
 from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.settings import METRICS
@@ -116,23 +116,38 @@ def source_of(compiled: api.Compiled) -> tuple[str, str]:
     require_trust(compiled.untrusted)
     project = compiled.generate("server").project
     name = project.manifest.toolchain
-    known = find_toolchain(name).version if _is_measured(compiled) else ""
-    return project.digest, known
+    return project.digest, find_toolchain(name).version
 
 
 def lock_entry(compiled: api.Compiled) -> Entry:
-    """Measured where a simulator or this computer runs the model; else what its plan says."""
+    """Measured where a simulator or this computer runs the model, be it one with the core of the board.
+
+    A board that is not here has its image built; without such a simulator, time is what the plan says.
+    """
     digest, toolchain = source_of(compiled)
     if _is_measured(compiled):
         report = measure_model(compiled, site=Site(simulate=True))
         figures = figures_of(report)
     else:
-        (report,) = compiled.reports
-        library = compiled.footprint("library")
-        known = {**figures_of(report), "ram_bytes": library.ram, "flash_bytes": library.flash}
-        figures = {metric: known[metric] for metric in METRICS if metric in known}
+        report, figures = _figures_elsewhere(compiled)
     layers = instructions_of_layers(report)
-    return Entry(report.model, report.board, report.optimize, digest, toolchain, figures, layers)
+    name, board, level = report.model, compiled.board.name, report.optimize
+    return Entry(name, board, level, digest, toolchain, figures, layers)
+
+
+def _figures_elsewhere(compiled: api.Compiled) -> tuple[Report, dict[str, int]]:
+    """Sizes of the board's own image, instructions of an emulator's with the same core and kernels."""
+    built = build_for(compiled)
+    (report,) = built.reports
+    if built.path.suffix == ".a":  # there is nothing around it, and no stack
+        report = replace(report, image=None, flash_bytes=built.size.sizes.flash)
+    figures = figures_of(report)
+    if compiled.stand_in is None:
+        return report, figures
+    report = measure_model(compiled.stand_in)
+    assert report.instructions is not None
+    figures |= {"instructions": report.instructions}
+    return report, {metric: figures[metric] for metric in METRICS if metric in figures}
 
 
 def figures_of(report: Report) -> dict[str, int]:

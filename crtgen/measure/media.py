@@ -71,7 +71,11 @@ def _picture(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[A
         picture = picture.convert("L" if channels == 1 else "RGB")
         picture = picture.resize((width, height), Image.Resampling.BILINEAR)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UsageError(f"the picture cannot be read: {error}", where=str(path)) from error
+        raise UsageError(
+            f"the picture cannot be read: {error}",
+            where=str(path),
+            hint="export it again, as PNG say",
+        ) from error
     mean, std = scaling.of(interface)
     if not std:
         raise UsageError("--std is 0", where=str(path))
@@ -112,7 +116,9 @@ def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
             BytesIO(files.read(path, "the sound")), frames=_MOST, dtype="float32", always_2d=True
         )
     except (RuntimeError, ValueError, TypeError) as error:
-        raise UsageError(f"the sound cannot be read: {error}", where=str(path)) from error
+        raise UsageError(
+            f"the sound cannot be read: {error}", where=str(path), hint="export it again, as WAV for example"
+        ) from error
     mono = samples.mean(axis=1, dtype=np.float32)
     if not len(mono):
         raise UsageError("it has no samples", where=str(path))

@@ -10,8 +10,10 @@ from crtgen import api
 from crtgen.attached import is_connected
 from crtgen.boards import Board, find_board
 from crtgen.errors import CrtgenError
+from crtgen.measure.benchmark import build_for
 from crtgen.measure.verification import Verdict, verify
 from crtgen.run import Site
+from crtgen.text import printable
 from crtgen.tuned import Tuned
 
 __all__ = ["RUNGS", "Outcome", "junit", "rung_of", "verify_on"]
@@ -25,7 +27,10 @@ _ANYWHERE = Site()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What came of a model on a board: ``verdicts``, the ``error`` that ended it, or why it was skipped."""
+    """What came of a model on a board: ``verdicts``, the ``error`` that ended it, or why it was skipped.
+
+    ``stand_in`` is the board of the emulator that ran it in the place of a board that is not here.
+    """
 
     model: str
     board: str
@@ -33,6 +38,7 @@ class Outcome:
     verdicts: tuple[Verdict, ...] = ()
     error: CrtgenError | None = None
     skipped: str = ""
+    stand_in: str = ""
 
     @property
     def failed(self) -> int:
@@ -55,6 +61,7 @@ class Outcome:
             "differences": {v.case: str(v.difference) for v in self.verdicts if v.difference},
             "error": None if self.error is None else str(self.error),
             "skipped": self.skipped or None,
+            "stand_in": self.stand_in or None,
         }
 
 
@@ -74,20 +81,28 @@ def verify_on(
     site: Site = _ANYWHERE,
     say: Callable[[str], None] = lambda text: None,
     tuned: Sequence[Tuned] = (),
+    trust: str = "",
 ) -> Outcome:
     """Build a server for a board, run it there and verify it; an error is part of the outcome.
 
-    A real board that is not connected is simulated, or skipped.
+    A real board that is not connected is simulated. Where nothing simulates it, its own image is built, and
+    an emulator with the same core runs the same kernels. ``trust`` is the digest of an archive's code that
+    may run.
     """
     target = find_board(board)
-    if target.is_real and site.port is None and not is_connected(target, site.hardware_map):
-        if not target.simulator:
-            return Outcome(path.stem, board, rung_of(target), skipped="none is connected")
+    away = target.is_real and site.port is None and not is_connected(target, site.hardware_map)
+    if away and target.simulator:
         site = replace(site, simulate=True)
     outcome = Outcome(path.stem, board, rung_of(target, site))
     try:
         say(f"{path.name} on {board}")
-        compiled = api.load(path).compile(target, optimize=optimize, tuned=tuned)
+        compiled = api.load(path, trust=trust).compile(target, optimize=optimize, tuned=tuned)
+        if away and not target.simulator:
+            build_for(compiled, say)
+            if compiled.stand_in is None:
+                return replace(outcome, skipped=f"built; no {board} is connected, no emulator has its core")
+            compiled = compiled.stand_in
+            outcome = replace(outcome, rung="emulator", stand_in=compiled.board.name)
         image = compiled.generate("server").build(say=say)
         with image.run(counting=False, site=site) as session:
             return replace(outcome, verdicts=verify(session, path, expect, cases, say))
@@ -96,31 +111,37 @@ def verify_on(
 
 
 def junit(outcomes: Sequence[Outcome]) -> bytes:
-    """The outcomes as JUnit XML: a suite for each model on each board, a test for each case."""
+    """The outcomes as JUnit XML: a suite for each model on each board, a test for each case.
+
+    It is XML whatever devices and files say: their text is ``printable``.
+    """
     root = ElementTree.Element("testsuites", name="crtgen")
     for outcome in outcomes:
         name = f"{outcome.model} on {outcome.board}"
-        broken = outcome.error is not None
-        suite = ElementTree.SubElement(
+        suite = _element(
             root,
             "testsuite",
             name=name,
-            tests=str(len(outcome.verdicts) or 1),
-            failures=str(outcome.failed),
-            errors=str(int(broken)),
-            skipped=str(int(bool(outcome.skipped))),
+            tests=len(outcome.verdicts) or 1,
+            failures=outcome.failed,
+            errors=int(outcome.error is not None),
+            skipped=int(bool(outcome.skipped)),
         )
         for verdict in outcome.verdicts:
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name=verdict.case)
+            case = _element(suite, "testcase", classname=name, name=verdict.case)
             if verdict.difference:
-                ElementTree.SubElement(case, "failure", message=str(verdict.difference))
+                _element(case, "failure", message=verdict.difference)
         if not outcome.verdicts:
-            case = ElementTree.SubElement(suite, "testcase", classname=name, name="session")
+            case = _element(suite, "testcase", classname=name, name="session")
             if outcome.error is not None:
-                error = ElementTree.SubElement(case, "error", message=str(outcome.error))
-                error.text = outcome.error.hint
+                _element(case, "error", message=outcome.error).text = printable(outcome.error.hint)
             if outcome.skipped:
-                ElementTree.SubElement(case, "skipped", message=outcome.skipped)
+                _element(case, "skipped", message=outcome.skipped)
     ElementTree.indent(root)
     text: bytes = ElementTree.tostring(root, "utf-8", xml_declaration=True)
     return text + b"\n"
+
+
+def _element(parent: ElementTree.Element, tag: str, **attributes: object) -> ElementTree.Element:
+    shown = {name: printable(str(value)) for name, value in attributes.items()}
+    return ElementTree.SubElement(parent, tag, shown)

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from crtgen import budget
 from crtgen.ir import Array, DType, Graph, Op, Signature, Value, shape_text
 from crtgen.ops.attrs import require
+from crtgen.ops.cost import cost_of
 
 __all__ = ["ControlFlow", "If", "While"]
 
@@ -98,7 +100,10 @@ class While(ControlFlow):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         count = len(self.body.outputs)
         carried, fixed = tuple(arrays[:count]), tuple(arrays[count:])
+        spending, round_ = budget.current(), cost_of(self.condition) + cost_of(self.body)
+        spending.compute(round_, "a loop of constants")
         while bool(_run(self.condition, (*carried, *fixed))[0].reshape(-1)[0]):
+            spending.compute(round_, "a loop of constants")
             carried = _run(self.body, (*carried, *fixed))
         return carried
 

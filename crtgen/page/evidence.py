@@ -26,7 +26,7 @@ from crtgen.version import __version__
 __all__ = ["Claim", "claims_of_image", "collect", "loops_of_c", "write_evidence"]
 
 _HEAP = re.compile(r"_?_?(malloc|calloc|realloc|free|sbrk|memalign)(_r)?")
-_LOOP = re.compile(r"\b(?:for \(([^;]*);([^;]*);([^)]*)\)|(while) \((.*)\))")
+_LOOP = re.compile(r"\b(?:for \(([^;]{0,300});([^;]{0,300});([^)]{0,300})\)|(while) \((.{0,300})\))")
 _CONSTANT = re.compile(r"\b\w+ (?:<|<=|>|!=) ((?:\w+ \+ )?\d+|[A-Z][A-Z0-9_]+)$")
 """A number, a macro, or a number of elements behind a pointer."""
 

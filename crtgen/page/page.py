@@ -102,6 +102,8 @@ def _facts(on: OnBoard) -> tuple[tuple[str, str], ...]:
         ("cycles, estimated", report.cycles_estimated),
         ("flash, bytes", report.flash_bytes),
         ("RAM, bytes", report.ram_bytes),
+        ("flash of the image, bytes", report.image_flash_bytes),
+        ("RAM of the image, bytes", report.image_ram_bytes),
         ("stack, bytes", report.stack_bytes),
         ("arena, bytes", report.arena_bytes),
         ("state, bytes", report.state_bytes),
@@ -162,7 +164,7 @@ def _fits(study: Study) -> Table:
     rows = []
     for fit in study.fits:
         sizes = (fit.library.flash, fit.library.ram, fit.server.flash, fit.server.ram + fit.server.stack)
-        time = "" if fit.seconds is None else f"{fit.seconds * 1e3:,.2f}"
+        time = "" if fit.seconds is None else f"{'> ' * fit.is_bound}{fit.seconds * 1e3:,.2f}"
         short = ", ".join(f"{name} {size:,} short" for name, size in fit.short.items())
         answer = "yes" if fit.fits else f"no: {short}" + (f"; {fit.advice} fits" if fit.advice else "")
         rows.append((fit.board.name, fit.board.core.name, answer, *(f"{n:,}" for n in sizes), time))

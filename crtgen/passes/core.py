@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from crtgen import budget
 from crtgen.ir import Graph, Node, Value
 from crtgen.ops.control import ControlFlow
 
@@ -79,6 +80,7 @@ class Rule(Pass):
         """The graph without any place where the rule matches."""
         hits: list[Hit] = []
         while True:
+            budget.current().check()
             found = ((node, self.match(graph, node)) for node in graph.nodes)
             node, change = next(((n, c) for n, c in found if c is not None), (None, None))
             if node is None or change is None:

@@ -12,8 +12,8 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from crtgen.budget import memory_limit
 from crtgen.errors import UsageError
-from crtgen.files import memory_limit
 from crtgen.ir import Array, Graph, Node, Signature
 from crtgen.ops import INT8, Weighted
 from crtgen.ops.traits import Real
@@ -28,8 +28,8 @@ _KEPT = 18
 _WEIGHTS = 1 << 19
 """Of a layer, as many are in memory as real numbers at a time."""
 
-_MOST_MACS = 1 << 33
-"""Four times as many are computed, in some seconds. No network for a microcontroller has so many."""
+_MOST_MACS = 1 << 31
+"""Four times as many are computed, in two seconds. No network for a microcontroller has so many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +81,7 @@ def is_affordable(graph: Graph) -> bool:
     pairs = [(node.op, graph.signature(node)) for node in graph.nodes]
     macs = sum(op.work(sig) for op, sig in pairs)
     working = 32 * max((op.working_elements(sig) for op, sig in pairs), default=0)
-    return elements * _KEPT + working <= memory_limit(2) and macs <= _MOST_MACS
+    return elements * _KEPT + working <= memory_limit() and macs <= _MOST_MACS
 
 
 def _check(graph: Graph, inputs: Mapping[str, tuple[int, int]]) -> None:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from crtgen.ir import Graph, Node, Quant, Value, shape_text
 from crtgen.ops import Identity, Reshape, Transpose
+from crtgen.ops.cost import ask_for
 from crtgen.passes.core import Change, Rule, bypass
 
 __all__ = ["FoldConstants", "MergeReshapes", "RemoveDead", "RemoveIdentities", "ReshapeTransposes"]
@@ -26,6 +27,7 @@ class FoldConstants(Rule):
             return None
         if isinstance(node.op, Identity):
             return None
+        ask_for(node.op, sig)
         results = node.op.reference(sig, [v.array() for v in sig.inputs])
         values = tuple(
             Value.constant(v.name, array, v.quant) for v, array in zip(sig.outputs, results, strict=True)

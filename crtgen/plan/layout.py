@@ -1,16 +1,23 @@
 """Laying places into the arena: the problem, its lower bound, and the fast heuristic."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from random import Random
 
+from crtgen import budget
 from crtgen.plan.order import overlap
 from crtgen.plan.places import Demand
 
 __all__ = ["Problem", "arena_of", "find_needs", "find_problem", "lay_first_fit", "lay_heuristically"]
 
 CLIMB = 400
+_PAIR_BYTES, _PAIR_OPERATIONS = 250, 2000
+"""What a pair of items costs that are there at the same time, from its gap to the search for offsets."""
+
+_FREE_PAIRS = 1 << 16
+"""Problems with no more are quick, and many of them may be tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +47,7 @@ class Problem:
 def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
     """The layout problem of ``demand`` when its tasks run in ``order``."""
     sizes, spans, scratch = _items(demand, order)
+    _ask_for_pairs(spans)
     gaps = {(i, j): sizes[i] for i, j in _together(spans)}
     for step, task in enumerate(order):
         for (o, i), lead in demand.tasks[task].leads.items():
@@ -47,6 +55,17 @@ def find_problem(demand: Demand, order: Sequence[int], align: int) -> Problem:
                 gaps[o, i] = min(sizes[o], lead)
     needs = tuple(_needs(demand, order, sizes, spans, align))
     return Problem(tuple(sizes), tuple(spans), gaps, scratch, align, needs)
+
+
+def _ask_for_pairs(spans: Sequence[tuple[int, int]]) -> None:
+    """Ask the budget for the pairs of items that hold something at the same time."""
+    begins, ends = (sorted(times) for times in zip(*spans, strict=True)) if spans else ([], [])
+    pairs = sum(bisect_right(begins, end) - bisect_left(ends, begin) - 1 for begin, end in spans)
+    if pairs <= _FREE_PAIRS:
+        return
+    spending = budget.current()
+    spending.hold(_PAIR_BYTES * pairs, "planning values that are there at the same time")
+    spending.compute(_PAIR_OPERATIONS * pairs, "planning values that are there at the same time")
 
 
 def find_needs(demand: Demand, order: Sequence[int], align: int) -> tuple[int, ...]:

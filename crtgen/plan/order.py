@@ -3,7 +3,8 @@
 What lies in memory depends on which nodes have run, not on the order in which they ran. So the search
 goes over sets of nodes that are closed under "must run before" (the ideals of the graph), level by level,
 and keeps the best way to each. That is exact; where a level has more than ``BEAM`` sets only the best of
-them go on, and the result is a heuristic one. A chain has one set per level.
+them go on, and the result is a heuristic one; so it is where hundreds of nodes could be next, of which there
+is time for some. A chain has one set per level.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +14,15 @@ from heapq import nsmallest
 from itertools import compress
 from typing import NamedTuple
 
+from crtgen import budget
 from crtgen.plan.places import Demand, Task
 
 __all__ = ["BEAM", "best_order", "overlap"]
 
 BEAM = 256
+
+_MOST_WAYS = 1 << 20
+"""Ways from a set to the next that are looked at in all, in some seconds: each level has its share."""
 
 
 class _State(NamedTuple):
@@ -76,18 +81,22 @@ def best_order(demand: Demand, align: int) -> tuple[int, ...]:
     ready = tuple(node for node, task in enumerate(demand.tasks) if not task.after)
     live = sum(sizes[i] for i, p in enumerate(demand.places) if p.writer is None and (p.kept or p.readers))
     level = [_State(0, ready, live, (0, 0))]
+    share = max(_MOST_WAYS // max(len(demand.tasks), 1), 1)
+    spending = budget.current()
     for _ in demand.tasks:
+        spending.check()
         reached: dict[int, tuple[tuple[int, int], _State, _Move]] = {}
         for state in level:
             peak, total = state.rank
-            for node in state.ready:
+            for node in state.ready[:share]:
                 move, done = moves[node], state.done | 1 << node
                 need = state.live + (move.need(~done) if move.shared else move.alone)
                 rank = max(peak, need), total + need
                 known = reached.get(done)
                 if known is None or rank < known[0]:
                     reached[done] = rank, state, move
-        best = nsmallest(BEAM, reached.values(), key=lambda way: way[0])
+        width = max(share // len(level[0].ready), 1)
+        best = nsmallest(min(BEAM, width), reached.values(), key=lambda way: way[0])
         level = [_after(*way) for way in best]
     (final,) = level
     return _path(final)

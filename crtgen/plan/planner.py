@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from crtgen.errors import UsageError
+from crtgen import budget
+from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import Graph
 from crtgen.kernels.kernel import Kernel
 from crtgen.plan.bounded import lay
@@ -16,6 +17,9 @@ from crtgen.plan.plan import Plan, Slot, Step
 from crtgen.plan.schedule import Call, Item
 
 __all__ = ["make_plan"]
+
+_PER_BYTE = 6
+"""Bytes that the check of a plan takes for each of its arena."""
 
 
 def make_plan(
@@ -48,6 +52,7 @@ def make_plan(
     order = best_order(demand, align)
     problem = find_problem(demand, order, align)
     layout = lay(problem)
+    _check_arena(graph, layout.arena)
     slots = {
         value: Slot(offset, place.size)
         for place, offset in zip(demand.places, layout.offsets, strict=False)
@@ -73,6 +78,15 @@ def make_plan(
     )
     check_plan(plan)
     return plan
+
+
+def _check_arena(graph: Graph, arena: int) -> None:
+    """``UnsupportedError`` for an arena that no board holds, which would be checked byte by byte."""
+    most = budget.memory_limit(_PER_BYTE)
+    if arena > most:
+        reason = f"the arena needs {arena:,} bytes; plans are made of up to {most:,}"
+        hint = "no board has as many: make its inputs smaller"
+        raise UnsupportedError(reason, where=graph.name, hint=hint)
 
 
 def _states(graph: Graph, align: int) -> dict[str, Slot]:

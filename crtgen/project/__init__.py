@@ -2,7 +2,7 @@
 
 from crtgen.project.firmware import Firmware
 from crtgen.project.footprint import Footprint, check_footprint, footprint
-from crtgen.project.frameworks import FRAMEWORKS
+from crtgen.project.frameworks import FRAMEWORKS, framework_of
 from crtgen.project.generate import generate_project, toolchains_of
 from crtgen.project.manifest import Manifest, read_manifest
 from crtgen.project.options import OptionFields, Options
@@ -19,6 +19,7 @@ __all__ = [
     "Project",
     "check_footprint",
     "footprint",
+    "framework_of",
     "generate_project",
     "pattern",
     "read_manifest",

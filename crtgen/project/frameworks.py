@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["FRAMEWORKS", "VENDOR", "Framework"]
+__all__ = ["FRAMEWORKS", "VENDOR", "Framework", "framework_of"]
 
 VENDOR = "crtgen"
 """Who makes packs of the CMSIS."""
@@ -86,3 +86,8 @@ FRAMEWORKS: Mapping[str, Framework] = {
         {"Makefile": "make/Makefile", "example/main.c": "main.c"}, "example/main.c", "run make there"
     ),
 }
+
+
+def framework_of(name: str) -> str:
+    """The framework that is called ``name``: of Zephyr there is a module, so the system's name will do."""
+    return "zephyr-module" if name == "zephyr" else name

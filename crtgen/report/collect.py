@@ -49,6 +49,7 @@ def _report(
         states=tuple(_states(plan)) if plan else None,
         image=image,
         cycles_estimated=cycles_of(info.layers) if info.layers else None,
+        flash_bytes=image.sizes.library_flash if image else None,
     )
 
 

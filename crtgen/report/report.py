@@ -137,7 +137,8 @@ class Report:
     ``state_bytes`` are kept from run to run, beside the arena. A plan knows the ``graph`` as text and the
     places in the ``arena`` and of the ``states``, a built image the sizes of all that is in it, a run the
     ``instructions`` and ``cycles`` (where the device counts them) and ``seconds`` of an inference.
-    ``cycles_estimated`` are those of the layers together.
+    ``cycles_estimated`` are those of the layers together. ``flash_bytes`` are the models' code and constants,
+    which is what they take in whatever firmware; what is around them in the image is ``image_flash_bytes``.
     """
 
     model: str
@@ -160,14 +161,20 @@ class Report:
     cycles: int | None = None
     cycles_estimated: int | None = None
     seconds: float | None = None
+    flash_bytes: int | None = None
 
     @property
-    def flash_bytes(self) -> int | None:
+    def ram_bytes(self) -> int:
+        """What the model takes of RAM in whatever firmware: arena and states, without the stack."""
+        return self.arena_bytes + self.state_bytes
+
+    @property
+    def image_flash_bytes(self) -> int | None:
         """Code, constants, and the first values of variables in the image."""
         return self.image.sizes.flash if self.image else None
 
     @property
-    def ram_bytes(self) -> int | None:
+    def image_ram_bytes(self) -> int | None:
         """Variables in the image, the arena among them, without the stack."""
         return self.image.sizes.ram if self.image else None
 
@@ -243,6 +250,8 @@ _FIGURES = (
     "float32_share",
     "ram_bytes",
     "flash_bytes",
+    "image_ram_bytes",
+    "image_flash_bytes",
     "stack_bytes",
     "instructions",
     "cycles",

@@ -12,6 +12,7 @@ from crtgen.fault import Fault
 from crtgen.rpc.connection import Connection, RemoteFunction, RemoteModule, RemoteTensor
 from crtgen.rpc.executor import AotExecutor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
+from crtgen.text import DeviceText
 
 __all__ = ["HOST", "SERIAL", "SIMULATOR", "Client", "Info", "Memory", "Timeouts"]
 
@@ -84,7 +85,7 @@ class Client(Connection):
         text = self._ask(endpoints.INFO)
         if text is None:
             return None
-        words = text.split()
+        words = str(DeviceText(text)).split()
         if len(words) < 2 or words[0] != "crtgen":
             raise self._violated(f"crtgen.info returned {text!r}")
         return Info(words[1], tuple(words[2:]))
@@ -154,7 +155,7 @@ class Client(Connection):
         function = self.get_function(endpoint.name)
         if function is None:
             return None
-        answer = function(*args, timeout=timeout)
+        answer = self.call(function, args, timeout, again=0.0 if endpoint.repeatable else None)
         return None if answer is None else self._expect(endpoint.answer, answer)
 
     def _array(self, data: object, dtype: str) -> "np.ndarray[Any, Any]":

@@ -1,10 +1,10 @@
 """Functions, modules and memory of a device, as Python objects."""
 
-import time
+import secrets
+from binascii import crc32
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from crtgen.endpoints import Endpoint
 from crtgen.errors import LinkError, ProtocolError, RemoteError, SessionLostError, UsageError
 from crtgen.fault import Symbols
 from crtgen.rpc import frame, messages, session
+from crtgen.rpc.exchange import Exchange
 from crtgen.rpc.link import HOST, Link, Timeouts
 from crtgen.rpc.messages import Code, CopyAck, CopyFromRemote, CopyToRemote, Return, SystemCall
 from crtgen.rpc.stream import Stream
@@ -26,21 +27,23 @@ Array = np.ndarray[Any, Any]
 Answer = TypeVar("Answer")
 Remote = TypeVar("Remote")
 
+_NUMBER_BITS = 31
+
 DEFAULT_MAX_PACKET = 2037
 """Bytes of a packet behind its length when the device does not say."""
 
 _LARGEST_PACKET = frame.DEFAULT_MAX_PAYLOAD - session.HEADER_BYTES - messages.LENGTH_BYTES
-_WINDOW_PACKETS = 16
-_WINDOW_BYTES = 32768
-
 MOST_BYTES = 64 << 20
 """Of a tensor on a device: more than any microcontroller has."""
 
 _LEAST_PART = 16
 """Bytes of a tensor that a packet has to have room for."""
 
-_SLOWEST = 250
-"""Bytes a second that a copy takes at the longest."""
+_CHECKED = 1 << 16
+"""Bytes whose CRC-32 the device is asked for at a time."""
+
+_COPIES = 3
+"""Times that a copy is made until its CRC-32 is right; a packet's own CRC misses one damage in 65,536."""
 
 
 class RemoteFunction:
@@ -84,9 +87,16 @@ class RemoteModule:
             raise UsageError(f"the module on the device has no function {name}")
         return found
 
-    def call(self, endpoint: Endpoint[Answer], *args: Any, timeout: float | None = None) -> Answer:
-        """Call one of its functions; see ``RemoteFunction``."""
-        answer = self.function(endpoint.name)(*args, timeout=timeout)
+    def call(
+        self,
+        endpoint: Endpoint[Answer],
+        *args: Any,
+        timeout: float | None = None,
+        again: float | None = None,
+    ) -> Answer:
+        """Call one of its functions; see ``RemoteFunction``, and for ``again`` ``Exchange.ask``."""
+        again = 0.0 if endpoint.repeatable else again
+        answer = self._client.call(self.function(endpoint.name), args, timeout, again)
         return self._client._expect(endpoint.answer, answer)
 
     def close(self) -> None:
@@ -132,17 +142,6 @@ class RemoteTensor:
             self._client.free_handle(self._handle)
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """Requests that have no reply yet: their sizes, who takes the replies, and until when."""
-
-    take: Callable[[messages.Packet], object]
-    timeout: float
-    deadline: float
-    sizes: "deque[int]" = field(default_factory=deque)
-    failures: list[str] = field(default_factory=list)
-
-
 class Connection:
     """A connection to a device.
 
@@ -150,8 +149,8 @@ class Connection:
     ``timeouts.established`` unless it says otherwise. After a ``RemoteError`` the session goes on; after a
     ``LinkTimeoutError`` or ``ProtocolError`` every request raises ``SessionLostError`` until ``connect``.
 
-    The protocol has no sequence numbers. What arrives between two requests is dropped, so a duplicate does
-    no harm unless it comes after the next request was sent.
+    The protocol has no sequence numbers; see ``Exchange`` for what is done where the line loses bytes. There
+    copies are compared by CRC-32, too.
     """
 
     def __init__(
@@ -164,6 +163,8 @@ class Connection:
         symbols: Symbols | None = None,
     ) -> None:
         self._link = Link(stream, timeouts, on_log, nonce, symbols)
+        self._exchange = Exchange(self._link)
+        self._number = secrets.randbits(_NUMBER_BITS)
         self._functions: dict[str, RemoteFunction | None] = {}
         self._max_packet: int | None = None
 
@@ -178,7 +179,7 @@ class Connection:
         """Begin a session, or another one. Handles and tensors of an earlier one are void."""
         self._functions.clear()
         self._max_packet = None
-        self._link.connect()
+        self._exchange.connect()
 
     def close(self) -> None:
         """Give the functions back and end the session, as far as the device still listens."""
@@ -199,7 +200,7 @@ class Connection:
     def get_function(self, name: str) -> RemoteFunction | None:
         """The global function of that name, or None; kept until the session ends."""
         if name not in self._functions:
-            handle = self._system(Code.GET_GLOBAL_FUNC, name)
+            handle = self._system(Code.GET_GLOBAL_FUNC, name, again=0.0)
             self._functions[name] = RemoteFunction(self, handle.value, name) if handle else None
         return self._functions[name]
 
@@ -210,20 +211,35 @@ class Connection:
             raise UsageError(f"the device has no function {name}", hint="its firmware may be older")
         return found
 
-    def call(self, function: RemoteFunction, args: Iterable[Any], timeout: float | None = None) -> Any:
-        """Call a function; see ``RemoteFunction``."""
+    def call(
+        self,
+        function: RemoteFunction,
+        args: Iterable[Any],
+        timeout: float | None = None,
+        again: float | None = None,
+    ) -> Any:
+        """Call a function; see ``RemoteFunction``, and for ``again`` ``Exchange.ask``."""
         with ExitStack() as temporary:
             values = tuple(self._argument(arg, temporary) for arg in args)
             packet = messages.CallFunc(function.handle.value, values)
-            return self._result(self._returned(packet, timeout).args)
+            return self._result(self._returned(packet, timeout, again).args)
+
+    def run_number(self) -> int | None:
+        """A number for a run, by which it can be asked for again; None where the line loses nothing."""
+        if not self._exchange.repeats:
+            return None
+        self._number = (self._number + 1) % (1 << _NUMBER_BITS) or 1
+        return self._number
 
     def system_lib(self) -> RemoteModule:
         """The module of the functions that were generated into the image."""
-        return self._expect(RemoteModule, self.function(endpoints.SYSTEM_LIB.name)())
+        library = self.call(self.function(endpoints.SYSTEM_LIB.name), (), again=0.0)
+        return self._expect(RemoteModule, library)
 
     def module_get_function(self, module: RemoteModule, name: str) -> RemoteFunction | None:
         """A function of a module, or None."""
-        found = self.function(endpoints.MODULE_GET_FUNCTION.name)(module, name, 1)
+        getter = self.function(endpoints.MODULE_GET_FUNCTION.name)
+        found = self.call(getter, (module, name, 1), again=0.0)
         if found is None:
             return None
         function = self._expect(RemoteFunction, found)
@@ -233,7 +249,7 @@ class Connection:
     def free_handle(self, handle: Handle) -> None:
         """Give a handle of a function, a module or a tensor back, unless it went with its session."""
         with suppress(SessionLostError):
-            self._system(Code.FREE_HANDLE, Handle(handle.value), int(handle.type))
+            self._system(Code.FREE_HANDLE, Handle(handle.value), int(handle.type), again=0.0)
 
     # --- memory
 
@@ -259,13 +275,25 @@ class Connection:
                 f"an array of {source.dtype} {source.shape} for a tensor of {dtype} {tensor.shape}",
                 where="device",
             )
-        data = memoryview(source.astype(dtype, copy=False).tobytes())
-        packets = (CopyToRemote(part, bytes(data[at : at + n])) for part, at, n in self._parts(tensor))
-        self._exchange(packets, lambda reply: self._expect(Return, reply), nbytes=tensor.nbytes)
+        data = source.astype(dtype, copy=False).tobytes()
+        for _ in self._copies(tensor):
+            packets = (CopyToRemote(part, data[at : at + n]) for part, at, n in self._parts(tensor))
+            self._exchange.ask(
+                packets, lambda reply: self._expect(Return, reply), nbytes=tensor.nbytes, again=0.0
+            )
+            if self._has(tensor, data):
+                break
 
     def copy_from(self, tensor: Tensor) -> Array:
         """Copy a tensor from the device. Memory is taken as the bytes come."""
         dtype = tensor.dtype.numpy
+        for _ in self._copies(tensor):
+            data = self._read(tensor)
+            if self._has(tensor, data):
+                break
+        return np.frombuffer(data, dtype).reshape(tensor.shape).copy()
+
+    def _read(self, tensor: Tensor) -> bytes:
         data = bytearray()
         sizes: deque[int] = deque()
 
@@ -277,15 +305,38 @@ class Connection:
         def take(reply: messages.Packet) -> None:
             data.extend(self._copied(reply, sizes.popleft()))
 
-        self._exchange(packets(), take, nbytes=tensor.nbytes)
-        return np.frombuffer(bytes(data), dtype).reshape(tensor.shape).copy()
+        self._exchange.ask(packets(), take, nbytes=tensor.nbytes, again=0.0)
+        return bytes(data)
+
+    def _copies(self, tensor: Tensor) -> Iterator[int]:
+        """The attempts to copy a tensor. Raises ``LinkError`` after the last."""
+        yield from range(_COPIES)
+        raise LinkError(
+            f"{tensor.nbytes} bytes came out different {_COPIES} times",
+            where="device",
+            hint="check the cable and the baud rate",
+        )
+
+    def _has(self, tensor: Tensor, data: bytes) -> bool:
+        """Whether the device has these bytes there; so it is where the line loses nothing."""
+        if not self._exchange.repeats:
+            return True
+        address, start = tensor.data + tensor.byte_offset, secrets.randbits(32)
+        for at in range(0, len(data), _CHECKED):
+            part = data[at : at + _CHECKED]
+            wanted = crc32(part, start)
+            check = self.function(endpoints.CRC32.name)
+            if self.call(check, (address + at, len(part), start), again=0.0) != wanted:
+                return False
+            start = wanted
+        return True
 
     @property
     def max_packet(self) -> int:
         """Bytes of a packet behind its length that the device takes; asked once."""
         if self._max_packet is None:
             ask = self.get_function(endpoints.MAX_PACKET.name)
-            published = self._expect(int, ask()) if ask else DEFAULT_MAX_PACKET
+            published = self._expect(int, self.call(ask, (), again=0.0)) if ask else DEFAULT_MAX_PACKET
             if published < 0:
                 raise self._violated(f"the device takes packets of {published} bytes")
             self._max_packet = min(published, _LARGEST_PACKET)
@@ -347,9 +398,9 @@ class Connection:
             case _:
                 raise self._violated(f"a call returned {len(args)} values")
 
-    def _system(self, code: Code, *args: Value) -> Handle | None:
+    def _system(self, code: Code, *args: Value, again: float | None = None) -> Handle | None:
         """A system call: it returns nothing or one handle."""
-        returned = self._returned(SystemCall(code, args))
+        returned = self._returned(SystemCall(code, args), again=again)
         match returned.args:
             case () | (None,) | (Handle(0),):
                 return None
@@ -360,57 +411,12 @@ class Connection:
 
     # --- requests
 
-    def _returned(self, packet: messages.Packet, timeout: float | None = None) -> Return:
+    def _returned(
+        self, packet: messages.Packet, timeout: float | None = None, again: float | None = None
+    ) -> Return:
         replies: list[messages.Packet] = []
-        self._exchange((packet,), replies.append, timeout)
+        self._exchange.ask((packet,), replies.append, timeout, again=again)
         return self._expect(Return, replies[0])
-
-    def _exchange(
-        self,
-        packets: Iterable[messages.Packet],
-        take: Callable[[messages.Packet], object],
-        timeout: float | None = None,
-        nbytes: int = 0,
-    ) -> None:
-        """Send requests and give their replies to ``take``; several are under way where the transport waits.
-
-        Each reply has ``timeout`` seconds; all together have that, and what ``nbytes`` take on a slow line.
-        The first ``RemoteError`` is raised once all replies are in, so the next request gets its own.
-        """
-        wait = self._link.timeouts.established if timeout is None else timeout
-        waiting = _Waiting(take, wait, time.monotonic() + wait + nbytes / _SLOWEST)
-        try:
-            self._link.drop_unsolicited()
-            for packet in packets:
-                payload = messages.encode(packet)
-                while waiting.sizes and not self._window_has_room(waiting.sizes, len(payload)):
-                    self._collect(waiting)
-                if waiting.failures:
-                    break
-                waiting.sizes.append(len(payload))
-                self._link.send(payload)
-            while waiting.sizes:
-                self._collect(waiting)
-        except BaseException as error:
-            if waiting.sizes or isinstance(error, LinkError):
-                self._link.abandon(f"the session was given up: {str(error) or 'interrupted'}")
-            raise
-        if waiting.failures:
-            raise RemoteError(waiting.failures[0], where="device")
-
-    def _window_has_room(self, waiting: "deque[int]", size: int) -> bool:
-        if not self._link.flow_controlled:
-            return False
-        return len(waiting) < _WINDOW_PACKETS and sum(waiting) + size <= _WINDOW_BYTES
-
-    def _collect(self, waiting: "_Waiting") -> None:
-        """Take the reply to the oldest request."""
-        reply = self._link.receive(waiting.timeout, waiting.deadline)
-        waiting.sizes.popleft()
-        if isinstance(reply, messages.RemoteException):
-            waiting.failures.append(reply.text)
-        else:
-            waiting.take(reply)
 
     def _expect(self, kind: type[Remote], value: object) -> Remote:
         if not isinstance(value, kind):

@@ -91,16 +91,25 @@ class Link:
                 pass
         self._damage.clear()
 
-    def send(self, payload: bytes) -> None:
-        """Send an encoded packet. Raises ``SessionLostError`` when there is no session any more."""
+    def send(self, payload: bytes, *, again: bool = False) -> None:
+        """Send an encoded packet; ``again`` if a part of the last one may have been lost.
+
+        Raises ``SessionLostError`` when there is no session any more.
+        """
         self._check()
         self._used = True
-        self._session.send(payload)
+        self._session.send(payload, again=again)
         self._flush()
 
-    def receive(self, timeout: float, latest: float = math.inf) -> messages.Packet:
-        """The next packet of the device, at most ``timeout`` seconds from now, and not after ``latest``."""
+    def receive(
+        self, timeout: float, latest: float = math.inf, *, undamaged: bool = False
+    ) -> messages.Packet:
+        """The next packet of the device, at most ``timeout`` seconds from now, and not after ``latest``.
+
+        Where it has to be ``undamaged``, a damaged one ends the wait, too.
+        """
         deadline = min(time.monotonic() + timeout, latest)
+        damaged = self._damage.count
         is_late = False
         while True:
             while self._inbox:
@@ -108,7 +117,7 @@ class Link:
                 if packet is not None:
                     return packet
             self._check()
-            if is_late:
+            if is_late or (undamaged and self._damage.count > damaged):
                 raise self._timed_out("the device did not answer", timeout)
             is_late = not self._pump(deadline)
 
@@ -173,7 +182,7 @@ class Link:
                 if self._fault is None:
                     self._inbox.append(payload)
             case protocol.Log(text):
-                self._log(text)
+                self._log(str(text))
             case protocol.Damaged(why):
                 self._damage.add(why)
             case protocol.Lost():

@@ -2,6 +2,7 @@
 
 from crtgen.rpc import frame
 from crtgen.rpc.session import HEADER_BYTES, MessageType
+from crtgen.text import DeviceText
 
 __all__ = ["Listener"]
 
@@ -29,11 +30,11 @@ class Listener:
         self._has_packets = end is not None
         *complete, rest = (self._text + data[:end]).split(b"\n")
         self._text = rest[-_LONGEST:]
-        return [line.decode(errors="replace").rstrip("\r") for line in complete]
+        return [str(DeviceText.of_bytes(line.rstrip(b"\r"))) for line in complete]
 
 
 def _lines_of_packet(payload: bytes) -> list[str]:
     kind = payload[HEADER_BYTES - 1] if len(payload) >= HEADER_BYTES else None
     if kind == MessageType.LOG:
-        return [payload[HEADER_BYTES:].decode(errors="backslashreplace")]
+        return [str(DeviceText.of_bytes(payload[HEADER_BYTES:]))]
     return ["(the device has started)"] if kind == MessageType.TERMINATE else []

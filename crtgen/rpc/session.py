@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from crtgen.errors import SessionLostError
 from crtgen.rpc import frame
+from crtgen.text import DeviceText
 
 __all__ = [
     "HEADER_BYTES",
@@ -86,7 +87,7 @@ class Message:
 class Log:
     """A line that the peer wrote to its log."""
 
-    text: str
+    text: DeviceText
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +147,15 @@ class Session:
         self.boot()
         self._send_init()
 
-    def send(self, payload: bytes) -> None:
-        """Send a message. Raises ``SessionLostError`` when no session is established."""
+    def send(self, payload: bytes, *, again: bool = False) -> None:
+        """Send a message; ``again`` if the line may have lost a part of the last one, half an escape too.
+
+        Raises ``SessionLostError`` when no session is established.
+        """
         if self.state is not State.ESTABLISHED:
             raise SessionLostError("there is no session to send in", hint="connect first")
+        if again:
+            self._output.append(frame.LEAD_IN)
         self._emit(MessageType.NORMAL, self.session_id, payload)
 
     def log(self, text: str) -> None:
@@ -248,7 +254,7 @@ class Session:
     def _on_log(self, session_id: int, body: bytes) -> Event | None:
         if session_id not in (0, self.session_id):
             return None
-        return Log(body.decode(errors="backslashreplace"))
+        return Log(DeviceText.of_bytes(body))
 
     _TRANSITIONS: ClassVar[dict[tuple[State, int], Callable[["Session", int, bytes], Event | None]]] = {
         (State.CLOSED, MessageType.INIT): _on_init,

@@ -10,7 +10,7 @@ class Stream(Protocol):
 
     @property
     def flow_controlled(self) -> bool:
-        """Whether bytes wait until the device takes them: a pipe or a socket, not a serial line."""
+        """Whether bytes wait until the device takes them, and none is lost: no serial line."""
 
     def read(self, timeout: float) -> bytes:
         """At least one byte, and whatever else is there.

@@ -11,6 +11,7 @@ from crtgen.boards import Board
 from crtgen.errors import LinkTimeoutError, UsageError
 from crtgen.flash import GDB_SERVER, Job, flash, show_drive
 from crtgen.run.streams import SerialStream, SocketStream
+from crtgen.text import DeviceText
 
 __all__ = ["SerialDevice", "connect_board", "start_board", "start_usb_board"]
 
@@ -50,7 +51,7 @@ def connect_board(
 ) -> SerialDevice:
     """Connect to a board that runs its image already, once nobody else uses it."""
     known = (unit for unit in connected_units(hardware_map) if unit.port == port)
-    unit = next(known, Unit((board.name,), "", port))
+    unit = next(known, Unit((board.name,), DeviceText(), port))
     with ExitStack() as held:
         held.enter_context(board_lock(unit.key))
         return _open(board, unit, baud, held)

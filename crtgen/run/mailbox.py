@@ -6,6 +6,8 @@ device's half. The device may write what it likes there: nothing in it is truste
 """
 
 import mmap
+import os
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +19,6 @@ from elftools.elf.elffile import ELFFile
 from crtgen.boards import MAILBOX_SIZE
 from crtgen.errors import LinkClosedError, LinkTimeoutError
 from crtgen.run.streams import WRITE_TIMEOUT, SocketStream
-from crtgen.temporary import TemporaryFolder
 
 __all__ = ["MailboxStream", "has_mailbox"]
 
@@ -41,6 +42,17 @@ def has_mailbox(image: Path) -> bool:
     return False
 
 
+def _nameless() -> int:
+    """A descriptor of shared memory: none of the machine's memory, which firmware may fill, is on a disk.
+
+    Systems without such memory get a file without a name.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("crtgen-mailbox")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
 class MailboxStream:
     """The rings, and the line that carries the bell. It owns both."""
 
@@ -50,17 +62,15 @@ class MailboxStream:
         self.name = line.name
         self._line = line
         self._size = size
-        self._folder = TemporaryFolder()
-        self._path = self._folder.path / "memory"
-        with self._path.open("w+b") as file:
-            file.truncate(size)
-            self._memory = mmap.mmap(file.fileno(), MAILBOX_SIZE)
+        self.descriptor = _nameless()
+        os.ftruncate(self.descriptor, size)
+        self._memory = mmap.mmap(self.descriptor, MAILBOX_SIZE)
         self._memory[: len(_MARK)] = _MARK
         self._sent = self._taken = 0
 
     def arguments(self) -> list[str]:
-        """What makes QEMU use this memory as that of its machine."""
-        path = str(self._path).replace(",", ",,")
+        """What makes QEMU use this memory as that of its machine; it has to inherit ``descriptor``."""
+        path = f"/dev/fd/{self.descriptor}"
         memory = f"memory-backend-file,id=mailbox,size={self._size},mem-path={path},share=on"
         return ["-object", memory, "-machine", "memory-backend=mailbox"]
 
@@ -87,10 +97,12 @@ class MailboxStream:
                     self._line.read(_PAUSE)
 
     def close(self) -> None:
-        """Close the line and remove the memory's file. More than once is fine."""
+        """Close the line and give the memory back. More than once is fine."""
         self._line.close()
         self._memory.close()
-        self._folder.close()
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
     def _take(self) -> bytes:
         """What the device has written, up to the end of the ring."""

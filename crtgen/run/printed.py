@@ -8,6 +8,7 @@ from crtgen.errors import LinkTimeoutError
 from crtgen.fault import Fault, FaultReader, Symbols, describe
 from crtgen.run.board import SerialDevice
 from crtgen.run.device import Finished, RunningDevice
+from crtgen.text import DeviceText
 
 __all__ = ["read_to_end"]
 
@@ -38,7 +39,7 @@ def read_to_end(
         except LinkTimeoutError as error:
             raise _unfinished(f"within {timeout:g} s", device.name, printed) from error
         while (end := printed.find(b"\n", start)) >= 0:
-            line = printed[start:end].decode(errors="replace").removesuffix("\r")
+            line = _text(printed[start : end + 1]).removesuffix("\n")
             start = end + 1
             fault = reader.take(line)
             if isinstance(fault, Fault):
@@ -58,4 +59,4 @@ def _unfinished(when: str, name: str, printed: bytearray) -> LinkTimeoutError:
 
 
 def _text(printed: bytearray) -> str:
-    return printed.decode(errors="replace").replace("\r\n", "\n")
+    return str(DeviceText.of_bytes(bytes(printed).replace(b"\r\n", b"\n")))

@@ -49,6 +49,7 @@ def start_qemu(image: Path, board: Board, *, counting: bool = True) -> RunningDe
             stdout=console,
             stderr=console,
             most_written=MOST_PRINTED,
+            shared=(mailbox.descriptor,) if mailbox is not None else (),
         )
     return RunningDevice(name, mailbox or line, process, console)
 

@@ -26,8 +26,8 @@ _VERSION = "1.4.1"
 def find_rp2040js() -> tuple[Path, Path]:
     """Node, and the folder of the simulator. Raises ``ToolMissingError`` for what is not installed.
 
-    Node's own places are looked into: ``NODE_PATH``, ``node_modules`` here and above, the global folders, and
-    that of this Python environment.
+    The person's places are looked into: ``NODE_PATH``, the global folders, and that of this Python
+    environment. ``node_modules`` of the current folder is not: who made that folder may run nothing.
     """
     node = shutil.which("node")
     if node is None:
@@ -42,8 +42,6 @@ def find_rp2040js() -> tuple[Path, Path]:
 def _modules(node: Path) -> Iterator[Path]:
     named = os.environ.get("NODE_PATH", "")
     yield from (Path(each) for each in named.split(os.pathsep) if each)
-    here = Path.cwd()
-    yield from (folder / "node_modules" for folder in (here, *here.parents))
     prefixes = (Path(sys.prefix), node.resolve().parent.parent, Path("/usr/local"), Path("/usr"))
     yield from (prefix / "lib" / "node_modules" for prefix in prefixes)
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from crtgen.attached import Unit, choose_unit, connected_units
 from crtgen.boards import Board
-from crtgen.errors import UsageError
+from crtgen.errors import LinkError, UsageError
 from crtgen.fault import Symbols
 from crtgen.run.board import SerialDevice, connect_board, start_board, start_usb_board
 from crtgen.run.device import Finished, RunningDevice
-from crtgen.run.fvp import start_fvp, start_printing_fvp
+from crtgen.run.fvp import find_fvp, start_fvp, start_printing_fvp
 from crtgen.run.host import run_on_host, start_host
 from crtgen.run.printed import read_to_end
-from crtgen.run.qemu import start_qemu
-from crtgen.run.rp2040 import start_rp2040
+from crtgen.run.qemu import find_qemu, start_qemu
+from crtgen.run.rp2040 import find_rp2040js, start_rp2040
 
 __all__ = ["Device", "Site", "run_standalone", "start_device"]
 
@@ -40,6 +40,24 @@ class Site:
     hardware_map: Path | None = None
     unit: Unit | None = None
     simulate: bool = False
+
+    def check(self, board: Board) -> None:
+        """Raise the error of a board, port or simulator that is not there, before anything is built."""
+        if self.port is not None:
+            if self.port.startswith("/") and not Path(self.port).exists():
+                hint = "check the cable; `crtgen boards --connected` lists what is there"
+                raise LinkError("there is no such port", where=self.port, hint=hint)
+        elif board.is_host or board.is_usb:
+            return
+        elif not self.is_simulated(board):
+            if self.unit is None:
+                choose_unit(board, connected_units(self.hardware_map), self.serial)
+        elif board.fvp is not None:
+            find_fvp(board, self.fvp)
+        elif board.rp2040js:
+            find_rp2040js()
+        else:
+            find_qemu()
 
     def is_simulated(self, board: Board) -> bool:
         """Whether a program of this computer stands for the board.

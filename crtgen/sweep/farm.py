@@ -20,7 +20,9 @@ __all__ = ["connected", "is_clear", "local_cluster", "resource", "serve"]
 _START = 60.0
 """Seconds for which a scheduler is tried to be reached."""
 
-_LOG_LEVEL = logging.ERROR
+_SAFE_PATH = "PYTHONSAFEPATH"
+_LOG_LEVEL = logging.CRITICAL
+"""Of Dask: what goes wrong is raised, or in a row; at its end it logs tracebacks of closed connections."""
 
 
 def resource(board: str) -> str:
@@ -43,6 +45,7 @@ def _worker_options(units: Sequence[Unit], count: int) -> Iterator[dict[str, Any
         "death_timeout": _START,
         "silence_logs": _LOG_LEVEL,
         "preload": ["crtgen.sweep.bench"],
+        "env": {_SAFE_PATH: ""},  # tools that a job starts have their own modules beside them
     }
     here = f"{socket.gethostname()}-{os.getpid()}"
     for unit in units:
@@ -64,26 +67,44 @@ def _distributed() -> Any:
 
 
 @contextmanager
+def _apart() -> Iterator[None]:
+    """Workers import nothing from the folder where the sweep was started.
+
+    Dask sets the variable in this process, too, where it is not to stay.
+    """
+    import dask
+
+    before = os.environ.get(_SAFE_PATH)
+    with dask.config.set({"distributed.nanny.pre-spawn-environ": {_SAFE_PATH: "1"}}):
+        try:
+            yield
+        finally:
+            if before is None:
+                os.environ.pop(_SAFE_PATH, None)
+
+
+@contextmanager
 def local_cluster(workers: int, units: Sequence[Unit] = ()) -> Iterator["Client"]:
     """A scheduler and workers of this computer, for as long as the context lasts.
 
     Keys that nobody else has keep other users of the computer from sending them code.
     """
     distributed = _distributed()
-    security = distributed.Security.temporary()
-    here = {"host": "127.0.0.1", "protocol": "tls://", "security": security}
-    dashboard = {"dashboard": True, "dashboard_address": "127.0.0.1:0"}
-    cluster = distributed.SpecCluster(
-        scheduler={"cls": distributed.Scheduler, "options": {**here, **dashboard, "port": 0}},
-        workers={
-            options.pop("name"): {"cls": distributed.Nanny, "options": {**options, **here}}
-            for options in _worker_options(units, workers)
-        },
-        security=security,
-        silence_logs=_LOG_LEVEL,
-    )
-    with cluster, distributed.Client(cluster) as client:
-        yield client
+    with _apart():
+        security = distributed.Security.temporary()
+        here = {"host": "127.0.0.1", "protocol": "tls://", "security": security}
+        dashboard = {"dashboard": True, "dashboard_address": "127.0.0.1:0"}
+        cluster = distributed.SpecCluster(
+            scheduler={"cls": distributed.Scheduler, "options": {**here, **dashboard, "port": 0}},
+            workers={
+                options.pop("name"): {"cls": distributed.Nanny, "options": {**options, **here}}
+                for options in _worker_options(units, workers)
+            },
+            security=security,
+            silence_logs=_LOG_LEVEL,
+        )
+        with cluster, distributed.Client(cluster) as client:
+            yield client
 
 
 @contextmanager
@@ -118,7 +139,9 @@ def _unreachable(scheduler: str) -> LinkTimeoutError:
 def serve(scheduler: str, units: Sequence[Unit], workers: int) -> None:
     """Be workers of a scheduler until it ends: one for each board, and so many without one."""
     logging.getLogger("distributed").setLevel(_LOG_LEVEL)
-    asyncio.run(_serve(_distributed(), scheduler, units, workers))
+    distributed = _distributed()
+    with _apart():
+        asyncio.run(_serve(distributed, scheduler, units, workers))
 
 
 async def _serve(distributed: Any, scheduler: str, units: Sequence[Unit], workers: int) -> None:

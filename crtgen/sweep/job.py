@@ -64,7 +64,8 @@ class Job:
     Files are named by the SHA-256 of their contents: the model's ``source``, its ``expect``ed cases and the
     file of an ``own_board``, the last two empty if there are none. Without expected cases ``cases`` random
     inputs are verified against the reference. ``stack`` is in bytes. ``simulate`` means a simulator where the
-    board has one and could be connected as well.
+    board has one and could be connected as well. ``trust`` is the digest of an archive whose code may run; it
+    is no part of the address.
     """
 
     model: str
@@ -76,6 +77,7 @@ class Job:
     cases: int = 4
     stack: int | None = None
     simulate: bool = False
+    trust: str = ""
 
     @property
     def contents(self) -> tuple[str, ...]:
@@ -185,7 +187,7 @@ def _measured(job: Job, contents: Mapping[str, bytes], folder: Path, site: Site 
 def _compiled(job: Job, model: Path, contents: Mapping[str, bytes]) -> api.Compiled:
     options = job.options
     board = own_board(job, contents[job.own_board]) if job.own_board else find_board(job.board)
-    return api.load(model).compile(
+    return api.load(model, trust=job.trust).compile(
         board,
         optimize=options.optimize,
         executor=options.executor,

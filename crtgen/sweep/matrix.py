@@ -26,19 +26,19 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from crtgen import files
+from crtgen import files, trust
 from crtgen.boards import Board, find_board, is_own
 from crtgen.build import TOOLCHAINS
 from crtgen.byoc import generator_names
 from crtgen.errors import UsageError
 from crtgen.level import LEVELS
 from crtgen.request import EXECUTORS
-from crtgen.settings import Settings, read_settings
+from crtgen.settings import Settings, read_settings, trust_of
 from crtgen.sweep.address import content_digest
 from crtgen.sweep.job import Job, Options
 from crtgen.toml import Table, load_toml, text, yes_or_no
 
-__all__ = ["SWEEP", "Sweep", "read_sweep"]
+__all__ = ["SWEEP", "Sweep", "asks_of_sweep", "read_sweep"]
 
 SWEEP = "sweep.toml"
 
@@ -56,14 +56,20 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """The jobs of a ``sweep.toml``. Raises ``UsageError`` naming file and key."""
-    content = load_toml(path, "the sweep")
+    """The jobs of a ``sweep.toml``; without such a file, all models of ``crtgen.toml`` on their boards.
+
+    Raises ``UsageError`` naming file and key.
+    """
+    settings = read_settings(path.parent)
+    alone = not path.exists() and settings is not None
+    content = Table(path, "", {}, "") if alone else load_toml(path, "the sweep")
     base = _axes(content)
     cases, stack = content.get("cases", _count, 4), content.get("stack", _count, None)
     simulate = content.get("simulate", yes_or_no, False)
     includes, excludes = ([(rule, _rule(rule)) for rule in content.tables(key)] for key in _RULES)
     content.finish()
-    reader = _Reader(path.parent, read_settings(path.parent))
+    trust.require(path, content.digest, _asks([base, *(axes for _, axes in includes)]))
+    reader = _Reader(path.parent, settings)
     jobs = dict.fromkeys(reader.jobs(base, content))
     what = {axis: values for axis, values in base.items() if axis in _WHAT}
     for rule, axes in includes:
@@ -74,6 +80,20 @@ def read_sweep(path: Path) -> Sweep:
         raise UsageError("no job is left", where=str(path), hint="exclude less")
     made = tuple(replace(job, cases=cases, stack=stack, simulate=simulate) for job in jobs)
     return Sweep(path, made, reader.contents)
+
+
+def asks_of_sweep(path: Path) -> tuple[tuple[str, ...], str]:
+    """What a sweep asks for beyond measuring, and the digest of its content."""
+    content = load_toml(path, "the sweep")
+    rules = [_rule(rule) for key in _RULES for rule in content.tables(key)]
+    return _asks([_axes(content), *rules]), content.digest
+
+
+def _asks(matrices: Sequence[Values]) -> tuple[str, ...]:
+    """Options of code generators may name C that is compiled and run."""
+    generators = (name for axes in matrices for names in axes.get("codegen", ()) for name in names)
+    given = dict.fromkeys(name for name in generators if ":" in name)
+    return tuple(f"gives the code generator options: {name}" for name in given)
 
 
 _WHAT = ("models", "boards")
@@ -117,6 +137,7 @@ class _Reader:
                 options=chosen,
                 expect=self._read(expect, "the cases") if expect else "",
                 own_board=own,
+                trust=trust_of(model),
             )
 
     def _models(self, axes: Values, table: Table) -> Sequence[tuple[Path, Path | None]]:

@@ -6,6 +6,7 @@ same sweep run again is the same sweep. Other measurements (``kind``) may lie be
 """
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -66,6 +67,7 @@ CREATE TABLE member (
 _MADE = ("digest", "kind", "model", "board", "label", "source", "settings", "code", "toolchain")
 _FOUND = ("figures", "layers", "project", "error", "message", "log", "worker", "seconds", "finished")
 _COLUMNS = ("state", *_MADE, *_FOUND)
+_TABLES = ("figures", "layers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,14 @@ class SweepInfo:
     started: str
 
 
+def _refuse_links(path: Path) -> None:
+    """SQLite would follow a link, of the store or of what it writes beside, out of the folder."""
+    for end in ("", "-journal", "-shm", "-wal"):
+        file = path.with_name(path.name + end)
+        if file.is_symlink():
+            raise UsageError("it is a link, which could lead elsewhere", where=str(file), hint="remove it")
+
+
 class Store:
     """A store in a file; a context manager that closes it."""
 
@@ -140,6 +150,7 @@ class Store:
         """Open the store, or make it. Raises ``UsageError`` for a file that is none."""
         self.path = path
         files.check_writable(path)
+        _refuse_links(path)
         try:
             self._db = sqlite3.connect(path, timeout=_BUSY, isolation_level=None)
             self._open()
@@ -163,12 +174,28 @@ class Store:
                 where=str(self.path),
                 hint="name another file, or use the crtgen that wrote it",
             )
+        if self._tables() != {" ".join(statement.split()) for statement in _SCHEMA.split(";")[:-1]}:
+            raise self._damaged("its tables are not those that crtgen makes")
 
     def _pragma(self, name: str) -> int:
-        return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+        return int(self._read(f"PRAGMA {name}")[0][0])
 
-    def _tables(self) -> int:
-        return int(self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    def _tables(self) -> set[str]:
+        """The statements that made what is in the file: tables, and whatever else somebody put there."""
+        rows = self._read("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+        return {" ".join(str(sql).split()) for (sql,) in rows}
+
+    def _read(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+
+    def _damaged(self, reason: str) -> UsageError:
+        return UsageError(
+            f"the store is damaged: {reason}", where=str(self.path), hint="remove it, or name another file"
+        )
 
     def _error(self, error: sqlite3.Error) -> UsageError:
         return UsageError(
@@ -214,21 +241,26 @@ class Store:
                 "INSERT OR IGNORE INTO member SELECT ?, id FROM job WHERE digest = ?",
                 ((number, entry.digest) for entry in entries),
             )
-        return SweepInfo(number, name, started)
+        return self._sweep(number, name, started)
 
     def before(self, sweep: SweepInfo) -> SweepInfo | None:
         """The sweep of the same name that was run last before this one."""
-        found = self._db.execute(
+        found = self._read(
             "SELECT id, name, started FROM sweep WHERE name = ? AND id != ? ORDER BY run DESC LIMIT 1",
             (sweep.name, sweep.number),
-        ).fetchone()
-        return SweepInfo(*found) if found else None
+        )
+        return self._sweep(*found[0]) if found else None
+
+    def _sweep(self, number: Any, name: Any, started: Any) -> SweepInfo:
+        if not (isinstance(number, int) and isinstance(name, str) and isinstance(started, str)):
+            raise self._damaged(f"the sweep {number!r} has no name or no time")
+        return SweepInfo(number, name, started)
 
     def waiting(self, sweep: SweepInfo) -> set[str]:
         """The addresses of jobs without an outcome."""
         return {
             digest
-            for (digest,) in self._db.execute(
+            for (digest,) in self._read(
                 "SELECT digest FROM job JOIN member ON job = id WHERE sweep = ? AND state = 'waiting'",
                 (sweep.number,),
             )
@@ -256,21 +288,38 @@ class Store:
     def rows(self, sweep: SweepInfo) -> Iterator[Row]:
         """The jobs of a sweep, in the order in which they were first made."""
         columns = ", ".join(_COLUMNS)
-        for values in self._db.execute(
+        for values in self._read(
             f"SELECT {columns} FROM job JOIN member ON job = id WHERE sweep = ? ORDER BY id", (sweep.number,)
         ):
-            named: dict[str, Any] = dict(zip(_COLUMNS, values, strict=True))
-            for column in ("figures", "layers"):
+            yield self._row(dict(zip(_COLUMNS, values, strict=True)))
+
+    def _row(self, named: dict[str, Any]) -> Row:
+        """A row whose columns are what crtgen writes there: SQLite keeps any type in any column."""
+        digest = str(named["digest"])[:40]
+        for column in _TABLES:
+            try:
                 named[column] = json.loads(named[column])
-            yield Row(**named)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise self._damaged(f"the {column} of job {digest} are no JSON") from error
+            if not isinstance(named[column], dict) or not all(map(_is_number, named[column].values())):
+                raise self._damaged(f"the {column} of job {digest} are no numbers by name")
+        for column in (c for c in _COLUMNS if c not in _TABLES):
+            fits = _is_number(named[column]) if column == "seconds" else isinstance(named[column], str)
+            if not fits:
+                raise self._damaged(f"the {column} of job {digest} is a {type(named[column]).__name__}")
+        return Row(**named)
 
     def counts(self, sweep: SweepInfo) -> dict[str, int]:
         """How many jobs are in each state."""
-        found = self._db.execute(
+        found = self._read(
             "SELECT state, count(*) FROM job JOIN member ON job = id WHERE sweep = ? GROUP BY state",
             (sweep.number,),
         )
-        return {"waiting": 0, "done": 0, "failed": 0} | dict(found.fetchall())
+        return {"waiting": 0, "done": 0, "failed": 0} | dict(found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _stored(outcome: Outcome) -> tuple[Any, ...]:

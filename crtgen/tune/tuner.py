@@ -249,11 +249,11 @@ class _Tuner:
             self.say("building and verifying the choice")
             compiled = self.tuning.compile([self._tuned(chosen, self.before)])
             after = self.tuning.measured(compiled)
-            assert after.flash_bytes is not None
-            assert after.ram_bytes is not None
-            if after.flash_bytes > flash:
-                room -= after.flash_bytes - flash
-            elif after.ram_bytes > ram:
+            assert after.image_flash_bytes is not None
+            assert after.image_ram_bytes is not None
+            if after.image_flash_bytes > flash:
+                room -= after.image_flash_bytes - flash
+            elif after.image_ram_bytes > ram:
                 never.append(self._changed(chosen))
             elif fits and total(after) >= total(self.before):
                 break
@@ -265,7 +265,7 @@ class _Tuner:
 
     def _size(self, what: str) -> int:
         """Of the untuned image."""
-        size = self.before.flash_bytes if what == "flash" else self.before.ram_bytes
+        size = self.before.image_flash_bytes if what == "flash" else self.before.image_ram_bytes
         assert size is not None
         return size
 

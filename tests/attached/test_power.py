@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from crtgen.attached import Unit, power, power_cycle, read_hardware_map
+from crtgen import trust
+from crtgen.attached import Unit, asks_of_map, power, power_cycle, read_hardware_map
 from crtgen.errors import LinkError, UsageError
+from crtgen.text import DeviceText
 
 
 def unit(reset: str, port: str = "socket://x") -> Unit:
-    return Unit(("nrf52840dk",), "", port, reset=reset)
+    return Unit(("nrf52840dk",), DeviceText(), port, reset=reset)
 
 
 def test_the_words_of_the_command(tmp_path: Path) -> None:
@@ -48,6 +50,12 @@ def test_what_a_hardware_map_says(tmp_path: Path) -> None:
     file = tmp_path / "map.yml"
     text = "- connected: true\n  platform: nrf52840dk\n  gdb_server: bench:3333\n  reset: {}\n"
     file.write_text(text.format("uhubctl -l 1-1 -p 2 -a cycle"))
+    asks, content = asks_of_map(file)
+    assert asks == ("runs `uhubctl -l 1-1 -p 2 -a cycle`", "connects to bench:3333")
+    with pytest.raises(UsageError, match="which only you can allow") as caught:
+        read_hardware_map(file)
+    assert caught.value.hint.endswith(f"crtgen trust {file}")
+    trust.allow(content, file)
     (found,) = read_hardware_map(file)
     assert (found.gdb_server, found.reset) == ("bench:3333", "uhubctl -l 1-1 -p 2 -a cycle")
     for wrong, said in (("5", "words of a command"), ('"\'"', "No closing quotation")):

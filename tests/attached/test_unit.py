@@ -8,6 +8,7 @@ import pytest
 from crtgen.attached import Unit, choose_unit, connected_units, read_hardware_map
 from crtgen.boards import find_board
 from crtgen.errors import LinkError, UsageError
+from crtgen.text import DeviceText
 
 NUCLEO, NORDIC = find_board("nucleo_l4r5zi"), find_board("nrf52840dk")
 
@@ -47,7 +48,7 @@ def usb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_on_usb(usb: None) -> None:
     units = connected_units()
-    assert [(u.port, u.serial, u.usb) for u in units] == [
+    assert [(u.port, str(u.serial), u.usb) for u in units] == [
         ("/dev/ttyACM0", "0674FF1", "0483:374b"),
         ("/dev/ttyACM2", "066A", "0483:374b"),
         ("/dev/ttyUSB0", "", "1234:5678"),
@@ -72,7 +73,7 @@ def test_a_probe_with_two_ports_has_none_that_is_taken(monkeypatch: pytest.Monke
     ports = [port(f"/dev/ttyACM{n}", 0x0483, 0x374B, "066A") for n in (0, 1)]
     monkeypatch.setattr("serial.tools.list_ports.comports", lambda: ports)
     unit = choose_unit(NUCLEO, connected_units())
-    assert (unit.serial, unit.port, unit.ports) == ("066A", "", ("/dev/ttyACM0", "/dev/ttyACM1"))
+    assert (str(unit.serial), unit.port, unit.ports) == ("066A", "", ("/dev/ttyACM0", "/dev/ttyACM1"))
 
 
 def test_several_boards_or_none(usb: None) -> None:
@@ -90,9 +91,10 @@ def test_several_boards_or_none(usb: None) -> None:
 def test_a_hardware_map(tmp_path: Path) -> None:
     file = tmp_path / "map.yml"
     file.write_text(MAP)
+    number = DeviceText("0674FF1")
     assert read_hardware_map(file) == (
-        Unit(("nucleo_l4r5zi",), "0674FF1", "/dev/ttyACM0", "", "STM32 STLink", "openocd"),
-        Unit(("nrf52840dk",), "683", "/dev/ttyACM1", baud=921600),
+        Unit(("nucleo_l4r5zi",), number, "/dev/ttyACM0", "", DeviceText("STM32 STLink"), "openocd"),
+        Unit(("nrf52840dk",), DeviceText("683"), "/dev/ttyACM1", baud=921600),
     )
 
 

@@ -104,7 +104,7 @@ def test_an_unknown_board_is_refused_with_a_suggestion() -> None:
     assert caught.value.hint == "did you mean mps2_an386?"
     with pytest.raises(UsageError) as caught:
         find_board("arduino")
-    assert "mps3_an547" in caught.value.hint
+    assert "--core" in caught.value.hint
 
 
 REAL = (
@@ -221,7 +221,16 @@ def test_boards_that_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("1 B", 1), ("4 KiB", 4096), ("4MiB", 4 << 20), ("1 GiB", 1 << 30), ("0 B", 0)]
+    ("text", "size"),
+    [
+        ("1 B", 1),
+        ("4 KiB", 4096),
+        ("4MiB", 4 << 20),
+        ("1 GiB", 1 << 30),
+        ("0 B", 0),
+        ("60K", 61440),
+        ("2m", 2 << 20),
+    ],
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size

@@ -45,6 +45,7 @@ def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_board("first").file == one / "first.toml"
     with pytest.raises(UsageError, match="unknown board second"):
         find_board("second")
+    (tmp_path / ".git").mkdir()
     (tmp_path / "crtgen.toml").write_text("")
     assert find_board("second").core.name == "cortex-m4"
     assert {"first", "second", "mps2_an386"} <= {board.name for board in all_boards()}

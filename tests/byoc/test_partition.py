@@ -1,10 +1,11 @@
 """Which nodes go to which generator."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from crtgen import api
 from crtgen.byoc import CCompiler, ExampleJson, External, Generated, Generator, partition, to_example_json
 from crtgen.byoc.example_json import read_example_json, write_example_json
 from crtgen.byoc.generator import Pattern
@@ -14,6 +15,7 @@ from crtgen.kernels import Const, Target, select
 from crtgen.ops import Add, FullyConnected, Mul, Relu, Sub
 from tests.byoc.graphs import arithmetic, inputs_of, numpy_result
 from tests.codegen.models import two_layer_graph
+from tests.support import ROOT
 
 S = (4,)
 
@@ -238,3 +240,23 @@ def test_example_json_becomes_a_table() -> None:
     assert "{2, 3, 2}, /* mul */" in kernel.view.body
     assert "shape" not in kernel.view.body + kernel.support
     assert kernel.scratch == 200
+
+
+@pytest.mark.cc
+def test_the_generator_of_the_page_computes_what_it_claims() -> None:
+    """docs/byoc.md: its first block of Python, as somebody would copy it."""
+    page = (ROOT / "docs" / "byoc.md").read_text()
+    source = page.partition("## A generator")[2].partition("```python\n")[2].partition("```")[0]
+    made: dict[str, Any] = {}
+    exec(compile(source, "docs/byoc.md", "exec"), made)
+    shapes = dict.fromkeys(("x", "scale", "shift"), (1, 2, 3, 4))
+    calls = ((Mul(), "x", "scale"), (Add(), "v0", "shift"))
+    graph = arithmetic("page", DType.FLOAT32, calls, shapes, constants=("scale", "shift"))
+    compiled = api.Model(graph).compile("host", generators=[made["Mine"]()])
+    (layer,) = compiled.modules[0].info.layers
+    assert layer.operator == "external"
+    inputs = inputs_of(graph, 7)
+    with compiled.generate().build().run() as session:
+        (found,) = session.infer(*inputs)
+    (expected,) = numpy_result(graph, inputs)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-6)

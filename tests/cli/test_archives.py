@@ -167,5 +167,5 @@ def test_an_archive_that_leads_out_is_refused(tmp_path: Path) -> None:
     bad.write_bytes(b"no archive")
     result = crtgen("generate", bad, tmp_path / "project")
     assert result.exit_code == 3
-    assert "not a tar archive" in result.stderr
+    assert "it is not a tar archive" in result.stderr
     assert not (tmp_path / "project").exists()

@@ -56,7 +56,7 @@ def test_run_in_qemu_counts_instructions_and_bytes() -> None:
     assert np.array(data["outputs"]["probabilities"]).argmax() == 7
     assert 10_000 < data["instructions"] < 100_000
     image = data["image"]
-    assert data["flash_bytes"] == image["flash"] == image["text"] + image["rodata"] + image["data"]
+    assert data["image_flash_bytes"] == image["flash"] == image["text"] + image["rodata"] + image["data"]
     again = as_json("run", DIGITS, "--board", "mps2_an386", "--input", DIGIT)
     assert abs(again["instructions"] - data["instructions"]) <= 2 * 40, (
         "a tick of the timer is 40 instructions"
@@ -240,8 +240,8 @@ def test_doctor_says_what_is_there() -> None:
         (("bench", DIGITS, "--rpc", "--layers"), 2, "--rpc measures the RPC with one model"),
         (("build", "nowhere"), 2, "project.json"),
         (("generate", DIGITS, ".", "--type", "demon"), 2, "standalone"),
-        (("generate", DIGITS, ".", "--pool", "4k"), 2, "--pool 4k is not a number of bytes"),
-        (("generate", DIGITS, ".", "--pool", "4096:"), 2, "--pool 4096: is not a number of bytes"),
+        (("generate", DIGITS, ".", "--pool", "4x"), 2, "--pool 4x is not a number of bytes"),
+        (("generate", DIGITS, ".", "--pool", "4096:"), 2, "--pool 4096: names no number of blocks"),
         (("generate", DIGITS, ".", "--pool", "1000"), 2, "the pool one of 16 B"),
         (("generate", DIGITS, ".", "--receive", "100"), 2, "a receive buffer of 100 B is too small"),
         (("generate", DIGITS, ".", "--stack", "1001"), 2, "the stack must be a multiple of 8 B"),
@@ -325,6 +325,9 @@ def test_a_truncated_model_is_refused_with_its_name(tmp_path: Path) -> None:
 @pytest.mark.qemu
 def test_without_a_compiler_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
+    result = crtgen("run", DIGITS, "--board", "mps2_an386", "--toolchain", "gcc")
+    assert "apt install qemu-system-arm" in " ".join(result.stderr.split())
+    monkeypatch.setattr("crtgen.run.start.find_qemu", lambda: None)
     result = crtgen("run", DIGITS, "--board", "mps2_an386", "--toolchain", "gcc")
     assert result.exit_code == 5
     assert "apt install gcc-arm-none-eabi" in " ".join(result.stderr.split())

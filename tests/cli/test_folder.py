@@ -32,7 +32,8 @@ def as_json(*args: str, code: int = 0) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the demonstration's model and its cases."""
+    """A project with the demonstration's model and its cases."""
+    (tmp_path / ".git").mkdir()
     for name in ("digits.tflite", "digits.npz"):
         shutil.copy(ROOT / "demo" / name, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -49,6 +50,24 @@ def test_init_writes_what_is_in_the_folder(folder: Path) -> None:
     assert '[[model]]\nfile = "digits.tflite"\nexpect = "digits.npz"\n' in text
     again = as_json("init", code=UsageError.exit_code)
     assert (again["where"], again["message"]) == ("crtgen.toml", "it is there already")
+
+
+def test_the_file_of_a_ci_comes_later_too(folder: Path) -> None:
+    assert crtgen("init").exit_code == 0
+    assert as_json("init", "--ci", "github")["files"] == [".github/workflows/crtgen.yml"]
+    again = as_json("init", "--ci", "github", code=UsageError.exit_code)
+    assert again["where"] == ".github/workflows/crtgen.yml"
+
+
+@pytest.mark.cc
+def test_an_example_to_begin_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "crtgen init --example" in as_json("init", code=UsageError.exit_code)["hint"]
+    made = as_json("init", "--example", "--board", "host")["files"]
+    assert made == ["digits.tflite", "digits.npz", "digit.npz", "crtgen.toml"]
+    found = as_json("run", "--input", "digit.npz")["outputs"]["probabilities"][0]
+    assert found.index(max(found)) == 7
+    assert as_json("init", "--example", code=UsageError.exit_code)["where"] == "digits.tflite"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +104,7 @@ def test_files_of_ci_are_as_their_schema_says(folder: Path, ci: str, name: str, 
 @pytest.mark.cc
 def test_commands_need_no_arguments_there(folder: Path) -> None:
     (folder / "crtgen.toml").write_text(
-        'boards = ["host"]\noptimize = "size"\nstack = 4096\n'
+        'boards = ["host"]\noptimize = "size"\nstack = "4K"\n'
         '[[model]]\nfile = "digits.tflite"\nexpect = "digits.npz"\n'
     )
     assert as_json("inspect")["optimize"] == "size"
@@ -133,14 +152,16 @@ def test_what_is_wrong_is_said_with_its_key(folder: Path, text: str, where: str,
         assert "did you mean optimize?" in done.stderr
 
 
-@pytest.mark.cc
+@pytest.mark.qemu
 def test_check_holds_models_to_budget_and_lock(folder: Path) -> None:
+    require_tool("qemu-system-arm")
     settings = folder / "crtgen.toml"
     settings.write_text('boards = ["host", "nucleo_l4r5zi"]\n[[model]]\nfile = "digits.tflite"\n')
-    assert as_json("check", code=UsageError.exit_code)["message"].startswith("the lock cannot be read")
+    assert as_json("check", code=UsageError.exit_code)["message"] == "there is no lock yet"
     first = as_json("check", "--update")["entries"]
     assert [(e["board"], e["changed"]) for e in first] == [("host", True), ("nucleo_l4r5zi", True)]
-    assert {"arena_bytes", "cycles_estimated", "flash_bytes", "ram_bytes"} <= set(first[1])
+    assert {"cycles_estimated", "flash_bytes", "image_flash_bytes", "stack_bytes"} <= set(first[1])
+    assert 10_000 < first[1]["instructions"] < 100_000, "counted by an emulator with its core"
     again = as_json("check")
     assert [e["changed"] for e in again["entries"]] == [False, False]
     assert again["worse"] == []
@@ -155,7 +176,7 @@ def test_check_holds_models_to_budget_and_lock(folder: Path) -> None:
     assert worse["actual"] - worse["allowed"] == 500
     as_json("check", "--update")
 
-    settings.write_text(settings.read_text() + "budget = {arena_bytes = 100}\n")
+    settings.write_text(settings.read_text() + "budget = {arena_bytes = 100, flash_bytes = '900K'}\n")
     over = as_json("check", code=MismatchError.exit_code)["worse"]
     assert [(e["metric"], e["allowed"]) for e in over] == [("arena_bytes", 100)] * 2
 
@@ -178,19 +199,35 @@ def test_check_names_the_layer(folder: Path) -> None:
     assert "--update locks it" in done.stdout
 
 
-@pytest.mark.cc
+@pytest.mark.qemu
 def test_test_runs_every_rung_that_is_there(folder: Path) -> None:
+    """Of a board that is not here the image is built, and an emulator with its core runs the kernels."""
+    require_tool("qemu-system-arm")
     (folder / "crtgen.toml").write_text(
         'boards = ["nucleo_l4r5zi"]\n[[model]]\nfile = "digits.tflite"\nexpect = "digits.npz"\n'
     )
     outcomes = as_json("test", "--junit", "r.xml")["outcomes"]
-    assert [(o["board"], o["rung"], o["cases"], o["skipped"]) for o in outcomes] == [
+    assert [(o["board"], o["rung"], o["cases"], o["stand_in"]) for o in outcomes] == [
         ("host", "host", 10, None),
-        ("nucleo_l4r5zi", "board", 0, "none is connected"),
+        ("nucleo_l4r5zi", "emulator", 10, "mps2_an386"),
     ]
     suites = ElementTree.parse(folder / "r.xml").getroot()
-    assert [suite.get("tests") for suite in suites] == ["10", "1"]
-    assert suites[1].get("skipped") == "1"
+    assert [suite.get("tests") for suite in suites] == ["10", "10"]
+    assert as_json("test", "--require", "emulator")["outcomes"][1]["cases"] == 10
+    below = crtgen("test", "--require", "board")
+    assert below.exit_code == 1
+    assert "not tested as far as --require board wants: digits on nucleo_l4r5zi" in below.stderr
+
+
+@pytest.mark.qemu
+def test_a_board_that_nothing_stands_for_is_built_and_said_to_be_untested(folder: Path) -> None:
+    (folder / "crtgen.toml").write_text('boards = ["ek_ra8m1"]\n[[model]]\nfile = "digits.tflite"\n')
+    outcomes = as_json("test", "--cases", "1")["outcomes"]
+    assert [(o["rung"], o["skipped"]) for o in outcomes] == [
+        ("host", None),
+        ("board", "built; no ek_ra8m1 is connected, no emulator has its core"),
+    ]
+    assert crtgen("test", "--require", "emulator").exit_code == 1
 
 
 @pytest.mark.cc

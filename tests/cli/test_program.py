@@ -9,10 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 from crtgen.cli import app
 from crtgen.version import __version__
-from tests.support import require_tool
+from tests.support import is_gone, require_tool
 
 PROGRAM = """
 import signal, sys
@@ -46,6 +47,47 @@ def test_a_signal_ends_qemu(number: signal.Signals) -> None:
             return
         time.sleep(0.05)
     pytest.fail(f"QEMU, process {qemu}, survived")
+
+
+UNWELL = """
+import os, signal, time
+from crtgen.cli import app
+class Object:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+app.end_like_an_exit()
+Object()
+time.sleep(60)
+"""
+
+
+def test_a_signal_while_an_object_is_removed_ends_the_program_without_a_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", UNWELL], capture_output=True, timeout=50)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, b"")
+
+
+@pytest.mark.parametrize("place", ["a b", "/proc"])
+def test_a_build_that_is_ended_leaves_no_word_and_no_process(tmp_path: Path, place: str) -> None:
+    """Temporary folders have a space in their name, or are where no file can be."""
+    model = str(Path(__file__).resolve().parents[2] / "demo" / "digits.tflite")
+    tools, pid = tmp_path / "tools", tmp_path / "pid"
+    tools.mkdir()
+    (tmp_path / "a b").mkdir()
+    (tools / "cmake").write_text(f"#!/bin/sh\necho $$ > {pid}.new\nmv {pid}.new {pid}\nexec sleep 60\n")
+    (tools / "cmake").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / place)}
+    command = [sys.executable, "-m", "crtgen", "verify", model, "--board", "host"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe)
+    for _ in range(1200):
+        if pid.exists() or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60) == (b"", b"")
+    assert process.returncode == 128 + signal.SIGTERM
+    assert is_gone(int(pid.read_text()))
 
 
 def test_nohup_holds() -> None:
@@ -145,3 +187,26 @@ def test_nothing_needs_posix_to_inspect_and_generate(tmp_path: Path) -> None:
         )
         assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "out" / "CMakeLists.txt").is_file()
+
+
+def test_help_comes_at_once_and_without_an_argument() -> None:
+    """Commands are loaded when they are called: most of what a start costs is behind some of them."""
+    program = "import sys\nfrom crtgen.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n"
+    program += (
+        "    print(end.code, sorted(m for m in sys.modules if m in ('numpy', 'onnx', 'crtgen.kernels')))"
+    )
+    shown = [
+        subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60)
+        for words in ([], ["-h"])
+    ]
+    assert shown[0].stdout == shown[1].stdout
+    lines = shown[0].stdout.splitlines()
+    assert lines[0].startswith("Usage: crtgen ")
+    assert lines[-1] == "0 []"
+    assert len(lines) <= 25, "a screen of 24 lines, and what this test prints"
+
+
+def test_what_help_says_of_a_command_is_what_the_command_says() -> None:
+    loaded = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
+    said = {name: summary for group in app.COMMANDS.values() for name, summary in group.items()}
+    assert said == {name: command.help.partition("\n\n")[0] for name, command in loaded.items()}

@@ -21,6 +21,12 @@ _TURNS = re.compile(r"for \((?:int32_t )?(\w+) = (\d+); \1 < (\d+); \1(?:\+\+| \
 _IDLE = re.compile(r"[+-] 0(?![\w.])|[*/] 1(?![\w.])|(?<![\w.])1 \* |(?<![\w.])0 [*/%] | % 1(?![\w.])")
 
 
+def test_the_header_says_which_buffers_a_run_takes() -> None:
+    """It copies with memcpy and checks nothing: a buffer that partly overlaps an arena is undefined."""
+    text = re.sub(r"\s+\*?\s*", " ", generate_c(two_layers(), "net").files["net.h"])
+    assert "a buffer is one of these places, or has no byte in an arena" in text
+
+
 def test_the_map_of_the_arena_is_in_the_source() -> None:
     plan = two_layers()
     module = generate_c(plan, "net")

@@ -12,6 +12,7 @@ from crtgen.errors import FlashError, ToolMissingError, UsageError
 from crtgen.flash import Job, commands, flash
 from crtgen.flash.failure import explain
 from crtgen.flash.table import INSTALL, TABLE
+from crtgen.text import DeviceText
 
 NUCLEO, NORDIC, PICO = "nucleo_l4r5zi", "nrf52840dk", "rpi_pico"
 
@@ -31,7 +32,7 @@ def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def job(image: Path, board: str, serial: str = "", usb: str = "") -> Job:
-    return Job(image, find_board(board), serial, usb=usb)
+    return Job(image, find_board(board), DeviceText(serial), usb=usb)
 
 
 def command(runner: str, job: Job) -> list[str]:
@@ -132,7 +133,7 @@ def test_openocd(image: Path, board: str, files: list[str]) -> None:
 )
 def test_pyocd(image: Path, board: str, target: str) -> None:
     words = command("pyocd", job(image, board))
-    assert words == [sys.executable, "-m", "crtgen.flash.with_pyocd", "--target", target, str(image)]
+    assert words == [sys.executable, "-P", "-m", "crtgen.flash.with_pyocd", "--target", target, str(image)]
     assert command("pyocd", job(image, board, "E66"))[-3:] == ["--probe", "E66", str(image)]
 
 
@@ -144,11 +145,11 @@ def test_jlink(image: Path, board: str, device: str) -> None:
     options = ["-nogui", "1", "-if", "swd", "-speed", "4000", "-device", device, "-autoconnect", "1"]
     end = ["-ExitOnError", "1", "-CommandFile", str(script)]
     assert command("jlink", job(image, board)) == ["JLinkExe", *options, *end]
-    assert command("jlink", job(image, board, "68{3}")) == [
+    assert command("jlink", job(image, board, "683")) == [
         "JLinkExe",
         *options,
         "-SelectEmuBySN",
-        "68{3}",
+        "683",
         *end,
     ]
     assert script.read_text() == f"r\nh\nloadfile {image.with_suffix('.hex')}\nr\ng\nq\n"
@@ -403,3 +404,10 @@ def test_pyocd_is_asked_as_a_library(image: Path) -> None:
 def test_an_image_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FlashError, match="no such image"):
         flash(Job(tmp_path / "x.elf", find_board(NORDIC)), "nrfjprog")
+
+
+@pytest.mark.parametrize("server", ["| ./program", "localhost:1\nshell touch x", "localhost", "-x:1 y"])
+def test_a_server_of_gdb_is_a_host_with_a_port(image: Path, server: str) -> None:
+    """What gdb is told goes into a script of its commands."""
+    with pytest.raises(UsageError, match="it is no host with a port"):
+        commands("gdb", Job(image, find_board(NUCLEO), gdb_server=server))

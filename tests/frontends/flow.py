@@ -113,6 +113,27 @@ def nested() -> Flow:
     return _flow(model, "b", "b", "f")
 
 
+def given() -> Flow:
+    """Weights and a shape are constants, handed to both branches, of which one needs them."""
+    inputs = [*floats("a"), Tensor("w", [3, 4], "float32"), Tensor("s", [2], "int32")]
+    then = Subgraph(
+        [*inputs, Tensor("made", [1, 3], "float32"), Tensor("b", [3, 1], "float32")],
+        [
+            Operator("FULLY_CONNECTED", ["a", "w", None], ["made"], Options("FullyConnectedOptions")),
+            Operator("RESHAPE", ["made", "s"], ["b"], Options("ReshapeOptions")),
+        ],
+        ["a", "w", "s"],
+        ["b"],
+    )
+    column = Tensor("k", [3, 1], "float32", data=np.array([[1], [2], [3]], np.float32))
+    other = Subgraph([*inputs, column], [], ["a", "w", "s"], ["k"])
+    weights = np.arange(12, dtype=np.float32).reshape(3, 4) / 8 - 0.7
+    tensors = [boolean("which"), *floats("x"), Tensor("w", [3, 4], "float32", data=weights)]
+    tensors += [shape("s", 3, 1), Tensor("y", [3, 1], "float32")]
+    operators = [branch(["which", "x", "w", "s"], ["y"], 1, 2)]
+    return _flow(Model(tensors, operators, ["which", "x"], ["y"], others=[then, other]), "b", "f")
+
+
 def loops() -> Flow:
     """While a counter is below n: the counter goes up, the sum grows by a step that stays."""
     names = ["i", "total", "step"]
@@ -274,7 +295,20 @@ def unchanged() -> Flow:
 
 
 def _all() -> Iterator[Callable[[], Flow]]:
-    yield from (branches, nested, counter, delayed, shown, handed, chosen, unchanged, loops, swapped, turned)
+    yield from (
+        branches,
+        nested,
+        given,
+        counter,
+        delayed,
+        shown,
+        handed,
+        chosen,
+        unchanged,
+        loops,
+        swapped,
+        turned,
+    )
 
 
 MODELS = {make.__name__: make for make in _all()}

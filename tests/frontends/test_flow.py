@@ -13,7 +13,7 @@ from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.frontends import load_tflite
 from crtgen.ir import Array
 from crtgen.session import Session
-from tests.frontends.flow import MODELS, Flow, add, assign, branch, floats, handle, read, variable
+from tests.frontends.flow import MODELS, Flow, add, assign, branch, constant, floats, handle, read, variable
 from tests.ops.oracle import assert_same
 from tests.tflite_builder import Model, Subgraph, Tensor
 
@@ -99,6 +99,14 @@ def _branch(*others: Subgraph, then: int = 1) -> bytes:
     return Model(tensors, operators, ["c", "x"], ["y"], others=others).to_bytes()
 
 
+def _typed(dtype: str) -> bytes:
+    """A branch whose input is of another type than the constant that it is given."""
+    inner = Subgraph([Tensor("a", [1, 4], dtype), *floats("b")], [], ["a"], ["b"])
+    operators = [branch(["c", "k"], ["y"], 1, 1)]
+    tensors = [Tensor("c", [], "bool"), constant("k", 1, 2, 3, 4), *floats("y")]
+    return Model(tensors, operators, ["c"], ["y"], others=[inner]).to_bytes()
+
+
 _RECURSIVE = Subgraph(
     [Tensor("c", [], "bool"), *floats("a", "b")], [branch(["c", "a"], ["b"], 1, 1)], ["a"], ["b"]
 )
@@ -113,6 +121,7 @@ _NO_INPUT = Subgraph(floats("a"), [], [], ["a"])
         (_branch(), "it runs subgraph 1 of 1"),
         (_branch(_NO_INPUT, then=0), "it runs subgraph 0 of 2"),
         (_branch(_NO_INPUT), "subgraph 1 has 0 inputs, and is given 1"),
+        (_typed("int8"), "'a' is INT8, and is given FLOAT32"),
     ],
 )
 def test_subgraphs_that_do_not_fit_are_corrupt(data: bytes, reason: str) -> None:

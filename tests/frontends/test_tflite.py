@@ -232,7 +232,7 @@ _ONES = np.ones((1, 2), np.float32)
         ),
         (
             _single("RELU", [Tensor("x", [2**26, 4], "int8"), Tensor("y", [1], "int8")]),
-            "'x' has shape 67108864x4; supported: at most 67,108,864 elements",
+            "'x' has shape 67108864x4; supported: at most 50,331,648 elements",
         ),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
@@ -331,3 +331,11 @@ def test_load_refuses_what_is_no_model_file(tmp_path: Path) -> None:
     assert caught.value.hint.startswith(
         "known: .tflite, .onnx, C arrays and .zip or .task with one, archives (.tar)"
     )
+
+
+def test_a_custom_code_beside_a_builtin_is_the_custom_operator() -> None:
+    """As compilers for NPUs write it: the builtin stays at 0, which is ADD."""
+    tensors = [Tensor("x", [1, 4], "float32"), Tensor("y", [1, 4], "float32")]
+    with pytest.raises(UnsupportedError, match="CUSTOM DISPATCH_OP"):
+        load_tflite(_single("ADD DISPATCH_OP", tensors, inputs=["x", "x"]))
+    load_tflite(_single("ADD", tensors, inputs=["x", "x"]))

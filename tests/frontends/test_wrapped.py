@@ -2,6 +2,8 @@
 
 import json
 import re
+import time
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from typer.testing import CliRunner
 
 from crtgen import frontends
 from crtgen.cli.app import app
-from crtgen.errors import UsageError
+from crtgen.errors import UnsupportedError, UsageError
 from crtgen.frontends import unwrap
 from tests.support import ROOT
 
@@ -85,7 +87,7 @@ def test_an_arena_in_the_source(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.cc", b"int main() {}", "no array of bytes that is one"),
-        ("a.cc", b"\xff\xfe", "it is no text"),
+        ("a.cc", b"\xff\xfe", "no array of bytes that is one"),
         ("a.cc", source(b"1234TFL3" + bytes(8)).replace("0x31", "0x131").encode(), "no array of bytes"),
         (
             "a.h",
@@ -111,9 +113,47 @@ def test_archives_that_serve_no_purpose(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(UsageError, match=r"it holds 2 models: a\.tflite, b\.tflite"):
         unwrap(zipped(tmp_path / "two.zip", a_DOT_tflite=MODEL, b_DOT_tflite=MODEL))
     bomb = zipped(tmp_path / "bomb.zip", a_DOT_tflite=bytes(1 << 20))
-    monkeypatch.setattr("crtgen.files.memory_limit", lambda divisor=1: 1 << 19)
+    monkeypatch.setattr("crtgen.budget.memory_limit", lambda divisor=1: 1 << 19)
     with pytest.raises(UsageError, match="it holds 1,048,576 bytes; at most 524,288 are read"):
         unwrap(bomb)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"/*" * 500_000,
+        b"/*/" * 300_000,
+        b"x[" * 500_000,
+        b"x[x]" * 200_000 + b"={}" * 100_000,
+        b"={1," * 250_000,
+    ],
+    ids=["comments", "slashes", "brackets", "declarations", "numbers"],
+)
+def test_a_megabyte_that_looks_like_c_takes_no_time(tmp_path: Path, text: bytes) -> None:
+    """What is quadratic would take hours of the processor; what is linear a fraction of a second."""
+    path = tmp_path / "a.c"
+    path.write_bytes(text)
+    start = time.process_time()
+    with pytest.raises(UsageError, match="no array of bytes that is one"):
+        unwrap(path)
+    assert time.process_time() - start < 30
+
+
+def test_millions_of_comments(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", a_DOT_c=b"/*" * 3_000_000)
+    with pytest.raises(UnsupportedError, match="leaving out comments takes 1,500,000,000 operations"):
+        unwrap(path)
+
+
+def test_text_of_an_archive_stays_bytes(tmp_path: Path) -> None:
+    """One character beyond Latin-1 makes four bytes of each one in Python's text."""
+    path = zipped(tmp_path / "a.zip", a_DOT_c="\U0001f600".encode() + b" " * (32 << 20))
+    tracemalloc.start()
+    with pytest.raises(UsageError, match="no array"):
+        unwrap(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * (32 << 20)
 
 
 def test_names_in_an_archive_are_no_paths(tmp_path: Path) -> None:

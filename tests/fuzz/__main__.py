@@ -34,7 +34,8 @@ def main() -> int:
     took = time.monotonic() - start
     print(
         f"{options.target}, seed {options.seed}: {outcome.inputs:,} inputs in {took:.0f} s, "
-        f"{outcome.accepted:,} accepted, {len(outcome.found)} kinds of faults"
+        f"{outcome.accepted:,} accepted, the slowest {outcome.slowest:.1f} s of the processor, "
+        f"{len(outcome.found)} kinds of faults"
     )
     return 1 if outcome.found else 0
 

@@ -20,10 +20,10 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from crtgen import files
+from crtgen import budget
 from crtgen.errors import CrtgenError
 
-__all__ = ["Outcome", "Target", "fuzz", "run_one"]
+__all__ = ["EscapedError", "Outcome", "Target", "allowing", "fuzz", "run_one"]
 
 SECONDS = 20
 MEMORY = 256 << 20
@@ -33,20 +33,30 @@ ROOM = 3 << 30
 
 @dataclass(frozen=True)
 class Target:
-    """A reader: ``seeds`` are good inputs, ``mutate`` makes others, ``run`` says whether one was accepted."""
+    """A reader: ``seeds`` are good inputs, ``mutate`` makes others, ``run`` says whether one was accepted.
+
+    With ``seconds`` of the processor an input has these and no other bounds but ``room``, and the limits that
+    crtgen has by itself.
+    """
 
     name: str
     seeds: Callable[[], Sequence[bytes]]
     mutate: Callable[[Random, Sequence[bytes]], bytes]
     run: Callable[[bytes, Path], bool]
+    seconds: float | None = None
+    room: int = ROOM
 
 
 @dataclass
 class Outcome:
-    """How many inputs ran, how many of them were accepted, and what was found: input and traceback."""
+    """How many inputs ran, how many of them were accepted, and what was found: input and traceback.
+
+    ``slowest`` is the most seconds of the processor that an input took.
+    """
 
     inputs: int = 0
     accepted: int = 0
+    slowest: float = 0.0
     found: dict[str, tuple[bytes, str]] = field(default_factory=dict)
 
 
@@ -58,7 +68,7 @@ class SlowError(BaseException):
     """An input took too long."""
 
 
-_allowed: Path | None = None
+_allowed: tuple[Path, ...] = ()
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _STARTS = (
     "subprocess.Popen",
@@ -69,70 +79,92 @@ _STARTS = (
     "os.forkpty",
     "socket.connect",
 )
-_CHANGES = (
-    "os.mkdir",
-    "os.remove",
-    "os.rename",
-    "os.rmdir",
-    "os.link",
-    "os.symlink",
-    "os.truncate",
-    "os.chmod",
-)
+_CHANGES = {
+    "os.mkdir": (0, 2),
+    "os.remove": (0, 1),
+    "os.rename": (1, 3),
+    "os.rmdir": (0, 1),
+    "os.link": (1, 3),
+    "os.symlink": (1, 2),
+    "os.truncate": (0, 1),
+    "os.chmod": (0, 2),
+}
+"""Which arguments are the path that is changed, and the directory that it is relative to."""
 
 
 def _watch(event: str, args: tuple[Any, ...]) -> None:
-    if _allowed is None:
+    if not _allowed:
         return
     if event in _STARTS:
         raise EscapedError(f"{event} {args!r}")
-    if (event == "open" and isinstance(args[2], int) and args[2] & _WRITING) or event in _CHANGES:
+    if event == "open" and isinstance(args[2], int) and args[2] & _WRITING:
         _inside(event, args[0])
+    elif event == "sqlite3.connect":
+        _inside("open", args[0])
+    elif event in _CHANGES:
+        _inside(event, args[_CHANGES[event][0]], args[_CHANGES[event][1]])
 
 
 _TEMPLATES = Path(tempfile.gettempdir()).resolve() / f"_jinja2-cache-{os.getuid()}"
 """Where compiled templates are kept."""
 
 
-def _inside(event: str, path: Any) -> None:
+def _inside(event: str, path: Any, directory: Any = -1) -> None:
     if isinstance(path, int) or "__pycache__" in str(path):
         return
-    place = Path(os.path.realpath(os.fsdecode(path)))
-    if _allowed is not None and not any(map(place.is_relative_to, (_allowed, _TEMPLATES))):
+    named = os.fsdecode(path)
+    if isinstance(directory, int) and directory >= 0:
+        named = os.path.join(os.readlink(f"/proc/self/fd/{directory}"), named)
+    parent, name = os.path.split(named)
+    # A link that is removed or replaced is not followed; one that is opened is.
+    place = Path(os.path.realpath(named) if event == "open" else os.path.join(os.path.realpath(parent), name))
+    if not any(map(place.is_relative_to, (*_allowed, _TEMPLATES))):
         raise EscapedError(f"{event} {place}")
+
+
+@contextmanager
+def allowing(*folders: Path) -> Iterator[None]:
+    """Other folders in the place of that of the run; none: nothing is watched."""
+    global _allowed
+    before, _allowed = _allowed, tuple(folder.resolve() for folder in folders)
+    try:
+        yield
+    finally:
+        _allowed = before
 
 
 sys.addaudithook(_watch)
 
 
 @contextmanager
-def _limited(folder: Path) -> Iterator[None]:
-    global _allowed
+def _limited(folder: Path, target: Target) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_AS)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    old = signal.signal(signal.SIGALRM, _late)
-    resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, before[1]))
-    files.limit_memory(MEMORY)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    _allowed = folder.resolve()
+    timer, number = signal.ITIMER_REAL, signal.SIGALRM
+    if target.seconds is not None:
+        timer, number = signal.ITIMER_PROF, signal.SIGPROF
+    old = signal.signal(number, _late)
+    resource.setrlimit(resource.RLIMIT_AS, (size + target.room, before[1]))
+    budget.limit_memory(MEMORY if target.seconds is None else budget.DEFAULT_MEMORY)
+    signal.setitimer(timer, target.seconds or SECONDS)
     try:
-        yield
+        with allowing(folder):
+            yield
     finally:
-        _allowed = None
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
-        files.limit_memory()
+        signal.setitimer(timer, 0)
+        signal.signal(number, old)
+        budget.limit_memory()
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def _late(number: int, frame: object) -> None:
-    raise SlowError(f"more than {SECONDS} s")
+    raise SlowError("it takes too long")
 
 
 def run_one(target: Target, data: bytes, folder: Path) -> tuple[bool, str]:
     """Whether an input is accepted, and the traceback of what must not have happened."""
     try:
-        with _limited(folder):
+        with _limited(folder, target):
             return target.run(data, folder), ""
     except CrtgenError as error:
         # Every error has to be one that can be shown.
@@ -150,7 +182,9 @@ def fuzz(target: Target, *, seed: int, inputs: int = 0, seconds: float = 0.0) ->
     with TemporaryDirectory(prefix="fuzz-") as folder:
         while outcome.inputs < inputs or (not inputs and time.monotonic() < end):
             data = target.mutate(random, seeds)
+            start = time.process_time()
             accepted, wrong = run_one(target, data, Path(folder))
+            outcome.slowest = max(outcome.slowest, time.process_time() - start)
             outcome.inputs += 1
             outcome.accepted += accepted
             if wrong:

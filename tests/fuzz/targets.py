@@ -41,7 +41,9 @@ from crtgen.request import Request
 from crtgen.resources import boards_dir
 from tests.fuzz.device import device_inputs, meet_device
 from tests.fuzz.engine import Target
+from tests.fuzz.folders import folder_target
 from tests.fuzz.mutate import mutate_bytes, mutate_json
+from tests.fuzz.onnx_costs import costs_target
 from tests.fuzz.onnx_files import onnx_target
 from tests.library.graphs import foo, text
 from tests.library.test_exported import exported, lib
@@ -294,6 +296,8 @@ TARGETS = {
         Target("devices", device_inputs, _any, meet_device),
         Target("npz", _npz_seeds, _mutated_npz, _npz),
         onnx_target(compiled_graph),
+        costs_target(compiled_graph),
+        folder_target(),
         Target("manifests", _manifest_seeds, _by_json, _manifest),
     )
 }

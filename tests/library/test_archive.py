@@ -3,12 +3,13 @@
 import gzip
 import io
 import tarfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crtgen import files
+from crtgen import budget
 from crtgen.errors import CorruptModelError
 from crtgen.library.archive import read_tar, write_tar
 
@@ -16,9 +17,9 @@ FILES = {"metadata.json": b"{}", "codegen/host/src/a.c": b"int a;\n", "empty": b
 PLAIN = write_tar(FILES, 1_700_000_000)
 
 
-def tar_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+def tar_of(*members: tuple[tarfile.TarInfo, bytes], form: int = tarfile.DEFAULT_FORMAT) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as tar:
         for info, data in members:
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
@@ -125,12 +126,12 @@ def test_a_file_below_a_file() -> None:
 
 def test_a_gzip_bomb_is_not_unpacked() -> None:
     bomb = gzip.compress(bytes(16 << 20))
-    files.limit_memory(16 << 20)
+    budget.limit_memory(16 << 20)
     try:
         with pytest.raises(CorruptModelError, match="it holds more than 2 MiB") as caught:
             read_tar(bomb, "x")
     finally:
-        files.limit_memory()
+        budget.limit_memory()
     assert caught.value.hint == f"crtgen --limit-memory {32 << 20} allows twice as much"
 
 
@@ -147,9 +148,68 @@ def test_any_bytes(data: bytes) -> None:
         read_tar(data, "x")
 
 
-def test_reads_what_other_tools_write() -> None:
-    with_dirs = tar_of((tarfile.TarInfo("./a.txt"), b"x" * 513), (tarfile.TarInfo("b" * 120), b""))
-    assert {name: len(data) for name, data in read_tar(with_dirs, "x").items()} == {
-        "a.txt": 513,
-        "b" * 120: 0,
-    }
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_reads_what_other_tools_write(form: int) -> None:
+    directory = tarfile.TarInfo("a")
+    directory.type = tarfile.DIRTYPE
+    members = [(tarfile.TarInfo("./a.txt"), b"x" * 513), (directory, b""), (tarfile.TarInfo("a/b"), b"1")]
+    assert read_tar(tar_of(*members, form=form), "x") == {"a.txt": b"x" * 513, "a/b": b"1"}
+
+
+def test_a_long_path_is_split() -> None:
+    path = f"{'a' * 90}/{'b' * 90}"
+    assert read_tar(write_tar({path: b"1"}, 0), "x") == {path: b"1"}
+
+
+def header(kind: bytes, name: str, content: bytes) -> bytes:
+    """A member as GNU tar writes it, without an end mark."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(content)
+    return info.tobuf(tarfile.GNU_FORMAT) + content.ljust(-(-len(content) // 512) * 512, b"\0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "reason"),
+    [
+        (tarfile.GNUTYPE_LONGNAME, b"abc\0", "a long name of GNU's"),
+        (tarfile.XHDTYPE, b"12 path=abc\n", "a header of PAX has path"),
+        (tarfile.XHDTYPE, b"11 mtime=1\n", "longer than any"),
+        (tarfile.XHDTYPE, b"0" * 200_000 + b"\n", "longer than any"),
+        (tarfile.XGLTYPE, b"1111111111 GNU.sparse.size=" * 2000, "a special file"),
+    ],
+)
+def test_headers_of_headers_are_refused(kind: bytes, content: bytes, reason: str) -> None:
+    """Python's reader takes them by recursion, and by an expression that is quadratic."""
+    chained = header(kind, "x", content) * 3000 if len(content) < 100 else header(kind, "x", content)
+    with pytest.raises(CorruptModelError, match=reason):
+        read_tar(chained + header(b"0", "a", b"") + bytes(1024), "x")
+
+
+def test_times_as_python_writes_them(tmp_path: Path) -> None:
+    """In a header of PAX before each member, since they are fractions of a second."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(b"1")
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        tar.add(tmp_path / "in", arcname=".")
+    data = (tmp_path / "x.tar").read_bytes()
+    assert data[156:157] == tarfile.XHDTYPE
+    assert read_tar(data, "x") == {"a": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("at", "field", "reason"),
+    [
+        (257, b"\0", "no ustar header"),
+        (0, b"b", "the checksum of a header is wrong"),
+        (124, b"9", "a number of a header is not octal"),
+        (124, b"\x80", "a number of a header is not octal"),
+        (0, b"\xff", "a name is not UTF-8"),
+    ],
+)
+def test_damaged_headers(at: int, field: bytes, reason: str) -> None:
+    damaged = bytearray(header(b"0", "a", b""))
+    damaged[at : at + 1] = field
+    if reason != "the checksum of a header is wrong":
+        damaged[148:156] = b"%06o\0 " % (sum(damaged[:148]) + 256 + sum(damaged[156:512]))
+    with pytest.raises(CorruptModelError, match=reason):
+        read_tar(bytes(damaged) + bytes(1024), "x")

@@ -53,7 +53,7 @@ def test_real_values_are_quantised_when_that_is_asked_for(tmp_path: Path) -> Non
         read_inputs(tmp_path / "x.npy", (quantised,))
     assert "--quantize-input" in caught.value.hint
     np.save(tmp_path / "x.npy", np.full((2, 2), np.nan, np.float32))
-    with pytest.raises(UsageError, match="type float32"):
+    with pytest.raises(UsageError, match="4 of 4 values are NaN"):
         read_inputs(tmp_path / "x.npy", (quantised,), quantize=True)
 
 

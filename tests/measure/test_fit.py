@@ -8,6 +8,7 @@ import pytest
 from crtgen import api
 from crtgen.boards import Board, find_board
 from crtgen.errors import DoesNotFitError, UnsupportedError
+from crtgen.measure.benchmark import measure_model
 from crtgen.measure.fit import Choice, Fits
 from tests.support import model_path, nightly
 
@@ -61,22 +62,41 @@ def _small(flash: int, ram: int) -> Board:
     return replace(board, memories=tuple(replace(m, size=sizes[m.name]) for m in board.memories))
 
 
-def test_advice_is_the_first_choice_that_fits() -> None:
+def test_the_library_decides() -> None:
+    """What does not fit lacks so many bytes; advice is the first other choice that fits."""
     fits = Fits(_model("vww_int8"))
     plenty = fits.on(_small(1 << 20, 1 << 20))
-    assert plenty.fits
-    assert plenty.advice is None
-    needs = plenty.server.ram + plenty.server.stack
-    tight = fits.on(_small(1 << 20, needs - 1024))
-    assert not tight.fits
-    assert 0 < tight.short["ram"] <= 1024
-    assert str(tight.advice) == "--optimize size"
-    assert fits.on(_small(1 << 20, needs - 1024), Choice("size")).fits
-    smaller = fits.on(_small(1 << 20, needs - 20 * 1024))
-    assert str(smaller.advice) == "--optimize balanced --pool 1024"
+    assert (plenty.fits, plenty.advice, plenty.server_short, plenty.server_advice) == (True, "", {}, "")
+    needs = plenty.library.ram
+    exactly = fits.on(_small(1 << 20, needs))
+    assert exactly.fits
+    assert exactly.server_short["ram"] > 0
+    tight = fits.on(_small(1 << 20, needs - 64))
+    assert (tight.fits, tight.short, tight.advice) == (False, {"ram": 64}, "--optimize size")
+    assert fits.on(_small(1 << 20, needs - 64), Choice("size")).fits
     hopeless = fits.on(_small(16 * 1024, 1 << 20))
-    assert hopeless.advice is None
-    assert hopeless.short["flash"] > 20_000
+    assert hopeless.advice == hopeless.server_advice == ""
+    assert hopeless.short["flash"] == hopeless.library.flash - 16 * 1024
+
+
+def test_advice_for_the_server() -> None:
+    fits = Fits(_model("vww_int8"))
+    needs = fits.on(_small(1 << 20, 1 << 20)).server
+    ram = needs.ram + needs.stack
+    assert fits.on(_small(1 << 20, ram - 1024)).server_advice == "--optimize size"
+    assert fits.on(_small(1 << 20, ram - 20 * 1024)).server_advice == "--pool 1024"
+    assert fits.on(_small(1 << 20, ram - 20 * 1024), Choice(pool=1024)).server_advice == ""
+
+
+@pytest.mark.parametrize("board", ["bbc_microbit", "disco_l475_iot1"])
+def test_what_fits_is_built_for_a_board_that_is_too_small_for_the_server(board: str) -> None:
+    model = _model("kws_int8" if board == "bbc_microbit" else "ic01_float32")
+    found = Fits(model).on(find_board(board))
+    assert found.fits
+    assert found.server_short["ram"] > 0
+    with pytest.raises(DoesNotFitError):
+        model.compile(board).generate("server")
+    model.compile(board).generate("standalone")
 
 
 def test_advice_names_another_memory() -> None:
@@ -84,7 +104,8 @@ def test_advice_names_another_memory() -> None:
     sizes = {"code": 1 << 20, "itcm": 1 << 20, "ram": 60 * 1024, "dtcm": 64 * 1024}
     board = replace(board, memories=tuple(replace(m, size=sizes[m.name]) for m in board.memories))
     found = Fits(_model("vww_int8")).on(board)
-    assert str(found.advice) == "--optimize balanced --place arena=dtcm"
+    assert found.fits
+    assert found.server_advice == "--place arena=dtcm"
 
 
 def test_time_is_cycles_by_the_clock() -> None:
@@ -115,3 +136,15 @@ def test_what_code_needs_is_known_when_it_is_built(tmp_path: Path) -> None:
     archive.write_bytes(model.compile("mps2_an386").archive())
     with pytest.raises(UnsupportedError, match="code that crtgen did not make"):
         api.load(archive).compile("mps2_an386").footprint()
+
+
+@pytest.mark.qemu
+def test_the_library_is_the_same_in_every_image() -> None:
+    """What a budget judges does not depend on what is around the model."""
+    compiled = _model("hello_world_int8").compile("mps2_an386")
+    library = compiled.generate("library").build().size.sizes
+    measured = measure_model(compiled, layers=False)
+    (served,) = compiled.generate("server").build().reports
+    assert measured.flash_bytes == served.flash_bytes == pytest.approx(library.flash, abs=16)
+    assert measured.ram_bytes == served.ram_bytes == library.ram == compiled.footprint("library").ram
+    assert measured.image_flash_bytes < served.image_flash_bytes  # type: ignore[operator]

@@ -1,16 +1,22 @@
 """Layer by layer: what the device computes is read there, and a kernel that is wrong is named."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from crtgen import api
+from crtgen.codegen.module import Interface
 from crtgen.errors import RemoteError, UnsupportedError, UsageError
+from crtgen.frontends import load, load_onnx
 from crtgen.ir import Graph
-from crtgen.measure.against import losses
+from crtgen.measure.against import losses, within_range
 from crtgen.measure.cases import Case, first_runs, random_inputs
 from crtgen.measure.layers import compare_values, verify_layers
+from crtgen.measure.quantization import quantize
 from crtgen.session import Session
 from tests.support import ROOT, model_path
 
@@ -134,6 +140,60 @@ def test_networks_that_have_nothing_in_common() -> None:
     ours = _graph("ad01_int8")
     with pytest.raises(UsageError, match="inputs of both networks have other shapes"):
         losses(ours, _graph("kws_int8"), [])
+
+
+def _onnx(x: Sequence[int], y: Sequence[int], axis: int) -> Graph:
+    """The input beside its negative, along the channels."""
+    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Concat", ["x", "n"], ["y"], axis=axis)]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", x), ("y", y))]
+    made = helper.make_model(helper.make_graph(nodes, "net", ends[:1], ends[1:]), ir_version=10)
+    made.opset_import[0].version = 21
+    return load_onnx(made.SerializeToString())
+
+
+def test_channels_first_and_last_are_one_network() -> None:
+    """Also a value whose lengths do not tell in which order they are."""
+    first, last = _onnx((1, 1, 2, 2), (1, 2, 2, 2), 1), _onnx((1, 2, 2, 1), (1, 2, 2, 2), 3)
+    image = np.array([[1, -2], [3, 0.5]], np.float32)
+    for ours, theirs in ((first, last), (last, first)):
+        case = Case("0", (image.reshape(ours.values[ours.inputs[0]].shape),), ())
+        found = losses(ours, theirs, [case])
+        assert [(loss.value, loss.largest) for loss in found] == [("neg", 0), ("y", 0)]
+
+
+def test_the_demonstration_as_tflite_and_as_onnx() -> None:
+    """Quantised with channels last, and of floats with channels first."""
+    ours, theirs = (load(DIGITS.with_suffix(suffix)) for suffix in (".tflite", ".onnx"))
+    with np.load(DIGITS.with_suffix(".npz")) as given:
+        cases = [Case(str(i), (given[f"case{i}_input0"],), ()) for i in range(4)]
+    (found,) = losses(ours, theirs, cases)
+    assert found.value == "probabilities"
+    assert 40 < found.sqnr < 60
+
+
+def test_no_layer_is_blamed_for_its_activation_or_for_inputs_out_of_range(tmp_path: Path) -> None:
+    """ReLU is within the convolutions of the quantised network, whose input was from 0 to 16."""
+    source, made = DIGITS.with_suffix(".onnx"), tmp_path / "digits.onnx"
+    quantize(source, source.with_name("digits_images.npz"), made)
+    ours, theirs = load(made), load(source)
+    drawn = [Case(str(i), random_inputs(_interfaces(ours), i), ()) for i in range(4)]
+    cases = within_range(drawn, ours, theirs)
+    inputs = np.stack([case.inputs[0] for case in cases])
+    low, high = float(inputs.min()), float(inputs.max())
+    assert 0 <= low < 1
+    assert 15 < high <= 16
+    found = {loss.value: loss for loss in losses(ours, theirs, cases)}
+    assert min(loss.sqnr for loss in found.values()) > 20
+    values = np.stack([theirs.evaluate({theirs.inputs[0]: case.inputs[0]})["conv1_conv2d"] for case in cases])
+    assert float(values.min()) < 0
+    assert found["conv1_conv2d"].range == pytest.approx(float(values.max()))
+    back = within_range(drawn, theirs, ours)  # the quantised network is the other one
+    np.testing.assert_array_equal(back[0].inputs[0], cases[0].inputs[0])
+
+
+def _interfaces(graph: Graph) -> list[Interface]:
+    values = [graph.values[name] for name in graph.inputs]
+    return [Interface(v.name, v.name, v.shape, v.dtype, v.quant, v.nbytes) for v in values]
 
 
 def test_the_first_case_and_its_steps() -> None:

@@ -120,7 +120,7 @@ def test_tables(tmp_path: Path, text: str, shape: tuple[int, ...], runs: list[ob
         ("t.csv", b"1,2\n3,x\n", (2, 2), "row 2 is not of 2 numbers"),
         ("t.csv", b"1,2,3\n", (2, 2), "it has 1 rows of 3, x has 4 elements"),
         ("t.csv", b"", (2, 2), "it has no numbers"),
-        ("t.csv", b"nan\n", (1,), "type float32"),
+        ("t.csv", b"nan\n", (1,), "1 of 1 values are NaN"),
     ],
 )
 def test_what_is_wrong_with_a_file(

@@ -15,5 +15,6 @@ def figures(
     """A report of the model ``net`` with these figures; ``layers`` are names with instructions."""
     sizes = Sizes(text=flash, rodata=0, data=0, bss=ram, stack=0, arena=0, groups={}, symbols=())
     made = tuple(Layer(name, "conv2d", "gemm", name, 5, instructions=count) for name, count in layers)
-    report = Report("net", "board", optimize, (), (), 10, 0, 90, 90, True, made)
-    return replace(report, image=SizeReport(sizes, None, {}), instructions=instructions)
+    report = Report("net", "board", optimize, (), (), 10, 0, ram, ram, True, made)
+    image = SizeReport(sizes, None, {})
+    return replace(report, image=image, instructions=instructions, flash_bytes=flash)

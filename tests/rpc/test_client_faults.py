@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crtgen import endpoints
 from crtgen.errors import (
     LinkClosedError,
     LinkError,
@@ -236,6 +237,48 @@ def test_an_interrupted_call_does_not_leave_its_answer_to_the_next() -> None:
             echo(1)
         with pytest.raises(SessionLostError, match="interrupted"):
             echo(2)
+
+
+def test_an_older_device_gets_each_request_once() -> None:
+    server = device()
+    (functions,) = [each for each in server._modules.values() if each]
+    functions[:] = [(name, run) for name, run in functions if name != endpoints.CRC32.name]
+    line = Faulty(server)
+    line.flow_controlled = False
+    with Client(line, timeouts=QUICK) as client, client.allocate((4,), "int8") as tensor:
+        tensor.write(np.arange(4, dtype=np.int8))
+        assert tensor.read().tolist() == [0, 1, 2, 3]
+        assert client.run_number() is None
+        line.up = once(lambda data: b"")
+        with pytest.raises(LinkTimeoutError, match=r"did not answer within 0\.1 s"):
+            tensor.read()
+
+
+def test_a_request_is_repeated_where_the_line_loses_it() -> None:
+    line = Faulty(device())
+    line.flow_controlled = False
+    with Client(line, timeouts=Timeouts(0.1, 60.0, 60.0)) as client:
+        for side in ("up", "down"):
+            for change in (lambda data: b"", lambda data: data[:-3], flip(20), lambda data: data + data):
+                setattr(line, side, once(change))
+                assert client.memory() is not None
+        assert client.function("echo")(7) == 7
+
+
+def test_what_a_device_says_moves_no_cursor() -> None:
+    def fail(value: str) -> str:
+        raise ValueError(value)
+
+    server = Server({"fail": fail})
+    lines: list[str] = []
+    line = Faulty(server)
+    with Client(line, timeouts=QUICK, on_log=lines.append) as client:
+        fails = client.function("fail")
+        line.down = once(lambda data: server.log("\x1b[2J\0") + data)
+        with pytest.raises(RemoteError) as caught:
+            fails("\x1b[31m\0\u202e")
+    assert lines == [r"\x1b[2J\x00"]
+    assert caught.value.message == r"ValueError: \x1b[31m\x00\u202e"
 
 
 def test_empty_packets_are_skipped() -> None:

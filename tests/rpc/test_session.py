@@ -22,6 +22,7 @@ from crtgen.rpc.session import (
     State,
     next_nonce,
 )
+from crtgen.text import DeviceText
 
 GOLDEN = {
     row["name"]: bytes.fromhex(row["wire"])
@@ -72,7 +73,7 @@ def test_messages_and_logs_are_the_golden_ones() -> None:
     device.log("log1")
     wire = device.take_output()
     assert wire == GOLDEN["log"]
-    assert host.receive(wire) == [Log("log1")]
+    assert host.receive(wire) == [Log(DeviceText("log1"))]
 
 
 def test_output_is_handed_out_once() -> None:
@@ -86,16 +87,16 @@ def test_a_device_that_boots_says_so_and_logs_come_through_in_any_state() -> Non
     host, device = Session(), Session()
     device.boot()
     device.log("starting")
-    assert host.receive(device.take_output()) == [Log("starting")]
+    assert host.receive(device.take_output()) == [Log(DeviceText("starting"))]
     host.start()
     device.log("still")
-    assert host.receive(device.take_output()) == [Log("still")]
+    assert host.receive(device.take_output()) == [Log(DeviceText("still"))]
     assert host.state is State.STARTING
 
 
 def test_a_log_may_carry_the_session_but_no_other() -> None:
     host, _ = paired()
-    assert host.receive(packet(0x6682, MessageType.LOG, b"ours")) == [Log("ours")]
+    assert host.receive(packet(0x6682, MessageType.LOG, b"ours")) == [Log(DeviceText("ours"))]
     assert host.receive(packet(0x6683, MessageType.LOG, b"theirs")) == []
 
 

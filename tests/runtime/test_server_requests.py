@@ -45,7 +45,7 @@ def test_the_functions_are_those_of_the_table(raw: Raw) -> None:
         assert found == Return((int(TypeCode.FUNCTION), Handle(handle)))
         handles.append(handle)
     for endpoint, handle in zip((*there, *EXECUTOR), handles, strict=True):
-        if endpoint.args:
+        if endpoint.letters:
             text = f"argument 0 of {endpoint.name} is missing or of a wrong type"
             assert text in raw.refused(encode(CallFunc(handle)))
 

@@ -1,5 +1,6 @@
 """A farm of two simulated boards: QEMU with nothing in its memory, flashed by gdb."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ BOARD = "bench_an385"
 ON_BENCH = """
 [flash]
 runners = ["openocd"]
-openocd = ["bench.cfg"]
+openocd = ["board/bench.cfg"]
 
 [serial]
 baud = 115200
@@ -64,7 +65,10 @@ def farm(folder: Path, count: int = 2) -> Iterator[tuple[str, list["subprocess.P
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50) as cluster:
         address = cluster.scheduler_address
         workers = [
-            subprocess.Popen([*command, address, "--hardware-map", str(folder / f"{n}.yml")])
+            subprocess.Popen(
+                [*command, address, "--hardware-map", str(folder / f"{n}.yml")],
+                env={**os.environ, "CRTGEN_TRUST": "1"},
+            )
             for n in range(count)
         ]
         try:
@@ -123,3 +127,12 @@ def test_nothing_to_lend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.exit_code == 2
     assert "nrf52840dk at no port: left out, a hardware map has to name its serial port" in result.stderr
     assert "no board is connected" in result.stderr
+
+
+def test_what_keeps_workers_apart_does_not_stay_here() -> None:
+    """Programs that are scripts of Python beside modules of their own would not find them."""
+    from crtgen.sweep.farm import local_cluster
+
+    with local_cluster(1) as client:
+        assert client.submit(os.getenv, "PYTHONSAFEPATH", pure=False).result(60) == ""
+    assert "PYTHONSAFEPATH" not in os.environ

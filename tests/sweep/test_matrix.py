@@ -65,6 +65,7 @@ def test_options_are_those_of_commands(tmp_path: Path) -> None:
 def test_models_and_boards_of_the_settings(tmp_path: Path) -> None:
     """With the cases that the settings name."""
     (tmp_path / "a.npz").write_bytes(b"cases")
+    (tmp_path / ".git").mkdir()
     (tmp_path / "crtgen.toml").write_text(
         'boards = ["host"]\n[[model]]\nfile = "a.tflite"\nexpect = "a.npz"\n[[model]]\nfile = "b.tflite"\n'
     )

@@ -97,3 +97,64 @@ def test_a_store_of_a_later_version(tmp_path: Path) -> None:
         db.execute("PRAGMA user_version = 2")
     with pytest.raises(UsageError, match="the store is of version 2, this crtgen knows 1"):
         Store(tmp_path / "s.db")
+
+
+def damage(path: Path, *statements: str) -> None:
+    with Store(path) as store:
+        sweep = store.begin("x", [entry("a")])
+        store.finish([("a", GOOD)])
+    with sqlite3.connect(path) as db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+    with Store(path) as store:
+        assert store.counts(sweep)["waiting"] == 0
+        list(store.rows(sweep))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("figures = 'x'", "the figures of job a are no JSON"),
+        ("figures = x'ff'", "the figures of job a are no JSON"),
+        ("figures = '[1]'", "the figures of job a are no numbers by name"),
+        ('layers = \'{"conv": "5"}\'', "the layers of job a are no numbers by name"),
+        ("layers = '{\"conv\": NaN}'", "the layers of job a are no numbers by name"),
+        ("figures = replace(hex(zeroblob(50000)), '00', '[')", "the figures of job a are no JSON"),
+        ("log = x'00'", "the log of job a is a bytes"),
+        ("seconds = 'soon'", "the seconds of job a is a str"),
+        ("model = cast(x'ff' as text)", "the store cannot be used: Could not decode to UTF-8"),
+    ],
+)
+def test_damaged_rows(tmp_path: Path, change: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        damage(tmp_path / "s.db", f"UPDATE job SET {change}")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE job DROP COLUMN figures",
+        "ALTER TABLE job RENAME TO other",
+        "DROP TABLE member",
+        "CREATE TRIGGER t AFTER UPDATE ON job BEGIN DELETE FROM sweep; END",
+        "CREATE VIEW v AS SELECT 1",
+    ],
+)
+def test_other_tables(tmp_path: Path, statement: str) -> None:
+    with pytest.raises(UsageError, match="the store is damaged: its tables are not those that crtgen makes"):
+        damage(tmp_path / "s.db", statement)
+
+
+def test_damaged_pages(tmp_path: Path) -> None:
+    """Whatever byte of the file is another one: the rows, or an error of our own."""
+    path = tmp_path / "s.db"
+    damage(path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 499):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x15]) + whole[place + 1 :])
+        try:
+            with Store(path) as store:
+                list(store.rows(store.begin("x", [entry("a")])))
+        except UsageError:
+            continue

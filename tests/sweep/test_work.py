@@ -17,9 +17,10 @@ from crtgen.sweep import work
 from crtgen.sweep.address import code_digest, content_digest, tool_version
 from crtgen.sweep.job import Job, Outcome, failure, own_board
 from crtgen.sweep.work import Task, perform
+from crtgen.text import DeviceText
 from tests.support import ROOT
 
-UNIT = Unit(("pico",), "1", "/dev/x", reset="off-and-on")
+UNIT = Unit(("pico",), DeviceText("1"), "/dev/x", reset="off-and-on")
 GOOD = Outcome({"instructions": 1})
 
 

@@ -38,7 +38,7 @@ def test_from_a_model_to_its_file(folder: Path) -> None:
     write_tuned(folder / "tune.toml", [other])
     found = crtgen("tune", model, "--board", "mps3_an547")
     assert found["tuned"] <= found["untuned"]
-    assert found["flash_bytes"][1] <= found["flash_bytes"][0]
+    assert found["image_flash_bytes"][1] <= found["image_flash_bytes"][0]
     assert (found["candidates"], found["measurements"], found["images"]) == (4, 4, 2)
     entries = read_tuned(folder / "tune.toml")
     assert entries[1] == other
@@ -55,21 +55,21 @@ def test_it_is_not_worse_and_bench_says_the_same(folder: Path) -> None:
     model = ROOT / "demo" / "digits.tflite"
     found = crtgen("tune", model, "--board", "mps2_an386")
     assert found["tuned"] <= found["untuned"]
-    assert found["flash_bytes"][1] <= found["flash_bytes"][0]
-    assert found["ram_bytes"][1] <= found["ram_bytes"][0]
+    assert found["image_flash_bytes"][1] <= found["image_flash_bytes"][0]
+    assert found["image_ram_bytes"][1] <= found["image_ram_bytes"][0]
     assert found["measurements"] == found["candidates"] > found["images"] > 2
     assert not found["failed"]
 
     bench = crtgen("bench", model, "-b", "mps2_an386", "--optimize", "speed", "--tune", "tune.toml")
     (report,) = bench["results"]
     assert abs(report["instructions"] - found["tuned"]) <= RESOLUTION
-    assert report["flash_bytes"] == found["flash_bytes"][1]
+    assert report["image_flash_bytes"] == found["image_flash_bytes"][1]
     layers = {layer["name"]: layer["kernel"] for layer in report["layers"]}
     assert all(layers[layer["name"]] == layer["design"] for layer in found["layers"])
 
-    less = crtgen("tune", model, "--board", "mps2_an386", "--flash", found["flash_bytes"][0] - 400)
+    less = crtgen("tune", model, "--board", "mps2_an386", "--flash", found["image_flash_bytes"][0] - 400)
     assert less["measurements"] == less["images"] == 0
-    assert less["flash_bytes"][1] <= found["flash_bytes"][0] - 400
+    assert less["image_flash_bytes"][1] <= found["image_flash_bytes"][0] - 400
     assert less["tuned"] > found["tuned"]
 
 

@@ -40,8 +40,8 @@ def _estimated(compiled: api.Compiled, **_: object) -> Any:
         optimize="speed",
         cycles=None,
         instructions=sum(costs),
-        flash_bytes=_BESIDE + sum(sizes.values()),
-        ram_bytes=_BESIDE + plan.arena,
+        image_flash_bytes=_BESIDE + sum(sizes.values()),
+        image_ram_bytes=_BESIDE + plan.arena,
         layers=[SimpleNamespace(instructions=cost, ticks=None) for cost in costs],
         image=SimpleNamespace(
             sizes=SimpleNamespace(symbols=[SimpleNamespace(name=n, size=s) for n, s in sizes.items()])
@@ -73,13 +73,13 @@ def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
 def test_limits_hold(tuned: Callable[..., Result]) -> None:
     free = tuned()
     assert free.entry.tuned <= free.entry.untuned
-    flash, ram = _estimated(_compiled(())).flash_bytes, _estimated(_compiled(())).ram_bytes
+    flash, ram = _estimated(_compiled(())).image_flash_bytes, _estimated(_compiled(())).image_ram_bytes
     less = tuned(flash=flash - 300)
-    assert less.after.flash_bytes is not None
-    assert less.after.flash_bytes <= flash - 300
+    assert less.after.image_flash_bytes is not None
+    assert less.after.image_flash_bytes <= flash - 300
     small = tuned(flash=2 * flash, ram=ram - 100)
-    assert small.after.ram_bytes is not None
-    assert small.after.ram_bytes <= ram - 100
+    assert small.after.image_ram_bytes is not None
+    assert small.after.image_ram_bytes <= ram - 100
     more = tuned(flash=2 * flash, ram=2 * ram)
     assert more.entry.tuned <= free.entry.tuned <= less.entry.tuned
     assert more.entry.tuned <= small.entry.tuned

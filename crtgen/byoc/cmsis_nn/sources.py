@@ -141,7 +141,7 @@ def _compiler() -> list[str]:
     if found is not None:
         return [found]
     if find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc"]
+        return [sys.executable, "-P", "-m", "ziglang", "cc"]
     raise ToolMissingError(
         "no C compiler for this computer: CMSIS-NN's buffers are computed with one",
         hint="pip install ziglang",

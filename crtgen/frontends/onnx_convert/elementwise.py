@@ -14,6 +14,7 @@ from crtgen.frontends.onnx_convert.layer import (
     Converter,
     Layer,
     Operand,
+    ask_for_room,
     cast,
     number,
     pair,
@@ -262,7 +263,8 @@ def _is_nan(layer: Layer) -> Converted:
 
 
 def _is_inf(layer: Layer) -> Converted:
-    bounds = [np.inf] * layer.whole("detect_positive", 1) + [-np.inf] * layer.whole("detect_negative", 1)
+    signs = (("detect_positive", np.inf), ("detect_negative", -np.inf))
+    bounds = [bound for name, bound in signs if layer.whole(name, 1)]
     if not bounds:
         return Converted(NotEqual(), (same(layer.x), layer.x))
     first, *others = (Converted(Equal(), (layer.x, number(b)), ("bound",)) for b in bounds)
@@ -279,6 +281,7 @@ def _dropout(layer: Layer) -> tuple[Converted, ...]:
         ratio = layer.constant(1, "ratios").reshape(-1)[0].item() if layer.has(1) else 0.5
         if ratio:
             raise Refused("training; supported: inference")
+    ask_for_room(layer.x.shape)
     return _identity(layer), reshaped(np.ones(layer.x.shape, np.bool_), layer.x.shape)
 
 

@@ -6,7 +6,16 @@ from math import prod
 import numpy as np
 
 from crtgen.frontends.builder import Converted, Known, Refused
-from crtgen.frontends.onnx_convert.layer import ANY, Converter, Layer, Operand, cast, number, reshaped
+from crtgen.frontends.onnx_convert.layer import (
+    ANY,
+    Converter,
+    Layer,
+    Operand,
+    ask_for_room,
+    cast,
+    number,
+    reshaped,
+)
 from crtgen.frontends.onnx_file import value_types
 from crtgen.ir import DType, shape_text
 from crtgen.ops import Add, Concat, Pad, Sub
@@ -52,6 +61,7 @@ def _gather_nd(layer: Layer) -> Converted:
     if batch:
         if shape[:batch] != layer.x.shape[:batch]:
             raise ValueError(f"{shape_text(layer.x.shape)} and {shape_text(shape)} begin differently")
+        ask_for_room((len(shape), *shape[:-1]))
         grid = np.indices(shape[:-1], np.int32)[:batch]
         indices = _places([*grid, indices], shape[:-1])
     return Converted(GatherNd(), (layer.x, indices), ("indices",))
@@ -69,6 +79,7 @@ def _gather_elements(layer: Layer) -> Converted:
     """The element at each index along one axis, and at its own place along the others."""
     axis, shape = layer.own_axis(0), layer.tensor(1).shape
     index = reshaped(whole_indices(layer, 1, (layer.x.shape[axis],)), (*shape, 1))
+    ask_for_room((len(shape), *shape))
     grid = list(np.indices(shape, np.int32))
     places = _places([*grid[:axis], index, *grid[axis + 1 :]], shape)
     return Converted(GatherNd(), (layer.x, places), ("indices",))
@@ -101,6 +112,7 @@ def _tensor_scatter(layer: Layer) -> Converted:
     axis = layer.own_axis(-2)
     if not 0 < axis < layer.rank:
         raise ValueError(f"axis {axis} of {shape_text(shape)}")
+    ask_for_room((axis + 1, *update.shape[: axis + 1]))
     grid = np.indices(update.shape[: axis + 1], np.int32)
     place: Operand = grid[axis]
     if layer.has(2):
@@ -133,6 +145,7 @@ def _one_hot(layer: Layer) -> Converted:
     depth = int(layer.constant(1, "depths").reshape(-1)[0].item())
     values = layer.constant(2, "values").reshape(-1)
     axis = layer.axis(layer.whole("axis", -1), layer.rank + 1)
+    ask_for_room((depth,))
     places = np.arange(depth, dtype=np.int32).reshape([-1 if a == axis else 1 for a in range(layer.rank + 1)])
     shape = (*layer.x.shape[:axis], 1, *layer.x.shape[axis:])
     x = _narrow(layer, 0)
@@ -162,6 +175,7 @@ def _eye_like(layer: Layer) -> Known:
     if layer.rank != 2:
         raise ValueError(f"an input of {shape_text(layer.x.shape)} instead of two dimensions")
     rows, columns = layer.x.shape
+    ask_for_room((2, rows, columns))
     return Known(np.eye(rows, columns, layer.whole("k")).astype(dtype.numpy))
 
 
@@ -170,6 +184,7 @@ def _reverse_sequence(layer: Layer) -> Converted:
     time, batch = layer.whole("time_axis"), layer.whole("batch_axis", 1)
     if {time, batch} != {0, 1} or layer.rank < 2:
         raise ValueError(f"axes {time} and {batch} of {shape_text(layer.x.shape)}")
+    ask_for_room((4, *layer.x.shape[:2]))
     grid = np.indices(layer.x.shape[:2], np.int32)
     shape = [layer.x.shape[batch] if a == batch else 1 for a in range(2)]
     length = reshaped(_narrow(layer, 1), shape)
@@ -190,6 +205,7 @@ def _max_unpool(layer: Layer) -> Converted:
     size = tuple((d - 1) * s + k - a - b for d, s, k, a, b in axes)
     shape, count = (*layer.x.shape[:2], *size), prod(layer.x.shape)
     places = reshaped(_narrow(layer, 1), (count, 1))
+    ask_for_room(shape)
     operands = (np.zeros(prod(shape), np.float32), places, reshaped(layer.x, (count,)))
     made = reshaped(Converted(ScatterNd(), operands, ("zeros",)), shape)
     if not layer.has(2):

@@ -1,11 +1,13 @@
 """A node of an `.onnx` file as converters see it, and what a row of their tables has."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from crtgen import budget
 from crtgen.frontends.builder import Converted, Known, Refused, Tensor
 from crtgen.frontends.onnx_file import FileNode
 from crtgen.frontends.refusals import NotConstant
@@ -24,6 +26,7 @@ __all__ = [
     "Layer",
     "Operand",
     "Results",
+    "ask_for_room",
     "cast",
     "chain",
     "number",
@@ -34,6 +37,8 @@ __all__ = [
     "transposed",
     "unary",
 ]
+
+_LARGEST_ELEMENT = 8
 
 Operand: TypeAlias = Tensor | Converted | Value | Array
 Results: TypeAlias = Converted | Known | tuple[Converted | Known, ...]
@@ -170,6 +175,11 @@ def chain(x: Operand, ops: Iterable[Op]) -> Converted:
         made = Converted(op, (made,))
     assert isinstance(made, Converted)
     return made
+
+
+def ask_for_room(shape: Iterable[int]) -> None:
+    """Ask the budget for an array of eight bytes an element, before it is made of what a file says."""
+    budget.current().hold(_LARGEST_ELEMENT * math.prod(max(length, 0) for length in shape), "what it becomes")
 
 
 def number(value: float, dtype: DType = DType.FLOAT32) -> Array:

@@ -11,6 +11,7 @@ from crtgen.frontends.onnx_convert.layer import (
     Converter,
     Layer,
     Operand,
+    ask_for_room,
     number,
     reshaped,
     same,
@@ -105,6 +106,7 @@ def _part(layer: Layer, axis: int, first: int, last: int) -> Converted | Known:
 def _empty(layer: Layer, shape: Sequence[int]) -> Known:
     """A constant without elements, which only a concatenation takes."""
     assert layer.x.dtype is not None
+    ask_for_room(shape)
     return Known(np.zeros(shape, layer.x.dtype.numpy))
 
 
@@ -174,6 +176,7 @@ def _taken_around(
     made: Operand = x
     for axis, (first, last) in enumerate(zip(before, after, strict=True)):
         if first or last:
+            ask_for_room((2, first + layer.x.shape[axis] + last))
             places = np.arange(-first, layer.x.shape[axis] + last, dtype=np.int32)
             length = layer.x.shape[axis]
             places = places % length if mode == "wrap" else np.clip(places, 0, length - 1)
@@ -237,6 +240,9 @@ def _size(layer: Layer) -> Known:
 def _trilu(layer: Layer) -> Converted:
     """The upper or lower triangle; the rest is zero."""
     shift = int(layer.constant(1, "diagonals").reshape(-1)[0].item()) if layer.has(1) else 0
+    if layer.rank < 2:
+        raise ValueError(f"an input of {shape_text(layer.x.shape)} instead of two dimensions or more")
+    ask_for_room(layer.x.shape[-2:])
     ones = np.ones(layer.x.shape[-2:], np.bool_)
     kept = np.triu(ones, shift) if layer.whole("upper", 1) else np.tril(ones, shift)
     assert layer.x.dtype is not None

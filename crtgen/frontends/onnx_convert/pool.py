@@ -10,8 +10,17 @@ from math import prod
 
 import numpy as np
 
+from crtgen import budget
 from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, power, reshaped
+from crtgen.frontends.onnx_convert.layer import (
+    Converter,
+    Layer,
+    Operand,
+    ask_for_room,
+    number,
+    power,
+    reshaped,
+)
 from crtgen.frontends.onnx_convert.window import Line, Window, lines_of, to_first, to_last, window_of
 from crtgen.ir import Array, DType, Op, Quant
 from crtgen.ops import Add, AveragePool2d, MaxPool2d, Mul, Pad, Padding, StridedSlice
@@ -133,6 +142,7 @@ def _places(layer: Layer, lines: Sequence[Line]) -> Converted:
         steps[axis], step = step, step * lines[axis].length
     best: Operand | None = None
     place: Operand = np.array(0, np.int64)
+    budget.current().compute(10 * budget.CALL * prod(line.taps for line in lines), "places in windows")
     for taps in product(*(range(line.taps) for line in lines)):
         one = _tap(x, padded, {a: (lines[a - 2], t) for a, t in enumerate(taps, 2)})
         at = sum(t * line.dilation * s for t, line, s in zip(taps, lines, steps, strict=True))
@@ -146,6 +156,7 @@ def _places(layer: Layer, lines: Sequence[Line]) -> Converted:
 def _first_places(layer: Layer, lines: Sequence[Line], steps: Sequence[int]) -> Array:
     """Where the first tap of each window is."""
     images = prod(layer.x.shape[:2])
+    ask_for_room((images, *(n.outputs for n in lines)))
     total = np.arange(images, dtype=np.int64).reshape(layer.x.shape[:2]) * prod(n.length for n in lines)
     total = total.reshape(*total.shape, *(1,) * len(lines))
     for axis, (line, step) in enumerate(zip(lines, steps, strict=True), 2):
@@ -180,6 +191,9 @@ def _shares(lines: Sequence[Line], counts: bool) -> Array:
     """One by the number of elements that count, for each place of the window."""
     total = np.ones((), np.float64)
     for line in lines:
+        ask_for_room((line.length + line.before + line.after + line.beyond,))
+        ask_for_room((2 * total.size, line.outputs))
+        budget.current().compute(line.taps * (budget.CALL + 8 * line.outputs), "windows of an average")
         inside = np.zeros(line.length + line.before + line.after + line.beyond)
         first, last = (0, line.before + line.after) if counts else (line.before, line.before)
         inside[first : last + line.length] = 1

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from crtgen import budget
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import (
     ANY,
@@ -37,6 +38,11 @@ _ATTRIBUTES = (
     "mode",
     "nearest_mode",
 )
+_PER_SHARE = {"nearest": 4_000}
+"""Operations of the onnx package for each element, ``_PER_SHARE_ELSE`` in other modes."""
+
+_PER_SHARE_ELSE = 300
+
 _MOST = 1 << 20
 
 
@@ -91,6 +97,7 @@ def _roi(layer: Layer) -> bool:
 def _shares(layer: Layer, axis: int, kind: str, number: float) -> tuple[Shares, Shares]:
     """``matrix[out, in]`` and ``shift[out]`` of one axis: ``y = matrix x + shift``."""
     length = layer.x.shape[axis]
+    _ask(layer, length, number * length if kind == "scales" else number)
     rows = np.concatenate([np.zeros((1, length)), np.eye(length)]).astype(np.float32)
     feeds: dict[str, Any] = {"x": rows}
     if kind == "scales":
@@ -106,6 +113,14 @@ def _shares(layer: Layer, axis: int, kind: str, number: float) -> tuple[Shares, 
     if made.size > _MOST:
         raise Refused(f"an axis of {length} resized to {made.shape[1]}: {made.size:,} shares")
     return np.ascontiguousarray((made[1:] - made[0]).T), made[0]
+
+
+def _ask(layer: Layer, length: int, outputs: float) -> None:
+    """The package computes element by element."""
+    if not 0 < outputs < _MOST or (length + 1) * outputs > _MOST:
+        raise Refused(f"an axis of {length} resized to {outputs:g}")
+    each = _PER_SHARE.get(layer.text("mode", "nearest"), _PER_SHARE_ELSE)
+    budget.current().compute(int(each * (length + 1) * outputs), "resizing an axis")
 
 
 def _run(layer: Layer, feeds: Mapping[str, Any]) -> Shares:

@@ -9,7 +9,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from crtgen.frontends.builder import Converted, Refused
-from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, reshaped, transposed
+from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, ask_for_room, reshaped, transposed
 from crtgen.ir import shape_text
 from crtgen.ops import FullyConnected, Mul
 from crtgen.ops.gather import Gather
@@ -58,6 +58,7 @@ def _matrix(length: int, parts: int, wanted: int, kind: tuple[bool, bool]) -> Ma
     rows = length * parts
     if rows * wanted * 2 > _MOST:
         raise Refused(f"a transform of {length} numbers to {wanted}: {rows * wanted * 2:,} constants")
+    ask_for_room((2, rows, rows))
     x = np.eye(rows, dtype=np.float32).reshape(rows, length, parts)
     feeds: dict[str, Any] = {"x": x, "n": np.array(wanted, np.int64), "axis": np.array(1, np.int64)}
     inverse, onesided = map(int, kind)
@@ -86,6 +87,7 @@ def _stft(layer: Layer) -> Converted:
     if step < 1 or not 0 < size <= length or (window is not None and len(window) != size):
         raise ValueError(f"frames of {size} in steps of {step} of {length} numbers")
     count = (length - size) // step + 1
+    ask_for_room((2, count, size))
     places = (np.arange(count)[:, None] * step + np.arange(size)).astype(np.int32)
     frames = Converted(Gather(1), (layer.x, places), ("places",))
     if window is not None:

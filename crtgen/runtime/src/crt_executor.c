@@ -217,9 +217,20 @@ static int crt_executor_set_input(struct crt_call *call)
                         input->name, (unsigned)input->nbytes);
     }
     crt_executor_hold(server, call->index);
-    (void)memmove(input->data, (const uint8_t *)from->data + from->byte_offset, size);
+    (void)memmove(input->data, crt_tensor_bytes(from), size);
     crt_memory_written(server, input->data, size);
     return CRT_OK;
+}
+
+/* What came of the last run. */
+static int crt_executor_ended(const struct crt_call *call)
+{
+    struct crt_server *server = call->server;
+    const char *why = crt_call_reason(server);
+    return (server->run_error == 0)
+               ? CRT_OK
+               : crt_fail(server, CRT_ERR_CALL, "run of %s failed with code %d%s%s", crt_executor_model(call)->name,
+                          (int)server->run_error, (why[0] != '\0') ? ": " : "", why);
 }
 
 int crt_executor_run(struct crt_call *call)
@@ -243,14 +254,24 @@ int crt_executor_run(struct crt_call *call)
         server->config.backend->last_error = NULL;
     }
     server->running = model->name;
-    const int32_t error = model->run();
-    if (error != 0) {
+    server->run_error = model->run();
+    if (server->run_error != 0) {
         server->spoiled |= bit;
-        const char *why = crt_call_reason(server);
-        return crt_fail(server, CRT_ERR_CALL, "run of %s failed with code %d%s%s", model->name, (int)error,
-                        (why[0] != '\0') ? ": " : "", why);
     }
-    return CRT_OK;
+    return crt_executor_ended(call);
+}
+
+/* Argument: a number, or none. The run that had it last is not repeated: the host did not get its answer. */
+static int crt_executor_run_once(struct crt_call *call)
+{
+    struct crt_server *server = call->server;
+    const uint32_t number = (call->count > 0) ? (uint32_t)call->values[0].v_int64 : 0;
+    if ((number != 0) && (number == server->run_number)) {
+        return crt_executor_ended(call);
+    }
+    const int error = crt_executor_run(call);
+    server->run_number = (error == CRT_ERR_STATE) ? 0 : number;
+    return error;
 }
 
 /* Written by ci/endpoints.py from crtgen/endpoints.py. */
@@ -262,7 +283,7 @@ static const struct crt_endpoint crt_executor_table[] = {
     {"get_num_outputs\0", crt_executor_get_num_outputs},
     {"get_output\0" "i", crt_executor_get_output},
     {"load_params\0", crt_executor_params},
-    {"run\0", crt_executor_run},
+    {"run\0", crt_executor_run_once},
     {"set_input\0" "nt", crt_executor_set_input},
     {"share_params\0", crt_executor_params},
     {"get_input_name\0" "i", crt_executor_get_input_name},

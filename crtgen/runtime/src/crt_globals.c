@@ -36,7 +36,7 @@ static int crt_global_random_fill(struct crt_call *call)
     struct crt_server *server = call->server;
     const struct crt_port *port = server->config.port;
     const DLTensor *tensor = call->values[0].v_handle;
-    uint8_t *data = (uint8_t *)tensor->data + tensor->byte_offset;
+    uint8_t *data = crt_tensor_bytes(tensor);
     const uint32_t top = tensor->dtype.code == kDLFloat ? tensor->dtype.bits / 8u - 1u : UINT32_MAX;
     uint32_t state = (port->random != NULL) ? (port->random(port->context) | 1u) : 0x9e3779b9u;
     uint32_t size;
@@ -116,6 +116,27 @@ static int crt_global_fault(struct crt_call *call)
     return CRT_OK;
 }
 
+/* CRC-32 of memory, as zlib has it. No bytes give `start` back, which tells a host what it answers. */
+static int crt_global_crc32(struct crt_call *call)
+{
+    const uint64_t address = (uint64_t)call->values[0].v_int64;
+    const uint64_t size = (uint64_t)call->values[1].v_int64;
+    const int error = (size == 0) ? CRT_OK : crt_memory_check(call->server, CRT_READ, address, 0, size);
+    uint32_t crc = ~(uint32_t)call->values[2].v_int64;
+    if (error != CRT_OK) {
+        return error;
+    }
+    uintptr_t at = (uintptr_t)address;
+    for (uint32_t left = (uint32_t)size; left > 0; left--) {
+        crc ^= *(const uint8_t *)at++;
+        for (int bit = 0; bit < 8; bit++) {
+            crc = (crc >> 1) ^ ((0u - (crc & 1u)) & 0xedb88320u);
+        }
+    }
+    crt_call_return_int(call, (uint32_t)~crc);
+    return CRT_OK;
+}
+
 /* Written by ci/endpoints.py from crtgen/endpoints.py. */
 static const struct crt_endpoint crt_global_table[] = {
     {"runtime.SystemLib\0", crt_global_system_lib},
@@ -130,6 +151,7 @@ static const struct crt_endpoint crt_global_table[] = {
     {"crtgen.ticks_per_second\0", crt_global_ticks_per_second},
     {"crtgen.calibrate\0" "i", crt_time_calibrate},
     {"crtgen.measure\0" "mi", crt_time_measure},
+    {"crtgen.crc32\0" "iii", crt_global_crc32},
     {"crtgen.fault\0", crt_global_fault},
 #ifdef CRT_PROFILE
     {"crtgen.profile\0" "m", crt_profile},

@@ -72,6 +72,12 @@ int crt_tensor_take(struct crt_server *server, struct crt_cursor *cursor, DLTens
 /* The size of a tensor in bytes, or an error with its text. */
 int crt_tensor_size(struct crt_server *server, const DLTensor *tensor, uint32_t *size);
 
+/* The first byte of a tensor. A host may leave the address null and give all of it as the offset. */
+static inline uint8_t *crt_tensor_bytes(const DLTensor *tensor)
+{
+    return (uint8_t *)((uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset);
+}
+
 /* crt_reply.c: the answers. Each completes the request in work. */
 void crt_reply_null(struct crt_server *server);
 void crt_reply_handle(struct crt_server *server, uint64_t handle);

@@ -120,7 +120,7 @@ static int crt_module_packed(struct crt_call *call, uint32_t index)
             const DLTensor *tensor = call->values[i].v_handle;
             uint32_t size;
             if (crt_tensor_size(server, tensor, &size) == CRT_OK) {
-                crt_memory_written(server, (uint8_t *)tensor->data + tensor->byte_offset, size);
+                crt_memory_written(server, crt_tensor_bytes(tensor), size);
             }
         }
     }

@@ -71,7 +71,7 @@ int crt_watch(struct crt_call *call)
     const int64_t layer = call->values[1].v_int64;
     const int64_t offset = call->values[2].v_int64;
     const DLTensor *tensor = call->values[3].v_handle;
-    uint8_t *to = (uint8_t *)tensor->data + tensor->byte_offset;
+    uint8_t *to = crt_tensor_bytes(tensor);
     uint32_t nbytes;
     const int wrong = crt_memory_tensor(call->server, CRT_WRITE, tensor, &nbytes);
     if (wrong != CRT_OK) {

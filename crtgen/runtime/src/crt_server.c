@@ -57,7 +57,7 @@ static int crt_serve_check(struct crt_server *server, int index)
         error = crt_memory_tensor(server, CRT_READ, tensor, &size);
         if (error == CRT_OK) {
             /* Generated code reads no offset. */
-            tensor->data = (uint8_t *)tensor->data + tensor->byte_offset;
+            tensor->data = crt_tensor_bytes(tensor);
             tensor->byte_offset = 0;
         }
         return error;
@@ -97,6 +97,7 @@ static int crt_serve_damage(struct crt_server *server, const struct crt_model *m
     struct crt_fault *fault = server->config.fault;
     const int error = crt_fail(server, CRT_ERR_CALL, "%s wrote outside of the arena of %s: results cannot be trusted",
                                server->running, model->name);
+    server->run_error = CRT_ERR_CALL;
     crt_guard_set(model);
     if (fault != NULL) {
         const uint64_t ticks = port->ticks(port->context);
@@ -176,7 +177,7 @@ static int crt_serve_copy(struct crt_server *server, struct crt_cursor *cursor, 
     if (error != CRT_OK) {
         return error;
     }
-    uint8_t *data = (uint8_t *)tensor.data + tensor.byte_offset;
+    uint8_t *data = crt_tensor_bytes(&tensor);
     if (!to_device) {
         crt_reply_data(server, data, (uint32_t)size);
         return CRT_OK;
@@ -205,8 +206,8 @@ static int crt_serve_copy_among(struct crt_server *server)
         return crt_fail(server, CRT_ERR_ARGUMENT, "a copy from a tensor of %u bytes to one of %u", (unsigned)size,
                         (unsigned)room);
     }
-    uint8_t *data = (uint8_t *)to->data + to->byte_offset;
-    (void)memmove(data, (const uint8_t *)from->data + from->byte_offset, size);
+    uint8_t *data = crt_tensor_bytes(to);
+    (void)memmove(data, crt_tensor_bytes(from), size);
     crt_memory_written(server, data, size);
     crt_reply_null(server);
     return CRT_OK;
@@ -421,6 +422,7 @@ static void crt_server_packet(struct crt_server *server, uint32_t length, uint32
         /* The former host is gone, and what it had allocated is of no use to anybody. */
         crt_pool_init(&server->pool, server->config.pool, server->config.pool_size);
         (void)memset(server->evaluators, 0, sizeof server->evaluators);
+        server->run_number = 0;
     } else if ((event == CRT_SESSION_MESSAGE) && (stored < length)) {
         (void)crt_fail(server, CRT_ERR_FORMAT, "a packet of %u bytes: this device takes %u",
                        (unsigned)(length - CRT_SERVER_OVERHEAD), (unsigned)(stored - CRT_SERVER_OVERHEAD));

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime import InferenceSession
 
 from crtgen.errors import CorruptModelError, CrtgenError, ModelError, UnsupportedError, UsageError
 from crtgen.frontends import load, load_onnx
@@ -70,6 +71,21 @@ def test_lengths_that_are_not_fixed() -> None:
     assert graph.values["y"].shape == (1, 7, 4)
 
 
+def test_the_hint_names_the_inputs_that_are_open() -> None:
+    """And what follows from them is not refused again."""
+    nodes = [helper.make_node("Relu", ["my x"], ["a"]), helper.make_node("Add", ["a", "b"], ["y"])]
+    inputs = [floats("my x", 1, "rows", "columns", 3), floats("b", "n"), floats("c", 3)]
+    made = model(nodes, inputs, [floats("y", 1, "rows", "columns", 3)])
+    with pytest.raises(UnsupportedError) as caught:
+        load_onnx(made.SerializeToString())
+    first, second = caught.value.hint.split("; ")
+    assert first == "give all its lengths, as in --shape 'my x=1,96,96,3'"
+    assert second == "give all its lengths, as in --shape b=96"
+    assert "Relu" not in str(caught.value)
+    shapes = {"my x": (1, 96, 96, 3), "b": (3,)}
+    assert load_onnx(made.SerializeToString(), shapes=shapes).values["y"].shape == (1, 96, 96, 3)
+
+
 def test_a_batch_that_is_not_fixed_is_1() -> None:
     graph = load_onnx(relu(("batch", 4)).SerializeToString())
     assert graph.values["y"].shape == (1, 4)
@@ -117,7 +133,50 @@ def test_a_cycle() -> None:
         helper.make_node("Relu", ["a"], ["b"], name="second"),
     ]
     text = message(model(nodes, [floats("x", 4)], [floats("b", 4)]), CorruptModelError)
-    assert "node 'first' (Add) reads 'b': nodes must be in order, without a cycle" in text
+    assert "its nodes are computed from one another: 'b', 'a'" in text
+
+
+def test_a_node_that_reads_itself_and_one_that_follows_a_cycle() -> None:
+    nodes = [
+        helper.make_node("Neg", ["b"], ["y"], name="after"),
+        helper.make_node("Add", ["x", "b"], ["b"], name="loop"),
+    ]
+    text = message(model(nodes, [floats("x", 4)], [floats("y", 4)]), CorruptModelError)
+    assert "its nodes are computed from one another: 'b'" in text
+
+
+def _out_of_order() -> onnx.ModelProto:
+    """Backwards; subgraphs read what is computed after their own node in the file."""
+    outer = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Mul", ["a", "k"], ["b"]),
+        helper.make_node("Greater", ["s", "zero"], ["positive"]),
+    ]
+    inner = [helper.make_node("Sub", ["b", "x"], ["c"]), helper.make_node("Mul", ["c", "c"], ["d"])]
+    then = helper.make_graph(inner, "then", [], [floats("d", 4)])
+    other = helper.make_graph([helper.make_node("Neg", ["a"], ["e"])], "other", [], [floats("e", 4)])
+    branch = helper.make_node("If", ["positive"], ["y"], then_branch=then, else_branch=other)
+    constants = {"k": np.array([1, 2, 3, 4], np.float32), "zero": np.zeros(1, np.float32)}
+    ends = [floats("x", 4), floats("s", 1)], [floats("y", 4)]
+    return model([*outer, branch][::-1], *ends, constants)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_nodes_in_any_order(sign: int) -> None:
+    data = _out_of_order().SerializeToString()
+    given = [np.array([-1.5, 0.25, 2, 7], np.float32), np.array([sign], np.float32)]
+    session = InferenceSession(data, providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, dict(zip(("x", "s"), given, strict=True)))
+    ((y,),) = load_onnx(data).run([given])
+    np.testing.assert_array_equal(y, wanted)
+
+
+def test_nodes_in_order_stay_as_they_are() -> None:
+    nodes = [helper.make_node(op, ["x"], [op], name=op) for op in ("Neg", "Relu", "Abs")]
+    nodes += [helper.make_node("Sum", ["Abs", "Late", "Neg", "Relu"], ["y"], name="sum")]
+    nodes += [helper.make_node("Exp", ["x"], ["Late"], name="late")]
+    graph = load_onnx(model(nodes, [floats("x", 4)], [floats("y", 4)]).SerializeToString())
+    assert [node.op.name for node in graph.nodes][:4] == ["neg", "relu", "abs", "exp"]
 
 
 def test_a_value_that_nothing_computes() -> None:

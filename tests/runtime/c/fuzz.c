@@ -144,7 +144,8 @@ static void put_value(int code)
     } else if (code == 9) {
         put(0x8000u + below(4), 8);
     } else if (code != 4) {
-        put(code == 3 ? block_address() : below(8) ? 1 + below(20) : odd_value(), 8);
+        const int is_address = code == 3 || (code == 0 && below(6) == 0);
+        put(is_address ? block_address() : below(8) ? 1 + below(20) : odd_value(), 8);
     }
 }
 
@@ -168,8 +169,9 @@ static void put_args(const char *types)
 
 static void put_call(void)
 {
-    static const char *const args[] = {"", "msi", "msiiiiiiii", "", "t", "mds", "", "", "", "i", "mi", "m"};
-    static const char *const executor[] = {"s", "s", "i", "", "", "i", "", "", "st", "", "i"};
+    static const char *const args[] = {"", "msi", "msiiiiiiii", "", "t", "mds", "smii", "", "", "", "i", "mi", "iii", "",
+                                       "m", "miit"};
+    static const char *const executor[] = {"s", "s", "i", "", "", "i", "", "i", "st", "", "i", ""};
     static const char *const library[] = {"ttt", "", "?", ""};
     const uint32_t module = below(6);
     if (module == 0) {
@@ -180,11 +182,11 @@ static void put_call(void)
         put(0x80058000u | below(4), 8);
         put_args("i");
     } else if (module == 4) {
-        const uint32_t index = below(3) == 0 ? 2 : below(12);
+        const uint32_t index = below(3) == 0 ? 2 : below(16);
         put(0x80048000u | index, 8);
         put_args(args[index]);
     } else {
-        const uint32_t index = below(11);
+        const uint32_t index = below(12);
         put((0x8000u | module) << 16 | 0x8000u | index, 8);
         put_args(executor[index]);
     }

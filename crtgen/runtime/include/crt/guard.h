@@ -14,9 +14,9 @@
 /* Set the guards of a model, before its first run. */
 static inline void crt_guard_set(const struct crt_model *model)
 {
-    uint8_t *arena = model->arena;
-    uint8_t *end = arena + model->arena_size;
     if ((model->flags & CRT_MODEL_HAS_GUARD) != 0) {
+        uint8_t *arena = model->arena;
+        uint8_t *end = arena + model->arena_size;
         for (int i = 0; i < CRT_GUARD_SIZE; i++) {
             arena[i - CRT_GUARD_SIZE] = CRT_GUARD_BYTE(i);
             end[i] = CRT_GUARD_BYTE(i);
@@ -27,9 +27,9 @@ static inline void crt_guard_set(const struct crt_model *model)
 /* A byte of the model's guards that is not as it was set; NULL if there is none, as in a model without guards. */
 static inline const uint8_t *crt_guard_damage(const struct crt_model *model)
 {
-    const uint8_t *arena = model->arena;
-    const uint8_t *end = arena + model->arena_size;
     if ((model->flags & CRT_MODEL_HAS_GUARD) != 0) {
+        const uint8_t *arena = model->arena;
+        const uint8_t *end = arena + model->arena_size;
         for (int i = 0; i < CRT_GUARD_SIZE; i++) {
             if (arena[i - CRT_GUARD_SIZE] != CRT_GUARD_BYTE(i)) {
                 return &arena[i - CRT_GUARD_SIZE];

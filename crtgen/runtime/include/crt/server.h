@@ -111,6 +111,8 @@ struct crt_server {
     uint32_t inputs_set[CRT_SERVER_MODELS]; /* a bit for each input that was set since the last run */
     uint32_t spoiled;                       /* a bit for each model whose outputs are of no use */
     uint32_t holders;                       /* a bit for each model that was the last to use its arena */
+    uint32_t run_number;                    /* of the last run, 0 if it had none */
+    int32_t run_error;                      /* what it returned */
     struct crt_evaluator evaluators[CRT_SERVER_EVALUATORS];
     int stopped;
 };

@@ -1,0 +1,83 @@
+"""What is meant by the texts of options."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from crtgen.boards import parse_size
+from crtgen.byoc import CMSIS_NN, Generator, read_generator
+from crtgen.errors import UsageError
+from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, Pass, Sliding
+from crtgen.tuned import Tuned, read_tuned
+
+__all__ = ["generators", "passes", "places", "pool_size", "shapes", "sliding", "tuned"]
+
+
+def places(pairs: Sequence[str]) -> dict[str, str]:
+    """``PART=MEMORY`` pairs as a table."""
+    table = {}
+    for pair in pairs:
+        part, equals, memory = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--place {pair} names no memory", hint="for example --place arena=dtcm")
+        table[part] = memory
+    return table
+
+
+def pool_size(text: str | None) -> tuple[int | None, int | None]:
+    """``BYTES[:BLOCKS]`` as two numbers, None for what it leaves open."""
+    if text is None:
+        return None, None
+    size, colon, blocks = text.partition(":")
+    hint = "for example --pool 4096, --pool 64K:100"
+    if not (blocks or "0").isascii() or not (blocks or "0").isdigit() or (colon and not blocks):
+        raise UsageError(f"--pool {text} names no number of blocks", hint=hint)
+    try:
+        nbytes = int(size) if size.isascii() and size.isdigit() else parse_size(size)
+    except ValueError as error:
+        raise UsageError(f"--pool {text} is not a number of bytes: {error}", hint=hint) from None
+    return nbytes, int(blocks) if blocks else None
+
+
+def passes(fold: bool) -> tuple[Pass, ...]:
+    """The passes; without ``fold``, channels that cannot vary stay."""
+    return DEFAULT_PASSES if fold else WITHOUT_FOLDING
+
+
+def sliding(given: tuple[str, str] | None) -> Sliding | None:
+    """``axis=1 step=2``, in any order."""
+    if given is None:
+        return None
+    found = dict(text.partition("=")[::2] for text in given)
+    numbers = {key: int(text) for key, text in found.items() if text.isascii() and text.isdigit()}
+    if numbers.keys() != {"axis", "step"}:
+        hint = "for example --sliding axis=1 step=2"
+        raise UsageError(f"--sliding {' '.join(given)} is no axis and step", hint=hint)
+    return Sliding(numbers["axis"], numbers["step"])
+
+
+def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generator, ...]:
+    """The code generators of those names, with their options; a path to CMSIS-NN asks for that one too."""
+    chosen = list(names or [])
+    if cmsis_nn is not None and CMSIS_NN not in (name.partition(":")[0] for name in chosen):
+        chosen.append(CMSIS_NN)
+    settings = {CMSIS_NN: {"path": str(cmsis_nn)}} if cmsis_nn is not None else {}
+    return tuple(read_generator(name, settings) for name in chosen)
+
+
+def tuned(file: Path | None) -> tuple[Tuned, ...]:
+    """What a tune file says."""
+    return read_tuned(file) if file else ()
+
+
+def shapes(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
+    """``INPUT=1,96,96,3`` as a mapping."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in given or ():
+        name, equals, lengths = text.rpartition("=")
+        numbers = lengths.split(",")
+        if not (
+            equals and name and all(n.isascii() and n.isdigit() and 0 < int(n) < 1 << 26 for n in numbers)
+        ):
+            raise UsageError(f"{text!r} is no shape of an input", hint="as in --shape input=1,96,96,3")
+        found[name] = tuple(map(int, numbers))
+    return found

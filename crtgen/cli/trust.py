@@ -1,0 +1,154 @@
+"""``crtgen trust``: what a folder's files ask for, and the person's answer."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tomlkit
+import typer
+from rich.console import Console
+
+from crtgen import api, files, trust
+from crtgen.attached import asks_of_map
+from crtgen.cli.output import Debug, Json, guarded, log
+from crtgen.cli.settings import asks_of
+from crtgen.errors import UsageError
+from crtgen.folder import SETTINGS, current_folder, ignored_folder
+from crtgen.library import SUFFIXES
+from crtgen.settings import Settings, read_settings
+from crtgen.sweep.matrix import asks_of_sweep
+
+__all__ = ["command"]
+
+_MAPS = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A file, what it asks for, and its digest; ``is_code`` if the file itself is what is to run."""
+
+    file: Path
+    asks: Sequence[str]
+    digest: str
+    is_code: bool = False
+
+
+def command(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="An archive, a hardware map, a sweep, crtgen.toml; what that here names if none is given.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Agree without being asked, as in CI.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Allow what a folder's files ask for.
+
+    Files say what is computed. To run a program or the code of an archive, to open a line, to write outside
+    of the folder is for you to allow: once, until the file changes.
+    """
+    with guarded(as_json, debug) as out:
+        settings = _settings(paths)
+        requests = _requests(paths, settings)
+        _agree(requests, yes)
+        for each in requests:
+            trust.allow(each.digest, None if each.is_code else each.file)
+        pinned = False
+        if settings is not None:
+            agreed = any(each.file == settings.path for each in requests) or settings.is_allowed
+            pinned = _pin(settings, {r.file: r.digest for r in requests if r.is_code}, agreed)
+            trust.claim(settings.folder)
+        allowed = {str(r.file): list(r.asks) for r in requests}
+
+        def render(console: Console) -> None:
+            for file in allowed:
+                console.print(f"allowed: {file}")
+            if pinned and settings is not None:
+                console.print(f"{settings.path} has the digests now: commit it")
+
+        out.result({"allowed": allowed}, render)
+
+
+def _settings(paths: Sequence[Path] | None) -> Settings | None:
+    """The settings around; those that are not used yet only where somebody means them."""
+    named = next((path.parent for path in paths or () if path.name == SETTINGS), None)
+    folder = named or current_folder() or (None if paths else ignored_folder())
+    settings = read_settings(folder) if folder is not None else None
+    if settings is None and (named is not None or not paths):
+        hint = "name a file: crtgen trust ARCHIVE"
+        raise UsageError(f"there is no {SETTINGS} here", where=str(named or ""), hint=hint)
+    return settings
+
+
+def _requests(paths: Sequence[Path] | None, settings: Settings | None) -> list[_Request]:
+    """What each file asks for."""
+    if paths is None or (settings and any(path.name == SETTINGS for path in paths)):
+        assert settings is not None
+        hardware_map = settings.options.get("hardware-map")
+        inner = [m.file for m in settings.models if m.file.name.endswith(SUFFIXES)]
+        inner += [settings.folder / hardware_map] if isinstance(hardware_map, str) else []
+        whole = _Request(settings.path, asks_of(settings), settings.digest)
+        return [whole, *map(_request, inner), *(_request(p) for p in paths or () if p.name != SETTINGS)]
+    return [_request(path) for path in paths]
+
+
+def _request(path: Path) -> _Request:
+    if path.name.endswith(SUFFIXES):
+        loaded = api.load(path)
+        assert isinstance(loaded, api.Imported)
+        return _Request(path, ("has code, which is compiled and run",), loaded.package.digest, is_code=True)
+    if path.suffix == ".toml":
+        asks, content = asks_of_sweep(path)
+        return _Request(path, asks, content)
+    if path.suffix in _MAPS:
+        asks, content = asks_of_map(path)
+        return _Request(path, asks, content)
+    hint = f"archives, libraries, hardware maps (.yaml), sweeps and {SETTINGS} do"
+    raise UsageError("such a file asks for nothing", where=str(path), hint=hint)
+
+
+def _agree(requests: Sequence[_Request], yes: bool) -> None:
+    """Show what is asked for, and ask. Raises ``UsageError`` for a no."""
+    for each in requests:
+        for ask in each.asks:
+            log.print(f"{each.file}: it {ask}", soft_wrap=True)
+    if yes or not any(each.asks for each in requests):
+        return
+    if not _somebody_is_there():
+        raise UsageError("nobody is there to be asked", hint="read the lines above, then: crtgen trust --yes")
+    if not typer.confirm("Allow this?", err=True):
+        raise UsageError("nothing was allowed")
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()
+
+
+def _pin(settings: Settings, pins: Mapping[Path, str], agreed: bool) -> bool:
+    """Write the digests of archives beside their names; whether that changed the file.
+
+    What was ``agreed`` to of the file stays allowed. Raises ``UsageError`` if it is not as it was shown.
+    """
+    before = files.read(settings.path, "the settings")
+    if trust.digest(before) != settings.digest:
+        raise UsageError("it has just been changed", where=str(settings.path), hint="look at it again")
+    document = tomlkit.parse(before)
+    by_file = {file.resolve(): content for file, content in pins.items()}
+    tables = document.get("model", [])
+    for table, model in zip(tables, settings.models, strict=True):
+        pin = by_file.get(model.file.resolve())
+        if pin is not None:
+            table["trust"] = pin
+    content = document.as_string().encode()
+    if agreed or not asks_of(settings):
+        trust.allow(trust.digest(content), settings.path)
+    if content == before:
+        return False
+    files.write(settings.path, content)
+    return True

@@ -85,9 +85,8 @@ class Request:
         )
 
     def _reads(self, part: str) -> FlashReads | None:
-        """How the memory of a part is read; None where nobody says, or where it never waits."""
-        name = self.place.get(part, self.board.code)
-        return next((m.reads for m in self.board.memories if m.name == name), None)
+        """How the memory of a part is read; None where it never waits."""
+        return self.board.reads(self.place.get(part, self.board.code))
 
 
 class RequestFields(TypedDict, total=False):

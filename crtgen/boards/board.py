@@ -69,6 +69,16 @@ class FlashReads:
         return nbytes / self.width * self.wait_states
 
 
+ASSUMED_READS = FlashReads(wait_states=5, width=8, code_cache=1 << 10, data_cache=256, ahead=True)
+"""Of a flash of which nobody says how it is read: the STM32L4's.
+
+It is one of the slower ones. Code that is made for it loses little on others: docs/performance.md.
+"""
+
+ASSUMED_CACHED_READS = FlashReads(wait_states=7, width=32, code_cache=4 << 10, data_cache=4 << 10)
+"""The same for a core that has caches of its own: the STM32F7's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """A range of addresses, in bytes; ``kind`` is ``flash`` (holds code and constants) or ``ram``."""
@@ -294,6 +304,21 @@ class Board:
         """The program of this computer that can stand for the board; empty if there is none."""
         known = {"QEMU": self.qemu is not None, "FVP": self.fvp is not None, "rp2040js": self.rp2040js}
         return next((name for name, has in known.items() if has), "")
+
+    def reads(self, name: str) -> FlashReads | None:
+        """How the memory of that name is read; None where it never waits, as RAM and simulators' flash."""
+        memory = next((m for m in self.memories if m.name == name), None)
+        if memory is not None and (memory.reads is not None or memory.kind == "ram"):
+            return memory.reads
+        if self.is_host or (self.simulator and not self.is_real):
+            return None
+        return ASSUMED_CACHED_READS if self.core.has_caches else ASSUMED_READS
+
+    @property
+    def reads_are_assumed(self) -> bool:
+        """Whether nobody says how the flash with the code is read."""
+        reads = self.reads(self.code)
+        return reads is ASSUMED_READS or reads is ASSUMED_CACHED_READS
 
     @property
     def is_real(self) -> bool:

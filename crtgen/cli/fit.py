@@ -100,8 +100,8 @@ def _print_matrix(console: Console, models: Sequence[str], found: Sequence[Fit])
 
 
 def _print_notes(console: Console, found: Sequence[Fit]) -> None:
-    if any(fit.is_bound and fit.seconds is not None for fit in found):
-        console.print("> longer than this: how the board's flash is read is not known")
+    if any(fit.is_assumed and fit.seconds is not None for fit in found):
+        console.print("~ for a usual flash: [memory.flash.reads] of the board's file would say how its own is read")
     small = list(dict.fromkeys(fit.board.name for fit in found if fit.fits and fit.server_short))
     if not small:
         return
@@ -118,7 +118,7 @@ def _time(fit: Fit) -> str:
     if fit.seconds is None:
         return ""
     seconds = f"{fit.seconds * 1e3:.2f} ms" if fit.seconds < 0.1 else f"{fit.seconds * 1e3:,.0f} ms"
-    return f"> {seconds}" if fit.is_bound else seconds
+    return f"~ {seconds}" if fit.is_assumed else seconds
 
 
 def _verdict(fit: Fit) -> str:

@@ -164,7 +164,7 @@ def _fits(study: Study) -> Table:
     rows = []
     for fit in study.fits:
         sizes = (fit.library.flash, fit.library.ram, fit.server.flash, fit.server.ram + fit.server.stack)
-        time = "" if fit.seconds is None else f"{'> ' * fit.is_bound}{fit.seconds * 1e3:,.2f}"
+        time = "" if fit.seconds is None else f"{'~ ' * fit.is_assumed}{fit.seconds * 1e3:,.2f}"
         short = ", ".join(f"{name} {size:,} short" for name, size in fit.short.items())
         answer = "yes" if fit.fits else f"no: {short}" + (f"; {fit.advice} fits" if fit.advice else "")
         rows.append((fit.board.name, fit.board.core.name, answer, *(f"{n:,}" for n in sizes), time))

@@ -1,14 +1,17 @@
 """Kernels for flash that waits: weights in RAM, shorter loops, and what they are worth."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import crtgen
+from crtgen.boards import board_of_core
 from crtgen.boards.board import FlashReads
 from crtgen.boards.core import find_core
-from crtgen.kernels import Target, applicable
+from crtgen.kernels import Kernel, Target, applicable
 from crtgen.ops import Conv2d, all_cases
+from crtgen.plan import Plan
 from tests.kernels.harness import GUARDED, Job, run_jobs
 from tests.support import model_path
 
@@ -50,3 +53,34 @@ def test_cycles_on_a_flash_that_waits(model: str, most: float) -> None:
         cycles.append(report.cycles_estimated)
     assert cycles[0] < most * 1e6
     assert cycles == sorted(cycles)
+
+
+_FLASHES = {
+    "STM32L4R5, one bank": FlashReads(wait_states=5, width=16, code_cache=1024, data_cache=256, ahead=True),
+    "STM32F405": FlashReads(wait_states=5, width=16, code_cache=1024, data_cache=128, ahead=True),
+    "nRF52840": FlashReads(wait_states=2, width=16, code_cache=2048),
+}
+
+
+@pytest.mark.parametrize("model", ["kws_int8", "ic01_int8"])
+def test_what_is_made_for_an_unknown_flash_is_fast_on_others(model: str) -> None:
+    """Of what is gained where reading is slow, little is lost where it is not."""
+    made = crtgen.load(model_path(model))
+    unknown, never = (
+        made.compile(board, optimize="speed").plans[0]
+        for board in (board_of_core("cortex-m4"), "mps2_an386")
+    )
+    for name, flash in _FLASHES.items():
+        assert _on(unknown, flash) < 1.025 * _on(never, flash), name
+    assert _on(unknown, _L4) < 0.88 * _on(never, _L4)
+
+
+def _on(plan: Plan, flash: FlashReads) -> float:
+    """Cycles of a plan on a flash that it was not made for."""
+    return sum(_moved(step.kernel, flash).cycles or 0.0 for step in plan.steps)
+
+
+def _moved(kernel: Kernel, flash: FlashReads) -> Kernel:
+    assert kernel.target is not None
+    parts = tuple(replace(part, kernel=_moved(part.kernel, flash)) for part in kernel.parts)
+    return replace(kernel, parts=parts, target=replace(kernel.target, code=flash, constants=flash))

@@ -12,12 +12,13 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.boards import all_boards, board_of_core, find_board
+from crtgen.boards import Core, all_boards, board_of_core, find_board
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import DoesNotFitError, UnsupportedError
 from crtgen.measure.fit import Choice, Fit, Fits
+from crtgen.measure.silicon import silicon_range
 
 __all__ = ["command"]
 
@@ -100,8 +101,15 @@ def _print_matrix(console: Console, models: Sequence[str], found: Sequence[Fit])
 
 
 def _print_notes(console: Console, found: Sequence[Fit]) -> None:
+    margins: dict[float, dict[str, None]] = {}
+    for core in (fit.board.core for fit in found if fit.seconds is not None):
+        least, greatest = silicon_range(core)
+        margins.setdefault((greatest - least) / (greatest + least), {})[_short_name(core)] = None
+    if margins:
+        told = (f"{', '.join(names)} ±{margin:.0%}" for margin, names in sorted(margins.items()))
+        console.print(f"times are modelled: {'; '.join(told)}")
     if any(fit.is_assumed and fit.seconds is not None for fit in found):
-        console.print("~ for a usual flash: [memory.flash.reads] of the board's file would say how its own is read")
+        console.print("~ for a usual flash; [memory.flash.reads] in the board's file describes its own")
     small = list(dict.fromkeys(fit.board.name for fit in found if fit.fits and fit.server_short))
     if not small:
         return
@@ -112,6 +120,11 @@ def _print_notes(console: Console, found: Sequence[Fit]) -> None:
 
 def _or(advice: Sequence[str]) -> str:
     return f", or with {', '.join(advice)}" if advice else ""
+
+
+def _short_name(core: Core) -> str:
+    """``M0+`` for ``cortex-m0plus``."""
+    return core.name.partition("+")[0].removeprefix("cortex-").upper().replace("PLUS", "+")
 
 
 def _time(fit: Fit) -> str:

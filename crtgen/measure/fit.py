@@ -8,6 +8,7 @@ from typing import Any
 from crtgen import api
 from crtgen.boards import Board
 from crtgen.kernels import Target
+from crtgen.measure.silicon import silicon_range
 from crtgen.project import Footprint
 from crtgen.project.options import receive_buffer_of, stack_of
 from crtgen.report import Report
@@ -74,9 +75,17 @@ class Fit:
 
     @property
     def seconds(self) -> float | None:
-        """Of a run at the core's highest clock, by the model of its cycles."""
+        """Of a run at the core's highest clock: the middle of ``seconds_range``."""
+        return sum(self.seconds_range) / 2 if self.seconds_range else None
+
+    @property
+    def seconds_range(self) -> tuple[float, float] | None:
+        """The same by the model of its cycles and by how far such chips were from it: least and greatest."""
         cycles = self.report.cycles_estimated
-        return cycles / self.board.clock if cycles is not None and self.board.clock else None
+        if cycles is None or not self.board.clock:
+            return None
+        least, greatest = silicon_range(self.board.core)
+        return least * cycles / self.board.clock, greatest * cycles / self.board.clock
 
     @property
     def is_assumed(self) -> bool:
@@ -96,6 +105,7 @@ class Fit:
             "cycles_estimated": self.report.cycles_estimated,
             "clock_hz": self.board.clock,
             "seconds": self.seconds,
+            "seconds_range": self.seconds_range,
             "flash_is_assumed": self.is_assumed,
             "library": self.library.to_dict(),
             "server": self._server() if self.board.memories else None,

@@ -67,8 +67,7 @@ def test_what_is_made_for_an_unknown_flash_is_fast_on_others(model: str) -> None
     """Of what is gained where reading is slow, little is lost where it is not."""
     made = crtgen.load(model_path(model))
     unknown, never = (
-        made.compile(board, optimize="speed").plans[0]
-        for board in (board_of_core("cortex-m4"), "mps2_an386")
+        made.compile(board, optimize="speed").plans[0] for board in (board_of_core("cortex-m4"), "mps2_an386")
     )
     for name, flash in _FLASHES.items():
         assert _on(unknown, flash) < 1.025 * _on(never, flash), name

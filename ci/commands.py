@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
 
 _HEAD = """# Commands
 
-Written by `ci/commands.py` from the code. `crtgen COMMAND --help` says the same.
+Written by `ci/commands.py` from the code. `crtgen COMMAND --help-all` says the same, `-h` what is used most.
 
 Exit codes: 0 fine, 1 failure, 2 usage, 3 model, 4 does not fit, 5 build, 6 flash, 7 connection, 8 mismatch.
 
@@ -25,7 +25,7 @@ Exit codes: 0 fine, 1 failure, 2 usage, 3 model, 4 does not fit, 5 build, 6 flas
 what files may make crtgen allocate, 384 MiB unless given; `--limit-seconds N` how long the processor
 may work on a file, 120, of which constants get a hundredth.
 """
-_EVERYWHERE = ("--json", "--debug", "--help")
+_EVERYWHERE = ("--json", "--debug", "--help", "--help-all")
 
 
 def page() -> str:

@@ -12,6 +12,7 @@ import typer
 import typer.core
 
 from crtgen import budget
+from crtgen.cli.help import with_short_help
 from crtgen.cli.output import note
 from crtgen.cli.output import report as report_error
 from crtgen.cli.settings import defaults
@@ -73,7 +74,7 @@ class _Commands(Mapping[str, Any]):
         if name not in self._loaded:
             alone = typer.Typer(add_completion=False)
             alone.command(name)(import_module(f"crtgen.cli.{name}").command)
-            self._loaded[name] = typer.main.get_command(alone)
+            self._loaded[name] = with_short_help(typer.main.get_command(alone))
         return self._loaded[name]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from crtgen.cli import app
 from crtgen.version import __version__
@@ -210,3 +211,12 @@ def test_what_help_says_of_a_command_is_what_the_command_says() -> None:
     loaded = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
     said = {name: summary for group in app.COMMANDS.values() for name, summary in group.items()}
     assert said == {name: command.help.partition("\n\n")[0] for name, command in loaded.items()}
+
+
+def test_help_shows_the_usual_options_and_on_request_the_others() -> None:
+    usual, every = (CliRunner().invoke(app.app, ["run", option]).stdout for option in ("-h", "--help-all"))
+    assert "--board" in usual
+    assert "--core-dump" not in usual
+    assert "--core-dump" in every
+    assert len(usual.splitlines()) <= 60
+    assert "--help-all" not in CliRunner().invoke(app.app, ["quantize", "-h"]).stdout, "it has few"

@@ -1,0 +1,75 @@
+"""Help that fits: ``-h`` shows the usual options of a command, ``--help-all`` the others, too."""
+
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["with_short_help"]
+
+_SELDOM = frozenset(
+    (
+        "--baud",
+        "--cmsis-nn",
+        "--codegen",
+        "--core-dump",
+        "--debug",
+        "--executor",
+        "--fallback",
+        "--fold",
+        "--fvp-path",
+        "--graph-json",
+        "--hardware-map",
+        "--keep-inputs",
+        "--mean",
+        "--params",
+        "--place",
+        "--platform",
+        "--pool",
+        "--receive",
+        "--runner",
+        "--serial",
+        "--shape",
+        "--sliding",
+        "--stack",
+        "--std",
+        "--target",
+        "--toolchain",
+        "--tune",
+    )
+)
+"""Options for some boards, other people's code, and the last kilobyte; all can stand in crtgen.toml."""
+
+_MOST = 12
+"""Commands with so many options have the others shown at once."""
+
+
+def with_short_help(command: Any) -> Any:
+    """The command, whose help leaves out what is seldom used if there is much."""
+    options = [p for p in command.params if p.param_type_name == "option"]
+    seldom = [p for p in options if p.opts[0] in _SELDOM]
+    if len(options) <= _MOST or not seldom:
+        return command
+
+    def hide(hidden: bool) -> None:
+        for option in seldom:
+            option.hidden = hidden
+
+    def show(context: typer.Context, wanted: bool) -> None:
+        if wanted:
+            hide(False)
+            typer.echo(context.get_help())
+            hide(True)
+            raise typer.Exit
+
+    text = f"Show {len(seldom)} more options, which can stand in crtgen.toml, too."
+    wish: Any = typer.Option("--help-all", callback=show, is_eager=True, expose_value=False, help=text)
+    alone = typer.Typer(add_completion=False)
+
+    @alone.command()
+    def _nothing(wanted: Annotated[bool, wish] = False) -> None:
+        """Typer makes its options from those of functions only."""
+
+    hide(True)
+    made: Any = typer.main.get_command(alone)
+    command.params.append(made.params[0])
+    return command

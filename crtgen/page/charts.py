@@ -24,7 +24,10 @@ _VARIABLES = {
     _THREE: "var(--three)",
     _FOUR: "var(--four)",
 }
-_WIDTH = 640
+_WIDTH = 1000
+_LETTER = 7
+"""Pixels, of the names in boxes."""
+
 _ROW = 22
 
 Rows = Sequence[Mapping[str, Any]]
@@ -48,7 +51,7 @@ def costs(report: Report, metric: str, title: str) -> str:
 
 def arena(report: Report) -> str:
     """The arena as a picture: steps to the right, offsets upwards, a box for each value."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": place.name,
             "from": place.first - 0.45,
@@ -62,6 +65,10 @@ def arena(report: Report) -> str:
         for place in report.arena or ()
         if not place.alias_of
     ]
+    steps = max((place.last for place in report.arena or ()), default=0) + 1
+    for row in rows:
+        row["label"] = _shortened(row["name"], int((row["to"] - row["from"]) * _WIDTH / steps / _LETTER))
+        row["middle"], row["centre"] = (row["from"] + row["to"]) / 2, (row["low"] + row["high"]) / 2
     boxes = {
         "mark": {"type": "rect", "stroke": _INK, "strokeWidth": 0.7, "opacity": 0.85},
         "encoding": {
@@ -83,7 +90,25 @@ def arena(report: Report) -> str:
             "description": {"field": "says"},
         },
     }
-    return _svg(f"The arena of {report.arena_bytes:,} bytes over the steps of a run", rows, boxes, height=300)
+    least = report.arena_bytes / 20  # what is lower has no room for letters
+    names = {
+        "mark": {"type": "text", "color": _INK, "fontSize": 11, "aria": False},
+        "transform": [{"filter": f"datum.high - datum.low > {least}"}],
+        "encoding": {
+            "x": {"field": "middle", "type": "quantitative"},
+            "y": {"field": "centre", "type": "quantitative"},
+            "text": {"field": "label"},
+        },
+    }
+    title = f"The arena of {report.arena_bytes:,} bytes over the steps of a run"
+    return _svg(title, rows, {"layer": [boxes, names]}, height=320)
+
+
+def _shortened(name: str, letters: int) -> str:
+    """What of a name fits; nothing where that would not tell it."""
+    if len(name) <= letters:
+        return name
+    return f"{name[: letters - 1]}…" if letters > 4 else ""
 
 
 def flash(report: Report) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crtgen.ir import shape_text
+from crtgen.measure.fit import Fit
 from crtgen.page import charts
 from crtgen.page.parts import Drawing, Table, drawn, environment
 from crtgen.page.study import OnBoard, Study
@@ -43,6 +44,9 @@ def render_page(study: Study, baseline: Baseline | None = None) -> str:
         .render(
             model=study.model,
             version=__version__,
+            digest=study.digest,
+            date=f"{study.time:%Y-%m-%d %H:%M} UTC",
+            verdict=_verdict(study),
             interfaces=_interfaces(first.report),
             macs=f"{first.report.macs:,}",
             folded=_folded(study),
@@ -94,14 +98,40 @@ def _board(on: OnBoard, before: Mapping[str, Any] | None) -> _BoardView:
     return _BoardView(report.board, report.optimize, _facts(on), tuple(parts))
 
 
+def _verdict(study: Study) -> str:
+    """The answer in one sentence, for who reads no further."""
+    answers = []
+    for on in study.boards:
+        time = f" in {_milliseconds(on.fit)} ms" if _milliseconds(on.fit) else ""
+        ran = on.verified
+        if ran is None:
+            answer = "fits" if on.fit is None or on.fit.fits else "does not fit"
+        elif ran.error is not None or ran.failed:
+            answer = "FAILED its verification"
+        else:
+            answer = f"computes what is expected ({len(ran.verdicts)} cases)"
+        answers.append(f"{answer} on {on.report.board}{time}")
+    return "It " + "; ".join(answers) + "."
+
+
+def _milliseconds(fit: Fit | None) -> str:
+    """Modelled; empty where there is no model, or the board is no product."""
+    if fit is None or fit.seconds is None or not fit.board.is_real:
+        return ""
+    return f"{'~ ' * fit.is_assumed}{fit.seconds * 1e3:,.2f}"
+
+
 def _facts(on: OnBoard) -> tuple[tuple[str, str], ...]:
     """Figures, of which those that are not known are left out."""
     report = on.report
+    flash, ram = report.flash_bytes, report.ram_bytes
+    if on.fit is not None and flash is None:
+        flash, ram = on.fit.library.flash, on.fit.library.ram
     figures = (
         ("instructions", report.instructions),
         ("cycles, estimated", report.cycles_estimated),
-        ("flash, bytes", report.flash_bytes),
-        ("RAM, bytes", report.ram_bytes),
+        ("flash, bytes", flash),
+        ("RAM, bytes", ram),
         ("flash of the image, bytes", report.image_flash_bytes),
         ("RAM of the image, bytes", report.image_ram_bytes),
         ("stack, bytes", report.stack_bytes),
@@ -110,7 +140,8 @@ def _facts(on: OnBoard) -> tuple[tuple[str, str], ...]:
         ("weights, bytes", report.weights_bytes),
     )
     facts = [(name, f"{n:,}") for name, n in figures if n is not None]
-    return (*facts, ("verified", _verified(on)))
+    time = _milliseconds(on.fit)
+    return (("verified", _verified(on)), *((("ms, modelled", time),) if time else ()), *facts)
 
 
 def _verified(on: OnBoard) -> str:
@@ -124,6 +155,7 @@ def _verified(on: OnBoard) -> str:
 
 
 def _layers(report: Report) -> Table:
+    """Without columns of which nothing is known."""
     rows = tuple(
         (
             layer.name,
@@ -147,7 +179,10 @@ def _layers(report: Report) -> Table:
         "cycles",
         "instructions per MAC",
     )
-    return Table("Layers", columns, rows, 3)
+    known = [n for n in range(len(columns)) if any(row[n] for row in rows)]
+    return Table(
+        "Layers", tuple(columns[n] for n in known), tuple(tuple(r[n] for n in known) for r in rows), 3
+    )
 
 
 def _per_mac(layer: Layer) -> str:

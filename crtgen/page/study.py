@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from crtgen import api, files
 from crtgen.boards import Board, all_boards, find_board
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.level import LEVELS
+from crtgen.library.mlf import export_time
 from crtgen.measure.benchmark import measure_model
 from crtgen.measure.fit import Choice, Fit, Fits
 from crtgen.measure.rungs import Outcome, verify_on
@@ -27,10 +30,11 @@ class OnBoard:
     """A model on a board: measured if a simulator has it, else as planned.
 
     ``levels`` are the reports at each level of optimisation, none if nothing is measured; ``verified`` is
-    what came of its cases, None where nothing ran.
+    what came of its cases, None where nothing ran. ``fit`` says what it takes there.
     """
 
     report: Report
+    fit: Fit | None
     plan: Plan
     levels: tuple[Report, ...]
     verified: Outcome | None
@@ -46,9 +50,14 @@ class OnBoard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Study:
-    """A model on ``boards``, how it fits every known one, and how its graph was rewritten."""
+    """A model on ``boards``, how it fits every known one, and how its graph was rewritten.
+
+    ``digest`` is the SHA-256 of its file, ``time`` when all this was found out.
+    """
 
     model: str
+    digest: str
+    time: datetime
     boards: tuple[OnBoard, ...]
     fits: tuple[Fit, ...]
     rewrites: tuple[Hit, ...]
@@ -63,6 +72,8 @@ class Study:
         return {
             "crtgen": __version__,
             "model": self.model,
+            "sha256": self.digest,
+            "time": self.time.isoformat(),
             "boards": [on.to_dict() for on in self.boards],
             "fits": [fit.to_dict() for fit in self.fits],
             "rewrites": [str(hit) for hit in self.rewrites],
@@ -93,18 +104,25 @@ def study(
         board = find_board(name)
         compiled = model.compile(board, optimize=optimize)
         rewrites = compiled.hits
-        found.append(_on_board(path, model, compiled, expect, say))
-    return Study(model.name, tuple(found), known, rewrites)
+        fit = next((fit for fit in known if fit.board == board), None)
+        found.append(_on_board(path, model, compiled, fit, expect, say))
+    digest = sha256(files.read(path, "the model")).hexdigest()
+    return Study(model.name, digest, export_time(), tuple(found), known, rewrites)
 
 
 def _on_board(
-    path: Path, model: api.Model, compiled: api.Compiled, expect: Path | None, say: Callable[[str], None]
+    path: Path,
+    model: api.Model,
+    compiled: api.Compiled,
+    fit: Fit | None,
+    expect: Path | None,
+    say: Callable[[str], None],
 ) -> OnBoard:
     board, optimize = compiled.board, compiled.request.optimize
     (plan,) = compiled.plans
     if not _is_simulated(board):
         (report,) = compiled.reports
-        return OnBoard(report, plan, (), None)
+        return OnBoard(report, fit, plan, (), None)
     levels, simulator = [], Site(simulate=True)
     for level in LEVELS:
         say(f"{path.name} on {board.name}, {level}")
@@ -112,7 +130,7 @@ def _on_board(
     say(f"verifying {path.name} on {board.name}")
     verified = verify_on(path, board.name, expect, optimize=optimize, site=simulator)
     report = next(r for r in levels if r.optimize == optimize)
-    return OnBoard(report, plan, tuple(levels), verified)
+    return OnBoard(report, fit, plan, tuple(levels), verified)
 
 
 def _is_simulated(board: Board) -> bool:

@@ -128,7 +128,8 @@ def _facts(path: Path, generated: api.Generated, toolchain: Toolchain) -> tuple[
         ("compiler", toolchain.version),
         (
             "licences",
-            "crtgen's runtime: Apache-2.0; what was generated: yours; newlib: BSD; libgcc: GPL with its exception",
+            "crtgen's runtime: Apache-2.0; what was generated: yours; newlib: BSD;"
+            " libgcc: GPL with its exception",
         ),
     )
 

@@ -205,8 +205,10 @@ or all.
 - What moves elements takes integers as they are, also where its output is quantised otherwise, and so does
   the clamp of RELU6. Zero points of weights count in FULLY_CONNECTED with one scale alone. CONCATENATION,
   padding values, poolings and REDUCE_MAX of int8 need one quantisation. All this is TFLite Micro's way.
-- uint8 is for the edges of a network (QUANTIZE, DEQUANTIZE and what moves elements); convert old networks
-  that compute in uint8 with int8.
+- Networks that compute with uint8, as converters made them before 2020, become networks of int8: each number
+  less 128, and so exact. Only inputs and outputs stay as they are. Weights whose distance from their zero
+  point needs nine bits are summed up in two parts, which takes more time and memory. Refused are averages of
+  an even number of pixels, RESIZE_BILINEAR and others that round uint8 in another way.
 
 | operator | types | TFLite Micro |
 |---|---|---|

@@ -121,7 +121,7 @@ DATA = frozenset(
 )
 """Options that say what is computed and shown, and do nothing else."""
 
-SAID = frozenset(("force", "trust", "update", "yes"))
+SAID = frozenset(("force", "help-all", "trust", "update", "yes"))
 """Options that are said on the command line or not at all."""
 
 _PER_MODEL = ("check", "test")

@@ -13,6 +13,7 @@ from crtgen.frontends.refusals import Refusals
 from crtgen.frontends.tflite_convert import CONVERTERS, Layer, option_fields
 from crtgen.frontends.tflite_file import FileGraph, FileOperator, read
 from crtgen.frontends.tflite_flow import FLOW, Flow, flow_fields, needed
+from crtgen.frontends.tflite_signed import signed
 from crtgen.ir import Graph
 
 __all__ = ["load_tflite"]
@@ -37,7 +38,7 @@ def load_tflite(
         stem, where = Path(source).stem, str(source)
     with budget.spending(where):
         data = source if isinstance(source, bytes) else files.read(Path(source), "the model")
-        graphs = read(data, where, {**option_fields(), **flow_fields()})
+        graphs = tuple(map(signed, read(data, where, {**option_fields(), **flow_fields()})))
         return _Importer(graphs, where).model(identifier(name or stem, "model"), shapes)
 
 

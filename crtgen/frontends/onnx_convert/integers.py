@@ -1,8 +1,7 @@
 """Sums of products of integers: ConvInteger, MatMulInteger, and layers whose weights need nine bits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import numpy as np
 
@@ -12,8 +11,9 @@ from crtgen.frontends.onnx_convert.products import multiplied
 from crtgen.frontends.onnx_convert.weights import convolved
 from crtgen.frontends.onnx_convert.window import Numbers, lines_of
 from crtgen.frontends.onnx_edges import OF_BYTE
+from crtgen.frontends.wide import wide_sums
 from crtgen.ir import Array, DType, Op, Quant
-from crtgen.ops import INT8, Add, Conv2d, DepthwiseConv2d, FullyConnected, Mul, Reshape, Sub
+from crtgen.ops import Add, Conv2d, DepthwiseConv2d, FullyConnected, Mul, Reshape, Sub
 from crtgen.ops.accumulate import Accumulate
 from crtgen.ops.affine import QuantizeBy
 from crtgen.ops.bits import BitXor
@@ -36,7 +36,7 @@ class _Sums(Numbers):
 
 def conv_sums(layer: Layer, x: Operand, weights: Int64, bias: Array) -> Converted:
     """A convolution's sums of ``x`` of int8 with ``weights[O, C/groups, ...]`` of nine bits."""
-    return _sums(
+    return wide_sums(
         lambda part, start: convolved(layer, x, part, start, _Sums()),
         weights,
         bias,
@@ -47,30 +47,7 @@ def conv_sums(layer: Layer, x: Operand, weights: Int64, bias: Array) -> Converte
 def dense_sums(x: Operand, weights: Int64, bias: Array) -> Converted:
     """The same of rows, with ``weights[O, K]``."""
     op, roles = Accumulate(FullyConnected(keep_dims=True)), ("weights", "bias")
-    return _sums(lambda part, start: Converted(op, (x, part, start), roles), weights, bias, True)
-
-
-def _sums(
-    layer: Callable[[Array, Array], Converted], weights: Int64, bias: Array, is_whole: bool
-) -> Converted:
-    """By a ``layer`` of weights of int8 and a bias, maybe by several.
-
-    Where all outputs read the same inputs (``is_whole``), weights moved into int8 leave a multiple of
-    the sum of the inputs. Else they are a sum of weights of int8.
-    """
-    moved = int(max(weights.max() - INT8.high, 0) or min(weights.min() - INT8.low, 0))
-    if is_whole and moved and INT8.low <= (weights - moved).min() and (weights - moved).max() <= INT8.high:
-        inputs = layer(np.ones((1, *weights.shape[1:]), np.int8), np.zeros(1, bias.dtype))
-        missing = Converted(Mul(), (inputs, number(moved, DType.INT32)), ("moved",))
-        return Converted(Add(), (layer((weights - moved).astype(np.int8), bias), missing), ("missing",))
-    parts, left = list[Converted](), weights
-    while not parts or left.any():
-        part = np.clip(left, *INT8.limits)
-        parts.append(
-            layer(np.ascontiguousarray(part).astype(np.int8), np.zeros_like(bias) if parts else bias)
-        )
-        left = left - part
-    return reduce(lambda a, b: Converted(Add(), (a, b), ("other",)), parts)
+    return wide_sums(lambda part, start: Converted(op, (x, part, start), roles), weights, bias, True)
 
 
 def in_steps(sums: Converted, factors: Array, quant: Quant, cut: bool) -> Converted:

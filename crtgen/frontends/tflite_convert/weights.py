@@ -10,8 +10,10 @@ import numpy as np
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, pairs, same
 from crtgen.frontends.tflite_file import FileTensor
-from crtgen.ir import Array, DType, Op, Quant, Value, shape_text
+from crtgen.frontends.wide import wide_sums
+from crtgen.ir import Array, DType, Quant, Value, shape_text
 from crtgen.ops import (
+    Activation,
     AveragePool2d,
     Concat,
     Conv2d,
@@ -19,10 +21,15 @@ from crtgen.ops import (
     FullyConnected,
     MaxPool2d,
     Padding,
+    Quantize,
+    Relu,
     Reshape,
     StridedSlice,
     Transpose,
 )
+from crtgen.ops.accumulate import Accumulate
+from crtgen.ops.attrs import NO_PADDING
+from crtgen.ops.fixedpoint import single
 from crtgen.ops.normalize import L2Pool2d
 from crtgen.ops.scheme import FLOAT32, INT8, INT16, Scheme
 
@@ -66,17 +73,21 @@ def _part(quant: Quant | None, first: int, last: int) -> Quant | None:
     return Quant(quant.scales[first:last], quant.zero_points[first:last], 0)
 
 
-def _symmetric(array: Array, quant: Quant | None, dense: bool) -> tuple[Array, Quant | None]:
-    """Weights without a zero point.
+def _symmetric(tensor: FileTensor, dense: bool, wide: bool) -> tuple[Array, Quant | None]:
+    """Weights without a zero point, of nine bits if they may be ``wide``.
 
-    TFLite Micro subtracts one of a whole tensor in a fully connected layer, and takes no notice of others.
+    Of weights of uint8 it counts. TFLite Micro subtracts that of a whole tensor of int8 in a fully connected
+    layer, and takes no notice of others.
     """
+    array, quant = cast(Array, tensor.data), tensor.quant
     if quant is None or not any(quant.zero_points):
         return array, quant
-    if dense and len(quant.scales) == 1:
+    if (dense or _is_unsigned(tensor)) and len(quant.scales) == 1:
         made = array.astype(np.int64) - quant.zero_point
         info = np.iinfo(array.dtype.name)
-        if made.min() < info.min or made.max() > info.max:
+        if made.size and (made.min() < info.min or made.max() > info.max):
+            if wide:
+                return made, Quant(quant.scales, (0,), quant.axis)
             reach = f"weights that reach {made.min()} to {made.max()} without their zero point"
             raise Refused(
                 f"{reach} {quant.zero_point}; supported: {info.min} to {info.max}",
@@ -86,7 +97,23 @@ def _symmetric(array: Array, quant: Quant | None, dense: bool) -> tuple[Array, Q
     return array, Quant(quant.scales, (0,) * len(quant.scales), quant.axis)
 
 
-def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False) -> _Weights:
+def _is_unsigned(tensor: FileTensor) -> bool:
+    """Whether the file has numbers of uint8."""
+    return tensor.type_name == DType.UINT8.name
+
+
+def _single_product(x: FileTensor, quant: Quant | None) -> Quant | None:
+    """The scale of weights of uint8 with which its product with the input's is rounded to float32.
+
+    So TFLite's GetQuantizedConvolutionMultipler has it; of int8, convolutions multiply in double.
+    """
+    if quant is None or x.quant is None:
+        return quant
+    product = single(single(x.quant.scale) * single(quant.scale))
+    return Quant((product / x.quant.scale,), quant.zero_points, quant.axis)
+
+
+def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False, wide: bool = False) -> _Weights:
     """The constants of a layer with weights and an optional bias behind them."""
     x, w = layer.tensor(x_at), layer.tensor(at)
     scheme = next((s for s in _COMPUTED if s.activations is x.dtype), None)
@@ -97,7 +124,9 @@ def _weights(layer: Layer, at: int = 1, x_at: int = 0, dense: bool = False) -> _
         text = "; ".join(f"{s.weights.name} on {s.activations.name}" for s in _COMPUTED)
         raise Refused(f"weights of {w.type_name} on {x.type_name}; supported: {text}")
     layer.constant(at, "weights")
-    weights, quant = _symmetric(cast(Array, w.data), w.quant, dense)
+    weights, quant = _symmetric(w, dense, wide and _is_unsigned(w))
+    if _is_unsigned(w) and not dense and len(w.quant.scales if w.quant else ()) == 1:
+        quant = _single_product(x, quant)
     dtype, channels = _dtype(w, weights, scheme), w.shape[0] if w.shape else 1
     place = max(at, x_at) + 1
     bias = layer.inputs[place] if len(layer.inputs) > place else None
@@ -133,9 +162,11 @@ def _real(tensor: FileTensor, data: Array, quant: Quant) -> FileTensor:
     return replace(tensor, dtype=DType.FLOAT32, data=real, quant=None)
 
 
-def _with_weights(layer: Layer, op: Op) -> Converted:
+def _with_weights(layer: Layer, op: Conv2d | DepthwiseConv2d | FullyConnected) -> Converted:
     """A layer as the file has it."""
-    made, weights = _weights(layer, dense=isinstance(op, FullyConnected)), layer.tensor(1)
+    made, weights = _weights(layer, dense=isinstance(op, FullyConnected), wide=True), layer.tensor(1)
+    if made.array.dtype == np.int64:
+        return _by_sums(layer, op, made)
     bias = layer.inputs[2] if len(layer.inputs) > 2 else None
     if made.dtype is not weights.dtype and made.array is weights.data:
         weights = replace(weights, key=f"{weights.key} {made.dtype.value}", dtype=made.dtype)
@@ -145,6 +176,25 @@ def _with_weights(layer: Layer, op: Op) -> Converted:
         made.bias if bias is None else bias,
     )
     return Converted(op, (layer.x, *operands), ("weights", "bias"))
+
+
+def _by_sums(layer: Layer, op: Conv2d | DepthwiseConv2d | FullyConnected, made: _Weights) -> Converted:
+    """By several layers with weights of int8, whose sums are added up before they are rescaled."""
+    x, product = layer.x.quant, made.quant
+    if x is None or product is None or layer.y.quant is None:
+        raise ValueError("input, weights or output have no scale")
+    inner, roles = Accumulate(replace(op, activation=Activation.NONE)), ("weights", "bias")
+    sums = wide_sums(
+        lambda part, start: Converted(inner, (layer.x, part, start), roles),
+        made.array.astype(np.int64),
+        made.bias,
+        not isinstance(op, DepthwiseConv2d),
+    )
+    scale = single(single(x.scale) * single(product.scale))
+    rescaled = Converted(Quantize(DType.INT8), (replace(sums, quant=Quant.tensor(scale)),))
+    if op.activation is Activation.NONE:
+        return rescaled
+    return Converted(Relu(op.activation), (replace(rescaled, quant=layer.y.quant),))
 
 
 def _conv2d(layer: Layer) -> Converted:
@@ -267,6 +317,10 @@ def _pool(kind: type[AveragePool2d] | type[MaxPool2d] | type[L2Pool2d]) -> Conve
         height, width = int(layer.option("FilterHeight")), int(layer.option("FilterWidth"))
         stride = layer.pair("Stride")
         padding = layer.padding((height, width), stride)
+        even = padding != NO_PADDING or height * width % 2 == 0
+        if kind is AveragePool2d and even and _is_unsigned(layer.x):
+            reason = "averages of an even number of UINT8, whose halves are rounded up"
+            raise Refused(f"{reason}; supported: windows of an odd number, without padding")
         return Converted(kind((height, width), stride, padding, layer.activation()), (layer.x,))
 
     return convert

@@ -12,7 +12,7 @@ from crtgen.contents import Contents
 from crtgen.ir import DType, Graph, Node, Quant, Value
 from crtgen.ops import FullyConnected
 from crtgen.ops.case import int8s, weights_and_bias
-from tests.support import ROOT
+from tests.support import ROOT, nightly
 
 CALLS: list[str] = []
 
@@ -76,7 +76,12 @@ def dense(layers: int, channels: int) -> Graph:
 
 @pytest.mark.parametrize(
     ("core", "layers", "bytes_each"),
-    [("host", 6, 4), ("cortex-m3", 4, 3), ("cortex-m4", 4, 3), ("cortex-m55", 4, 3)],
+    [
+        nightly("host", 6, 4),
+        nightly("cortex-m3", 4, 3),
+        ("cortex-m4", 4, 3),
+        nightly("cortex-m55", 4, 3),
+    ],
 )
 def test_a_project_takes_little_memory_beside_its_weights(
     tmp_path: Path, core: str, layers: int, bytes_each: int

@@ -16,6 +16,7 @@ from crtgen.kernels import Target, select
 from crtgen.ops import all_cases
 from crtgen.plan import lifetimes, make_plan
 from tests.codegen.models import two_layers
+from tests.support import nightly
 
 _TURNS = re.compile(r"for \((?:int32_t )?(\w+) = (\d+); \1 < (\d+); \1(?:\+\+| \+= (\d+))\)")
 _IDLE = re.compile(r"[+-] 0(?![\w.])|[*/] 1(?![\w.])|(?<![\w.])1 \* |(?<![\w.])0 [*/%] | % 1(?![\w.])")
@@ -60,7 +61,7 @@ def _sources(core: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((case.name, tuple(_lines(case.graph(), t))) for t in targets for case in all_cases())
 
 
-@pytest.mark.parametrize("core", ["host", "cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("core", ["host", nightly("cortex-m0plus"), "cortex-m4", nightly("cortex-m55")])
 def test_no_loop_of_one_turn_and_no_term_that_does_nothing(core: str) -> None:
     found = [
         (name, line.strip())
@@ -71,7 +72,7 @@ def test_no_loop_of_one_turn_and_no_term_that_does_nothing(core: str) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("core", ["host", "cortex-m0plus", "cortex-m4", "cortex-m55"])
+@pytest.mark.parametrize("core", ["host", nightly("cortex-m0plus"), "cortex-m4", nightly("cortex-m55")])
 def test_blocks_end_where_their_first_lines_begin(core: str) -> None:
     """What rewrites them relies on it: a brace in the first column ends a function."""
     wrong = set[str]()

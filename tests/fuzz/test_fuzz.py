@@ -13,7 +13,7 @@ from tests.fuzz.engine import Target, fuzz, run_one
 from tests.fuzz.kills import kill_commands
 from tests.fuzz.targets import TARGETS
 
-_INPUTS = {"params": 2000, "graphs": 500, "models": 800, "exported": 300, "onnx": 400}
+_INPUTS = {"params": 2000, "graphs": 500, "models": 800, "exported": 300, "onnx": 400, "folders": 20}
 FOUND = Path(__file__).parent / "found"
 
 

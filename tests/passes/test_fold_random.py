@@ -196,6 +196,7 @@ def test_the_other_models_have_no_such_channels(name: str) -> None:
 
 @pytest.mark.cc
 @pytest.mark.models
+@pytest.mark.nightly
 def test_vww_on_the_host_gives_the_same_bytes() -> None:
     """2,000 inputs on the host, with and without."""
     model = Model(frontends.load(model_path("vww_int8")))

@@ -92,6 +92,7 @@ def swept(folder: Path, text: str, address: str, watch: Watch) -> list[Row]:
 
 
 @pytest.mark.qemu
+@pytest.mark.nightly
 @pytest.mark.usefixtures("boards")
 def test_a_worker_is_killed_in_mid_job(tmp_path: Path) -> None:
     """The other board does its job, too; both are verified and measured on a board."""

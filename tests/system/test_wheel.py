@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from sysconfig import get_paths
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from ci.sbom import bill_of_materials
-from tests.support import ROOT, require_tool
+from tests.support import ROOT, nightly, require_tool
 
 
 def _run(*command: str | Path, cwd: Path) -> str:
@@ -23,14 +24,20 @@ def _run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.mark.qemu
-def test_the_wheel_runs_the_main_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_dependencies", [False, nightly(True)])
+def test_the_wheel_runs_the_main_job(tmp_path: Path, with_dependencies: bool) -> None:
+    """On a push it finds the packages of this environment, by night it installs those that it names."""
     require_tool("qemu-system-arm")
-    pip = ("-m", "pip", "-q", "--disable-pip-version-check")
+    pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
     _run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("crtgen-*.whl")
-    _run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
     python = tmp_path / "venv" / "bin" / "python"
-    _run(python, *pip, "install", wheel, cwd=tmp_path)
+    alone = () if with_dependencies else ("--no-deps",)
+    _run(*pip, "--python", python, "install", *alone, wheel, cwd=tmp_path)
+    if not with_dependencies:
+        (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+        (packages / "others.pth").write_text(f"{get_paths()['purelib']}\n")
     where = _run(python, "-c", "import crtgen; print(crtgen.__file__)", cwd=tmp_path)
     assert str(tmp_path) in where
     program = tmp_path / "venv" / "bin" / "crtgen"

@@ -34,6 +34,7 @@ def _chosen() -> Iterator[tuple[NodeTest, Graph]]:
 
 
 @pytest.mark.qemu
+@pytest.mark.nightly
 @pytest.mark.parametrize(("machine", "core"), [("mps2-an386", "cortex-m4"), ("mps3-an547", "cortex-m55")])
 def test_a_test_of_each_operator(tmp_path: Path, machine: str, core: str) -> None:
     found = list(_chosen())

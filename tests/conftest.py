@@ -6,6 +6,7 @@ import tempfile
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from crtgen.byoc import CmsisNn
 from crtgen.errors import UsageError
@@ -14,6 +15,9 @@ if shutil.which("ccache"):
     os.environ.setdefault("CMAKE_C_COMPILER_LAUNCHER", "ccache")
     os.environ.setdefault("CCACHE_BASEDIR", tempfile.gettempdir())
     os.environ.setdefault("CCACHE_NOHASHDIR", "1")
+
+settings.register_profile("crtgen", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("crtgen")  # no test depends on an idle machine
 
 
 @pytest.fixture(autouse=True)

@@ -120,7 +120,7 @@ AOT_EXECUTOR = Endpoint(
 )
 GRAPH_EXECUTOR = Endpoint(
     "tvm.graph_executor.create",
-    ("text graph JSON (not looked at)", "module", "int device type", "int device id"),
+    ("text graph JSON (not looked at; of any length)", "module", "int device type", "int device id"),
     object,
     "the executor of an image's only model",
     "crt_executor_create_graph",
@@ -215,7 +215,12 @@ GET_NUM_OUTPUTS = Endpoint(
     "get_num_outputs", (), int, "how many there are", "crt_executor_get_num_outputs", repeatable=True
 )
 GET_OUTPUT = Endpoint(
-    "get_output", ("int index",), object, "the tensor", "crt_executor_get_output", repeatable=True
+    "get_output",
+    ("int index", "optional tensor that takes it"),
+    object,
+    "the output's own tensor, if none was given",
+    "crt_executor_get_output",
+    repeatable=True,
 )
 LOAD_PARAMS = Endpoint("load_params", (), object, "refused: the parameters are linked", "crt_executor_params")
 RUN = Endpoint(
@@ -240,6 +245,13 @@ RESET = Endpoint(
     "crt_executor_reset",
     repeatable=True,
 )
+GET_INPUT_INFO = Endpoint(
+    "get_input_info",
+    (),
+    object,
+    "refused: a map does not travel, `get_input` gives shape and type of an input",
+    "crt_executor_get_input_info",
+)
 
 EXECUTOR = (
     GET_INPUT,
@@ -254,5 +266,6 @@ EXECUTOR = (
     SHARE_PARAMS,
     GET_INPUT_NAME,
     RESET,
+    GET_INPUT_INFO,
 )
 """The functions of an executor, in the order of their handles."""

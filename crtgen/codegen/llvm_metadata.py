@@ -32,8 +32,10 @@ _METADATA = ir.LiteralStructType([_I64, *[_PTR, _I64] * 4, _PTR])
 _PARAM = ir.LiteralStructType([_I64, _PTR, _I32])
 _NULL = ir.Constant(_PTR, None)
 
-_INT, _HANDLE, _NULLPTR = 0, 3, 4
-"""Type codes of packed arguments (formats.md, section 3)."""
+_INT, _HANDLE, _NULLPTR, _STR = 0, 3, 4, 11
+"""Type codes of packed arguments."""
+_ERR_NAME = -2
+"""``CRT_ERR_NAME`` of ``crt/error.h``."""
 
 
 def metadata_module(view: MetadataView, core: Core) -> ir.Module:
@@ -47,6 +49,10 @@ def metadata_module(view: MetadataView, core: Core) -> ir.Module:
     table = builder.params(view)
     for lookup in view.lookups:
         builder.lookup(lookup, table)
+    if view.ambiguous:
+        builder.ambiguous(view.ambiguous)
+    if view.has_nop:
+        builder.leaving("nothing", _NULLPTR)
     for model in view.models:
         builder.model(model)
     builder.registry(view)
@@ -85,6 +91,19 @@ class _Builder:
         function.linkage = "internal" if internal else ""
         function.attributes.add("nounwind")
         return function
+
+    def leaving(self, symbol: str, code: int, status: int = 0, value: Any = None) -> None:
+        """A packed function that returns the same each time."""
+        function = self.function(symbol)
+        at = ir.IRBuilder(function.append_basic_block())
+        if value is not None:
+            at.store(value, function.args[3])
+        _leave(at, function.args[4], code, status)
+
+    def ambiguous(self, why: str) -> None:
+        """The function that says why parameters cannot be looked up without the name of a model."""
+        text = self.text("ambiguous", why.encode() + b"\0")
+        self.leaving("lookup_in_several_models", _STR, _ERR_NAME, text)
 
     def registry(self, view: MetadataView) -> None:
         """The name table, the functions in its order, and the entry that everything starts at."""
@@ -128,11 +147,7 @@ class _Builder:
         fields += [_NULL, ir.Constant(_I64, 0)] * 2
         fields.append(self.text(f"{model.name}_name", model.module.encode() + b"\0"))
         metadata = self.constant(f"{model.name}_metadata", ir.Constant(_METADATA, fields))
-        function = self.function(f"{model.name}_get_c_metadata")
-        builder = ir.IRBuilder(function.append_basic_block())
-        builder.store(metadata, function.args[3])
-        builder.store(_I32(_HANDLE), function.args[4])
-        builder.ret(_I32(0))
+        self.leaving(f"{model.name}_get_c_metadata", _HANDLE, value=metadata)
 
     def tensor(self, name: str, tensor: TensorInfo) -> Any:
         """A ``TVMTensorInfo``."""
@@ -181,6 +196,6 @@ class _Builder:
         _leave(at, ret_code, _NULLPTR)
 
 
-def _leave(at: ir.IRBuilder, ret_code: Any, code: int) -> None:
+def _leave(at: ir.IRBuilder, ret_code: Any, code: int, status: int = 0) -> None:
     at.store(_I32(code), ret_code)
-    at.ret(_I32(0))
+    at.ret(_I32(status))

@@ -34,6 +34,10 @@ METADATA_FILE = "crt_metadata.c"
 METADATA_VERSION = 1
 """``TVMMetadata.version``."""
 _LOOKUP = "_lookup_linked_param"
+_NOP = "__nop"
+"""The operator of a graph that does nothing; TVM's debug executor times it by this name."""
+
+_AMBIGUOUS = "lookup_in_several_models"
 
 ROLES = ("run", "external", "own")
 """Functions in the registry: those that run models, those of external code generators, the rest."""
@@ -42,6 +46,8 @@ _MOST_FUNCTIONS = 0xFFFF
 _INTEGER = Argument(0, 0, 0, 0)
 _UNKNOWN = 0xFFFF
 """In place of the number of arguments: ``CRT_SIGNATURE_UNKNOWN`` of ``crt/registry.h``."""
+_ANY = 0xFFFE
+"""Likewise, of a function that looks at none: ``CRT_SIGNATURE_ANY``."""
 _READS = 0x8000
 """Added to the index of an argument that is only read: ``CRT_SIGNATURE_READS``."""
 
@@ -70,20 +76,23 @@ class Registry:
 
     @classmethod
     def of(cls, modules: Sequence[CModule]) -> "Registry":
-        """The modules' functions in the order of their roles, ``_lookup_linked_param``, ``get_c_metadata``.
+        """The modules' functions in the order of their roles, ``_lookup_linked_param``, ``__nop``,
+        ``get_c_metadata``.
 
-        The former is the first model's; where there are several, each has ``<model>_lookup_linked_param``.
-        The latter is ``tvmgen_<model>_get_c_metadata`` for each model, which TVM v0.14 looks for; older
-        versions look for the bare name, which is the one model's. Raises ``UsageError`` for a name that the
-        table cannot hold, and for what occurs twice.
+        Each model has ``<model>_lookup_linked_param``. The bare name is the only model's; where there are
+        several it fails, and says so. The last is ``tvmgen_<model>_get_c_metadata`` for each model, which TVM
+        v0.14 looks for; older versions look for the bare name, which is the one model's. Raises
+        ``UsageError`` for a name that the table cannot hold, and for what occurs twice.
         """
         models = tuple(m.info for m in modules)
         functions = sorted((f for m in modules for f in m.functions), key=lambda f: ROLES.index(f.role))
         lookups = tuple(_lookups(modules))
-        if lookups and modules[0].params:
-            functions.append(Function(_LOOKUP, lookups[0].symbol, arguments=(_INTEGER,)))
-        for lookup in lookups if len(models) > 1 else ():
+        if lookups:
+            bare = lookups[0].symbol if len(models) == 1 else _AMBIGUOUS
+            functions.append(Function(_LOOKUP, bare, arguments=(_INTEGER,)))
+        for lookup in lookups:
             functions.append(Function(lookup.symbol, lookup.symbol, arguments=(_INTEGER,)))
+        functions.append(Function(_NOP, "nothing"))
         for model in models:
             symbol = f"{model.name}_get_c_metadata"
             functions.append(Function(f"tvmgen_{symbol}", symbol, arguments=()))
@@ -96,7 +105,8 @@ class Registry:
     def own_symbols(self) -> frozenset[str]:
         """Functions that the metadata module itself defines."""
         described = (f"{m.name}_get_c_metadata" for m in self.models)
-        return frozenset({*described, *(lookup.symbol for lookup in self.lookups)})
+        own = (f.symbol for f in self.functions if f.name in (_LOOKUP, _NOP))
+        return frozenset({*described, *own, *(lookup.symbol for lookup in self.lookups)})
 
     def __post_init__(self) -> None:
         for function in self.functions:
@@ -158,6 +168,8 @@ class MetadataView:
     """The module, in no language: ``table`` are the names of ``functions``, ``external`` what it declares.
 
     ``signatures`` has for each function the number of its arguments, then an index into ``arguments`` each.
+    ``ambiguous`` is why ``_lookup_linked_param`` fails; empty where it does not. ``has_nop`` says that
+    there is ``__nop``.
     """
 
     table: bytes
@@ -167,6 +179,8 @@ class MetadataView:
     external: tuple[Function, ...]
     params: tuple[Param, ...]
     lookups: tuple[Lookup, ...]
+    ambiguous: str
+    has_nop: bool
     models: tuple[ModelView, ...]
 
 
@@ -183,11 +197,22 @@ def describe(registry: Registry) -> MetadataView:
         external=tuple(f for f in registry.functions if f.symbol not in registry.own_symbols),
         params=registry.params,
         lookups=registry.lookups,
+        ambiguous=_ambiguous(registry),
+        has_nop=_NOP in names,
         models=tuple(_model_view(m, names) for m in registry.models),
     )
 
 
+def _ambiguous(registry: Registry) -> str:
+    if len(registry.models) == 1 or not registry.lookups:
+        return ""
+    count, first = len(registry.models), registry.lookups[0].symbol
+    return f"the image has {count} models; call <model>{_LOOKUP}, such as {first}"
+
+
 def _signature(function: Function, arguments: Sequence[Argument]) -> tuple[int, ...]:
+    if function.name == _NOP:
+        return (_ANY,)
     if function.arguments is None:
         return (_UNKNOWN,)
     places = (arguments.index(replace(a, written=True)) for a in function.arguments)

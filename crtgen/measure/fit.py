@@ -10,7 +10,6 @@ from crtgen.boards import Board
 from crtgen.kernels import Target
 from crtgen.measure.silicon import silicon_range
 from crtgen.project import Footprint
-from crtgen.project.options import receive_buffer_of, stack_of
 from crtgen.report import Report
 from crtgen.request import Request
 
@@ -151,21 +150,16 @@ class Fits:
     def _fit(self, board: Board, choice: Choice) -> Fit:
         compiled = self._compiled(board, choice)
         (report,) = compiled.reports
-        server = compiled.footprint(
-            "server",
-            pool=choice.pool,
-            stack=stack_of(board.ram),
-            receive_buffer=receive_buffer_of(board.ram),
-        )
-        alone = compiled.footprint("standalone", stack=stack_of(board.ram))
+        server = compiled.footprint("server", pool=choice.pool)
+        alone = compiled.footprint("standalone")
         unplaced = replace(compiled, request=replace(compiled.request, place={}))
         return Fit(board, report, unplaced.footprint("library"), alone, server)
 
     def _compiled(self, board: Board, choice: Choice) -> api.Compiled:
         """Compiled for the board as if its memories had no end."""
-        endless = replace(board, memories=tuple(replace(m, size=_ENDLESS) for m in board.memories))
-        request = Request(endless, choice.optimize, place=choice.place or {})
+        request = Request(board, choice.optimize, place=choice.place or {})
         if request.target not in self._known:
+            endless = replace(board, memories=tuple(replace(m, size=_ENDLESS) for m in board.memories))
             compiled = self._model.compile(endless, optimize=choice.optimize, place=request.place)
             self._known[request.target] = compiled
         return replace(self._known[request.target], request=request)

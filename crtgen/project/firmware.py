@@ -24,6 +24,14 @@ _SLACK = 1024
 _LARGEST = 64 * 1024
 """Bytes of the largest pool that nobody asked for."""
 
+_BESIDE = 16 * 1024
+"""Bytes of RAM that are left to the server, and to Zephyr, before there is a second set of tensors."""
+
+
+def _most(needs: Sequence[Sequence[int]]) -> int:
+    """Bytes of the pool for the largest of some sets of blocks."""
+    return max((sum(-(-size // _ALIGN) * _ALIGN for size in need) for need in needs), default=0)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Firmware:
@@ -104,20 +112,30 @@ class Firmware:
     def _sized(self, options: Options) -> Options:
         """With a pool that holds all inputs and outputs of any model, or all storages of any graph.
 
-        Stack and receive buffer are a share of a small RAM.
+        Where RAM allows it holds the inputs and outputs twice: a loop of a host makes new tensors before it
+        frees those of the last turn. Stack and receive buffer are a share of a small RAM.
         """
-        tensors = [[i.nbytes for i in (*info.inputs, *info.outputs)] for info in self.models]
-        needs = [*tensors, *self.storages]
         ram, receive = self.board.ram, options.receive_buffer
-        most = max((sum(-(-size // _ALIGN) * _ALIGN for size in need) for need in needs), default=0)
         blocks = _BLOCKS + max(map(len, self.storages), default=0)
-        return replace(
+        sized = replace(
             options,
             stack=stack_of(ram) if options.stack is None else options.stack,
             receive_buffer=receive_buffer_of(ram) if receive is None else receive,
-            pool=min(most + _SLACK, _LARGEST) if options.pool is None else options.pool,
             blocks=blocks if options.blocks is None else options.blocks,
         )
+        return sized if options.pool is not None else replace(sized, pool=self._pool_of(sized))
+
+    def _pool_of(self, options: Options) -> int:
+        """Bytes of the pool where nobody says otherwise."""
+        tensors = [[i.nbytes for i in (*info.inputs, *info.outputs)] for info in self.models]
+        one = _most(tensors)
+        needed = min(max(one, _most(self.storages)) + _SLACK, _LARGEST)
+        arenas = self.shared_arena or sum(info.arena for info in self.models)
+        beside = arenas * ("arena" not in self.request.place) + sum(info.state for info in self.models)
+        buffers = (options.stack or 0) + (options.receive_buffer or 0)
+        left = self.board.ram - beside - buffers - _BESIDE
+        twice = min(2 * one + _SLACK, _LARGEST)
+        return max(needed, twice) if not self.board.ram or twice <= left else needed
 
     def _check_place(self) -> None:
         where, hint = self.board.name, "leave --place out: it is for programs on bare metal"

@@ -39,8 +39,9 @@ def compiled(board: str = "mps2_an386", executor: str = "aot") -> api.Compiled:
 def test_entries_follow_what_runs_the_model(executor: str) -> None:
     names = [f.name for f in Registry.of(compiled(executor=executor).modules).functions]
     run = ["chain_int16_2_run"] if executor == "aot" else []
+    lookups = ["_lookup_linked_param", "chain_int16_2_lookup_linked_param"]
     metadata = ["tvmgen_chain_int16_2_get_c_metadata", "get_c_metadata"]
-    assert names == [*run, *NAMES, "_lookup_linked_param", *metadata]
+    assert names == [*run, *NAMES, *lookups, "__nop", *metadata]
 
 
 def test_two_models_and_fallback() -> None:

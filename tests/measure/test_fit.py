@@ -81,7 +81,7 @@ def test_the_library_decides() -> None:
 
 def test_advice_for_the_server() -> None:
     fits = Fits(_model("vww_int8"))
-    needs = fits.on(_small(1 << 20, 1 << 20)).server
+    needs = fits.on(_small(1 << 20, 96 * 1024)).server  # where the pool has one set of tensors
     ram = needs.ram + needs.stack
     assert fits.on(_small(1 << 20, ram - 1024)).server_advice == "--optimize size"
     assert fits.on(_small(1 << 20, ram - 20 * 1024)).server_advice == "--pool 1024"

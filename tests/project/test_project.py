@@ -133,23 +133,27 @@ def test_a_manifest_of_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_pool_has_room_for_what_hosts_allocate() -> None:
-    """All inputs and outputs of a model, or the storages of a graph, in multiples of 16 B; at most 64 KiB."""
-    request = Request(find_board("mps2_an386"))
+    """Two sets of inputs and outputs of a model where RAM allows, or the storages of a graph, in multiples of
+    16 B; at most 64 KiB."""
 
     def sizes(
-        storages: Sequence[Sequence[int]] = (), pool: int | None = None, blocks: int | None = None
+        storages: Sequence[Sequence[int]] = (),
+        pool: int | None = None,
+        blocks: int | None = None,
+        board: str = "mps2_an386",
     ) -> tuple[int | None, int | None]:
-        made = Firmware(
-            [toy()], METADATA, request, Options(pool=pool, blocks=blocks), storages=storages
-        ).options
+        options = Options(pool=pool, blocks=blocks)
+        made = Firmware([toy()], METADATA, Request(find_board(board)), options, storages=storages).options
         return made.pool, made.blocks
 
-    assert sizes() == (16 + 16 + 1024, 32)
+    assert sizes() == sizes(board="host") == (2 * (16 + 16) + 1024, 32)
     assert sizes([[4] * 40, [1000]]) == (1008 + 1024, 32 + 40)
     assert sizes([[4] * 200]) == (200 * 16 + 1024, 32 + 200)
     assert sizes([[1 << 20]]) == (1 << 16, 32 + 1)
     assert sizes([[4] * 40], pool=256) == (256, 72)
     assert sizes([[4] * 40], blocks=5) == (40 * 16 + 1024, 5)
+    assert find_board("bbc_microbit").ram == 16 * 1024
+    assert sizes(board="bbc_microbit") == (16 + 16 + 1024, 32)
 
 
 @pytest.mark.parametrize(

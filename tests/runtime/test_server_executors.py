@@ -5,7 +5,6 @@ import pytest
 
 from crtgen.errors import RemoteError
 from crtgen.rpc.client import Client, Timeouts
-from crtgen.rpc.connection import RemoteModule
 from crtgen.rpc.messages import (
     CallFunc,
     CopyToRemote,
@@ -15,6 +14,7 @@ from crtgen.rpc.messages import (
     encode,
 )
 from crtgen.rpc.values import Handle, Tensor, TypeCode
+from tests.runtime import tvm_host
 from tests.runtime.conftest import Serve
 from tests.runtime.raw import Raw
 
@@ -46,8 +46,8 @@ def test_executors_refuse(client: Client) -> None:
             ("get_output", (1,), "add has 1 outputs"),
             ("get_output", (), "argument 0 of get_output is missing"),
             ("get_input_name", ("a",), "argument 0 of get_input_name is missing or of a wrong type"),
-            ("set_input", (0, np.zeros(5, np.int8)), "input a has 6 bytes"),
-            ("set_input", (0, np.zeros(6, np.uint8)), "input a has 6 bytes, or another type"),
+            ("set_input", (0, np.zeros(5, np.int8)), "a has 6 bytes"),
+            ("set_input", (0, np.zeros(6, np.uint8)), "a has 6 bytes, or another type"),
             ("load_params", (b"",), "the parameters of add are linked"),
             ("share_params", (), "the parameters of add are linked"),
         ):
@@ -68,6 +68,14 @@ def test_used_up_inputs_have_to_be_set_again(client: Client) -> None:
         executor.set_input(0, x)
         executor.run()
         assert executor.get_output(0).tolist() == [2, 4, 6, 8]
+        with client.allocate((4,), np.int16) as taken:
+            assert executor.module.function("get_output")(0, taken) is None
+            assert taken.read().tolist() == [2, 4, 6, 8]
+        with (
+            client.allocate((8,), np.int8) as other,
+            pytest.raises(RemoteError, match="y has 8 bytes, or another type"),
+        ):
+            executor.module.function("get_output")(0, other)
         with pytest.raises(RemoteError, match="used up: set all 1 of them; --keep-inputs keeps them"):
             executor.run()
         executor.module.function("set_input")("x", x)
@@ -86,17 +94,34 @@ def test_reset_is_that_of_the_model(client: Client) -> None:
         executor.reset()
 
 
-def test_graph_executors_are_that_of_the_only_model(serve: Serve, client: Client) -> None:
-    """Hosts send the graph, which is in the image already."""
-    with Client(serve("captured"), timeouts=Timeouts(5, 10, 10)) as one:
-        create = one.function("tvm.graph_executor.create")
-        module = create('{"nodes": []}', one.system_lib(), 1, 0)
-        assert isinstance(module, RemoteModule)
+@pytest.mark.parametrize("size", [20, 2048, 60_000])
+def test_graph_executors_are_that_of_the_only_model(serve: Serve, size: int) -> None:
+    """Hosts send the graph, which is in the image already: it may be longer than the receive buffer."""
+    with Client(serve("captured"), timeouts=Timeouts(5, 10, 10)) as client:
+        for _ in range(2):
+            module = tvm_host.create(client, '{"nodes": []}'.ljust(size), client.system_lib())
+        assert module.optional == []
         assert module.function("get_num_inputs")() == 1
-        with pytest.raises(RemoteError, match="are linked: they cannot be loaded or shared"):
-            module.function("load_params")(b"")
+        x = np.zeros((1, 49, 10, 1), np.int8)
+        module.set_input(0, x)
+        module.run()
+        assert module.get_output(0)[0].tolist() == [*[-128] * 9, 105, -128, -105]
+        for name, text in (
+            ("load_params", "are linked: they cannot be loaded or shared"),
+            ("share_params", "are linked: they cannot be loaded or shared"),
+            ("get_input_info", "a map cannot be sent: get_input gives an input with shape and type"),
+        ):
+            with pytest.raises(RemoteError, match=text):
+                module.function(name)()
+
+
+@pytest.mark.parametrize("size", [2, 60_000])
+def test_an_image_of_several_models_has_no_graph_executor(client: Client, size: int) -> None:
     with pytest.raises(RemoteError, match=r"the image has 3 models: tvm.aot_executor.create takes a name"):
-        client.function("tvm.graph_executor.create")("{}", client.system_lib(), 1, 0)
+        tvm_host.create(client, "x" * size, client.system_lib())
+    info = client.info()
+    assert info is not None
+    assert info.models == ("add", "once", "broken")
 
 
 @pytest.fixture
@@ -153,6 +178,42 @@ def test_timing_and_the_registry_take_a_shared_arena_too(shared: Client) -> None
         client.system_lib().function("half_run")(1)
         with pytest.raises(RemoteError, match="or used up"):
             other.run()
+
+
+def test_a_copy_counts_for_the_model_whose_input_it_is(shared: Client) -> None:
+    """Hosts keep the tensors of inputs. ``half`` has the one of ``next``: either can be meant, unless one of
+    them holds the arena."""
+    with (
+        shared.aot_executor("next") as one,
+        shared.aot_executor("half") as same,
+        shared.aot_executor("wide") as other,
+    ):
+        place, wide = one.input(0), other.input(0)
+        place.write(np.array([1, 2, 3, 4], np.int8))
+        one.run()
+        wide.write(np.arange(8, dtype=np.int8))
+        with pytest.raises(RemoteError, match="the outputs of next are void"):
+            one.get_output(0)
+        with pytest.raises(RemoteError, match="the inputs of next are not set"):
+            one.run()
+        other.run()
+        assert other.get_output(0).tolist() == [2, 3, 4, 5, 6, 7, 8, 9]
+        place.write(np.array([5, 6, 7, 8], np.int8))
+        with pytest.raises(RemoteError, match="the inputs of wide are not set"):
+            other.run()
+        one.run()
+        assert one.get_output(0).tolist() == [6, 7, 8, 9]
+        with pytest.raises(RemoteError, match="the inputs of half are not set"):
+            same.run()
+        place.write(np.array([2, 4, 6, 8], np.int8))
+        with pytest.raises(RemoteError, match="the inputs of half are not set"):
+            same.run()
+        other.input(0)
+        place.write(np.array([2, 4, 6, 8], np.int8))
+        same.run()
+        assert same.get_output(0).tolist() == [1, 2, 3, 4]
+        with pytest.raises(RemoteError, match="the inputs of next are not set"):
+            one.run()
 
 
 def test_half_an_input_is_not_set(raw: Raw) -> None:

@@ -33,7 +33,7 @@ def test_copies_survive_any_buffer(serve: Serve, receive: int) -> None:
 
 
 def test_a_full_pool_says_what_is_free(client: Client) -> None:
-    text = r"no room for 97 bytes: 96 of 16384 are free, 1 of 32 blocks"
+    text = r"no room for 97 bytes: 96 of 16384 are free, 1 of 32 blocks in use; --pool sets both"
     with client.allocate((POOL - 96,), np.uint8), pytest.raises(RemoteError, match=text):
         client.allocate((97,), np.uint8)
     client.allocate((POOL,), np.uint8).close()

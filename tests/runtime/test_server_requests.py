@@ -79,7 +79,7 @@ def test_every_bad_request_is_answered(raw: Raw) -> None:
         (encode(CallFunc(0)), "there is no function 0x0000000000000000"),
         (encode(CallFunc(handle + 100)), "there is no function"),
         (encode(CallFunc(handle | 1 << 32)), "there is no function 0x00000001"),
-        (encode(CallFunc(0x8001800C)), "there is no function"),
+        (encode(CallFunc(0x8001800D)), "there is no function"),
         (encode(CallFunc(0x80058000)), "there is no function"),
         (encode(CallFunc(handle, (Handle(0x8009, TypeCode.MODULE),))), "there is no module"),
         (encode(CallFunc(handle, (Handle(7, TypeCode.FUNCTION),))), "there is no function"),

@@ -10,20 +10,6 @@ static const struct crt_model *crt_executor_model(const struct crt_call *call)
     return call->server->config.models[call->index];
 }
 
-/* From now on the arena of a model is its own: what others had in it is void. */
-static void crt_executor_hold(struct crt_server *server, uint32_t index)
-{
-    const struct crt_model *const *models = server->config.models;
-    for (uint32_t i = 0; i < server->config.num_models; i++) {
-        if ((i != index) && (models[i]->arena == models[index]->arena) && (models[i]->arena != NULL)) {
-            server->holders &= ~(1u << i);
-            server->inputs_set[i] = 0;
-            server->spoiled |= 1u << i;
-        }
-    }
-    server->holders |= 1u << index;
-}
-
 /* What follows a prefix of a name; NULL if the name does not begin so. */
 static const char *crt_executor_after(const char *name, const char *prefix)
 {
@@ -42,7 +28,7 @@ void crt_executor_called(struct crt_server *server, const char *name)
         const char *rest = crt_executor_after((operator_name != NULL) ? operator_name : name,
                                               server->config.models[i]->name);
         if (rest != NULL && (operator_name != NULL ? *rest == '_' : strcmp(rest, "_run") == 0)) {
-            crt_executor_hold(server, i);
+            crt_memory_hold(server, i);
             server->inputs_set[i] = 0;
             server->spoiled |= 1u << i;
         }
@@ -129,10 +115,25 @@ static int crt_executor_return(struct crt_call *call, const struct crt_tensor *t
 
 static int crt_executor_get_input(struct crt_call *call)
 {
-    crt_executor_hold(call->server, call->index);
+    crt_memory_hold(call->server, call->index);
     return crt_executor_return(call, crt_executor_input(call));
 }
 
+/* Whether argument 1, a tensor, has the size and the type of one of the model, and may be accessed so. */
+static int crt_executor_same(struct crt_call *call, const struct crt_tensor *tensor, enum crt_access access)
+{
+    const DLTensor *given = call->values[1].v_handle;
+    uint32_t size;
+    const int error = crt_memory_tensor(call->server, access, given, &size);
+    if ((error == CRT_OK) &&
+        ((size != tensor->nbytes) || (memcmp(&given->dtype, &tensor->dtype, sizeof given->dtype) != 0))) {
+        return crt_fail(call->server, CRT_ERR_ARGUMENT, "%s has %u bytes, or another type than what was given",
+                        tensor->name, (unsigned)tensor->nbytes);
+    }
+    return error;
+}
+
+/* Arguments: index, and a tensor that takes the output; without it the output's own tensor is returned. */
 static int crt_executor_get_output(struct crt_call *call)
 {
     const struct crt_model *model = crt_executor_model(call);
@@ -140,7 +141,17 @@ static int crt_executor_get_output(struct crt_call *call)
         return crt_fail(call->server, CRT_ERR_STATE,
                         "the outputs of %s are void: set its inputs and run it", model->name);
     }
-    return crt_executor_return(call, crt_executor_output(call));
+    const struct crt_tensor *output = crt_executor_output(call);
+    if ((output == NULL) || (call->count < 2) || (call->codes[1] != kTVMDLTensorHandle)) {
+        return crt_executor_return(call, output);
+    }
+    const int error = crt_executor_same(call, output, CRT_WRITE);
+    if (error == CRT_OK) {
+        uint8_t *to = crt_tensor_bytes(call->values[1].v_handle);
+        (void)memmove(to, output->data, output->nbytes);
+        crt_memory_written(call->server, to, output->nbytes);
+    }
+    return error;
 }
 
 /* -1 for a name that no input has. */
@@ -189,6 +200,12 @@ static int crt_executor_params(struct crt_call *call)
                     crt_executor_model(call)->name);
 }
 
+/* TVM's GraphModule looks the function up when it is made. What it would return, a map, cannot be sent. */
+static int crt_executor_get_input_info(struct crt_call *call)
+{
+    return crt_fail(call->server, CRT_ERR_STATE, "a map cannot be sent: get_input gives an input with shape and type");
+}
+
 static int crt_executor_reset(struct crt_call *call)
 {
     const struct crt_model *model = crt_executor_model(call);
@@ -202,24 +219,14 @@ static int crt_executor_reset(struct crt_call *call)
 static int crt_executor_set_input(struct crt_call *call)
 {
     struct crt_server *server = call->server;
-    const DLTensor *from = call->values[1].v_handle;
     const struct crt_tensor *input = crt_executor_input(call);
-    uint32_t size;
-    if (input == NULL) {
-        return CRT_ERR_NAME;
+    const int error = (input == NULL) ? CRT_ERR_NAME : crt_executor_same(call, input, CRT_READ);
+    if (error == CRT_OK) {
+        crt_memory_hold(server, call->index);
+        (void)memmove(input->data, crt_tensor_bytes(call->values[1].v_handle), input->nbytes);
+        crt_memory_written(server, input->data, input->nbytes);
     }
-    const int error = crt_tensor_size(server, from, &size);
-    if (error != CRT_OK) {
-        return error;
-    }
-    if ((size != input->nbytes) || (memcmp(&from->dtype, &input->dtype, sizeof from->dtype) != 0)) {
-        return crt_fail(server, CRT_ERR_ARGUMENT, "input %s has %u bytes, or another type than what was given",
-                        input->name, (unsigned)input->nbytes);
-    }
-    crt_executor_hold(server, call->index);
-    (void)memmove(input->data, crt_tensor_bytes(from), size);
-    crt_memory_written(server, input->data, size);
-    return CRT_OK;
+    return error;
 }
 
 /* What came of the last run. */
@@ -245,7 +252,7 @@ int crt_executor_run(struct crt_call *call)
         return crt_fail(server, CRT_ERR_STATE, "the inputs of %s are not set, or used up: set all %u of them%s",
                         model->name, model->num_inputs, consumes ? "; --keep-inputs keeps them" : "");
     }
-    crt_executor_hold(server, call->index);
+    crt_memory_hold(server, call->index);
     server->spoiled = is_set ? (server->spoiled & ~bit) : (server->spoiled | bit);
     if (consumes != 0) {
         server->inputs_set[call->index] = 0;
@@ -288,6 +295,7 @@ static const struct crt_endpoint crt_executor_table[] = {
     {"share_params\0", crt_executor_params},
     {"get_input_name\0" "i", crt_executor_get_input_name},
     {"reset\0", crt_executor_reset},
+    {"get_input_info\0", crt_executor_get_input_info},
 };
 
 const struct crt_endpoints crt_executor_endpoints = {

@@ -32,6 +32,14 @@ const char *crt_function_check(struct crt_server *server, uint64_t handle)
     return name;
 }
 
+int crt_function_creates_graph(const struct crt_server *server, uint64_t handle)
+{
+    const uint64_t first = crt_function_handle(CRT_MODULE_GLOBALS(server), 0);
+    const uint64_t index = handle ^ first;
+    return (index < crt_global_endpoints.count) &&
+           (crt_global_endpoints.items[index].run == crt_executor_create_graph);
+}
+
 int crt_function_free(struct crt_server *server, uint64_t handle)
 {
     if (crt_function_check(server, handle) == NULL) {

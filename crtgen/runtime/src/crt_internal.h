@@ -102,6 +102,10 @@ int crt_memory_check(struct crt_server *server, enum crt_access access, uint64_t
                      uint64_t size);
 /* The check for all the bytes of a tensor, whose size it gives. */
 int crt_memory_tensor(struct crt_server *server, enum crt_access access, const DLTensor *tensor, uint32_t *size);
+/* From now on the arena of a model is its own: what others had in it is void. */
+void crt_memory_hold(struct crt_server *server, uint32_t index);
+/* A host copies to a tensor: unless the model that holds the arena has this very input, those that have it hold it. */
+void crt_memory_claim(struct crt_server *server, const DLTensor *tensor);
 /* Bytes were written: they may have been an input of a model. */
 void crt_memory_written(struct crt_server *server, const void *address, uint32_t size);
 const struct crt_tensor *crt_memory_published(const struct crt_server *server, uint64_t handle);
@@ -180,6 +184,8 @@ extern const struct crt_endpoints crt_global_endpoints;
 const char *crt_function_check(struct crt_server *server, uint64_t handle);
 /* A handle, or 0 if there is no global function of that name. */
 uint32_t crt_function_global(const struct crt_server *server, const char *name);
+/* Whether it is the function that creates graph executors. */
+int crt_function_creates_graph(const struct crt_server *server, uint64_t handle);
 int crt_function_free(struct crt_server *server, uint64_t handle);
 int crt_function_call(struct crt_call *call, uint64_t handle);
 

@@ -66,6 +66,42 @@ int crt_memory_tensor(struct crt_server *server, enum crt_access access, const D
     return crt_memory_check(server, access, (uintptr_t)tensor->data, tensor->byte_offset, *size);
 }
 
+void crt_memory_hold(struct crt_server *server, uint32_t index)
+{
+    const struct crt_model *const *models = server->config.models;
+    for (uint32_t i = 0; i < server->config.num_models; i++) {
+        if ((i != index) && (models[i]->arena == models[index]->arena) && (models[i]->arena != NULL)) {
+            server->holders &= ~(1u << i);
+            server->inputs_set[i] = 0;
+            server->spoiled |= 1u << i;
+        }
+    }
+    server->holders |= 1u << index;
+}
+
+void crt_memory_claim(struct crt_server *server, const DLTensor *tensor)
+{
+    uint32_t owners = 0;
+    uint32_t first = 0;
+    uint32_t size;
+    if (crt_tensor_size(server, tensor, &size) != CRT_OK) {
+        return;
+    }
+    for (uint32_t i = server->config.num_models; i > 0; i--) {
+        const struct crt_model *model = server->config.models[i - 1];
+        for (uint32_t k = 0; k < model->num_inputs; k++) {
+            if ((model->inputs[k].data == tensor->data) && (model->inputs[k].nbytes == size)) {
+                first = i - 1;
+                owners |= 1u << first;
+            }
+        }
+    }
+    if ((owners != 0) && ((owners & server->holders) == 0)) {
+        crt_memory_hold(server, first);
+        server->holders |= owners;
+    }
+}
+
 void crt_memory_written(struct crt_server *server, const void *address, uint32_t size)
 {
     for (uint32_t i = 0; i < server->config.num_models; i++) {

@@ -84,6 +84,9 @@ static int crt_signature_check(struct crt_call *call, uint32_t index)
         return crt_fail(server, CRT_ERR_ARGUMENT, "%s cannot be called from here: its arguments are not known",
                         server->running);
     }
+    if (*at == CRT_SIGNATURE_ANY) {
+        return CRT_OK;
+    }
     if (call->count != *at) {
         return crt_fail(server, CRT_ERR_ARGUMENT, "%s takes %u arguments, not %d", server->running,
                         (unsigned)*at, call->count);
@@ -125,7 +128,7 @@ static int crt_module_packed(struct crt_call *call, uint32_t index)
         }
     }
     if (error != 0) {
-        const char *why = crt_call_reason(server);
+        const char *why = (call->code == kTVMStr) ? call->value.v_str : crt_call_reason(server);
         return crt_fail(server, CRT_ERR_CALL, "%s failed with code %d%s%s", server->running, error,
                         (why[0] != '\0') ? ": " : "", why);
     }

@@ -45,7 +45,7 @@ const uint16_t *crt_signature_at(const struct crt_signatures *signatures, uint32
 {
     const uint16_t *at = signatures->calls;
     for (; index > 0; index--) {
-        at += (*at == CRT_SIGNATURE_UNKNOWN) ? 1 : (1 + *at);
+        at += (*at >= CRT_SIGNATURE_ANY) ? 1 : (1 + *at);
     }
     return at;
 }

@@ -183,6 +183,7 @@ static int crt_serve_copy(struct crt_server *server, struct crt_cursor *cursor, 
         return CRT_OK;
     }
     (void)memcpy(data, cursor->at, (size_t)size);
+    crt_memory_claim(server, &tensor);
     crt_memory_written(server, data, (uint32_t)size);
     crt_reply_null(server);
     return CRT_OK;
@@ -208,6 +209,7 @@ static int crt_serve_copy_among(struct crt_server *server)
     }
     uint8_t *data = crt_tensor_bytes(to);
     (void)memmove(data, crt_tensor_bytes(from), size);
+    crt_memory_claim(server, to);
     crt_memory_written(server, data, size);
     crt_reply_null(server);
     return CRT_OK;
@@ -217,7 +219,8 @@ static int crt_serve_block(struct crt_server *server, uint32_t size, uint32_t al
 {
     const void *memory = crt_pool_alloc(&server->pool, size, align);
     if (memory == NULL) {
-        return crt_fail(server, CRT_ERR_MEMORY, "no room for %u bytes: %u of %u are free, %u of %u blocks in use",
+        return crt_fail(server, CRT_ERR_MEMORY,
+                        "no room for %u bytes: %u of %u are free, %u of %u blocks in use; --pool sets both",
                         (unsigned)size, (unsigned)crt_pool_available(&server->pool), (unsigned)server->pool.size,
                         (unsigned)server->pool.count, CRT_POOL_BLOCKS);
     }
@@ -413,6 +416,30 @@ static void crt_serve(struct crt_server *server, uint8_t *packet, uint32_t lengt
     server->running = NULL;
 }
 
+/*
+ * A message of which the buffer holds the beginning. A host that creates a graph executor sends all of the graph,
+ * which nobody reads: that call is answered. Any other one is refused.
+ */
+static void crt_serve_large(struct crt_server *server, uint32_t length, uint32_t stored)
+{
+    struct crt_call call = {.server = server, .code = kTVMNullptr};
+    struct crt_cursor cursor = {server->config.receive + CRT_SERVER_OVERHEAD, server->config.receive + stored, 0};
+    const uint64_t code = crt_take(&cursor, 4);
+    const uint64_t handle = crt_take(&cursor, 8);
+    int error;
+    if ((code == CRT_RPC_CALL_FUNC) && crt_function_creates_graph(server, handle)) {
+        error = crt_executor_create_graph(&call);
+    } else {
+        error = crt_fail(server, CRT_ERR_FORMAT, "a packet of %u bytes: this device takes %u",
+                         (unsigned)(length - CRT_SERVER_OVERHEAD), (unsigned)(stored - CRT_SERVER_OVERHEAD));
+    }
+    if (error == CRT_OK) {
+        crt_reply_value(server, &call);
+    } else {
+        crt_reply_error(server);
+    }
+}
+
 /* A packet that arrived; `stored` bytes of it are in the buffer. */
 static void crt_server_packet(struct crt_server *server, uint32_t length, uint32_t stored)
 {
@@ -424,9 +451,7 @@ static void crt_server_packet(struct crt_server *server, uint32_t length, uint32
         (void)memset(server->evaluators, 0, sizeof server->evaluators);
         server->run_number = 0;
     } else if ((event == CRT_SESSION_MESSAGE) && (stored < length)) {
-        (void)crt_fail(server, CRT_ERR_FORMAT, "a packet of %u bytes: this device takes %u",
-                       (unsigned)(length - CRT_SERVER_OVERHEAD), (unsigned)(stored - CRT_SERVER_OVERHEAD));
-        crt_reply_error(server);
+        crt_serve_large(server, length, stored);
     } else if (event == CRT_SESSION_MESSAGE) {
         crt_serve(server, packet + CRT_SESSION_HEADER, length - CRT_SESSION_HEADER);
     } else {

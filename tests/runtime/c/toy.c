@@ -93,6 +93,21 @@ static const struct crt_model next = {"next", next_run, NULL, next_inputs, next_
 static const struct crt_model half = {"half", half_run, NULL, next_inputs, half_outputs, 1, 1, 1,
                                       CRT_MODEL_CONSUMES_INPUTS, common_arena, 0};
 
+/* A third one on that arena, with an input of another size at the same place. */
+static const int64_t wide_shape[] = {8};
+static const struct crt_tensor wide_inputs[] = {{"x", common_arena, wide_shape, 8, 1, {kDLInt, 8, 1}}};
+
+static int32_t wide_run(void)
+{
+    for (int i = 0; i < 8; i++) {
+        common_arena[i] = (int8_t)(common_arena[i] + 2);
+    }
+    return 0;
+}
+
+static const struct crt_model wide = {"wide", wide_run, NULL, wide_inputs, wide_inputs, 1, 1, 1,
+                                      CRT_MODEL_CONSUMES_INPUTS, common_arena, 0};
+
 /* The captured model: it gives the captured answer. */
 static int8_t captured_x[490], captured_y[12];
 static const int64_t captured_x_shape[] = {1, 49, 10, 1};
@@ -114,7 +129,7 @@ static const struct crt_model captured = {"kws", captured_run, NULL, captured_in
                                           NULL, 0};
 
 static const struct crt_model *const models[] = {&add, &once, &broken};
-static const struct crt_model *const shared_models[] = {&next, &half};
+static const struct crt_model *const shared_models[] = {&next, &half, &wide};
 static const struct crt_model *const captured_models[] = {&captured};
 
 /* Functions of the registry. */
@@ -237,7 +252,7 @@ static uint32_t port_random(void *context)
 int toy_start(enum toy_image image, uint32_t receive_size, void (*write)(void *, const uint8_t *, size_t))
 {
     static const struct crt_model *const *const images[] = {models, captured_models, shared_models};
-    static const uint16_t counts[] = {3, 1, 2};
+    static const uint16_t counts[] = {3, 1, 3};
     static struct crt_port port;
     static _Alignas(16) uint8_t workspace[256];
     static uint8_t *receive;

@@ -20,6 +20,9 @@ struct crt_argument {
 /* Instead of the number of arguments: they are not known. */
 #define CRT_SIGNATURE_UNKNOWN 0xffffu
 
+/* Likewise: it takes any arguments, and touches none. */
+#define CRT_SIGNATURE_ANY 0xfffeu
+
 /* Set in the index of an argument: the function only reads it. */
 #define CRT_SIGNATURE_READS 0x8000u
 

@@ -10,6 +10,7 @@ __all__ = [
     "demo_dir",
     "footprints_file",
     "license_file",
+    "microtvm_dir",
     "misra_file",
     "rp2040_script",
     "runtime_dir",
@@ -38,6 +39,11 @@ def all_files() -> Iterator[tuple[str, Path]]:
 def templates_dir() -> Path:
     """Directory of the Jinja2 templates."""
     return _data("templates")
+
+
+def microtvm_dir() -> Path:
+    """Directory that TVM's micro host makes projects from: a template of its project API."""
+    return _data("templates") / "microtvm"
 
 
 def boards_dir() -> Path:

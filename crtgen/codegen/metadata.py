@@ -76,12 +76,12 @@ class Registry:
 
     @classmethod
     def of(cls, modules: Sequence[CModule]) -> "Registry":
-        """The modules' functions in the order of their roles, ``_lookup_linked_param``, ``__nop``,
-        ``get_c_metadata``.
+        """The modules' functions in the order of their roles, ``_lookup_linked_param``, ``get_c_metadata``,
+        ``__nop``.
 
         Each model has ``<model>_lookup_linked_param``. The bare name is the only model's; where there are
-        several it fails, and says so. The last is ``tvmgen_<model>_get_c_metadata`` for each model, which TVM
-        v0.14 looks for; older versions look for the bare name, which is the one model's. Raises
+        several it fails, and says so. The metadata is ``tvmgen_<model>_get_c_metadata`` for each model, which
+        TVM v0.14 looks for; older versions look for the bare name, which is the one model's. Raises
         ``UsageError`` for a name that the table cannot hold, and for what occurs twice.
         """
         models = tuple(m.info for m in modules)
@@ -92,12 +92,12 @@ class Registry:
             functions.append(Function(_LOOKUP, bare, arguments=(_INTEGER,)))
         for lookup in lookups:
             functions.append(Function(lookup.symbol, lookup.symbol, arguments=(_INTEGER,)))
-        functions.append(Function(_NOP, "nothing"))
         for model in models:
             symbol = f"{model.name}_get_c_metadata"
             functions.append(Function(f"tvmgen_{symbol}", symbol, arguments=()))
         if len(models) == 1:
             functions.append(Function("get_c_metadata", functions[-1].symbol, arguments=()))
+        functions.append(Function(_NOP, "nothing"))
         params = tuple(param for module in modules for param in module.params)
         return cls(tuple(functions), params, models, lookups)
 

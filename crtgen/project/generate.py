@@ -21,7 +21,7 @@ from crtgen.project.library import example_files
 from crtgen.project.manifest import BOARD_FILE, FORMAT, Manifest, digests_of
 from crtgen.project.project import Project
 from crtgen.project.sample import sample_files
-from crtgen.resources import license_file, runtime_dir
+from crtgen.resources import license_file, microtvm_dir, runtime_dir
 from crtgen.version import __version__
 
 __all__ = ["generate_project"]
@@ -71,6 +71,7 @@ class _ReadmeView:
     toolchains: str
     name: str
     is_library: bool
+    is_server: bool
     is_host: bool
     has_example: bool
     has_registry: bool
@@ -90,9 +91,16 @@ def generate_project(firmware: Firmware) -> Project:
     else:
         others = (_zephyr_files if firmware.platform == "zephyr" else _cmake_files)(firmware, code)
         files = Contents({**code.entries, **others})
+    if firmware.type == "server":
+        files = Contents({**files.entries, **_tvm_files()})
     if is_own(firmware.board) and firmware.board.file:
         files = Contents({**files.entries, BOARD_FILE: read(firmware.board.file, "the board")})
     return Project(_manifest(firmware, files), files)
+
+
+def _tvm_files() -> dict[str, bytes]:
+    """What lets TVM's micro host build, flash and talk to a project."""
+    return {path.name: path.read_bytes() for path in microtvm_dir().glob("*.py")}
 
 
 def _cmake_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes]:
@@ -253,6 +261,7 @@ def _readme_view(firmware: Firmware) -> _ReadmeView:
         toolchains=", ".join(f"`{t}`" for t in toolchains),
         name=firmware.name,
         is_library=firmware.type == "library",
+        is_server=firmware.type == "server",
         is_host=firmware.board.is_host,
         has_example=bool(example_files(firmware)),
         has_registry=firmware.has_registry,

@@ -50,6 +50,7 @@ class _ReadmeView:
     title: str
     version: str
     is_library: bool
+    is_server: bool
     has_registry: bool
     models: tuple[object, ...]
     board: str
@@ -109,6 +110,7 @@ def read_me(firmware: Firmware, title: str, version: str, models: tuple[object, 
         title=title,
         version=version,
         is_library=firmware.type == "library",
+        is_server=firmware.type == "server",
         has_registry=firmware.has_registry,
         models=models,
         board=firmware.board.zephyr[0].name,

@@ -18,7 +18,7 @@ from tests.support import require_tool, symbol_table
 
 pytestmark = pytest.mark.cc
 
-SERVER_TEXT = 15_800
+SERVER_TEXT = 15_850
 """Bytes of code and constants of the whole server on a Cortex-M4. Growth needs a reason."""
 
 CORES_OF_GCC = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")

@@ -94,7 +94,7 @@ class Compiled:
         samples: Mapping[str, Sequence[Array]] | None = None,
         **options: Unpack[OptionFields],
     ) -> Generated:
-        """The firmware project, in memory. ``type`` is ``server``, ``standalone`` or ``library``.
+        """The firmware project, in memory. ``type`` is one of ``crtgen.project.options.TYPES``.
 
         ``options`` are the other fields of ``crtgen.project.Options``: ``platform``, ``target``, ``stack``
         and so on. ``samples`` are the built-in inputs of a standalone image by model name; a model without

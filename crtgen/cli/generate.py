@@ -35,7 +35,7 @@ def command(
     compiling: Compiling,
     generating: Generating,
     type: Annotated[
-        str | None, typer.Option(help="server, standalone or library; server, with --for library.")
+        str | None, typer.Option(help="server, standalone, library, mlperftiny; server, with --for library.")
     ] = None,
     framework: Annotated[
         str, typer.Option("--for", metavar="FRAMEWORK", help=f"A library for {', '.join(FRAMEWORKS)}.")

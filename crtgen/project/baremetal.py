@@ -8,6 +8,7 @@ from crtgen.codegen.names import ARENA, KERNELS, PARAM
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
 from crtgen.project.firmware import Firmware
+from crtgen.project.mlperftiny import BenchmarkView
 from crtgen.project.protection import Region, protection, regions
 
 __all__ = ["TOOLCHAINS", "platform_files", "toolchain_files"]
@@ -16,7 +17,7 @@ TOOLCHAINS = ("gcc", "zig")
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
-_FAULT_STACK = {"server": 448, "standalone": 320}
+_FAULT_STACK = {"server": 448, "standalone": 320, "mlperftiny": 320}
 """Bytes of the stack that the report of a fault runs on."""
 
 _PARTS = {
@@ -89,6 +90,7 @@ class _PlatformView:
     receive_buffer: int
     pool: int
     chunk: int
+    benchmark: BenchmarkView | None
     handlers: int
     uart: _UartView
     timer: _TimerView
@@ -154,8 +156,8 @@ def toolchain_files(core: Core) -> dict[str, str]:
 def _view(firmware: Firmware) -> _PlatformView:
     board = firmware.board
     uart, timer = _devices(board)
-    is_server = firmware.type == "server"
-    mailbox = board.mailbox if is_server else None
+    is_server = firmware.listens
+    mailbox = board.mailbox if firmware.type == "server" else None
     placed = tuple(_place(board, part, memory) for part, memory in sorted(firmware.request.place.items()))
     holding_code = [place.memory for place in placed if place.load and place.name == "kernels"]
     return _PlatformView(
@@ -167,6 +169,7 @@ def _view(firmware: Firmware) -> _PlatformView:
         receive_buffer=firmware.receive_buffer,
         pool=firmware.pool,
         chunk=_READ_CHUNK,
+        benchmark=firmware.benchmark,
         handlers=_handlers(uart, timer, is_server),
         uart=_uart(uart, is_server),
         timer=_TimerView(f"{timer.base:#010x}", timer.irq),
@@ -188,7 +191,7 @@ def _view(firmware: Firmware) -> _PlatformView:
         fault_stack=_FAULT_STACK[firmware.type],
         mpu=protection(board.core),
         regions=regions(board, holding_code, mailbox),
-        watchdog=board.watchdog if is_server else None,
+        watchdog=board.watchdog if firmware.type == "server" else None,
         placed=placed,
         copied=tuple(place.name for place in placed if place.load),
     )

@@ -8,6 +8,7 @@ from crtgen.codegen.module import CModule, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.library import BACKEND_FILE
+from crtgen.project.mlperftiny import BenchmarkView, benchmark
 from crtgen.project.options import RECEIVE_LEAST, TYPES, Options, receive_buffer_of, stack_of
 from crtgen.request import Request
 
@@ -72,6 +73,8 @@ class Firmware:
             self._check_place()
         if self.type == "server":
             self._check_server()
+        if self.type == "mlperftiny":
+            self._check_benchmark()
         if self.stack % 8 or self.pool % _ALIGN or not self.pool or not self.blocks:
             raise UsageError(
                 "the stack must be a multiple of 8 B, the pool one of 16 B, with a block or more"
@@ -88,6 +91,16 @@ class Firmware:
     @property
     def platform(self) -> str:
         return self.options.platform
+
+    @property
+    def listens(self) -> bool:
+        """Whether it waits for bytes on its serial port."""
+        return self.type in ("server", "mlperftiny")
+
+    @property
+    def benchmark(self) -> BenchmarkView | None:
+        """What the program of a benchmark has to know, if it is one."""
+        return benchmark(self.models, self.board.name) if self.type == "mlperftiny" else None
 
     @property
     def stack(self) -> int:
@@ -143,6 +156,12 @@ class Firmware:
             raise UsageError(f"nothing is placed on the platform {self.platform}", where=where, hint=hint)
         if self.type == "library":
             raise UsageError("a library has no linker script to place it", where=where, hint=hint)
+
+    def _check_benchmark(self) -> None:
+        if self.platform == "zephyr":
+            hint = "bare metal: --platform baremetal"
+            raise UsageError("mlperftiny is not for Zephyr", where=self.board.name, hint=hint)
+        benchmark(self.models, self.board.name)
 
     def _check_server(self) -> None:
         """Whether the RPC server of the C runtime has room for the models."""

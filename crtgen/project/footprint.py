@@ -24,8 +24,11 @@ __all__ = ["ALIGN", "Around", "Footprint", "around", "check_footprint", "footpri
 
 _GUARD = 32  # CRT_ARENA_GUARD, behind each arena of a server
 _BLOCK = 8  # an entry of the table of crt/pool.h
-ALIGN = {"library": 1, "standalone": 4, "server": 16}
+ALIGN = {"library": 1, "standalone": 4, "server": 16, "mlperftiny": 4}
 """What the RAM of an image is a multiple of."""
+
+_LINES = 352
+"""Bytes of what a benchmark receives beside its input."""
 
 _CERTAIN = 0.97
 """What part of the estimated flash an image takes at least."""
@@ -90,6 +93,8 @@ def footprint(firmware: Firmware, plans: Sequence[Plan]) -> Footprint:
     ram += state
     if is_server:
         ram += firmware.pool + firmware.receive_buffer + _BLOCK * firmware.blocks
+    if firmware.benchmark:
+        ram += firmware.benchmark.received + _LINES
     kernels = round(kernel_code(plans))
     beside = 0 if "arena" in firmware.request.place else arena  # in the section with all other variables
     ram += -(ram + beside) % ALIGN[firmware.type]
@@ -117,7 +122,8 @@ def _rest(firmware: Firmware, plans: Sequence[Plan]) -> tuple[int, int]:
     """Flash and RAM of all that is not of the models, as it was measured."""
     core = firmware.board.core
     is_zephyr = firmware.platform == "zephyr" and firmware.type != "library"
-    kinds = [firmware.type, *(["zephyr"] if is_zephyr else [])]
+    kind = "standalone" if firmware.benchmark else firmware.type
+    kinds = [kind, *(["zephyr"] if is_zephyr else [])]
     known = [around(measured_core(core), firmware.request.target.flag, kind) for kind in kinds]
     layers = sum(len(info.layers) for info in firmware.models)
     floats = core.fpu == "none" and any(map(_has_floats, plans))

@@ -29,7 +29,12 @@ __all__ = ["generate_project"]
 _SOURCES = (".c", ".S", ".o")
 _EXTERNAL = "external"
 _INCLUDE = re.compile(r"^#include <(\w+\.h)>", re.MULTILINE)
-_TITLE = {"server": "an RPC server", "standalone": "a program with built-in input", "library": "a library"}
+_TITLE = {
+    "server": "an RPC server",
+    "standalone": "a program with built-in input",
+    "library": "a library",
+    "mlperftiny": "a benchmark of MLPerf Tiny",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,23 +286,32 @@ def _abi(core: Core) -> str:
     return f"`{' '.join(core.gcc_flags)}`; floating point is {floats}, in your application as well"
 
 
+_BENCHMARK_NOTE = (
+    "It talks to the EEMBC runner on its serial port. The energy mode is a macro in `platform/main.c`."
+)
+
+
 def _run(firmware: Firmware) -> tuple[str, str]:
     """The command that runs the firmware, and what it does; empty for a library."""
     if firmware.type == "library":
         return "", ""
-    is_server = firmware.type == "server"
+    is_server = firmware.listens
     board = firmware.board
     if board.is_host:
         note = "It serves the RPC on standard input and output." if is_server else "It prints the outputs."
-        return "build/firmware", note
+        return "build/firmware", _BENCHMARK_NOTE if firmware.benchmark else note
     if board.qemu is None:
         note = "Write it to the board with your programmer."
         return f"arm-none-eabi-objcopy -O binary build/{firmware.artefact} build/firmware.bin", note
     serial = "unix:/tmp/serial.sock,server=on,wait=off" if is_server else "stdio"
     note = (
-        "In QEMU, with the RPC's serial port on a socket:"
-        if is_server
-        else "It prints the outputs in QEMU, which Ctrl-C ends:"
+        _BENCHMARK_NOTE
+        if firmware.benchmark
+        else (
+            "In QEMU, with the RPC's serial port on a socket:"
+            if is_server
+            else "It prints the outputs in QEMU, which Ctrl-C ends:"
+        )
     )
     lines = (
         " ".join(("qemu-system-arm -machine", board.qemu.machine, *board.qemu.args)),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from crtgen.codegen.render import render
 from crtgen.project.firmware import Firmware
+from crtgen.project.mlperftiny import BenchmarkView
 
 __all__ = ["TOOLCHAINS", "platform_files", "toolchain_files"]
 
@@ -23,6 +24,7 @@ class _PlatformView:
     receive_buffer: int
     pool: int
     chunk: int
+    benchmark: BenchmarkView | None
     mailbox: str = ""
     watchdog: None = None
 
@@ -32,12 +34,13 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
     view = _PlatformView(
         board=firmware.board.name,
         is_host=True,
-        is_server=firmware.type == "server",
+        is_server=firmware.listens,
         has_backend=firmware.has_backend,
         clock=_NANOSECONDS,
         receive_buffer=firmware.receive_buffer,
         pool=firmware.pool,
         chunk=_READ_CHUNK,
+        benchmark=firmware.benchmark,
     )
     templates = {
         "platform.h": "common/platform.h",

@@ -19,7 +19,7 @@ __all__ = [
     "stack_of",
 ]
 
-TYPES = ("server", "standalone", "library")
+TYPES = ("server", "standalone", "library", "mlperftiny")
 
 TARGETS = ("c", "llvm")
 """What a project holds of its models: C sources, or object files that LLVM made."""
@@ -48,7 +48,7 @@ def receive_buffer_of(ram: int) -> int:
 class Options:
     """Choices of a project; sizes in bytes.
 
-    ``type`` is ``server``, ``standalone`` or ``library``. ``framework`` is what a library is wrapped for,
+    ``type`` is one of ``TYPES``. ``framework`` is what a library is wrapped for,
     one of ``crtgen.project.FRAMEWORKS``; empty means CMake, or Zephyr on its platform. ``platform`` is
     one of the board's, ``zephyr`` for example; empty means its first. ``target`` is ``c``, or ``llvm``
     for a project with the models as object files. With ``share_arena`` the models of C share their

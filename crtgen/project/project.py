@@ -47,7 +47,7 @@ class Project:
 
     @property
     def type(self) -> str:
-        """``server``, ``standalone`` or ``library``."""
+        """``server``, ``standalone``, ``library`` or ``mlperftiny``."""
         return self.manifest.type
 
     @property

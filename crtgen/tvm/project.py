@@ -31,7 +31,12 @@ ARCHIVE = "model.tar"
 
 SCRIPT = "microtvm_api_server.py"
 
-TYPES = {"host_driven": "server", "server": "server", "standalone": "standalone"}
+TYPES = {
+    "host_driven": "server",
+    "server": "server",
+    "standalone": "standalone",
+    "mlperftiny": "mlperftiny",
+}
 """Types of projects: the first is TVM's word for the second."""
 
 Options = Mapping[str, Any]

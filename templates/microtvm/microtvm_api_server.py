@@ -1,7 +1,7 @@
 """Lets TVM's micro host build, flash and talk to this project: it starts crtgen's server of the project API.
 
-TVM's Python may be older than crtgen's. The Python with crtgen is the one that the variable CRTGEN_PYTHON names,
-else this one, else that of the program crtgen on the PATH.
+TVM's Python may be older than crtgen's. The Python that has crtgen is the one that CRTGEN_PYTHON names, else
+this one, else that of the program crtgen on the PATH.
 """
 
 import importlib.util

@@ -24,7 +24,7 @@ from crtgen.version import __version__
 __all__ = ["COMMANDS", "app", "main"]
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
-    "From a model to a board:": {
+    "": {
         "run": "Generate, build, start and infer.",
         "verify": "Compare what the board computes with what is expected.",
         "generate": "Write a firmware project or a library.",
@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "report": "Write a page: layers, memory, time, boards, verification.",
         "quantize": "Quantise a network to int8 by ONNX Runtime's quantiser.",
         "compile": "Write models in Model Library Format: C, constants, metadata.",
+        "migrate": "Find the network of an archive of TVM, to run it on crtgen's kernels.",
     },
     "Folders of models, CI, this machine:": {
         "init": "Write crtgen.toml: every command works without arguments.",
@@ -50,7 +51,10 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",
     },
 }
-"""What the commands do, by groups. Each is loaded when it is called: most of crtgen is behind some."""
+"""What the commands do, by groups; the first needs no title.
+
+Each is loaded when it is called: most of crtgen is behind some.
+"""
 
 _WITHOUT = ("init", "trust", "doctor")
 """Commands that say more about a folder, or nothing."""
@@ -89,7 +93,7 @@ class _Program(typer.core.TyperGroup):
         options = "[--folder DIR] [--limit-memory BYTES] [--limit-seconds N]"
         lines = [f"Usage: crtgen {options} COMMAND ...  (-h says more)"]
         for title, group in COMMANDS.items():
-            lines += [title, *(f"  {name:9} {summary}" for name, summary in group.items())]
+            lines += [*filter(None, [title]), *(f"  {name:9} {summary}" for name, summary in group.items())]
         formatter.write("\n".join(lines) + "\n")
 
 

@@ -45,6 +45,7 @@ READ = frozenset(
         "input",
         "labels",
         "params",
+        "source",
         "tune",
     )
 )

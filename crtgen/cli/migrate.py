@@ -1,0 +1,39 @@
+"""``crtgen migrate``: from an archive of TVM to the network that it was made of."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.tvm.migrate import migrate
+
+__all__ = ["command"]
+
+
+def command(
+    archive: Annotated[Path, typer.Argument(help="An archive of TVM (.tar).", show_default=False)],
+    source: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="The network that TVM compiled; of several models one each."),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Find the network of an archive of TVM, to run it on crtgen's kernels.
+
+    It says what the archive lacks, and whether a file is the network that it was made of: inputs,
+    parameters, and scales of tensors are compared.
+    """
+    with guarded(as_json, debug) as out:
+        found = migrate(archive, source or ())
+
+        def render(console: Console) -> None:
+            rows = table("model", "network", "parameters", "scales", right=("parameters", "scales"))
+            for one in found:
+                rows.add_row(one.model, one.source, str(one.parameters), str(one.scales))
+            console.print(rows)
+            console.print(f"next: crtgen run {found[0].source} --board BOARD")
+
+        out.result({"archive": str(archive), "models": [one.to_dict() for one in found]}, render)

@@ -26,6 +26,7 @@ class TopK(Op):
     count: int
     axis: int
     largest: bool = True
+    places: DType = DType.INT64
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
         require_inputs(inputs, 1)
@@ -35,7 +36,7 @@ class TopK(Op):
         fits = 0 < self.count <= x.shape[self.axis]
         require(fits, f"{self.count} numbers of {shape_text(x.shape)} along axis {self.axis}")
         shape = tuple(self.count if a == self.axis else d for a, d in enumerate(x.shape))
-        return (shape, x.dtype), (shape, DType.INT64)
+        return (shape, x.dtype), (shape, self.places)
 
     def sizes(self, sig: Signature) -> tuple[int, int, int]:
         """Elements before the axis, along it, and behind it."""
@@ -53,12 +54,13 @@ class TopK(Op):
         else:
             order = np.argsort(x, axis=self.axis, kind="stable")
         places = np.take(order, range(self.count), axis=self.axis)
-        return np.take_along_axis(x, places, self.axis), places.astype(np.int64)
+        return np.take_along_axis(x, places, self.axis), places.astype(self.places.numpy)
 
 
 def cases() -> Iterator[Case]:
     """Axes, both orders, equal numbers, types."""
     yield topk_case("f32", TopK(3, 1), floats("x", (4, 11)))
+    yield topk_case("places_int32", TopK(3, 1, places=DType.INT32), plain("x", (4, 11), DType.INT8))
     yield topk_case("least", TopK(2, 0, False), floats("x", (5, 3)))
     yield topk_case("all", TopK(6, 1), plain("x", (2, 6, 2), DType.INT8), (-2, 2))
     yield topk_case("int64", TopK(2, 2, False), plain("x", (2, 3, 5), DType.INT64), (-3, 3))

@@ -7,11 +7,12 @@ import numpy as np
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, pair, reshaped, same, unary
 from crtgen.frontends.onnx_file import value_types
+from crtgen.frontends.remainder import cut_remainder, floor_remainder
 from crtgen.ir import DType
-from crtgen.ops import Add, Mul, Sub
-from crtgen.ops.arithmetic import Div, FloorMod
+from crtgen.ops import Mul
+from crtgen.ops.arithmetic import FloorMod
 from crtgen.ops.bits import BitAnd, BitCast, BitNot, BitOr, BitXor, Shift
-from crtgen.ops.compare import Less, LogicalAnd, NotEqual, Select
+from crtgen.ops.compare import Less, Select
 from crtgen.ops.function import Abs, Neg
 
 __all__ = ["CONVERTERS", "like", "whole_pow"]
@@ -35,16 +36,9 @@ def _mod(layer: Layer) -> Converted:
         return _real_mod(layer)
     a, b = layer.tensor(0), layer.tensor(1)
     assert layer.x.dtype is not None
-    quotient = Converted(Mul(), (Converted(Div(), (a, b), ("divisor",)), b))
-    rest = Converted(Sub(), (a, quotient))
     if layer.whole("fmod") or layer.x.dtype.numpy.kind == "u":
-        return rest
-    zero = number(0, layer.x.dtype)
-    below = [Converted(Less(), (number_, zero), ("zero",)) for number_ in (rest, b)]
-    apart = Converted(
-        LogicalAnd(), (Converted(NotEqual(), (rest, zero)), Converted(NotEqual(), tuple(below)))
-    )
-    return Converted(Select(), (apart, Converted(Add(), (rest, b)), rest))
+        return cut_remainder(a, b)
+    return floor_remainder(a, b, layer.x.dtype)
 
 
 def _real_mod(layer: Layer) -> Converted:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from crtgen.frontends.tflite_convert import (
     arrange,
+    beyond,
     detection,
     elementwise,
     move,
@@ -16,7 +17,7 @@ from crtgen.frontends.tflite_convert.layer import Converter, Layer
 
 __all__ = ["CONVERTERS", "Converter", "Layer", "option_fields"]
 
-_FAMILIES = (arrange, detection, elementwise, move, recurrent, reduce, signal, weights)
+_FAMILIES = (arrange, beyond, detection, elementwise, move, recurrent, reduce, signal, weights)
 
 CONVERTERS: Mapping[str, Converter] = {
     code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())

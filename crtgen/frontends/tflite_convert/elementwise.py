@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.remainder import floor_remainder
 from crtgen.frontends.tflite_convert.layer import Convert, Converter, Layer, pairs, same, unary
 from crtgen.ir import DType
 from crtgen.ops import Activation, Add, Dequantize, Logistic, Mul, Quantize, Relu, Reshape, Softmax, Sub, Tanh
@@ -65,6 +66,13 @@ def _operands(op: Elementwise) -> Convert:
         return Converted(op, operands, ("operand", "other")[: op.operands - 1])
 
     return convert
+
+
+def _floor_mod(layer: Layer) -> Converted:
+    a, b = layer.tensor(0), layer.tensor(1)
+    if layer.x.dtype is DType.INT32:
+        return floor_remainder(a, b, DType.INT32)
+    return Converted(FloorMod(), (a, b), ("divisor",))
 
 
 def _add_n(layer: Layer) -> Converted:
@@ -129,7 +137,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "EXP": Converter(unary(Exp()), ("exp",), types=_REAL),
     "FLOOR": Converter(unary(Floor()), ("floor",), types=_REAL),
     "FLOOR_DIV": Converter(_operands(FloorDiv()), ("floor_div",), types=_REAL),
-    "FLOOR_MOD": Converter(_operands(FloorMod()), ("floor_mod",), types=_REAL),
+    "FLOOR_MOD": Converter(_floor_mod, ("floor_mod",), types=_REAL | {(_I32, _I32)}),
     "GREATER": Converter(_operands(Greater()), ("greater",), types=_ORDERED),
     "GREATER_EQUAL": Converter(_operands(GreaterEqual()), ("greater_equal",), types=_ORDERED),
     "HARD_SWISH": Converter(unary(HardSwish()), ("hard_swish",)),

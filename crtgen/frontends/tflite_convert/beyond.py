@@ -1,0 +1,75 @@
+"""Operators that TFLite has and TFLite Micro has not."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.tflite_convert.layer import NUMBERS, PLAIN, Converter, Layer, same
+from crtgen.ir import DType, shape_text
+from crtgen.ops import Reshape
+from crtgen.ops.arithmetic import Pow
+from crtgen.ops.compare import Greater, Less, Select
+from crtgen.ops.scatter import ScatterNd
+from crtgen.ops.spread import BroadcastTo
+from crtgen.ops.topk import TopK
+
+__all__ = ["CONVERTERS"]
+
+
+def _tile(layer: Layer) -> Converted:
+    """Each axis as one of two, of which the first is repeated."""
+    shape, repeats = layer.x.shape, layer.integers(1, "repeats")
+    if len(repeats) != len(shape) or min(repeats, default=1) < 0:
+        raise ValueError(f"repeats {repeats} of {shape_text(shape)}")
+    if 0 in repeats:
+        raise Refused("no repeats; supported: one or more")
+    layer.require_alike([layer.x])
+    apart = tuple(n for length in shape for n in (1, length))
+    spread = tuple(n for pair in zip(repeats, shape, strict=True) for n in pair)
+    repeated = Converted(BroadcastTo(spread), (Converted(Reshape(apart), (layer.x,)),))
+    return Converted(Reshape(tuple(r * d for r, d in zip(repeats, shape, strict=True))), (repeated,))
+
+
+def _sign(layer: Layer) -> Converted:
+    """1, -1, or 0."""
+    zero, one = np.float32(0), np.float32(1)
+    above, below = (Converted(op, (layer.x, np.array(zero)), ("zero",)) for op in (Greater(), Less()))
+    other = Converted(Select(), (below, np.array(-one), np.array(zero)))
+    return Converted(Select(), (above, np.array(one), other))
+
+
+def _pow(layer: Layer) -> Converted:
+    return Converted(Pow(), (layer.tensor(0), layer.tensor(1)), ("exponent",))
+
+
+def _top_k(layer: Layer) -> Converted:
+    """Of the last axis; of equal numbers, the first one comes first."""
+    (count,) = layer.constant(1, "numbers of elements").reshape(-1).tolist()
+    layer.require_alike([layer.x])
+    return Converted(TopK(int(count), len(layer.x.shape) - 1, places=DType.INT32), (layer.x,))
+
+
+def _scatter_nd(layer: Layer) -> Converted:
+    """Zeros, to which the updates are added, also where several have one place."""
+    updates, shape = layer.tensor(1), layer.integers(2, "lengths of the output")
+    assert updates.dtype is not None
+    if not np.array_equal(shape, layer.y.shape):
+        raise ValueError(f"the shape {shape_text(shape)} for an output of {shape_text(layer.y.shape)}")
+    zeros = np.zeros(layer.y.shape, updates.dtype.numpy)
+    return Converted(ScatterNd("add"), (zeros, layer.x, updates), ("zeros",))
+
+
+_REAL = same(DType.FLOAT32)
+
+CONVERTERS: Mapping[str, Converter] = {
+    "POW": Converter(_pow, ("pow",), types=_REAL),
+    "SCATTER_ND": Converter(
+        _scatter_nd,
+        ("scatter_nd",),
+        types=frozenset((DType.INT32, d) for d in (DType.FLOAT32, DType.INT32)),
+    ),
+    "SIGN": Converter(_sign, ("sign",), types=_REAL),
+    "TILE": Converter(_tile, ("tile",), types=PLAIN),
+    "TOPK_V2": Converter(_top_k, ("top_k", "topk"), types=NUMBERS),
+}

@@ -13,6 +13,7 @@ from crtgen.kernels.kernel import Kernel, Target
 from crtgen.ops import all_cases
 from tests.kernels.fit import Sample, fitted
 from tests.kernels.measured import TARGETS, chains, is_measured, kernels_of, layers, measured
+from tests.support import nightly
 
 _BIG, _LONG = 5_000, 32  # instructions and bytes that are compared: of less, much is around the loops
 _NEAR, _NEAR_CODE, _IN_C = 0.05, 0.06, 0.4
@@ -79,7 +80,7 @@ def test_kernels_have_figures(core: str, flag: str) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize(("core", "flag"), [("cortex-m4", "-O2"), ("cortex-m55", "-Os")])
+@pytest.mark.parametrize(("core", "flag"), [("cortex-m4", "-O2"), nightly("cortex-m55", "-Os")])
 def test_a_few_layers(core: str, flag: str) -> None:
     """Half of all are within 5 %, code within 6 %, and nine of ten of each kernel of which there are some."""
     samples = [sample for _, sample in measured(list(layers(6, "few")), core, flag)]

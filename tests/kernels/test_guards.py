@@ -127,8 +127,6 @@ def _link_and_run(directory: Path, objects: Sequence[Path], core: str, script: s
 
 _IN_CI = {
     ("kws_int8", "cortex-m4", "speed"),
-    ("vww_int8", "cortex-m4", "size"),
-    ("ic01_int8", "cortex-m55", "speed"),
     ("ad01_int8", "cortex-m55", "size"),
 }
 

@@ -10,6 +10,7 @@ from crtgen.kernels import Target
 from crtgen.kernels.variants import VARIANTS, Candidate, candidates
 from crtgen.ops import Case, Conv2d, all_cases
 from tests.kernels.harness import MACHINES, Job, batches, describe, run_jobs
+from tests.support import nightly
 
 _PLAIN = ("speed", "size")
 _CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m55")
@@ -28,9 +29,7 @@ def _jobs(core: str) -> Iterator[Job]:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize(
-    "core", [pytest.param(c, marks=[pytest.mark.nightly] if c != "cortex-m4" else []) for c in _CORES]
-)
+@pytest.mark.parametrize("core", [c if c == "cortex-m4" else nightly(c) for c in _CORES])
 def test_every_variant_is_right(tmp_path: Path, core: str) -> None:
     jobs = list(_jobs(core))
     wrong = []
@@ -43,7 +42,7 @@ def test_every_variant_is_right(tmp_path: Path, core: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("core", ["cortex-m0plus", "cortex-m55"])
+@pytest.mark.parametrize("core", ["cortex-m0plus", nightly("cortex-m55")])
 def test_each_candidate_has_a_name_of_its_own(core: str) -> None:
     for case in all_cases():
         found = _of(case, core)

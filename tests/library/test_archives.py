@@ -16,7 +16,7 @@ from crtgen.library.archive import read_tar, write_tar
 from crtgen.library.exported import read_exported
 from crtgen.library.tree import check_crt_exportable, check_symbols, walk
 from crtgen.measure.verification import verify
-from tests.support import models_dir, require_tool
+from tests.support import models_dir, nightly, require_tool
 
 pytestmark = pytest.mark.models
 
@@ -68,6 +68,17 @@ def check(path: Path, board: str, expect: Path) -> api.Image:
     return image
 
 
+_BY_LLVM = "kws_llvmthumbcpu_graph_link"
+_IN_CI = (
+    "kws_c_aot_unpacked_usmp",
+    "ad01_c_graph_link",
+    "synth_byoc_c_graph",
+    "multi_kwsaot_ad01graph_c",
+    _BY_LLVM,
+)
+"""Each executor and compiler on a board; the host runs all that are small."""
+
+
 @pytest.mark.cc
 @pytest.mark.parametrize("name", SMALL)
 def test_on_the_host(name: str) -> None:
@@ -75,7 +86,7 @@ def test_on_the_host(name: str) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("name", [*SMALL, *LARGE, "kws_llvmthumbcpu_graph_link"])
+@pytest.mark.parametrize("name", [n if n in _IN_CI else nightly(n) for n in (*SMALL, *LARGE, _BY_LLVM)])
 def test_on_cortex_m4(name: str) -> None:
     """As TVM computed it; with no heap, and no JSON left."""
     image = check(mlf(f"{name}.tar"), "mps2_an386", mlf(f"{name}.npz"))

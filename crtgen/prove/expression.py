@@ -1,0 +1,93 @@
+"""Expressions as functions of their leaves: the sums and the symbols in them."""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from crtgen.prove.meaning import OPS, wrap
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import M32, Bytes, Halves, Op, Part, Sum, Symbol, Word, signed
+
+__all__ = ["Node", "evaluate", "leaves", "parts_of", "shape_of"]
+
+Node = Word | Symbol | Part
+
+
+def parts_of(e: Node) -> tuple[Node, ...]:
+    """What an expression is made of; a sum and a symbol are leaves."""
+    if isinstance(e, Op):
+        return () if e.name == "unknown" else e.args
+    if isinstance(e, Halves):
+        return (e.low, e.high)
+    if isinstance(e, Bytes):
+        return e.parts
+    return (e.word,) if isinstance(e, Part) else ()
+
+
+def leaves(e: Node) -> list[Sum]:
+    """The sums that an expression depends on, each object once."""
+    found: list[Sum] = []
+    seen: set[int] = set()
+    todo: list[Node] = [e]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Symbol):
+            node = node.word
+        if isinstance(node, int) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Sum):
+            if node.terms():
+                found.append(node)
+        else:
+            todo.extend(parts_of(node))
+    return found
+
+
+def shape_of(e: Node, leaf: Callable[[Sum], Hashable], memo: dict[int, Hashable]) -> Hashable:
+    """The expression with what ``leaf`` says in place of its leaves: equal shapes are equal functions."""
+    if isinstance(e, int):
+        return e
+    if isinstance(e, Symbol):
+        e = e.word
+    known = memo.get(id(e))
+    if known is None:
+        if isinstance(e, Sum):
+            known = ("sum", leaf(e)) if e.terms() else e.constant & M32
+        else:
+            tag: Hashable = e.name if isinstance(e, Op) else (type(e).__name__, getattr(e, "index", 0))
+            if tag == "unknown":
+                tag = ("unknown", id(e))
+            known = (tag, *(shape_of(p, leaf, memo) for p in parts_of(e)))
+        memo[id(e)] = known
+    return known
+
+
+def evaluate(e: Node, leaf: Callable[[Sum], Any], memo: dict[int, Any]) -> Any:
+    """The signed 32-bit values for values of the leaves; ``memo`` may say what nodes are, by their ``id``."""
+    if isinstance(e, int):
+        return signed(e)
+    if isinstance(e, Symbol):
+        e = e.word
+    value = memo.get(id(e))
+    if value is None:
+        value = memo[id(e)] = _value(e, leaf, memo)
+    return value
+
+
+def _value(e: Node, leaf: Callable[[Sum], Any], memo: dict[int, Any]) -> Any:
+    if isinstance(e, Sum):
+        return wrap(leaf(e)) if e.terms() else signed(e.constant)
+    if isinstance(e, Op):
+        if e.name == "unknown":
+            raise Refusal("it depends on memory or a register that nothing wrote")
+        return OPS[e.name](*(evaluate(a, leaf, memo) for a in e.args))
+    if isinstance(e, Halves):
+        low, high = evaluate(e.low, leaf, memo), evaluate(e.high, leaf, memo)
+        return wrap((low & 0xFFFF) | (high & 0xFFFF) << 16)
+    if isinstance(e, Bytes):
+        total: Any = 0
+        for i, b in enumerate(e.parts):
+            total = total + ((evaluate(b, leaf, memo) & 255) << 8 * i)
+        return wrap(total)
+    assert isinstance(e, Part)
+    return (evaluate(e.word, leaf, memo) & M32) >> 8 * e.index & 255

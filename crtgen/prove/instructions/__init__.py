@@ -1,0 +1,15 @@
+"""What instructions do: Thumb-2 of Armv6-M to Armv8.1-M, its DSP extension, and Helium's integers."""
+
+from crtgen.prove.instructions import (  # noqa: F401  each registers its families
+    branches,
+    data,
+    lanes,
+    multiply,
+    narrow,
+    packed,
+    transfers,
+    vectors,
+)
+from crtgen.prove.instructions.registry import compile_instruction
+
+__all__ = ["compile_instruction"]

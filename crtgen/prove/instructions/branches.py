@@ -1,0 +1,129 @@
+"""Branches, calls and the loops of Armv8.1-M."""
+
+from crtgen.prove.flow import target
+from crtgen.prove.image import Instruction
+from crtgen.prove.instructions.registry import family
+from crtgen.prove.machine import LR, Machine, Step
+from crtgen.prove.meaning import BRANCHES
+from crtgen.prove.operands import register
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import Op, Word
+
+__all__: list[str] = []
+
+
+@family("nop", *(f"it{a}{b}{c}" for a in ("", "t", "e") for b in ("", "t", "e") for c in ("", "t", "e")))
+def nothing(m: Machine, i: Instruction) -> Step:
+    return lambda: None
+
+
+@family("b")
+def jump(m: Machine, i: Instruction) -> Step:
+    to = target(i)
+    return lambda: to
+
+
+@family("bl")
+def call(m: Machine, i: Instruction) -> Step:
+    to, following = target(i), i.following
+    return lambda: m.call(to, following)
+
+
+@family("bx")
+def give_back(m: Machine, i: Instruction) -> Step:
+    n = register(i.operands[0])
+    return lambda: m.give_back(m.r[n])
+
+
+@family(*(f"b{c}" for c in BRANCHES))
+def branch(m: Machine, i: Instruction) -> Step:
+    condition, to, following, pc = i.name[1:], target(i), i.following, i.address
+
+    def step() -> int | None:
+        holds = m.holds(condition)
+        if isinstance(holds, Op):
+            return m.branch(holds, pc, to, following)
+        return to if holds else None
+
+    return step
+
+
+@family("cbz", "cbnz")
+def branch_on_zero(m: Machine, i: Instruction) -> Step:
+    n, to, zero = register(i.operands[0]), target(i), i.name == "cbz"
+    following, pc = i.following, i.address
+
+    def step() -> int | None:
+        v = m.r[n]
+        if isinstance(v, int):
+            return to if (v == 0) == zero else None
+        return m.branch(Op("eq" if zero else "ne", v, 0), pc, to, following)
+
+    return step
+
+
+def _count(v: Word) -> int:
+    if not isinstance(v, int):
+        raise Refusal("how often a loop runs depends on an input")
+    return v
+
+
+@family("dls", "wls")
+def loop_start(m: Machine, i: Instruction) -> Step:
+    n, to = register(i.operands[1]), target(i) if i.name == "wls" else None
+
+    def step() -> int | None:
+        m.r[LR] = _count(m.r[n])
+        return to if m.r[LR] == 0 else None
+
+    return step
+
+
+@family("le")
+def loop_end(m: Machine, i: Instruction) -> Step:
+    to = target(i)
+
+    def step() -> int | None:
+        left = _count(m.r[LR])
+        if left <= 1:
+            return None
+        m.r[LR] = left - 1
+        return to
+
+    return step
+
+
+_ELEMENT = {"8": 1, "16": 2, "32": 4}
+
+
+@family("dlstp", "wlstp")
+def tail_loop_start(m: Machine, i: Instruction) -> Step:
+    """A loop over elements, of which the last round may have fewer."""
+    n, size = register(i.operands[1]), _ELEMENT[i.kind]
+    to = target(i) if i.name == "wlstp" else None
+
+    def step() -> int | None:
+        m.r[LR] = left = _count(m.r[n])
+        if left == 0 and to is not None:
+            return to
+        m.tail = size
+        return None
+
+    return step
+
+
+@family("letp")
+def tail_loop_end(m: Machine, i: Instruction) -> Step:
+    to = target(i)
+
+    def step() -> int | None:
+        if not m.tail:
+            raise Refusal("the end of a loop that has not begun")
+        left, lanes = _count(m.r[LR]), 16 // m.tail
+        if left > lanes:
+            m.r[LR] = left - lanes
+            return to
+        m.r[LR], m.tail = 0, 0
+        return None
+
+    return step

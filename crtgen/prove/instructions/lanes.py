@@ -1,0 +1,209 @@
+"""Helium's registers: predication, moves between them and the core's, lanes as bytes, halves or words."""
+
+import re
+from collections.abc import Sequence
+
+from crtgen.prove.image import Instruction
+from crtgen.prove.instructions.registry import family
+from crtgen.prove.instructions.transfers import aligned_base
+from crtgen.prove.machine import LR, SP, Machine, Step
+from crtgen.prove.operands import number, register
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import M32, Byte, Word
+from crtgen.prove.words import bytes_of, pair, raw_halves, word_of
+
+__all__ = ["lane_bytes", "mask", "put", "replicated", "vector"]
+
+
+def vector(name: str) -> int:
+    """The number of a vector register."""
+    match = re.fullmatch(r"q([0-7])", name)
+    if not match:
+        raise Refusal(f"{name} is no vector register")
+    return int(match[1])
+
+
+def lane_bytes(kind: str) -> int:
+    """Bytes of a lane of ``s8``, ``u16``, ``i32`` or ``32``."""
+    match = re.fullmatch(r"[suif]?(8|16|32)", kind)
+    if not match or kind[0] == "f":
+        raise Refusal(f"lanes of {kind}")
+    return int(match[1]) // 8
+
+
+def mask(m: Machine, predicated: bool) -> int:
+    """Which of the 16 bytes take part."""
+    all_of = 0xFFFF
+    if m.tail:
+        left = m.r[LR]
+        assert isinstance(left, int)  # dlstp has seen to that
+        all_of = (1 << min(16, left * m.tail)) - 1
+    return all_of & m.predicate if predicated else all_of
+
+
+def put(m: Machine, d: int, words: Sequence[Word]) -> None:
+    """Write a vector register; bytes beyond the tail of a loop keep what they are."""
+    which = mask(m, predicated=False)
+    if which == 0xFFFF:
+        m.q[d] = list(words)
+        return
+    old = [b for w in m.q[d] for b in bytes_of(w)]
+    new = [b for w in words for b in bytes_of(w)]
+    m.q[d] = _words([new[i] if which >> i & 1 else old[i] for i in range(16)])
+
+
+def _words(b: Sequence[Byte]) -> list[Word]:
+    return [word_of(tuple(b[4 * i : 4 * i + 4])) for i in range(4)]
+
+
+@family("vctp")
+def tail_predicate(m: Machine, i: Instruction) -> Step:
+    n, size = register(i.operands[0]), lane_bytes(i.kind)
+
+    def step() -> None:
+        left = m.r[n]
+        if not isinstance(left, int):
+            raise Refusal("a predicate depends on an input")
+        m.predicate = (1 << min(16, left * size)) - 1
+
+    return step
+
+
+@family("vpst", "vpstt", "vpsttt", "vpstttt")
+def predicate_block(m: Machine, i: Instruction) -> Step:
+    """The next one to four are predicated: they have to be loads and stores that ask for the predicate."""
+    at = i.following
+    for _ in range(len(i.name) - 3):
+        after = m.image.instructions.get(at)
+        if after is None or not re.fullmatch("v(ldr|str)[bhw]t", after.name):
+            raise Refusal("a predicated operation that is not followed")
+        at = after.following
+    return lambda: None
+
+
+@family("vmrs", "vmsr")
+def predicate_register(m: Machine, i: Instruction) -> Step:
+    to_core = i.name == "vmrs"
+    n, special = register(i.operands[0 if to_core else 1]), i.operands[1 if to_core else 0]
+    if special != "p0":
+        raise Refusal(f"the register {special}")
+
+    def step() -> None:
+        if to_core:
+            m.r[n] = m.predicate
+            return
+        v = m.r[n]
+        if not isinstance(v, int):
+            raise Refusal("a predicate depends on an input")
+        m.predicate = v & 0xFFFF
+
+    return step
+
+
+@family("vpsel")
+def pick_lanes(m: Machine, i: Instruction) -> Step:
+    d, x, y = (vector(q) for q in i.operands)
+
+    def step() -> None:
+        u, v = ([b for w in m.q[n] for b in bytes_of(w)] for n in (x, y))
+        put(m, d, _words([u[k] if m.predicate >> k & 1 else v[k] for k in range(16)]))
+
+    return step
+
+
+@family("vpush", "vpop", "vstmia", "vldmia")
+def move_block(m: Machine, i: Instruction) -> Step:
+    """Registers d0 to d15, two words each."""
+    on_stack = i.name in ("vpush", "vpop")
+    base = SP if on_stack else register(i.operands[0].strip("!"))
+    back = on_stack or i.operands[0].endswith("!")
+    match = re.fullmatch(r"\{d(\d+)(?:-d(\d+))?\}", i.operands[-1])
+    if not match:
+        raise Refusal("registers that are not followed")
+    first, last = int(match[1]), int(match[2] or match[1])
+    size = 8 * (last - first + 1)
+
+    def step() -> None:
+        at = aligned_base(m.r[base])
+        start = at - size if i.name == "vpush" else at
+        for k in range(2 * first, 2 * last + 2):
+            a = start + 4 * (k - 2 * first)
+            if i.name in ("vpush", "vstmia"):
+                m.memory.store(a, m.q[k >> 2][k & 3])
+            else:
+                m.q[k >> 2] = [m.memory.load(a) if n == k & 3 else w for n, w in enumerate(m.q[k >> 2])]
+        if back:
+            m.r[base] = start if i.name == "vpush" else at + size
+
+    return step
+
+
+_LANE = re.compile(r"q([0-7])\[([0-3])\]")
+
+
+@family("vmov")
+def move(m: Machine, i: Instruction) -> Step:
+    q = i.operands
+    if len(q) == 4:
+        return _move_two(m, q)
+    lane = _LANE.fullmatch(q[0])
+    if lane and i.kind == "32":
+        n, k, x = int(lane[1]), int(lane[2]), register(q[1])
+
+        def one() -> None:
+            m.q[n] = [m.r[x] if j == k else w for j, w in enumerate(m.q[n])]
+
+        return one
+    d = vector(q[0])
+    if q[1][0] == "#":
+        word = replicated(number(q[1]), lane_bytes(i.kind))
+        return lambda: put(m, d, [word] * 4)
+    x = vector(q[1])
+    return lambda: put(m, d, m.q[x])
+
+
+def _move_two(m: Machine, q: Sequence[str]) -> Step:
+    """VMOV q0[2], q0[0], r1, r2, or from the lanes to registers."""
+    to_core = not q[0].startswith("q")
+    lanes = [_LANE.fullmatch(name) for name in (q[2:] if to_core else q[:2])]
+    if lanes[0] is None or lanes[1] is None:
+        raise Refusal("lanes that are not followed")
+    n = int(lanes[0][1])
+    high, low = int(lanes[0][2]), int(lanes[1][2])
+    x, y = (register(name) for name in (q[:2] if to_core else q[2:]))
+
+    def step() -> None:
+        if to_core:
+            m.r[x], m.r[y] = m.q[n][high], m.q[n][low]
+            return
+        w = list(m.q[n])
+        w[high], w[low] = m.r[x], m.r[y]
+        m.q[n] = w
+
+    return step
+
+
+@family("vorr")
+def copy(m: Machine, i: Instruction) -> Step:
+    d, x, y = (vector(q) for q in i.operands)
+    if x != y:
+        raise Refusal("vorr of two registers")
+    return lambda: put(m, d, m.q[x])
+
+
+def replicated(v: Word, size: int) -> Word:
+    """A number of ``size`` bytes in every lane of a word."""
+    if size == 4:
+        return v & M32 if isinstance(v, int) else v
+    if isinstance(v, int):
+        return (v & 0xFFFF) * 0x10001 if size == 2 else (v & 0xFF) * 0x1010101
+    if size == 2:
+        half = raw_halves(v)[0]
+        return pair(half, half)
+    return word_of((bytes_of(v)[0],) * 4)
+
+
+@family("vdup")
+def duplicate(m: Machine, i: Instruction) -> Step:
+    d, x, size = vector(i.operands[0]), register(i.operands[1]), lane_bytes(i.kind)
+    return lambda: put(m, d, [replicated(m.r[x], size)] * 4)

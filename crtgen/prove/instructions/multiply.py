@@ -1,0 +1,116 @@
+"""Multiplications, of 32 bits to one word and to two."""
+
+from crtgen.prove.image import Instruction
+from crtgen.prove.instructions.registry import family
+from crtgen.prove.machine import Machine, Step
+from crtgen.prove.meaning import apply
+from crtgen.prove.operands import number, register
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import M32, Op, Word, signed
+from crtgen.prove.words import add, halves_of, mul, shifted
+
+__all__: list[str] = []
+
+
+@family("mul", "muls", "mla", "mls")
+def multiply(m: Machine, i: Instruction) -> Step:
+    q = (i.operands[0], *i.operands) if len(i.operands) == 2 else i.operands
+    d, x, y = register(q[0]), register(q[1]), register(q[2])
+    acc, factor, r = register(q[3]) if len(q) > 3 else None, -1 if i.name == "mls" else 1, m.r
+
+    def step() -> None:
+        product = mul(r[x], r[y])
+        r[d] = product if acc is None else add(r[acc], product, factor)
+        if i.name == "muls":
+            m.set_sign(r[d])
+
+    return step
+
+
+@family("smull", "umull")
+def long_multiply(m: Machine, i: Instruction) -> Step:
+    low, high, x, y = (register(q) for q in i.operands)
+    r, is_signed = m.r, i.name[0] == "s"
+
+    def step() -> None:
+        r[low], r[high] = _product(r[x], r[y], is_signed)
+
+    return step
+
+
+@family("smlal", "umlal")
+def long_accumulate(m: Machine, i: Instruction) -> Step:
+    low, high, x, y = (register(q) for q in i.operands)
+    r, is_signed = m.r, i.name[0] == "s"
+
+    def step() -> None:
+        least, most = _product(r[x], r[y], is_signed)
+        carry = apply("carry", r[low], least, 0)
+        r[low], r[high] = add(r[low], least), add(add(r[high], most), carry)
+
+    return step
+
+
+def _product(u: Word, v: Word, is_signed: bool) -> tuple[Word, Word]:
+    """The lower and the upper word."""
+    if isinstance(u, int) and isinstance(v, int):
+        p = signed(u) * signed(v) if is_signed else u * v
+        return p & M32, p >> 32 & M32
+    return Op("mul", u, v), Op("smulhi" if is_signed else "umulhi", u, v)
+
+
+@family("smmla", "smmlar", "smmul", "smmulr", "smmls")
+def most_significant(m: Machine, i: Instruction) -> Step:
+    q = i.operands
+    d, x, y, acc = register(q[0]), register(q[1]), register(q[2]), register(q[3]) if len(q) > 3 else None
+    name = {"smmul": "smmla", "smmulr": "smmlar"}.get(i.name, i.name)
+
+    def step() -> None:
+        m.r[d] = apply(name, m.r[x], m.r[y], 0 if acc is None else m.r[acc])
+
+    return step
+
+
+@family("smlawb", "smlawt", "smulwb", "smulwt")
+def word_by_half(m: Machine, i: Instruction) -> Step:
+    q = i.operands
+    d, x, y, acc = register(q[0]), register(q[1]), register(q[2]), register(q[3]) if len(q) > 3 else None
+    top = i.name[-1] == "t"
+
+    def step() -> None:
+        half = halves_of(m.r[y])[top]
+        product = apply("mulw", m.r[x], half & M32 if isinstance(half, int) else half)
+        m.r[d] = product if acc is None else add(m.r[acc], product)
+
+    return step
+
+
+@family("ssat", "usat")
+def saturate(m: Machine, i: Instruction) -> Step:
+    d, width, x = register(i.operands[0]), number(i.operands[1]), register(i.operands[2])
+    kind, _, amount = i.operands[3].partition(" #") if len(i.operands) > 3 else ("lsl", "", "0")
+    if kind not in ("lsl", "asr"):
+        raise Refusal("a shift that saturation does not have")
+
+    def step() -> None:
+        m.r[d] = apply(i.name, width, shifted(kind, m.r[x], int(amount)))
+
+    return step
+
+
+@family("udiv", "sdiv")
+def divide(m: Machine, i: Instruction) -> Step:
+    q = (i.operands[0], *i.operands) if len(i.operands) == 2 else i.operands
+    d, x, y = (register(n) for n in q)
+
+    def step() -> None:
+        u, v = m.r[x], m.r[y]
+        if not isinstance(u, int) or not isinstance(v, int) or v == 0:
+            raise Refusal("a division that depends on an input, or by 0")
+        if i.name == "udiv":
+            m.r[d] = u // v
+        else:
+            a, b = signed(u), signed(v)
+            m.r[d] = (abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)) & M32
+
+    return step

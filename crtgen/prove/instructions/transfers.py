@@ -1,0 +1,128 @@
+"""Loads and stores of registers."""
+
+from crtgen.prove.image import Instruction
+from crtgen.prove.instructions.registry import family
+from crtgen.prove.machine import PC, SP, Machine, Step
+from crtgen.prove.operands import address, register, register_list
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import Word
+
+__all__ = ["aligned_base"]
+
+
+@family("ldr")
+def load(m: Machine, i: Instruction) -> Step:
+    d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
+    if d == PC:
+        return lambda: m.give_back(memory.load(at()))
+
+    def step() -> None:
+        r[d] = memory.load(at())
+
+    return step
+
+
+@family("ldrb", "ldrsb", "ldrh", "ldrsh")
+def load_narrow(m: Machine, i: Instruction) -> Step:
+    d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
+
+    def unsigned_byte() -> None:
+        r[d] = memory.unsigned_byte(at())
+
+    def signed_byte() -> None:
+        r[d] = memory.signed_byte(at())
+
+    def unsigned_half() -> None:
+        r[d] = memory.half(at(), signed=False)
+
+    def signed_half() -> None:
+        r[d] = memory.half(at(), signed=True)
+
+    return {"ldrb": unsigned_byte, "ldrsb": signed_byte, "ldrh": unsigned_half, "ldrsh": signed_half}[i.name]
+
+
+@family("str", "strb", "strh")
+def store(m: Machine, i: Instruction) -> Step:
+    d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
+    put = {"str": memory.store, "strb": memory.store_low_byte, "strh": memory.store_half}[i.name]
+
+    def step() -> None:
+        v = r[d]  # before the base is written back
+        put(at(), v)
+
+    return step
+
+
+def aligned_base(v: Word) -> int:
+    """The address of words that have to be aligned on every core."""
+    if not isinstance(v, int):
+        raise Refusal("an address depends on an input")
+    if v & 3:
+        raise Refusal(f"{v:#x} is not aligned")
+    return v
+
+
+@family("ldrd", "strd")
+def double(m: Machine, i: Instruction) -> Step:
+    d, e, at = register(i.operands[0]), register(i.operands[1]), address(m, i, i.operands[2:])
+    memory, r = m.memory, m.r
+
+    def load_two() -> None:
+        a = aligned_base(at())
+        r[d], r[e] = memory.load(a), memory.load(a + 4)
+
+    def store_two() -> None:
+        v, w = r[d], r[e]
+        a = aligned_base(at())
+        memory.store(a, v)
+        memory.store(a + 4, w)
+
+    return load_two if i.name == "ldrd" else store_two
+
+
+@family("push", "stmia", "stmdb")
+def store_many(m: Machine, i: Instruction) -> Step:
+    base, registers, back = _block(i)
+    down, size, r = i.name != "stmia", 4 * len(registers), m.r
+    if back and base in registers[1:]:
+        raise Refusal("a base that is stored and written")
+
+    def step() -> None:
+        at = aligned_base(r[base])
+        first = at - size if down else at
+        for k, n in enumerate(registers):
+            m.memory.store(first + 4 * k, r[n])
+        if back:
+            r[base] = first if down else at + size
+
+    return step
+
+
+@family("pop", "ldmia", "ldmdb")
+def load_many(m: Machine, i: Instruction) -> Step:
+    base, registers, back = _block(i)
+    down, size, r = i.name == "ldmdb", 4 * len(registers), m.r
+
+    def step() -> int | None:
+        at = aligned_base(r[base])
+        first = at - size if down else at
+        to = None
+        for k, n in enumerate(registers):
+            v = m.memory.load(first + 4 * k)
+            if n == PC:
+                to = v
+            else:
+                r[n] = v
+        if back and base not in registers:
+            r[base] = first if down else at + size
+        return None if to is None else m.give_back(to)
+
+    return step
+
+
+def _block(i: Instruction) -> tuple[int, list[int], bool]:
+    """Base, registers, and whether the base is written back."""
+    if i.name in ("push", "pop"):
+        return SP, register_list(i.operands[0]), True
+    base = i.operands[0]
+    return register(base.strip(" !")), register_list(i.operands[1]), base.endswith("!")

@@ -1,0 +1,337 @@
+"""Runs the code of an image on symbolic values.
+
+Addresses and control flow are numbers: shapes are. Where a branch depends on an input, both ways are run to
+where they meet, and what differs is what the condition selects. Each instruction becomes a function once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from crtgen.prove.flow import meeting_points
+from crtgen.prove.image import Image, Instruction
+from crtgen.prove.meaning import apply, wrap
+from crtgen.prove.memory import Memory
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import M32, Op, Word, signed, unknown
+from crtgen.prove.words import add, select
+
+__all__ = ["LR", "PC", "SP", "Call", "Machine", "Step"]
+
+Step: TypeAlias = Callable[[], int | None]
+"""Runs an instruction; gives the address of the next one unless that is the one behind it."""
+
+Flags: TypeAlias = tuple[str, Word, Any, Word]
+"""``sub``: of a - b. ``add``: of a + b + c. ``result``: N and Z of a; C is b, or that of the flags b.
+``none``: nothing is known."""
+
+SP, LR, PC = 13, 14, 15
+_NONE: Flags = ("none", 0, 0, 0)
+_MOST_WAYS = 40
+_END = 0xFFFFFFFE
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call, and how many instructions had been run before it."""
+
+    before: int
+    target: int
+    depth: int
+
+
+class Machine:
+    """A core with the image's memory. ``count`` is the most instructions, ``count - slack`` the least."""
+
+    def __init__(self, image: Image, limit: int) -> None:
+        self.image, self.limit = image, limit
+        self.memory = Memory(image.constant, image.unaligned)
+        self.r: list[Word] = [unknown() for _ in range(16)]
+        self.q: list[list[Word]] = [[unknown() for _ in range(4)] for _ in range(8)]
+        self.flags: Flags = _NONE
+        self.greater: tuple[Word, Word] | None = None
+        """What SSUB8 compared byte by byte, for SEL."""
+        self.predicate = 0xFFFF
+        self.tail = 0
+        """Bytes of an element, within a loop with tail predication."""
+        self.count = self.slack = 0
+        self.returns: list[int] = []
+        self.calls: list[Call] = []
+        self.steps: dict[int, tuple[Step, int]] = {}
+        self.meetings: dict[int, dict[int, int | None]] = {}
+        self.ways = 0
+
+    # ---- running
+
+    def run(self, entry: int, stack: int) -> None:
+        """Call the function at ``entry``. Raises ``Refusal``, with the address, for what is not followed."""
+        pc, r = entry, self.r
+        r[SP], r[LR] = stack, _END | 1
+        kept = [*r[4:12], *(w for q in self.q[4:] for w in q)]
+        self.returns = [_END]
+        self.at = pc
+        try:
+            while self.returns:
+                pc = self.one(pc)
+        except (Refusal, RecursionError) as error:
+            where = f"{self.at:#x} in {self.image.function_of(self.at)}"
+            text = self.image.instructions[self.at].text if self.at in self.image.instructions else "?"
+            raise Refusal(f"{where}, {text!r}: {error}") from None
+        if r[SP] != stack or pc != _END:
+            raise Refusal("the function does not give the stack back as it was")
+        for before, after in zip(kept, [*r[4:12], *(w for q in self.q[4:] for w in q)], strict=True):
+            if before is not after:
+                raise Refusal("a register that a callee has to keep (r4 to r11, d8 to d15) is changed")
+
+    def one(self, pc: int) -> int:
+        """Run one instruction; gives the address of the next."""
+        entry = self.steps.get(pc)
+        if entry is None:
+            self.at = pc
+            entry = self.steps[pc] = self.compiled(pc)
+        self.at = pc
+        self.count += 1
+        if self.count > self.limit:
+            raise Refusal("more instructions than expected")
+        to = entry[0]()
+        return entry[1] if to is None else to
+
+    def compiled(self, pc: int) -> tuple[Step, int]:
+        from crtgen.prove.instructions import compile_instruction
+
+        instruction = self.image.instructions.get(pc)
+        if instruction is None:
+            raise Refusal("there is no instruction that two decoders know")
+        step = compile_instruction(self, instruction)
+        if instruction.condition:
+            step = self._conditional(instruction, step)
+        return step, instruction.following
+
+    def call(self, target: int, following: int) -> int:
+        """BL: the return address is kept aside, too, since a return has to go there."""
+        self.r[LR] = following | 1
+        self.returns.append(following)
+        self.calls.append(Call(self.count, target, len(self.returns)))
+        return target
+
+    def give_back(self, to: Word) -> int:
+        """A return to where the last call came from."""
+        if not isinstance(to, int) or to & ~1 != self.returns[-1]:
+            raise Refusal("a return that does not go back to where the call was")
+        return self.returns.pop()
+
+    # ---- conditions
+
+    def holds(self, c: str) -> bool | Op:
+        """Whether a condition holds, or the operation that says it."""
+        kind, a, b, carry = self.flags
+        if c in ("vs", "vc") or kind == "none":
+            raise Refusal(f"flags that are not followed: {c}")
+        found = _CONDITIONS[kind](c, a, b, carry)
+        return bool(found) if isinstance(found, int) else _condition(found)
+
+    def carry(self) -> Word:
+        """The flag C."""
+        flags = self.flags
+        if flags[0] == "result":
+            if not isinstance(flags[2], tuple):
+                return _word(flags[2])
+            flags = flags[2]
+        kind, a, b, carry = flags
+        if kind == "sub":
+            return apply("cs", a, b)
+        if kind == "add":
+            return apply("carry", a, b, carry)
+        raise Refusal("the carry is not followed")
+
+    def set_result(self, v: Word, carry: Word) -> None:
+        """Flags of a logical operation or a shift."""
+        self.flags = ("result", v, carry, 0)
+
+    def set_sign(self, v: Word) -> None:
+        """Flags of an operation that leaves C as it was."""
+        before = self.flags
+        self.flags = ("result", v, before[2] if before[0] == "result" else before, 0)
+
+    # ---- what depends on inputs
+
+    def _conditional(self, i: Instruction, step: Step) -> Step:
+        r, condition = self.r, i.condition
+        target = _single_target(i)
+
+        def conditional() -> int | None:
+            holds = self.holds(condition)
+            if not isinstance(holds, Op):
+                return step() if holds else None
+            if target is not None:
+                old, flags = r[target], self.flags
+                step()
+                r[target] = select(holds, r[target], old)
+                self.flags = flags
+                return None
+            self.both(holds, lambda: step() or i.following, lambda: i.following)
+            return None
+
+        return conditional
+
+    def branch(self, holds: Op, pc: int, taken: int, following: int) -> int:
+        """A branch that depends on an input."""
+        meet = self._meeting(pc)
+        depth = len(self.returns)
+
+        def way(start: int) -> Callable[[], int]:
+            def run() -> int:
+                at = start
+                while len(self.returns) >= depth and (len(self.returns) > depth or at != meet):
+                    at = self.one(at)
+                return at
+
+            return run
+
+        return self.both(holds, way(taken), way(following))
+
+    def _meeting(self, pc: int) -> int | None:
+        for first, end, _ in self.image.functions:
+            if first <= pc < end:
+                if first not in self.meetings:
+                    self.meetings[first] = meeting_points(self.image.instructions, first, end)
+                return self.meetings[first][pc]
+        raise Refusal("a branch outside of any function depends on an input")
+
+    def both(self, holds: Op, one: Callable[[], int], other: Callable[[], int]) -> int:
+        """Run both ways; afterwards each register and word of memory is that of the way that is taken."""
+        self.ways += 1
+        if self.ways > _MOST_WAYS:
+            raise Refusal("branches that depend on inputs are too deep")
+        start = self._state()
+        a, after_a, changed_a = self._way(one)
+        self._restore(start, changed_a)
+        b, after_b, changed_b = self._way(other)
+        if a != b or self.r[SP] != after_a.r[SP] or after_a.rest != after_b.rest:
+            raise Refusal("the ways of a branch do not meet")
+        self._merge(holds, start, after_a, after_b, changed_a, changed_b)
+        self.ways -= 1
+        return a
+
+    def _way(self, run: Callable[[], int]) -> "tuple[int, _State, dict[int, Changed]]":
+        """Where the way leads, the state there, and the words that it wrote: before and after."""
+        log: dict[int, object] = {}
+        self.memory.undo.append(log)  # type: ignore[arg-type]
+        at = run()
+        self.memory.undo.pop()
+        changed = {i: (before, self.memory.words[i]) for i, before in log.items()}
+        return at, self._state(), changed
+
+    def _state(self) -> "_State":
+        rest = (self.predicate, self.tail, tuple(self.returns))
+        return _State(self.r[:], self.q[:], self.flags, self.greater, rest, self.count, self.slack)
+
+    def _restore(self, s: "_State", changed: "dict[int, Changed]") -> None:
+        self.r[:], self.q[:], self.flags, self.greater = s.r, s.q, s.flags, s.greater
+        self.predicate, self.tail, returns = s.rest
+        self.returns[:] = returns
+        self.count, self.slack = s.count, s.slack
+        for i, (before, _) in changed.items():
+            self.memory.words[i] = unknown() if before is None else before  # type: ignore[assignment]
+
+    def _merge(
+        self,
+        holds: Op,
+        start: "_State",
+        a: "_State",
+        b: "_State",
+        changed_a: "dict[int, Changed]",
+        changed_b: "dict[int, Changed]",
+    ) -> None:
+        def pick(x: Word, y: Word) -> Word:
+            return select(holds, x, y)
+
+        for i in range(15):
+            self.r[i] = pick(a.r[i], b.r[i])
+        for i, (x, y) in enumerate(zip(a.q, b.q, strict=True)):
+            self.q[i] = y if x is y else [pick(u, v) for u, v in zip(x, y, strict=True)]
+        self.flags = b.flags if a.flags is b.flags else _NONE
+        self.greater = b.greater if a.greater is b.greater else None
+        least = min(a.count - a.slack, b.count - b.slack)
+        self.count = max(a.count, b.count)
+        self.slack = self.count - least
+        for i in {**changed_a, **changed_b}:
+            before = (changed_a.get(i) or changed_b[i])[0]
+            x = changed_a[i][1] if i in changed_a else before
+            y = changed_b[i][1] if i in changed_b else before
+            self.memory.merge(i, x, y, pick)  # type: ignore[arg-type]
+
+
+Changed: TypeAlias = tuple[object, object]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    r: list[Word]
+    q: list[list[Word]]
+    flags: Flags
+    greater: tuple[Word, Word] | None
+    rest: tuple[int, int, tuple[int, ...]]
+    count: int
+    slack: int
+
+
+def _condition(v: Word) -> Op:
+    assert isinstance(v, Op)  # conditions are operations
+    return v
+
+
+def _word(v: Any) -> Word:
+    found: Word = v
+    return found
+
+
+def _of_difference(c: str, a: Word, b: Word, _: Word) -> Word:
+    return apply(c, a, b)
+
+
+def _of_sum(c: str, a: Word, b: Word, carry: Word) -> Word:
+    """Of a + b + carry: Z and N are of the word, N differs from V if the sum in the integers is negative."""
+    if c in ("eq", "ne", "mi", "pl"):
+        return apply(c, add(add(a, b), carry), 0)
+    if c in ("lt", "ge"):
+        return apply("sum_" + c, a, b, carry)
+    if c in ("cs", "cc"):
+        return _is_set(apply("carry", a, b, carry), c == "cs")
+    if isinstance(a, int) and isinstance(b, int) and isinstance(carry, int):
+        total = signed(a) + signed(b) + carry
+        zero, high = wrap(total) == 0, (a + b + carry) >> 32
+        greater, above = not zero and total >= 0, bool(high) and not zero
+        return int({"gt": greater, "le": not greater, "hi": above, "ls": not above}[c])
+    raise Refusal(f"flags of a sum: {c}")
+
+
+def _of_result(c: str, a: Word, carry: Any, _: Word) -> Word:
+    """Of a logical operation or a shift; V is what it was, which nobody follows."""
+    if c in ("eq", "ne", "mi", "pl"):
+        return apply(c, a, 0)
+    if isinstance(carry, tuple):
+        raise Refusal(f"flags of a result: {c}")
+    if c in ("cs", "cc"):
+        return _is_set(carry, c == "cs")
+    if c in ("hi", "ls") and isinstance(a, int) and isinstance(carry, int):
+        return int((bool(carry) and a != 0) == (c == "hi"))
+    raise Refusal(f"flags of a result: {c}")
+
+
+def _is_set(flag: Word, wanted: bool) -> Word:
+    return apply("ne" if wanted else "eq", flag, 0)
+
+
+_CONDITIONS = {"sub": _of_difference, "add": _of_sum, "result": _of_result}
+
+_PLAIN = frozenset(
+    ("mov", "mvn", "add", "sub", "rsb", "and", "orr", "eor", "bic", "lsl", "lsr", "asr", "sxtb", "uxtb", "movw")
+)
+
+
+def _single_target(i: Instruction) -> int | None:
+    """The register that an instruction writes, where it does nothing else."""
+    from crtgen.prove.operands import REGISTERS
+
+    return REGISTERS.get(i.operands[0]) if i.name in _PLAIN else None

@@ -1,0 +1,208 @@
+"""The memory of an image: constants, and what a run may write, which holds nothing known before it."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import Byte, Bytes, Halves, Op, Part, Word, unknown
+from crtgen.prove.words import byte_word, bytes_of, halves_of, low_byte, pair, word_of
+
+__all__ = ["Memory"]
+
+Pick: TypeAlias = Callable[[Word, Word], Word]
+
+
+class Memory:
+    """Words by address / 4; a word that bytes were stored to is a list of four.
+
+    ``recognise`` looks at each byte that is stored and is part of a word: it gives the symbol of a tensor where
+    the byte is proven to be that.
+    """
+
+    def __init__(self, constant: Iterable[tuple[int, bytes]], unaligned: bool) -> None:
+        self.words: dict[int, Word | list[Byte]] = {}
+        self.writable: set[int] = set()
+        self.unaligned = unaligned
+        self.undo: list[dict[int, Word | list[Byte] | None]] = []
+        for first, data in constant:
+            padded = bytes(first & 3) + data + bytes(-(first + len(data)) & 3)
+            for i in range(0, len(padded), 4):
+                at = (first & ~3) + i >> 2
+                word = int.from_bytes(padded[i : i + 4], "little")
+                known = self.words.get(at, 0)
+                self.words[at] = word | known if isinstance(known, int) else word
+
+    def recognise(self, word: Word, part: Part) -> Byte:
+        """To be replaced; the byte is the lowest of ``word``."""
+        return part
+
+    def allow(self, first: int, end: int) -> None:
+        """Let a run write there. What is there before is unknown."""
+        for i in range(first >> 2, (end + 3) >> 2):
+            if i in self.words:
+                raise Refusal(f"constants of the image and memory that it writes overlap at {4 * i:#x}")
+            self.writable.add(i)
+
+    # ---- loads
+
+    def _miss(self, i: int) -> Word:
+        if i not in self.writable:
+            raise Refusal(f"a load from {4 * i:#x}, outside of constants, arena and stack")
+        word = self.words[i] = unknown()
+        self._before(i, None)
+        return word
+
+    def load(self, a: Word) -> Word:
+        """A word."""
+        a = _address(a)
+        if a & 3:
+            self._aligned(a, 4)
+            return word_of(tuple(self.byte(a + i) for i in range(4)))
+        v = self.words.get(a >> 2)
+        if v is None:
+            v = self._miss(a >> 2)
+        return word_of(tuple(v)) if isinstance(v, list) else v
+
+    def byte(self, a: Word) -> Byte:
+        a = _address(a)
+        v = self.words.get(a >> 2)
+        if v is None:
+            v = self._miss(a >> 2)
+        if isinstance(v, int):
+            return v >> 8 * (a & 3) & 255
+        return v[a & 3] if isinstance(v, list) else bytes_of(v)[a & 3]
+
+    def unsigned_byte(self, a: Word) -> Word:
+        b = self.byte(a)
+        return b if isinstance(b, int) else Op("uxtb", byte_word(b))
+
+    def signed_byte(self, a: Word) -> Word:
+        return byte_word(self.byte(a))
+
+    def half(self, a: Word, signed: bool) -> Word:
+        """A halfword as a word."""
+        a = _address(a)
+        if a & 1:
+            self._aligned(a, 2)
+        v = self.words.get(a >> 2)
+        if isinstance(v, Halves) and not a & 1:
+            h = v.high if a & 2 else v.low
+            if not signed:
+                return h & 0xFFFF if isinstance(h, int) else pair(h, 0)
+            h = halves_of(v)[a >> 1 & 1]
+            return h & 0xFFFFFFFF if isinstance(h, int) else h
+        low, high = self.byte(a), self.byte(a + 1)
+        if isinstance(low, int) and isinstance(high, int):
+            x = low | high << 8
+            return x | 0xFFFF0000 if signed and x >> 15 else x
+        if signed:
+            h = halves_of(Bytes((low, high, 0, 0)))[0]
+            return h & 0xFFFFFFFF if isinstance(h, int) else h
+        return Op("uxth", Bytes((low, high, 0, 0)))
+
+    # ---- stores
+
+    def store(self, a: Word, v: Word) -> None:
+        """A word."""
+        a = _address(a)
+        if a & 3:
+            self._aligned(a, 4)
+            for i, b in enumerate(bytes_of(v)):
+                self.store_byte(a + i, b)
+            return
+        i = self._to(a)
+        self.words[i] = [self._known(b) for b in v.parts] if isinstance(v, Bytes) else v
+
+    def store_byte(self, a: Word, b: Byte) -> None:
+        a = _address(a)
+        i = self._to(a)
+        b = self._known(b)
+        w = self.words.get(i)
+        if isinstance(w, list):
+            w = list(w)  # the one from before may have to come back
+        else:
+            w = list(bytes_of(unknown() if w is None else w))
+        w[a & 3] = b
+        self.words[i] = w
+
+    def store_low_byte(self, a: Word, v: Word) -> None:
+        """The lowest byte of a word; the word itself is what is looked at."""
+        b = low_byte(v)
+        if isinstance(b, Part) and b.word is v:
+            a = _address(a)
+            self._to(a)
+            b = self._seen(v, b)
+        self.store_byte(a, b)
+
+    def store_half(self, a: Word, v: Word) -> None:
+        a = _address(a)
+        if a & 1:
+            self._aligned(a, 2)
+        if isinstance(v, int) or a & 1:
+            b = bytes_of(v)
+            self.store_byte(a, b[0])
+            self.store_byte(a + 1, b[1])
+            return
+        i = self._to(a)
+        w, h = self.words.get(i), halves_of(v)[0]
+        if isinstance(w, Halves):
+            self.words[i] = Halves(w.low, h) if a & 2 else Halves(h, w.high)
+        elif w is None or (isinstance(w, Op) and w.name == "unknown"):
+            self.words[i] = Halves(unknown(), h) if a & 2 else Halves(h, unknown())
+        else:
+            b = bytes_of(v)
+            self.store_byte(a, b[0])
+            self.store_byte(a + 1, b[1])
+
+    def _to(self, a: int) -> int:
+        i = a >> 2
+        if i not in self.writable:
+            raise Refusal(f"a store to {a:#x}, outside of arena and stack")
+        if self.undo:
+            self._before(i, self.words.get(i))
+        return i
+
+    def _before(self, i: int, v: Word | list[Byte] | None) -> None:
+        for log in self.undo:
+            log.setdefault(i, v)
+
+    def _known(self, b: Byte) -> Byte:
+        return self._seen(byte_word(b), b) if isinstance(b, Part) else b
+
+    def _seen(self, word: Word, part: Part) -> Byte:
+        """Within a branch that depends on inputs a byte need not be what it is in the end."""
+        return part if self.undo else self.recognise(word, part)
+
+    def _aligned(self, a: int, size: int) -> None:
+        if not self.unaligned and a % size:
+            raise Refusal(f"{a:#x} is not aligned, and this core asks for that")
+
+    # ---- both ways of a branch
+
+    def merge(self, i: int, a: Word | list[Byte] | None, b: Word | list[Byte] | None, pick: Pick) -> None:
+        """Of two contents of a word, that of the way that is taken."""
+        if a is b:
+            self.words[i] = a if a is not None else unknown()
+            return
+        x = unknown() if a is None else a
+        y = unknown() if b is None else b
+        if isinstance(x, list) or isinstance(y, list):
+            p = x if isinstance(x, list) else list(bytes_of(x))
+            q = y if isinstance(y, list) else list(bytes_of(y))
+            self.words[i] = [self._known(_pick_byte(u, v, pick)) for u, v in zip(p, q, strict=True)]
+        else:
+            self.words[i] = pick(x, y)
+
+
+def _address(a: Word) -> int:
+    if not isinstance(a, int):
+        raise Refusal("an address depends on an input")
+    return a
+
+
+def _pick_byte(u: Byte, v: Byte, pick: Pick) -> Byte:
+    if u is v or (isinstance(u, int) and isinstance(v, int) and u == v):
+        return u
+    if isinstance(u, Part) and isinstance(v, Part) and u.index == v.index and u.word is v.word:
+        return u
+    return low_byte(pick(byte_word(u), byte_word(v)))

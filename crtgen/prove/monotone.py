@@ -1,0 +1,186 @@
+"""Whether an expression never turns and never wraps, as a function of one sum.
+
+Then it has to be compared with the network only where the network's function, which is monotone too, changes:
+between two such places both are the same at the ends, and neither leaves what they are there.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from crtgen.prove.expression import Node
+from crtgen.prove.value import M32, Op, Part, Sum, Symbol, Word, signed, signed8
+
+__all__ = ["Course", "course_of"]
+
+
+class Course(NamedTuple):
+    """The least and the greatest value, and 1, 0 or -1: never falling, constant, never rising."""
+
+    low: int
+    high: int
+    way: int
+
+
+Leaf = Callable[[Sum], Course]
+_Memo = dict[int, Course | None]
+
+
+def course_of(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
+    """The course of a word; None if it may turn or leave 32 bits with a sign."""
+    if isinstance(e, int):
+        return Course(signed(e), signed(e), 0)
+    if isinstance(e, Symbol):
+        e = e.word
+    if id(e) not in memo:
+        found = _course(e, leaf, memo)
+        fits = found is not None and found.low >= -(1 << 31) and found.high < 1 << 31
+        memo[id(e)] = found if fits else None
+    return memo[id(e)]
+
+
+def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
+    if isinstance(e, Sum):
+        return leaf(e) if e.terms() else Course(signed(e.constant), signed(e.constant), 0)
+    if isinstance(e, Part):
+        x = course_of(e.word, leaf, memo)
+        return x if e.index == 0 and x is not None and 0 <= x.low and x.high <= 255 else None
+    if not isinstance(e, Op):
+        return None
+    if e.name == "high":
+        return _long_shift(e, leaf, memo)
+    args = [course_of(a, leaf, memo) for a in e.args]
+    known = [a for a in args if a is not None]
+    if len(known) < len(args):
+        return None
+    if e.name in _PRODUCTS:
+        return _product(e.name, known)
+    rule = _RULES.get(e.name)
+    return rule(known) if rule else None
+
+
+def _mapped(x: Course, f: Callable[[int], int]) -> Course:
+    """Of a function that never falls."""
+    return Course(f(x.low), f(x.high), x.way)
+
+
+def _sum(x: Course, y: Course) -> Course | None:
+    if x.way * y.way < 0:
+        return None
+    return Course(x.low + y.low, x.high + y.high, x.way or y.way)
+
+
+def _negative(x: Course) -> Course:
+    return Course(-x.high, -x.low, -x.way)
+
+
+def _shifted(args: list[Course], f: Callable[[int, int], int]) -> Course | None:
+    x, n = args
+    return _mapped(x, lambda v: f(v, n.low)) if n.low == n.high and 0 <= n.low <= 31 else None
+
+
+def _rounding_shift(args: list[Course]) -> Course | None:
+    x, n = args
+    shift = -signed8(n.low)
+    if n.low != n.high or not -31 <= shift <= 31:
+        return None
+    return _mapped(x, lambda v: (v + (1 << shift - 1)) >> shift if shift > 0 else v << -shift)
+
+
+def _clipped(args: list[Course], low: int, high: int) -> Course:
+    return _mapped(args[1], lambda v: max(low, min(high, v)))
+
+
+def _within(args: list[Course], low: int, high: int) -> Course | None:
+    x = args[0]
+    return x if low <= x.low and x.high <= high else None
+
+
+def _extreme(args: list[Course], f: Callable[[int, int], int]) -> Course | None:
+    x, y = args
+    return Course(f(x.low, y.low), f(x.high, y.high), x.way or y.way) if x.way * y.way >= 0 else None
+
+
+_RULES: dict[str, Callable[[list[Course]], Course | None]] = {
+    "add": lambda a: _sum(a[0], a[1]),
+    "sub": lambda a: _sum(a[0], _negative(a[1])),
+    "asr": lambda a: _shifted(a, lambda v, n: v >> n),
+    "lsr": lambda a: _shifted(a, lambda v, n: v >> n) if a[0].low >= 0 else None,
+    "lsl": lambda a: _shifted(a, lambda v, n: v << n),
+    "vrshl": _rounding_shift,
+    "ssat": lambda a: _clipped(a, -(1 << a[0].low - 1), (1 << a[0].low - 1) - 1),
+    "usat": lambda a: _clipped(a, 0, (1 << a[0].low) - 1),
+    "sxtb": lambda a: _within(a, -0x80, 0x7F),
+    "uxtb": lambda a: _within(a, 0, 0xFF),
+    "sxth": lambda a: _within(a, -0x8000, 0x7FFF),
+    "uxth": lambda a: _within(a, 0, 0xFFFF),
+    "min": lambda a: _extreme(a, min),
+    "max": lambda a: _extreme(a, max),
+}
+
+_PRODUCTS: dict[str, Callable[[int], int]] = {
+    "mul": lambda p: p,
+    "mulw": lambda p: p >> 16,
+    "smulhi": lambda p: p >> 32,
+    "vmulh": lambda p: p >> 32,
+    "smmla": lambda p: p >> 32,
+    "vrmulh": lambda p: p + (1 << 31) >> 32,
+    "smmlar": lambda p: p + (1 << 31) >> 32,
+    "vqrdmulh": lambda p: p + (1 << 30) >> 31,
+    "vqdmulh": lambda p: p >> 31,
+}
+
+
+def _product(name: str, args: list[Course]) -> Course | None:
+    """Of a product with a constant, to which some add a word."""
+    product = _times(args[0], args[1])
+    if product is None:
+        return None
+    made = _mapped(product, _PRODUCTS[name])
+    return _sum(made, args[2]) if len(args) > 2 else made
+
+
+def _times(x: Course, y: Course) -> Course | None:
+    """The product in the integers, if one of the two is constant."""
+    if x.low == x.high:
+        x, y = y, x
+    if y.low != y.high:
+        return None
+    a, b = x.low * y.low, x.high * y.low
+    return Course(min(a, b), max(a, b), x.way * ((y.low > 0) - (y.low < 0)))
+
+
+def _long_shift(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+    """Of 64 bits shifted, of which the lower word is taken."""
+    high, low, n = e.args
+    whole = _long(high, low, leaf, memo)
+    return _mapped(whole, lambda v: v >> n) if whole is not None and isinstance(n, int) else None
+
+
+def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
+    """The course of a signed number of 64 bits: a product, or one and a constant."""
+    if not isinstance(high, Op) or not isinstance(low, Op):
+        return None
+    if high.name == "smulhi" and low.name == "mul" and _same(high.args, low.args):
+        x, y = (course_of(a, leaf, memo) for a in low.args)
+        return _times(x, y) if x is not None and y is not None else None
+    if high.name != "add" or low.name != "add":
+        return None
+    rest, carry = high.args
+    if not isinstance(carry, Op) or carry.name != "carry" or not _same(carry.args, (*low.args, 0)):
+        return None
+    constant, upper = [a for a in low.args if isinstance(a, int)], 0
+    if isinstance(rest, Op) and rest.name == "add" and isinstance(rest.args[1], int):
+        upper, rest = signed(rest.args[1]), rest.args[0]
+    if len(constant) != 1:
+        return None
+    inner = _long(rest, low.args[0] if low.args[1] is constant[0] else low.args[1], leaf, memo)
+    if inner is None:
+        return None
+    added = _mapped(inner, lambda v: v + (upper << 32) + (constant[0] & M32))
+    return added if added.low >= -(1 << 63) and added.high < 1 << 63 else None
+
+
+def _same(a: tuple[Word, ...], b: tuple[Word, ...]) -> bool:
+    return len(a) == len(b) and all(
+        x is y or (isinstance(x, int) and isinstance(y, int) and x == y) for x, y in zip(a, b, strict=True)
+    )

@@ -1,0 +1,65 @@
+"""What all layers have: the symbols of their outputs, and which of these are proven."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from crtgen.prove.network.file import ModelFile, Operator
+from crtgen.prove.value import Symbol
+
+if TYPE_CHECKING:
+    from crtgen.prove.network.network import Network
+
+__all__ = ["Layer", "Value"]
+
+Value: TypeAlias = int | Symbol
+"""An element of a tensor: a symbol, or a number that it is for every input."""
+
+
+class Layer:
+    """An operator. ``values`` are its outputs, once it is prepared.
+
+    ``proven`` are outputs that were found in memory, or that are numbers; ``same`` says of an output that it is
+    the same function of the same symbols as an earlier one. ``reasons`` say why bytes were not recognised.
+    """
+
+    is_move = False
+    """Whether its outputs are bytes of its inputs, so that nothing has to be proven of it."""
+
+    def __init__(self, network: "Network", operator: Operator) -> None:
+        self.network, self.operator = network, operator
+        self.number, self.name = operator.number, operator.name
+        self.size = network.file.size(operator.output)
+        self.values: list[Value] | None = None
+        self.proven: set[int] = set()
+        self.same: dict[int, int] = {}
+        self.reasons: list[str] = []
+        self.evaluations = 0
+
+    @property
+    def file(self) -> ModelFile:
+        return self.network.file
+
+    def prepare(self) -> list[Value]:
+        """Give each output its symbol; inputs have theirs. Raises ``Refusal`` for what is not followed."""
+        raise NotImplementedError
+
+    def data_inputs(self) -> Sequence[int]:
+        """Tensors that it reads and that depend on the input."""
+        return self.operator.inputs[:1]
+
+    def symbols(self, low: int, high: int) -> list[Value]:
+        """New symbols for all outputs."""
+        return [Symbol(self.operator.output, i, low, high) for i in range(self.size)]
+
+    def needs(self, outputs: set[int]) -> set[Symbol]:
+        """The symbols that these outputs depend on."""
+        raise NotImplementedError
+
+    def proven_outputs(self) -> set[int]:
+        """Indices of outputs that are proven, and of those that are the same."""
+        return self.proven | {i for i, j in self.same.items() if j in self.proven}
+
+    def because(self, reason: str) -> None:
+        """Keep the first reasons."""
+        if len(self.reasons) < 3 and reason not in self.reasons:
+            self.reasons.append(reason)

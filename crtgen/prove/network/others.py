@@ -1,0 +1,156 @@
+"""Max pools, softmax, and layers that only move bytes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tflite
+
+from crtgen.prove.network.arithmetic import (
+    Ints,
+    exp_q5,
+    high_mul,
+    least_difference,
+    quantized_multiplier,
+    reciprocal,
+    requantize,
+    rounded_shift,
+)
+from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.window import windows
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import Symbol
+
+__all__ = ["MaxPool", "Move", "Softmax"]
+
+
+class MaxPool(Layer):
+    """``by_set`` are outputs by the symbols of which they are the greatest, after the activation."""
+
+    def prepare(self) -> list[Value]:
+        o = self.operator.options(tflite.Pool2DOptions)
+        x, y = self.operator.inputs[0], self.operator.output
+        if not self.file.is_int8(x):
+            raise Refusal("its input has to be int8")
+        if self.file.limits(y, o.FusedActivationFunction()) != (-128, 127):
+            raise Refusal("a max pool with an activation is not followed yet")
+        where, _ = windows(self, (o.FilterHeight(), o.FilterWidth()), o, (1, 1))
+        values, depth = self.network.values(x), self.file.shape(x)[-1]
+        self.by_set: dict[tuple[frozenset[Symbol], int], int] = {}
+        self.sets: list[frozenset[Symbol]] = []
+        result = []
+        for place, window in enumerate(where):
+            for c in range(depth):
+                result.append(self._enter(place * depth + c, [values[p * depth + c] for p, _ in window]))
+        return result
+
+    def _enter(self, i: int, cells: list[Value]) -> Value:
+        symbols = frozenset(v for v in cells if isinstance(v, Symbol))
+        least = max((v for v in cells if not isinstance(v, Symbol)), default=-128)
+        self.sets.append(symbols)
+        if not symbols:
+            self.proven.add(i)
+            return least
+        known = self.by_set.setdefault((symbols, least), i)
+        if known != i:
+            self.same[i] = known
+        low = max(least, *(s.low for s in symbols)) if symbols else least
+        return Symbol(self.operator.output, i, low, max(least, *(s.high for s in symbols)))
+
+    def needs(self, outputs: set[int]) -> set[Symbol]:
+        return {s for i in outputs for s in self.sets[i]}
+
+
+class Softmax(Layer):
+    """Rows along the last axis. The functions are TFLite Micro's, in gemmlowp's fixed point."""
+
+    def prepare(self) -> list[Value]:
+        f, x, y = self.file, self.operator.inputs[0], self.operator.output
+        beta = self.operator.options(tflite.SoftmaxOptions).Beta()
+        if not (f.is_int8(x) and f.is_int8(y)) or f.zero_point(y) != -128:
+            raise Refusal("its input and output have to be int8, the output's zero point -128")
+        scaled = min(float(np.float32(beta)) * f.scale(x) * (1 << 26), float((1 << 31) - 1))
+        self.multiplier, self.shift = quantized_multiplier(scaled)
+        if self.shift < 0:
+            raise Refusal("a scale of its input that small is not followed")
+        self.least = least_difference(self.shift)
+        self.depth, self.inputs = f.shape(x)[-1], self.network.values(x)
+        self.row_of = {s: i // self.depth for i, s in enumerate(self.inputs) if isinstance(s, Symbol)}
+        return self.symbols(-128, 127)
+
+    def power(self, difference: Ints) -> Any:
+        """exp of a difference to the greatest input, in Q0; 0 below ``least``."""
+        scaled = requantize(np.asarray(difference, np.int64), self.multiplier, self.shift)
+        return np.where(difference >= self.least, exp_q5(scaled), 0)
+
+    def share(self, difference: Ints) -> Any:
+        """What an element adds to the sum, which has 12 integer bits."""
+        return np.where(difference >= self.least, rounded_shift(self.power(difference), 12), 0)
+
+    def scale_of(self, total: Ints) -> tuple[Any, Any]:
+        """The reciprocal of a sum in Q0, and by how much products with it are shifted."""
+        headroom = 32 - np.frexp(total.astype(np.float64))[1].astype(np.int64)
+        shifted = ((total << headroom) & 0xFFFFFFFF) - (1 << 31)
+        return reciprocal(shifted), 12 - headroom + 31 - 8
+
+    def output(self, difference: Ints, product: Ints, shift: Any) -> Any:
+        """An element, of the product of its power and the reciprocal of the sum."""
+        share = rounded_shift(product, shift) - 128
+        return np.where(difference >= self.least, np.clip(share, -128, 127), -128)
+
+    def reference(self, x: Ints) -> Any:
+        """A row, for tests."""
+        difference = x - x.max()
+        scale, shift = self.scale_of(np.array([self.share(difference).sum()], np.int64))
+        return self.output(difference, high_mul(self.power(difference), scale), shift)
+
+    def needs(self, outputs: set[int]) -> set[Symbol]:
+        rows = {i // self.depth for i in outputs}
+        return {s for s, row in self.row_of.items() if row in rows}
+
+
+class Move(Layer):
+    """RESHAPE, SQUEEZE, EXPAND_DIMS, CONCATENATION, PAD: each output is an input, or a zero point."""
+
+    is_move = True
+
+    def data_inputs(self) -> Sequence[int]:
+        if self.operator.code == tflite.BuiltinOperator.CONCATENATION:
+            return self.operator.inputs
+        return self.operator.inputs[:1]
+
+    def prepare(self) -> list[Value]:
+        f, y = self.file, self.operator.output
+        for x in self.data_inputs():
+            if f.type(x) != f.type(y) or f.scale(x) != f.scale(y) or f.zero_point(x) != f.zero_point(y):
+                raise Refusal("it changes the scale, which is not followed yet")
+        arrays = [self._array(x) for x in self.data_inputs()]
+        code = self.operator.code
+        if code == tflite.BuiltinOperator.CONCATENATION:
+            o = self.operator.options(tflite.ConcatenationOptions)
+            if o.FusedActivationFunction():
+                raise Refusal("an activation of a concatenation")
+            made = np.concatenate(arrays, o.Axis())
+        elif code == tflite.BuiltinOperator.PAD:
+            amounts = f.constant(self.operator.inputs[1])
+            if amounts is None:
+                raise Refusal("its padding has to be constant")
+            pairs = [(int(a), int(b)) for a, b in amounts]
+            made = np.pad(arrays[0], pairs, constant_values=f.zero_point(y))  # type: ignore[call-overload]
+        else:
+            made = arrays[0]
+        values: list[Value] = list(made.ravel())
+        if len(values) != self.size:
+            raise Refusal("its output has another size than its shape")
+        self.proven.update(range(self.size))
+        return values
+
+    def _array(self, tensor: int) -> "np.ndarray[Any, np.dtype[np.object_]]":
+        values = self.network.values(tensor)
+        array = np.empty(len(values), object)
+        array[:] = values
+        return array.reshape(self.file.shape(tensor))
+
+    def needs(self, outputs: set[int]) -> set[Symbol]:
+        assert self.values is not None  # outputs that are asked for have symbols
+        return {v for i in outputs if isinstance(v := self.values[i], Symbol)}

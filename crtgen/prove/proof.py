@@ -1,0 +1,212 @@
+"""The proof of an image: run the network's function on symbols, and see what stands at its output."""
+
+import hashlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crtgen.prove.image import Image, read_image, reassemble
+from crtgen.prove.machine import Machine
+from crtgen.prove.network.layer import Layer
+from crtgen.prove.network.network import Network
+from crtgen.prove.recognise import Recogniser
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import Symbol
+
+__all__ = ["LayerProof", "Proof", "prove"]
+
+_MOST_INSTRUCTIONS = 400_000_000
+_MOST_FORGOTTEN = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class LayerProof:
+    """``needed`` outputs of ``outputs`` matter for the result; ``missing`` of these are not proven."""
+
+    number: int
+    operator: str
+    outputs: int
+    proven: int
+    needed: int
+    missing: int
+    reasons: tuple[str, ...]
+    evaluations: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What is proven of an image, and of which bytes.
+
+    ``stopped`` says why the run ended before the function returned; nothing is said of what comes after.
+    ``instructions`` are the least and the most of a run, ``stack`` the bytes below the stack pointer at the call.
+    ``certificate`` has digests: of the loaded segments, of the model, of the checker.
+    """
+
+    model: str
+    architecture: str
+    layers: tuple[LayerProof, ...]
+    outputs: int
+    outputs_proven: int
+    stopped: str
+    forgotten: int
+    first_reason: str
+    instructions: tuple[int, int]
+    calls: tuple[tuple[str, int, int], ...]
+    stack: int
+    seconds: float
+    certificate: dict[str, str]
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether each byte of the result is the network's, for every input."""
+        return not self.stopped and self.outputs > 0 and self.outputs_proven == self.outputs
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "model": self.model,
+            "architecture": self.architecture,
+            "proven": self.is_proven,
+            "outputs": self.outputs,
+            "outputs_proven": self.outputs_proven,
+            "stopped": self.stopped or None,
+            "forgotten_bytes": self.forgotten,
+            "first_reason": self.first_reason or None,
+            "memory_safe": not self.stopped,
+            "registers_kept": not self.stopped,
+            "instructions": {"least": self.instructions[0], "most": self.instructions[1]},
+            "calls": [{"function": f, "least": a, "most": b} for f, a, b in self.calls],
+            "stack_bytes": self.stack,
+            "layers": [layer.to_dict() for layer in self.layers],
+            "cpu_seconds": round(self.seconds, 2),
+            "certificate": self.certificate,
+        }
+
+
+def prove(path: Path, model: Path, name: str = "") -> Proof:
+    """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
+
+    Without a name the image has to have one such function. Raises ``CrtgenError`` for files that cannot be
+    read; everything else that is not followed is in the proof.
+    """
+    start = time.process_time()
+    image, network = read_image(path), Network(model)
+    return _Run(image, network, name or _only_model(image)).proof(start)
+
+
+def _only_model(image: Image) -> str:
+    from crtgen.errors import UsageError
+
+    names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
+    if len(names) != 1:
+        known = ", ".join(names) or "none"
+        raise UsageError(f"an image with one model is proven; here: {known}", where=str(image.path))
+    return names[0]
+
+
+class _Run:
+    def __init__(self, image: Image, network: Network, name: str) -> None:
+        self.image, self.network, self.name = image, network, name
+        self.machine = Machine(image, _MOST_INSTRUCTIONS)
+        self.recogniser = Recogniser(network, _MOST_FORGOTTEN)
+        self.stack = (0, 0)
+        self.found = 0
+
+    def proof(self, start: float) -> Proof:
+        stopped = ""
+        try:
+            self._run()
+            self._check_output()
+            reassemble(self.image, self.machine.steps)
+        except Refusal as refusal:
+            stopped, self.found = str(refusal), 0
+        m = self.machine
+        return Proof(
+            model=self.name,
+            architecture=self.image.architecture,
+            layers=tuple(self._layers()),
+            outputs=self.network.file.size(self.network.output),
+            outputs_proven=self.found,
+            stopped=stopped,
+            forgotten=self.recogniser.forgotten,
+            first_reason=self.recogniser.first_reason,
+            instructions=(m.count - m.slack, m.count),
+            calls=tuple(self._calls()),
+            stack=self._depth(),
+            seconds=time.process_time() - start,
+            certificate=self._certificate(),
+        )
+
+    def _run(self) -> None:
+        image, memory = self.image, self.machine.memory
+        arena = image.span(f"{self.name}_arena")
+        self.stack = image.symbols.get("crt_stack_bottom", 0), image.symbols.get("crt_stack_top", 0)
+        memory.allow(*arena)
+        memory.allow(*self.stack)
+        memory.recognise = self.recogniser.byte  # type: ignore[method-assign]
+        at = self._tensor("input", arena)
+        for i, symbol in enumerate(self.network.values(self.network.input)):
+            assert isinstance(symbol, Symbol)  # those of the input are
+            memory.store_byte(at + i, symbol)
+        self.machine.run(image.symbols[f"{self.name}_compute"], self.stack[1])
+
+    def _tensor(self, which: str, arena: tuple[int, int]) -> int:
+        """The address of a tensor's bytes: the only pointer into the arena in the image's description."""
+        first, end = self.image.span(f"{self.name}_{which}_tensors")
+        words = [self.machine.memory.load(a) for a in range(first, end - 3, 4)]
+        found = [w for w in words if isinstance(w, int) and arena[0] <= w < arena[1]]
+        if len(found) != 1:
+            raise Refusal(f"the image does not say where its {which} is")
+        return found[0]
+
+    def _check_output(self) -> None:
+        at = self._tensor("output", self.image.span(f"{self.name}_arena"))
+        wanted = self.network.values(self.network.output)
+        for i, value in enumerate(wanted):
+            byte = self.machine.memory.byte(at + i)
+            self.found += byte is value or (isinstance(value, int) and byte == value & 255)
+
+    def _layers(self) -> "list[LayerProof]":
+        need = self.network.needed()
+        return [self._layer(layer, need.get(layer.operator.output, set())) for layer in self.network.layers]
+
+    def _layer(self, layer: Layer, need: set[int]) -> LayerProof:
+        proven = layer.proven_outputs()
+        return LayerProof(
+            number=layer.number,
+            operator=layer.name,
+            outputs=layer.size,
+            proven=len(proven),
+            needed=len(need),
+            missing=len(need - proven),
+            reasons=tuple(layer.reasons) if need - proven else (),
+            evaluations=layer.evaluations,
+        )
+
+    def _calls(self) -> "list[tuple[str, int, int]]":
+        """The functions that the network's own calls, with their instructions."""
+        top = [c for c in self.machine.calls if c.depth == 2]
+        ends = [c.before for c in top[1:]] + [self.machine.count]
+        return [
+            (self.image.function_of(c.target), end - c.before, end - c.before)
+            for c, end in zip(top, ends, strict=True)
+        ]
+
+    def _depth(self) -> int:
+        bottom, top = self.stack
+        return top - 4 * min((i for i in self.machine.memory.words if bottom <= 4 * i < top), default=top >> 2)
+
+    def _certificate(self) -> dict[str, str]:
+        checker = hashlib.sha256()
+        for file in sorted(Path(__file__).parent.rglob("*.py")):
+            checker.update(file.name.encode() + b"\0" + file.read_bytes())
+        return {
+            "image_sha256": self.image.sha256,
+            "model_sha256": hashlib.sha256(self.network.file.data).hexdigest(),
+            "checker_sha256": checker.hexdigest(),
+        }

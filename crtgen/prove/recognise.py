@@ -1,0 +1,259 @@
+"""Which output of which layer is a byte that is stored? A proof for every input, or nothing."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from crtgen.prove.expression import evaluate, leaves, parts_of, shape_of
+from crtgen.prove.monotone import Course, course_of
+from crtgen.prove.network.elementwise import PairLayer
+from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.network import Network
+from crtgen.prove.network.others import MaxPool, Softmax
+from crtgen.prove.network.sums import Form, SumLayer, fingerprint
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import Byte, Op, Part, Sum, Symbol, Word, signed, unknown
+from crtgen.prove.words import byte_word
+
+__all__ = ["Recogniser"]
+
+_CHUNK = 1 << 18
+_MOST_SUMS = 1 << 25
+"""Sums of a channel that are tried one by one, where the expression is not known to be monotone."""
+
+
+class Recogniser:
+    """Looks at bytes as they are stored.
+
+    A byte that is no output of any layer is forgotten: what depends on it is not proven. ``forgotten`` counts
+    them, up to ``limit``.
+    """
+
+    def __init__(self, network: Network, limit: int) -> None:
+        self.network, self.limit = network, limit
+        self.forgotten = 0
+        self.first_reason = ""
+        self._verdicts: dict[Any, bool] = {}
+
+    def byte(self, word: Word, part: Part) -> Byte:
+        """The symbol of an output, or a number, that the lowest byte of ``word`` is proven to be."""
+        found = leaves(word)
+        if not found:
+            return part
+        try:
+            value = self._of_layers(word, found)
+        except Refusal as refusal:
+            self._because(str(refusal))
+            value = None
+        if value is not None:
+            return value & 255 if isinstance(value, int) else value
+        self.forgotten += 1
+        if self.forgotten > self.limit:
+            raise Refusal(f"too many bytes are no output of any layer; the first: {self.first_reason}")
+        return Part(unknown(), 0)
+
+    def _because(self, reason: str) -> None:
+        self.first_reason = self.first_reason or reason
+
+    def _of_layers(self, word: Word, found: list[Sum]) -> Value | None:
+        first = next(iter(found[0].terms()))
+        for layer in self.network.readers.get(first.tensor, ()):
+            self.network.values(layer.operator.output)
+            value = None
+            if isinstance(layer, SumLayer):
+                value = self._of_sum(layer, word, found)
+            elif isinstance(layer, PairLayer):
+                value = self._of_pair(layer, word, found)
+            elif isinstance(layer, MaxPool):
+                value = self._of_set(layer, word)
+            elif isinstance(layer, Softmax):
+                value = self._of_softmax(layer, word)
+            if value is not None:
+                return value
+        self._because(f"a byte that depends on tensor {first.tensor}, element {first.index}")
+        return None
+
+    def _found(self, layer: Layer, output: int) -> Value:
+        layer.proven.add(output)
+        assert layer.values is not None  # it was prepared to be asked
+        return layer.values[output]
+
+    # ---- functions of one sum
+
+    def _of_sum(self, layer: SumLayer, word: Word, found: list[Sum]) -> Value | None:
+        """All leaves have to be multiples of one sum of the layer, up to constants."""
+        forms, scales = None, {}
+        for leaf in found:
+            terms = leaf.terms()
+            k = math.gcd(*terms.values())
+            known = layer.forms.get(fingerprint({s: n // k for s, n in terms.items()}))
+            if known is None:
+                k = -k
+                known = layer.forms.get(fingerprint({s: n // k for s, n in terms.items()}))
+            if known is None or forms not in (None, known):
+                return None
+            forms, scales[id(leaf)] = known, k
+        for form in forms or ():
+            if any(k % form.factor for k in scales.values()):
+                continue
+            if self._all_sums(layer, form, word, scales) or self._own_sums(layer, form, word, scales, found[0]):
+                return self._found(layer, form.output)
+        return None
+
+    def _all_sums(self, layer: SumLayer, form: Form, word: Word, scales: dict[int, int]) -> bool:
+        """Whether it is the network's function of every sum that the channel can have."""
+
+        def line(leaf: Sum) -> tuple[int, int]:
+            k = scales[id(leaf)] // form.factor
+            return k, leaf.constant - k * form.base
+
+        name = (layer.number, form.channel, shape_of(word, line, {}))
+        if name not in self._verdicts:
+            low, high = layer.ranges[form.channel]
+
+            def course(leaf: Sum) -> Course:
+                k, c = line(leaf)
+                a, b = k * low + c, k * high + c
+                return Course(min(a, b), max(a, b), (k > 0) - (k < 0))
+
+            self._verdicts[name] = self._compared(layer, form.channel, word, line, course_of(word, course, {}))
+        return self._verdicts[name]
+
+    def _compared(self, layer: SumLayer, c: int, word: Word, line: Any, course: Course | None) -> bool:
+        low, high = layer.ranges[c]
+        if course is not None and course.way >= 0 and course.low >= -128 and course.high <= 127:
+            return self._equal(layer, c, word, line, layer.steps(c))
+        if high - low > _MOST_SUMS:
+            layer.because(f"channel {c}: its expression may turn, and has too many sums to try all")
+            return False
+        return all(
+            self._equal(layer, c, word, line, np.arange(a, min(high + 1, a + _CHUNK), dtype=np.int64))
+            for a in range(low, high + 1, _CHUNK)
+        )
+
+    def _equal(self, layer: SumLayer, c: int, word: Word, line: Any, acc: Any) -> bool:
+        """Whether the lowest byte is the network's output for each of these sums."""
+
+        def value(leaf: Sum) -> Any:
+            k, constant = line(leaf)
+            return k * acc + constant
+
+        layer.evaluations += acc.size
+        got = np.broadcast_to(_signed_byte(evaluate(word, value, {})), acc.shape)
+        wanted = layer.function(c, acc)
+        wrong = np.nonzero(got != wanted)[0]
+        if wrong.size:
+            i = wrong[0]
+            layer.because(f"channel {c}: the sum {acc[i]} gives {got[i]}, the network says {wanted[i]}")
+        return not wrong.size
+
+    def _own_sums(self, layer: SumLayer, form: Form, word: Word, scales: dict[int, int], leaf: Sum) -> bool:
+        """The sums that this output can have, where not all of the channel's are right: at borders."""
+        k = scales[id(leaf)]
+        a, b = ((v - leaf.constant) // k for v in leaf.bounds())
+        low, high = min(a, b), max(a, b)
+        if high - low > _MOST_SUMS:
+            return False
+
+        def line(x: Sum) -> tuple[int, int]:
+            return scales[id(x)], x.constant
+
+        name = (layer.number, form.channel, form.base, form.factor, low, high, shape_of(word, line, {}))
+        if name not in self._verdicts:
+            before = list(layer.reasons)
+            normal = np.arange(low, high + 1, dtype=np.int64)
+            layer.evaluations += normal.size
+            memo: dict[int, Any] = {}
+            got = _signed_byte(evaluate(word, lambda x: line(x)[0] * normal + line(x)[1], memo))
+            wanted = layer.function(form.channel, form.base + form.factor * normal)
+            self._verdicts[name] = bool((got == wanted).all())
+            if self._verdicts[name]:
+                layer.reasons[:] = [r for r in before if not r.startswith(f"channel {form.channel}:")]
+        return self._verdicts[name]
+
+    # ---- functions of two symbols
+
+    def _of_pair(self, layer: PairLayer, word: Word, found: list[Sum]) -> Value | None:
+        symbols = list({s for leaf in found for s in leaf.terms()})
+        if len(symbols) != 2:
+            return None
+        output = layer.by_pair.get((symbols[0], symbols[1]))
+        if output is None:
+            symbols.reverse()
+            output = layer.by_pair.get((symbols[0], symbols[1]))
+        if output is None:
+            return None
+        a, b = symbols
+
+        def line(leaf: Sum) -> tuple[int, int, int]:
+            return leaf.terms().get(a, 0), leaf.terms().get(b, 0), leaf.constant
+
+        name = (layer.number, a.low, a.high, b.low, b.high, shape_of(word, line, {}))
+        if name not in self._verdicts:
+            u, v = np.meshgrid(np.arange(a.low, a.high + 1), np.arange(b.low, b.high + 1), indexing="ij")
+            layer.evaluations += u.size
+            got = np.broadcast_to(
+                _signed_byte(evaluate(word, lambda x: line(x)[0] * u + line(x)[1] * v + line(x)[2], {})), u.shape
+            )
+            wanted = layer.function(u, v)
+            wrong = np.argwhere(got != wanted)
+            self._verdicts[name] = not wrong.size
+            if wrong.size:
+                i, j = wrong[0]
+                said = f"{u[i, j]} and {v[i, j]} give {got[i, j]}, the network says {wanted[i, j]}"
+                layer.because(said)
+        return self._found(layer, output) if self._verdicts[name] else None
+
+    # ---- the greatest of a set
+
+    def _of_set(self, layer: MaxPool, word: Word) -> Value | None:
+        members = greatest_of(word)
+        if members is None:
+            return None
+        output = layer.by_set.get(members)
+        return None if output is None else self._found(layer, output)
+
+    def _of_softmax(self, layer: Softmax, word: Word) -> Value | None:
+        from crtgen.prove.softmax import softmax_output
+
+        output = softmax_output(layer, word, self._verdicts)
+        return None if output is None else self._found(layer, output)
+
+
+def _signed_byte(v: Any) -> Any:
+    return ((v + 128) & 255) - 128
+
+
+def greatest_of(word: Word) -> tuple[frozenset[Symbol], int] | None:
+    """The symbols, and the greatest number, of which a word is the greatest; None if it is anything else."""
+    symbols: set[Symbol] = set()
+    least = -128
+    todo: list[Any] = [word]
+    seen: set[int] = set()
+    while todo:
+        e = todo.pop()
+        if id(e) in seen:
+            continue
+        seen.add(id(e))
+        if isinstance(e, Op) and e.name == "sxtb" and isinstance(e.args[0], Op) and e.args[0].name == "max":
+            e = e.args[0]  # of signed bytes; the extension changes nothing
+        if isinstance(e, int):
+            least = max(least, signed(e))
+        elif isinstance(e, Op) and e.name == "max":
+            todo.extend(parts_of(e))
+        else:
+            symbol = _alone(e)
+            if symbol is None:
+                return None
+            symbols.add(symbol)
+    return frozenset(symbols), least
+
+
+def _alone(e: Any) -> Symbol | None:
+    if isinstance(e, Sum) and e.constant == 0 and len(e.terms()) == 1:
+        ((symbol, k),) = e.terms().items()
+        return symbol if k == 1 else None
+    return None
+
+

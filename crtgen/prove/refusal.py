@@ -1,0 +1,7 @@
+"""What the checker does not follow, or found wrong: one kind of exception, so that nothing else is caught."""
+
+__all__ = ["Refusal"]
+
+
+class Refusal(Exception):
+    """The proof ends here; the text says why. It is never a verdict that the image is right."""

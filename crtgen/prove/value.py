@@ -1,0 +1,149 @@
+"""Values of 32-bit words, symbolic where they depend on inputs.
+
+A word is an ``int`` from 0 to 2^32 - 1, or one of these:
+
+- ``Sum``: c + sum of coefficient * symbol in the integers; the word is that modulo 2^32.
+- ``Halves``: two halves, each an int (signed) or a word of which the lower 16 bits count.
+- ``Bytes``: four bytes, each an int from 0 to 255, a ``Symbol``, or a ``Part`` (a byte of a word).
+- ``Op``: an operation of ``meaning.py`` on words.
+"""
+
+from typing import TypeAlias, final
+
+__all__ = [
+    "M32",
+    "Byte",
+    "Bytes",
+    "Halves",
+    "Op",
+    "Part",
+    "Sum",
+    "Symbol",
+    "Word",
+    "signed",
+    "signed8",
+    "signed16",
+    "unknown",
+]
+
+M32 = 0xFFFFFFFF
+
+
+def signed(v: int) -> int:
+    """The lower 32 bits as a signed number."""
+    v &= M32
+    return v - (1 << 32) if v >> 31 else v
+
+
+def signed16(v: int) -> int:
+    """The lower 16 bits as a signed number."""
+    v &= 0xFFFF
+    return v - 0x10000 if v >> 15 else v
+
+
+def signed8(v: int) -> int:
+    """The lower 8 bits as a signed number."""
+    v &= 0xFF
+    return v - 0x100 if v >> 7 else v
+
+
+@final
+class Symbol:
+    """A signed byte of a tensor, by tensor and index. ``low`` to ``high`` is all that it can be."""
+
+    __slots__ = ("high", "index", "low", "tensor", "word")
+
+    def __init__(self, tensor: int, index: int, low: int, high: int) -> None:
+        self.tensor, self.index, self.low, self.high = tensor, index, low, high
+        self.word = Sum(0, {self: 1})
+
+
+@final
+class Sum:
+    """A linear form. The terms of a chain of multiply-accumulates are collected when someone asks for them."""
+
+    __slots__ = ("_chain", "_terms", "constant")
+
+    def __init__(
+        self,
+        constant: int,
+        terms: "dict[Symbol, int] | None",
+        chain: "tuple[Word | None, Sum, int] | None" = None,
+    ) -> None:
+        self.constant, self._terms, self._chain = constant, terms, chain
+
+    def terms(self) -> "dict[Symbol, int]":
+        """Coefficients by symbol; those that are 0 modulo 2^32 are left out."""
+        if self._terms is None:
+            self._terms = self._collected()
+            self._chain = None
+        return self._terms
+
+    def _collected(self) -> "dict[Symbol, int]":
+        todo: list[tuple[Sum, int]] = []
+        at: Word | None = self
+        while isinstance(at, Sum) and at._terms is None:
+            assert at._chain is not None
+            before, factor, weight = at._chain
+            todo.append((factor, weight))
+            at = before
+        terms = dict(at._terms or {}) if isinstance(at, Sum) else {}
+        for factor, weight in todo:
+            for symbol, k in factor.terms().items():
+                terms[symbol] = terms.get(symbol, 0) + k * weight
+        return {symbol: k for symbol, k in terms.items() if k & M32}
+
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest value, in the integers."""
+        low = high = self.constant
+        for s, k in self.terms().items():
+            low += k * (s.low if k > 0 else s.high)
+            high += k * (s.high if k > 0 else s.low)
+        return low, high
+
+
+@final
+class Halves:
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: "Word", high: "Word") -> None:
+        self.low, self.high = low, high
+
+
+@final
+class Bytes:
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: "tuple[Byte, ...]") -> None:
+        self.parts = parts
+
+
+@final
+class Part:
+    """Byte ``index`` of a word, from the lowest."""
+
+    __slots__ = ("index", "word")
+
+    def __init__(self, word: "Word", index: int) -> None:
+        self.word, self.index = word, index
+
+
+@final
+class Op:
+    """``name`` is a key of ``meaning.OPS``; ints among the arguments are words, or numbers that it needs."""
+
+    __slots__ = ("args", "name")
+
+    def __init__(self, name: str, *args: "Word") -> None:
+        self.name, self.args = name, args
+
+
+Word: TypeAlias = int | Sum | Halves | Bytes | Op
+Byte: TypeAlias = int | Symbol | Part
+
+_counter = iter(range(1 << 62))
+
+
+def unknown() -> Op:
+    """A word of which nothing is known: not even that it is the same when it is read twice."""
+    return Op("unknown", next(_counter))

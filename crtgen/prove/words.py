@@ -1,0 +1,364 @@
+"""Operations on words that keep sums as sums, and bytes and halves as such, wherever that is exact."""
+
+from crtgen.prove.meaning import NEGATED, apply
+from crtgen.prove.value import M32, Byte, Bytes, Halves, Op, Part, Sum, Symbol, Word, signed, signed8, signed16
+
+__all__ = [
+    "add",
+    "byte_word",
+    "bytes_of",
+    "complement",
+    "halves_of",
+    "logic",
+    "low_byte",
+    "mac",
+    "mul",
+    "pair",
+    "raw_halves",
+    "select",
+    "shifted",
+    "subtract",
+    "word_of",
+]
+
+
+def byte_word(b: Byte) -> Word:
+    """A byte, sign extended to a word."""
+    if isinstance(b, int):
+        return signed8(b) & M32
+    if isinstance(b, Symbol):
+        return b.word
+    return Op("sxtb", b.word if b.index == 0 else Op("lsr", b.word, 8 * b.index))
+
+
+def bytes_of(x: Word) -> tuple[Byte, ...]:
+    """The four bytes of a word, from the lowest."""
+    if isinstance(x, int):
+        return (x & 255, x >> 8 & 255, x >> 16 & 255, x >> 24)
+    if isinstance(x, Bytes):
+        return x.parts
+    if isinstance(x, Halves):
+        return (*_half_bytes(x.low), *_half_bytes(x.high))
+    if isinstance(x, Sum):
+        symbol = _alone(x)
+        return _parts(x) if symbol is None else (symbol, *_parts(x)[1:])
+    if x.name == "uxtb":
+        return (bytes_of(x.args[0])[0], 0, 0, 0)
+    if x.name == "uxth":
+        return (*bytes_of(x.args[0])[:2], 0, 0)
+    if x.name == "sxtb":
+        return (bytes_of(x.args[0])[0], *_parts(x)[1:])
+    return _parts(x)
+
+
+def _parts(x: Word) -> tuple[Byte, ...]:
+    return tuple(Part(x, i) for i in range(4))
+
+
+def _half_bytes(half: Word) -> tuple[Byte, ...]:
+    return (half & 255, half >> 8 & 255) if isinstance(half, int) else bytes_of(half)[:2]
+
+
+def _alone(x: Sum) -> Symbol | None:
+    """The symbol, where the sum is one and nothing else."""
+    terms = x.terms()
+    if len(terms) == 1 and x.constant == 0:
+        ((symbol, k),) = terms.items()
+        return symbol if k == 1 else None
+    return None
+
+
+def low_byte(x: Word) -> Byte:
+    """The byte that a store of a byte stores."""
+    return x & 255 if isinstance(x, int) else bytes_of(x)[0]
+
+
+def word_of(b: tuple[Byte, ...]) -> Word:
+    """The word of four bytes, in the simplest form."""
+    b0, b1, b2, b3 = b
+    if isinstance(b0, int) and isinstance(b1, int) and isinstance(b2, int) and isinstance(b3, int):
+        return b0 | b1 << 8 | b2 << 16 | b3 << 24
+    if isinstance(b1, Part) and isinstance(b2, Part) and isinstance(b3, Part) and b1.index == 1:
+        w = b1.word
+        if b2.word is w and b3.word is w and b2.index == 2 and b3.index == 3:
+            if isinstance(b0, Part) and b0.index == 0 and b0.word is w:
+                return w
+            if isinstance(b0, Symbol) and b0.word is w:
+                return w
+    if isinstance(b0, Part) and isinstance(b1, Part) and isinstance(b2, Part) and isinstance(b3, Part):
+        whole = b0.word is b1.word and b2.word is b3.word
+        if whole and (b0.index, b1.index, b2.index, b3.index) == (0, 1, 0, 1):
+            return Halves(b0.word, b2.word)
+    return Bytes((b0, b1, b2, b3))
+
+
+def pair(low: Word, high: Word) -> Word:
+    """The word of two halves."""
+    if isinstance(low, int):
+        low = signed16(low)
+        if isinstance(high, int):
+            return low & 0xFFFF | (high & 0xFFFF) << 16
+    elif isinstance(high, int):
+        high = signed16(high)
+    return Halves(low, high)
+
+
+def halves_of(x: Word) -> tuple[Word, Word]:
+    """The signed halves of a word, each as a word; numbers are signed."""
+    if isinstance(x, int):
+        return signed16(x), signed16(x >> 16)
+    if isinstance(x, Halves):
+        return _half(x.low), _half(x.high)
+    if isinstance(x, Sum):
+        low, high = x.bounds()
+        if -0x8000 <= low and high <= 0x7FFF:
+            return x, Op("asr", x, 31)
+    if isinstance(x, Bytes):
+        p = x.parts
+        return _half_of_bytes(p[0], p[1]), _half_of_bytes(p[2], p[3])
+    return Op("sxth", x), Op("asr", x, 16)
+
+
+def _half(v: Word) -> Word:
+    """The lower half of a word, signed."""
+    if isinstance(v, int):
+        return v
+    if isinstance(v, Sum):
+        low, high = v.bounds()
+        if -0x8000 <= low and high <= 0x7FFF:
+            return v
+    return Op("sxth", v)
+
+
+def _half_of_bytes(low: Byte, high: Byte) -> Word:
+    if isinstance(low, int):
+        if isinstance(high, int):
+            return signed16(low | high << 8)
+        if isinstance(high, Symbol):
+            return Sum(low, {high: 256})
+    return Op("sxth", Bytes((low, high, 0, 0)))
+
+
+def raw_halves(x: Word) -> tuple[Word, Word]:
+    """The halves modulo 2^16: words of which the lower 16 bits count."""
+    return (x.low, x.high) if isinstance(x, Halves) else halves_of(x)
+
+
+def sum_of(x: Word) -> Sum | None:
+    """The word as a sum, where it is one modulo 2^32."""
+    if isinstance(x, Sum):
+        return x
+    if isinstance(x, int):
+        return Sum(signed(x), {})
+    if isinstance(x, Halves):
+        low, high = sum_of(x.low), sum_of(x.high)
+        if low is None or high is None:
+            return None
+        least, most = low.bounds()
+        if 0 <= least and most <= 0xFFFF:  # the lower half does not borrow from the upper one
+            word = add(low, mul(high, 0x10000))
+            return word if isinstance(word, Sum) else None
+    return None
+
+
+def add(a: Word, b: Word, factor: int = 1) -> Word:
+    """a + factor * b, for a factor of 1 or -1."""
+    if isinstance(a, int) and isinstance(b, int):
+        return (a + factor * b) & M32
+    x, y = sum_of(a), sum_of(b)
+    if x is None or y is None:
+        if isinstance(b, int) and b == 0:
+            return a
+        if isinstance(a, int) and a == 0 and factor == 1:
+            return b
+        return apply("add" if factor == 1 else "sub", a, b)
+    if isinstance(b, int):
+        return Sum(x.constant + factor * y.constant, x.terms())
+    total = Sum(x.constant + factor * y.constant, None, (x, y, factor))
+    return total if total.terms() else total.constant & M32
+
+
+def subtract(a: Word, b: Word) -> Word:
+    return add(a, b, -1)
+
+
+def mul(a: Word, b: Word) -> Word:
+    """The lower word of the product."""
+    if isinstance(a, int):
+        a, b = b, a
+    if isinstance(b, int):
+        if isinstance(a, int):
+            return a * b & M32
+        k = signed(b)
+        if k == 0:
+            return 0
+        x = sum_of(a)
+        if x is not None:
+            return Sum(x.constant * k, {s: n * k for s, n in x.terms().items()})
+        b = k & M32
+    return Op("mul", a, b)
+
+
+def mac(acc: Word, h: Word, w: Word) -> Word:
+    """acc + h * w; of ``h`` and ``w`` numbers are signed."""
+    if not isinstance(w, int):
+        h, w = w, h
+    if isinstance(w, int):
+        if w == 0:
+            return acc
+        if isinstance(h, int):
+            return add(acc, h * w & M32)
+        if isinstance(h, Sum):
+            if isinstance(acc, int):
+                return Sum(signed(acc) + w * h.constant, None, (None, h, w))
+            if isinstance(acc, Sum):
+                return Sum(acc.constant + w * h.constant, None, (acc, h, w))
+        return add(acc, mul(h, w & M32))
+    return add(acc, mul(h, w))
+
+
+def shifted(kind: str, v: Word, n: int) -> Word:
+    """A word shifted by a number: ``lsl``, ``lsr``, ``asr`` or ``ror``."""
+    if n == 0:
+        return v
+    if isinstance(v, int):
+        return apply(kind, v, n)
+    special = _SHIFTS[kind](v, n)
+    return special if special is not None else Op(kind, v, n)
+
+
+def _lsl(v: Word, n: int) -> Word | None:
+    if isinstance(v, Sum):
+        return mul(v, 1 << n) if n < 32 else 0
+    if n == 16 and isinstance(v, Halves):
+        return pair(0, v.low)
+    if n % 8 == 0 and n < 32:
+        return word_of((0,) * (n // 8) + bytes_of(v)[: 4 - n // 8])
+    return None
+
+
+def _asr(v: Word, n: int) -> Word | None:
+    if isinstance(v, Sum):
+        return _high_part(v, n)
+    if n == 16 and isinstance(v, Halves):
+        high = halves_of(v)[1]
+        return high & M32 if isinstance(high, int) else high
+    return None
+
+
+def _lsr(v: Word, n: int) -> Word | None:
+    if n % 8 == 0 and n < 32 and not isinstance(v, Sum):
+        return word_of(bytes_of(v)[n // 8 :] + (0,) * (n // 8))
+    return None
+
+
+def _ror(v: Word, n: int) -> Word | None:
+    if n % 8 == 0 and n < 32 and not isinstance(v, Sum):
+        b = bytes_of(v)
+        return word_of(b[n // 8 :] + b[: n // 8])
+    return None
+
+
+_SHIFTS = {"lsl": _lsl, "lsr": _lsr, "asr": _asr, "ror": _ror}
+
+
+def _high_part(v: Sum, n: int) -> Word | None:
+    """floor(v / 2^n) as a sum, where what the coefficients leave over stays within one step of 2^n."""
+    if n > 31:
+        return None
+    one, middle = 1 << n, 1 << (n - 1)
+    high: dict[Symbol, int] = {}
+    low: dict[Symbol, int] = {}
+    for symbol, k in v.terms().items():
+        rest = ((k + middle) & (one - 1)) - middle
+        if rest:
+            low[symbol] = rest
+        if k != rest:
+            high[symbol] = (k - rest) >> n
+    least, most = v.bounds()
+    if least < -(1 << 31) or most >= 1 << 31:
+        return None
+    least, most = Sum(v.constant, low).bounds()
+    if least >> n != most >> n:
+        return None
+    return Sum(least >> n, high) if high else least >> n & M32
+
+
+def complement(x: Word) -> Word:
+    return x ^ M32 if isinstance(x, int) else Op("mvn", x)
+
+
+def logic(name: str, x: Word, y: Word) -> Word:
+    """``and``, ``orr`` or ``eor``; masks of whole bytes and bytes put together stay bytes."""
+    if isinstance(x, int):
+        x, y = y, x
+    if isinstance(x, int) and isinstance(y, int):
+        return x & y if name == "and" else x | y if name == "orr" else x ^ y
+    if isinstance(y, int):
+        if name == "and":
+            return _masked(x, y)
+        if y == 0:
+            return x
+    if name == "orr":
+        together = _long_shift(x, y) or _long_shift(y, x) or _together(x, y)
+        if together is not None:
+            return together
+    return Op(name, x, y)
+
+
+def _masked(x: Word, mask: int) -> Word:
+    if mask == 0:
+        return 0
+    if mask == 0xFF:
+        return Op("uxtb", x)
+    if mask == 0xFFFF:
+        return pair(raw_halves(x)[0], 0)
+    if all(mask >> 8 * i & 255 in (0, 255) for i in range(4)):
+        return word_of(tuple(b if mask >> 8 * i & 255 else 0 for i, b in enumerate(bytes_of(x))))
+    return Op("and", x, mask)
+
+
+def _together(x: Word, y: Word) -> Word | None:
+    """The word, where of each byte one of the two has only zeros."""
+    out: list[Byte] = []
+    for a, b in zip(bytes_of(x), bytes_of(y), strict=True):
+        if isinstance(a, int) and a == 0:
+            out.append(b)
+        elif isinstance(b, int) and b == 0:
+            out.append(a)
+        else:
+            return None
+    return word_of(tuple(out))
+
+
+def _long_shift(x: Word, y: Word) -> Op | None:
+    """LSR of a low word or-ed with LSL of the high word is a shift of the 64 bits."""
+    if isinstance(x, Op) and isinstance(y, Op) and x.name == "lsr" and y.name in ("lsl", "add"):
+        n = x.args[1]
+        left: Word = y.args[1]
+        if y.name == "add":
+            left = 1 if y.args[0] is y.args[1] else 0
+        if isinstance(n, int) and isinstance(left, int) and n + left == 32 and 0 < n < 32:
+            return Op("high", y.args[0], x.args[0], n)
+    return None
+
+
+def select(taken: Op, a: Word, b: Word) -> Word:
+    """``a`` where the condition holds, else ``b``; the greater and the lesser of two are seen as such."""
+    if a is b or (isinstance(a, int) and isinstance(b, int) and a == b):
+        return a
+    x, y = (taken.args[0], taken.args[1]) if len(taken.args) == 2 else (0, 0)
+    if taken.name in ("ge", "gt", "lt", "le"):
+        same, crossed = _is(a, x) and _is(b, y), _is(a, y) and _is(b, x)
+        if same or crossed:
+            return Op("max" if same == (taken.name in ("ge", "gt")) else "min", x, y)
+    if isinstance(a, Op) and a.name == "add" and _is(a.args[0], b):
+        return Op("add", b, select(taken, a.args[1], 0))
+    if isinstance(b, Op) and b.name == "add" and _is(b.args[0], a):
+        negated = Op(NEGATED[taken.name], *taken.args)
+        return Op("add", a, select(negated, b.args[1], 0))
+    return Op("sel", taken, a, b)
+
+
+def _is(a: Word, b: Word) -> bool:
+    return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)

@@ -43,23 +43,33 @@ def leaves(e: Node) -> list[Sum]:
     return found
 
 
+_SHAPES: dict[Hashable, int] = {}
+
+
 def shape_of(e: Node, leaf: Callable[[Sum], Hashable], memo: dict[int, Hashable]) -> Hashable:
-    """The expression with what ``leaf`` says in place of its leaves: equal shapes are equal functions."""
-    if isinstance(e, int):
-        return e
+    """A number for the expression with what ``leaf`` says in place of its leaves.
+
+    Equal numbers are equal functions. ``memo`` may name nodes by their ``id``.
+    """
     if isinstance(e, Symbol):
         e = e.word
+    if isinstance(e, int):
+        return _numbered(("int", e))
     known = memo.get(id(e))
     if known is None:
         if isinstance(e, Sum):
-            known = ("sum", leaf(e)) if e.terms() else e.constant & M32
+            known = _numbered(("sum", leaf(e)) if e.terms() else ("int", e.constant & M32))
+        elif isinstance(e, Op) and e.name == "unknown":
+            known = _numbered(("unknown", e.args))
         else:
-            tag: Hashable = e.name if isinstance(e, Op) else (type(e).__name__, getattr(e, "index", 0))
-            if tag == "unknown":
-                tag = ("unknown", id(e))
-            known = (tag, *(shape_of(p, leaf, memo) for p in parts_of(e)))
+            tag = e.name if isinstance(e, Op) else (type(e).__name__, getattr(e, "index", 0))
+            known = _numbered((tag, *(shape_of(p, leaf, memo) for p in parts_of(e))))
         memo[id(e)] = known
     return known
+
+
+def _numbered(shape: Hashable) -> int:
+    return _SHAPES.setdefault(shape, len(_SHAPES))
 
 
 def evaluate(e: Node, leaf: Callable[[Sum], Any], memo: dict[int, Any]) -> Any:

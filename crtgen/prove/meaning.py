@@ -5,15 +5,16 @@ values of a sum use the same functions, so that a test of the one is a test of t
 Names are those of the Armv8-M Architecture Reference Manual where an instruction is meant.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Op, Word, signed, signed8
 
-__all__ = ["BRANCHES", "NEGATED", "OPS", "apply", "wrap"]
+__all__ = ["BRANCHES", "NEGATED", "OPS", "apply", "table", "wrap"]
 
 V = Any
 """A signed 32-bit value: an int, or an int64 array."""
@@ -90,6 +91,23 @@ def _reverse(v: V) -> V:
     return wrap(v >> 24 | v >> 8 & 0xFF00 | v << 8 & 0xFF0000 | v << 24 & 0xFF000000)
 
 
+_TABLES: list[NDArray[np.int64]] = []
+_KNOWN: dict[bytes, int] = {}
+
+
+def table(values: Sequence[int]) -> int:
+    """The number of a table, for the operation ``table``; equal tables have one number."""
+    array = np.array(values, np.int64)
+    number = _KNOWN.setdefault(array.tobytes(), len(_TABLES))
+    if number == len(_TABLES):
+        _TABLES.append(array)
+    return number
+
+
+def _entry(number: V, i: V) -> V:
+    return _TABLES[int(number)][i]
+
+
 OPS: Mapping[str, Callable[..., V]] = {
     "add": lambda a, b: wrap(a + b),
     "sub": lambda a, b: wrap(a - b),
@@ -129,6 +147,7 @@ OPS: Mapping[str, Callable[..., V]] = {
     "vrmulh": lambda a, b: a * b + _TOP >> 32,
     "vrshl": _vrshl,
     "vrshl_any": _vrshl_any,
+    "table": _entry,
     # conditions of a comparison
     "eq": lambda a, b: _flag(a == b),
     "ne": lambda a, b: _flag(a != b),

@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Byte, Bytes, Halves, Op, Part, Word, unknown
-from crtgen.prove.words import byte_word, bytes_of, halves_of, low_byte, pair, word_of
+from crtgen.prove.meaning import table
+from crtgen.prove.value import M32, Byte, Bytes, Halves, Op, Part, Sum, Word, signed, unknown
+from crtgen.prove.words import add, byte_word, bytes_of, halves_of, low_byte, pair, word_of
 
 __all__ = ["Memory"]
+
+_LONGEST_TABLE = 1024
 
 Pick: TypeAlias = Callable[[Word, Word], Word]
 
@@ -62,6 +65,21 @@ class Memory:
         if v is None:
             v = self._miss(a >> 2)
         return word_of(tuple(v)) if isinstance(v, list) else v
+
+    def table(self, base: int, index: Word, scale: int, read: Callable[[int], Word]) -> Word:
+        """What ``read`` gives at base + (index << scale), of an index that depends on inputs.
+
+        All places that it may be at have to hold constants. Raises ``Refusal`` if that is not known.
+        """
+        bounds = range_of(index)
+        if bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE:
+            raise Refusal("an address depends on an input")
+        low, high = bounds
+        entries = [read((base + (i << scale)) & M32) for i in range(low, high + 1)]
+        values = [signed(e) for e in entries if isinstance(e, int)]
+        if len(values) < len(entries):
+            raise Refusal("an address depends on an input, and not all there is constant")
+        return Op("table", table(values), add(index, -low & M32))
 
     def byte(self, a: Word) -> Byte:
         a = _address(a)
@@ -192,6 +210,23 @@ class Memory:
             self.words[i] = [self._known(_pick_byte(u, v, pick)) for u, v in zip(p, q, strict=True)]
         else:
             self.words[i] = pick(x, y)
+
+
+def range_of(v: Word) -> tuple[int, int] | None:
+    """The least and the greatest value of a word without a sign, where something limits it."""
+    if isinstance(v, Sum):
+        low, high = v.bounds()
+        return (low, high) if low >= 0 and high <= M32 else None
+    if isinstance(v, Op):
+        if v.name == "uxtb":
+            return 0, 255
+        if v.name == "umin" and isinstance(v.args[1], int):
+            return 0, v.args[1]
+        if v.name == "and" and isinstance(v.args[1], int):
+            return 0, v.args[1]
+        if v.name == "lsr" and isinstance(v.args[1], int):
+            return 0, M32 >> v.args[1]
+    return None
 
 
 def _address(a: Word) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from crtgen.prove.expression import Node
+from crtgen.prove.meaning import OPS
 from crtgen.prove.value import M32, Op, Part, Sum, Symbol, Word, signed, signed8
 
 __all__ = ["Course", "course_of"]
@@ -26,14 +27,17 @@ _Memo = dict[int, Course | None]
 
 
 def course_of(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
-    """The course of a word; None if it may turn or leave 32 bits with a sign."""
+    """The course of a word; None if it may turn or leave 32 bits.
+
+    Up to 2^31 - 1 it is the word with a sign, beyond that without: only some operations take that.
+    """
     if isinstance(e, int):
         return Course(signed(e), signed(e), 0)
     if isinstance(e, Symbol):
         e = e.word
     if id(e) not in memo:
         found = _course(e, leaf, memo)
-        fits = found is not None and found.low >= -(1 << 31) and found.high < 1 << 31
+        fits = found is not None and found.low >= -(1 << 31) and found.high < 1 << 32
         memo[id(e)] = found if fits else None
     return memo[id(e)]
 
@@ -48,14 +52,27 @@ def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
         return None
     if e.name == "high":
         return _long_shift(e, leaf, memo)
+    if e.name == "sel":
+        return _selected(e, leaf, memo)
     args = [course_of(a, leaf, memo) for a in e.args]
     known = [a for a in args if a is not None]
-    if len(known) < len(args):
+    if len(known) < len(args) or (e.name not in _UNSIGNED and any(a.high >= 1 << 31 for a in known)):
         return None
+    if all(a.low == a.high for a in known) and e.name in OPS:
+        value = int(OPS[e.name](*(signed(a.low) for a in known)))
+        return Course(value, value, 0)
     if e.name in _PRODUCTS:
         return _product(e.name, known)
     rule = _RULES.get(e.name)
     return rule(known) if rule else None
+
+
+def _selected(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+    """Where the condition is constant, too."""
+    taken = course_of(e.args[0], leaf, memo)
+    if taken is None or taken.low != taken.high:
+        return None
+    return course_of(e.args[1 if taken.low else 2], leaf, memo)
 
 
 def _mapped(x: Course, f: Callable[[int], int]) -> Course:
@@ -107,6 +124,7 @@ _RULES: dict[str, Callable[[list[Course]], Course | None]] = {
     "lsr": lambda a: _shifted(a, lambda v, n: v >> n) if a[0].low >= 0 else None,
     "lsl": lambda a: _shifted(a, lambda v, n: v << n),
     "vrshl": _rounding_shift,
+    "vrshl_any": _rounding_shift,
     "ssat": lambda a: _clipped(a, -(1 << a[0].low - 1), (1 << a[0].low - 1) - 1),
     "usat": lambda a: _clipped(a, 0, (1 << a[0].low) - 1),
     "sxtb": lambda a: _within(a, -0x80, 0x7F),
@@ -116,6 +134,9 @@ _RULES: dict[str, Callable[[list[Course]], Course | None]] = {
     "min": lambda a: _extreme(a, min),
     "max": lambda a: _extreme(a, max),
 }
+
+_UNSIGNED = frozenset(("add", "sub", "lsl", "lsr", "uxtb", "uxth"))
+"""Operations that take words without a sign."""
 
 _PRODUCTS: dict[str, Callable[[int], int]] = {
     "mul": lambda p: p,
@@ -162,7 +183,9 @@ def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
         return None
     if high.name == "smulhi" and low.name == "mul" and _same(high.args, low.args):
         x, y = (course_of(a, leaf, memo) for a in low.args)
-        return _times(x, y) if x is not None and y is not None else None
+        if x is None or y is None or x.high >= 1 << 31 or y.high >= 1 << 31:
+            return None
+        return _times(x, y)
     if high.name != "add" or low.name != "add":
         return None
     rest, carry = high.args

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from crtgen.prove.expression import evaluate, leaves, parts_of, shape_of
+from crtgen.prove.expression import evaluate, leaves, shape_of
+from crtgen.prove.greatest import greatest_of
 from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.network.elementwise import PairLayer
 from crtgen.prove.network.layer import Layer, Value
@@ -13,7 +14,8 @@ from crtgen.prove.network.network import Network
 from crtgen.prove.network.others import MaxPool, Softmax
 from crtgen.prove.network.sums import Form, SumLayer, fingerprint
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Byte, Op, Part, Sum, Symbol, Word, signed, unknown
+from crtgen.prove.softmax import softmax_output
+from crtgen.prove.value import Byte, Part, Sum, Word, unknown
 from crtgen.prove.words import byte_word
 
 __all__ = ["Recogniser"]
@@ -215,45 +217,9 @@ class Recogniser:
         return None if output is None else self._found(layer, output)
 
     def _of_softmax(self, layer: Softmax, word: Word) -> Value | None:
-        from crtgen.prove.softmax import softmax_output
-
         output = softmax_output(layer, word, self._verdicts)
         return None if output is None else self._found(layer, output)
 
 
 def _signed_byte(v: Any) -> Any:
     return ((v + 128) & 255) - 128
-
-
-def greatest_of(word: Word) -> tuple[frozenset[Symbol], int] | None:
-    """The symbols, and the greatest number, of which a word is the greatest; None if it is anything else."""
-    symbols: set[Symbol] = set()
-    least = -128
-    todo: list[Any] = [word]
-    seen: set[int] = set()
-    while todo:
-        e = todo.pop()
-        if id(e) in seen:
-            continue
-        seen.add(id(e))
-        if isinstance(e, Op) and e.name == "sxtb" and isinstance(e.args[0], Op) and e.args[0].name == "max":
-            e = e.args[0]  # of signed bytes; the extension changes nothing
-        if isinstance(e, int):
-            least = max(least, signed(e))
-        elif isinstance(e, Op) and e.name == "max":
-            todo.extend(parts_of(e))
-        else:
-            symbol = _alone(e)
-            if symbol is None:
-                return None
-            symbols.add(symbol)
-    return frozenset(symbols), least
-
-
-def _alone(e: Any) -> Symbol | None:
-    if isinstance(e, Sum) and e.constant == 0 and len(e.terms()) == 1:
-        ((symbol, k),) = e.terms().items()
-        return symbol if k == 1 else None
-    return None
-
-

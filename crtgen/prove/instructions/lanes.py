@@ -163,7 +163,7 @@ def move(m: Machine, i: Instruction) -> Step:
 
 
 def _move_two(m: Machine, q: Sequence[str]) -> Step:
-    """VMOV q0[2], q0[0], r1, r2, or from the lanes to registers."""
+    """VMOV q0[2], q0[0], r1, r2: the first register is the lane with the lower number. Or the other way."""
     to_core = not q[0].startswith("q")
     lanes = [_LANE.fullmatch(name) for name in (q[2:] if to_core else q[:2])]
     if lanes[0] is None or lanes[1] is None:
@@ -174,10 +174,10 @@ def _move_two(m: Machine, q: Sequence[str]) -> Step:
 
     def step() -> None:
         if to_core:
-            m.r[x], m.r[y] = m.q[n][high], m.q[n][low]
+            m.r[x], m.r[y] = m.q[n][low], m.q[n][high]
             return
         w = list(m.q[n])
-        w[high], w[low] = m.r[x], m.r[y]
+        w[low], w[high] = m.r[x], m.r[y]
         m.q[n] = w
 
     return step

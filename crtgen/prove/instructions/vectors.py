@@ -29,6 +29,9 @@ def transfer(m: Machine, i: Instruction) -> Step:
     d, size, lane = vector(i.operands[0]), _SIZE[i.name[4]], lane_bytes(i.kind)
     places, contiguous = _places(m, i, size, lane)
     predicated = i.name.endswith("t")
+    gather = _INDEXED.fullmatch(", ".join(i.operands[1:]))
+    if gather and i.name == "vldrw":
+        return _gather(m, d, gather)
     if i.name[1] == "l":
         return _load(m, d, (size, lane, i.kind[0] == "s"), places, contiguous, predicated)
     return _store(m, d, (size, lane), places, contiguous, predicated)
@@ -113,6 +116,25 @@ def _load(
             m.q[d] = [memory.load(at[0] + 4 * k) for k in range(4)]
             return
         m.q[d] = _packed([element(a) if t else 0 for a, t in zip(at, taken, strict=True)], lane)
+
+    return step
+
+
+def _gather(m: Machine, d: int, match: re.Match[str]) -> Step:
+    """Words at offsets that may depend on inputs: entries of a table."""
+    base, q, scale = register(match[1]), vector(match[2]), int(match[3] or 0)
+
+    def read(a: int) -> Word:
+        return m.memory.load(aligned_base(a))
+
+    def one(start: int, offset: Word) -> Word:
+        if isinstance(offset, int):
+            return read((start + (offset << scale)) & M32)
+        return m.memory.table(start, offset, scale, read)
+
+    def step() -> None:
+        (start,), which = _numbers([m.r[base]]), mask(m, predicated=False)
+        m.q[d] = [one(start, w) if which >> 4 * k & 1 else 0 for k, w in enumerate(m.q[q])]
 
     return step
 

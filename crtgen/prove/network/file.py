@@ -32,6 +32,10 @@ class Operator:
         """As TFLite calls it."""
         return _NAMES.get(self.code, f"operator {self.code}")
 
+    @property
+    def has_options(self) -> bool:
+        return self.table.BuiltinOptions() is not None
+
     def options(self, kind: Any) -> Any:
         """Its options, read as this class of the ``tflite`` package."""
         found, union = kind(), self.table.BuiltinOptions()

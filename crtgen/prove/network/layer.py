@@ -34,6 +34,8 @@ class Layer:
         self.same: dict[int, int] = {}
         self.reasons: list[str] = []
         self.evaluations = 0
+        self.kept: list[object] = []
+        """Expressions that verdicts name by their ``id``."""
 
     @property
     def file(self) -> ModelFile:

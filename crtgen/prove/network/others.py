@@ -75,8 +75,22 @@ class Softmax(Layer):
             raise Refusal("a scale of its input that small is not followed")
         self.least = least_difference(self.shift)
         self.depth, self.inputs = f.shape(x)[-1], self.network.values(x)
-        self.row_of = {s: i // self.depth for i, s in enumerate(self.inputs) if isinstance(s, Symbol)}
-        return self.symbols(-128, 127)
+        self.place_of: dict[tuple[int, Symbol], int] = {}
+        result = self.symbols(-128, 127)
+        for i, s in enumerate(self.inputs):
+            if not isinstance(s, Symbol):
+                raise Refusal("an input of it that is a constant is not followed")
+            first = self.place_of.setdefault((i // self.depth, s), i)
+            if first != i:
+                self.same[i], result[i] = first, result[first]
+        return result
+
+    def row_of(self, symbols: frozenset[Symbol]) -> int | None:
+        """The row that has these symbols, and no other."""
+        for row in range(self.size // self.depth):
+            if frozenset(self.inputs[row * self.depth : (row + 1) * self.depth]) == symbols:
+                return row
+        return None
 
     def power(self, difference: Ints) -> Any:
         """exp of a difference to the greatest input, in Q0; 0 below ``least``."""
@@ -106,7 +120,7 @@ class Softmax(Layer):
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         rows = {i // self.depth for i in outputs}
-        return {s for s, row in self.row_of.items() if row in rows}
+        return {s for row, s in self.place_of if row in rows}
 
 
 class Move(Layer):

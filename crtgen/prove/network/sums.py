@@ -232,8 +232,10 @@ class FullyConnected(_Weighted):
         return [float(sx * scales[c % len(scales)]) / sy for c in range(channels)]
 
     def sums(self) -> Iterator[tuple[int, int, int, dict[Symbol, int]]]:
-        o = self.operator.options(tflite.FullyConnectedOptions)
-        weights, biases = self.read(o.FusedActivationFunction(), 0)
+        activation = 0  # what a file without options means
+        if self.operator.has_options:
+            activation = self.operator.options(tflite.FullyConnectedOptions).FusedActivationFunction()
+        weights, biases = self.read(activation, 0)
         channels, depth = weights.shape
         values, lists = self.network.values(self.operator.inputs[0]), weights.tolist()
         low, high = self.bounds(depth)

@@ -39,7 +39,8 @@ def meeting_points(code: Mapping[int, Instruction], first: int, end: int) -> dic
 def _successors(i: Instruction) -> list[int]:
     """Addresses that may be next; 0 is a return, or a branch that is not known."""
     after = [i.following] if i.condition else []
-    if i.name in ("cbz", "cbnz", "le", "letp", "wls", "wlstp") or i.name[1:] in NEGATED and i.name[0] == "b":
+    loops = i.name in ("cbz", "cbnz", "le", "letp", "wls", "wlstp")
+    if loops or (i.name[0] == "b" and i.name[1:] in NEGATED):
         return [i.following, target(i)]
     if i.name == "b":
         return [*after, target(i)]

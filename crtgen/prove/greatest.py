@@ -39,5 +39,3 @@ def single_symbol(e: Any) -> Symbol | None:
         ((symbol, k),) = e.terms().items()
         return symbol if k == 1 else None
     return None
-
-

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -110,7 +111,7 @@ def _read(path: Path, elf: ELFFile) -> Image:
     attributes = elf.get_section_by_name(".ARM.attributes")
     if elf["e_machine"] != "EM_ARM" or not isinstance(table, SymbolTableSection) or attributes is None:
         raise UsageError("no image for Cortex-M with symbols", where=str(path))
-    tags = {a.tag: a.value for s in attributes.subsections for ss in s.subsubsections for a in ss.attributes}
+    tags = _attributes(attributes)
     architecture = _ARCHITECTURES.get(tags.get("TAG_CPU_ARCH", -1))
     if architecture is None:
         raise UsageError("its build attributes name no core that the checker knows", where=str(path))
@@ -134,7 +135,13 @@ def _read(path: Path, elf: ELFFile) -> Image:
         if is_function and symbol["st_size"]:
             functions.append((address, address + symbol["st_size"], symbol.name))
     instructions = _decode(path, architecture, constant)
-    return Image(path, architecture, segments, constant, symbols, sizes, instructions, tuple(sorted(functions)))
+    return Image(
+        path, architecture, segments, constant, symbols, sizes, instructions, tuple(sorted(functions))
+    )
+
+
+def _attributes(section: Any) -> dict[str, Any]:
+    return {a.tag: a.value for s in section.subsections for ss in s.subsubsections for a in ss.attributes}
 
 
 def _tool(name: str) -> str:
@@ -150,7 +157,8 @@ _SPLIT = re.compile(r",(?![^\[{]*[\]}])")
 
 def _decode(path: Path, architecture: str, constant: Iterable[tuple[int, bytes]]) -> dict[int, Instruction]:
     """Every instruction that objdump finds; the conditions of IT blocks go to those within."""
-    command = [_tool("objdump"), "-d", "--no-show-raw-insn", "-m", architecture, str(path.resolve())]
+    known = "armv7e-m" if architecture == "armv7-m" else architecture  # objdump has no name for the former
+    command = [_tool("objdump"), "-d", "--no-show-raw-insn", "-m", known, str(path.resolve())]
     code, output = run_to_end(command, time_limit=_SECONDS)
     if code != 0:
         raise UsageError("objdump cannot read it", where=str(path))
@@ -205,7 +213,9 @@ def reassemble(image: Image, used: Iterable[int]) -> None:
     """
     addresses = sorted(used)
     source = [".syntax unified", f".arch {image.architecture}", ".thumb", ".text"]
-    source[2:2] = [f".arch_extension {name}" for name in _EXTENSIONS.get(image.architecture, "").split("+")[1:]]
+    source[2:2] = [
+        f".arch_extension {name}" for name in _EXTENSIONS.get(image.architecture, "").split("+")[1:]
+    ]
     for address in addresses:
         source.append(_assembly(image.instructions[address]))
     with TemporaryFolder() as directory:

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from crtgen.prove.flow import meeting_points
 from crtgen.prove.image import Image, Instruction
 from crtgen.prove.meaning import apply, wrap
-from crtgen.prove.memory import Memory
+from crtgen.prove.memory import Content, Memory
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Op, Word, signed, unknown
+from crtgen.prove.value import Op, Word, signed, unknown
 from crtgen.prove.words import add, select
 
 __all__ = ["LR", "PC", "SP", "Call", "Machine", "Step"]
@@ -215,8 +215,8 @@ class Machine:
 
     def _way(self, run: Callable[[], int]) -> "tuple[int, _State, dict[int, Changed]]":
         """Where the way leads, the state there, and the words that it wrote: before and after."""
-        log: dict[int, object] = {}
-        self.memory.undo.append(log)  # type: ignore[arg-type]
+        log: dict[int, Content | None] = {}
+        self.memory.undo.append(log)
         at = run()
         self.memory.undo.pop()
         changed = {i: (before, self.memory.words[i]) for i, before in log.items()}
@@ -232,7 +232,7 @@ class Machine:
         self.returns[:] = returns
         self.count, self.slack = s.count, s.slack
         for i, (before, _) in changed.items():
-            self.memory.words[i] = unknown() if before is None else before  # type: ignore[assignment]
+            self.memory.words[i] = unknown() if before is None else before
 
     def _merge(
         self,
@@ -248,8 +248,8 @@ class Machine:
 
         for i in range(15):
             self.r[i] = pick(a.r[i], b.r[i])
-        for i, (x, y) in enumerate(zip(a.q, b.q, strict=True)):
-            self.q[i] = y if x is y else [pick(u, v) for u, v in zip(x, y, strict=True)]
+        for i, (p, q) in enumerate(zip(a.q, b.q, strict=True)):
+            self.q[i] = q if p is q else [pick(u, v) for u, v in zip(p, q, strict=True)]
         self.flags = b.flags if a.flags is b.flags else _NONE
         self.greater = b.greater if a.greater is b.greater else None
         least = min(a.count - a.slack, b.count - b.slack)
@@ -259,10 +259,11 @@ class Machine:
             before = (changed_a.get(i) or changed_b[i])[0]
             x = changed_a[i][1] if i in changed_a else before
             y = changed_b[i][1] if i in changed_b else before
-            self.memory.merge(i, x, y, pick)  # type: ignore[arg-type]
+            self.memory.merge(i, x, y, pick)
 
 
-Changed: TypeAlias = tuple[object, object]
+Changed: TypeAlias = tuple[Content | None, Content]
+"""A word of memory before and after a way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,23 @@ def _is_set(flag: Word, wanted: bool) -> Word:
 _CONDITIONS = {"sub": _of_difference, "add": _of_sum, "result": _of_result}
 
 _PLAIN = frozenset(
-    ("mov", "mvn", "add", "sub", "rsb", "and", "orr", "eor", "bic", "lsl", "lsr", "asr", "sxtb", "uxtb", "movw")
+    (
+        "mov",
+        "mvn",
+        "add",
+        "sub",
+        "rsb",
+        "and",
+        "orr",
+        "eor",
+        "bic",
+        "lsl",
+        "lsr",
+        "asr",
+        "sxtb",
+        "uxtb",
+        "movw",
+    )
 )
 
 

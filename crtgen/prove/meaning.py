@@ -1,7 +1,7 @@
 """What operations on words compute: one definition, for numbers and for arrays of numbers.
 
-Arguments and results are signed 32-bit values, as ``int`` or as int64 arrays. Concrete runs and proofs over all
-values of a sum use the same functions, so that a test of the one is a test of the other.
+Arguments and results are signed 32-bit values, as ``int`` or as int64 arrays. Concrete runs and proofs over
+all values of a sum use the same functions, so that a test of the one is a test of the other.
 Names are those of the Armv8-M Architecture Reference Manual where an instruction is meant.
 """
 
@@ -171,7 +171,8 @@ BRANCHES = ("eq", "ne", "lt", "ge", "gt", "le", "hi", "ls", "cs", "cc", "mi", "p
 
 NEGATED = {
     "eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "hi": "ls", "ls": "hi",
-    "cs": "cc", "cc": "cs", "mi": "pl", "pl": "mi", "vs": "vc", "vc": "vs", "sum_lt": "sum_ge", "sum_ge": "sum_lt",
+    "cs": "cc", "cc": "cs", "mi": "pl", "pl": "mi", "vs": "vc", "vc": "vs",
+    "sum_lt": "sum_ge", "sum_ge": "sum_lt",
 }  # fmt: skip
 
 

@@ -3,30 +3,31 @@
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from crtgen.prove.refusal import Refusal
 from crtgen.prove.meaning import table
+from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Byte, Bytes, Halves, Op, Part, Sum, Word, signed, unknown
 from crtgen.prove.words import add, byte_word, bytes_of, halves_of, low_byte, pair, word_of
 
-__all__ = ["Memory"]
+__all__ = ["Content", "Memory"]
 
 _LONGEST_TABLE = 1024
 
+Content: TypeAlias = Word | list[Byte]
 Pick: TypeAlias = Callable[[Word, Word], Word]
 
 
 class Memory:
     """Words by address / 4; a word that bytes were stored to is a list of four.
 
-    ``recognise`` looks at each byte that is stored and is part of a word: it gives the symbol of a tensor where
-    the byte is proven to be that.
+    ``recognise`` looks at each byte that is stored and is part of a word: it gives the symbol of a tensor
+    where the byte is proven to be that.
     """
 
     def __init__(self, constant: Iterable[tuple[int, bytes]], unaligned: bool) -> None:
-        self.words: dict[int, Word | list[Byte]] = {}
+        self.words: dict[int, Content] = {}
         self.writable: set[int] = set()
         self.unaligned = unaligned
-        self.undo: list[dict[int, Word | list[Byte] | None]] = []
+        self.undo: list[dict[int, Content | None]] = []
         for first, data in constant:
             padded = bytes(first & 3) + data + bytes(-(first + len(data)) & 3)
             for i in range(0, len(padded), 4):
@@ -136,12 +137,9 @@ class Memory:
         i = self._to(a)
         b = self._known(b)
         w = self.words.get(i)
-        if isinstance(w, list):
-            w = list(w)  # the one from before may have to come back
-        else:
-            w = list(bytes_of(unknown() if w is None else w))
-        w[a & 3] = b
-        self.words[i] = w
+        parts = list(w if isinstance(w, list) else bytes_of(unknown() if w is None else w))
+        parts[a & 3] = b
+        self.words[i] = parts
 
     def store_low_byte(self, a: Word, v: Word) -> None:
         """The lowest byte of a word; the word itself is what is looked at."""
@@ -180,7 +178,7 @@ class Memory:
             self._before(i, self.words.get(i))
         return i
 
-    def _before(self, i: int, v: Word | list[Byte] | None) -> None:
+    def _before(self, i: int, v: Content | None) -> None:
         for log in self.undo:
             log.setdefault(i, v)
 
@@ -197,7 +195,7 @@ class Memory:
 
     # ---- both ways of a branch
 
-    def merge(self, i: int, a: Word | list[Byte] | None, b: Word | list[Byte] | None, pick: Pick) -> None:
+    def merge(self, i: int, a: Content | None, b: Content | None, pick: Pick) -> None:
         """Of two contents of a word, that of the way that is taken."""
         if a is b:
             self.words[i] = a if a is not None else unknown()

@@ -47,7 +47,7 @@ def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
         return leaf(e) if e.terms() else Course(signed(e.constant), signed(e.constant), 0)
     if isinstance(e, Part):
         x = course_of(e.word, leaf, memo)
-        return x if e.index == 0 and x is not None and 0 <= x.low and x.high <= 255 else None
+        return x if e.index == 0 and x is not None and x.low >= 0 and x.high <= 255 else None
     if not isinstance(e, Op):
         return None
     if e.name == "high":

@@ -43,7 +43,7 @@ class Proof:
     """What is proven of an image, and of which bytes.
 
     ``stopped`` says why the run ended before the function returned; nothing is said of what comes after.
-    ``instructions`` are the least and the most of a run, ``stack`` the bytes below the stack pointer at the call.
+    ``instructions`` are the least and the most of a run, ``stack`` the bytes that it takes of the stack.
     ``certificate`` has digests: of the loaded segments, of the model, of the checker.
     """
 
@@ -65,6 +65,38 @@ class Proof:
     def is_proven(self) -> bool:
         """Whether each byte of the result is the network's, for every input."""
         return not self.stopped and self.outputs > 0 and self.outputs_proven == self.outputs
+
+    def lines(self) -> list[str]:
+        """What is proven and what not, in words."""
+        if self.stopped:
+            return [
+                f"{self.model}: not proven, the run could not be followed to its end",
+                f"it stopped at {self.stopped}",
+            ]
+        least, most = self.instructions
+        count = (
+            f"{most:,} instructions, for every input"
+            if least == most
+            else f"{least:,} to {most:,} instructions"
+        )
+        lines = [
+            "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
+            "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
+            f"stack: {self.stack:,} bytes; time: {count}",
+        ]
+        if self.is_proven:
+            last = "each is the network's for every input"
+        else:
+            last = (
+                f"the first that is not recognised: {self.first_reason}"
+                if self.first_reason
+                else "the rest is not"
+            )
+        verdict = "proven" if self.is_proven else "not proven"
+        return [
+            *lines,
+            f"{self.model}: {verdict}, {self.outputs_proven:,} of {self.outputs:,} outputs; {last}",
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -199,7 +231,9 @@ class _Run:
 
     def _depth(self) -> int:
         bottom, top = self.stack
-        return top - 4 * min((i for i in self.machine.memory.words if bottom <= 4 * i < top), default=top >> 2)
+        return top - 4 * min(
+            (i for i in self.machine.memory.words if bottom <= 4 * i < top), default=top >> 2
+        )
 
     def _certificate(self) -> dict[str, str]:
         checker = hashlib.sha256()

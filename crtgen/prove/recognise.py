@@ -16,7 +16,6 @@ from crtgen.prove.network.sums import Form, SumLayer, fingerprint
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.softmax import softmax_output
 from crtgen.prove.value import Byte, Part, Sum, Word, unknown
-from crtgen.prove.words import byte_word
 
 __all__ = ["Recogniser"]
 
@@ -99,7 +98,9 @@ class Recogniser:
         for form in forms or ():
             if any(k % form.factor for k in scales.values()):
                 continue
-            if self._all_sums(layer, form, word, scales) or self._own_sums(layer, form, word, scales, found[0]):
+            if self._all_sums(layer, form, word, scales) or self._own_sums(
+                layer, form, word, scales, found[0]
+            ):
                 return self._found(layer, form.output)
         return None
 
@@ -119,7 +120,9 @@ class Recogniser:
                 a, b = k * low + c, k * high + c
                 return Course(min(a, b), max(a, b), (k > 0) - (k < 0))
 
-            self._verdicts[name] = self._compared(layer, form.channel, word, line, course_of(word, course, {}))
+            self._verdicts[name] = self._compared(
+                layer, form.channel, word, line, course_of(word, course, {})
+            )
         return self._verdicts[name]
 
     def _compared(self, layer: SumLayer, c: int, word: Word, line: Any, course: Course | None) -> bool:
@@ -196,7 +199,8 @@ class Recogniser:
             u, v = np.meshgrid(np.arange(a.low, a.high + 1), np.arange(b.low, b.high + 1), indexing="ij")
             layer.evaluations += u.size
             got = np.broadcast_to(
-                _signed_byte(evaluate(word, lambda x: line(x)[0] * u + line(x)[1] * v + line(x)[2], {})), u.shape
+                _signed_byte(evaluate(word, lambda x: line(x)[0] * u + line(x)[1] * v + line(x)[2], {})),
+                u.shape,
             )
             wanted = layer.function(u, v)
             wrong = np.argwhere(got != wanted)

@@ -1,9 +1,9 @@
 """Softmax, proven by its parts.
 
-A row's greatest input M is a set of symbols. Each difference d = s - M has 256 values, and so has its power. The
-sum is an addition of functions of one difference each. What depends on the sum alone is tried for every sum. An
-output is a function of d, of what the sum gives, and of the product of a power and the reciprocal of the sum:
-for each d and each shift that a sum can ask for, it is compared along all products.
+A row's greatest input M is a set of symbols. Each difference d = s - M has 256 values, and so has its power.
+The sum is an addition of functions of one difference each. What depends on the sum alone is tried for every
+sum. An output is a function of d, of what the sum gives, and of the product of a power and the reciprocal of
+the sum: for each d and each shift that a sum can ask for, it is compared along all products.
 """
 
 from collections.abc import Iterator
@@ -109,9 +109,9 @@ class _Row:
             if id(e) in seen or isinstance(e, int):
                 continue
             seen.add(id(e))
-            if isinstance(e, Op) and e.name == "add" and len(self.support(e)) > 1:
-                if all(len(self.support(t)) <= 1 for t in _terms(e)):
-                    return e
+            is_sum = isinstance(e, Op) and e.name == "add" and len(self.support(e)) > 1
+            if isinstance(e, Op) and is_sum and all(len(self.support(t)) <= 1 for t in _terms(e)):
+                return e
             todo.extend(parts_of(e))
         return None
 
@@ -209,7 +209,7 @@ class _Element:
                 self._along(int(difference), shift, ends, fixed)
 
     def _shifts(self) -> dict[int, tuple[int, int, dict[int, int]]]:
-        """By shift: the least and the greatest reciprocal, and what the sum gives else. Every sum is tried."""
+        """By shift: the least and the greatest reciprocal, and what else the sum gives, for all sums."""
         assert self.product is not None  # looked at before
         layer, scale = self.layer, self.product[2]
         one = int(layer.share(np.array([0]))[0])
@@ -223,13 +223,24 @@ class _Element:
             reciprocals, shifts = layer.scale_of(total)
             if not (evaluate(scale, _no_leaf, memo) == reciprocals).all() or (reciprocals < 0).any():
                 raise Refusal("the reciprocal of softmax's sum is another one")
-            others = {k: np.broadcast_to(evaluate(e, _no_leaf, memo), total.shape) for k, e in self.of_total.items()}
+            others = {
+                k: np.broadcast_to(evaluate(e, _no_leaf, memo), total.shape) for k, e in self.of_total.items()
+            }
             for shift in np.unique(shifts):
-                self._note(found, int(shift), reciprocals[shifts == shift], {k: v[shifts == shift] for k, v in others.items()})
+                self._note(
+                    found,
+                    int(shift),
+                    reciprocals[shifts == shift],
+                    {k: v[shifts == shift] for k, v in others.items()},
+                )
         return found
 
     def _note(
-        self, found: dict[int, tuple[int, int, dict[int, int]]], shift: int, scales: Any, others: dict[int, Any]
+        self,
+        found: dict[int, tuple[int, int, dict[int, int]]],
+        shift: int,
+        scales: Any,
+        others: dict[int, Any],
     ) -> None:
         fixed = {k: int(v[0]) for k, v in others.items()}
         least, most, before = found.get(shift, (int(scales.min()), int(scales.max()), fixed))

@@ -60,7 +60,7 @@ class Symbol:
 
 @final
 class Sum:
-    """A linear form. The terms of a chain of multiply-accumulates are collected when someone asks for them."""
+    """A linear form. The terms of a chain of multiply-accumulates are collected when they are asked for."""
 
     __slots__ = ("_chain", "_terms", "constant")
 

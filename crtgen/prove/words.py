@@ -1,7 +1,20 @@
 """Operations on words that keep sums as sums, and bytes and halves as such, wherever that is exact."""
 
 from crtgen.prove.meaning import NEGATED, apply
-from crtgen.prove.value import M32, Byte, Bytes, Halves, Op, Part, Sum, Symbol, Word, signed, signed8, signed16
+from crtgen.prove.value import (
+    M32,
+    Byte,
+    Bytes,
+    Halves,
+    Op,
+    Part,
+    Sum,
+    Symbol,
+    Word,
+    signed,
+    signed8,
+    signed16,
+)
 
 __all__ = [
     "add",
@@ -111,7 +124,7 @@ def halves_of(x: Word) -> tuple[Word, Word]:
         return _half(x.low), _half(x.high)
     if isinstance(x, Sum):
         low, high = x.bounds()
-        if -0x8000 <= low and high <= 0x7FFF:
+        if low >= -0x8000 and high <= 0x7FFF:
             return x, Op("asr", x, 31)
     if isinstance(x, Bytes):
         p = x.parts
@@ -125,7 +138,7 @@ def _half(v: Word) -> Word:
         return v
     if isinstance(v, Sum):
         low, high = v.bounds()
-        if -0x8000 <= low and high <= 0x7FFF:
+        if low >= -0x8000 and high <= 0x7FFF:
             return v
     return Op("sxth", v)
 
@@ -155,7 +168,7 @@ def sum_of(x: Word) -> Sum | None:
         if low is None or high is None:
             return None
         least, most = low.bounds()
-        if 0 <= least and most <= 0xFFFF:  # the lower half does not borrow from the upper one
+        if least >= 0 and most <= 0xFFFF:  # the lower half does not borrow from the upper one
             word = add(low, mul(high, 0x10000))
             return word if isinstance(word, Sum) else None
     return None

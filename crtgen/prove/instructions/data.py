@@ -229,7 +229,9 @@ def shift(m: Machine, i: Instruction) -> Step:
 def _last_out(kind: str, v: Word, n: int) -> Word:
     """The bit that a shift by 1 to 32 moves out."""
     if not isinstance(v, int) or n == 0:
-        return Op("and", Op(kind if kind != "ror" else "lsr", v, n - 1), 1) if n and kind != "lsl" else unknown()
+        return (
+            Op("and", Op(kind if kind != "ror" else "lsr", v, n - 1), 1) if n and kind != "lsl" else unknown()
+        )
     return v >> (32 - n) & 1 if kind == "lsl" else v >> (n - 1) & 1
 
 

@@ -39,7 +39,7 @@ def across(m: Machine, i: Instruction) -> Step:
         raise Refusal(f"{i.name} of {i.kind}")
     d, x, y = register(q[0]), vector(q[1]), vector(q[2]) if len(q) > 2 else None
     keeps = i.name.endswith(("vaddva", "lava", "dava"))
-    split = {1: _bytes_as_words, 2: _halves_as_words, 4: lambda w: (w,)}[lane]
+    split = _SPLITS[lane]
 
     def step() -> None:
         total = m.r[d] if keeps else 0
@@ -58,8 +58,11 @@ def _bytes_as_words(w: Word) -> tuple[Word, ...]:
     return tuple(signed8(b) if isinstance(b, int) else byte_word(b) for b in bytes_of(w))
 
 
-def _halves_as_words(w: Word) -> tuple[Word, ...]:
-    return halves_of(w)
+_SPLITS: dict[int, Callable[[Word], tuple[Word, ...]]] = {
+    1: _bytes_as_words,
+    2: halves_of,
+    4: lambda w: (w,),
+}
 
 
 @family("vmla", "vmlas")

@@ -99,7 +99,7 @@ def extend_and_add(m: Machine, i: Instruction) -> Step:
 def pack(m: Machine, i: Instruction) -> Step:
     """A half of each of two words; the second may be shifted by 16."""
     q = i.operands
-    kind, _, amount = q[3].partition(" #") if len(q) == 4 else ("", "", "0")
+    amount = q[3].partition(" #")[2] if len(q) == 4 else "0"
     if amount not in ("0", "16"):
         raise Refusal("a shift that is not 16")
     d, x, y, other, bottom = register(q[0]), register(q[1]), register(q[2]), amount == "16", i.name == "pkhbt"

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Ints", "exp_q5", "high_mul", "least_difference", "quantized_multiplier", "reciprocal", "requantize"]
+__all__ = [
+    "Ints",
+    "exp_q5",
+    "high_mul",
+    "least_difference",
+    "quantized_multiplier",
+    "reciprocal",
+    "requantize",
+]
 
 Ints = NDArray[np.int64]
 

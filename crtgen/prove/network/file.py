@@ -30,7 +30,7 @@ class Operator:
     @property
     def name(self) -> str:
         """As TFLite calls it."""
-        return _NAMES.get(self.code, f"operator {self.code}")
+        return str(_NAMES.get(self.code, f"operator {self.code}"))
 
     @property
     def has_options(self) -> bool:
@@ -85,7 +85,7 @@ class ModelFile:
         return int(self._graph.Tensors(tensor).Type())
 
     def is_int8(self, tensor: int) -> bool:
-        return self.type(tensor) == tflite.TensorType.INT8
+        return bool(self.type(tensor) == tflite.TensorType.INT8)
 
     def constant(self, tensor: int) -> Ints | None:
         """The elements of a constant of int8 or int32; None for any other tensor."""
@@ -123,7 +123,12 @@ class ModelFile:
         def quantized(v: float) -> int:
             return zero + int(np.floor(float(np.float32(v) / scale) + 0.5))
 
-        ranges = {0: (-128, 127), 1: (zero, 127), 2: (quantized(-1.0), quantized(1.0)), 3: (zero, quantized(6.0))}
+        ranges = {
+            0: (-128, 127),
+            1: (zero, 127),
+            2: (quantized(-1.0), quantized(1.0)),
+            3: (zero, quantized(6.0)),
+        }
         if activation not in ranges:
             raise Refusal(f"activation {activation} is not followed")
         low, high = ranges[activation]

@@ -18,8 +18,8 @@ Value: TypeAlias = int | Symbol
 class Layer:
     """An operator. ``values`` are its outputs, once it is prepared.
 
-    ``proven`` are outputs that were found in memory, or that are numbers; ``same`` says of an output that it is
-    the same function of the same symbols as an earlier one. ``reasons`` say why bytes were not recognised.
+    ``proven`` are outputs that were found in memory, or that are numbers; ``same`` says of an output that it
+    is the same function of the same symbols as an earlier one. ``reasons`` say why bytes were not recognised.
     """
 
     is_move = False

@@ -150,7 +150,7 @@ class Move(Layer):
             if amounts is None:
                 raise Refusal("its padding has to be constant")
             pairs = [(int(a), int(b)) for a, b in amounts]
-            made = np.pad(arrays[0], pairs, constant_values=f.zero_point(y))  # type: ignore[call-overload]
+            made = np.pad(arrays[0], pairs, constant_values=f.zero_point(y))
         else:
             made = arrays[0]
         values: list[Value] = list(made.ravel())

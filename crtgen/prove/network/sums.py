@@ -15,7 +15,7 @@ from crtgen.prove.network.window import Window, windows
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
-__all__ = ["Convolution", "Depthwise", "Form", "FullyConnected", "SumLayer", "AveragePool", "fingerprint"]
+__all__ = ["AveragePool", "Convolution", "Depthwise", "Form", "FullyConnected", "SumLayer", "fingerprint"]
 
 _SECRETS: dict[Symbol, int] = {}
 _BITS = 192
@@ -146,7 +146,10 @@ class _Weighted(SumLayer):
     def _scales(self, channels: int) -> list[float]:
         f, (x, w, *_) = self.file, self.operator.inputs
         scales = f.scales(w)
-        return [f.scale(x) * float(scales[c % len(scales)]) / f.scale(self.operator.output) for c in range(channels)]
+        return [
+            f.scale(x) * float(scales[c % len(scales)]) / f.scale(self.operator.output)
+            for c in range(channels)
+        ]
 
     def function(self, channel: int, acc: Ints) -> Any:
         return np.clip(requantize(acc, *self.factors[channel]) + self.zero, *self.limits)
@@ -161,7 +164,9 @@ class _Weighted(SumLayer):
         high = np.array([v.high if isinstance(v, Symbol) else v for v in values], np.int64)
         return low.reshape(-1, channels).min(0), high.reshape(-1, channels).max(0)
 
-    def set_range(self, channel: int, bias: int, weights: Ints, ends: tuple[Ints, Ints], padded: bool) -> None:
+    def set_range(
+        self, channel: int, bias: int, weights: Ints, ends: tuple[Ints, Ints], padded: bool
+    ) -> None:
         """All sums of a channel; where a tap may be in the padding it may add 0."""
         a, b = (ends[0] - self.input_zero) * weights, (ends[1] - self.input_zero) * weights
         low, high = np.minimum(a, b), np.maximum(a, b)

@@ -13,7 +13,9 @@ Window: TypeAlias = list[tuple[int, int]]
 _SAME = 0
 
 
-def windows(layer: Layer, kernel: tuple[int, int], o: Any, dilation: tuple[int, int]) -> tuple[list[Window], bool]:
+def windows(
+    layer: Layer, kernel: tuple[int, int], o: Any, dilation: tuple[int, int]
+) -> tuple[list[Window], bool]:
     """The window of each place of the output, and whether one reaches beyond the input.
 
     ``o`` are TFLite's options, with padding and strides. The batch is 1.
@@ -24,7 +26,9 @@ def windows(layer: Layer, kernel: tuple[int, int], o: Any, dilation: tuple[int, 
     strides = o.StrideH(), o.StrideW()
     rows = _axis(shape[1], out[1], kernel[0], strides[0], dilation[0], o.Padding())
     columns = _axis(shape[2], out[2], kernel[1], strides[1], dilation[1], o.Padding())
-    padded = any(len(cells) < size for axis, size in ((rows, kernel[0]), (columns, kernel[1])) for cells in axis)
+    padded = any(
+        len(cells) < size for axis, size in ((rows, kernel[0]), (columns, kernel[1])) for cells in axis
+    )
     return [
         [(y * shape[2] + x, a * kernel[1] + b) for y, a in row for x, b in column]
         for row in rows

@@ -1,0 +1,61 @@
+"""``crtgen prove``: does the linked image compute the network, for every input?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen.cli.groups import Building, Compiling, Files, Generating, flattened
+from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.errors import MismatchError
+from crtgen.prove import Proof, prove
+
+__all__ = ["command"]
+
+
+@flattened
+def command(
+    model: Annotated[Path, typer.Argument(help="The .tflite file of a network.", show_default=False)],
+    compiling: Compiling,
+    generating: Generating,
+    building: Building,
+    files: Files,
+    image: Annotated[
+        Path | None, typer.Option(help="Prove this ELF file; nothing is generated and built then.")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Prove that the image computes the network, for every input.
+
+    See docs/prove.md for what a proof says. The exit code is 0 only if every byte of the result is proven.
+    """
+    with guarded(as_json, debug) as out:
+        with out.stage() as say:
+            if image is None:
+                say(f"reading {model.name}")
+                compiled = compiling.compile([files.load(model)], say, place=generating.place or ())
+                built = generating.generate(compiled, "standalone").build(
+                    toolchain=building.toolchain, say=say
+                )
+                image = built.path
+            say("proving")
+            proof = prove(image, model)
+        out.result(proof.to_dict(), lambda console: _print(console, proof))
+        if not proof.is_proven:
+            raise typer.Exit(MismatchError.exit_code)
+
+
+def _print(console: Console, proof: Proof) -> None:
+    rows = table("", "layer", "outputs", "proven", "needed", "missing", right=("outputs", "proven", "needed"))
+    for layer in proof.layers:
+        missing = f"{layer.missing:,}" if layer.needed else ""
+        counts = (f"{n:,}" for n in (layer.outputs, layer.proven, layer.needed))
+        rows.add_row(str(layer.number), layer.operator, *counts, missing)
+    console.print(rows)
+    for layer in proof.layers:
+        for reason in layer.reasons[:1]:
+            console.print(f"layer {layer.number}, {layer.operator}: {reason}")
+    for line in proof.lines():
+        console.print(line)

@@ -19,8 +19,7 @@ def greatest_of(word: Word) -> tuple[frozenset[Symbol], int] | None:
         if id(e) in seen:
             continue
         seen.add(id(e))
-        if isinstance(e, Op) and e.name == "sxtb" and isinstance(e.args[0], Op) and e.args[0].name == "max":
-            e = e.args[0]  # of signed bytes; the extension changes nothing
+        e = _within_byte(e)
         if isinstance(e, int):
             least = max(least, signed(e))
         elif isinstance(e, Op) and e.name == "max":
@@ -39,3 +38,11 @@ def single_symbol(e: Any) -> Symbol | None:
         ((symbol, k),) = e.terms().items()
         return symbol if k == 1 else None
     return None
+
+
+def _within_byte(e: Any) -> Any:
+    """What is extended or saturated to a signed byte: of a greatest of such bytes that changes nothing."""
+    if isinstance(e, Op) and (e.name == "sxtb" or (e.name == "ssat" and e.args[0] == 8)):
+        inner = e.args[-1]
+        return inner if isinstance(inner, Op) and inner.name == "max" else e
+    return e

@@ -155,9 +155,22 @@ def _adc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> 
         a, b, carry = m.r[x], value(), m.carry()
         if flags:
             m.flags = ("add", a, b, carry)
-        m.r[d] = add(add(a, b), carry)
+        rounded = _rounded(a, carry)
+        m.r[d] = add(add(a, b), carry) if rounded is None else add(rounded, b)
 
     return step
+
+
+def _rounded(a: Word, carry: Word) -> Op | None:
+    """The upper word of a product and the highest bit of the lower one: the product rounded."""
+    if not isinstance(a, Op) or not isinstance(carry, Op) or (a.name, carry.name) != ("smulhi", "and"):
+        return None
+    bit = carry.args[0]
+    if not isinstance(bit, Op) or bit.name != "lsr" or bit.args[1] != 31 or carry.args[1] != 1:
+        return None
+    low = bit.args[0]
+    whole = isinstance(low, Op) and low.name == "mul" and all(u is v for u, v in zip(low.args, a.args, strict=True))
+    return Op("vrmulh", *a.args) if whole else None
 
 
 def _sbc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> Step:
@@ -228,11 +241,10 @@ def shift(m: Machine, i: Instruction) -> Step:
 
 def _last_out(kind: str, v: Word, n: int) -> Word:
     """The bit that a shift by 1 to 32 moves out."""
-    if not isinstance(v, int) or n == 0:
-        return (
-            Op("and", Op(kind if kind != "ror" else "lsr", v, n - 1), 1) if n and kind != "lsl" else unknown()
-        )
-    return v >> (32 - n) & 1 if kind == "lsl" else v >> (n - 1) & 1
+    if n == 0:
+        return unknown()
+    place = 32 - n if kind == "lsl" else n - 1
+    return v >> place & 1 if isinstance(v, int) else Op("and", Op("lsr", v, place), 1)
 
 
 def _shift_by_register(m: Machine, kind: str, flags: bool, which: tuple[int, int, int]) -> Step:

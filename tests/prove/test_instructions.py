@@ -1,0 +1,130 @@
+"""What the checker takes instructions to do, against QEMU: on numbers, and on symbols with the same values."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crtgen.prove.expression import evaluate
+from crtgen.prove.image import Image, read_image, reassemble
+from crtgen.prove.machine import Machine
+from crtgen.prove.meaning import BRANCHES
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import Bytes, Halves, Op, Sum, Symbol, Word, signed8, signed16
+from tests.prove.programs import CASES, States, run_on_core
+
+pytestmark = pytest.mark.qemu
+
+_COUNT = 100
+_HOLDS = {
+    "eq": lambda n, z, c, v: z, "ne": lambda n, z, c, v: not z, "lt": lambda n, z, c, v: n != v,
+    "ge": lambda n, z, c, v: n == v, "gt": lambda n, z, c, v: not z and n == v,
+    "le": lambda n, z, c, v: z or n != v, "hi": lambda n, z, c, v: c and not z,
+    "ls": lambda n, z, c, v: not c or z, "cs": lambda n, z, c, v: c, "cc": lambda n, z, c, v: not c,
+    "mi": lambda n, z, c, v: n, "pl": lambda n, z, c, v: not n,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> States:
+    return run_on_core(tmp_path_factory.mktemp("cases"), _COUNT, seed=1)
+
+
+@pytest.fixture(scope="module")
+def image(ran: States) -> Image:
+    return read_image(ran.image)
+
+
+def _after(image: Image, number: int, r: list[Word], q: list[list[Word]]) -> Machine:
+    """The machine after a case, from registers r0 to r3, r6, r7 and q0 to q2."""
+    machine = Machine(image, 1000)
+    machine.r[:4], machine.r[6:8] = r[:4], r[4:6]
+    machine.q[:3] = q
+    at, end = image.symbols[f"case{number}"], image.symbols[f"end{number}"]
+    while at != end:
+        at = machine.one(at)
+    return machine
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=CASES)
+def test_numbers(ran: States, image: Image, number: int) -> None:
+    for state, result in zip(ran.states, ran.results[number], strict=True):
+        vectors: list[list[Word]] = [list(state[6 + 4 * i : 10 + 4 * i]) for i in range(3)]
+        try:
+            machine = _after(image, number, list(state[:6]), vectors)
+        except Refusal as refusal:
+            assert "vrshl" in CASES[number], refusal  # to the left by that much
+            continue
+        assert (*machine.r[:4], *machine.q[0]) == (*result[:4], *result[5:]), state
+        flags = [bool(result[4] >> bit & 1) for bit in (31, 30, 29, 28)]
+        for condition in BRANCHES:
+            try:
+                holds = machine.holds(condition)
+            except Refusal:
+                continue
+            if isinstance(holds, bool):
+                assert holds == _HOLDS[condition](*flags), (condition, state)
+
+
+class _Symbols:
+    """Words of symbols that have given values."""
+
+    def __init__(self, seed: int) -> None:
+        self.values: dict[Symbol, int] = {}
+        self.random = random.Random(seed)
+
+    def symbol(self, value: int) -> Symbol:
+        made = Symbol(0, len(self.values), -128, 127)
+        self.values[made] = value
+        return made
+
+    def word(self, v: int) -> Word:
+        """A word with this value: a number, four bytes, two halves, or a sum."""
+        kind = self.random.randrange(4)
+        if kind == 1:
+            return Bytes(tuple(self.symbol(signed8(v >> 8 * i)) for i in range(4)))
+        if kind == 2:
+            return Halves(self.half(signed16(v)), self.half(signed16(v >> 16)))
+        if kind == 3:
+            if -128 <= signed16(v) <= 127 and v in (signed16(v) & 0xFFFFFFFF,):
+                return self.symbol(signed16(v)).word
+            return Op("add", self.half(signed16(v)), v - signed16(v) & 0xFFFFFFFF)
+        return v
+
+    def half(self, v: int) -> Word:
+        """A sum with this value."""
+        symbol = self.symbol(self.random.randint(-128, 127))
+        k = self.random.randint(1, 9)
+        return Sum(v - k * self.values[symbol], {symbol: k})
+
+    def value(self, word: Word) -> int:
+        def leaf(s: Sum) -> Any:
+            return s.constant + sum(k * self.values[symbol] for symbol, k in s.terms().items())
+
+        return int(evaluate(word, leaf, {})) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=CASES)
+def test_symbols(ran: States, image: Image, number: int) -> None:
+    """The values of what comes out are those that the core had."""
+    compared = 0
+    for k, (state, result) in enumerate(zip(ran.states, ran.results[number], strict=True)):
+        symbols = _Symbols(k)
+        r = [symbols.word(v) if i in (1, 2) else v for i, v in enumerate(state[:6])]
+        q = [[symbols.word(v) for v in state[6 + 4 * i : 10 + 4 * i]] for i in range(3)]
+        try:
+            machine = _after(image, number, r, q)
+            found = [symbols.value(w) for w in (*machine.r[:4], *machine.q[0])]
+        except Refusal:
+            continue
+        assert found == [*result[:4], *result[5:]], state
+        compared += 1
+    assert compared >= _COUNT // 3 or "vrshl" in CASES[number]
+
+
+def test_text_is_assembled_again(image: Image) -> None:
+    spans = [(image.symbols[f"case{i}"], image.symbols[f"end{i}"]) for i in range(len(CASES))]
+    used = [a for a in image.instructions if any(first <= a < end for first, end in spans)]
+    assert len(used) >= 2 * len(CASES)
+    reassemble(image, used)

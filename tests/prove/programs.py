@@ -18,7 +18,8 @@ CORE = (
     "lsls r0, r0, r3", "lsrs r0, r0, r3", "asrs r0, r0, r3", "rors r0, r3",
     "sxtb r0, r1", "uxtb r0, r1", "sxth r0, r1", "uxth r0, r1", "sxtb16 r0, r1", "sxtb16 r0, r1, ror #8",
     "uxtb16 r0, r1, ror #16", "sxtab16 r0, r1, r2", "sxtab16 r0, r1, r2, ror #8", "sxtab r0, r1, r2",
-    "sxtah r0, r1, r2", "uxtab r0, r1, r2", "uxtah r0, r1, r2", "pkhbt r0, r1, r2", "pkhbt r0, r1, r2, lsl #16",
+    "sxtah r0, r1, r2", "uxtab r0, r1, r2", "uxtah r0, r1, r2", "pkhbt r0, r1, r2",
+    "pkhbt r0, r1, r2, lsl #16",
     "pkhtb r0, r1, r2", "pkhtb r0, r1, r2, asr #16", "smlad r0, r1, r2, r3", "smladx r0, r1, r2, r3",
     "smuad r0, r1, r2", "smuadx r0, r1, r2", "smlabb r0, r1, r2, r3", "smlabt r0, r1, r2, r3",
     "smlatb r0, r1, r2, r3", "smlatt r0, r1, r2, r3", "smulbb r0, r1, r2", "smulbt r0, r1, r2",
@@ -46,7 +47,8 @@ HELIUM = (
     "vmin.u32 q0, q1, q2", "vmax.u32 q0, q1, q2", "vmovlb.s16 q0, q1", "vmovlt.s16 q0, q1",
     "vmovnb.i32 q0, q1", "vmovnt.i32 q0, q1", "vmovnb.i16 q0, q1", "vqmovnb.s32 q0, q1",
     "vqmovnt.s32 q0, q1", "vqmovnb.s16 q0, q1", "vqmovnt.s16 q0, q1", "vqrshrnb.s32 q0, q1, #5",
-    "vqrshrnt.s32 q0, q1, #11", "vqrshrnb.s16 q0, q1, #3", "vqrshrnt.s16 q0, q1, #8", "vqshrnb.s32 q0, q1, #5",
+    "vqrshrnt.s32 q0, q1, #11", "vqrshrnb.s16 q0, q1, #3", "vqrshrnt.s16 q0, q1, #8",
+    "vqshrnb.s32 q0, q1, #5",
     "vshrnb.i32 q0, q1, #7", "vmlav.s8 r0, q1, q2", "vmlava.s8 r0, q1, q2", "vmlav.s16 r0, q1, q2",
     "vmlava.s16 r0, q1, q2", "vmlava.s32 r0, q1, q2", "vaddv.s32 r0, q1", "vaddva.s32 r0, q1",
     "vaddv.s8 r0, q1", "vmaxv.s8 r0, q1", "vminv.s8 r0, q1", "vdup.8 q0, r1", "vdup.16 q0, r1",
@@ -99,7 +101,9 @@ stmia r10!, {{r0-r3, r5}}
 vstrw.32 q0, [r10], #16
 subs r9, #1
 bne 1b
+b 2f
 .ltorg
+2:
 """
 
 _END = """
@@ -136,6 +140,12 @@ _LINK = """SECTIONS {
 """
 
 
+_QEMU = (
+    "-M", "mps3-an547", "-display", "none", "-serial", "none", "-monitor", "none",
+    "-semihosting-config", "enable=on,target=native",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class States:
     """The image, the states by number, and of each case and state what the core had afterwards.
@@ -163,9 +173,8 @@ def run_on_core(directory: Path, count: int, seed: int) -> States:
     flags = ["-mcpu=cortex-m55", "-mthumb", "-nostdlib", "-nostartfiles", "-Tlink.ld", "-Wl,-estart"]
     subprocess.run([compiler, *flags, "cases.s", "-o", image.name], cwd=directory, check=True, timeout=60)
     output = subprocess.run(
-        [require_tool("qemu-system-arm"), "-M", "mps3-an547", "-display", "none", "-serial", "none"]
-        + ["-monitor", "none", "-semihosting-config", "enable=on,target=native", "-kernel", image.name],
-        cwd=directory, capture_output=True, timeout=60, check=False,
+        [require_tool("qemu-system-arm"), *_QEMU, "-kernel", image.name],
+        cwd=directory, capture_output=True, timeout=20, check=False,
     ).stdout  # fmt: skip
     assert len(output) == len(CASES) * count * 36, len(output)
     words = [int.from_bytes(output[i : i + 4], "little") for i in range(0, len(output), 4)]

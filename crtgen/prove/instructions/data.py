@@ -169,7 +169,11 @@ def _rounded(a: Word, carry: Word) -> Op | None:
     if not isinstance(bit, Op) or bit.name != "lsr" or bit.args[1] != 31 or carry.args[1] != 1:
         return None
     low = bit.args[0]
-    whole = isinstance(low, Op) and low.name == "mul" and all(u is v for u, v in zip(low.args, a.args, strict=True))
+    whole = (
+        isinstance(low, Op)
+        and low.name == "mul"
+        and all(u is v for u, v in zip(low.args, a.args, strict=True))
+    )
     return Op("vrmulh", *a.args) if whole else None
 
 

@@ -138,6 +138,9 @@ def move_block(m: Machine, i: Instruction) -> Step:
     return step
 
 
+_WORD = re.compile(r"d(\d+)\[([01])\]")
+"""A word of a vector register, as objdump names it: q0 is d0 and d1."""
+
 _LANE = re.compile(r"q([0-7])\[([0-3])\]")
 
 
@@ -146,9 +149,9 @@ def move(m: Machine, i: Instruction) -> Step:
     q = i.operands
     if len(q) == 4:
         return _move_two(m, q)
-    lane = _LANE.fullmatch(q[0])
+    lane = _WORD.fullmatch(q[0])
     if lane and i.kind == "32":
-        n, k, x = int(lane[1]), int(lane[2]), register(q[1])
+        n, k, x = int(lane[1]) >> 1, 2 * (int(lane[1]) & 1) + int(lane[2]), register(q[1])
 
         def one() -> None:
             m.q[n] = [m.r[x] if j == k else w for j, w in enumerate(m.q[n])]

@@ -1,0 +1,92 @@
+"""What the checker takes operators to compute, against recorded outputs of TensorFlow Lite Micro."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crtgen.errors import UnsupportedError
+from crtgen.prove.network.arithmetic import high_mul
+from crtgen.prove.network.elementwise import PairLayer
+from crtgen.prove.network.layer import Layer
+from crtgen.prove.network.network import Network
+from crtgen.prove.network.others import MaxPool, Softmax
+from crtgen.prove.network.sums import SumLayer
+from crtgen.prove.value import Symbol
+from tests.support import ROOT, model_path
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+
+
+def run(network: Network, x: Any) -> Any:
+    """The network on numbers: each symbol gets the value that its layer says."""
+    values: dict[Symbol, int] = {}
+    for symbol, number in zip(network.values(network.input), x.ravel(), strict=True):
+        assert isinstance(symbol, Symbol)
+        values[symbol] = int(number)
+    for layer in network.layers:
+        outputs = network.values(layer.operator.output)
+        for value, number in zip(outputs, _numbers(layer, values), strict=False):
+            _set(values, value, number)
+    return np.array([values[v] if isinstance(v, Symbol) else v for v in network.values(network.output)])
+
+
+def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[int]:
+    """The outputs of a layer; nothing of one that moves bytes."""
+    if isinstance(layer, SumLayer):
+        for _, channel, base, terms in layer.sums():
+            total = np.array([base + sum(k * values[s] for s, k in terms.items())], np.int64)
+            yield int(layer.function(channel, total)[0])
+    elif isinstance(layer, PairLayer):
+        for operands in layer.operands:
+            a, b = (np.array([values[v] if isinstance(v, Symbol) else v]) for v in operands)
+            yield int(layer.function(a, b)[0])
+    elif isinstance(layer, MaxPool):
+        yield from (max(values[s] for s in cells) for cells in layer.sets)
+    elif isinstance(layer, Softmax):
+        row = np.array([values[s] for s in layer.inputs if isinstance(s, Symbol)], np.int64)
+        yield from (int(v) for v in layer.reference(row))
+
+
+def _set(values: dict[Symbol, int], value: int | Symbol, number: int) -> None:
+    if isinstance(value, Symbol):
+        assert value.low <= number <= value.high, "beyond what its layer can give"
+        assert values.setdefault(value, number) == number, "two outputs that are not the same"
+    else:
+        assert value == number, "an output that is no constant"
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("name", ["ad01_int8", pytest.param("kws_int8", marks=pytest.mark.nightly)])
+def test_recorded_outputs(name: str) -> None:
+    path = model_path(name)
+    cases = np.load(path.with_suffix(".npz"))
+    first = sorted(k.removesuffix("_input0") for k in cases.files if k.endswith("_input0"))[:2]
+    network = Network(path)
+    for case in first:
+        found = run(network, cases[f"{case}_input0"])
+        np.testing.assert_array_equal(found, cases[f"{case}_output0"].ravel())
+
+
+def test_digits() -> None:
+    """Convolutions, max pools, a fully connected layer and softmax; recorded with the demonstration."""
+    cases = np.load(ROOT / "demo" / "digits.npz")
+    network = Network(DIGITS)
+    names = sorted(k.removesuffix("_input0") for k in cases.files if k.endswith("_input0"))[:3]
+    for case in names:
+        found = run(network, cases[f"{case}_input0"])
+        np.testing.assert_array_equal(found, cases[f"{case}_output0"].ravel())
+    assert names
+
+
+def test_high_mul() -> None:
+    """SaturatingRoundingDoublingHighMul: halves are rounded up."""
+    a = np.array([1 << 30, -(1 << 30), 3 << 29, -(3 << 29), 5], np.int64)
+    np.testing.assert_array_equal(high_mul(a, 1), [1, 0, 1, -1, 0])
+
+
+def test_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="int8 from input to output"):
+        Network(model_path("ad01_float32"))

@@ -1,0 +1,122 @@
+"""Images that are proven, and images with one bit changed, which are not."""
+
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+from typer.testing import CliRunner
+
+from crtgen import api
+from crtgen.cli.app import app
+from crtgen.prove import Proof, prove
+from tests.support import ROOT, model_path, require_tool
+
+pytestmark = pytest.mark.qemu
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+M4, M55, M0 = "mps2_an386", "mps3_an547", "rpi_pico"
+
+
+def image_of(model: Path, board: str, directory: Path) -> Path:
+    """The standalone image; the temporary one of the build is gone with its object."""
+    require_tool("arm-none-eabi-gcc")
+    built = api.load(model).compile(board).generate("standalone").build()
+    path = directory / "firmware.elf"
+    path.write_bytes(built.path.read_bytes())
+    return path
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return image_of(DIGITS, M4, tmp_path_factory.mktemp("digits"))
+
+
+def states(proof: Proof) -> list[tuple[str, int]]:
+    return [(layer.operator, layer.missing) for layer in proof.layers]
+
+
+def test_digits_on_m4(digits: Path) -> None:
+    proof = prove(digits, DIGITS)
+    assert proof.is_proven, proof.lines()
+    assert (proof.outputs_proven, proof.forgotten) == (10, 0)
+    assert all(missing == 0 for _, missing in states(proof))
+    assert 0 < proof.stack < 512
+    assert 0 < proof.instructions[0] <= proof.instructions[1] < 60_000
+    assert len(proof.certificate["image_sha256"]) == 64
+
+
+def test_digits_on_m55(tmp_path: Path) -> None:
+    proof = prove(image_of(DIGITS, M55, tmp_path), DIGITS)
+    assert proof.is_proven, proof.lines()
+
+
+def test_digits_on_m0plus(tmp_path: Path) -> None:
+    """Everything before softmax is proven; there the run stops, and says where."""
+    proof = prove(image_of(DIGITS, M0, tmp_path), DIGITS)
+    assert not proof.is_proven
+    assert "an address depends on an input" in proof.stopped
+    assert [layer.proven for layer in proof.layers[:6]] == [512, 128, 256, 64, 64, 10]
+
+
+@pytest.mark.models
+def test_ad01_on_m55(tmp_path: Path) -> None:
+    """No branch depends on an input, so that the count is exact."""
+    model = model_path("ad01_int8")
+    proof = prove(image_of(model, M55, tmp_path), model)
+    assert proof.is_proven, proof.lines()
+    assert proof.outputs_proven == 640
+    assert proof.instructions[0] == proof.instructions[1]
+
+
+def flipped(path: Path, address: int, bit: int, directory: Path) -> Path:
+    """The image with one bit of what it loads changed."""
+    data = bytearray(path.read_bytes())
+    with path.open("rb") as file:
+        segments = [(s["p_vaddr"], s["p_offset"], s["p_filesz"]) for s in ELFFile(file).iter_segments()]
+    first, offset, _ = next(s for s in segments if s[0] <= address < s[0] + s[2])
+    data[offset + address - first] ^= 1 << bit
+    changed = directory / "changed.elf"
+    changed.write_bytes(data)
+    return changed
+
+
+def symbol(path: Path, name: str) -> int:
+    """The address of the first symbol with this in its name."""
+    with path.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".symtab")
+        assert isinstance(table, SymbolTableSection)
+        return int(min(s["st_value"] & ~1 for s in table.iter_symbols() if name in s.name))
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "bit"),
+    [
+        ("__tvm_param__digits_conv2d_weights", 5, 0),
+        ("__tvm_param__digits_fully_connected_weights", 77, 3),
+        ("digits_max_pool2d", 6, 1),
+        ("digits_compute", 24, 2),
+    ],
+)
+def test_a_changed_bit_is_rejected(digits: Path, tmp_path: Path, name: str, offset: int, bit: int) -> None:
+    changed = flipped(digits, symbol(digits, name) + offset, bit, tmp_path)
+    assert not prove(changed, DIGITS).is_proven
+
+
+def test_a_power_of_softmax_is_compared(digits: Path, tmp_path: Path) -> None:
+    """A bit of the factors of exp: no test of outputs would find the last one."""
+    changed = flipped(digits, symbol(digits, "power.0") + 24, 0, tmp_path)
+    proof = prove(changed, DIGITS)
+    assert not proof.is_proven
+    assert states(proof)[-1] == ("SOFTMAX", 10)
+
+
+def test_command(digits: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+    result = runner.invoke(app, ["prove", str(DIGITS), "--image", str(digits)])
+    assert result.exit_code == 0, result.output
+    assert "digits: proven, 10 of 10 outputs" in result.output
+    changed = flipped(digits, symbol(digits, "__tvm_param__digits_conv2d_weights") + 5, 0, tmp_path)
+    result = runner.invoke(app, ["prove", str(DIGITS), "--image", str(changed)])
+    assert result.exit_code == 8
+    assert "not proven" in result.output

@@ -4,7 +4,7 @@ Addresses and control flow are numbers: shapes are. Where a branch depends on an
 where they meet, and what differs is what the condition selects. Each instruction becomes a function once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -40,6 +40,14 @@ class Call:
     depth: int
 
 
+class _Again(Exception):
+    """A way came back to the branch that it began at."""
+
+    def __init__(self, here: tuple[int, int]) -> None:
+        super().__init__()
+        self.here = here
+
+
 class Machine:
     """A core with the image's memory. ``count`` is the most instructions, ``count - slack`` the least."""
 
@@ -60,6 +68,10 @@ class Machine:
         self.steps: dict[int, tuple[Step, int]] = {}
         self.meetings: dict[int, dict[int, int | None]] = {}
         self.ways = 0
+        self.open: set[tuple[int, int]] = set()
+        """Branches of which a way is being run: address and depth of calls."""
+        self.nearer: dict[int, int] = {}
+        """Where the ways of a branch meet, if that is before the place that all ways lead to."""
 
     # ---- running
 
@@ -175,20 +187,65 @@ class Machine:
         return conditional
 
     def branch(self, holds: Op, pc: int, taken: int, following: int) -> int:
-        """A branch that depends on an input."""
-        meet = self._meeting(pc)
+        """A branch that depends on an input: both ways, to where they meet.
+
+        Where compilers copy the end of a loop into both ways, they meet in the next round of the loop.
+        """
+        here = pc, len(self.returns)
+        if here in self.open:
+            raise _Again(here)
+        meet = self.nearer[pc] if pc in self.nearer else self._meeting(pc)
+        start, ways, calls = self._state(), self.ways, len(self.calls)
+        self.open.add(here)
+        try:
+            return self.both(holds, self._until(taken, meet), self._until(following, meet))
+        except _Again as again:
+            if again.here != here or pc in self.nearer:
+                raise
+            self._restore(start, {})
+            self.ways = ways
+            before = [self._trace(start, here, first) for first in (taken, following)]
+            common = [at for at in before[0] if at in before[1]]
+            if not common:
+                raise Refusal("the ways of a branch do not meet") from None
+            self.nearer[pc] = common[0]
+            del self.calls[calls:]
+        finally:
+            self.open.discard(here)
+        return self.branch(holds, pc, taken, following)
+
+    def _until(self, first: int, meet: int | None) -> Callable[[], int]:
+        """What runs from an address to where ways meet, or to the return."""
         depth = len(self.returns)
 
-        def way(start: int) -> Callable[[], int]:
-            def run() -> int:
-                at = start
-                while len(self.returns) >= depth and (len(self.returns) > depth or at != meet):
-                    at = self.one(at)
-                return at
+        def run() -> int:
+            at = first
+            while len(self.returns) >= depth and (len(self.returns) > depth or at != meet):
+                at = self.one(at)
+            return at
 
-            return run
+        return run
 
-        return self.both(holds, way(taken), way(following))
+    def _trace(self, start: "_State", here: tuple[int, int], first: int) -> list[int]:
+        """The addresses of the same call that a way passes before it is at the branch again."""
+        passed: list[int] = []
+
+        def run() -> int:
+            at = first
+            while len(self.returns) >= here[1]:
+                if len(self.returns) == here[1]:
+                    passed.append(at)
+                at = self.one(at)
+            return at
+
+        try:
+            changed = self._way(run)[2]
+            self._restore(start, changed)
+        except _Again as again:
+            if again.here != here:
+                raise
+            self._restore(start, {})
+        return passed
 
     def _meeting(self, pc: int) -> int | None:
         for first, end, _ in self.image.functions:
@@ -217,8 +274,13 @@ class Machine:
         """Where the way leads, the state there, and the words that it wrote: before and after."""
         log: dict[int, Content | None] = {}
         self.memory.undo.append(log)
-        at = run()
-        self.memory.undo.pop()
+        try:
+            at = run()
+        except _Again:
+            self._undo(log)
+            raise
+        finally:
+            self.memory.undo.pop()
         changed = {i: (before, self.memory.words[i]) for i, before in log.items()}
         return at, self._state(), changed
 
@@ -231,7 +293,10 @@ class Machine:
         self.predicate, self.tail, returns = s.rest
         self.returns[:] = returns
         self.count, self.slack = s.count, s.slack
-        for i, (before, _) in changed.items():
+        self._undo({i: before for i, (before, _) in changed.items()})
+
+    def _undo(self, log: Mapping[int, Content | None]) -> None:
+        for i, before in log.items():
             self.memory.words[i] = unknown() if before is None else before
 
     def _merge(

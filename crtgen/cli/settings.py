@@ -42,6 +42,7 @@ READ = frozenset(
         "expect",
         "graph-json",
         "hardware-map",
+        "image",
         "input",
         "labels",
         "params",

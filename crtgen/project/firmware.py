@@ -34,6 +34,10 @@ def _most(needs: Sequence[Sequence[int]]) -> int:
     return max((sum(-(-size // _ALIGN) * _ALIGN for size in need) for need in needs), default=0)
 
 
+_LONGEST_NAME = 100
+"""Letters, of which names of files are made that every system takes."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Firmware:
     """Models compiled as ``request`` says, and the kind of program around them.
@@ -180,8 +184,10 @@ class Firmware:
 
     @property
     def name(self) -> str:
-        """The project's name: the models' names."""
-        return "_".join(info.name for info in self.models)
+        """The project's name: the models' names; of many, the first one's and how many follow."""
+        names = [info.name for info in self.models]
+        joined = "_".join(names)
+        return joined if len(joined) <= _LONGEST_NAME else f"{names[0]}_and_{len(names) - 1}_more"
 
     @property
     def has_registry(self) -> bool:

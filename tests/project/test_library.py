@@ -213,3 +213,11 @@ def test_objects_of_llvm_are_plain_too() -> None:
     (data,) = (d for p, d in generated.project.files.items() if p.endswith("digits_kernels.o"))
     assert b"digits_run" in data
     assert b"TVMSystemLibEntryPoint" not in data
+
+
+def test_a_library_of_many_models_is_not_called_by_all_names(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{letter * 40}.tflite" for letter in "abc"]
+    for path in paths:
+        path.write_bytes((ROOT / "demo" / "digits.tflite").read_bytes())
+    made = crtgen.compile([crtgen.load(path) for path in paths], "host").generate("library").project
+    assert f"add_library(crt_{'a' * 40}_and_2_more STATIC" in made.files["CMakeLists.txt"].decode()

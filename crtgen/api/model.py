@@ -12,9 +12,9 @@ from crtgen.boards import Board, find_board
 from crtgen.byoc import partition
 from crtgen.codegen import generate_c
 from crtgen.errors import UsageError
-from crtgen.ir import Graph, Value, shape_text
+from crtgen.ir import DType, Graph, Value, shape_text
 from crtgen.library import SUFFIXES, Linkable, Package, load_package, own_graph
-from crtgen.passes import Hit, run_passes, slide
+from crtgen.passes import Hit, channels_last, run_passes, slide, with_io
 from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields
 from crtgen.trust import is_allowed
@@ -91,6 +91,8 @@ def load(
     graph: str | Path | None = None,
     trust: bool | str = False,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    io: str = "",
+    channels: str = "",
 ) -> Model | Imported:
     """Read a model file, an archive of models, or an exported library.
 
@@ -100,13 +102,15 @@ def load(
 
     ``params`` and ``graph`` are the parameters and the graph JSON of an exported library, if they are not
     beside it by name. ``shapes`` are those of a model's inputs, by name, where they are to be others than
-    in the file: a batch, or lengths that the file leaves open. Raises ``ModelError`` with the place of
+    in the file: a batch, or lengths that the file leaves open. ``io`` is ``int8`` or ``uint8`` where
+    quantised inputs and outputs are to have that type, ``channels`` is ``last`` where images of an ONNX model
+    are to be ``[N, H, W, C]``. Raises ``ModelError`` with the place of
     whatever is wrong with the file.
     """
     file = Path(path)
     if file.name.endswith(SUFFIXES):
-        if shapes:
-            raise UsageError("code has the shapes that it was made for", where=str(path))
+        if shapes or io or channels:
+            raise UsageError("code has the inputs and outputs that it was made for", where=str(path))
         with budget.spending(str(path)):
             package = load_package(file, Path(params) if params else None, Path(graph) if graph else None)
         if isinstance(trust, str) and trust not in ("", package.digest):
@@ -117,7 +121,24 @@ def load(
         return Imported(package, bool(trust) or is_allowed(package.digest))
     if params or graph:
         raise UsageError("parameters and a graph belong to an exported library", where=str(path))
-    return Model(frontends.load(file, shapes=shapes or {}))
+    made = frontends.load(file, shapes=shapes or {})
+    if channels:
+        made = _channels_last(made, file, channels)
+    return Model(with_io(made, _byte_type(io)) if io else made)
+
+
+def _channels_last(graph: Graph, file: Path, channels: str) -> Graph:
+    if channels != "last":
+        raise UsageError(f"unknown order of channels {channels}", hint="known: last")
+    if file.suffix != ".onnx":
+        raise UsageError("its images have their channels last", where=str(file), hint="leave --channels out")
+    return channels_last(graph)
+
+
+def _byte_type(io: str) -> DType:
+    if io not in ("int8", "uint8"):
+        raise UsageError(f"unknown type of inputs and outputs {io}", hint="known: int8, uint8")
+    return DType(io)
 
 
 def compile(

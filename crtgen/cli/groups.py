@@ -66,12 +66,22 @@ class Files:
     shape: options.Shape = None
     params: options.ParamsFile = None
     graph_json: options.GraphFile = None
+    io: options.Io = ""
+    channels: options.Channels = ""
 
     def load(self, path: Path, trust: bool = False) -> api.Model | api.Imported:
         """Read a model, an archive or a library."""
         shapes = choices.shapes(self.shape)
         allowed = trust or trust_of(path)
-        return api.load(path, params=self.params, graph=self.graph_json, trust=allowed, shapes=shapes)
+        return api.load(
+            path,
+            params=self.params,
+            graph=self.graph_json,
+            trust=allowed,
+            shapes=shapes,
+            io=self.io,
+            channels=self.channels,
+        )
 
 
 @dataclass(frozen=True, slots=True)

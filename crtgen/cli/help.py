@@ -9,6 +9,7 @@ __all__ = ["with_short_help"]
 _SELDOM = frozenset(
     (
         "--baud",
+        "--channels",
         "--cmsis-nn",
         "--codegen",
         "--core-dump",
@@ -19,6 +20,7 @@ _SELDOM = frozenset(
         "--fvp-path",
         "--graph-json",
         "--hardware-map",
+        "--io",
         "--keep-inputs",
         "--mean",
         "--params",

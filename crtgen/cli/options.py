@@ -12,6 +12,7 @@ __all__ = [
     "Baud",
     "Board",
     "Boards",
+    "Channels",
     "CmsisNn",
     "Codegen",
     "CoreDump",
@@ -22,6 +23,7 @@ __all__ = [
     "FvpPath",
     "GraphFile",
     "HardwareMap",
+    "Io",
     "Junit",
     "KeepInputs",
     "Models",
@@ -94,6 +96,14 @@ GraphFile = Annotated[
 Shape = Annotated[
     list[str] | None,
     _code("--shape", metavar="INPUT=1,96,96,3", help="The shape of an input, where the file's is not meant."),
+]
+Io = Annotated[
+    str,
+    _code("--io", metavar="TYPE", help="int8 or uint8: of quantised inputs and outputs, in any file."),
+]
+Channels = Annotated[
+    str,
+    _code("--channels", metavar="last", help="Images of an ONNX model are [N, H, W, C], as of cameras."),
 ]
 Board = Annotated[
     str, _board("--board", "-b", help="The board, or the file of one; `crtgen boards` lists them.")

@@ -109,6 +109,8 @@ DATA = frozenset(
         "seconds",
         "serial",
         "shape",
+        "io",
+        "channels",
         "simulate",
         "sliding",
         "stack",

@@ -21,7 +21,7 @@ from crtgen.measure.cases import (
     random_inputs,
     read_cases,
 )
-from crtgen.passes import Sliding, start_of_signal
+from crtgen.passes import Sliding, channels_last, start_of_signal, turned_shape, with_io
 from crtgen.session import Session
 
 __all__ = ["Verdict", "cases_of", "verify", "verify_cases"]
@@ -56,7 +56,7 @@ def cases_of(
     for info in models:
         prefix = f"{info.name}." if len(models) > 1 else ""
         found[info.name] = (
-            _reference_cases(source, info.inputs, count, sliding)
+            _reference_cases(source, info, count, sliding)
             if expect is None
             else read_cases(expect, info.inputs, info.outputs, prefix)
         )
@@ -95,12 +95,12 @@ def verify_cases(
     return tuple(verdicts)
 
 
-def _reference_cases(
-    source: Path, interfaces: Sequence[Interface], count: int, sliding: Sliding | None
-) -> tuple[Case, ...]:
+def _reference_cases(source: Path, info: ModelInfo, count: int, sliding: Sliding | None) -> tuple[Case, ...]:
     model = None if source.is_dir() else load(source)
+    interfaces = info.inputs
     if not isinstance(model, Model):
         raise UsageError("code has no reference to compare with", where=str(source), hint="give --expect")
+    model = _with_ends_of(info, model)
     shapes = {i.name: i.shape for i in interfaces}
     if sliding is not None:
         (x,) = model.inputs
@@ -111,6 +111,18 @@ def _reference_cases(
         windows = partial(_windows, model.graph, interfaces, sliding)
         return tuple(case for seed in range(count) for case in windows(seed))
     return tuple(case for seed in range(count) for case in _reference_runs(model.graph, interfaces, seed))
+
+
+def _with_ends_of(info: ModelInfo, model: Model) -> Model:
+    """The model with inputs and outputs of the types and the order of axes that those of the image have."""
+    ends, graph = (*info.inputs, *info.outputs), model.graph
+    if len(ends) != len(model.inputs) + len(model.outputs):
+        return model
+    pairs = list(zip(ends, (*model.inputs, *model.outputs), strict=True))
+    if any(end.shape != value.shape and end.shape == turned_shape(value.shape) for end, value in pairs):
+        graph = channels_last(graph)
+    other = next((end.dtype for end, value in pairs if end.dtype is not value.dtype), None)
+    return Model(graph if other is None else with_io(graph, other))
 
 
 def _with_length(shape: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:

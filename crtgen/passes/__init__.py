@@ -1,6 +1,7 @@
 """Graph rewrites: each is a frozen dataclass, graph in, graph out, and leaves every result as it was."""
 
 from crtgen.passes.core import Change, Hit, Pass, Rule, run_passes
+from crtgen.passes.ends import channels_last, turned_shape, with_io
 from crtgen.passes.fold import FoldChannels, FoldedLayer, RemovedChannel
 from crtgen.passes.fuse import FoldPadding, FuseActivations
 from crtgen.passes.layout import MoveTransposes
@@ -32,9 +33,12 @@ __all__ = [
     "ReshapeTransposes",
     "Rule",
     "Sliding",
+    "channels_last",
     "run_passes",
     "slide",
     "start_of_signal",
+    "turned_shape",
+    "with_io",
 ]
 
 WITHOUT_FOLDING: tuple[Pass, ...] = (

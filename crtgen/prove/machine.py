@@ -85,7 +85,7 @@ class Machine:
         try:
             while self.returns:
                 pc = self.one(pc)
-        except (Refusal, RecursionError) as error:
+        except (Refusal, RecursionError, LookupError, ArithmeticError, ValueError) as error:
             where = f"{self.at:#x} in {self.image.function_of(self.at)}"
             text = self.image.instructions[self.at].text if self.at in self.image.instructions else "?"
             raise Refusal(f"{where}, {text!r}: {error}") from None

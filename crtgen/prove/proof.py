@@ -1,11 +1,13 @@
 """The proof of an image: run the network's function on symbols, and see what stands at its output."""
 
 import hashlib
+import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.prove.image import Image, read_image, reassemble
 from crtgen.prove.machine import Machine
 from crtgen.prove.network.layer import Layer
@@ -127,13 +129,23 @@ def prove(path: Path, model: Path, name: str = "") -> Proof:
     read; everything else that is not followed is in the proof.
     """
     start = time.process_time()
-    image, network = read_image(path), Network(model)
+    image, network = read_image(path), _network(model)
     return _Run(image, network, name or _only_model(image)).proof(start)
 
 
-def _only_model(image: Image) -> str:
-    from crtgen.errors import UsageError
+def _network(model: Path) -> Network:
+    """The network of a file. Raises ``ModelError`` for one that is damaged, or that is not followed."""
+    try:
+        return Network(model)
+    except Refusal as refusal:
+        raise UnsupportedError(str(refusal), where=str(model)) from None
+    except OSError as error:
+        raise UsageError(str(error.strerror), where=str(model)) from None
+    except (struct.error, LookupError, ValueError, TypeError, AttributeError) as error:
+        raise CorruptModelError(f"the file cannot be read: {error}", where=str(model)) from None
 
+
+def _only_model(image: Image) -> str:
     names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
     if len(names) != 1:
         known = ", ".join(names) or "none"
@@ -223,7 +235,7 @@ class _Run:
     def _calls(self) -> "list[tuple[str, int, int]]":
         """The functions that the network's own calls, with their instructions."""
         top = [c for c in self.machine.calls if c.depth == 2]
-        ends = [c.before for c in top[1:]] + [self.machine.count]
+        ends = [c.before for c in top[1:]] + [self.machine.count][: len(top)]
         return [
             (self.image.function_of(c.target), end - c.before, end - c.before)
             for c, end in zip(top, ends, strict=True)

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from crtgen import api
 from crtgen.cli.app import app
+from crtgen.errors import CorruptModelError, UsageError
 from crtgen.prove import Proof, prove
 from tests.support import ROOT, model_path, require_tool
 
@@ -122,3 +123,19 @@ def test_command(digits: Path, tmp_path: Path) -> None:
     result = runner.invoke(app, ["prove", str(DIGITS), "--image", str(changed)])
     assert result.exit_code == 8
     assert "not proven" in result.output
+
+
+@pytest.mark.models
+def test_the_image_of_another_network(digits: Path) -> None:
+    proof = prove(digits, model_path("ad01_int8"))
+    assert not proof.is_proven
+    assert proof.stopped
+
+
+def test_files_that_are_none(digits: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.tflite"
+    cut.write_bytes(DIGITS.read_bytes()[:300])
+    with pytest.raises(CorruptModelError, match="cannot be read"):
+        prove(digits, cut)
+    with pytest.raises(UsageError, match="no ELF file"):
+        prove(DIGITS, DIGITS)

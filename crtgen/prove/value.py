@@ -62,7 +62,7 @@ class Symbol:
 class Sum:
     """A linear form. The terms of a chain of multiply-accumulates are collected when they are asked for."""
 
-    __slots__ = ("_chain", "_terms", "constant")
+    __slots__ = ("_bounds", "_chain", "_terms", "constant")
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class Sum:
         chain: "tuple[Word | None, Sum, int] | None" = None,
     ) -> None:
         self.constant, self._terms, self._chain = constant, terms, chain
+        self._bounds: tuple[int, int] | None = None
 
     def terms(self) -> "dict[Symbol, int]":
         """Coefficients by symbol; those that are 0 modulo 2^32 are left out."""
@@ -95,10 +96,13 @@ class Sum:
 
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest value, in the integers."""
+        if self._bounds is not None:
+            return self._bounds
         low = high = self.constant
         for s, k in self.terms().items():
             low += k * (s.low if k > 0 else s.high)
             high += k * (s.high if k > 0 else s.low)
+        self._bounds = low, high
         return low, high
 
 

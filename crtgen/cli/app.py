@@ -23,6 +23,8 @@ from crtgen.version import __version__
 
 __all__ = ["COMMANDS", "app", "main"]
 
+_ALSO = "Also:"
+
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "": {
         "run": "Generate, build, start and infer.",
@@ -38,8 +40,6 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "tune": "Measure every kernel of each layer, and choose the best.",
         "report": "Write a page: layers, memory, time, boards, verification.",
         "quantize": "Quantise a network to int8 by ONNX Runtime's quantiser.",
-        "compile": "Write models in Model Library Format: C, constants, metadata.",
-        "migrate": "Find the network of an archive of TVM, to run it on crtgen's kernels.",
     },
     "Folders of models, CI, this machine:": {
         "init": "Write crtgen.toml: every command works without arguments.",
@@ -49,10 +49,14 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "sweep": "Measure models x boards x options; what is known stays known.",
         "boards": "List the boards that crtgen knows, or those connected.",
         "doctor": "Check this machine: compilers, QEMU, build tools.",
+    },
+    _ALSO: {
+        "compile": "Write models in Model Library Format: C, constants, metadata.",
+        "migrate": "Find the network of an archive of TVM, to run it on crtgen's kernels.",
         "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",
     },
 }
-"""What the commands do, by groups; the first needs no title.
+"""What the commands do, by groups; the first needs no title, of the last one help has the names only.
 
 Each is loaded when it is called: most of crtgen is behind some.
 """
@@ -94,6 +98,9 @@ class _Program(typer.core.TyperGroup):
         options = "[--folder DIR] [--limit-memory BYTES] [--limit-seconds N]"
         lines = [f"Usage: crtgen {options} COMMAND ...  (-h says more)"]
         for title, group in COMMANDS.items():
+            if title == _ALSO:
+                lines.append(f"{title} {', '.join(group)}")
+                break
             lines += [*filter(None, [title]), *(f"  {name:9} {summary}" for name, summary in group.items())]
         formatter.write("\n".join(lines) + "\n")
 

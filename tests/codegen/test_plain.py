@@ -61,7 +61,9 @@ def _sources(core: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple((case.name, tuple(_lines(case.graph(), t))) for t in targets for case in all_cases())
 
 
-@pytest.mark.parametrize("core", ["host", nightly("cortex-m0plus"), "cortex-m4", nightly("cortex-m55")])
+@pytest.mark.parametrize(
+    "core", [nightly("host"), nightly("cortex-m0plus"), "cortex-m4", nightly("cortex-m55")]
+)
 def test_no_loop_of_one_turn_and_no_term_that_does_nothing(core: str) -> None:
     found = [
         (name, line.strip())
@@ -72,7 +74,9 @@ def test_no_loop_of_one_turn_and_no_term_that_does_nothing(core: str) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("core", ["host", nightly("cortex-m0plus"), "cortex-m4", nightly("cortex-m55")])
+@pytest.mark.parametrize(
+    "core", [nightly("host"), nightly("cortex-m0plus"), "cortex-m4", nightly("cortex-m55")]
+)
 def test_blocks_end_where_their_first_lines_begin(core: str) -> None:
     """What rewrites them relies on it: a brace in the first column ends a function."""
     wrong = set[str]()

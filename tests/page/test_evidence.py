@@ -60,6 +60,7 @@ def test_the_folder_of_evidence(tmp_path: Path) -> None:
     assert any(loop["where"].startswith("digits_kernels.c:") for loop in loops)
     assert any("the loop" in loop["text"] for loop in loops), "those of assembly"
     assert "<td>yes</td>" in (folder / "index.html").read_text()
+    assert "4 of 4 cases as expected" in Path(page).read_text()
     again = CliRunner().invoke(app, command)
     assert again.exit_code == UsageError.exit_code
     assert "a new or empty folder" in again.stdout

@@ -105,6 +105,7 @@ def test_what_is_no_baseline(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.qemu
+@pytest.mark.nightly
 def test_the_command_measures_and_verifies(tmp_path: Path) -> None:
     require_tool("qemu-system-arm")
     output = tmp_path / "r.html"

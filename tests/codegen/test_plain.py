@@ -54,6 +54,9 @@ def test_packed_words_are_hexadecimal_and_weights_signed() -> None:
     assert list(rows_of(np.array([-128, 5], np.int8))) == ["-128,   5,"]
 
 
+_ONES = ["cortex-m4", *map(nightly, ("host", "cortex-m0plus", "cortex-m55"))]
+
+
 @cache
 def _sources(core: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The C of every case of every operator, at both ends of optimisation."""

@@ -48,7 +48,8 @@ def wrong(arguments: tuple[Argument, ...]) -> list[list[object]]:
 def test_every_function_refuses_what_it_does_not_take(board: str, executor: str) -> None:
     require_tool("gcc" if board == "host" else "arm-none-eabi-gcc")
     compiled = api.compile([api.load(DIGITS)], board, executor=executor)
-    functions = Registry.of([part.module for part in compiled.parts]).functions
+    *functions, nothing = Registry.of([part.module for part in compiled.parts]).functions
+    assert nothing.name == "__nop", "which takes anything, and does nothing with it"
     assert all(f.arguments is not None for f in functions)
     with compiled.generate().build().run() as session:
         library = session.client.system_lib()
@@ -84,4 +85,4 @@ def test_what_is_not_known_is_said_in_the_table() -> None:
         Argument(y.nbytes, 0, 8, 1),
         Argument(0, 0, 0, 0),
     )
-    assert view.signatures == (2, 0, 1, 0xFFFF, 1, 2, 0, 0)
+    assert view.signatures == (2, 0, 1, 0xFFFF, 1, 2, 1, 2, 0, 0, 0xFFFE)

@@ -11,6 +11,7 @@ import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import IO
@@ -33,6 +34,7 @@ __all__ = [
     "read_text",
     "relative_path",
     "remove",
+    "seen",
     "step",
     "take",
     "write",
@@ -58,6 +60,22 @@ _RESERVED = frozenset(
 """Names that are devices on Windows, whatever follows a dot."""
 
 
+_seen: ContextVar[dict[str, str] | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def seen() -> Iterator[dict[str, str]]:
+    """The files that ``read`` reads meanwhile, by absolute path, with their SHA-256 in hexadecimal."""
+    found: dict[str, str] = {}
+    token = _seen.set(found)
+    try:
+        yield found
+    finally:
+        _seen.reset(token)
+        if (outer := _seen.get()) is not None:
+            outer.update(found)
+
+
 def step(operation: str, path: Path) -> None:
     """Called before each call of the system: ``write``, ``sync``, ``rename``, ``remove``, ``mkdir``."""
 
@@ -79,6 +97,8 @@ def read(path: Path, what: str = "the file") -> bytes:
     if len(data) > limit:
         raise _too_large(path, what, len(data))
     budget.current().take(len(data), what)
+    if (found := _seen.get()) is not None:
+        found[str(path.absolute())] = hashlib.sha256(data).hexdigest()
     return data
 
 

@@ -1,11 +1,16 @@
 """The only finder of crtgen's data files, in a checkout and in an installed wheel alike."""
 
+import hashlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+
+from crtgen.version import __version__
 
 __all__ = [
     "all_files",
     "boards_dir",
+    "code_digest",
     "costs_file",
     "demo_dir",
     "footprints_file",
@@ -34,6 +39,17 @@ def all_files() -> Iterator[tuple[str, Path]]:
             parts = path.relative_to(folder).parts
             if parts[0] != "_data" and "__pycache__" not in parts and path.is_file():
                 yield "/".join((name, *parts)), path
+
+
+@cache
+def code_digest() -> str:
+    """crtgen's version, and the start of a digest of all its files."""
+    sha = hashlib.sha256()
+    for name, path in sorted(all_files()):
+        data = path.read_bytes()
+        sha.update(f"{name}\0{len(data)}\0".encode())
+        sha.update(data)
+    return f"{__version__} {sha.hexdigest()[:16]}"
 
 
 def templates_dir() -> Path:

@@ -28,8 +28,10 @@ def _no_boards_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_allowed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has allowed anything, and no folder is named."""
+    """Nobody has allowed anything, nothing was built before, and no folder is named."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / "allowed" / uuid4().hex))
+    images = tmp_path_factory.getbasetemp() / "images" / uuid4().hex
+    monkeypatch.setattr("crtgen.cli.kept._images", lambda: images)
     monkeypatch.delenv("CRTGEN_TRUST", raising=False)
     monkeypatch.setattr("crtgen.folder._named", None)
 

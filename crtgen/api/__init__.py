@@ -10,9 +10,14 @@
         y = session.infer(x)
 """
 
-from crtgen.api.compiled import Compiled
-from crtgen.api.image import Extracted, Generated, Image, Say, open_project, require_trust
-from crtgen.api.model import Imported, Model, compile, load
+from typing import TYPE_CHECKING
+
+from crtgen.lazy import on_demand
+
+if TYPE_CHECKING:
+    from crtgen.api.compiled import Compiled
+    from crtgen.api.image import Extracted, Generated, Image, Say, open_project, require_trust
+    from crtgen.api.model import Imported, Model, compile, load
 
 __all__ = [
     "Compiled",
@@ -27,3 +32,5 @@ __all__ = [
     "open_project",
     "require_trust",
 ]
+
+__getattr__ = on_demand(__name__, __file__)

@@ -32,11 +32,11 @@ from crtgen.project import (
     OptionFields,
     Options,
     check_footprint,
-    footprint,
     generate_project,
-    pattern,
 )
+from crtgen.project.footprint import footprint
 from crtgen.project.options import TARGETS
+from crtgen.project.pattern import pattern
 from crtgen.report import Report, reports_of
 from crtgen.request import Request
 

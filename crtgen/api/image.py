@@ -3,16 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from crtgen import build
+from crtgen import build, report
 from crtgen.build import SizeReport, build_project, built_image, check_stack, measure
 from crtgen.errors import BuildError, UsageError
-from crtgen.plan import Plan
 from crtgen.project import Project, read_manifest
-from crtgen.report import Report, reports_of
+from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.session import Session
 from crtgen.temporary import TemporaryFolder
+
+if TYPE_CHECKING:  # an image that was built before needs no compiler
+    from crtgen.plan import Plan
 
 __all__ = ["Extracted", "Generated", "Image", "Say", "open_project", "require_trust", "silent"]
 
@@ -29,7 +32,7 @@ class Generated:
 
     project: Project
     untrusted: str = ""
-    plans: tuple[Plan, ...] = ()
+    plans: tuple["Plan", ...] = ()
     """The plans of the models, as far as there are any."""
 
     def __repr__(self) -> str:
@@ -68,7 +71,7 @@ class Extracted:
     """Files that crtgen made earlier and somebody edited: they are as they were."""
     untrusted: str = ""
     """A file whose code in it may not be compiled."""
-    plans: tuple[Plan, ...] = field(default=(), repr=False)
+    plans: tuple["Plan", ...] = field(default=(), repr=False)
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
 
     def build(self, *, toolchain: str | None = None, say: Say = silent) -> "Image":
@@ -91,8 +94,10 @@ class Image:
 
     built: build.Image
     size: SizeReport
-    plans: tuple[Plan, ...] = ()
+    plans: tuple["Plan", ...] = ()
     _temporary: TemporaryFolder | None = field(default=None, repr=False)
+    known: tuple[Report, ...] = ()
+    """The reports, where they were made before."""
 
     def __repr__(self) -> str:
         sizes = self.size.sizes
@@ -118,7 +123,9 @@ class Image:
     def reports(self) -> tuple[Report, ...]:
         """What is known of each model. A project that was generated before has no plans any more."""
         manifest = self.built.manifest
-        return reports_of(manifest.models, manifest.board, manifest.optimize, self.plans, self.size)
+        return self.known or report.reports_of(
+            manifest.models, manifest.board, manifest.optimize, self.plans, self.size
+        )
 
     def run(self, *, counting: bool = True, on_log: Say = silent, site: Site | None = None) -> Session:
         """Start it on its board and connect; a context manager that stops it again."""

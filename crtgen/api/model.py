@@ -13,7 +13,8 @@ from crtgen.byoc import partition
 from crtgen.codegen import generate_c
 from crtgen.errors import UsageError
 from crtgen.ir import DType, Graph, Value, shape_text
-from crtgen.library import SUFFIXES, Linkable, Package, load_package, own_graph
+from crtgen.library import SUFFIXES, Linkable, Package, load_package
+from crtgen.library.own_graph import own_graph
 from crtgen.passes import Hit, channels_last, run_passes, slide, with_io
 from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields

@@ -7,8 +7,12 @@ from typing import ClassVar
 from crtgen.byoc.generator import Generator
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, Graph, Op, Signature, Value
-from crtgen.kernels.kernel import Kernel, ModuleOf, Target
+from crtgen.kernels.kernel import (
+    Kernel,
+    Target,
+)
 from crtgen.kernels.registry import design
+from crtgen.kernels.sources import ModuleOf
 from crtgen.ops.control import ControlFlow
 
 __all__ = ["External", "constants_of"]

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 from crtgen.byoc.generator import Generator
 from crtgen.errors import UsageError
-from crtgen.kernels.kernel import DeviceContext
+from crtgen.kernels.sources import DeviceContext
 
 __all__ = ["GROUP", "find_generator", "generator_names", "read_generator"]
 

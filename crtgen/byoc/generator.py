@@ -14,7 +14,12 @@ from typing import ClassVar, Self, TypeAlias
 
 from crtgen.errors import UsageError
 from crtgen.ir import Graph, Op, Signature
-from crtgen.kernels.kernel import Const, DeviceContext, InPlace, SourceLibrary, Target
+from crtgen.kernels.kernel import (
+    Const,
+    InPlace,
+    Target,
+)
+from crtgen.kernels.sources import DeviceContext, SourceLibrary
 
 __all__ = ["Generated", "Generator", "Pattern"]
 

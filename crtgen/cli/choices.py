@@ -1,13 +1,19 @@
-"""What is meant by the texts of options."""
+"""What is meant by the texts of options.
+
+The compiler is imported only where it is used: an image that was kept runs without it.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crtgen.boards import parse_size
-from crtgen.byoc import CMSIS_NN, Generator, read_generator
 from crtgen.errors import UsageError
-from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING, Pass, Sliding
-from crtgen.tuned import Tuned, read_tuned
+
+if TYPE_CHECKING:
+    from crtgen.byoc import Generator
+    from crtgen.passes import Pass, Sliding
+    from crtgen.tuned import Tuned
 
 __all__ = ["generators", "passes", "places", "pool_size", "shapes", "sliding", "tuned"]
 
@@ -38,13 +44,17 @@ def pool_size(text: str | None) -> tuple[int | None, int | None]:
     return nbytes, int(blocks) if blocks else None
 
 
-def passes(fold: bool) -> tuple[Pass, ...]:
+def passes(fold: bool) -> "tuple[Pass, ...]":
     """The passes; without ``fold``, channels that cannot vary stay."""
+    from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
+
     return DEFAULT_PASSES if fold else WITHOUT_FOLDING
 
 
-def sliding(given: tuple[str, str] | None) -> Sliding | None:
+def sliding(given: tuple[str, str] | None) -> "Sliding | None":
     """``axis=1 step=2``, in any order."""
+    from crtgen.passes import Sliding
+
     if given is None:
         return None
     found = dict(text.partition("=")[::2] for text in given)
@@ -55,8 +65,10 @@ def sliding(given: tuple[str, str] | None) -> Sliding | None:
     return Sliding(numbers["axis"], numbers["step"])
 
 
-def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generator, ...]:
+def generators(names: list[str] | None, cmsis_nn: Path | None) -> "tuple[Generator, ...]":
     """The code generators of those names, with their options; a path to CMSIS-NN asks for that one too."""
+    from crtgen.byoc import CMSIS_NN, read_generator
+
     chosen = list(names or [])
     if cmsis_nn is not None and CMSIS_NN not in (name.partition(":")[0] for name in chosen):
         chosen.append(CMSIS_NN)
@@ -64,8 +76,10 @@ def generators(names: list[str] | None, cmsis_nn: Path | None) -> tuple[Generato
     return tuple(read_generator(name, settings) for name in chosen)
 
 
-def tuned(file: Path | None) -> tuple[Tuned, ...]:
+def tuned(file: Path | None) -> "tuple[Tuned, ...]":
     """What a tune file says."""
+    from crtgen.tuned import read_tuned
+
     return read_tuned(file) if file else ()
 
 

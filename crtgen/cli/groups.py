@@ -9,9 +9,10 @@ from typing import Any
 
 from crtgen import api
 from crtgen.boards import Board, find_board
-from crtgen.cli import choices, options
+from crtgen.cli import choices, kept, options
 from crtgen.cli.output import note
 from crtgen.codegen.module import ModelInfo
+from crtgen.files import seen
 from crtgen.ir import Array
 from crtgen.project import read_manifest
 from crtgen.run import Site
@@ -37,11 +38,11 @@ class Compiling:
 
     def compile(
         self,
-        models: Sequence[api.Model | api.Imported],
+        models: "Sequence[api.Model | api.Imported]",
         say: api.Say,
         board: Board | None = None,
         place: Sequence[str] = (),
-    ) -> api.Compiled:
+    ) -> "api.Compiled":
         """Compile for ``board``, or for the one that is named; ``place`` are ``PART=MEMORY`` pairs."""
         return api.compile(
             models,
@@ -69,7 +70,7 @@ class Files:
     io: options.Io = ""
     channels: options.Channels = ""
 
-    def load(self, path: Path, trust: bool = False) -> api.Model | api.Imported:
+    def load(self, path: Path, trust: bool = False) -> "api.Model | api.Imported":
         """Read a model, an archive or a library."""
         shapes = choices.shapes(self.shape)
         allowed = trust or trust_of(path)
@@ -98,7 +99,7 @@ class Generating:
 
     def generate(
         self,
-        compiled: api.Compiled,
+        compiled: "api.Compiled",
         type: str = "server",
         samples: Mapping[str, Sequence[Array]] | None = None,
         share_arena: bool | None = None,
@@ -140,11 +141,13 @@ class Building:
         say: api.Say,
         check: Callable[[Sequence[ModelInfo]], object] = lambda models: None,
         site: Site | None = None,
+        with_plans: bool = False,
     ) -> api.Image:
         """The server image of a file with models, or of a project that was generated before.
 
         ``check`` sees the models, and may refuse them, before anything is built; that the board of ``site``
-        is there is looked at even before. A project's image that runs already is taken as it was built.
+        is there is looked at even before. A project's image that runs already is taken as it was built, and
+        so is one of the same file and options that was kept, unless its plans are wanted.
         """
         runs = site is not None and site.port is not None
         if source.is_dir():
@@ -160,17 +163,35 @@ class Building:
         if site is not None:
             site.check(find_board(compiling.board))
         say(f"reading {source.name}")
-        compiled = compiling.compile([files.load(source, self.trust)], say, place=generating.place or ())
+        entry = self._entry(source, files, compiling, generating)
+        if entry is not None and not with_plans and (found := entry.find()):
+            check(found.built.manifest.models)
+            return found
+        with seen() as read:
+            compiled = compiling.compile([files.load(source, self.trust)], say, place=generating.place or ())
         api.require_trust(compiled.untrusted)
         check([module.info for module in compiled.modules])
         generated = generating.generate(compiled)
         say("building")
         if self.directory is None:
-            return generated.build(toolchain=self.toolchain, say=say)
+            image = generated.build(toolchain=self.toolchain, say=say)
+            if entry is not None and image.plans:
+                entry.keep(image, read, self.toolchain)
+            return image
         project = generated.extract(self.directory)
         for path in project.kept:
             note(f"kept: {path}, which was edited; crtgen generate --force overwrites it")
         return project.build(toolchain=self.toolchain, say=say)
+
+    def _entry(
+        self, source: Path, files: Files, compiling: Compiling, generating: Generating
+    ) -> kept.Entry | None:
+        """Where the image is kept; None where it depends on more than options and files that are read."""
+        board = find_board(compiling.board)
+        elsewhere = compiling.codegen or compiling.cmsis_nn or self.directory or generating.target != "c"
+        if elsewhere or board.platform(generating.platform) == "zephyr":
+            return None
+        return kept.entry(board, self.toolchain, source.absolute(), files, compiling, generating)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def command(
             if layers:
                 generating = replace(generating, profile=True)
             check, site = _check(expect), connecting.site()
-            image = building.image(source, files, compiling, generating, say, check, site)
+            image = building.image(source, files, compiling, generating, say, check, site, layers)
             lost = _lost(source, files, against, image, expect, cases) if against else None
             say("starting")
             with image.run(counting=False, on_log=on_log, site=site) as session:

@@ -1,9 +1,21 @@
 """C code of a planned model, and the metadata module of an image."""
 
-from crtgen.codegen.generate import RUNTIME_VERSION, generate_c
-from crtgen.codegen.metadata import METADATA_FILE, Registry, metadata_files, name_table
-from crtgen.codegen.module import CModule, ExternalModule, Function, Interface, LayerInfo, ModelInfo, Param
-from crtgen.codegen.render import render
+from typing import TYPE_CHECKING
+
+from crtgen.lazy import on_demand
+
+if TYPE_CHECKING:
+    from crtgen.codegen.generate import RUNTIME_VERSION, generate_c
+    from crtgen.codegen.metadata import METADATA_FILE, Registry, metadata_files, name_table
+    from crtgen.codegen.module import (
+        CModule,
+        ExternalModule,
+        Function,
+        Interface,
+        LayerInfo,
+        ModelInfo,
+        Param,
+    )
 
 __all__ = [
     "METADATA_FILE",
@@ -19,5 +31,6 @@ __all__ = [
     "generate_c",
     "metadata_files",
     "name_table",
-    "render",
 ]
+
+__getattr__ = on_demand(__name__, __file__)

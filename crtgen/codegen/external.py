@@ -8,7 +8,10 @@ from crtgen.codegen.module import ExternalModule, LayerInfo
 from crtgen.codegen.names import KERNELS, comment, unique_identifiers
 from crtgen.codegen.views import KernelFileView, KernelView, PackedView
 from crtgen.ir import Value
-from crtgen.kernels.kernel import Kernel, ModuleOf
+from crtgen.kernels.kernel import (
+    Kernel,
+)
+from crtgen.kernels.sources import ModuleOf
 from crtgen.plan import Plan, Step
 
 __all__ = ["Externals"]

@@ -15,7 +15,7 @@ from crtgen.codegen.names import REGISTRY
 from crtgen.contents import Contents
 from crtgen.errors import CorruptModelError
 from crtgen.ir import DType, Quant, shape_text
-from crtgen.kernels.kernel import DeviceContext, SourceLibrary
+from crtgen.kernels.sources import DeviceContext, SourceLibrary
 
 __all__ = [
     "Argument",

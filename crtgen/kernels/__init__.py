@@ -1,6 +1,6 @@
 """Kernel designs: how an operator is computed on a core.
 
-Importing the package registers the designs. ``select`` chooses one for each layer.
+``select`` chooses a design for each layer; the modules with designs are imported when the first is wanted.
 
 A design is a function under ``@design(Operator, types=..., needs=..., weights=...)``, which says what element
 types, core and constants it is for. It gets the operator, its signature and the target, and returns None for
@@ -20,14 +20,16 @@ a shape that it does not cover or a requantisation that cannot be re-encoded. Ot
 - ``cost``: estimated instructions. The cheapest applicable design wins, so a faster one simply takes over.
 """
 
-from importlib import import_module
-from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
-from crtgen.kernels.cost import Cost
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
-from crtgen.kernels.parts import Parts
-from crtgen.kernels.registry import Design, applicable, design, select
-from crtgen.kernels.row_loop import Outline, RowStage, find_outline, makes_operand, row_loop, runs_by_rows
+from crtgen.lazy import on_demand
+
+if TYPE_CHECKING:
+    from crtgen.kernels.cost import Cost
+    from crtgen.kernels.kernel import Const, InPlace, Kernel, Part, Target
+    from crtgen.kernels.parts import Parts
+    from crtgen.kernels.registry import Design, applicable, design, select
+    from crtgen.kernels.row_loop import Outline, RowStage, find_outline, makes_operand, runs_by_rows
 
 __all__ = [
     "Const",
@@ -44,10 +46,8 @@ __all__ = [
     "design",
     "find_outline",
     "makes_operand",
-    "row_loop",
     "runs_by_rows",
     "select",
 ]
 
-for _found in iter_modules(__path__):
-    import_module(f"{__name__}.{_found.name}")
+__getattr__ = on_demand(__name__, __file__)

@@ -12,16 +12,14 @@ from crtgen.boards.core import HOST, Core
 from crtgen.ir import Array, Signature
 from crtgen.kernels.asm import Routine, cycles, pipeline_of, scheduled, waiting
 from crtgen.kernels.cost import Cost, Work, estimate
+from crtgen.kernels.sources import ModuleOf, SourceLibrary
 from crtgen.level import find_level
 
 __all__ = [
     "Const",
-    "DeviceContext",
     "InPlace",
     "Kernel",
-    "ModuleOf",
     "Part",
-    "SourceLibrary",
     "Target",
 ]
 
@@ -117,42 +115,6 @@ class InPlace:
     output: int = 0
     lead: int = 0
     exact: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLibrary:
-    """Sources that a kernel's code is built with: paths and contents, and which of the folders have headers.
-
-    They go into the project below ``model/external/<name>``; C and assembly files are compiled.
-    """
-
-    name: str
-    files: tuple[tuple[str, bytes], ...]
-    include_dirs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceContext:
-    """The device that a module runs on, as its own key: two instances of one accelerator are two contexts."""
-
-    kind: str = "cpu"
-    index: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.index}"
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleOf:
-    """The module of an external code generator that a kernel belongs to.
-
-    ``handle`` is a constant expression of type ``void *`` in C: the device. A kernel of a module with one has
-    a last parameter ``void *device``.
-    """
-
-    name: str
-    context: DeviceContext
-    handle: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -93,8 +96,17 @@ def design(
     return register
 
 
+@cache
+def _load_designs() -> None:
+    """Import every module of the package: those with designs register them."""
+    package = import_module(__package__)
+    for module in iter_modules(package.__path__):
+        import_module(f"{__package__}.{module.name}")
+
+
 def registered(operator: type[Op]) -> tuple[Entry, ...]:
     """Every design of an operator: its own, then those of the traits that it has."""
+    _load_designs()
     return tuple(entry for kind in operator.__mro__ for entry in _DESIGNS.get(kind, ()))
 
 

@@ -1,23 +1,27 @@
 """Libraries: what models become before they are a project, and the formats in which TVM stores them."""
 
-from crtgen.library.exported import ExportedLibrary, read_exported, static_modules
-from crtgen.library.imported import Linkable, backend_file, import_model
-from crtgen.library.library import BACKEND_FILE, Library, link
-from crtgen.library.linked import module_tree
-from crtgen.library.mlf import (
-    Archive,
-    Code,
-    MlfModel,
-    OperatorLibrary,
-    export_time,
-    read_archive,
-    write_archive,
-)
-from crtgen.library.module import Module
-from crtgen.library.own_graph import own_graph
-from crtgen.library.package import SUFFIXES, Package, load_package
-from crtgen.library.params import NDArray, read_params, write_params
-from crtgen.library.stored import Workspace, registry_source, runtime_headers, store_model
+from typing import TYPE_CHECKING
+
+from crtgen.lazy import on_demand
+
+if TYPE_CHECKING:
+    from crtgen.library.exported import ExportedLibrary, read_exported, static_modules
+    from crtgen.library.imported import Linkable, backend_file, import_model
+    from crtgen.library.library import BACKEND_FILE, Library, link
+    from crtgen.library.linked import module_tree
+    from crtgen.library.mlf import (
+        Archive,
+        Code,
+        MlfModel,
+        OperatorLibrary,
+        export_time,
+        read_archive,
+        write_archive,
+    )
+    from crtgen.library.module import Module
+    from crtgen.library.package import SUFFIXES, Package, load_package
+    from crtgen.library.params import NDArray, read_params, write_params
+    from crtgen.library.stored import Workspace, registry_source, runtime_headers, store_model
 
 __all__ = [
     "BACKEND_FILE",
@@ -39,7 +43,6 @@ __all__ = [
     "link",
     "load_package",
     "module_tree",
-    "own_graph",
     "read_archive",
     "read_exported",
     "read_params",
@@ -50,3 +53,5 @@ __all__ = [
     "write_archive",
     "write_params",
 ]
+
+__getattr__ = on_demand(__name__, __file__)

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from crtgen.byoc import Generator, find_generator
 from crtgen.errors import ModelError, UnsupportedError, UsageError
-from crtgen.kernels.kernel import SourceLibrary
+from crtgen.kernels.sources import SourceLibrary
 from crtgen.library.module import CSource, Module
 from crtgen.resources import runtime_dir
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crtgen.boards import Core
-from crtgen.codegen import CModule, metadata_files, render
+from crtgen.codegen import CModule, metadata_files
+from crtgen.codegen.render import render
 from crtgen.errors import UsageError
 from crtgen.library.imported import Linkable, backend_file
 from crtgen.library.sources import check_core

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from crtgen.codegen import CModule, ExternalModule
-from crtgen.kernels.kernel import DeviceContext
+from crtgen.kernels.sources import DeviceContext
 from crtgen.library.imported import Linkable
 from crtgen.library.module import CSource, Module
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from crtgen.kernels.kernel import DeviceContext
+from crtgen.kernels.sources import DeviceContext
 from crtgen.library.datatype import DataType
 from crtgen.library.params import NDArray
 

@@ -14,7 +14,7 @@ from crtgen.boards import Core, find_core
 from crtgen.codegen import CModule, ExternalModule, Function, ModelInfo, Param
 from crtgen.codegen.checks import check_sizes
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
-from crtgen.kernels.kernel import SourceLibrary
+from crtgen.kernels.sources import SourceLibrary
 from crtgen.library.datatype import DataType
 from crtgen.library.graph_json import read_graph_json
 from crtgen.library.imported import Linkable, storages_of

@@ -1,14 +1,23 @@
 """Memory planning: order, lifetimes, in-place, row loops, offsets in one static arena."""
 
-from crtgen.plan.chart import Bar, chart
-from crtgen.plan.check import check_plan
-from crtgen.plan.control import plan_model
-from crtgen.plan.fit import check_fit
-from crtgen.plan.lifetime import Lifetime, lifetimes
-from crtgen.plan.plan import Plan, Slot, Step
-from crtgen.plan.planner import make_plan
-from crtgen.plan.row_loops import loop_over_rows
-from crtgen.plan.schedule import Branch, Call, Loop, RowLoop
+from typing import TYPE_CHECKING
+
+from crtgen.lazy import on_demand
+
+if TYPE_CHECKING:
+    from crtgen.plan.check import check_plan
+    from crtgen.plan.control import plan_model
+    from crtgen.plan.drawing import Bar, chart
+    from crtgen.plan.fit import check_fit
+    from crtgen.plan.lifetime import Lifetime, lifetimes
+    from crtgen.plan.plan import (
+        Plan,
+        Step,
+    )
+    from crtgen.plan.planner import make_plan
+    from crtgen.plan.row_loops import loop_over_rows
+    from crtgen.plan.schedule import Branch, Call, Loop, RowLoop
+    from crtgen.plan.slot import Slot
 
 __all__ = [
     "Bar",
@@ -28,3 +37,5 @@ __all__ = [
     "make_plan",
     "plan_model",
 ]
+
+__getattr__ = on_demand(__name__, __file__)

@@ -11,7 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.errors import CrtgenError
-from crtgen.plan.plan import Plan, Slot, Step
+from crtgen.plan.plan import (
+    Plan,
+    Step,
+)
+from crtgen.plan.slot import Slot
 
 __all__ = ["check_plan"]
 

@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crtgen.plan.plan import Plan, Slot
+from crtgen.plan.plan import (
+    Plan,
+)
+from crtgen.plan.slot import Slot
 
 __all__ = ["Lifetime", "lifetimes"]
 

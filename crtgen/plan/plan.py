@@ -7,16 +7,9 @@ from crtgen.ir import Graph, Signature
 from crtgen.kernels.kernel import Kernel
 from crtgen.plan.homes import Outside
 from crtgen.plan.schedule import Branch, Item, Loop, macs_of, signature_of
+from crtgen.plan.slot import Slot
 
-__all__ = ["Plan", "Slot", "Step"]
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A place in the arena: bytes from its start, and length in bytes."""
-
-    offset: int
-    size: int
+__all__ = ["Plan", "Step"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,12 @@ from crtgen.plan.homes import Outside, find_homes
 from crtgen.plan.layout import Problem, find_problem
 from crtgen.plan.order import best_order
 from crtgen.plan.places import find_demand
-from crtgen.plan.plan import Plan, Slot, Step
+from crtgen.plan.plan import (
+    Plan,
+    Step,
+)
 from crtgen.plan.schedule import Call, Item
+from crtgen.plan.slot import Slot
 
 __all__ = ["make_plan"]
 

@@ -20,10 +20,10 @@ from crtgen.kernels import (
     Target,
     find_outline,
     makes_operand,
-    row_loop,
     runs_by_rows,
 )
 from crtgen.kernels.known import Known
+from crtgen.kernels.row_loop import row_loop
 from crtgen.level import Level, find_level
 from crtgen.ops import Add
 from crtgen.passes import Hit

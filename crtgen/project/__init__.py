@@ -1,13 +1,18 @@
 """Generated projects: firmware sources that build without crtgen."""
 
-from crtgen.project.firmware import Firmware
-from crtgen.project.footprint import Footprint, check_footprint, footprint
-from crtgen.project.frameworks import FRAMEWORKS, framework_of
-from crtgen.project.generate import generate_project, toolchains_of
-from crtgen.project.manifest import Manifest, read_manifest
-from crtgen.project.options import OptionFields, Options
-from crtgen.project.pattern import pattern
-from crtgen.project.project import Project
+from typing import TYPE_CHECKING
+
+from crtgen.lazy import on_demand
+
+if TYPE_CHECKING:
+    from crtgen.project.firmware import Firmware
+    from crtgen.project.footprint import Footprint, check_footprint
+    from crtgen.project.frameworks import FRAMEWORKS, framework_of
+    from crtgen.project.generate import generate_project
+    from crtgen.project.manifest import Manifest, read_manifest
+    from crtgen.project.options import OptionFields, Options
+    from crtgen.project.project import Project
+    from crtgen.project.toolchains import toolchains_of
 
 __all__ = [
     "FRAMEWORKS",
@@ -18,10 +23,10 @@ __all__ = [
     "Options",
     "Project",
     "check_footprint",
-    "footprint",
     "framework_of",
     "generate_project",
-    "pattern",
     "read_manifest",
     "toolchains_of",
 ]
+
+__getattr__ = on_demand(__name__, __file__)

@@ -10,10 +10,9 @@ from crtgen.errors import UsageError
 from crtgen.project.firmware import Firmware
 from crtgen.project.mlperftiny import BenchmarkView
 from crtgen.project.protection import Region, protection, regions
+from crtgen.project.toolchains import BARE_METAL
 
-__all__ = ["TOOLCHAINS", "platform_files", "toolchain_files"]
-
-TOOLCHAINS = ("gcc", "zig")
+__all__ = ["platform_files", "toolchain_files"]
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
@@ -150,7 +149,7 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
 def toolchain_files(core: Core) -> dict[str, str]:
     """The files of ``cmake/``, by name."""
     view = _ToolchainView(" ".join(core.gcc_flags), " ".join(core.zig_flags))
-    return {f"{t}.cmake": render(f"project/baremetal/{t}.cmake.j2", v=view) for t in TOOLCHAINS}
+    return {f"{t}.cmake": render(f"project/baremetal/{t}.cmake.j2", v=view) for t in BARE_METAL}
 
 
 def _view(firmware: Firmware) -> _PlatformView:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from crtgen.boards import Board, Core, is_own
+from crtgen.boards import Core, is_own
 from crtgen.codegen.metadata import Registry
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
@@ -21,6 +21,7 @@ from crtgen.project.library import example_files
 from crtgen.project.manifest import BOARD_FILE, FORMAT, Manifest, digests_of
 from crtgen.project.project import Project
 from crtgen.project.sample import sample_files
+from crtgen.project.toolchains import toolchains_of
 from crtgen.resources import license_file, microtvm_dir, runtime_dir
 from crtgen.version import __version__
 
@@ -187,13 +188,6 @@ def _toolchain_files(firmware: Firmware) -> dict[str, str]:
     if firmware.board.is_host:
         return host.toolchain_files()
     return baremetal.toolchain_files(firmware.board.core)
-
-
-def toolchains_of(board: Board, platform: str) -> tuple[str, ...]:
-    """What a project can be built with; the first is taken unless another is named."""
-    if platform == "zephyr":
-        return zephyr.TOOLCHAINS
-    return host.TOOLCHAINS if board.is_host else baremetal.TOOLCHAINS
 
 
 def _runtime_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, bytes]:

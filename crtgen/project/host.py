@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from crtgen.codegen.render import render
 from crtgen.project.firmware import Firmware
 from crtgen.project.mlperftiny import BenchmarkView
+from crtgen.project.toolchains import HOST
 
-__all__ = ["TOOLCHAINS", "platform_files", "toolchain_files"]
-
-TOOLCHAINS = ("cc", "zig")
+__all__ = ["platform_files", "toolchain_files"]
 
 _NANOSECONDS = 1_000_000_000
 _READ_CHUNK = 4096
@@ -52,4 +51,4 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
 
 def toolchain_files() -> dict[str, str]:
     """The files of ``cmake/``, by name."""
-    return {f"{t}.cmake": render(f"project/host/{t}.cmake.j2") for t in TOOLCHAINS}
+    return {f"{t}.cmake": render(f"project/host/{t}.cmake.j2") for t in HOST}

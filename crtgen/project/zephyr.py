@@ -9,9 +9,7 @@ from crtgen.project.firmware import Firmware
 from crtgen.project.sample import sample_files
 from crtgen.resources import zephyr_app_dir
 
-__all__ = ["TOOLCHAINS", "library_file", "platform_files", "read_me"]
-
-TOOLCHAINS = ("zephyr",)
+__all__ = ["library_file", "platform_files", "read_me"]
 
 _CONF = {
     "server": ("CONFIG_CRTGEN_RECEIVE_SIZE={receive_buffer}",),

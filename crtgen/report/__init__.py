@@ -1,8 +1,15 @@
 """The report: everything that is known of a model on a board, in one structure."""
 
-from crtgen.report.arena import arena_map, bound_text
-from crtgen.report.collect import reports_of
-from crtgen.report.real import real_text
-from crtgen.report.report import Layer, Operator, Place, Report
+from typing import TYPE_CHECKING
+
+from crtgen.lazy import on_demand
+
+if TYPE_CHECKING:
+    from crtgen.report.arena import arena_map, bound_text
+    from crtgen.report.collect import reports_of
+    from crtgen.report.real import real_text
+    from crtgen.report.report import Layer, Operator, Place, Report
 
 __all__ = ["Layer", "Operator", "Place", "Report", "arena_map", "bound_text", "real_text", "reports_of"]
+
+__getattr__ = on_demand(__name__, __file__)

@@ -6,8 +6,7 @@ what they are called, ``codegen:NAME...`` an external code generator.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crtgen.boards import Board
@@ -16,11 +15,9 @@ from crtgen.byoc import read_generator
 from crtgen.child import run_to_end
 from crtgen.errors import CrtgenError
 from crtgen.project import toolchains_of
-from crtgen.resources import all_files
 from crtgen.run import find_qemu, find_rp2040js
-from crtgen.version import __version__
 
-__all__ = ["code_digest", "content_digest", "tool_version", "toolchain_text", "tools_of"]
+__all__ = ["content_digest", "tool_version", "toolchain_text", "tools_of"]
 
 _CODEGEN = "codegen:"
 
@@ -28,21 +25,6 @@ _CODEGEN = "codegen:"
 def content_digest(data: bytes) -> str:
     """SHA-256, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
-
-
-@cache
-def code_digest() -> str:
-    """crtgen's version, and the start of a digest of all its files."""
-    return f"{__version__} {_digest_of(all_files())[:16]}"
-
-
-def _digest_of(paths: Iterable[tuple[str, Path]]) -> str:
-    sha = hashlib.sha256()
-    for name, path in sorted(paths):
-        data = path.read_bytes()
-        sha.update(f"{name}\0{len(data)}\0".encode())
-        sha.update(data)
-    return sha.hexdigest()
 
 
 def tools_of(board: Board, toolchain: str, codegen: Sequence[str], simulate: bool = False) -> tuple[str, ...]:

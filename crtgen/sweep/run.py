@@ -10,7 +10,8 @@ from crtgen.attached import connected_units
 from crtgen.boards import find_board
 from crtgen.errors import LinkTimeoutError, UsageError
 from crtgen.measure.rungs import rung_of
-from crtgen.sweep.address import code_digest, tool_version, toolchain_text
+from crtgen.resources import code_digest
+from crtgen.sweep.address import tool_version, toolchain_text
 from crtgen.sweep.engine import PATIENCE, Function, run_tasks
 from crtgen.sweep.farm import connected, is_clear, local_cluster
 from crtgen.sweep.job import KIND, Job, Outcome

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from crtgen.attached import Unit, power_cycle
 from crtgen.errors import CrtgenError, UsageError
+from crtgen.resources import code_digest
 from crtgen.run import Site
-from crtgen.sweep.address import code_digest, tool_version
+from crtgen.sweep.address import tool_version
 from crtgen.sweep.job import Job, Outcome, failure, run_job
 
 __all__ = ["Task", "perform"]

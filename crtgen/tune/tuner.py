@@ -12,9 +12,10 @@ from crtgen.measure.cases import Case
 from crtgen.measure.verification import verify_cases
 from crtgen.plan import Plan, plan_model
 from crtgen.report import Report
+from crtgen.resources import code_digest
 from crtgen.run import Site
 from crtgen.session import Session
-from crtgen.sweep.address import code_digest, content_digest, tool_version, toolchain_text, tools_of
+from crtgen.sweep.address import content_digest, tool_version, toolchain_text, tools_of
 from crtgen.sweep.job import Outcome
 from crtgen.sweep.store import Entry, Store
 from crtgen.tune.choose import HINT, Chosen, check_solver, choose, flash_of

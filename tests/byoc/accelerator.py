@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 from crtgen.byoc import Generated, Generator, Pattern, arithmetic
 from crtgen.ir import Graph, Op, Signature
 from crtgen.kernels import Target
-from crtgen.kernels.kernel import DeviceContext, SourceLibrary
+from crtgen.kernels.sources import DeviceContext, SourceLibrary
 from crtgen.ops import Add, Mul, Sub
 
 __all__ = ["Accelerator", "accelerators"]

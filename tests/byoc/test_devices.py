@@ -14,7 +14,7 @@ from crtgen.byoc import CCompiler, ExampleJson, find, read_generator
 from crtgen.cli.app import app
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import DType, Graph
-from crtgen.kernels.kernel import DeviceContext
+from crtgen.kernels.sources import DeviceContext
 from crtgen.library import module_tree
 from crtgen.library.tree import check_crt_exportable, check_symbols, walk
 from crtgen.ops import Add, Mul, Sub

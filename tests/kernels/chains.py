@@ -6,7 +6,8 @@ from itertools import pairwise
 from typing import ClassVar, TypeAlias
 
 from crtgen.ir import Array, DType, Op, Signature, Value
-from crtgen.kernels import Kernel, Parts, RowStage, Target, row_loop
+from crtgen.kernels import Kernel, Parts, RowStage, Target
+from crtgen.kernels.row_loop import row_loop
 from crtgen.ops.attrs import require
 from crtgen.ops.binary import Add
 from crtgen.ops.conv import Conv2d, DepthwiseConv2d

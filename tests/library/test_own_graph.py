@@ -12,8 +12,8 @@ from crtgen.codegen import generate_c
 from crtgen.errors import RemoteError, UsageError
 from crtgen.ir import DType, Graph, Node, Quant, Value
 from crtgen.kernels import Target, select
-from crtgen.library import own_graph
 from crtgen.library.graph_json import read_graph_json
+from crtgen.library.own_graph import own_graph
 from crtgen.measure.verification import verify
 from crtgen.ops import Relu
 from crtgen.plan import Plan, make_plan

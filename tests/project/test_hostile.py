@@ -11,7 +11,7 @@ import pytest
 from crtgen import api
 from crtgen.codegen import CModule
 from crtgen.errors import CorruptModelError, UsageError
-from crtgen.kernels.kernel import SourceLibrary
+from crtgen.kernels.sources import SourceLibrary
 from crtgen.library.archive import read_tar, write_tar
 from crtgen.project import Options, Project, read_manifest
 from tests.project.building import toy_project

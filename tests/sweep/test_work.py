@@ -13,8 +13,9 @@ from crtgen.errors import (
     MismatchError,
     RemoteError,
 )
+from crtgen.resources import code_digest
 from crtgen.sweep import work
-from crtgen.sweep.address import code_digest, content_digest, tool_version
+from crtgen.sweep.address import content_digest, tool_version
 from crtgen.sweep.job import Job, Outcome, failure, own_board
 from crtgen.sweep.work import Task, perform
 from crtgen.text import DeviceText

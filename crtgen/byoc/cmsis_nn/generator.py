@@ -18,7 +18,11 @@ from crtgen.byoc.cmsis_nn.transposed import BLOCKS, PATTERNS, find_transposed, t
 from crtgen.byoc.generator import Generated, Generator, Pattern
 from crtgen.errors import UsageError
 from crtgen.ir import Array, DType, Graph, Op, Signature, Value
-from crtgen.kernels.kernel import Const, SourceLibrary, Target
+from crtgen.kernels.kernel import (
+    Const,
+    Target,
+)
+from crtgen.kernels.sources import SourceLibrary
 from crtgen.ops import (
     Add,
     AveragePool2d,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crtgen.child import run_to_end
 from crtgen.errors import BuildError, ToolMissingError, UsageError
-from crtgen.kernels.kernel import SourceLibrary
+from crtgen.kernels.sources import SourceLibrary
 from crtgen.temporary import TemporaryFolder
 
 __all__ = ["CmsisSources", "find_sources"]

@@ -1,0 +1,122 @@
+"""Images that were built before: a second ``run`` of the same model builds nothing.
+
+Each is a folder in ``$XDG_CACHE_HOME/crtgen/images``, whose name is a digest of crtgen itself, the options,
+the board and the compiler. What is in it names every file that was read, and every file that is kept, by its
+SHA-256: an image is taken only if none of them has changed.
+"""
+
+import hashlib
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from crtgen import api, files
+from crtgen.boards import Board
+from crtgen.build import TOOLCHAINS, Image, find_toolchain
+from crtgen.errors import UsageError
+from crtgen.project import read_manifest, toolchains_of
+from crtgen.project.manifest import MANIFEST
+from crtgen.report import Report
+from crtgen.resources import code_digest
+
+__all__ = ["Entry", "entry"]
+
+_CONTENT = "kept.json"
+_MOST = 32
+"""Images that are kept, the newest: about 30 MB."""
+
+_VARIABLES = ("PATH", "CFLAGS", "ASFLAGS", "LDFLAGS")
+"""Of the environment: where compilers are found, and what CMake adds to their options."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """``read`` and ``made`` are files by path, with their SHA-256; ``made`` are relative to the folder."""
+
+    read: dict[str, str]
+    made: dict[str, str]
+    reports: tuple[Report, ...]
+
+
+_ADAPTER = TypeAdapter(_Content)
+
+
+def entry(board: Board, toolchain: str | None, *options: object) -> "Entry":
+    """Where the image for a board is kept; ``options`` are all others that it depends on."""
+    chosen = toolchain or toolchains_of(board, board.platform(None))[0]
+    recipe = TOOLCHAINS.get(chosen)
+    named = [os.environ.get(name, "") for name in (*_VARIABLES, *(recipe.variables if recipe else ()))]
+    key = repr((code_digest(), board, chosen, named, options))
+    return Entry(_images() / hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest())
+
+
+def _images() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "crtgen" / "images"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One image, or the place where it would be."""
+
+    folder: Path
+
+    def find(self) -> api.Image | None:
+        """The image, if it is there and all that it was made of is as it was."""
+        content = self._content()
+        if content is None:
+            return None
+        made = {str(self.folder / path): digest for path, digest in content.made.items()}
+        if not all(_is(path, digest) for path, digest in (content.read | made).items()):
+            return None
+        os.utime(self.folder / _CONTENT)
+        manifest = read_manifest(self.folder)
+        built = Image(self.folder / "build" / manifest.artefact, self.folder, manifest)
+        size = content.reports[0].image
+        assert size is not None, "reports of images are kept"
+        return api.Image(built, size, known=content.reports)
+
+    def _content(self) -> _Content | None:
+        path = self.folder / _CONTENT
+        if not path.is_file():
+            return None
+        try:
+            return _ADAPTER.validate_json(files.read(path))
+        except ValidationError:  # another version of a library wrote it, or a disk that was full
+            return None
+
+    def keep(self, image: api.Image, read: dict[str, str], toolchain: str | None) -> None:
+        """Keep an image that was made of the files ``read``, where this computer keeps anything."""
+        project = image.built.project
+        kept = [project / MANIFEST, *image.files]
+        with suppress(UsageError):
+            files.make_directory(self.folder / "build")
+            made = {}
+            for path in kept:
+                name = path.relative_to(project).as_posix()
+                data = path.read_bytes()
+                files.write(self.folder / name, data, durable=False)
+                (self.folder / name).chmod(path.stat().st_mode)  # a program of this computer is run
+                made[name] = hashlib.sha256(data).hexdigest()
+            compiler = find_toolchain(toolchain or image.built.manifest.toolchain).program
+            content = _Content({**read, str(compiler): files.digest(compiler)}, made, image.reports)
+            files.write(self.folder / _CONTENT, _ADAPTER.dump_json(content), durable=False)
+            _remove_old(self.folder.parent)
+
+
+def _is(path: str, digest: str) -> bool:
+    return Path(path).is_file() and files.digest(Path(path)) == digest
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove all but the newest. One that another process removes meanwhile is none of ours."""
+    found = {}
+    for path in folder.glob(f"*/{_CONTENT}"):
+        with suppress(FileNotFoundError):
+            found[path.parent] = path.stat().st_mtime
+    for path in sorted(found, key=found.__getitem__)[:-_MOST]:
+        shutil.rmtree(path, ignore_errors=True)

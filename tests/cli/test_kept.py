@@ -1,0 +1,132 @@
+"""A second run of the same model builds nothing; of anything else, it does."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from crtgen import api
+from crtgen.cli.app import app
+from tests.support import ROOT
+
+pytestmark = pytest.mark.cc
+
+DIGITS = ROOT / "demo" / "digits.tflite"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return Path(shutil.copy(DIGITS, tmp_path / "digits.tflite"))
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The boards that something was built for."""
+    boards: list[str] = []
+    build: Callable[..., api.Image] = api.Generated.build
+
+    def counted(self: api.Generated, **options: Any) -> api.Image:
+        boards.append(self.project.board)
+        return build(self, **options)
+
+    monkeypatch.setattr(api.Generated, "build", counted)
+    return boards
+
+
+def kept() -> list[Path]:
+    from crtgen.cli.kept import _images  # as the fixture of this test has it
+
+    return sorted(_images().iterdir())
+
+
+def run(*args: object) -> dict[str, Any]:
+    result = CliRunner().invoke(app, ["run", *map(str, args), "--board", "host", "--json"])
+    assert result.exit_code == 0, result.output
+    data: dict[str, Any] = json.loads(result.stdout)
+    del data["seconds"]
+    return data
+
+
+def test_the_same_is_built_once_and_reported_alike(model: Path, built: list[str]) -> None:
+    first = run(model)
+    assert run(model) == first
+    assert built == ["host"]
+    assert first["arena"] is not None, "what only a plan tells is kept, too"
+
+
+def test_another_option_or_file_is_built(model: Path, built: list[str], tmp_path: Path) -> None:
+    run(model)
+    run(model, "--optimize", "size")
+    assert len(built) == 2
+    assert len(kept()) == 2
+    data = bytearray(model.read_bytes())
+    data[data.index(b"probabilities")] = ord("q")
+    model.write_bytes(data)
+    assert list(run(model)["outputs"]) == ["qrobabilities"]
+    assert len(built) == 3
+    assert len(kept()) == 2, "it has the place of the one before"
+    run(model, "--dir", tmp_path / "project")
+    assert len(built) == 3, "a project of one's own is built there"
+    assert (tmp_path / "project" / "build").is_dir()
+
+
+def test_a_kept_image_that_is_damaged_is_built_anew(model: Path, built: list[str]) -> None:
+    run(model)
+    (folder,) = kept()
+    (image,) = (path for path in (folder / "build").iterdir() if path.suffix != ".json")
+    image.write_bytes(image.read_bytes()[:-1] + b"!")
+    run(model)
+    assert len(built) == 2
+    (folder / "kept.json").write_text('{"read": {}, "made"')
+    run(model)
+    assert len(built) == 3
+
+
+def test_the_oldest_goes(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crtgen.cli.kept._MOST", 1)
+    run(model)
+    (first,) = kept()
+    os.utime(first / "kept.json", (0, 0))
+    run(model, "--optimize", "size")
+    assert len(kept()) == 1
+    assert kept() != [first]
+
+
+def test_a_place_that_cannot_be_written_is_no_error(
+    model: Path, built: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crtgen.cli.kept._images", lambda: tmp_path / "file" / "images")
+    (tmp_path / "file").write_text("no folder")
+    run(model)
+    run(model)
+    assert len(built) == 2
+
+
+def test_what_is_kept_runs_without_the_compiler(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CCACHE_DISABLE", "1")
+    script = (
+        "import sys\n"
+        "from crtgen.cli.app import app\n"
+        "try:\n"
+        f"    app(['run', {str(model)!r}, '--board', 'host'])\n"
+        "except SystemExit as end:\n"
+        "    print(end.code, [m for m in ('kernels.kernel', 'plan.plan', 'ops', 'frontends')"
+        " if f'crtgen.{m}' in sys.modules])"
+    )
+    last = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+        )
+        last.append(done.stdout.splitlines()[-1])
+    assert last == ["0 ['kernels.kernel', 'plan.plan', 'ops', 'frontends']", "0 []"]

@@ -52,18 +52,20 @@ def read_code(path: Path) -> Code:
         table = elf.get_section_by_name(".symtab")
         if elf["e_machine"] != "EM_ARM" or not isinstance(table, SymbolTableSection):
             return Code({}, {}, ())
-        symbols = [(s.name, s["st_value"], s["st_info"]["type"], s["st_shndx"]) for s in table.iter_symbols()]
+        symbols = list(table.iter_symbols())
         text = {s["sh_addr"]: s.data() for s in elf.iter_sections() if s["sh_flags"] & 4}
         section = elf.get_section_by_name(".vectors")
         vectors = section.data() if section is not None else b""
     names: dict[int, list[str]] = {}
-    for name, value, kind, _ in symbols:
-        if kind == "STT_FUNC":
-            names.setdefault(value & ~1, []).append(name)
-    marks = sorted((value, name[:2] == "$d") for name, value, _, _ in symbols if name[:2] in ("$d", "$t"))
-    scanner = _Scanner(names, text, marks)
+    sizes: dict[int, int] = {}
+    for symbol in symbols:
+        if symbol["st_info"]["type"] == "STT_FUNC":
+            names.setdefault(symbol["st_value"] & ~1, []).append(symbol.name)
+            sizes[symbol["st_value"] & ~1] = symbol["st_size"]
+    marks = sorted((s["st_value"], s.name[:2] == "$d") for s in symbols if s.name[:2] in ("$d", "$t"))
+    scanner = _Scanner(names, sizes, text, marks)
     functions = {f.name: f for address in names for f in scanner.functions(address)}
-    declared = {name: value for name, value, _, place in symbols if place == "SHN_ABS" and name}
+    declared = {s.name: s["st_value"] for s in symbols if s["st_shndx"] == "SHN_ABS" and s.name}
     words = (int.from_bytes(vectors[i : i + 4], "little") for i in range(0, len(vectors), 4))
     pointed = dict.fromkeys(names[w & ~1][0] for w in words if w & 1 and w & ~1 in names)
     return Code(functions, declared, tuple(pointed))
@@ -73,10 +75,12 @@ class _Scanner:
     def __init__(
         self,
         names: Mapping[int, list[str]],
+        sizes: Mapping[int, int],
         text: Mapping[int, bytes],
         marks: list[tuple[int, bool]],
     ) -> None:
         self.names = names
+        self.sizes = sizes
         self.starts = sorted(names)
         self.text = text
         self.marks = marks
@@ -99,12 +103,15 @@ class _Scanner:
             yield Function(name, frame, indirect, frozenset(calls))
 
     def instructions(self, start: int) -> Iterator[tuple[int, int, int]]:
-        """Address, first halfword and second one (0 if it is short) up to the next function; no data."""
+        """Address, first halfword and second one (0 if it is short) up to the next function; no data.
+
+        What follows a function of a known size may be constants, which not every compiler marks as data.
+        """
         section = max((a for a in self.text if a <= start), default=start)
         data = self.text.get(section, b"")
         after = bisect_right(self.starts, start)
         end = self.starts[after] if after < len(self.starts) else section + len(data)
-        end = min(end, section + len(data))
+        end = min(end, start + (self.sizes[start] or len(data)), section + len(data))
         address = start
         while address + 1 < end:
             if self.is_data(address):

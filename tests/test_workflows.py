@@ -1,6 +1,7 @@
 """The workflows of the public CI run scripts of this repository, with bounds in time."""
 
 import os
+from fnmatch import fnmatch
 from typing import Any
 
 import pytest
@@ -32,3 +33,10 @@ def test_the_two_commands_of_the_readme_are_run() -> None:
     assert runs == ["ci/demo", "ci/test"]
     text = (ROOT / "README.md").read_text()
     assert all(f"./{run} " in text for run in runs)
+
+
+def test_no_folder_of_tests_is_left_out(request: pytest.FixtureRequest) -> None:
+    """By default, pytest does not look into folders that are called build."""
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    ignored = request.config.getini("norecursedirs")
+    assert [f for f in folders if any(fnmatch(f.name, pattern) for pattern in ignored)] == []

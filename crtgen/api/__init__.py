@@ -17,7 +17,7 @@ from crtgen.lazy import on_demand
 if TYPE_CHECKING:
     from crtgen.api.compiled import Compiled
     from crtgen.api.image import Extracted, Generated, Image, Say, open_project, require_trust
-    from crtgen.api.model import Imported, Model, compile, load
+    from crtgen.api.model import Imported, Model, compile, load, load_network
 
 __all__ = [
     "Compiled",
@@ -29,6 +29,7 @@ __all__ = [
     "Say",
     "compile",
     "load",
+    "load_network",
     "open_project",
     "require_trust",
 ]

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Unpack
 
 from crtgen.api.image import Generated, require_trust
+from crtgen.api.source import Source
 from crtgen.boards import Board, Core, stand_in
 from crtgen.codegen import METADATA_FILE, CModule, llvm, metadata_files
 from crtgen.errors import UnsupportedError, UsageError
@@ -55,6 +56,7 @@ class Compiled:
     parts: tuple[Linkable, ...]
     hits: tuple[Hit, ...] = ()
     untrusted: str = ""
+    sources: tuple[Source | None, ...] = ()
 
     def __repr__(self) -> str:
         infos = (module.info for module in self.modules)
@@ -143,16 +145,17 @@ class Compiled:
     def archive(self) -> bytes:
         """The models as an archive in Model Library Format, version 7; equal models give equal bytes.
 
+        The networks go along that were read from one file each: ``Imported.networks`` has them again.
         ``SOURCE_DATE_EPOCH`` sets the time in it.
         """
         if len(self.plans) != len(self.parts):
             raise UsageError("models that are code already cannot be archived again")
         time = export_time()
-        pairs = zip(self.parts, self.plans, strict=True)
+        rows = zip(self.parts, self.plans, self.sources, strict=True)
         image = (metadata_files(self.modules)[METADATA_FILE], registry_source())
         models = [
-            _stored(part, plan, self.board.core, time, () if i else image)
-            for i, (part, plan) in enumerate(pairs)
+            _stored(part, plan, source, self.board.core, time, () if i else image)
+            for i, (part, plan, source) in enumerate(rows)
         ]
         return write_archive(Archive(tuple(models)))
 
@@ -174,7 +177,9 @@ class Compiled:
         return Library(modules, files, {**library.objects, **objects}, library.shared_arena, library.storages)
 
 
-def _stored(part: Linkable, plan: Plan, core: Core, time: datetime, image: Sequence[str]) -> MlfModel:
+def _stored(
+    part: Linkable, plan: Plan, source: Source | None, core: Core, time: datetime, image: Sequence[str]
+) -> MlfModel:
     layers = {layer.name: layer.function for layer in part.module.info.layers}
     scratch: dict[str, int] = {}
     for step in plan.steps:
@@ -182,4 +187,5 @@ def _stored(part: Linkable, plan: Plan, core: Core, time: datetime, image: Seque
         if function:
             scratch[function] = max(scratch.get(function, 0), step.kernel.scratch)
     operators = [Workspace(function, nbytes) for function, nbytes in scratch.items()]
-    return store_model(part, core, time, operators, str(plan.graph), image)
+    network = source.stored(part.module.info.name) if source is not None else None
+    return store_model(part, core, time, operators, str(plan.graph), image, network)

@@ -3,25 +3,36 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from crtgen import budget, frontends
 from crtgen.api.compiled import Compiled
 from crtgen.api.image import Say, silent
+from crtgen.api.source import Source
 from crtgen.boards import Board, find_board
 from crtgen.byoc import partition
 from crtgen.codegen import generate_c
-from crtgen.errors import UsageError
+from crtgen.errors import CrtgenError, UnsupportedError, UsageError
+from crtgen.files import seen
 from crtgen.ir import DType, Graph, Value, shape_text
-from crtgen.library import SUFFIXES, Linkable, Package, load_package
+from crtgen.library import (
+    SUFFIXES,
+    Archive,
+    Linkable,
+    Package,
+    StoredNetwork,
+    load_package,
+    stored_network,
+)
 from crtgen.library.own_graph import own_graph
 from crtgen.passes import Hit, channels_last, run_passes, slide, with_io
 from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields
+from crtgen.temporary import TemporaryFolder
 from crtgen.trust import is_allowed
 from crtgen.tuned import find_tuned
 
-__all__ = ["Imported", "Model", "compile", "load"]
+__all__ = ["Imported", "Model", "compile", "load", "load_network"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -29,6 +40,8 @@ class Model:
     """A network as its file has it."""
 
     graph: Graph
+    source: Source | None = None
+    """Its file, if that is all that it was read from."""
 
     def __repr__(self) -> str:
         return f"<Model {self.name}: {len(self.graph.nodes)} layers>"
@@ -80,9 +93,47 @@ class Imported:
     def name(self) -> str:
         return self.package.name
 
+    def networks(self) -> tuple[Model, ...]:
+        """The networks that the models were compiled from, if crtgen wrote the archive, and has them."""
+        content = self.package.content
+        models = content.models if isinstance(content, Archive) else ()
+        found = [stored_network(model, self.package.where) for model in models]
+        with TemporaryFolder() as folder:
+            try:
+                return tuple(_stored(folder, *network) for network in found if network is not None)
+            except CrtgenError as error:
+                error.where = error.where.replace(str(folder), f"{self.package.where}: crtgen")
+                raise
+
     def compile(self, board: str | Board = "mps2_an386", **choices: Unpack[RequestFields]) -> Compiled:
         """Make them part of an image for a board; what cannot be is refused by name."""
         return compile([self], board, **choices)
+
+
+def _stored(folder: Path, network: StoredNetwork, data: bytes) -> Model:
+    file = folder / network.file
+    file.write_bytes(data)
+    loaded = load(file, shapes=network.shapes, io=network.io, channels=network.channels)
+    assert isinstance(loaded, Model), "a file is stored that held a network"
+    return Model(loaded.graph)
+
+
+def load_network(path: str | Path, model: str | None = None, **options: Any) -> Model:
+    """Read the network of a model file, or the only one, or that of ``model``, of an archive of crtgen's.
+
+    ``options`` are those of ``load``. Raises ``UnsupportedError`` for code that has no network with it.
+    """
+    loaded = load(path, **options)
+    if isinstance(loaded, Model):
+        return loaded
+    found = [network for network in loaded.networks() if model in (None, network.name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"it holds {len(found)} networks", where=str(path), hint="name the file of one")
+    raise UnsupportedError(
+        "it is code without its network", where=str(path), hint="name the .tflite or .onnx file"
+    )
 
 
 def load(
@@ -122,10 +173,14 @@ def load(
         return Imported(package, bool(trust) or is_allowed(package.digest))
     if params or graph:
         raise UsageError("parameters and a graph belong to an exported library", where=str(path))
-    made = frontends.load(file, shapes=shapes or {})
+    with seen() as read:
+        made = frontends.load(file, shapes=shapes or {})
     if channels:
         made = _channels_last(made, file, channels)
-    return Model(with_io(made, _byte_type(io)) if io else made)
+    whole = file.absolute()
+    alone = read.keys() == {str(whole)}
+    source = Source(whole, read[str(whole)], dict(shapes or {}), io, channels) if alone else None
+    return Model(with_io(made, _byte_type(io)) if io else made, source)
 
 
 def _channels_last(graph: Graph, file: Path, channels: str) -> Graph:
@@ -183,7 +238,8 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
     largest = max((part.module.info.arena for part in parts), default=0)  # one arena may serve all
     check_fit(request.board, request.place, largest, constants)
     unknown = (m.package.where for m in models if isinstance(m, Imported) and not m.trust)
-    return Compiled(request, tuple(plans), tuple(parts), tuple(hits), next(unknown, ""))
+    sources = tuple(model.source for model in models if isinstance(model, Model))
+    return Compiled(request, tuple(plans), tuple(parts), tuple(hits), next(unknown, ""), sources)
 
 
 def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:

@@ -5,18 +5,16 @@ import sys
 from collections.abc import Sequence
 from io import StringIO
 from itertools import groupby
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from crtgen import api
 from crtgen.boards import Core, all_boards, board_of_core, find_board
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.errors import DoesNotFitError, UnsupportedError
+from crtgen.errors import DoesNotFitError
 from crtgen.measure.fit import Choice, Fit, Fits
 from crtgen.measure.silicon import silicon_range
 
@@ -53,7 +51,7 @@ def command(
         with out.stage() as say:
             for path in models:
                 say(f"reading {path.name}")
-                fits = Fits(_model(files, path))
+                fits = Fits(files.load_network(path))
                 for each in boards:
                     say(f"{path.name} on {each.name}")
                     found.append(fits.on(each, choice))
@@ -63,15 +61,6 @@ def command(
             out.result({"fits": [fit.to_dict() for fit in found]}, lambda console: _print(console, found))
         if named and not all(fit.fits for fit in found):
             raise typer.Exit(DoesNotFitError.exit_code)
-
-
-def _model(files: Files, path: Path) -> api.Model:
-    loaded = files.load(path)
-    if not isinstance(loaded, api.Model):
-        raise UnsupportedError(
-            "what code needs is known when it is built", where=str(path), hint="crtgen build"
-        )
-    return loaded
 
 
 def _print(console: Console, found: Sequence[Fit]) -> None:

@@ -72,17 +72,20 @@ class Files:
 
     def load(self, path: Path, trust: bool = False) -> "api.Model | api.Imported":
         """Read a model, an archive or a library."""
-        shapes = choices.shapes(self.shape)
-        allowed = trust or trust_of(path)
-        return api.load(
-            path,
-            params=self.params,
-            graph=self.graph_json,
-            trust=allowed,
-            shapes=shapes,
-            io=self.io,
-            channels=self.channels,
-        )
+        return api.load(path, trust=trust or trust_of(path), **self._options())
+
+    def load_network(self, path: Path) -> "api.Model":
+        """Read the network of a model, or of an archive that crtgen wrote."""
+        return api.load_network(path, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "params": self.params,
+            "graph": self.graph_json,
+            "shapes": choices.shapes(self.shape),
+            "io": self.io,
+            "channels": self.channels,
+        }
 
 
 @dataclass(frozen=True, slots=True)

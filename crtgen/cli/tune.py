@@ -12,7 +12,6 @@ from crtgen.cli import choices, options
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.settings import cases_file
-from crtgen.errors import UnsupportedError
 from crtgen.measure.verification import cases_of
 from crtgen.sweep.store import STORE, Store
 from crtgen.tune.tuner import Limits, Result, Tuning, tune
@@ -65,9 +64,7 @@ def command(
         known = read_tuned(output) if output.exists() else ()
         files.check_writable(output)
         with out.stage() as say, Store(store) as db:
-            loaded = api.load(model)
-            if not isinstance(loaded, api.Model):
-                raise UnsupportedError("code has its kernels already", where=str(model))
+            loaded = api.load_network(model)
 
             def compiled(tuned: Sequence[Tuned]) -> api.Compiled:
                 return loaded.compile(

@@ -183,10 +183,7 @@ def _lost(
     known = next(iter(cases_of(image.built.manifest.models, source, expect, cases).values()))
     graphs: list[Graph] = []
     for path in (source, against):
-        loaded = files.load(path)
-        if not isinstance(loaded, api.Model):
-            raise UsageError("it is code, not a network", where=str(path))
-        graphs.append(loaded.graph)
+        graphs.append(files.load_network(path).graph)
     ours, theirs = graphs
     return losses(ours, theirs, known if expect else within_range(known, ours, theirs))
 

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from crtgen.library.module import Module
     from crtgen.library.package import SUFFIXES, Package, load_package
     from crtgen.library.params import NDArray, read_params, write_params
-    from crtgen.library.stored import Workspace, registry_source, runtime_headers, store_model
+    from crtgen.library.stored import (
+        StoredNetwork,
+        Workspace,
+        registry_source,
+        runtime_headers,
+        store_model,
+        stored_network,
+    )
 
 __all__ = [
     "BACKEND_FILE",
@@ -36,6 +43,7 @@ __all__ = [
     "NDArray",
     "OperatorLibrary",
     "Package",
+    "StoredNetwork",
     "Workspace",
     "backend_file",
     "export_time",
@@ -50,6 +58,7 @@ __all__ = [
     "runtime_headers",
     "static_modules",
     "store_model",
+    "stored_network",
     "write_archive",
     "write_params",
 ]

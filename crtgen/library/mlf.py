@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _SRC, _LIB, _INCLUDE = "codegen/host/src/", "codegen/host/lib/", "codegen/host/include/"
-_RUNTIME = "crt/"
+_RUNTIME, _OWN = "crt/", "crtgen/"
 EXTERNAL = f"{_SRC}external/"
 """Where the sources lie that a model's code is built with, in a folder for each library."""
 _CODE = re.compile(r"(?:(?P<model>.+)_)?lib\d+\.(?:c|cc|cpp|S|o)", re.ASCII)
@@ -47,7 +47,8 @@ class MlfModel:
     begin with ``tvmgen_<model>`` or ``<model>``. ``graph_json`` is empty unless the executor is ``graph``.
     ``runtime`` are headers of crtgen's runtime, ``crt/...``, which the code of all models shares. ``own`` is
     what crtgen alone reads: see ``stored``. ``external`` are the files of the libraries that the
-    metadata names as dependencies in the archive's folder ``EXTERNAL``, by library and path.
+    metadata names as dependencies in the archive's folder ``EXTERNAL``, by library and path. ``network`` is
+    the file that crtgen compiled, by its name, if there is one.
     """
 
     metadata: ModelMetadata
@@ -59,6 +60,7 @@ class MlfModel:
     runtime: Mapping[str, str] = field(default_factory=dict)
     own: str = ""
     external: Mapping[str, bytes] = field(default_factory=dict)
+    network: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -166,11 +168,16 @@ class _Reader:
             relay=self.first(f"src/{name}.relay", "src/relay.txt", "relay.txt"),
             graph_json=graph if metadata.executor == "graph" else "",
             runtime=self.headers("", names),
-            own=self.first(f"crtgen/{name}.json"),
+            own=self.first(f"{_OWN}{name}.json"),
             external={
                 p.removeprefix(EXTERNAL): data
                 for p, data in self.files.items()
                 if p.startswith(_folders(metadata))
+            },
+            network={
+                p.removeprefix(_OWN): data
+                for p, data in self.files.items()
+                if p.startswith(f"{_OWN}{name}.") and p != f"{_OWN}{name}.json"
             },
         )
 
@@ -241,5 +248,6 @@ def _model_files(model: MlfModel) -> dict[str, bytes]:
         files[f"executor-config/graph/{model.name}.graph"] = model.graph_json.encode()
     files |= {EXTERNAL + name: data for name, data in model.external.items()}
     if model.own:
-        files[f"crtgen/{model.name}.json"] = model.own.encode()
+        files[f"{_OWN}{model.name}.json"] = model.own.encode()
+    files |= {_OWN + name: data for name, data in model.network.items()}
     return files

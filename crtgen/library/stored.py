@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from crtgen.boards import Core, find_core
 from crtgen.codegen import CModule, ExternalModule, Function, ModelInfo, Param
-from crtgen.codegen.checks import check_sizes
+from crtgen.codegen.checks import check_sizes, check_word
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.kernels.sources import SourceLibrary
 from crtgen.library.datatype import DataType
@@ -33,11 +33,13 @@ from crtgen.resources import runtime_dir
 __all__ = [
     "Stored",
     "StoredLibrary",
+    "StoredNetwork",
     "Workspace",
     "registry_source",
     "restore_model",
     "runtime_headers",
     "store_model",
+    "stored_network",
 ]
 
 _FORMAT = 1
@@ -64,6 +66,24 @@ class StoredLibrary:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredNetwork:
+    """The file that a model was compiled from, as it is called in the archive, and how it was read.
+
+    See ``crtgen.load`` for the options.
+    """
+
+    file: str
+    shapes: Mapping[str, tuple[int, ...]]
+    io: str
+    channels: str
+
+    def __post_init__(self) -> None:
+        check_word("the file of a network", self.file)
+        for shape in self.shapes.values():
+            check_sizes(**{f"length {i}": length for i, length in enumerate(shape)})
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """``files`` maps the name of a file to its name in the archive.
 
@@ -80,6 +100,7 @@ class Stored:
     libraries: tuple[StoredLibrary, ...]
     externals: tuple[ExternalModule, ...]
     image: tuple[str, ...] = ()
+    network: StoredNetwork | None = None
 
     def __post_init__(self) -> None:
         check_sizes(workspace=self.workspace or 0)
@@ -95,10 +116,12 @@ def store_model(
     operators: Sequence[Workspace] = (),
     text: str = "",
     image: Sequence[str] = (),
+    network: tuple[StoredNetwork, bytes] | None = None,
 ) -> MlfModel:
     """One of our own models for an archive; ``text`` describes its network to people.
 
-    ``image`` are sources that an image has once, for the first model of an archive. Headers of the runtime
+    ``image`` are sources that an image has once, for the first model of an archive. ``network`` is the file
+    that it was compiled from. Headers of the runtime
     that the code includes go with it. The workspace in the metadata is the arena, in which inputs and outputs
     lie as well; the constants are the linked parameters. Both are what the image has.
     """
@@ -122,6 +145,7 @@ def store_model(
         libraries=_libraries(module.libraries),
         externals=module.externals,
         image=tuple(once),
+        network=network[0] if network else None,
     )
     return MlfModel(
         metadata=_metadata(part, core, time, operators),
@@ -132,7 +156,16 @@ def store_model(
         graph_json=part.graph_json,
         own=_ADAPTER.dump_json(stored, indent=1).decode() + "\n",
         external=external,
+        network={network[0].file: network[1]} if network else {},
     )
+
+
+def stored_network(model: MlfModel, where: str) -> tuple[StoredNetwork, bytes] | None:
+    """The file that crtgen compiled the model from, and how; None if the archive does not have it."""
+    stored = _read(model.own, f"{where}: crtgen/{model.name}.json").network if model.own else None
+    if stored is None or stored.file not in model.network:
+        return None
+    return stored, model.network[stored.file]
 
 
 def registry_source() -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from crtgen import frontends
-from crtgen.api import Model, load
+from crtgen.api import Imported, Model, load
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Graph
@@ -96,11 +96,13 @@ def verify_cases(
 
 
 def _reference_cases(source: Path, info: ModelInfo, count: int, sliding: Sliding | None) -> tuple[Case, ...]:
-    model = None if source.is_dir() else load(source)
-    interfaces = info.inputs
-    if not isinstance(model, Model):
+    loaded = None if source.is_dir() else load(source)
+    if isinstance(loaded, Imported):
+        loaded = next((network for network in loaded.networks() if network.name == info.name), None)
+    if loaded is None:
         raise UsageError("code has no reference to compare with", where=str(source), hint="give --expect")
-    model = _with_ends_of(info, model)
+    interfaces = info.inputs
+    model = _with_ends_of(info, loaded)
     shapes = {i.name: i.shape for i in interfaces}
     if sliding is not None:
         (x,) = model.inputs

@@ -10,7 +10,7 @@ from typing import Any
 
 from crtgen import api, files
 from crtgen.boards import Board, all_boards, find_board
-from crtgen.errors import UnsupportedError, UsageError
+from crtgen.errors import UsageError
 from crtgen.level import LEVELS
 from crtgen.library.mlf import export_time
 from crtgen.measure.benchmark import measure_model
@@ -89,11 +89,7 @@ def study(
     say: Callable[[str], None] = lambda text: None,
 ) -> Study:
     """Compile the model for the boards, measure and verify it where it can be simulated."""
-    model = api.load(path)
-    if not isinstance(model, api.Model):
-        raise UnsupportedError(
-            "a report needs the network", where=str(path), hint="name a .tflite or .onnx file"
-        )
+    model = api.load_network(path)
     fits = Fits(model)
     choice = Choice(optimize)
     known = tuple(fits.on(board, choice) for board in all_boards() if not board.is_host)

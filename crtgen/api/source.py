@@ -1,0 +1,35 @@
+"""The file that a network was read from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from crtgen import files
+from crtgen.errors import UsageError
+from crtgen.frontends import WRAPPINGS
+from crtgen.library import StoredNetwork
+
+__all__ = ["Source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The file of a network, with its SHA-256 in hexadecimal, and the options of ``load``."""
+
+    path: Path
+    digest: str
+    shapes: Mapping[str, tuple[int, ...]]
+    io: str
+    channels: str
+
+    def stored(self, model: str) -> tuple[StoredNetwork, bytes]:
+        """The same for an archive, with the file's content. Raises ``UsageError`` if that was changed."""
+        data = files.read(self.path, "the model")
+        if sha256(data).hexdigest() != self.digest:
+            raise UsageError(
+                "the file was changed since it was read", where=str(self.path), hint="read it again"
+            )
+        suffix = self.path.suffix.lower()
+        file = f"{model}{suffix if suffix in ('.onnx', *WRAPPINGS) else '.tflite'}"
+        return StoredNetwork(file, self.shapes, self.io, self.channels), data

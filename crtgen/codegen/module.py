@@ -5,13 +5,14 @@ what was read from an archive, and for the manifest of a project.
 """
 
 import re
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from typing import Literal, TypeAlias
 
 from crtgen.codegen.checks import SIZE_LIMIT, check_c_names, check_file, check_sizes, check_word
-from crtgen.codegen.names import REGISTRY
+from crtgen.codegen.names import PARAM, PLAIN_PARAM, REGISTRY
 from crtgen.contents import Contents
 from crtgen.errors import CorruptModelError
 from crtgen.ir import DType, Quant, shape_text
@@ -265,13 +266,20 @@ class CModule:
 
     @property
     def plain(self) -> "CModule | None":
-        """The same without what the registry needs; None for imported code, which needs it."""
+        """The same without the registry and its names; None for imported code, which needs them."""
         registry = f"{self.info.name}{REGISTRY}.c"
         if registry not in self.files:
             return None
-        return replace(self.without({registry}), functions=(), params=())
+        files = Contents.of(self.without({registry}).files)
+        renamed = Contents({name: partial(_plain_names, files, name) for name in files})
+        return replace(self, files=renamed, functions=(), params=())
 
     def without(self, names: Collection[str]) -> "CModule":
         """The same without the files of these names."""
         entries = Contents.of(self.files).entries
         return replace(self, files=Contents({n: entry for n, entry in entries.items() if n not in names}))
+
+
+def _plain_names(files: Contents[str], name: str) -> Iterator[str]:
+    for piece in files.pieces(name):
+        yield piece.replace(PARAM, PLAIN_PARAM)

@@ -9,6 +9,7 @@ __all__ = [
     "ARENA",
     "KERNELS",
     "PARAM",
+    "PLAIN_PARAM",
     "REGISTRY",
     "WEIGHTS",
     "arena_macro",
@@ -24,6 +25,9 @@ __all__ = [
 
 PARAM = "__tvm_param__"
 """What the symbols of constants begin with, as TVM's do."""
+
+PLAIN_PARAM = "crt_param_"
+"""The same where no registry needs TVM's names: two underscores are reserved for the compiler."""
 
 ARENA = "_arena"
 """What the symbols of arenas end in."""

@@ -6,7 +6,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, elements, stored
 from crtgen.kernels.epilogue import float_epilogue, two_roundings
-from crtgen.kernels.kernel import Kernel, Target
+from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.literal import plus
 from crtgen.kernels.move import MoveView
 from crtgen.kernels.registry import design
@@ -16,6 +16,7 @@ from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, Squ
 from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
 from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
 from crtgen.ops.function import Abs, Cast, Function, LogicalNot
+from crtgen.ops.interpolation import Interpolation
 
 __all__ = ["real_function"]
 
@@ -54,6 +55,13 @@ def abs16(op: Abs, sig: Signature, target: Target) -> Kernel:
         return elements(sig, "abs", [stored(sig.y, "(a < 0) ? -a : a")])
     scaled = two_roundings("((a < 0) ? -a : a)", p.multiplier, p.shift, INT16.magnitude(0))
     return elements(sig, "abs", [clamped(sig.y, scaled, *INT16.limits)])
+
+
+@design(Interpolation)
+def interpolation(op: Interpolation, sig: Signature, target: Target) -> Kernel:
+    """Between two places of the table."""
+    table = Const.of("table", np.array(op.table, np.int16))
+    return elements(sig, "interpolation", ["crt_lookup16(table, a)"], [table])
 
 
 @design(LogicalNot, weights=None)

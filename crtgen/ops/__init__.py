@@ -66,6 +66,7 @@ from crtgen.ops.function import (
 )
 from crtgen.ops.gather import DynamicSlice, DynamicUpdateSlice, Gather, GatherNd
 from crtgen.ops.grid import GridSample
+from crtgen.ops.interpolation import Interpolation
 from crtgen.ops.logsoftmax import LogSoftmax
 from crtgen.ops.lookup import Lookup
 from crtgen.ops.lookup_softmax import LookupSoftmax
@@ -180,6 +181,7 @@ __all__ = [
     "HardSwish",
     "Identity",
     "If",
+    "Interpolation",
     "Irfft",
     "L2Normalization",
     "L2Pool2d",

@@ -1,9 +1,12 @@
 """Operators of TFLite that TFLite Micro has not, against their definitions in TensorFlow's documentation."""
 
+from zlib import crc32
+
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
+from crtgen.errors import CorruptModelError
 from crtgen.frontends import load_tflite
 from crtgen.ir import Array
 from tests.tflite_builder import Model, Operator, Tensor
@@ -65,3 +68,36 @@ def test_what_is_scattered_to_one_place_is_added() -> None:
     places, updates = _whole([4], [1], [4]), np.array([[1.5, 2], [3, 4], [0.25, 1]], np.float32)
     (y,) = _run("SCATTER_ND", [places, updates], [((6, 2), "float32")], _whole(6, 2))
     assert y.tolist() == [[0, 0], [3, 4], [0, 0], [0, 0], [1.75, 3], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("code", "dtype", "least", "x", "y", "crc"),
+    [
+        ("RSQRT", "int16", 1, (1 / 32768, 0), (0.0004, 0), 0x39F25E97),
+        ("RSQRT", "int16", 1, (0.001, 0), (0.0009, 0), 0xADABDFF3),
+        ("RSQRT", "int16", 1, (0.0002, 0), (0.01, 0), 0x3B7A6C2B),
+        ("LOG", "int16", -(1 << 15), (0.001, 0), (0.0003, 0), 0xE4EFEBF3),
+        ("LOG", "int16", -(1 << 15), (0.00002, 0), (0.0009, 0), 0x7CD0D57A),
+        ("LOG", "int8", -(1 << 7), (0.05, -30), (0.03, 5), 0x7C4F55FB),
+        ("LOG", "int8", -(1 << 7), (0.01, -(1 << 7)), (0.02, 50), 0x06CA53E0),
+        ("EXP", "int16", -(1 << 15), (0.0001, 0), (0.001, 0), 0x2D685CAC),
+        ("EXP", "int16", -(1 << 15), (0.0003, 0), (0.01, 0), 0xB87DB5C8),
+        ("EXP", "int8", -(1 << 7), (0.03, 4), (0.1, -100), 0x740E2942),
+        ("EXP", "int8", -(1 << 7), (0.01, -(1 << 7)), (0.06, -(1 << 7)), 0xF3C1F5FC),
+    ],
+)
+def test_functions_by_a_table_are_those_of_litert(
+    code: str, dtype: str, least: int, x: tuple[float, int], y: tuple[float, int], crc: int
+) -> None:
+    """Every number at once; the checksums are those of what ai-edge-litert 2.3 computes."""
+    numbers = np.arange(least, np.iinfo(dtype).max + 1).astype(dtype)
+    ends = [Tensor(n, numbers.shape, dtype, [q[0]], [q[1]]) for n, q in (("x", x), ("y", y))]
+    model = Model(ends, [Operator(code, ["x"], ["y"])], ["x"], ["y"])
+    graph = load_tflite(model.to_bytes())
+    assert crc32(graph.evaluate({"x": numbers})[graph.outputs[0]].tobytes()) == crc
+
+
+def test_functions_by_a_table_need_scales() -> None:
+    x = np.zeros((4,), np.int16)
+    with pytest.raises(CorruptModelError, match="not quantised"):
+        _run("LOG", [x], [((4,), "int16")])

@@ -11,13 +11,14 @@ from crtgen.frontends.tflite_convert import (
     recurrent,
     reduce,
     signal,
+    tables,
     weights,
 )
 from crtgen.frontends.tflite_convert.layer import Converter, Layer
 
 __all__ = ["CONVERTERS", "Converter", "Layer", "option_fields"]
 
-_FAMILIES = (arrange, beyond, detection, elementwise, move, recurrent, reduce, signal, weights)
+_FAMILIES = (arrange, beyond, detection, elementwise, move, recurrent, reduce, signal, tables, weights)
 
 CONVERTERS: Mapping[str, Converter] = {
     code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())

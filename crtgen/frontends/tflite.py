@@ -10,6 +10,7 @@ from crtgen.errors import UsageError
 from crtgen.frontends.builder import GraphBuilder, Refused, Result
 from crtgen.frontends.naming import identifier
 from crtgen.frontends.refusals import Refusals
+from crtgen.frontends.tflite_complex import paired
 from crtgen.frontends.tflite_convert import CONVERTERS, Layer, option_fields
 from crtgen.frontends.tflite_file import FileGraph, FileOperator, read
 from crtgen.frontends.tflite_flow import FLOW, Flow, flow_fields, needed
@@ -38,7 +39,7 @@ def load_tflite(
         stem, where = Path(source).stem, str(source)
     with budget.spending(where):
         data = source if isinstance(source, bytes) else files.read(Path(source), "the model")
-        graphs = tuple(map(signed, read(data, where, {**option_fields(), **flow_fields()})))
+        graphs = tuple(paired(signed(g)) for g in read(data, where, {**option_fields(), **flow_fields()}))
         return _Importer(graphs, where).model(identifier(name or stem, "model"), shapes)
 
 

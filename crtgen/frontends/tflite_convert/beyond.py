@@ -1,6 +1,6 @@
 """Operators that TFLite has and TFLite Micro has not."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -10,7 +10,11 @@ from crtgen.ir import DType, shape_text
 from crtgen.ops import Reshape
 from crtgen.ops.arithmetic import Pow
 from crtgen.ops.compare import Greater, Less, Select
+from crtgen.ops.fft import Rfft
+from crtgen.ops.function import Sqrt, Square
+from crtgen.ops.reduce import Sum
 from crtgen.ops.scatter import ScatterNd
+from crtgen.ops.shape import StridedSlice
 from crtgen.ops.spread import BroadcastTo
 from crtgen.ops.topk import TopK
 
@@ -60,9 +64,41 @@ def _scatter_nd(layer: Layer) -> Converted:
     return Converted(ScatterNd("add"), (zeros, layer.x, updates), ("zeros",))
 
 
+def _transform(layer: Layer) -> Converted:
+    """Of rows, each by itself; a pair of numbers for each frequency."""
+    rows, length = layer.integers(1, "lengths")
+    if len(layer.x.shape) < 2:
+        raise ValueError(f"a transform of {shape_text(layer.x.shape)}")
+    if (most := max(rows, layer.x.shape[-2])) != 1:
+        raise Refused(f"a transform of {most} rows; supported: one")
+    return Converted(Reshape(layer.y.shape), (Converted(Rfft(length), (layer.x,)),))
+
+
+def _magnitude(layer: Layer) -> Converted:
+    squares = Converted(Square(), (layer.x,))
+    total = Converted(Sum((len(layer.x.shape) - 1,)), (squares,))
+    return Converted(Sqrt(), (total,))
+
+
+def _part(index: int) -> Callable[[Layer], Converted]:
+    """The real part of each pair, or the imaginary one."""
+
+    def convert(layer: Layer) -> Converted:
+        lengths = layer.x.shape[:-1]
+        begin, end = ((0,) * len(lengths) + (index,), (*lengths, index + 1))
+        slice = StridedSlice(begin, end, (1,) * len(begin), (len(lengths),))
+        return Converted(slice, (layer.x,))
+
+    return convert
+
+
 _REAL = same(DType.FLOAT32)
 
 CONVERTERS: Mapping[str, Converter] = {
+    "COMPLEX_ABS": Converter(_magnitude, ("abs",), types=_REAL),
+    "IMAG": Converter(_part(1), ("imag",), types=_REAL),
+    "REAL": Converter(_part(0), ("real",), types=_REAL),
+    "RFFT2D": Converter(_transform, ("rfft",), types=_REAL),
     "POW": Converter(_pow, ("pow",), types=_REAL),
     "SCATTER_ND": Converter(
         _scatter_nd,

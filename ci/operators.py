@@ -138,6 +138,10 @@ _TFLM: Mapping[str, str] = {
 
 _BECOMES: Mapping[str, str] = {
     "CUSTOM CIRCULAR_BUFFER": "concat",
+    "CUSTOM LceBMaxPool2d": "packed_max_pool2d",
+    "CUSTOM LceBconv2d": "binary_conv2d",
+    "CUSTOM LceDequantize": "unpack_signs",
+    "CUSTOM LceQuantize": "pack_signs",
     "CUSTOM SignalDelay": "delay",
     "CUSTOM SignalEnergy": "spectrum_energy",
     "CUSTOM SignalFftAutoScale": "fft_auto_scale",

@@ -42,11 +42,13 @@ from crtgen.ops.function import (
     Sqrt,
     Square,
 )
+from crtgen.ops.interpolation import Interpolation
 
 __all__ = ["COMPARISONS", "FUNCTIONS", "QUOTIENTS", "comparisons", "functions", "pairs", "quotients", "units"]
 
 FUNCTIONS: tuple[type[Op], ...] = (
-    Abs, Cast, Ceil, Cos, Elu, Exp, Floor, HardSwish, Log, Neg, Round, Rsqrt, Sin, Sqrt, Square,
+    Abs, Cast, Ceil, Cos, Elu, Exp, Floor, HardSwish, Interpolation, Log, Neg, Round, Rsqrt, Sin, Sqrt,
+    Square,
 )  # fmt: skip
 COMPARISONS: tuple[type[Op], ...] = (
     Equal, Greater, GreaterEqual, Less, LessEqual, LogicalAnd, LogicalNot, LogicalOr, Maximum, Minimum,
@@ -123,10 +125,16 @@ def functions(draw: st.DrawFn) -> Case:
     if dtype is _I8 and draw(st.booleans()):
         return _cast(draw)
     few: list[Op] = [Abs(), Elu(), HardSwish(), Rsqrt()]
-    op = draw(st.sampled_from(real if dtype is _F32 else few if dtype is _I8 else [Abs()]))
+    op = draw(st.sampled_from(real if dtype is _F32 else few if dtype is _I8 else [Abs(), _by_table(draw)]))
     (x,) = _values(draw, [dtype])
     limits = {"a": _LIMITS.get(op.name, draw(st.sampled_from([(-3.0, 3.0), (-1e3, 1e3), (-1e9, 1e9)])))}
     return _case(op, [x], _quant(draw, dtype), limits if dtype is _F32 else None)
+
+
+def _by_table(draw: st.DrawFn) -> Op:
+    """Of any numbers, which a table of TFLite's may have, too."""
+    table = np.random.default_rng(draw(_seeds)).integers(-(1 << 15), 1 << 15, 513)
+    return Interpolation(tuple(table.tolist()), "drawn")
 
 
 def _cast(draw: st.DrawFn) -> Case:

@@ -45,7 +45,14 @@ from crtgen.ops.lookup import Lookup
 from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.recurrent import Recurrent
-from tests.kernels import element_layers, index_layers, onnx_layers, recurrent_layers, reduce_layers
+from tests.kernels import (
+    binary_layers,
+    element_layers,
+    index_layers,
+    onnx_layers,
+    recurrent_layers,
+    reduce_layers,
+)
 
 __all__ = ["KINDS", "Kind"]
 
@@ -506,6 +513,7 @@ KINDS = {
     "mean": _kind(_mean, Mean),
     "recurrent": Kind(recurrent_layers.RECURRENT, recurrent_layers.recurrent()),
     "sequences": Kind((Recurrent,), onnx_layers.sequences()),
+    "signs": Kind(binary_layers.BINARIZED, binary_layers.binarized()),
     "sampled": Kind((GridSample,), onnx_layers.sampled()),
     "affine": Kind(onnx_layers.AFFINE, onnx_layers.affine()),
     "sums": Kind(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from crtgen.frontends.tflite_convert import (
     arrange,
     beyond,
+    binarized,
     detection,
     elementwise,
     move,
@@ -18,7 +19,19 @@ from crtgen.frontends.tflite_convert.layer import Converter, Layer
 
 __all__ = ["CONVERTERS", "Converter", "Layer", "option_fields"]
 
-_FAMILIES = (arrange, beyond, detection, elementwise, move, recurrent, reduce, signal, tables, weights)
+_FAMILIES = (
+    arrange,
+    beyond,
+    binarized,
+    detection,
+    elementwise,
+    move,
+    recurrent,
+    reduce,
+    signal,
+    tables,
+    weights,
+)
 
 CONVERTERS: Mapping[str, Converter] = {
     code: row for code, row in sorted(item for family in _FAMILIES for item in family.CONVERTERS.items())

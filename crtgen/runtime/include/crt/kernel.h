@@ -791,6 +791,36 @@ static inline int32_t crt_log_q12(int32_t x)
     return crt_saturating_shift(crt_high_mul(power, 1488522236) + share, 1);
 }
 
+/* The bits that are set in each byte of a word, as a byte. */
+static inline uint32_t crt_ones_of_bytes(uint32_t word)
+{
+    const uint32_t pairs = word - ((word >> 1) & 0x55555555u);
+    const uint32_t fours = (pairs & 0x33333333u) + ((pairs >> 2) & 0x33333333u);
+    return (fours + (fours >> 4)) & 0x0f0f0f0fu;
+}
+
+/* sum + the four bytes of a word. */
+static inline int32_t crt_add_bytes(uint32_t bytes, int32_t sum)
+{
+#ifdef __ARM_FEATURE_SIMD32
+    return (int32_t)__usada8(bytes, 0u, (uint32_t)sum);
+#else
+    const uint32_t pairs = (bytes & 0x00ff00ffu) + ((bytes >> 8) & 0x00ff00ffu);
+    return sum + (int32_t)((pairs + (pairs >> 16)) & 0xffffu);
+#endif
+}
+
+/* How many bits of so many words differ; without x, how many of y are set. */
+static inline int32_t crt_unlike_bits(const int32_t *x, const int32_t *y, int32_t words)
+{
+    int32_t sum = 0;
+    for (int32_t i = 0; i < words; i++) {
+        const uint32_t other = (x != NULL) ? (uint32_t)x[i] : 0u;
+        sum = crt_add_bytes(crt_ones_of_bytes(other ^ (uint32_t)y[i]), sum);
+    }
+    return sum;
+}
+
 /* Between two of the 513 places of a table, which are 128 apart; x of int16. */
 static inline int16_t crt_lookup16(const int16_t *table, int32_t x)
 {

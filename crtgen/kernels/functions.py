@@ -7,7 +7,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.elements import clamped, elements, stored
 from crtgen.kernels.epilogue import float_epilogue, two_roundings
 from crtgen.kernels.kernel import Const, Kernel, Target
-from crtgen.kernels.literal import plus
+from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.move import MoveView
 from crtgen.kernels.registry import design
 from crtgen.ops import INT16, Activation, scheme_of
@@ -17,6 +17,7 @@ from crtgen.ops.bits import BitCast, BitNot, Bitwise, Shift
 from crtgen.ops.compare import Comparison, Logical, Maximum, Minimum, Select
 from crtgen.ops.function import Abs, Cast, Function, LogicalNot
 from crtgen.ops.interpolation import Interpolation
+from crtgen.ops.narrow import RoundTo
 
 __all__ = ["real_function"]
 
@@ -124,6 +125,20 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
         number = f"{convert}(a)" if sig.x.dtype is DType.FLOAT32 else "a"
         result = f"({op.to.c_name}){number}"
     return elements(sig, "cast", [result])
+
+
+@design(RoundTo, types=_REAL)
+def round_to(op: RoundTo, sig: Signature, target: Target) -> Kernel:
+    """Digits dropped, or two conversions of an FPU; then what is beyond the greatest number."""
+    kind = op.format
+    if op.to == "float16" and not op.saturate:
+        return elements(sig, "round to", ["crt_halff(a)"])
+    most, beyond = c_float(kind.most), c_float(kind.beyond(op.saturate))
+    lines = [f"const float y = crt_narrowf(a, {kind.dropped}, {kind.first:#x}u);"]
+    result = f"(y > {most}) ? {beyond} : ((y < -{most}) ? -{beyond} : y)"
+    if not kind.has_nan:
+        result = f"(y != y) ? 0.0f : ({result})"
+    return elements(sig, "round to", [*lines, result if kind.has_signed_zero else f"({result}) + 0.0f"])
 
 
 @design(QuantizeBy, weights=None, packed=True)

@@ -72,6 +72,7 @@ from crtgen.ops.lookup import Lookup
 from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.lstm import Lstm
 from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.narrow import RoundTo
 from crtgen.ops.normalize import CumSum, L2Normalization, L2Pool2d
 from crtgen.ops.pool import AveragePool2d, MaxPool2d, PoolParams
 from crtgen.ops.quant import AffineParams, Dequantize, Quantize, RequantizeParams
@@ -230,6 +231,7 @@ __all__ = [
     "ResizeNearest",
     "Rfft",
     "Round",
+    "RoundTo",
     "Rsqrt",
     "Scatter",
     "ScatterElements",

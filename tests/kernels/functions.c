@@ -32,6 +32,8 @@ int main(void)
         put_float(crt_erff(floats[i]));
         put_float(crt_atanf(floats[i]));
         put_float(crt_powf(floats[i], floats[(i + 1) % NUM_FLOATS]));
+        put_float(crt_halff(floats[i]));
+        put_float(crt_narrowf(floats[i], 16, 0));
     }
     printf("\n");
     for (int i = 0; i < NUM_SCALES; i++) {

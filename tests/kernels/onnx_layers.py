@@ -16,6 +16,7 @@ from crtgen.ops.dense import FullyConnected
 from crtgen.ops.function import Atan, Erf
 from crtgen.ops.grid import MODES, PADDINGS, GridSample
 from crtgen.ops.matmul import BatchMatMul
+from crtgen.ops.narrow import FORMATS, RoundTo
 from crtgen.ops.recurrent import CURVES, Cell, Curve, Recurrent, recurrent_case
 from crtgen.ops.scatter import REDUCTIONS, ScatterElements, ScatterNd
 from crtgen.ops.topk import TopK, topk_case
@@ -38,7 +39,7 @@ __all__ = [
 
 BITS: tuple[type[Op], ...] = (BitAnd, BitOr, BitXor, BitNot, Shift)
 AFFINE: tuple[type[Op], ...] = (QuantizeBy, DequantizeBy)
-CURVED: tuple[type[Op], ...] = (Erf, Atan)
+CURVED: tuple[type[Op], ...] = (Erf, Atan, RoundTo)
 ELEMENTS: tuple[type[Op], ...] = (Pow, BitCast)
 WRITTEN: tuple[type[Op], ...] = (ScatterNd, ScatterElements, TopK)
 _types = st.sampled_from([DType.INT8, DType.FLOAT32, DType.INT16, DType.INT64])
@@ -89,8 +90,13 @@ def of_sums(case: Case, short: bool) -> Case:
 
 @st.composite
 def curved(draw: st.DrawFn) -> Case:
-    """Functions of real numbers."""
-    return make("drawn", draw(st.sampled_from([Erf(), Atan()])), [floats("x", _shape(draw))])
+    """Functions of real numbers; finite ones, unless they saturate."""
+    formats = st.builds(RoundTo, st.sampled_from(list(FORMATS)), st.booleans())
+    op: Op = draw(st.one_of(st.sampled_from([Erf(), Atan()]), formats))
+    most = draw(st.sampled_from([4.0, 1e-4, 1e5]))
+    if isinstance(op, RoundTo) and not op.saturate:
+        most = min(most, op.format.most)
+    return make("drawn", op, [floats("x", _shape(draw))], limits={"x": (-most, most)})
 
 
 @st.composite

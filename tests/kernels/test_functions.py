@@ -4,6 +4,7 @@ import subprocess
 from math import erf
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -55,7 +56,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[Words, Words]:
     first, second = (
         np.array([int(word, 16) for word in line.split()], np.uint32) for line in done.stdout.splitlines()
     )
-    return first.reshape(len(floats), 17), second.reshape(len(scales), 2)
+    return first.reshape(len(floats), 19), second.reshape(len(scales), 2)
 
 
 @pytest.mark.cc
@@ -129,6 +130,17 @@ def test_whole_numbers_and_remainders(words: tuple[Words, Words]) -> None:
         np.testing.assert_array_equal(columns[12], np.fmod(x, np.roll(x, -1)))
     away = np.copysign(np.floor(np.abs(x.astype(np.float64)) + 0.5), x)
     np.testing.assert_array_equal(words[0][:, 13].copy().view(np.int32), np.clip(away, -(2**31), 2**31 - 1))
+
+
+@pytest.mark.cc
+def test_fewer_digits(words: tuple[Words, Words]) -> None:
+    """Those of float16 and bfloat16, exactly."""
+    x = _floats()
+    with np.errstate(over="ignore"):
+        half = x.astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(words[0][:, 17].copy().view(np.float32), half)
+    short = x.astype(ml_dtypes.bfloat16).astype(np.float32)
+    np.testing.assert_array_equal(words[0][:, 18].copy().view(np.float32), short)
 
 
 @pytest.mark.cc

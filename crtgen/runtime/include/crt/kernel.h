@@ -589,6 +589,40 @@ static inline float crt_rintf(float x)
     return (x + far) - far;
 }
 
+/*
+ * x without the last digits of its significand, rounded to nearest, halves to even ones; 1 <= dropped <= 22.
+ *
+ * Numbers below the one of these bits have the spacing of those above: 0 if there is no such number.
+ */
+static inline float crt_narrowf(float x, int32_t dropped, uint32_t first)
+{
+    const uint32_t sign = crt_bits(x) & 0x80000000u;
+    const uint32_t size = crt_bits(x) ^ sign;
+    if (size >= 0x7f800000u) {
+        return x;
+    }
+    if (size < first) {
+        const float far = crt_of_bits(first + ((uint32_t)dropped << 23));
+        return crt_of_bits(crt_bits((crt_of_bits(size) + far) - far) | sign);
+    }
+    const uint32_t rounded = size + (((1u << (dropped - 1)) - 1u) + ((size >> dropped) & 1u));
+    return crt_of_bits(((rounded >> dropped) << dropped) | sign);
+}
+
+/* The nearest number that a float16 holds, halves to even ones; infinite beyond. */
+static inline float crt_halff(float x)
+{
+#if defined(__thumb2__) && defined(__ARM_FP) && (__ARM_FP & 2)
+    float y;
+    __asm__("vcvtb.f16.f32 %0, %1\n\tvcvtb.f32.f16 %0, %0" : "=t"(y) : "t"(x));
+    return y;
+#else
+    const float y = crt_narrowf(x, 13, 0x38800000u);
+    const float most = 65504.0f;
+    return (y > most) ? __builtin_inff() : ((y < -most) ? -__builtin_inff() : y);
+#endif
+}
+
 /* x cut towards zero; saturating, 0 if it is not a number. */
 static inline int32_t crt_int32f(float x)
 {

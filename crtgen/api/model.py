@@ -37,9 +37,10 @@ __all__ = ["Imported", "Model", "compile", "load", "load_network"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Model:
-    """A network as its file has it."""
+    """A network as its file has it. ``notes`` are what to know of how the file was taken."""
 
     graph: Graph
+    notes: tuple[str, ...] = ()
     source: Source | None = None
     """Its file, if that is all that it was read from."""
 
@@ -115,7 +116,7 @@ def _stored(folder: Path, network: StoredNetwork, data: bytes) -> Model:
     file.write_bytes(data)
     loaded = load(file, shapes=network.shapes, io=network.io, channels=network.channels)
     assert isinstance(loaded, Model), "a file is stored that held a network"
-    return Model(loaded.graph)
+    return Model(loaded.graph, loaded.notes)
 
 
 def load_network(path: str | Path, model: str | None = None, **options: Any) -> Model:
@@ -173,14 +174,14 @@ def load(
         return Imported(package, bool(trust) or is_allowed(package.digest))
     if params or graph:
         raise UsageError("parameters and a graph belong to an exported library", where=str(path))
-    with seen() as read:
-        made = frontends.load(file, shapes=shapes or {})
-    if channels:
-        made = _channels_last(made, file, channels)
+    with seen() as files:
+        read = frontends.load(file, shapes=shapes or {})
+    made = _channels_last(read, file, channels) if channels else read
+    made = with_io(made, _byte_type(io)) if io else made
     whole = file.absolute()
-    alone = read.keys() == {str(whole)}
-    source = Source(whole, read[str(whole)], dict(shapes or {}), io, channels) if alone else None
-    return Model(with_io(made, _byte_type(io)) if io else made, source)
+    alone = files.keys() == {str(whole)}
+    source = Source(whole, files[str(whole)], dict(shapes or {}), io, channels) if alone else None
+    return Model(made, read.notes, source)
 
 
 def _channels_last(graph: Graph, file: Path, channels: str) -> Graph:

@@ -44,6 +44,9 @@ class Compiling:
         place: Sequence[str] = (),
     ) -> "api.Compiled":
         """Compile for ``board``, or for the one that is named; ``place`` are ``PART=MEMORY`` pairs."""
+        for model in models:
+            for line in model.notes if isinstance(model, api.Model) else ():
+                note(f"{model.name}: {line}")
         return api.compile(
             models,
             board or self.board,

@@ -16,6 +16,7 @@ from crtgen.frontends.onnx_flow import FLOW, Flow, Tensors
 from crtgen.frontends.onnx_fold import folded, is_folded
 from crtgen.frontends.onnx_norms import with_norms_in_weights
 from crtgen.frontends.onnx_quant import with_integer_layers
+from crtgen.frontends.onnx_types import held, note_of
 from crtgen.frontends.refusals import Refusals
 from crtgen.ir import Array, Graph, shape_text
 
@@ -83,7 +84,10 @@ class _Importer(Flow):
         tensors = dict(file.tensors)
         self.nodes(file, tensors, builder)
         outputs = [builder.output(tensors[key], f"output{n}") for n, key in enumerate(file.outputs)]
-        return builder.graph(name, inputs, outputs)
+        made = builder.graph(name, inputs, outputs)
+        given = [file.tensors[key] for key in (*file.inputs, *file.outputs)]
+        note = note_of((*self.types, *(tensor.type_name for tensor in given)))
+        return replace(made, notes=(note,) if note else ())
 
     def nodes(self, file: FileGraph, tensors: Tensors, builder: GraphBuilder) -> None:
         """Add the nodes of a graph that an output follows from."""
@@ -94,14 +98,17 @@ class _Importer(Flow):
 
     def _add(self, node: FileNode, tensors: Tensors, builder: GraphBuilder, results: list[Tensor]) -> None:
         """Add a node to the graph, or what it gives to the constants."""
-        layer = _layer(tensors, node, builder)
-        outputs = [t for t in layer.outputs if t is not None]
+        read = _layer(tensors, node, builder)
+        outputs = [t for t in read.outputs if t is not None]
         inputs = [builder.known(tensors[key]) for key in node.reads if key]
-        if is_folded(layer, inputs):
+        if is_folded(read, inputs):
             builder.guarded(
-                node.place, node.code, inputs, outputs, lambda: tensors.update(folded(layer, inputs))
+                node.place, node.code, inputs, outputs, lambda: tensors.update(folded(read, inputs))
             )
-        elif node.code in FLOW:
+            return
+        layer = replace(read, inputs=tuple(map(_held, read.inputs)))
+        self.types.update(tensor.type_name for tensor in outputs)
+        if node.code in FLOW:
             add = partial(self.flow, layer, tensors, builder, results)
             builder.guarded(node.place, node.code, inputs, outputs, add)
         else:
@@ -131,6 +138,13 @@ def _layer(tensors: Tensors, node: FileNode, builder: GraphBuilder) -> Layer:
         outputs += [None] * (row.whole - len(outputs))
         outputs = [_unread(node, n) if t is None else t for n, t in enumerate(outputs)]
     return Layer(node, tuple(inputs), tuple(outputs))
+
+
+def _held(tensor: Tensor | None) -> Tensor | None:
+    """With its numbers in the type that holds them."""
+    if tensor is None or tensor.data is None or tensor.dtype is None:
+        return tensor
+    return replace(tensor, data=held(tensor.data, tensor.dtype))
 
 
 def _unread(node: FileNode, position: int) -> Tensor:

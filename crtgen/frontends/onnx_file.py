@@ -35,10 +35,11 @@ from crtgen.frontends.onnx_functions import DOMAINS, check_calls, inlined, is_fu
 from crtgen.frontends.onnx_large import check_model, without_large
 from crtgen.frontends.onnx_older import spell_older
 from crtgen.frontends.onnx_order import sort_nodes
+from crtgen.frontends.onnx_types import kind_of, type_name
 from crtgen.frontends.onnx_wire import ask_for_message
-from crtgen.ir import Array, DType, shape_text
+from crtgen.ir import Array, shape_text
 
-__all__ = ["FileGraph", "FileNode", "constant", "read", "value_types"]
+__all__ = ["FileGraph", "FileNode", "constant", "read"]
 
 _OLDEST = 7
 _LISTED = 40
@@ -47,18 +48,6 @@ _LISTED = 40
 _MISJUDGED = {"STFT"}
 """Operators of which the package infers a wrong shape where their inputs are constants."""
 
-_DTYPES: Mapping[int, DType] = {
-    onnx.TensorProto.FLOAT: DType.FLOAT32,
-    onnx.TensorProto.INT8: DType.INT8,
-    onnx.TensorProto.UINT8: DType.UINT8,
-    onnx.TensorProto.INT16: DType.INT16,
-    onnx.TensorProto.INT32: DType.INT32,
-    onnx.TensorProto.INT64: DType.INT64,
-    onnx.TensorProto.UINT16: DType.UINT16,
-    onnx.TensorProto.UINT32: DType.UINT32,
-    onnx.TensorProto.UINT64: DType.UINT64,
-    onnx.TensorProto.BOOL: DType.BOOL,
-}
 _UNKNOWN_SHAPE = (-1,)
 
 
@@ -111,11 +100,6 @@ class FileGraph:
         """What a subgraph reads of the graphs around it."""
         names = (*(name for node in self.nodes for name in node.reads), *self.outputs)
         return tuple(dict.fromkeys(name for name in names if name and name not in self.tensors))
-
-
-def value_types() -> Mapping[int, DType]:
-    """The element types that crtgen has, by ONNX's number."""
-    return _DTYPES
 
 
 def read(
@@ -290,8 +274,7 @@ class _Reader:
         if is_input and len(shape) > 1 and shape[0] == -1:
             shape = (1, *shape[1:])
         self._check_shape(value.name, shape)
-        type_name = _type_name(tensor.elem_type)
-        return Tensor(value.name, value.name, shape, type_name, _DTYPES.get(tensor.elem_type), None, None)
+        return _typed(value.name, shape, tensor.elem_type, None)
 
     def constant(self, tensor: Any) -> Array:
         """The numbers of a tensor; ``CorruptModelError`` if it has not as many as its shape says."""
@@ -363,11 +346,11 @@ def _trimmed(names: Iterable[str]) -> tuple[str, ...]:
 def constant(name: str, array: Array) -> Tensor:
     """A constant of that name."""
     kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    return Tensor(name, name, tuple(array.shape), _type_name(kind), _DTYPES.get(kind), None, array)
+    return _typed(name, tuple(array.shape), kind, array)
 
 
-def _type_name(number: int) -> str:
-    if number == onnx.TensorProto.UNDEFINED:
-        return ""
-    known = number in onnx.TensorProto.DataType.values()
-    return str(onnx.TensorProto.DataType.Name(number)) if known else f"type number {number}"
+def _typed(name: str, shape: tuple[int, ...], number: int, array: Array | None) -> Tensor:
+    """A tensor of the type with that number, with its data as the file has it."""
+    kind = kind_of(number)
+    dtype = None if kind is None else kind.dtype
+    return Tensor(name, name, shape, type_name(number), dtype, None, array)

@@ -28,6 +28,7 @@ class Flow:
 
     def __init__(self, where: str) -> None:
         self.where = where
+        self.types: set[str] = set()
         self._count = 0
         self._scopes = 0
 

@@ -8,6 +8,7 @@ import onnx
 
 from crtgen.frontends.onnx_convert import Layer
 from crtgen.ir import Array
+from crtgen.ops.narrow import FORMATS
 
 __all__ = ["COMPUTED", "length_of"]
 
@@ -75,7 +76,11 @@ def _concat(layer: Layer) -> list[Array]:
 def _cast(layer: Layer) -> list[Array]:
     number = layer.whole("to") if layer.node.code == "Cast" else None
     to = _array(layer, 1).dtype if number is None else onnx.helper.tensor_dtype_to_np_dtype(number)
-    return [_array(layer).astype(to)]
+    x = _array(layer)
+    if to.name.startswith("float8") and to.name in FORMATS and layer.whole("saturate", 1):
+        most = FORMATS[to.name].most
+        x = np.clip(x.astype(np.float32), -most, most)
+    return [x.astype(to)]
 
 
 def _squeeze(layer: Layer) -> list[Array]:

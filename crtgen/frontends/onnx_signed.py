@@ -55,6 +55,8 @@ _KEPT = (
 # fmt: on
 """Operators whose results are quantised as their first input; those of Concat as each of them."""
 
+_SCALES = (np.dtype(np.float32), np.dtype(np.float16))
+
 _ZEROS = ("ConvInteger", "MatMulInteger")
 """Operators that read quantised numbers with zero points of their own."""
 
@@ -138,7 +140,7 @@ def _quants(graph: FileGraph) -> dict[str, Quant]:
             return
         zeros = None if zero is None else zero.data
         eight = zeros.dtype in EIGHT if zeros is not None else numbers.dtype is DType.UINT8
-        if scale.data.size == 1 and scale.data.dtype == np.float32 and eight:
+        if scale.data.size == 1 and scale.data.dtype in _SCALES and eight:
             found.setdefault(numbers.name, quant_of(scale.data, zeros))
 
     for node in graph.nodes:

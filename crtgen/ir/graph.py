@@ -150,7 +150,8 @@ class Graph:
     """A network: nodes in an order in which they can run, and every value they name.
 
     ``inputs`` and ``outputs`` name values in the order of the model's interface. ``states`` has, for each
-    value that lives from run to run, its name and the name of the value that it is after a run.
+    value that lives from run to run, its name and the name of the value that it is after a run. ``notes``
+    are what its user should know of how a file was taken.
     """
 
     name: str
@@ -159,6 +160,7 @@ class Graph:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     states: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
     _producers: Mapping[str, Node] = field(init=False, repr=False)
     _consumers: Mapping[str, tuple[Node, ...]] = field(init=False, repr=False)
 

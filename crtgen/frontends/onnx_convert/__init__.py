@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from crtgen.frontends.onnx_convert import (
     affine,
+    casts,
     elementwise,
     functions,
     image,
@@ -28,6 +29,7 @@ __all__ = ["CONVERTERS", "Converter", "Layer"]
 
 _FAMILIES = (
     affine,
+    casts,
     elementwise,
     functions,
     image,

@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 
 from crtgen.frontends.builder import Converted, Refused
+from crtgen.frontends.onnx_convert.casts import clamped
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, cast, number, reshaped
-from crtgen.frontends.onnx_file import value_types
-from crtgen.ir import DType, shape_text
-from crtgen.ops import Sub
+from crtgen.frontends.onnx_types import KINDS, Kind, type_name
+from crtgen.ir import DType, Op, shape_text
+from crtgen.ops import Mul, Sub
 from crtgen.ops.affine import WIDTHS, DequantizeBy, QuantizeBy
 from crtgen.ops.arithmetic import Div
 from crtgen.ops.compare import Equal, Maximum, Minimum, Select
+from crtgen.ops.narrow import RoundTo
 from crtgen.ops.reduce import ReduceMax, ReduceMin
 
 __all__ = ["CONVERTERS", "dequantized", "quantized"]
@@ -19,39 +21,56 @@ _MOST = 255
 
 def quantized(layer: Layer) -> Converted:
     """``clamp(rint(x / scale) + zero)``, as raw numbers."""
-    dtype = _quantized_type(layer)
+    kind = _quantized_kind(layer)
     x: Operand = layer.x if layer.x.dtype is DType.FLOAT32 else cast(layer.x, DType.FLOAT32)
-    zero = None if layer.has(2) else number(0, dtype)
-    return _by(layer, QuantizeBy(), x, zero)
+    if kind.format:
+        steps = _scaled(layer, Div(), x)
+        return Converted(RoundTo(kind.format, bool(layer.whole("saturate", 1))), (steps,))
+    zero = None if layer.has(2) else number(0, kind.dtype)
+    made = _by(layer, QuantizeBy(), x, zero)
+    return clamped(made, kind) if kind.bits else made
 
 
-def _quantized_type(layer: Layer) -> DType:
-    kind = layer.whole("output_dtype")
-    given = value_types().get(kind) if kind else DType.UINT8
-    name = f"type number {kind}"
-    if layer.has(2):
-        given, name = layer.tensor(2).dtype, layer.tensor(2).type_name
-    if given not in WIDTHS:
-        raise Refused(f"to {name}; supported: {', '.join(sorted(d.name for d in WIDTHS))}")
-    return given
+def _quantized_kind(layer: Layer) -> Kind:
+    number_of = layer.whole("output_dtype")
+    name = layer.tensor(2).type_name if layer.has(2) else type_name(number_of) or "UINT8"
+    kind = KINDS.get(name)
+    if kind is None or not _is_quantised(kind):
+        raise Refused(f"to {name}; supported: {', '.join(n for n, k in KINDS.items() if _is_quantised(k))}")
+    return kind
+
+
+def _is_quantised(kind: Kind) -> bool:
+    """Whether numbers of the type are what ONNX quantises to."""
+    return kind.dtype in WIDTHS or kind.format.startswith(("float8", "float4"))
+
+
+def _scaled(layer: Layer, op: Mul | Div, x: Operand) -> Converted:
+    """Real numbers of few digits, by their scales alone: their zero points are zero."""
+    zero = layer.tensor(2).data if layer.has(2) else None
+    if zero is not None and zero.any():
+        raise ValueError("zero points of real numbers other than zero")
+    return _by(layer, op, x, None, (1,))
 
 
 def dequantized(layer: Layer) -> Converted:
     """``(x - zero) * scale``."""
     dtype = layer.x.dtype
+    if layer.x.type_name in KINDS and KINDS[layer.x.type_name].format:
+        return _scaled(layer, Mul(), layer.x)
     if dtype not in (*WIDTHS, DType.INT32):
         raise Refused(f"{layer.x.type_name}")
     return _by(layer, DequantizeBy(), layer.x, None if layer.has(2) else number(0, dtype))
 
 
-def _by(layer: Layer, op: QuantizeBy | DequantizeBy, x: Operand, zero: Operand | None) -> Converted:
-    """The operator with its scales and zero points under shapes that are broadcast."""
+def _by(layer: Layer, op: Op, x: Operand, zero: Operand | None, read: tuple[int, ...] = (1, 2)) -> Converted:
+    """The operator with its scales and zero points, the inputs ``read``, under shapes that are broadcast."""
     shape, scale = layer.x.shape, layer.tensor(1)
     if scale.dtype is not DType.FLOAT32:
         raise Refused(f"scales of {scale.type_name}; supported: FLOAT32")
     size = layer.whole("block_size")
     if not size or scale.shape in ((), (1,)):
-        places = [_along(layer, place) for place in (1, 2) if layer.has(place)]
+        places = [_along(layer, place) for place in read if layer.has(place)]
         return Converted(op, (x, *places, *([zero] if zero is not None else [])), ("scale", "zero"))
     axis = layer.own_axis(1)
     count = -(-shape[axis] // size)
@@ -61,7 +80,7 @@ def _by(layer: Layer, op: QuantizeBy | DequantizeBy, x: Operand, zero: Operand |
         raise Refused(f"blocks of {size} of {shape[axis]} elements; supported: whole blocks")
     blocks = (*shape[:axis], count, size, *shape[axis + 1 :])
     each = (*shape[:axis], count, 1, *shape[axis + 1 :])
-    places = [reshaped(layer.tensor(place), each) for place in (1, 2) if layer.has(place)]
+    places = [reshaped(layer.tensor(place), each) for place in read if layer.has(place)]
     made = Converted(op, (reshaped(x, blocks), *places, *([zero] if zero is not None else [])))
     return reshaped(made, shape)
 

@@ -5,11 +5,9 @@ from functools import reduce
 
 import numpy as np
 
-from crtgen.frontends.builder import Converted, Known, Refused
+from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import (
     ANY,
-    NARROW,
-    NUMBERS,
     Convert,
     Converter,
     Layer,
@@ -24,7 +22,6 @@ from crtgen.frontends.onnx_convert.layer import (
     unary,
 )
 from crtgen.frontends.onnx_convert.whole import like, whole_pow
-from crtgen.frontends.onnx_file import value_types
 from crtgen.ir import DType, Op
 from crtgen.ops import Activation, Add, Logistic, Mul, Relu, Sub, Tanh
 from crtgen.ops.activation import LeakyRelu
@@ -91,27 +88,6 @@ def _xor(layer: Layer) -> Converted:
 def _where(layer: Layer) -> Converted:
     operands = (layer.tensor(0), layer.tensor(1), layer.tensor(2))
     return Converted(Select(), operands, ("chosen", "other"))
-
-
-def _cast_to(layer: Layer, to: DType | None, name: str) -> Converted | Known:
-    if layer.x.data is not None and layer.x.data.size == 0 and to is not None:
-        return Known(layer.x.data.astype(to.numpy))
-    supported = (*NUMBERS, *NARROW, DType.INT64, DType.UINT32, DType.UINT64, DType.BOOL)
-    if to not in supported:
-        raise Refused(f"to {name}; supported: {', '.join(sorted(d.name for d in supported))}")
-    if to is layer.x.dtype:
-        return same(layer.x)
-    return cast(layer.x, to)
-
-
-def _cast(layer: Layer) -> Converted | Known:
-    kind = layer.whole("to")
-    return _cast_to(layer, value_types().get(kind), f"type number {kind}")
-
-
-def _cast_like(layer: Layer) -> Converted | Known:
-    like = layer.tensor(1)
-    return _cast_to(layer, like.dtype, like.type_name)
 
 
 def _clip(layer: Layer) -> Converted:
@@ -285,8 +261,6 @@ def _dropout(layer: Layer) -> tuple[Converted, ...]:
     return _identity(layer), reshaped(np.ones(layer.x.shape, np.bool_), layer.x.shape)
 
 
-_CASTS = NUMBERS | NARROW | {DType.INT64, DType.UINT32, DType.UINT64, DType.BOOL}
-
 _INTEGERS = frozenset(d for d in DType if d.is_integer)
 _NUMBERS = _INTEGERS | {DType.FLOAT32}
 
@@ -294,8 +268,6 @@ CONVERTERS: Mapping[str, Converter] = {
     "Abs": Converter(unary(Abs()), ("abs",)),
     "Add": Converter(pair(Add()), ("add",), _NUMBERS),
     "And": Converter(pair(LogicalAnd()), ("and",), frozenset({DType.BOOL})),
-    "Cast": Converter(_cast, ("cast",), _CASTS),
-    "CastLike": Converter(_cast_like, ("cast",), _CASTS),
     "Ceil": Converter(unary(Ceil()), ("ceil",)),
     "Celu": Converter(_celu, ("celu",)),
     "Clip": Converter(_clip, ("clip",), _NUMBERS),

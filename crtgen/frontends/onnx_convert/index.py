@@ -16,7 +16,7 @@ from crtgen.frontends.onnx_convert.layer import (
     number,
     reshaped,
 )
-from crtgen.frontends.onnx_file import value_types
+from crtgen.frontends.onnx_types import KINDS, kind_of, type_name
 from crtgen.ir import DType, shape_text
 from crtgen.ops import Add, Concat, Pad, Sub
 from crtgen.ops.compare import Equal, Less, Select
@@ -169,14 +169,14 @@ def _compress(layer: Layer) -> Converted:
 def _eye_like(layer: Layer) -> Known:
     """Ones on a diagonal."""
     kind = layer.attribute("dtype")
-    dtype = layer.x.dtype if kind is None else value_types().get(int(kind))
-    if dtype is None:
-        raise Refused(f"type number {kind}")
+    wanted = KINDS.get(layer.x.type_name) if kind is None else kind_of(int(kind))
+    if wanted is None:
+        raise Refused(f"a diagonal of {layer.x.type_name if kind is None else type_name(int(kind))}")
     if layer.rank != 2:
         raise ValueError(f"an input of {shape_text(layer.x.shape)} instead of two dimensions")
     rows, columns = layer.x.shape
     ask_for_room((2, rows, columns))
-    return Known(np.eye(rows, columns, layer.whole("k")).astype(dtype.numpy))
+    return Known(np.eye(rows, columns, layer.whole("k")).astype(wanted.dtype.numpy))
 
 
 def _reverse_sequence(layer: Layer) -> Converted:

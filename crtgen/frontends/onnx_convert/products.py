@@ -127,7 +127,7 @@ def _contracted(layer: Layer, letters: list[str], result: str, length: Mapping[s
     operands = reshaped(left, (sizes[0], sizes[1], sizes[2])), reshaped(right, (sizes[0], sizes[2], sizes[3]))
     whole = batch + rows + columns
     made = reshaped(Converted(BatchMatMul(), operands, ("operand",)), [length[c] for c in whole])
-    return transposed(made, [whole.index(c) for c in result])
+    return made if whole == list(result) else transposed(made, [whole.index(c) for c in result])
 
 
 def _det(layer: Layer) -> Converted:

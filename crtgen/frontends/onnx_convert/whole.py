@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, number, pair, reshaped, same, unary
-from crtgen.frontends.onnx_file import value_types
+from crtgen.frontends.onnx_types import KINDS, kind_of, type_name
 from crtgen.frontends.remainder import cut_remainder, floor_remainder
 from crtgen.ir import DType
 from crtgen.ops import Mul
@@ -62,10 +62,11 @@ def like(layer: Layer, made: Converted, other: tuple[int, ...]) -> Converted:
 
 
 def _bit_cast(layer: Layer) -> Converted:
-    to, dtype = value_types().get(layer.whole("to")), layer.x.dtype
-    if to is None or dtype is None or to.itemsize != dtype.itemsize:
-        raise Refused(f"to type number {layer.whole('to')}; supported: types of the same size")
-    return Converted(BitCast(to), (layer.x,))
+    to, own = kind_of(layer.whole("to")), KINDS.get(layer.x.type_name)
+    if to is None or own is None or not (to.is_own and own.is_own):
+        names = f"{layer.x.type_name} as {type_name(layer.whole('to'))}"
+        raise Refused(f"{names}; supported: {', '.join(n for n, kind in KINDS.items() if kind.is_own)}")
+    return Converted(BitCast(to.dtype), (layer.x,))
 
 
 _INTEGERS = frozenset(d for d in DType if d.is_integer)

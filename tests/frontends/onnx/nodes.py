@@ -20,6 +20,7 @@ from onnx.backend.test.case.node import collect_testcases
 
 from crtgen.errors import CrtgenError
 from crtgen.frontends import load_onnx
+from crtgen.frontends.onnx_types import held, kind_of
 from crtgen.ir import Array, Graph
 from tests.support import ROOT
 
@@ -27,6 +28,7 @@ __all__ = [
     "SETS",
     "NodeTest",
     "Outcome",
+    "as_held",
     "by_operator",
     "found_by_name",
     "model_tests",
@@ -99,6 +101,13 @@ _CANCEL = {"DFT": 1e-5}
 """Operators whose sums cancel: what may be left of numbers of some tens."""
 
 
+_ROUNDED = {"float16": 4 * 2.0**-10, "bfloat16": 4 * 2.0**-7}
+"""What outputs may differ in whose tests round each number on the way: four steps of the type."""
+
+_LEAST = 0.1
+"""Smaller numbers than this may differ as much as it does."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeTest:
     """One test: a model in bytes, which of its inputs are constants, the other inputs, and outputs."""
@@ -118,12 +127,21 @@ class NodeTest:
     def difference(self, outputs: tuple[Array, ...]) -> str:
         """In what outputs differ from those expected; empty if in nothing."""
         for got, expected in zip(outputs, self.outputs, strict=True):
-            want = np.asarray(expected)
+            want = as_held(expected)
             if (got.shape, got.dtype) != (want.shape, want.dtype):
                 return f"{got.shape} {got.dtype} instead of {want.shape} {want.dtype}"
-            if not np.allclose(got, want, rtol=self.rtol, atol=self.atol, equal_nan=True):
+            rtol = max(self.rtol, _ROUNDED.get(np.asarray(expected).dtype.name, 0))
+            atol = max(self.atol, rtol * _LEAST if rtol > self.rtol else 0)
+            if not np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):
                 return f"{got.reshape(-1)[:5]} instead of {want.reshape(-1)[:5]}"
         return ""
+
+
+def as_held(array: Any) -> Array:
+    """Numbers in the type that crtgen has for them."""
+    numbers = np.asarray(array)
+    kind = kind_of(onnx.helper.np_dtype_to_tensor_dtype(numbers.dtype))
+    return numbers if kind is None else held(numbers, kind.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +165,12 @@ def _read(case: Any) -> NodeTest:
     graph = case.model.graph
     ((inputs, outputs),) = case.data_sets[:1]
     operator = graph.node[0].op_type if len(graph.node) == 1 else _of_expanded(case.name)
-    outputs = [numpy_helper.to_array(o) if isinstance(o, onnx.TensorProto) else o for o in outputs]
+    inputs, outputs = (
+        [numpy_helper.to_array(a) if isinstance(a, onnx.TensorProto) else a for a in arrays]
+        for arrays in (inputs, outputs)
+    )
     tolerances = (case.rtol or 1e-3, _CANCEL.get(operator, case.atol or 1e-7))
-    return _test(case.name, operator, case.model, list(inputs), list(outputs), *tolerances)
+    return _test(case.name, operator, case.model, inputs, outputs, *tolerances)
 
 
 def _test(
@@ -166,6 +187,7 @@ def _test(
     initial = {tensor.name for tensor in model.graph.initializer}
     given = (value.name for value in model.graph.input if value.name not in initial)
     data = dict(zip(given, inputs, strict=True))
+    constant |= {key for key, array in data.items() if isinstance(array, np.ndarray) and not array.size}
     fixed = {key: np.asarray(array) for key, array in data.items() if key in constant}
     rest = tuple(array for key, array in data.items() if key not in fixed)
     return NodeTest(name, operator, model.SerializeToString(), fixed, rest, tuple(outputs), rtol, atol)
@@ -206,7 +228,7 @@ def outcome(test: NodeTest) -> Outcome:
         graph = test.graph()
     except CrtgenError as error:
         return Outcome(test, "refused", str(error).removeprefix(f"{test.name}: "))
-    ((*outputs,),) = graph.run([[np.asarray(array) for array in test.inputs]])
+    ((*outputs,),) = graph.run([[as_held(array) for array in test.inputs]])
     difference = test.difference(tuple(outputs))
     return Outcome(test, "failed" if difference else "passed", difference)
 
@@ -238,9 +260,29 @@ operators counts for the one that it is named after. "passed" is by the numpy re
 operators; `pytest -m nightly tests/frontends/onnx` runs the same tests as generated C. What is refused says
 why. This page is written by `python -m tests.frontends.onnx.nodes --page`.
 
-Weights, and inputs that decide shapes, are constants in these tests, as they are in networks.
+Weights, inputs that decide shapes, and inputs without elements are constants in these tests, as they are in
+networks.
 
 {passed} of {total} pass, {refused} are refused.
+
+## Types
+
+float32, bool and whole numbers of 8 to 64 bits are taken as they are. Other types are held in one of these,
+in inputs and outputs, too; commands and `Model.notes` say so once per model.
+
+| type | held as | a Cast to it |
+|---|---|---|
+| DOUBLE | float32 | changes nothing; constants that follow from constants are computed in double |
+| FLOAT16, BFLOAT16 | float32 | rounds to the type's numbers, halves to even ones; beyond them is infinity |
+| FLOAT8E4M3FN, FLOAT8E4M3FNUZ, FLOAT8E5M2, FLOAT8E5M2FNUZ | float32 | the same, `saturate` as ONNX has it |
+| FLOAT4E2M1 | float32 | the same; numbers beyond become the greatest, NaN becomes 0 |
+| INT4, INT2 | int8 | leaves the lowest bits |
+| UINT4, UINT2 | uint8 | leaves the lowest bits |
+
+Between casts, float16 and bfloat16 are computed with all digits of float32: results are those of ONNX Runtime
+within what the type rounds to. Strings, sequences, complex numbers and FLOAT8E8M0 are refused.
+
+## Operators
 
 | operator | passed | refused | the commonest reason |
 |---|---|---|---|

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from crtgen.boards.core import find_core
@@ -11,7 +10,7 @@ from crtgen.ir import Graph
 from crtgen.kernels import Target
 from crtgen.passes import DEFAULT_PASSES, run_passes
 from crtgen.plan import plan_model
-from tests.frontends.onnx.nodes import SETS, NodeTest, found_by_name
+from tests.frontends.onnx.nodes import SETS, NodeTest, as_held, found_by_name
 from tests.frontends.onnx.test_generated import outputs_of
 from tests.kernels.program import Run, run_plans_on_qemu
 
@@ -40,7 +39,7 @@ def test_a_test_of_each_operator(tmp_path: Path, machine: str, core: str) -> Non
     found = list(_chosen())
     assert len(found) >= LEAST
     runs = [
-        Run(test.name, graph, dict(zip(graph.inputs, map(np.asarray, test.inputs), strict=True)))
+        Run(test.name, graph, dict(zip(graph.inputs, map(as_held, test.inputs), strict=True)))
         for test, graph in found
     ]
     target = Target(core=find_core(core))

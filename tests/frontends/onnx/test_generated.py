@@ -10,7 +10,7 @@ from crtgen.ir import Array, Graph
 from crtgen.kernels import Target
 from crtgen.passes import DEFAULT_PASSES, run_passes
 from crtgen.plan import plan_model
-from tests.frontends.onnx.nodes import NodeTest, found_by_name
+from tests.frontends.onnx.nodes import NodeTest, as_held, found_by_name
 from tests.kernels.program import Run, run_plans_on_host
 
 PASSED = 1520
@@ -37,7 +37,7 @@ def test_each_that_passes_by_reference_passes_as_c(tmp_path: Path) -> None:
         part, folder = found[start : start + 60], tmp_path / str(start)
         folder.mkdir()
         runs = [
-            Run(test.name, graph, dict(zip(graph.inputs, map(np.asarray, test.inputs), strict=True)))
+            Run(test.name, graph, dict(zip(graph.inputs, map(as_held, test.inputs), strict=True)))
             for test, graph in part
         ]
         plans = [(run, plan_model(run.graph, Target())[0]) for run in runs]

@@ -1,0 +1,79 @@
+"""Element types of `.onnx` files, and the types of crtgen that hold their numbers.
+
+Reals of other lengths are computed as float32, and a Cast rounds to what their type has; whole numbers of
+four and two bits are held in eight.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from crtgen.ir import Array, DType
+
+__all__ = ["KINDS", "Kind", "held", "kind_of", "note_of", "type_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """An element type: ``dtype`` holds its numbers, of which it has those of a ``format`` or of ``bits``, if
+    it has fewer."""
+
+    name: str
+    dtype: DType
+    format: str = ""
+    bits: int = 0
+
+    @property
+    def is_own(self) -> bool:
+        """Whether crtgen has the type itself."""
+        return self.name == _NAMES.get(self.dtype, self.dtype.name)
+
+
+_NAMES = {DType.FLOAT32: "FLOAT"}
+_OWN = (
+    *(DType.FLOAT32, DType.INT8, DType.UINT8, DType.INT16, DType.INT32, DType.INT64),
+    *(DType.UINT16, DType.UINT32, DType.UINT64, DType.BOOL),
+)
+_KINDS = (
+    *(Kind(_NAMES.get(dtype, dtype.name), dtype) for dtype in _OWN),
+    Kind("DOUBLE", DType.FLOAT32),
+    Kind("FLOAT16", DType.FLOAT32, "float16"),
+    Kind("BFLOAT16", DType.FLOAT32, "bfloat16"),
+    Kind("FLOAT8E4M3FN", DType.FLOAT32, "float8_e4m3fn"),
+    Kind("FLOAT8E4M3FNUZ", DType.FLOAT32, "float8_e4m3fnuz"),
+    Kind("FLOAT8E5M2", DType.FLOAT32, "float8_e5m2"),
+    Kind("FLOAT8E5M2FNUZ", DType.FLOAT32, "float8_e5m2fnuz"),
+    Kind("FLOAT4E2M1", DType.FLOAT32, "float4_e2m1fn"),
+    Kind("INT4", DType.INT8, bits=4),
+    Kind("UINT4", DType.UINT8, bits=4),
+    Kind("INT2", DType.INT8, bits=2),
+    Kind("UINT2", DType.UINT8, bits=2),
+)
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
+"""By ONNX's name."""
+
+
+def type_name(number: int) -> str:
+    """ONNX's name of the type with that number; empty where a file does not say one."""
+    if number == onnx.TensorProto.UNDEFINED:
+        return ""
+    known = number in onnx.TensorProto.DataType.values()
+    return str(onnx.TensorProto.DataType.Name(number)) if known else f"type number {number}"
+
+
+def kind_of(number: int) -> Kind | None:
+    """The type with that number; None if nothing holds its numbers."""
+    return KINDS.get(type_name(number))
+
+
+def held(data: Array, dtype: DType) -> Array:
+    """Numbers of a file in the type that holds them."""
+    return data.astype(dtype.numpy, copy=False)
+
+
+def note_of(names: Iterable[str]) -> str:
+    """What to know of a model with tensors of these types; empty if crtgen has them all."""
+    kinds = [KINDS[name] for name in sorted(set(names)) if name in KINDS and not KINDS[name].is_own]
+    parts = (f"{kind.name} is held and computed as {kind.dtype.value}" for kind in kinds)
+    return f"{', '.join(parts)}: inputs and outputs, too" if kinds else ""

@@ -137,6 +137,8 @@ def _layer(tensors: Tensors, node: FileNode, builder: GraphBuilder) -> Layer:
     if row is not None and row.whole:
         outputs += [None] * (row.whole - len(outputs))
         outputs = [_unread(node, n) if t is None else t for n, t in enumerate(outputs)]
+    if row is not None and row.is_bounded:
+        outputs = [t and replace(t, shape=(-1,)) for t in outputs]
     return Layer(node, tuple(inputs), tuple(outputs))
 
 

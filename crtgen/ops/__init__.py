@@ -107,6 +107,7 @@ from crtgen.ops.signal import (
 )
 from crtgen.ops.spread import BroadcastTo, MirrorPad, PadWith
 from crtgen.ops.stream import Delay, Framer, OverlapAdd, Stacker
+from crtgen.ops.suppression import NonMaxSuppression
 from crtgen.ops.svdf import Svdf
 from crtgen.ops.topk import TopK
 from crtgen.ops.traits import Channelwise, Clamping, Tabulated, Weighted, Windowed, channels
@@ -208,6 +209,7 @@ __all__ = [
     "Mul",
     "MulParams",
     "Neg",
+    "NonMaxSuppression",
     "NotEqual",
     "OverlapAdd",
     "Pad",

@@ -45,6 +45,7 @@ from crtgen.ops.lookup import Lookup
 from crtgen.ops.lookup_softmax import LookupSoftmax
 from crtgen.ops.matmul import BatchMatMul
 from crtgen.ops.recurrent import Recurrent
+from crtgen.ops.suppression import NonMaxSuppression
 from tests.kernels import (
     binary_layers,
     element_layers,
@@ -530,7 +531,7 @@ KINDS = {
     "curved": Kind(onnx_layers.CURVED, onnx_layers.curved(), DType.FLOAT32),
     "powers": Kind(onnx_layers.ELEMENTS, onnx_layers.elements()),
     "streams": Kind(recurrent_layers.STREAMS, recurrent_layers.streams()),
-    "detections": Kind((DetectionPostProcess,), recurrent_layers.detections()),
+    "detections": Kind((DetectionPostProcess, NonMaxSuppression), recurrent_layers.detections()),
     "movement": _kind(
         _movement,
         *(Identity, Transpose, Pad, Concat, StridedSlice, ResizeNearest),

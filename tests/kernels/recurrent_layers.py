@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from crtgen.ir import Array, DType, Op, Quant, Value
 from crtgen.ops import Case
-from crtgen.ops.case import floats, int8s, int16s, plain
+from crtgen.ops.case import floats, int8s, int16s, make, plain
 from crtgen.ops.detection import DetectionPostProcess, detection_case
 from crtgen.ops.lstm import Lstm, lstm_case
 from crtgen.ops.stream import Delay, Framer, OverlapAdd, Stacker, stream_case
+from crtgen.ops.suppression import NonMaxSuppression
 from crtgen.ops.svdf import Svdf, svdf_case
 
 __all__ = ["RECURRENT", "STREAMS", "detections", "recurrent", "streams"]
@@ -104,8 +105,20 @@ def _samples(*shape: int) -> Value:
 
 
 @st.composite
+def _suppressions(draw: st.DrawFn) -> Case:
+    """The best boxes of each class."""
+    batch, classes, boxes = (draw(st.integers(1, most)) for most in (3, 4, 20))
+    most, overlap = draw(st.integers(1, 25)), draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+    op = NonMaxSuppression(most, overlap, draw(st.sampled_from([-9.0, 0.5])), draw(st.booleans()))
+    inputs = [floats("b", (batch, boxes, 4)), floats("s", (batch, classes, boxes))]
+    return make("drawn", op, inputs, limits={"b": (0.0, 1.0), "s": (0.0, 1.0)})
+
+
+@st.composite
 def detections(draw: st.DrawFn) -> Case:
     """Both ways, of any numbers of boxes and classes."""
+    if draw(st.booleans()):
+        return draw(_suppressions())
     classes, boxes = draw(st.integers(1, 5)), draw(st.integers(1, 20))
     scale = st.floats(1, 20, width=32)
     op = DetectionPostProcess(

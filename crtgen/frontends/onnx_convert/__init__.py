@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from crtgen.frontends.onnx_convert import (
     affine,
     casts,
+    einsum,
     elementwise,
     functions,
     image,
@@ -18,6 +19,7 @@ from crtgen.frontends.onnx_convert import (
     quantised,
     recurrent,
     reduce,
+    regions,
     resize,
     signal,
     weights,
@@ -30,6 +32,7 @@ __all__ = ["CONVERTERS", "Converter", "Layer"]
 _FAMILIES = (
     affine,
     casts,
+    einsum,
     elementwise,
     functions,
     image,
@@ -43,6 +46,7 @@ _FAMILIES = (
     quantised,
     recurrent,
     reduce,
+    regions,
     resize,
     signal,
     weights,

@@ -150,12 +150,14 @@ ANY = frozenset(DType)
 @dataclass(frozen=True, slots=True)
 class Converter:
     """A row of the table: ``stems`` is what the name of the layer begins with, ``types`` those of the first
-    input. ``whole`` is how many outputs there are, if all are computed, also those that nothing reads."""
+    input. ``whole`` is how many outputs there are, if all are computed, also those that nothing reads. One
+    that ``is_bounded`` has room for as much as there can be, whatever lengths the file says."""
 
     convert: Convert
     stems: tuple[str, ...]
     types: frozenset[DType] = FLOAT
     whole: int = 0
+    is_bounded: bool = False
 
 
 def unary(op: Op) -> Convert:

@@ -1,7 +1,6 @@
 """Products of matrices."""
 
 from collections.abc import Mapping
-from math import prod
 
 import numpy as np
 
@@ -10,7 +9,6 @@ from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, numbe
 from crtgen.ir import Array, Op, shape_text
 from crtgen.ops import Add, FullyConnected, Mul, StridedSlice, Sub
 from crtgen.ops.matmul import BatchMatMul
-from crtgen.ops.reduce import Sum
 
 __all__ = ["CONVERTERS", "multiplied"]
 
@@ -86,50 +84,6 @@ def _plus(layer: Layer, made: Converted, beta: float) -> Converted:
     return Converted(Add(), (made, third), ("bias",))
 
 
-def _einsum(layer: Layer) -> Converted:
-    """One or two operands without repeated letters in one of them, as a product of matrices."""
-    equation = layer.text("equation", "").replace(" ", "")
-    terms, arrow, result = equation.partition("->")
-    letters = terms.split(",")
-    if not arrow:
-        result = "".join(sorted(c for c in set(terms) - {","} if terms.count(c) == 1))
-    plain = all(len(set(term)) == len(term) and term.isalpha() for term in letters)
-    if not plain or len(letters) != len(layer.inputs) or len(letters) > 2:
-        raise Refused(f"equation {equation!r}; supported: one or two operands without repeated letters")
-    shapes = [layer.tensor(i).shape for i in range(len(letters))]
-    if any(len(s) != len(t) for s, t in zip(shapes, letters, strict=True)):
-        raise ValueError(f"equation {equation!r} for {' and '.join(map(shape_text, shapes))}")
-    length = {c: d for t, s in zip(letters, shapes, strict=True) for c, d in zip(t, s, strict=True)}
-    if len(letters) == 1:
-        return _summed(layer.x, letters[0], result)
-    return _contracted(layer, letters, result, length)
-
-
-def _summed(x: Operand, letters: str, result: str) -> Converted:
-    gone = tuple(i for i, c in enumerate(letters) if c not in result)
-    kept = [c for c in letters if c in result]
-    made = Converted(Sum(gone), (x,)) if gone else x
-    return transposed(made, [kept.index(c) for c in result])
-
-
-def _contracted(layer: Layer, letters: list[str], result: str, length: Mapping[str, int]) -> Converted:
-    """``[batch, rows, sums] x [batch, sums, columns]``."""
-    first, second = letters
-    batch = [c for c in first if c in second and c in result]
-    sums = [c for c in first if c in second and c not in result]
-    rows = [c for c in first if c not in second]
-    columns = [c for c in second if c not in first]
-    if any(c not in result for c in rows + columns):
-        raise Refused(f"a sum over one operand of {','.join(letters)}; supported: over both")
-    sizes = [prod(length[c] for c in part) for part in (batch, rows, sums, columns)]
-    left = transposed(layer.tensor(0), [first.index(c) for c in batch + rows + sums])
-    right = transposed(layer.tensor(1), [second.index(c) for c in batch + sums + columns])
-    operands = reshaped(left, (sizes[0], sizes[1], sizes[2])), reshaped(right, (sizes[0], sizes[2], sizes[3]))
-    whole = batch + rows + columns
-    made = reshaped(Converted(BatchMatMul(), operands, ("operand",)), [length[c] for c in whole])
-    return made if whole == list(result) else transposed(made, [whole.index(c) for c in result])
-
-
 def _det(layer: Layer) -> Converted:
     """Determinants of the last two axes, by the first row."""
     shape = layer.x.shape
@@ -160,7 +114,6 @@ def _det(layer: Layer) -> Converted:
 
 CONVERTERS: Mapping[str, Converter] = {
     "Det": Converter(_det, ("det",)),
-    "Einsum": Converter(_einsum, ("einsum",)),
     "Gemm": Converter(_gemm, ("gemm", "dense")),
     "MatMul": Converter(_matmul, ("matmul",)),
 }

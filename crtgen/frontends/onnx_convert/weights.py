@@ -26,16 +26,17 @@ from crtgen.frontends.onnx_convert.window import (
 from crtgen.ir import Array, shape_text
 from crtgen.ops import Add, Pad, Padding, StridedSlice
 
-__all__ = ["CONVERTERS", "convolved"]
+__all__ = ["CONVERTERS", "bias_of", "convolved"]
 
 _VOLUME_LAST = (0, 2, 3, 4, 1)
 _VOLUME_FIRST = (0, 4, 1, 2, 3)
 
 
-def _bias(layer: Layer, outputs: int) -> Array:
-    if not layer.has(2):
+def bias_of(layer: Layer, outputs: int, place: int = 2) -> Array:
+    """The bias, of zeros without one."""
+    if not layer.has(place):
         return np.zeros(outputs, np.float32)
-    bias = layer.constant(2, "biases")
+    bias = layer.constant(place, "biases")
     if bias.shape != (outputs,):
         raise ValueError(f"a bias of {shape_text(bias.shape)} for {outputs} outputs")
     return bias
@@ -47,7 +48,7 @@ def _conv(layer: Layer) -> Converted:
         raise ValueError(f"weights of {shape_text(weights.shape)} on {shape_text(layer.x.shape)}")
     if layer.rank == 5:
         return _volume(layer, weights)
-    return convolved(layer, layer.x, weights, _bias(layer, weights.shape[0]), REAL)
+    return convolved(layer, layer.x, weights, bias_of(layer, weights.shape[0]), REAL)
 
 
 def convolved(layer: Layer, x: Operand, weights: Array, bias: Array, numbers: Numbers) -> Converted:
@@ -80,7 +81,7 @@ def _volume(layer: Layer, weights: Array) -> Converted:
         end = (n, begin[1] + (deep.outputs - 1) * deep.stride + 1, h, w, c)
         seen = Converted(StridedSlice(begin, end, (1, deep.stride, 1, 1, 1)), (x,))
         images = reshaped(seen, (n * deep.outputs, h, w, c))
-        bias = zeros if tap else _bias(layer, weights.shape[0])
+        bias = zeros if tap else bias_of(layer, weights.shape[0])
         parts.append(grouped(images, window, kernel[tap], bias, layer.whole("group", 1)))
     total = reduce(lambda a, b: Converted(Add(), (a, b)), parts)
     size = (n, deep.outputs, *(line.outputs for line in flat), weights.shape[0])
@@ -107,7 +108,7 @@ def _conv_transpose(layer: Layer) -> Converted:
     pair = (*(Turned(1, 1, 1, 1, 0, 1),) * (4 - layer.rank), *lines)
     outputs = groups * weights.shape[1]
     shape = (*weights.shape[:2], *(line.taps for line in pair))
-    kernel = Kernel(weights.reshape(shape), _bias(layer, outputs), groups)
+    kernel = Kernel(weights.reshape(shape), bias_of(layer, outputs), groups)
     n, c, h, w = image
     x = to_last(layer.x, (n, c, h, w), layer.rank)
     made = transposed_conv(x, (n, h, w), pair[0], pair[1], kernel)
@@ -138,7 +139,7 @@ def _volume_transposed(layer: Layer, weights: Array, groups: int, lines: tuple[T
         (n, deep.before + deep.outputs, down.outputs, across.outputs, outputs),
     )
     cut = Converted(StridedSlice(begin, end, (1,) * 5), (total,))
-    return transposed(Converted(Add(), (cut, _bias(layer, outputs)), ("bias",)), _VOLUME_FIRST)
+    return transposed(Converted(Add(), (cut, bias_of(layer, outputs)), ("bias",)), _VOLUME_FIRST)
 
 
 CONVERTERS: Mapping[str, Converter] = {

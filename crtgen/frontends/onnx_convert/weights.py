@@ -4,11 +4,13 @@ Those in three dimensions are sums of those of images, one for each tap along th
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 
 from crtgen.frontends.builder import Converted
+from crtgen.frontends.onnx_convert.computed import by_computed_weights
 from crtgen.frontends.onnx_convert.image import spread
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, reshaped, transposed
 from crtgen.frontends.onnx_convert.transposed import Kernel, Turned, transposed_conv, turned_lines
@@ -43,6 +45,15 @@ def bias_of(layer: Layer, outputs: int, place: int = 2) -> Array:
 
 
 def _conv(layer: Layer) -> Converted:
+    """By constants, or by weights that are computed; so is the bias, if either is."""
+    shape, bias = layer.tensor(1).shape, layer.tensor(2) if layer.has(2) else None
+    if bias is not None and (bias.data is None or layer.tensor(1).data is None):
+        if bias.shape != shape[:1]:
+            raise ValueError(f"a bias of {shape_text(bias.shape)} for {shape[0]} outputs")
+        made = _conv(replace(layer, inputs=layer.inputs[:2]))
+        return Converted(Add(), (made, reshaped(bias, (*bias.shape, *(1,) * (layer.rank - 2)))), ("bias",))
+    if layer.tensor(1).data is None and len(shape) == layer.rank < 5:
+        return by_computed_weights(layer, layer.tensor(1))
     weights = layer.constant(1, "weights")
     if weights.ndim != layer.rank:
         raise ValueError(f"weights of {shape_text(weights.shape)} on {shape_text(layer.x.shape)}")

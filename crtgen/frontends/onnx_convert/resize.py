@@ -21,6 +21,7 @@ from crtgen.frontends.onnx_convert.layer import (
     reshaped,
     transposed,
 )
+from crtgen.frontends.onnx_convert.resize_whole import WHOLE, resized_whole
 from crtgen.ir import DType
 from crtgen.ops import FullyConnected
 from crtgen.ops.gather import Gather
@@ -48,7 +49,10 @@ _MOST = 1 << 20
 
 def _resize(layer: Layer) -> Converted:
     made: Operand = layer.x
-    shares = {axis: _shares(layer, axis, *given) for axis, given in _targets(layer).items()}
+    targets = _targets(layer)
+    if layer.x.dtype in WHOLE and layer.text("mode", "nearest") in ("linear", "bilinear") and targets:
+        return resized_whole(layer, targets)
+    shares = {axis: _shares(layer, axis, *given) for axis, given in targets.items()}
     bilinear = _bilinear(layer, shares)
     if bilinear is not None:
         return bilinear

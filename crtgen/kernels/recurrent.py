@@ -71,21 +71,25 @@ class RecurrentView:
 
 @design(Recurrent, types=(DType.FLOAT32,), weights=None)
 def recurrent(op: Recurrent, sig: Signature, target: Target) -> Kernel | None:
-    """With the fastest product of matrices that there is; None for weights that are computed at run time."""
+    """With the fastest product of matrices that there is; None for weights that are computed at run time, and
+    for some that are infinite or no numbers."""
     fixed = 4 + op.has_peepholes
     if not all(v.is_constant for v in sig.inputs[1:fixed]):
         return None
     steps, batch, depth, units = op.sizes(sig.x, sig.inputs[2])
-    lists = [list(_parts(op, sig, d, target)) for d in range(op.directions)]
+    found = [list(_parts(op, sig, d, target)) for d in range(op.directions)]
+    lists = [[part for part in each if part is not None] for each in found]
+    if lists != found:
+        return None
     runs = sum(op.steps_of(steps, batch))
-    parts = [replace(part, calls=runs) for found in lists for part in found]
+    parts = [replace(part, calls=runs) for each in lists for part in each]
     states, rows = ("h", "c")[: 1 + op.kind.is_lstm], op.kind.gates * units
     begin = aligned((len(states) * units + 2 * rows) * _FLOAT)
-    each = len(lists[0])
+    count = len(lists[0])
     given = arguments(parts)
     names, consts = _others(op, sig)
     directions = tuple(
-        _direction(op, d, names, given[d * each : (d + 1) * each], d * each, (batch, units))
+        _direction(op, d, names, given[d * count : (d + 1) * count], d * count, (batch, units))
         for d in range(op.directions)
     )
     d, order = op.directions, op.batch_first
@@ -106,7 +110,7 @@ def recurrent(op: Recurrent, sig: Signature, target: Target) -> Kernel | None:
     return replace(kernel, consts=(*kernel.consts, *consts))
 
 
-def _parts(op: Recurrent, sig: Signature, direction: int, target: Target) -> Iterator[Part]:
+def _parts(op: Recurrent, sig: Signature, direction: int, target: Target) -> Iterator[Part | None]:
     """Sums of the input, then of the hidden state; of a GRU, those of the state that is reset come last."""
     _, _, depth, units = op.sizes(sig.x, sig.inputs[2])
     w, r, bias = (v.array()[direction].astype(np.float32) for v in sig.inputs[1:4])
@@ -118,7 +122,7 @@ def _parts(op: Recurrent, sig: Signature, direction: int, target: Target) -> Ite
         yield _part(units, r[split:], of_hidden[split:], target)
 
 
-def _part(depth: int, weights: Array, bias: Array, target: Target) -> Part:
+def _part(depth: int, weights: Array, bias: Array, target: Target) -> Part | None:
     outputs = len(bias)
     inputs = (
         Value("row", (1, depth), DType.FLOAT32),
@@ -126,9 +130,7 @@ def _part(depth: int, weights: Array, bias: Array, target: Target) -> Part:
         Value.constant("bias", bias),
     )
     sig = Signature(inputs, (Value("sums", (1, outputs), DType.FLOAT32),))
-    found = find_part(FullyConnected(), sig, target)
-    assert found is not None
-    return found
+    return find_part(FullyConnected(), sig, target)
 
 
 def _others(op: Recurrent, sig: Signature) -> tuple[list[str], tuple[Const, ...]]:

@@ -287,7 +287,8 @@ class GraphBuilder:
             if tensor.data is None:
                 value = Value(name, tensor.shape, tensor.dtype, tensor.quant)
             else:
-                data = tensor.data.astype(tensor.dtype.numpy, copy=False)
+                with np.errstate(over="ignore"):
+                    data = tensor.data.astype(tensor.dtype.numpy, copy=False)
                 value = Value.constant(name, data, tensor.quant, tensor.dtype)
             self._tensors[tensor.key] = self._register(value)
         return self._tensors[tensor.key]

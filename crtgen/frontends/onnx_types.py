@@ -7,6 +7,7 @@ four and two bits are held in eight.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
 
 from crtgen.ir import Array, DType
@@ -68,8 +69,9 @@ def kind_of(number: int) -> Kind | None:
 
 
 def held(data: Array, dtype: DType) -> Array:
-    """Numbers of a file in the type that holds them."""
-    return data.astype(dtype.numpy, copy=False)
+    """Numbers of a file in the type that holds them; those beyond it are infinite."""
+    with np.errstate(over="ignore"):
+        return data.astype(dtype.numpy, copy=False)
 
 
 def note_of(names: Iterable[str]) -> str:

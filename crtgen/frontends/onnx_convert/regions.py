@@ -82,7 +82,7 @@ def _deform_conv(layer: Layer) -> Converted:
 def _unmoved(lines: Sequence[Line]) -> Array:
     """``[taps, 2, ...]``: where taps are without offsets, from -1 to 1, across first."""
     taps, places = [line.taps for line in lines], [line.outputs for line in lines]
-    ask_for_room((8, *taps, *places))
+    ask_for_room((12, *taps, *places))
     found = []
     for axis, line in enumerate(lines):
         tap, place = np.indices((*taps, *places))[[axis, axis + 2]]
@@ -141,7 +141,7 @@ def _sampled(layer: Layer, shape: tuple[int, ...]) -> Converted:
     lengths: Operand = Converted(Sub(), (corners[1], corners[0]))
     if not half:
         lengths = Converted(Maximum(), (lengths, number(1)), ("least",))
-    ask_for_room((2, *shape[1:]))
+    ask_for_room((12, *shape[1:]))
     down, across, below, beside = np.indices(shape[1:])
     x, y = (across + (beside + 0.5) / shape[4]) / shape[2], (down + (below + 0.5) / shape[3]) / shape[1]
     shares = np.stack([x, y], axis=-1).astype(np.float32)

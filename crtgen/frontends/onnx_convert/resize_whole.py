@@ -62,7 +62,9 @@ def _line(layer: Layer, axis: int, kind: str, number: float) -> _Line:
     length = layer.x.shape[axis]
     scale = np.float32(number if kind == "scales" else np.float32(number) / np.float32(length))
     count = int(np.float32(length) * scale) if kind == "scales" else int(number)
-    ask_for_room((4, count))
+    if count < 1:
+        raise ValueError(f"an axis of {length} resized to {count}")
+    ask_for_room((8, count))
     places = np.clip(_coordinates(layer, length, count, scale), 0, length - 1)
     first = places.astype(np.int32)
     second = np.minimum(first + 1, length - 1).astype(np.int32)

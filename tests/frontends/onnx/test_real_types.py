@@ -19,7 +19,7 @@ from crtgen.frontends import load_onnx
 from crtgen.ir import Array, DType, Graph
 from tests.kernels.program import Run, run_on_host
 
-FLOAT, FLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16
+FLOAT, FLOAT16, DOUBLE = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE
 
 
 def _model(
@@ -147,3 +147,11 @@ def test_a_constant_cast_saturates() -> None:
     model = _model(nodes, (FLOAT, FLOAT), ((3,), (3,)), constants)
     ((got,),) = load_onnx(model).run([[np.zeros(3, np.float32)]])
     np.testing.assert_array_equal(got, np.array([448, -448, 0.3125], np.float32))
+
+
+@pytest.mark.filterwarnings("error")
+def test_constants_beyond_float32_are_infinite() -> None:
+    constants = [numpy_helper.from_array(np.array([-np.finfo(np.float64).max, 0.5]), "c")]
+    model = _model([helper.make_node("Add", ["x", "c"], ["y"])], (DOUBLE, DOUBLE), ((2,), (2,)), constants)
+    ((got,),) = load_onnx(model).run([[np.ones(2, np.float32)]])
+    np.testing.assert_array_equal(got, np.array([-np.inf, 1.5], np.float32))

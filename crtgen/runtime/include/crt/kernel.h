@@ -609,10 +609,10 @@ static inline float crt_narrowf(float x, int32_t dropped, uint32_t first)
     return crt_of_bits(((rounded >> dropped) << dropped) | sign);
 }
 
-/* The nearest number that a float16 holds, halves to even ones; infinite beyond. */
+/* The nearest number that a float16 holds, halves to even ones; infinite beyond. FPUs that have FMA have it, too. */
 static inline float crt_halff(float x)
 {
-#if defined(__thumb2__) && defined(__ARM_FP) && (__ARM_FP & 2)
+#if defined(__thumb2__) && defined(__ARM_FEATURE_FMA)
     float y;
     __asm__("vcvtb.f16.f32 %0, %1\n\tvcvtb.f32.f16 %0, %0" : "=t"(y) : "t"(x));
     return y;

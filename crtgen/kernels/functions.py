@@ -113,6 +113,9 @@ def bit_cast(op: BitCast, sig: Signature, target: Target) -> Kernel:
     return Kernel("bit cast", "move.c.j2", MoveView((), lines=lines), work=work)
 
 
+_CUT = {DType.UINT32: "crt_uint32f", DType.INT64: "crt_int64f", DType.UINT64: "crt_int64f"}
+
+
 @design(Cast)
 def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
     """A conversion of C, saturating where real numbers become whole."""
@@ -121,8 +124,7 @@ def cast(op: Cast, sig: Signature, target: Target) -> Kernel:
     elif op.to is DType.FLOAT32:
         result = "(float)a"
     else:
-        convert = "crt_uint32f" if op.to is DType.UINT32 else "crt_int32f"
-        number = f"{convert}(a)" if sig.x.dtype is DType.FLOAT32 else "a"
+        number = f"{_CUT.get(op.to, 'crt_int32f')}(a)" if sig.x.dtype is DType.FLOAT32 else "a"
         result = f"({op.to.c_name}){number}"
     return elements(sig, "cast", [result])
 

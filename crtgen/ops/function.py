@@ -307,8 +307,9 @@ class LogicalNot(Elementwise):
 class Cast(Elementwise):
     """The same number in another type.
 
-    Whole numbers wrap. Real ones are cut towards zero, saturate as int32, NaN is 0, and then wrap, as on
-    a Cortex-M; TFLite Micro leaves to the compiler what becomes of numbers that the type does not hold.
+    Whole numbers wrap. Real ones are cut towards zero, saturate as int32, for 64 bits as int64, NaN is 0,
+    and then wrap, as on a Cortex-M; TFLite Micro leaves to the compiler what becomes of numbers that the type
+    does not hold.
     """
 
     name: ClassVar[str] = "cast"
@@ -325,9 +326,12 @@ class Cast(Elementwise):
         x = arrays[0]
         if self.to is DType.BOOL or x.dtype.kind != "f" or self.to is DType.FLOAT32:
             return (x.astype(self.to.numpy),)
+        cut = np.trunc(np.nan_to_num(wide(sig.x, x), nan=0.0))
+        if self.to in (DType.INT64, DType.UINT64):
+            within = np.clip(cut, -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64)
+            return (np.where(cut < 2.0**63, within, np.iinfo(np.int64).max).astype(self.to.numpy),)
         least, most = (-(2.0**31), 2.0**32 - 1 if self.to is DType.UINT32 else 2.0**31 - 1)
-        cut = np.clip(np.trunc(np.nan_to_num(wide(sig.x, x), nan=0.0)), least, most)
-        return (cut.astype(np.int64).astype(self.to.numpy),)
+        return (np.clip(cut, least, most).astype(np.int64).astype(self.to.numpy),)
 
 
 def _float_cases() -> Iterator[Case]:
@@ -371,3 +375,6 @@ def cases() -> Iterator[Case]:
             least = 0.0 if to is DType.UINT32 else -120.0
             narrow = {} if source is not DType.FLOAT32 else {"x": (least, 120.0)}
             yield make(f"{source.value}_{to.value}", Cast(to), [x], limits=narrow)
+    for to, most in ((DType.INT64, 1.2e19), (DType.INT64, 4e9), (DType.UINT64, 9e18)):
+        far = {"x": (0.0 if to is DType.UINT64 else -most, most)}
+        yield make(f"f32_{to.value}_{most:.0e}_onnx", Cast(to), [floats("x", (3, 35))], limits=far)

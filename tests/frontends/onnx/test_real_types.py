@@ -155,3 +155,11 @@ def test_constants_beyond_float32_are_infinite() -> None:
     model = _model([helper.make_node("Add", ["x", "c"], ["y"])], (DOUBLE, DOUBLE), ((2,), (2,)), constants)
     ((got,),) = load_onnx(model).run([[np.ones(2, np.float32)]])
     np.testing.assert_array_equal(got, np.array([-np.inf, 1.5], np.float32))
+
+
+def test_a_cast_to_int64_has_more_than_32_bits() -> None:
+    model = _model([helper.make_node("Cast", ["x"], ["y"], to=7)], (FLOAT, TensorProto.INT64), ((5,), (5,)))
+    x = np.array([3e9, -3e9, 1e18, -1.5, 2.0**31], np.float32)
+    (expected,) = onnxruntime.InferenceSession(model).run(None, {"x": x})
+    ((got,),) = load_onnx(model).run([[x]])
+    np.testing.assert_array_equal(got, np.asarray(expected))

@@ -632,6 +632,15 @@ static inline int32_t crt_int32f(float x)
     return (x > -2147483648.0f) ? (int32_t)x : ((x < 0.0f) ? INT32_MIN : 0);
 }
 
+/* The same of numbers that an int64_t holds. */
+static inline int64_t crt_int64f(float x)
+{
+    if (x >= 9223372036854775808.0f) {
+        return INT64_MAX;
+    }
+    return (x > -9223372036854775808.0f) ? (int64_t)x : ((x < 0.0f) ? INT64_MIN : 0);
+}
+
 /* The same of numbers that only an uint32_t holds, too; negative ones wrap. */
 static inline uint32_t crt_uint32f(float x)
 {

@@ -1,5 +1,7 @@
 """Operations on words that keep sums as sums, and bytes and halves as such, wherever that is exact."""
 
+from typing import TypeVar
+
 from crtgen.prove.meaning import NEGATED, apply
 from crtgen.prove.value import (
     M32,
@@ -332,16 +334,37 @@ def _masked(x: Word, mask: int) -> Word:
 
 
 def _together(x: Word, y: Word) -> Word | None:
-    """The word, where of each byte one of the two has only zeros."""
-    out: list[Byte] = []
-    for a, b in zip(bytes_of(x), bytes_of(y), strict=True):
-        if isinstance(a, int) and a == 0:
-            out.append(b)
-        elif isinstance(b, int) and b == 0:
-            out.append(a)
-        else:
+    """The word, where of each half, or of each byte, one of the two has only zeros."""
+    p, q = _two_halves(x), _two_halves(y)
+    halves = _only_one(p, q) if p and q else None
+    if halves is not None:
+        return pair(*halves)
+    found = _only_one(bytes_of(x), bytes_of(y))
+    return None if found is None else word_of(found)
+
+
+def _two_halves(x: Word) -> tuple[Word, ...] | None:
+    """The halves of a word that is put together of two, or of which only the upper one is not 0."""
+    if isinstance(x, Halves):
+        return x.low, x.high
+    if isinstance(x, Sum) and all(k & 0xFFFF == 0 for k in (x.constant, *x.terms().values())):
+        return 0, Sum(x.constant >> 16, {s: k >> 16 for s, k in x.terms().items()})
+    return None
+
+
+_Piece = TypeVar("_Piece", Word, Byte)
+
+
+def _only_one(x: tuple[_Piece, ...], y: tuple[_Piece, ...]) -> tuple[_Piece, ...] | None:
+    """Of each two pieces the one that is not 0; None where neither is 0."""
+    out = []
+    for a, b in zip(x, y, strict=True):
+        if not isinstance(a, int) or a:
+            a, b = b, a
+        if not isinstance(a, int) or a:
             return None
-    return word_of(tuple(out))
+        out.append(b)
+    return tuple(out)
 
 
 def _long_shift(x: Word, y: Word) -> Op | None:

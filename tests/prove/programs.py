@@ -12,6 +12,7 @@ __all__ = ["CASES", "CORE", "HELIUM", "States", "run_on_core"]
 CORE = (
     "adds r0, r1, r2", "subs r0, r1, r2", "adcs r0, r1, r2", "sbcs r0, r1, r2", "rsbs r0, r1, #0",
     "add.w r0, r1, r2, lsl #3", "sub.w r0, r1, r2, asr #5", "ands r0, r1, r2", "orr.w r0, r1, r2, lsr #7",
+    "orr.w r0, r1, r2, lsl #16",
     "eors r0, r1, r2", "bics r0, r1, r2", "orn r0, r1, r2", "mvns r0, r1", "mov.w r0, r1, ror #13",
     "movs r0, r1", "movw r0, #0x1234", "movt r0, #0x8765", "cmn r1, r2", "cmp r1, r2", "tst r1, r2",
     "teq r1, r2", "lsls r0, r1, #5", "lsrs r0, r1, #9", "asrs r0, r1, #17", "asrs r0, r1, #31",
@@ -54,7 +55,13 @@ HELIUM = (
     "vaddv.s8 r0, q1", "vmaxv.s8 r0, q1", "vminv.s8 r0, q1", "vdup.8 q0, r1", "vdup.16 q0, r1",
     "vdup.32 q0, r1", "vmov q0[2], q0[0], r1, r2", "vmov q0[3], q0[1], r1, r2", "vmov r0, r3, q1[2], q1[0]",
     "vmov.32 q0[1], r1", "vmov.i32 q0, #0x7f", "vmov q0, q1", "vctp.8 r3 ; vpsel q0, q1, q2",
-    "vrshl.s32 q0, q1, q2",
+    "vrshl.s32 q0, q1, q2", "vidup.u8 q0, r0, #4", "vidup.u32 q0, r0, #1", "vddup.u16 q0, r0, #8",
+    "movs r0, #4 ; movs r1, #12 ; viwdup.u8 q0, r0, r1, #2",
+    "movs r0, #4 ; movs r1, #12 ; vdwdup.u16 q0, r0, r1, #4",
+    "vshl.u32 q0, r3", "rsb r3, #0 ; vshl.u32 q0, r3", "rsb r3, #0 ; vshl.s32 q0, r3", "vsri.32 q0, q1, #24",
+    "vsri.32 q0, q1, #8", "vshlc q0, r3, #32", "vidup.u8 q1, r0, #4 ; vcmp.s8 ge, q1, r3 ; vpsel q0, q1, q2",
+    "vidup.u16 q1, r0, #4 ; vcmp.u16 hi, q1, r3 ; vpsel q0, q1, q2",
+    "vorr q0, q1, q2", "vand q0, q1, q2", "veor q0, q1, q2",
 )  # fmt: skip
 
 CASES = CORE + HELIUM

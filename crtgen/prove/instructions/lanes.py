@@ -7,12 +7,13 @@ from crtgen.prove.image import Instruction
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.instructions.transfers import aligned_base
 from crtgen.prove.machine import LR, SP, Machine, Step
+from crtgen.prove.meaning import apply
 from crtgen.prove.operands import number, register
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Byte, Word
-from crtgen.prove.words import bytes_of, pair, raw_halves, word_of
+from crtgen.prove.value import M32, Byte, Word, signed8
+from crtgen.prove.words import byte_word, bytes_of, halves_of, logic, pair, raw_halves, word_of
 
-__all__ = ["lane_bytes", "mask", "put", "replicated", "vector"]
+__all__ = ["lane_bytes", "mask", "put", "replicated", "split_lanes", "vector"]
 
 
 def vector(name: str) -> int:
@@ -69,16 +70,40 @@ def tail_predicate(m: Machine, i: Instruction) -> Step:
     return step
 
 
-@family("vpst", "vpstt", "vpsttt", "vpstttt")
+@family(*(f"v{kind}{'t' * n}" for kind in ("ps", "p") for n in (1, 2, 3, 4)), "vcmp")
 def predicate_block(m: Machine, i: Instruction) -> Step:
-    """The next one to four are predicated: they have to be loads and stores that ask for the predicate."""
-    at = i.following
-    for _ in range(len(i.name) - 3):
+    """VPST, VPT, VCMP: the next one to four have to be loads and stores that ask for the predicate."""
+    at, compares = i.following, not i.name.startswith("vps")
+    for _ in range(i.name.count("t")):
         after = m.image.instructions.get(at)
         if after is None or not re.fullmatch("v(ldr|str)[bhw]t", after.name):
             raise Refusal("a predicated operation that is not followed")
         at = after.following
-    return lambda: None
+    if not compares:
+        return lambda: None
+    condition, x, size = i.operands[0], vector(i.operands[1]), lane_bytes(i.kind)
+    y = None if i.operands[2] == "zr" else register(i.operands[2])
+
+    def step() -> None:
+        other = split_lanes(replicated(0 if y is None else m.r[y], size), size)[0]
+        bits = 0
+        for k, a in enumerate(v for w in m.q[x] for v in split_lanes(w, size)):
+            if not isinstance(a, int) or not isinstance(other, int):
+                raise Refusal("a predicate depends on an input")
+            if apply(condition, a, other):
+                bits |= ((1 << size) - 1) << k * size
+        m.predicate = bits & mask(m, predicated=False)
+
+    return step
+
+
+def split_lanes(w: Word, size: int) -> tuple[Word, ...]:
+    """The signed lanes of a word; numbers are signed."""
+    if size == 4:
+        return (w,)
+    if size == 2:
+        return halves_of(w)
+    return tuple(signed8(b) if isinstance(b, int) else byte_word(b) for b in bytes_of(w))
 
 
 @family("vmrs", "vmsr")
@@ -186,12 +211,12 @@ def _move_two(m: Machine, q: Sequence[str]) -> Step:
     return step
 
 
-@family("vorr")
-def copy(m: Machine, i: Instruction) -> Step:
+@family("vorr", "vand", "veor")
+def logical(m: Machine, i: Instruction) -> Step:
     d, x, y = (vector(q) for q in i.operands)
-    if x != y:
-        raise Refusal("vorr of two registers")
-    return lambda: put(m, d, m.q[x])
+    if x == y and i.name == "vorr":
+        return lambda: put(m, d, m.q[x])
+    return lambda: put(m, d, [logic(i.name[1:], u, v) for u, v in zip(m.q[x], m.q[y], strict=True)])
 
 
 def replicated(v: Word, size: int) -> Word:
@@ -210,3 +235,44 @@ def replicated(v: Word, size: int) -> Word:
 def duplicate(m: Machine, i: Instruction) -> Step:
     d, x, size = vector(i.operands[0]), register(i.operands[1]), lane_bytes(i.kind)
     return lambda: put(m, d, [replicated(m.r[x], size)] * 4)
+
+
+@family("vidup", "vddup", "viwdup", "vdwdup")
+def count_lanes(m: Machine, i: Instruction) -> Step:
+    """Each lane is the number before it and a step: up, down, or around a limit. The base goes on."""
+    d, base, size = vector(i.operands[0]), register(i.operands[1]), lane_bytes(i.kind)
+    limit = register(i.operands[2]) if "w" in i.name else None
+    step_by = number(i.operands[-1]) * (-1 if i.name[1] == "d" else 1)
+
+    def step() -> None:
+        at, around = m.r[base], 0 if limit is None else m.r[limit]
+        if not isinstance(at, int) or not isinstance(around, int):
+            raise Refusal("numbers of lanes that depend on an input")
+        if limit is not None and (at % step_by or around % step_by or at >= around):
+            raise Refusal("numbers of lanes beyond their limit")
+        lanes = []
+        for _ in range(16 // size):
+            lanes.append(at)
+            if around and step_by < 0 and at == 0:
+                at = around
+            at = (at + step_by) & M32
+            if around and at == around:
+                at = 0
+        m.r[base] = at
+        numbers = b"".join((n & (1 << 8 * size) - 1).to_bytes(size, "little") for n in lanes)
+        put(m, d, [int.from_bytes(numbers[k : k + 4], "little") for k in range(0, 16, 4)])
+
+    return step
+
+
+@family("vshlc")
+def shift_all(m: Machine, i: Instruction) -> Step:
+    """All 128 bits to the left by a word: one comes in from a register, one goes out to it."""
+    d, n = vector(i.operands[0]), register(i.operands[1])
+    if number(i.operands[2]) != 32 or m.tail:
+        raise Refusal("a shift of a vector that is not by a word")
+
+    def step() -> None:
+        m.q[d], m.r[n] = [m.r[n], *m.q[d][:3]], m.q[d][3]
+
+    return step

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from crtgen.prove.image import Instruction
-from crtgen.prove.instructions.lanes import lane_bytes, mask, put, replicated, vector
+from crtgen.prove.instructions.lanes import lane_bytes, mask, put, replicated, split_lanes, vector
 from crtgen.prove.instructions.packed import as_word
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.machine import Machine, Step
 from crtgen.prove.meaning import apply
-from crtgen.prove.operands import number, register
+from crtgen.prove.operands import REGISTERS, number, register
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Word, signed8
 from crtgen.prove.words import (
@@ -39,30 +39,20 @@ def across(m: Machine, i: Instruction) -> Step:
         raise Refusal(f"{i.name} of {i.kind}")
     d, x, y = register(q[0]), vector(q[1]), vector(q[2]) if len(q) > 2 else None
     keeps = i.name.endswith(("vaddva", "lava", "dava"))
-    split = _SPLITS[lane]
 
     def step() -> None:
         total = m.r[d] if keeps else 0
         which = mask(m, predicated=False)
-        u = [v for w in m.q[x] for v in split(w)]
-        other: Sequence[Word] = [1] * len(u) if y is None else [v for w in m.q[y] for v in split(w)]
+        u = [v for w in m.q[x] for v in split_lanes(w, lane)]
+        other: Sequence[Word] = (
+            [1] * len(u) if y is None else [v for w in m.q[y] for v in split_lanes(w, lane)]
+        )
         for k, (a, b) in enumerate(zip(u, other, strict=True)):
             if which >> k * lane & 1:
                 total = mac(total, a, b)
         m.r[d] = total
 
     return step
-
-
-def _bytes_as_words(w: Word) -> tuple[Word, ...]:
-    return tuple(signed8(b) if isinstance(b, int) else byte_word(b) for b in bytes_of(w))
-
-
-_SPLITS: dict[int, Callable[[Word], tuple[Word, ...]]] = {
-    1: _bytes_as_words,
-    2: halves_of,
-    4: lambda w: (w,),
-}
 
 
 @family("vmla", "vmlas")
@@ -148,6 +138,8 @@ def _operation(name: str, kind: str, lane: int, last: str) -> _Lane:
 def _shift(name: str, kind: str, last: str) -> _Lane:
     if name == "vrshl" and kind == "s32":
         return lambda a, n: apply("vrshl" if isinstance(n, int) else "vrshl_any", a, n)
+    if name == "vshl" and last in REGISTERS:
+        return _by_register(kind)
     if last[0] != "#":
         raise Refusal(f"{name} of {kind} by a vector")
     n = number(last)
@@ -158,6 +150,36 @@ def _shift(name: str, kind: str, last: str) -> _Lane:
     if name == "vrshr" and kind[0] == "s":
         return lambda a, _: apply("vrshl", a, -n & 255)
     raise Refusal(f"{name} of {kind}")
+
+
+def _by_register(kind: str) -> _Lane:
+    """To the left, or to the right by what is negative."""
+    if lane_bytes(kind) != 4:
+        raise Refusal(f"a shift of {kind} by a register")
+
+    def of(a: Word, n: Word) -> Word:
+        if not isinstance(n, int):
+            raise Refusal("a shift that depends on an input")
+        amount = signed8(n)
+        if kind[0] == "s" and amount < 0:
+            return shifted("asr", a, min(-amount, 31))
+        return shifted("lsl" if amount >= 0 else "lsr", a, abs(amount)) if abs(amount) < 32 else 0
+
+    return of
+
+
+@family("vsri")
+def shift_in(m: Machine, i: Instruction) -> Step:
+    """The upper bytes of each word stay, the lower ones are the upper ones of another."""
+    d, x, n = vector(i.operands[0]), vector(i.operands[1]), number(i.operands[2])
+    if i.kind != "32" or n % 8:
+        raise Refusal(f"vsri of {i.kind} by {n}")
+
+    def step() -> None:
+        both = [(bytes_of(u), bytes_of(w)) for u, w in zip(m.q[x], m.q[d], strict=True)]
+        put(m, d, [word_of(u[n // 8 :] + w[4 - n // 8 :]) for u, w in both])
+
+    return step
 
 
 @family("vmovlb", "vmovlt")

@@ -19,7 +19,7 @@ from crtgen.prove.network.others import Softmax
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Op, Sum, Symbol, Word
 
-__all__ = ["softmax_output"]
+__all__ = ["rounded_product", "softmax_output"]
 
 _DIFFERENCES = np.arange(-255, 1, dtype=np.int64)
 _CHUNK = 1 << 18
@@ -154,6 +154,8 @@ class _Element:
         self.of_total: dict[int, Node] = {}
         self.product: tuple[Node, Word, Word] | None = None
         """The node of the product, the power and the reciprocal."""
+        self.zeros: list[Word] = []
+        """What has to be 0 for it to be their product: the words of signs."""
         self._supports: dict[int, tuple[bool, bool]] = {}
         self._find(word)
 
@@ -180,12 +182,12 @@ class _Element:
         if not on_difference:
             self.of_total[id(e)] = e
             return
-        factors = _factors(e)
+        factors = rounded_product(e)
         if factors is None:
             for p in parts_of(e):
                 self._find(p)
             return
-        a, b = factors
+        a, b, self.zeros = factors
         power, scale = (a, b) if self._depends(a) == (False, True) else (b, a)
         if self._depends(power) != (False, True) or self._depends(scale) != (True, False):
             raise Refusal("a product that is not of a power and the reciprocal of softmax")
@@ -202,6 +204,9 @@ class _Element:
         counts = d >= layer.least
         if not (powers == layer.power(d))[counts].all() or (powers < 0).any():
             raise Refusal("a power of softmax is another one")
+        for zero in self.zeros:
+            if self._depends(zero) != (True, False) and evaluate(zero, _no_leaf, self.row.values(d)).any():
+                raise Refusal("the sign of a power of softmax is another one")
         for shift, (least, most, fixed) in self._shifts().items():
             for i, difference in enumerate(d):
                 power = int(powers[i])
@@ -223,6 +228,8 @@ class _Element:
             reciprocals, shifts = layer.scale_of(total)
             if not (evaluate(scale, _no_leaf, memo) == reciprocals).all() or (reciprocals < 0).any():
                 raise Refusal("the reciprocal of softmax's sum is another one")
+            if any(np.any(evaluate(z, _no_leaf, memo)) for z in self.zeros if self._depends(z)[0]):
+                raise Refusal("the sign of the reciprocal of softmax's sum is another one")
             others = {
                 k: np.broadcast_to(evaluate(e, _no_leaf, memo), total.shape) for k, e in self.of_total.items()
             }
@@ -268,29 +275,39 @@ class _Element:
             raise Refusal(f"softmax differs at the difference {d}, with the shift {shift}")
 
 
-def _factors(e: Node) -> tuple[Word, Word] | None:
-    """The a and b of a node that is (a * b + 2^30) >> 31, for factors that are not negative."""
+def rounded_product(e: Node) -> tuple[Word, Word, list[Word]] | None:
+    """The a and b of a node that is (a * b + 2^30) >> 31, for factors that are not negative.
+
+    Compilers may add b * z to the upper word, where z is the sign of a: what has to be 0 is given, too.
+    """
     if not isinstance(e, Op):
         return None
     if e.name == "vqrdmulh":
-        return e.args[0], e.args[1]
+        return e.args[0], e.args[1], []
     if e.name != "high" or e.args[2] != 31:
         return None
     high, low = e.args[0], e.args[1]
     if not isinstance(high, Op) or not isinstance(low, Op) or high.name != "add" or low.name != "add":
         return None
     upper, carry = high.args
-    if not isinstance(carry, Op) or carry.name != "carry" or not _alike(carry.args, (*low.args, 0)):
+    if not isinstance(carry, Op) or carry.name != "carry" or {*carry.args} != {*low.args, 0}:
         return None
     product = low.args[0] if low.args[1] == 1 << 30 else low.args[1] if low.args[0] == 1 << 30 else None
-    if not isinstance(product, Op) or not isinstance(upper, Op) or product.name != "mul":
-        return None
-    if upper.name not in ("smulhi", "umulhi") or not _alike(upper.args, product.args):
-        return None
-    return product.args[0], product.args[1]
+    return _upper_word(upper, product) if isinstance(product, Op) and product.name == "mul" else None
 
 
-def _alike(a: tuple[Word, ...], b: tuple[Word, ...]) -> bool:
-    return len(a) == len(b) and all(
-        x is y or (isinstance(x, int) and isinstance(y, int) and x == y) for x, y in zip(a, b, strict=True)
-    )
+def _upper_word(upper: Word, product: Op) -> tuple[Word, Word, list[Word]] | None:
+    """The factors of a product, where another word is its upper one if what is given besides is 0."""
+    a, b = product.args
+    uppers, zeros = 0, []
+    for term in _terms(upper):
+        if not isinstance(term, Op) or term.name not in ("smulhi", "umulhi", "mul"):
+            return None
+        x, y = term.args
+        if term.name == "mul" and (x is a or x is b or y is a or y is b):
+            zeros.append(y if x is a or x is b else x)
+        elif term.name != "mul" and ((x is a and y is b) or (x is b and y is a)):
+            uppers += 1
+        else:
+            return None
+    return (a, b, zeros) if uppers == 1 else None

@@ -72,6 +72,17 @@ def test_ad01_on_m55(tmp_path: Path) -> None:
     assert proof.instructions[0] == proof.instructions[1]
 
 
+@pytest.mark.models
+@pytest.mark.nightly
+@pytest.mark.parametrize("board", [M4, M55])
+def test_vww_on(board: str, tmp_path: Path) -> None:
+    """Its layers run row by row, and a channel that is a constant is left out."""
+    model = model_path("vww_int8")
+    proof = prove(image_of(model, board, tmp_path), model)
+    assert proof.is_proven, proof.lines()
+    assert all(missing == 0 for _, missing in states(proof))
+
+
 def flipped(path: Path, address: int, bit: int, directory: Path) -> Path:
     """The image with one bit of what it loads changed."""
     data = bytearray(path.read_bytes())

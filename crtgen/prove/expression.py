@@ -44,6 +44,7 @@ def leaves(e: Node) -> list[Sum]:
 
 
 _SHAPES: dict[Hashable, int] = {}
+_COMMUTE = frozenset(("add", "mul", "and", "orr", "eor", "umulhi", "smulhi"))
 
 
 def shape_of(e: Node, leaf: Callable[[Sum], Hashable], memo: dict[int, Hashable]) -> Hashable:
@@ -63,7 +64,8 @@ def shape_of(e: Node, leaf: Callable[[Sum], Hashable], memo: dict[int, Hashable]
             known = _numbered(("unknown", e.args))
         else:
             tag = e.name if isinstance(e, Op) else (type(e).__name__, getattr(e, "index", 0))
-            known = _numbered((tag, *(shape_of(p, leaf, memo) for p in parts_of(e))))
+            shapes = [shape_of(p, leaf, memo) for p in parts_of(e)]
+            known = _numbered((tag, *(sorted(shapes, key=str) if tag in _COMMUTE else shapes)))
         memo[id(e)] = known
     return known
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from crtgen.prove.flow import meeting_points
 from crtgen.prove.image import Image, Instruction
+from crtgen.prove.long_product import as_product
 from crtgen.prove.meaning import apply, wrap
 from crtgen.prove.memory import Content, Memory
 from crtgen.prove.refusal import Refusal
@@ -41,11 +42,7 @@ class Call:
 
 
 class _Again(Exception):
-    """A way came back to the branch that it began at."""
-
-    def __init__(self, here: tuple[int, int]) -> None:
-        super().__init__()
-        self.here = here
+    """A way came back to a branch of which a way is being run."""
 
 
 class Machine:
@@ -63,7 +60,8 @@ class Machine:
         self.tail = 0
         """Bytes of an element, within a loop with tail predication."""
         self.count = self.slack = 0
-        self.returns: list[int] = []
+        self.returns: list[tuple[int, tuple[Word, ...]]] = []
+        """Of each call that is open: where it returns to, and r0 to r3 when it was made."""
         self.calls: list[Call] = []
         self.steps: dict[int, tuple[Step, int]] = {}
         self.meetings: dict[int, dict[int, int | None]] = {}
@@ -80,7 +78,7 @@ class Machine:
         pc, r = entry, self.r
         r[SP], r[LR] = stack, _END | 1
         kept = [*r[4:12], *(w for q in self.q[4:] for w in q)]
-        self.returns = [_END]
+        self.returns = [(_END, ())]
         self.at = pc
         try:
             while self.returns:
@@ -122,15 +120,18 @@ class Machine:
     def call(self, target: int, following: int) -> int:
         """BL: the return address is kept aside, too, since a return has to go there."""
         self.r[LR] = following | 1
-        self.returns.append(following)
+        self.returns.append((following, tuple(self.r[:4])))
         self.calls.append(Call(self.count, target, len(self.returns)))
         return target
 
     def give_back(self, to: Word) -> int:
         """A return to where the last call came from."""
-        if not isinstance(to, int) or to & ~1 != self.returns[-1]:
+        if not isinstance(to, int) or to & ~1 != self.returns[-1][0]:
             raise Refusal("a return that does not go back to where the call was")
-        return self.returns.pop()
+        address, arguments = self.returns.pop()
+        if arguments and isinstance(self.r[0], Op) and isinstance(self.r[1], Op):
+            self.r[:2] = as_product(arguments, self.r[0], self.r[1])
+        return address
 
     # ---- conditions
 
@@ -193,47 +194,47 @@ class Machine:
         """
         here = pc, len(self.returns)
         if here in self.open:
-            raise _Again(here)
-        meet = self.nearer[pc] if pc in self.nearer else self._meeting(pc)
+            raise _Again
+        meet = {self._meeting(pc), self.nearer.get(pc)}
         start, ways, calls = self._state(), self.ways, len(self.calls)
         self.open.add(here)
         try:
             return self.both(holds, self._until(taken, meet), self._until(following, meet))
-        except _Again as again:
-            if again.here != here or pc in self.nearer:
+        except _Again:
+            if pc in self.nearer:
                 raise
             self._restore(start, {})
             self.ways = ways
-            before = [self._trace(start, here, first) for first in (taken, following)]
+            before = [self._trace(start, here[1], first) for first in (taken, following)]
             common = [at for at in before[0] if at in before[1]]
             if not common:
-                raise Refusal("the ways of a branch do not meet") from None
+                raise
             self.nearer[pc] = common[0]
             del self.calls[calls:]
         finally:
             self.open.discard(here)
         return self.branch(holds, pc, taken, following)
 
-    def _until(self, first: int, meet: int | None) -> Callable[[], int]:
+    def _until(self, first: int, meet: set[int | None]) -> Callable[[], int]:
         """What runs from an address to where ways meet, or to the return."""
         depth = len(self.returns)
 
         def run() -> int:
             at = first
-            while len(self.returns) >= depth and (len(self.returns) > depth or at != meet):
+            while len(self.returns) >= depth and (len(self.returns) > depth or at not in meet):
                 at = self.one(at)
             return at
 
         return run
 
-    def _trace(self, start: "_State", here: tuple[int, int], first: int) -> list[int]:
-        """The addresses of the same call that a way passes before it is at the branch again."""
+    def _trace(self, start: "_State", depth: int, first: int) -> list[int]:
+        """The addresses of the same call that a way passes before it is at an open branch again."""
         passed: list[int] = []
 
         def run() -> int:
             at = first
-            while len(self.returns) >= here[1]:
-                if len(self.returns) == here[1]:
+            while len(self.returns) >= depth:
+                if len(self.returns) == depth:
                     passed.append(at)
                 at = self.one(at)
             return at
@@ -241,9 +242,7 @@ class Machine:
         try:
             changed = self._way(run)[2]
             self._restore(start, changed)
-        except _Again as again:
-            if again.here != here:
-                raise
+        except _Again:
             self._restore(start, {})
         return passed
 
@@ -337,7 +336,7 @@ class _State:
     q: list[list[Word]]
     flags: Flags
     greater: tuple[Word, Word] | None
-    rest: tuple[int, int, tuple[int, ...]]
+    rest: tuple[int, int, tuple[tuple[int, tuple[Word, ...]], ...]]
     count: int
     slack: int
 

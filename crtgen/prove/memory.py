@@ -211,20 +211,47 @@ class Memory:
 
 
 def range_of(v: Word) -> tuple[int, int] | None:
-    """The least and the greatest value of a word without a sign, where something limits it."""
+    """The least and the greatest value of a word, modulo 2^32, where something limits it."""
+    if isinstance(v, int):
+        return v, v
     if isinstance(v, Sum):
         low, high = v.bounds()
-        return (low, high) if low >= 0 and high <= M32 else None
+        return (low, high) if low >= -(1 << 31) and high < 1 << 31 else None
+    if isinstance(v, Bytes):
+        return 0, sum(_most(b) << 8 * i for i, b in enumerate(v.parts))
     if isinstance(v, Op):
         if v.name == "uxtb":
             return 0, 255
-        if v.name == "umin" and isinstance(v.args[1], int):
-            return 0, v.args[1]
-        if v.name == "and" and isinstance(v.args[1], int):
+        if v.name in ("umin", "and") and isinstance(v.args[1], int):
             return 0, v.args[1]
         if v.name == "lsr" and isinstance(v.args[1], int):
-            return 0, M32 >> v.args[1]
+            return 0, _greatest(v.args[0]) >> v.args[1]
+        if v.name == "sel":
+            return 0, _greatest_selected(v)
     return None
+
+
+def _greatest(v: Word) -> int:
+    """What a word is at most, without a sign."""
+    bounds = range_of(v)
+    return bounds[1] if bounds and bounds[0] >= 0 else M32
+
+
+def _most(b: Byte) -> int:
+    if isinstance(b, int):
+        return b
+    return min(255, _greatest(b.word) >> 8 * b.index) if isinstance(b, Part) else 255
+
+
+def _greatest_selected(v: Op) -> int:
+    """Of ``x if x < number else y``, too, and the other way round."""
+    taken, a, b = v.args
+    most = [_greatest(a), _greatest(b)]
+    if isinstance(taken, Op) and taken.name in ("cc", "cs") and isinstance(taken.args[1], int):
+        i = taken.name == "cs"
+        if taken.args[0] is (b if i else a):
+            most[i] = min(most[i], taken.args[1] - 1)
+    return max(most)
 
 
 def _address(a: Word) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from crtgen.prove.expression import Node
-from crtgen.prove.meaning import OPS
+from crtgen.prove.meaning import NEGATED, OPS
 from crtgen.prove.value import M32, Op, Part, Sum, Symbol, Word, signed, signed8
 
 __all__ = ["Course", "course_of"]
@@ -68,11 +68,28 @@ def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
 
 
 def _selected(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
-    """Where the condition is constant, too."""
-    taken = course_of(e.args[0], leaf, memo)
-    if taken is None or taken.low != taken.high:
+    """Where the condition is constant, or beyond a limit it is a number that is not less."""
+    taken, a, b = e.args
+    holds = course_of(taken, leaf, memo)
+    if holds is not None and holds.low == holds.high:
+        return course_of(a if holds.low else b, leaf, memo)
+    if not isinstance(taken, Op) or taken.name not in ("hi", "gt", "ls", "le"):
         return None
-    return course_of(e.args[1 if taken.low else 2], leaf, memo)
+    name, (x, limit) = taken.name, taken.args
+    if name in ("ls", "le"):
+        name, a, b = NEGATED[name], b, a
+    whole = course_of(x, leaf, memo)
+    if whole is None or not isinstance(limit, int) or not isinstance(a, int):
+        return None
+    if whole.way < 0 or whole.high >= 1 << 31 or (name == "hi" and (whole.low < 0 or limit >> 31)):
+        return None
+    most, beyond = signed(limit), signed(a)
+    within: _Memo = {k: v for k, v in memo.items() if v is not None}
+    within[id(x)] = Course(min(whole.low, most), min(whole.high, most), whole.way)
+    below = course_of(b, leaf, within)
+    if below is None or below.way < 0 or below.high > beyond:
+        return None
+    return Course(below.low, beyond, 1)
 
 
 def _mapped(x: Course, f: Callable[[int], int]) -> Course:

@@ -9,7 +9,7 @@ from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Word
 from crtgen.prove.words import shifted
 
-__all__ = ["REGISTERS", "address", "number", "register", "register_list", "second"]
+__all__ = ["REGISTERS", "address", "indexed", "number", "register", "register_list", "second"]
 
 REGISTERS = {f"r{i}": i for i in range(16)} | {
     "sb": 9, "sl": 10, "fp": 11, "ip": 12, "sp": 13, "lr": 14, "pc": 15,
@@ -95,6 +95,22 @@ def _indexed(m: Machine, b: int, x: int, scale: int) -> Callable[[], int]:
         return (_known(r[b]) + (_known(r[x]) << scale)) & M32
 
     return at
+
+
+def indexed(m: Machine, tokens: Sequence[str]) -> Callable[[], tuple[int, Word, int] | None]:
+    """Base, index and scale of an operand whose index depends on an input; else None."""
+    match = _MEMORY.fullmatch(", ".join(tokens))
+    if not match or not match[2] or match[2][0] == "#":
+        return lambda: None
+    b, x, scale, r = register(match[1]), register(match[2]), int(match[3] or 0), m.r
+
+    def operand() -> tuple[int, Word, int] | None:
+        base, index = r[b], r[x]
+        if isinstance(index, int) and scale == 0:
+            base, index = index, base
+        return (base, index, scale) if isinstance(base, int) and not isinstance(index, int) else None
+
+    return operand
 
 
 def _offset(m: Machine, b: int, offset: int, back: bool) -> Callable[[], int]:

@@ -1,44 +1,37 @@
 """Loads and stores of registers."""
 
+from collections.abc import Callable
+
 from crtgen.prove.image import Instruction
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.machine import PC, SP, Machine, Step
-from crtgen.prove.operands import address, register, register_list
+from crtgen.prove.operands import address, indexed, register, register_list
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Word
 
 __all__ = ["aligned_base"]
 
 
-@family("ldr")
+@family("ldr", "ldrb", "ldrsb", "ldrh", "ldrsh")
 def load(m: Machine, i: Instruction) -> Step:
+    """Of an entry of a constant table, too, where the index depends on an input."""
     d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
     if d == PC:
         return lambda: m.give_back(memory.load(at()))
+    reads: dict[str, Callable[[Word], Word]] = {
+        "ldr": memory.load,
+        "ldrb": memory.unsigned_byte,
+        "ldrsb": memory.signed_byte,
+        "ldrh": lambda a: memory.half(a, signed=False),
+        "ldrsh": lambda a: memory.half(a, signed=True),
+    }
+    read, table = reads[i.name], indexed(m, i.operands[1:])
 
     def step() -> None:
-        r[d] = memory.load(at())
+        entry = table()
+        r[d] = read(at()) if entry is None else memory.table(*entry, read)
 
     return step
-
-
-@family("ldrb", "ldrsb", "ldrh", "ldrsh")
-def load_narrow(m: Machine, i: Instruction) -> Step:
-    d, at, memory, r = register(i.operands[0]), address(m, i, i.operands[1:]), m.memory, m.r
-
-    def unsigned_byte() -> None:
-        r[d] = memory.unsigned_byte(at())
-
-    def signed_byte() -> None:
-        r[d] = memory.signed_byte(at())
-
-    def unsigned_half() -> None:
-        r[d] = memory.half(at(), signed=False)
-
-    def signed_half() -> None:
-        r[d] = memory.half(at(), signed=True)
-
-    return {"ldrb": unsigned_byte, "ldrsb": signed_byte, "ldrh": unsigned_half, "ldrsh": signed_half}[i.name]
 
 
 @family("str", "strb", "strh")

@@ -1,0 +1,55 @@
+"""Products of 64 bits on cores that have none: what libgcc's function gives is seen to be the product.
+
+The function multiplies halves (Knuth, The Art of Computer Programming, 4.3.1). Its result is taken for the
+product only if both words are, operation by operation, what ``_by_halves`` writes down.
+"""
+
+from collections.abc import Callable, Hashable
+
+from crtgen.prove.expression import shape_of
+from crtgen.prove.value import Op, Sum, Word
+from crtgen.prove.words import add, logic, mul, select, shifted
+
+__all__ = ["as_product"]
+
+
+def as_product(arguments: tuple[Word, ...], low: Word, high: Word) -> tuple[Word, Word]:
+    """The two words that a call gave back, as those of the product of its arguments if they are that."""
+    u, u_high, v, v_high = arguments
+    made = [_by_halves(u, u_high, v, v_high, lower) for lower in (_by_shifts, _by_mask)]
+    names: dict[int, Hashable] = {id(a): ("argument", id(a)) for a in arguments if not isinstance(a, int)}
+    if any([_shape(w, names) for w in words] == [_shape(w, names) for w in (low, high)] for words in made):
+        return Op("mul", u, v), _upper(u, u_high, v, v_high, Op("umulhi", u, v))
+    return low, high
+
+
+def _shape(w: Word, names: dict[int, Hashable]) -> Hashable:
+    return shape_of(w, _leaf, {**names})
+
+
+def _leaf(s: Sum) -> Hashable:
+    return s.constant, frozenset(s.terms().items())
+
+
+def _by_shifts(w: Word) -> Word:
+    return shifted("lsr", shifted("lsl", w, 16), 16)
+
+
+def _by_mask(w: Word) -> Word:
+    return logic("and", w, 0xFFFF)
+
+
+def _upper(u: Word, u_high: Word, v: Word, v_high: Word, carried: Word) -> Word:
+    """The upper word of the product modulo 2^64, of which ``carried`` is that of the lower words' product."""
+    return add(add(mul(v_high, u), mul(u_high, v)), carried)
+
+
+def _by_halves(
+    u: Word, u_high: Word, v: Word, v_high: Word, lower: Callable[[Word], Word]
+) -> tuple[Word, Word]:
+    a, b, c, d = shifted("lsr", u, 16), lower(u), shifted("lsr", v, 16), lower(v)
+    least, cross, most = mul(b, d), mul(a, d), mul(a, c)
+    middle = add(shifted("lsr", least, 16), add(mul(c, b), cross))
+    most = select(Op("hi", cross, middle), add(most, 0x10000), most)
+    low = add(shifted("lsl", middle, 16), lower(least))
+    return low, _upper(u, u_high, v, v_high, add(shifted("lsr", middle, 16), most))

@@ -18,9 +18,19 @@ def as_product(arguments: tuple[Word, ...], low: Word, high: Word) -> tuple[Word
     u, u_high, v, v_high = arguments
     made = [_by_halves(u, u_high, v, v_high, lower) for lower in (_by_shifts, _by_mask)]
     names: dict[int, Hashable] = {id(a): ("argument", id(a)) for a in arguments if not isinstance(a, int)}
-    if any([_shape(w, names) for w in words] == [_shape(w, names) for w in (low, high)] for words in made):
-        return Op("mul", u, v), _upper(u, u_high, v, v_high, Op("umulhi", u, v))
-    return low, high
+    found = [_shape(w, names) for w in (low, high)]
+    if all([_shape(w, names) for w in words] != found for words in made):
+        return low, high
+    if _is_sign(u_high, u) and _is_sign(v_high, v):
+        return Op("mul", u, v), Op("smulhi", u, v)
+    return Op("mul", u, v), _upper(u, u_high, v, v_high, Op("umulhi", u, v))
+
+
+def _is_sign(high: Word, w: Word) -> bool:
+    """Whether it is the word of the sign."""
+    if isinstance(w, int):
+        return high == shifted("asr", w, 31)
+    return isinstance(high, Op) and high.name == "asr" and high.args[0] is w and high.args[1] == 31
 
 
 def _shape(w: Word, names: dict[int, Hashable]) -> Hashable:

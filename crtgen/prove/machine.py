@@ -145,7 +145,9 @@ class Machine:
 
     def carry(self) -> Word:
         """The flag C."""
-        flags = self.flags
+        return self._carry_of(self.flags)
+
+    def _carry_of(self, flags: Flags) -> Word:
         if flags[0] == "result":
             if not isinstance(flags[2], tuple):
                 return _word(flags[2])
@@ -201,12 +203,14 @@ class Machine:
         try:
             return self.both(holds, self._until(taken, meet), self._until(following, meet))
         except _Again:
-            if pc in self.nearer:
-                raise
-            self._restore(start, {})
-            self.ways = ways
-            before = [self._trace(start, here[1], first) for first in (taken, following)]
-            common = [at for at in before[0] if at in before[1]]
+            common: list[int] = []
+            if pc not in self.nearer:
+                self._restore(start, {})
+                self.ways = ways
+                before = [self._trace(start, here[1], first) for first in (taken, following)]
+                common = [at for at in before[0] if at in before[1]]
+            if not common and len(self.open) == 1:
+                raise Refusal("the ways of a branch do not meet") from None
             if not common:
                 raise
             self.nearer[pc] = common[0]
@@ -314,7 +318,7 @@ class Machine:
             self.r[i] = pick(a.r[i], b.r[i])
         for i, (p, q) in enumerate(zip(a.q, b.q, strict=True)):
             self.q[i] = q if p is q else [pick(u, v) for u, v in zip(p, q, strict=True)]
-        self.flags = b.flags if a.flags is b.flags else _NONE
+        self.flags = b.flags if a.flags is b.flags else self._merged(pick, a.flags, b.flags)
         self.greater = b.greater if a.greater is b.greater else None
         least = min(a.count - a.slack, b.count - b.slack)
         self.count = max(a.count, b.count)
@@ -324,6 +328,13 @@ class Machine:
             x = changed_a[i][1] if i in changed_a else before
             y = changed_b[i][1] if i in changed_b else before
             self.memory.merge(i, x, y, pick)
+
+    def _merged(self, pick: Callable[[Word, Word], Word], a: Flags, b: Flags) -> Flags:
+        """Of two flags C is followed, and nothing else."""
+        try:
+            return ("result", unknown(), pick(self._carry_of(a), self._carry_of(b)), 0)
+        except Refusal:
+            return _NONE
 
 
 Changed: TypeAlias = tuple[Content | None, Content]

@@ -134,6 +134,8 @@ OPS: Mapping[str, Callable[..., V]] = {
     "mulw": lambda a, b: wrap(a * b >> 16),
     "smulhi": lambda a, b: a * b >> 32,
     "umulhi": _umulhi,
+    "udiv": lambda a, b: wrap((a & M32) // (b & M32)),
+    "sdiv": lambda a, b: wrap(where(_flag((a < 0) == (b < 0)), abs(a) // abs(b), -(abs(a) // abs(b)))),
     "carry": lambda a, b, c: (a & M32) + (b & M32) + c >> 32,
     "high": lambda high, low, n: wrap((high << 32 | low & M32) >> n),
     "sel": where,

@@ -68,28 +68,43 @@ def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
 
 
 def _selected(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
-    """Where the condition is constant, or beyond a limit it is a number that is not less."""
+    """Where the condition is constant, or one value holds from a limit on and the other one below."""
     taken, a, b = e.args
     holds = course_of(taken, leaf, memo)
     if holds is not None and holds.low == holds.high:
         return course_of(a if holds.low else b, leaf, memo)
-    if not isinstance(taken, Op) or taken.name not in ("hi", "gt", "ls", "le"):
+    if isinstance(taken, Op) and taken.name in ("lt", "le", "ls", "cc", "sum_lt"):
+        taken, a, b = Op(NEGATED[taken.name], *taken.args), b, a
+    at = _limit(taken)
+    x = course_of(taken.args[0], leaf, memo) if at is not None and isinstance(taken, Op) else None
+    if at is None or x is None or x.way < 0 or x.high >= 1 << 31 or not isinstance(taken, Op):
         return None
-    name, (x, limit) = taken.name, taken.args
-    if name in ("ls", "le"):
-        name, a, b = NEGATED[name], b, a
-    whole = course_of(x, leaf, memo)
-    if whole is None or not isinstance(limit, int) or not isinstance(a, int):
+    if taken.name in ("hi", "cs") and (x.low < 0 or at < 0):
         return None
-    if whole.way < 0 or whole.high >= 1 << 31 or (name == "hi" and (whole.low < 0 or limit >> 31)):
+    node = id(taken.args[0])
+    above = course_of(a, leaf, _within(memo, node, Course(max(x.low, at), max(x.high, at), x.way)))
+    below = course_of(b, leaf, _within(memo, node, Course(min(x.low, at - 1), min(x.high, at - 1), x.way)))
+    if above is None or below is None or min(above.way, below.way) < 0 or below.high > above.low:
         return None
-    most, beyond = signed(limit), signed(a)
-    within: _Memo = {k: v for k, v in memo.items() if v is not None}
-    within[id(x)] = Course(min(whole.low, most), min(whole.high, most), whole.way)
-    below = course_of(b, leaf, within)
-    if below is None or below.way < 0 or below.high > beyond:
+    return Course(below.low, above.high, 1)
+
+
+def _limit(taken: Word) -> int | None:
+    """The number from which on a condition holds, of a comparison with a number."""
+    if not isinstance(taken, Op) or not all(isinstance(v, int) for v in taken.args[1:]):
         return None
-    return Course(below.low, beyond, 1)
+    numbers = [signed(v) for v in taken.args[1:] if isinstance(v, int)]
+    if taken.name == "sum_ge":
+        return -sum(numbers)
+    more = {"gt": 1, "hi": 1, "ge": 0, "cs": 0}.get(taken.name)
+    return None if more is None else numbers[0] + more
+
+
+def _within(memo: _Memo, node: int, course: Course) -> _Memo:
+    """What is known, where a node keeps to less than it may be."""
+    known: _Memo = {k: v for k, v in memo.items() if v is not None}
+    known[node] = course
+    return known
 
 
 def _mapped(x: Course, f: Callable[[int], int]) -> Course:
@@ -124,7 +139,7 @@ def _clipped(args: list[Course], low: int, high: int) -> Course:
     return _mapped(args[1], lambda v: max(low, min(high, v)))
 
 
-def _within(args: list[Course], low: int, high: int) -> Course | None:
+def _inside(args: list[Course], low: int, high: int) -> Course | None:
     x = args[0]
     return x if low <= x.low and x.high <= high else None
 
@@ -144,10 +159,10 @@ _RULES: dict[str, Callable[[list[Course]], Course | None]] = {
     "vrshl_any": _rounding_shift,
     "ssat": lambda a: _clipped(a, -(1 << a[0].low - 1), (1 << a[0].low - 1) - 1),
     "usat": lambda a: _clipped(a, 0, (1 << a[0].low) - 1),
-    "sxtb": lambda a: _within(a, -0x80, 0x7F),
-    "uxtb": lambda a: _within(a, 0, 0xFF),
-    "sxth": lambda a: _within(a, -0x8000, 0x7FFF),
-    "uxth": lambda a: _within(a, 0, 0xFFFF),
+    "sxtb": lambda a: _inside(a, -0x80, 0x7F),
+    "uxtb": lambda a: _inside(a, 0, 0xFF),
+    "sxth": lambda a: _inside(a, -0x8000, 0x7FFF),
+    "uxth": lambda a: _inside(a, 0, 0xFFFF),
     "min": lambda a: _extreme(a, min),
     "max": lambda a: _extreme(a, max),
 }

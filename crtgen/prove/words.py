@@ -186,11 +186,25 @@ def add(a: Word, b: Word, factor: int = 1) -> Word:
             return a
         if isinstance(a, int) and a == 0 and factor == 1:
             return b
-        return apply("add" if factor == 1 else "sub", a, b)
+        rounded = (_rounded(a, b) or _rounded(b, a)) if factor == 1 else None
+        return rounded or apply("add" if factor == 1 else "sub", a, b)
     if isinstance(b, int):
         return Sum(x.constant + factor * y.constant, x.terms())
     total = Sum(x.constant + factor * y.constant, None, (x, y, factor))
     return total if total.terms() else total.constant & M32
+
+
+def _rounded(upper: Word, bit: Word) -> Op | None:
+    """The upper word of a product and the highest bit of the lower one: the product rounded."""
+    if isinstance(bit, Op) and bit.name == "and" and bit.args[1] == 1:
+        bit = bit.args[0]
+    if not isinstance(upper, Op) or not isinstance(bit, Op) or (upper.name, bit.name) != ("smulhi", "lsr"):
+        return None
+    low = bit.args[0]
+    if bit.args[1] != 31 or not isinstance(low, Op) or low.name != "mul":
+        return None
+    whole = all(_is(u, v) for u, v in zip(low.args, upper.args, strict=True))
+    return Op("vrmulh", *upper.args) if whole else None
 
 
 def subtract(a: Word, b: Word) -> Word:

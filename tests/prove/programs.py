@@ -34,7 +34,8 @@ CORE = (
     "ubfx r0, r1, #5, #9", "sbfx r0, r1, #5, #9", "clz r0, r1", "rev r0, r1",
     "ssub8 r0, r1, r2 ; sel r3, r1, r2", "ssub8 r0, r2, r1 ; sel r3, r2, r0",
     "asrl r0, r3, #7", "lsll r0, r3, #9", "lsrl r0, r3, #31",
-    "it lt ; movlt r0, r1", "ite hi ; addhi r0, r1, r2 ; subls r0, r1, r2",
+    "orr r3, #1 ; udiv r0, r1, r3", "orr r3, #1 ; sdiv r0, r1, r3", "it lt ; movlt r0, r1",
+    "ite hi ; addhi r0, r1, r2 ; subls r0, r1, r2",
 )  # fmt: skip
 
 HELIUM = (

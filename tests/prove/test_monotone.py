@@ -20,6 +20,16 @@ def test_a_limit_by_a_branch(e: Op) -> None:
     assert course(e) == Course(-128, 127, 1)
 
 
+def test_a_limit_below() -> None:
+    """What GCC makes of a clamp after ADDS."""
+    least = -128 & 0xFFFFFFFF
+    y = Op("sub", X, 200)
+    assert course(Op("sel", Op("sum_ge", y, 128, 0), y, least)) == Course(-128, 816, 1)
+    assert course(Op("sel", Op("sum_lt", y, 128, 0), least, y)) == Course(-128, 816, 1)
+    assert course(Op("sel", Op("sum_ge", y, 129, 0), y, least)) is None  # -129 is less
+    assert course(Op("sel", Op("sum_ge", y, 126, 0), least, y)) is None  # -127 is more
+
+
 @pytest.mark.parametrize(
     "e",
     [

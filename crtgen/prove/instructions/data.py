@@ -155,26 +155,9 @@ def _adc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> 
         a, b, carry = m.r[x], value(), m.carry()
         if flags:
             m.flags = ("add", a, b, carry)
-        rounded = _rounded(a, carry)
-        m.r[d] = add(add(a, b), carry) if rounded is None else add(rounded, b)
+        m.r[d] = add(add(a, carry), b)
 
     return step
-
-
-def _rounded(a: Word, carry: Word) -> Op | None:
-    """The upper word of a product and the highest bit of the lower one: the product rounded."""
-    if not isinstance(a, Op) or not isinstance(carry, Op) or (a.name, carry.name) != ("smulhi", "and"):
-        return None
-    bit = carry.args[0]
-    if not isinstance(bit, Op) or bit.name != "lsr" or bit.args[1] != 31 or carry.args[1] != 1:
-        return None
-    low = bit.args[0]
-    whole = (
-        isinstance(low, Op)
-        and low.name == "mul"
-        and all(u is v for u, v in zip(low.args, a.args, strict=True))
-    )
-    return Op("vrmulh", *a.args) if whole else None
 
 
 def _sbc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> Step:

@@ -104,13 +104,9 @@ def divide(m: Machine, i: Instruction) -> Step:
     d, x, y = (register(n) for n in q)
 
     def step() -> None:
-        u, v = m.r[x], m.r[y]
-        if not isinstance(u, int) or not isinstance(v, int) or v == 0:
-            raise Refusal("a division that depends on an input, or by 0")
-        if i.name == "udiv":
-            m.r[d] = u // v
-        else:
-            a, b = signed(u), signed(v)
-            m.r[d] = (abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)) & M32
+        v = m.r[y]
+        if not isinstance(v, int) or v == 0:
+            raise Refusal("a division by what depends on an input, or by 0")
+        m.r[d] = apply(i.name, m.r[x], v)
 
     return step

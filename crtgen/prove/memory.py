@@ -26,6 +26,8 @@ class Memory:
     def __init__(self, constant: Iterable[tuple[int, bytes]], unaligned: bool) -> None:
         self.words: dict[int, Content] = {}
         self.writable: set[int] = set()
+        self.stack = range(0)
+        """Words that compilers keep registers in: nobody looks there for outputs that are stored as words."""
         self.unaligned = unaligned
         self.undo: list[dict[int, Content | None]] = []
         for first, data in constant:
@@ -130,7 +132,8 @@ class Memory:
                 self.store_byte(a + i, b)
             return
         i = self._to(a)
-        self.words[i] = [self._known(b) for b in v.parts] if isinstance(v, Bytes) else v
+        is_output = isinstance(v, Bytes) and i not in self.stack
+        self.words[i] = [self._known(b) for b in bytes_of(v)] if is_output else v
 
     def store_byte(self, a: Word, b: Byte) -> None:
         a = _address(a)

@@ -192,6 +192,7 @@ class _Run:
         self.stack = image.symbols.get("crt_stack_bottom", 0), image.symbols.get("crt_stack_top", 0)
         memory.allow(*arena)
         memory.allow(*self.stack)
+        memory.stack = range(self.stack[0] >> 2, self.stack[1] >> 2)
         memory.recognise = self.recogniser.byte  # type: ignore[method-assign]
         at = self._tensor("input", arena)
         for i, symbol in enumerate(self.network.values(self.network.input)):

@@ -8,14 +8,14 @@ import numpy as np
 from crtgen.prove.expression import evaluate, leaves, shape_of
 from crtgen.prove.greatest import greatest_of
 from crtgen.prove.monotone import Course, course_of
-from crtgen.prove.network.elementwise import PairLayer
+from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.others import MaxPool, Softmax
 from crtgen.prove.network.sums import Form, SumLayer, fingerprint
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.softmax import softmax_output
-from crtgen.prove.value import Byte, Part, Sum, Word, unknown
+from crtgen.prove.value import Byte, Part, Sum, Symbol, Word, unknown
 
 __all__ = ["Recogniser"]
 
@@ -64,8 +64,8 @@ class Recogniser:
             value = None
             if isinstance(layer, SumLayer):
                 value = self._of_sum(layer, word, found)
-            elif isinstance(layer, PairLayer):
-                value = self._of_pair(layer, word, found)
+            elif isinstance(layer, ElementLayer):
+                value = self._of_elements(layer, word, found)
             elif isinstance(layer, MaxPool):
                 value = self._of_set(layer, word)
             elif isinstance(layer, Softmax):
@@ -177,39 +177,41 @@ class Recogniser:
                 layer.reasons[:] = [r for r in before if not r.startswith(f"channel {form.channel}:")]
         return self._verdicts[name]
 
-    # ---- functions of two symbols
+    # ---- functions of one symbol or two
 
-    def _of_pair(self, layer: PairLayer, word: Word, found: list[Sum]) -> Value | None:
-        symbols = list({s for leaf in found for s in leaf.terms()})
-        if len(symbols) != 2:
-            return None
-        output = layer.by_pair.get((symbols[0], symbols[1]))
-        if output is None:
-            symbols.reverse()
-            output = layer.by_pair.get((symbols[0], symbols[1]))
-        if output is None:
-            return None
-        a, b = symbols
+    def _of_elements(self, layer: ElementLayer, word: Word, found: list[Sum]) -> Value | None:
+        symbols = frozenset(s for leaf in found for s in leaf.terms())
+        for output in layer.by_symbols.get(symbols, ()):
+            if self._all_values(layer, layer.operands[output], word):
+                return self._found(layer, output)
+        return None
 
-        def line(leaf: Sum) -> tuple[int, int, int]:
-            return leaf.terms().get(a, 0), leaf.terms().get(b, 0), leaf.constant
+    def _all_values(self, layer: ElementLayer, operands: tuple[Value, ...], word: Word) -> bool:
+        order = [v for i, v in enumerate(operands) if isinstance(v, Symbol) and v not in operands[:i]]
 
-        name = (layer.number, a.low, a.high, b.low, b.high, shape_of(word, line, {}))
+        def line(leaf: Sum) -> tuple[int, ...]:
+            return (*(leaf.terms().get(s, 0) for s in order), leaf.constant)
+
+        kinds = [(order.index(v), v.low, v.high) if isinstance(v, Symbol) else v for v in operands]
+        name = (layer.number, tuple(kinds), shape_of(word, line, {}))
         if name not in self._verdicts:
-            u, v = np.meshgrid(np.arange(a.low, a.high + 1), np.arange(b.low, b.high + 1), indexing="ij")
-            layer.evaluations += u.size
-            got = np.broadcast_to(
-                _signed_byte(evaluate(word, lambda x: line(x)[0] * u + line(x)[1] * v + line(x)[2], {})),
-                u.shape,
-            )
-            wanted = layer.function(u, v)
+            ranges = np.ix_(*(np.arange(s.low, s.high + 1, dtype=np.int64) for s in order))
+            values = dict(zip(order, ranges, strict=True))
+            shape = np.broadcast_shapes(*(r.shape for r in ranges))
+            layer.evaluations += math.prod(shape)
+
+            def value(leaf: Sum) -> Any:
+                return leaf.constant + sum(k * values[s] for s, k in leaf.terms().items())
+
+            got = np.broadcast_to(_signed_byte(evaluate(word, value, {})), shape)
+            wanted = layer.function(*(values[v] if isinstance(v, Symbol) else np.array(v) for v in operands))
             wrong = np.argwhere(got != wanted)
             self._verdicts[name] = not wrong.size
             if wrong.size:
-                i, j = wrong[0]
-                said = f"{u[i, j]} and {v[i, j]} give {got[i, j]}, the network says {wanted[i, j]}"
-                layer.because(said)
-        return self._found(layer, output) if self._verdicts[name] else None
+                at = tuple(wrong[0])
+                said = " and ".join(str(s.low + i) for s, i in zip(order, at, strict=True))
+                layer.because(f"{said}: {got[at]}, the network says {wanted[at]}")
+        return self._verdicts[name]
 
     # ---- the greatest of a set
 

@@ -9,12 +9,14 @@ import pytest
 
 from crtgen.errors import UnsupportedError
 from crtgen.prove.network.arithmetic import high_mul
-from crtgen.prove.network.elementwise import PairLayer
+from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.layer import Layer
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.others import MaxPool, Softmax
 from crtgen.prove.network.sums import SumLayer
 from crtgen.prove.value import Symbol
+from tests.ops.oracle import run_all
+from tests.prove.networks import elements
 from tests.support import ROOT, model_path
 
 DIGITS = ROOT / "demo" / "digits.tflite"
@@ -39,10 +41,10 @@ def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[int]:
         for _, channel, base, terms in layer.sums():
             total = np.array([base + sum(k * values[s] for s, k in terms.items())], np.int64)
             yield int(layer.function(channel, total)[0])
-    elif isinstance(layer, PairLayer):
+    elif isinstance(layer, ElementLayer):
         for operands in layer.operands:
-            a, b = (np.array([values[v] if isinstance(v, Symbol) else v]) for v in operands)
-            yield int(layer.function(a, b)[0])
+            numbers = (np.array([values[v] if isinstance(v, Symbol) else v]) for v in operands)
+            yield int(layer.function(*numbers)[0])
     elif isinstance(layer, MaxPool):
         yield from (max(values[s] for s in cells) for cells in layer.sets)
     elif isinstance(layer, Softmax):
@@ -79,6 +81,16 @@ def test_digits() -> None:
         found = run(network, cases[f"{case}_input0"])
         np.testing.assert_array_equal(found, cases[f"{case}_output0"].ravel())
     assert names
+
+
+def test_elements(tmp_path: Path) -> None:
+    """Against TFLite Micro, for all 256 values of each channel."""
+    path = tmp_path / "elements.tflite"
+    path.write_bytes(elements())
+    network = Network(path)
+    values = np.arange(-128, 128, dtype=np.int8)[:, None].repeat(32, 1).reshape(256, 1, 2, 2, 8)
+    for x, (wanted,) in zip(values, run_all(path.read_bytes(), [(x,) for x in values]), strict=True):
+        np.testing.assert_array_equal(run(network, x), wanted.ravel())
 
 
 def test_high_mul() -> None:

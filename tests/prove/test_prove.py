@@ -12,6 +12,7 @@ from crtgen.cli.app import app
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.prove import Proof, prove
 from crtgen.prove.image import read_image
+from tests.prove.networks import elements
 from tests.support import ROOT, model_path, require_tool
 
 pytestmark = pytest.mark.qemu
@@ -84,6 +85,23 @@ def test_ad01_on_m55(tmp_path: Path) -> None:
     assert proof.is_proven, proof.lines()
     assert proof.outputs_proven == 640
     assert proof.instructions[0] == proof.instructions[1]
+
+
+@pytest.mark.parametrize("board", [M4, M0])
+def test_elements_on(board: str, tmp_path: Path) -> None:
+    """QUANTIZE, LEAKY_RELU, MUL and SUB; on M4 a table is one of them, of which each entry counts."""
+    model = tmp_path / "elements.tflite"
+    model.write_bytes(elements())
+    image = image_of(model, board, tmp_path)
+    proof = prove(image, model)
+    assert proof.is_proven, proof.lines()
+    assert states(proof) == [("QUANTIZE", 0), ("LEAKY_RELU", 0), ("MUL", 0), ("SUB", 0)]
+    if board == M4:
+        for name, layer in (("leaky_relu_table", 1), ("mul_operand1", 2)):
+            changed = flipped(image, symbol(image, f"__tvm_param__elements_{name}") + 7, 0, tmp_path)
+            proof = prove(changed, model)
+            assert not proof.is_proven
+            assert states(proof)[layer][1] > 0
 
 
 @pytest.mark.models

@@ -1,11 +1,13 @@
 """A network as its file says it: layers, and the symbols of their tensors."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import tflite
 
 from crtgen.errors import UnsupportedError
-from crtgen.prove.network.elementwise import Addition, Product
+from crtgen.prove.network.elementwise import Addition, Product, Rescaling
 from crtgen.prove.network.file import ModelFile, Operator
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.others import MaxPool, Move, Softmax
@@ -25,6 +27,11 @@ _LAYERS: dict[int, type[Layer]] = {
     _B.ADD: Addition,
     _B.SUB: Addition,
     _B.MUL: Product,
+    _B.QUANTIZE: Rescaling,
+    _B.RELU: Rescaling,
+    _B.RELU_N1_TO_1: Rescaling,
+    _B.RELU6: Rescaling,
+    _B.LEAKY_RELU: Rescaling,
     _B.SOFTMAX: Softmax,
     _B.RESHAPE: Move,
     _B.SQUEEZE: Move,
@@ -87,6 +94,13 @@ class Network:
             except Refusal as refusal:
                 raise Refusal(f"layer {layer.number}, {layer.name}: {refusal}") from None
         return layer.values
+
+    def array(self, tensor: int) -> "np.ndarray[Any, np.dtype[np.object_]]":
+        """The values of a tensor, in its shape."""
+        values = self.values(tensor)
+        array = np.empty(len(values), object)
+        array[:] = values
+        return array.reshape(self.file.shape(tensor))
 
     def needed(self) -> dict[int, set[int]]:
         """By tensor: the outputs that the result depends on."""

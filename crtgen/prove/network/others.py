@@ -138,7 +138,7 @@ class Move(Layer):
         for x in self.data_inputs():
             if f.type(x) != f.type(y) or f.scale(x) != f.scale(y) or f.zero_point(x) != f.zero_point(y):
                 raise Refusal("it changes the scale, which is not followed yet")
-        arrays = [self._array(x) for x in self.data_inputs()]
+        arrays = [self.network.array(x) for x in self.data_inputs()]
         code = self.operator.code
         if code == tflite.BuiltinOperator.CONCATENATION:
             o = self.operator.options(tflite.ConcatenationOptions)
@@ -158,12 +158,6 @@ class Move(Layer):
             raise Refusal("its output has another size than its shape")
         self.proven.update(range(self.size))
         return values
-
-    def _array(self, tensor: int) -> "np.ndarray[Any, np.dtype[np.object_]]":
-        values = self.network.values(tensor)
-        array = np.empty(len(values), object)
-        array[:] = values
-        return array.reshape(self.file.shape(tensor))
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         assert self.values is not None  # outputs that are asked for have symbols

@@ -1,0 +1,28 @@
+"""Small networks of operators that the demonstration does not have."""
+
+import numpy as np
+
+from tests.tflite_builder import Model, Operator, Options, Tensor
+
+__all__ = ["elements"]
+
+
+def elements() -> bytes:
+    """Element by element: a rescaling, a leaky relu, a product with a constant, a difference."""
+
+    def tensor(name: str, scale: float, zero: int) -> Tensor:
+        return Tensor(name, (1, 2, 2, 8), "int8", [scale], [zero])
+
+    factors = np.random.default_rng(1).integers(-128, 128, 8).astype(np.int8)
+    constant = Tensor("k", (8,), "int8", [0.01], [2], data=factors)
+    tensors = [
+        *(tensor("x", 0.05, 3), tensor("a", 0.071, -7), tensor("b", 0.06, 5)),
+        *(constant, tensor("c", 0.013, -20), tensor("y", 0.09, 11)),
+    ]
+    operators = [
+        Operator("QUANTIZE", ["x"], ["a"], Options("QuantizeOptions")),
+        Operator("LEAKY_RELU", ["a"], ["b"], Options("LeakyReluOptions", Alpha=0.3)),
+        Operator("MUL", ["b", "k"], ["c"], Options("MulOptions")),
+        Operator("SUB", ["c", "x"], ["y"], Options("SubOptions")),
+    ]
+    return Model(tensors, operators, ["x"], ["y"]).to_bytes()

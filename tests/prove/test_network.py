@@ -14,10 +14,12 @@ from crtgen.prove.network.layer import Layer
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.others import MaxPool, Softmax
 from crtgen.prove.network.sums import SumLayer
+from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 from tests.ops.oracle import run_all
 from tests.prove.networks import elements
 from tests.support import ROOT, model_path
+from tests.tflite_builder import Model, Operator, Options, Subgraph, Tensor
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 
@@ -97,6 +99,17 @@ def test_high_mul() -> None:
     """SaturatingRoundingDoublingHighMul: halves are rounded up."""
     a = np.array([1 << 30, -(1 << 30), 3 << 29, -(3 << 29), 5], np.int64)
     np.testing.assert_array_equal(high_mul(a, 1), [1, 0, 1, -1, 0])
+
+
+def test_states_are_refused(tmp_path: Path) -> None:
+    """An operator without an output is no damage."""
+    x = Tensor("x", (1, 4), "int8", [0.1], [0])
+    once = Operator("CALL_ONCE", [], [], Options("CallOnceOptions", InitSubgraphIndex=1))
+    other = Subgraph([], [], [], [], "init")
+    path = tmp_path / "states.tflite"
+    path.write_bytes(Model([x], [once], ["x"], ["x"], others=[other]).to_bytes())
+    with pytest.raises(Refusal, match="several subgraphs"):
+        Network(path)
 
 
 def test_refused_by_name(tmp_path: Path) -> None:

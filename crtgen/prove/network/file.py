@@ -19,7 +19,7 @@ _NAMES = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v,
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """``code`` is TFLite's builtin code; tensors by index, -1 for one that is left out."""
+    """``code`` is TFLite's builtin code; tensors by index, -1 for one that is left out or not there."""
 
     number: int
     code: int
@@ -68,8 +68,9 @@ class ModelFile:
             table = self._graph.Operators(i)
             code = self._model.OperatorCodes(table.OpcodeIndex())
             kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-            inputs = tuple(int(t) for t in table.InputsAsNumpy())
-            yield Operator(i, kind, inputs, int(table.OutputsAsNumpy()[0]), table)
+            inputs = tuple(int(table.Inputs(k)) for k in range(table.InputsLength()))
+            output = int(table.Outputs(0)) if table.OutputsLength() else -1
+            yield Operator(i, kind, inputs, output, table)
 
     def shape(self, tensor: int) -> tuple[int, ...]:
         """The shape; () of a tensor without one."""

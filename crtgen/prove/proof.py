@@ -20,6 +20,8 @@ __all__ = ["LayerProof", "Proof", "prove"]
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
+_STACK_TOP = 0xF0000000
+"""Where the stack is while a proof runs: far from all else, so that what is beyond its frames is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,8 @@ class _Run:
     def _run(self) -> None:
         image, memory = self.image, self.machine.memory
         arena = image.span(f"{self.name}_arena")
-        self.stack = image.symbols.get("crt_stack_bottom", 0), image.symbols.get("crt_stack_top", 0)
+        size = image.symbols.get("crt_stack_top", 0) - image.symbols.get("crt_stack_bottom", 0)
+        self.stack = _STACK_TOP - size, _STACK_TOP
         memory.allow(*arena)
         memory.allow(*self.stack)
         memory.stack = range(self.stack[0] >> 2, self.stack[1] >> 2)

@@ -67,6 +67,15 @@ def test_digits_on_m0plus(digits_on_m0plus: Path) -> None:
     assert proof.is_proven, proof.lines()
 
 
+def test_a_store_beyond_the_frame_is_rejected(digits_on_m0plus: Path, tmp_path: Path) -> None:
+    """The frames of callers are not the network's, also where the linker put the arena behind the stack."""
+    image = read_image(digits_on_m0plus)
+    shifts = [a for a, i in image.instructions.items() if i.text == "asrs r3, r5, #31"]
+    changed = flipped(digits_on_m0plus, shifts[-1] + 1, 7, tmp_path)
+    assert read_image(changed).instructions[shifts[-1]].text.startswith("str r7, [sp, #940]")
+    assert "outside of arena and stack" in prove(changed, DIGITS).stopped
+
+
 def test_a_carry_of_long_products_is_compared(digits_on_m0plus: Path, tmp_path: Path) -> None:
     """What libgcc's multiplication adds for a carry between halves, which few products have."""
     image = read_image(digits_on_m0plus)

@@ -29,6 +29,19 @@ def call(m: Machine, i: Instruction) -> Step:
     return lambda: m.call(to, following)
 
 
+@family("blx")
+def call_by_register(m: Machine, i: Instruction) -> Step:
+    n, following = register(i.operands[0]), i.following
+
+    def step() -> int:
+        to = m.r[n]
+        if not isinstance(to, int) or not to & 1:
+            raise Refusal("a call of what depends on an input, or is no Thumb code")
+        return m.call(to & ~1, following)
+
+    return step
+
+
 @family("bx")
 def give_back(m: Machine, i: Instruction) -> Step:
     n = register(i.operands[0])

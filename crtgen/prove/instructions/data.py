@@ -155,7 +155,9 @@ def _adc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> 
         a, b, carry = m.r[x], value(), m.carry()
         if flags:
             m.flags = ("add", a, b, carry)
-        m.r[d] = add(add(a, carry), b)
+        rounded = add(a, carry)
+        whole = isinstance(rounded, Op) and rounded.name == "vrmulh"
+        m.r[d] = add(rounded, b) if whole else add(add(a, b), carry)
 
     return step
 

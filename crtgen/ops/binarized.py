@@ -175,19 +175,21 @@ class BinaryConv2d(Op):
 def cases() -> Iterator[Case]:
     """Whole words and parts of one, both paddings."""
     for channels in (3, 32, 70):
-        yield make(f"f32_{channels}_own", PackSigns(), [floats("x", (2, 5, channels))])
-        yield make(f"{channels}_own", UnpackSigns(channels), [plain("x", (2, 5, words_of(channels)))])
-    yield make("int8_own", PackSigns(), [int8s("x", (3, 40), 0.1, -5)])
-    yield make("int32_own", PackSigns(), [plain("x", (3, 40))])
+        yield make(f"f32_{channels}_larq", PackSigns(), [floats("x", (2, 5, channels))])
+        yield make(f"{channels}_larq", UnpackSigns(channels), [plain("x", (2, 5, words_of(channels)))])
+    yield make("int8_larq", PackSigns(), [int8s("x", (3, 40), 0.1, -5)])
+    yield make("int32_larq", PackSigns(), [plain("x", (3, 40))])
     pool = PackedMaxPool2d((2, 3), (2, 2), Padding.same((7, 6), (2, 3), (2, 2)))
-    yield make("same_own", pool, [plain("x", (1, 7, 6, 2))])
+    yield make("same_larq", pool, [plain("x", (1, 7, 6, 2))])
     random = np.random.default_rng(8)
     for channels, fill in ((32, 0), (96, 1), (20, 0), (70, 1)):
         weights = Value.constant("weights", packed(random.random((5, 3, 2, channels)) < 0.5))
         op = BinaryConv2d(channels, (1, 2), Padding(1, 1, 1, 0), (2, 1), fill)
         known = {"x": (0.0, 2.0 ** (channels % WORD) - 1)} if channels % WORD else {}
         yield make(
-            f"{channels}_{fill}_own", op, [plain("x", (1, 6, 7, words_of(channels))), weights], limits=known
+            f"{channels}_{fill}_larq", op, [plain("x", (1, 6, 7, words_of(channels))), weights], limits=known
         )
     large = Value.constant("weights", packed(random.random((3, 3, 3, 256)) < 0.5))
-    yield make("large_own", BinaryConv2d(256, padding=Padding(1, 1, 1, 1)), [plain("x", (1, 4, 4, 8)), large])
+    yield make(
+        "large_larq", BinaryConv2d(256, padding=Padding(1, 1, 1, 1)), [plain("x", (1, 4, 4, 8)), large]
+    )

@@ -87,7 +87,7 @@ def cases() -> Iterator[Case]:
     """A function that neither rises nor falls, to the ends of int16."""
     table = table_of(lambda x: np.sin(x * np.float32(7)), 2**-15, 0, 2**-15)
     yield make(
-        "sine_own",
+        "sine_onnx",
         Interpolation(tuple(table.tolist()), "sine"),
         [int16s("x", (1, 7, 50))],
         Quant.tensor(2**-15),

@@ -638,7 +638,7 @@ static inline int64_t crt_int64f(float x)
     if (x >= 9223372036854775808.0f) {
         return INT64_MAX;
     }
-    return (x > -9223372036854775808.0f) ? (int64_t)x : ((x < 0.0f) ? (-INT64_MAX - 1) : 0);
+    return (x > -9223372036854775808.0f) ? (int64_t)x : ((x < 0.0f) ? (int64_t)-9223372036854775808.0f : 0);
 }
 
 /* The same of numbers that only an uint32_t holds, too; negative ones wrap. */

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from crtgen.frontends.builder import Converted, Refused, Tensor
-from crtgen.frontends.onnx_convert.layer import Convert, Converter, Layer
+from crtgen.frontends.onnx_convert.layer import Convert, Converter, Layer, Results
+from crtgen.frontends.onnx_convert.unrolled import lstm_by_computed_weights
 from crtgen.frontends.refusals import NotConstant
 from crtgen.ops.recurrent import CURVES, Cell, Curve, Recurrent
 
@@ -23,7 +24,10 @@ _STATES, _PEEPHOLES = (5, 6), 7
 def _recurrent(plain: Cell, other: Cell | None = None, switch: str = "") -> Convert:
     """A cell; ``other`` is that with the attribute ``switch``."""
 
-    def convert(layer: Layer) -> Converted:
+    def convert(layer: Layer) -> Results:
+        weights = [layer.tensor(i) for i in range(1, 3 + layer.has(3))]
+        if plain is Cell.LSTM and any(tensor.data is None for tensor in weights):
+            return lstm_by_computed_weights(layer)
         return _converted(layer, other if other is not None and layer.whole(switch) else plain)
 
     return convert

@@ -44,9 +44,8 @@ class Compiling:
         place: Sequence[str] = (),
     ) -> "api.Compiled":
         """Compile for ``board``, or for the one that is named; ``place`` are ``PART=MEMORY`` pairs."""
-        for model in models:
-            for line in model.notes if isinstance(model, api.Model) else ():
-                note(f"{model.name}: {line}")
+        for line in self.notes(models):
+            note(line)
         return api.compile(
             models,
             board or self.board,
@@ -61,6 +60,11 @@ class Compiling:
             tuned=choices.tuned(self.tune),
             say=say,
         )
+
+    def notes(self, models: "Sequence[api.Model | api.Imported]") -> tuple[str, ...]:
+        """What to know of how the models were taken."""
+        known = (model for model in models if isinstance(model, api.Model))
+        return tuple(f"{model.name}: {line}" for model in known for line in model.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,8 @@ class Building:
             check(found.built.manifest.models)
             return found
         with seen() as read:
-            compiled = compiling.compile([files.load(source, self.trust)], say, place=generating.place or ())
+            model = files.load(source, self.trust)
+            compiled = compiling.compile([model], say, place=generating.place or ())
         api.require_trust(compiled.untrusted)
         check([module.info for module in compiled.modules])
         generated = generating.generate(compiled)
@@ -182,7 +187,7 @@ class Building:
         if self.directory is None:
             image = generated.build(toolchain=self.toolchain, say=say)
             if entry is not None and image.plans:
-                entry.keep(image, read, self.toolchain)
+                entry.keep(image, read, compiling.notes([model]), self.toolchain)
             return image
         project = generated.extract(self.directory)
         for path in project.kept:

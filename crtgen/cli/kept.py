@@ -8,6 +8,7 @@ SHA-256: an image is taken only if none of them has changed.
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from crtgen import api, files
 from crtgen.boards import Board
 from crtgen.build import TOOLCHAINS, Image, find_toolchain
+from crtgen.cli.output import note
 from crtgen.errors import UsageError
 from crtgen.project import read_manifest, toolchains_of
 from crtgen.project.manifest import MANIFEST
@@ -35,10 +37,14 @@ _VARIABLES = ("PATH", "CFLAGS", "ASFLAGS", "LDFLAGS")
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """``read`` and ``made`` are files by path, with their SHA-256; ``made`` are relative to the folder."""
+    """``read`` and ``made`` are files by path, with their SHA-256; ``made`` are relative to the folder.
+
+    ``notes`` are what was said of the model.
+    """
 
     read: dict[str, str]
     made: dict[str, str]
+    notes: tuple[str, ...]
     reports: tuple[Report, ...]
 
 
@@ -74,6 +80,8 @@ class Entry:
         if not all(_is(path, digest) for path, digest in (content.read | made).items()):
             return None
         os.utime(self.folder / _CONTENT)
+        for line in content.notes:
+            note(line)
         manifest = read_manifest(self.folder)
         built = Image(self.folder / "build" / manifest.artefact, self.folder, manifest)
         size = content.reports[0].image
@@ -89,7 +97,9 @@ class Entry:
         except ValidationError:  # another version of a library wrote it, or a disk that was full
             return None
 
-    def keep(self, image: api.Image, read: dict[str, str], toolchain: str | None) -> None:
+    def keep(
+        self, image: api.Image, read: dict[str, str], notes: Sequence[str], toolchain: str | None
+    ) -> None:
         """Keep an image that was made of the files ``read``, where this computer keeps anything."""
         project = image.built.project
         kept = [project / MANIFEST, *image.files]
@@ -103,7 +113,8 @@ class Entry:
                 (self.folder / name).chmod(path.stat().st_mode)  # a program of this computer is run
                 made[name] = hashlib.sha256(data).hexdigest()
             compiler = find_toolchain(toolchain or image.built.manifest.toolchain).program
-            content = _Content({**read, str(compiler): files.digest(compiler)}, made, image.reports)
+            read = {**read, str(compiler): files.digest(compiler)}
+            content = _Content(read, made, tuple(notes), image.reports)
             files.write(self.folder / _CONTENT, _ADAPTER.dump_json(content), durable=False)
             _remove_old(self.folder.parent)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
 from crtgen import api
@@ -59,6 +60,17 @@ def test_the_same_is_built_once_and_reported_alike(model: Path, built: list[str]
     assert run(model) == first
     assert built == ["host"]
     assert first["arena"] is not None, "what only a plan tells is kept, too"
+
+
+def test_what_is_to_be_known_of_a_model_is_said_again(tmp_path: Path) -> None:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1, 4]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "model", ends[:1], ends[1:])
+    path = tmp_path / "half.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+    said = [CliRunner().invoke(app, ["run", str(path), "--board", "host"]).stderr for _ in range(2)]
+    assert "float32" in said[0]
+    assert said[0] == said[1]
 
 
 def test_another_option_or_file_is_built(model: Path, built: list[str], tmp_path: Path) -> None:

@@ -101,6 +101,16 @@ def test_a_kept_image_that_is_damaged_is_built_anew(model: Path, built: list[str
     assert len(built) == 3
 
 
+def test_code_is_never_kept(model: Path, tmp_path: Path, built: list[str]) -> None:
+    archive = tmp_path / "digits.tar"
+    archive.write_bytes(api.load(model).compile("host").archive())
+    for _ in range(2):
+        run(archive, "--trust")
+    assert len(built) == 2
+    result = CliRunner().invoke(app, ["run", str(archive), "--board", "host"])
+    assert result.exit_code == 2, "trust is asked for each time"
+
+
 def test_the_oldest_goes(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crtgen.cli.kept._MOST", 1)
     run(model)

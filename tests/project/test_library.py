@@ -154,7 +154,9 @@ PLAIN = {
 }
 """The C of a library for the host."""
 
-RESERVED = re.compile("__(ARM_.*|builtin_.*|attribute__|cplusplus|OPTIMIZE_SIZE__|asm__|sel|smlad|ssub8|thumb2__|usada8)")
+RESERVED = re.compile(
+    "__(ARM_.*|builtin_.*|attribute__|cplusplus|OPTIMIZE_SIZE__|asm__|sel|smlad|ssub8|thumb2__|usada8)"
+)
 """What is the compiler's own, of the names with two underscores that MISRA's rule 21.1 reserves for it."""
 
 

@@ -35,7 +35,7 @@ __all__ = ["METRICS", "ModelSettings", "Settings", "current_settings", "read_set
 
 METRICS = (
     *("instructions", "arena_bytes", "ram_bytes", "flash_bytes"),
-    *("image_ram_bytes", "image_flash_bytes", "stack_bytes", "cycles_estimated"),
+    *("image_ram_bytes", "image_flash_bytes", "stack_bytes", "cycles_estimated", "energy_uj"),
 )
 """What a budget may limit: flash and RAM are what the model takes as a library, or those of an image."""
 

@@ -82,7 +82,7 @@ class Compiled:
     def reports(self) -> tuple[Report, ...]:
         """What is known of each model."""
         infos = [module.info for module in self.modules]
-        return reports_of(infos, self.board.name, self.request.optimize, self.plans)
+        return reports_of(infos, self.board, self.request.optimize, self.plans)
 
     @property
     def trees(self) -> tuple[Module, ...]:

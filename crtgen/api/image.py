@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crtgen import build, report
+from crtgen.boards import find_board
 from crtgen.build import SizeReport, build_project, built_image, check_stack, measure
 from crtgen.errors import BuildError, UsageError
 from crtgen.project import Project, read_manifest
@@ -124,7 +125,7 @@ class Image:
         """What is known of each model. A project that was generated before has no plans any more."""
         manifest = self.built.manifest
         return self.known or report.reports_of(
-            manifest.models, manifest.board, manifest.optimize, self.plans, self.size
+            manifest.models, find_board(manifest.board), manifest.optimize, self.plans, self.size
         )
 
     def run(self, *, counting: bool = True, on_log: Say = silent, site: Site | None = None) -> Session:

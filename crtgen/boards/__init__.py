@@ -19,6 +19,7 @@ from crtgen.boards.board import (
     ZephyrName,
 )
 from crtgen.boards.core import CORES, HOST, Core, find_core
+from crtgen.boards.energy import CR2032, Duty, Energy
 from crtgen.boards.known import (
     all_boards,
     board_of_core,
@@ -30,11 +31,13 @@ from crtgen.boards.known import (
     wrong_boards,
 )
 from crtgen.boards.loader import load_board
+from crtgen.boards.silicon import silicon_range
 from crtgen.boards.units import parse_size, size_text
 
 __all__ = [
     "BOOTS",
     "CORES",
+    "CR2032",
     "HOST",
     "MAILBOX_SIZE",
     "PLATFORMS",
@@ -42,6 +45,8 @@ __all__ = [
     "Board",
     "Boot",
     "Core",
+    "Duty",
+    "Energy",
     "Flash",
     "Fvp",
     "Memory",
@@ -61,6 +66,7 @@ __all__ = [
     "load_board",
     "name_board",
     "parse_size",
+    "silicon_range",
     "size_text",
     "stand_in",
     "wrong_boards",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crtgen.boards.core import Core
+from crtgen.boards.energy import Energy
 from crtgen.boards.uart import UARTS, Rate
 from crtgen.errors import UsageError
 
@@ -271,6 +272,7 @@ class Board:
     zephyr: tuple[ZephyrName, ...] = ()
     flash_with: Flash | None = None
     serial: Serial | None = None
+    energy: Energy | None = None
     source: str = ""
     file: Path | None = None
 

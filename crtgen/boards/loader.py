@@ -30,6 +30,7 @@ from crtgen.boards.board import (
 )
 from crtgen.boards.checks import check_board
 from crtgen.boards.core import ALIASES, CORES, HOST, find_core
+from crtgen.boards.energy import Energy
 from crtgen.boards.uart import UARTS
 from crtgen.boards.units import parse_frequency, parse_size
 from crtgen.toml import Table, load_toml, text, yes_or_no
@@ -83,6 +84,7 @@ def _board(name: str, table: Table) -> Board:
         zephyr=table.get("zephyr", _zephyr, ()),
         flash_with=_optional(table.section("flash"), _flash),
         serial=_optional(table.section("serial"), _serial),
+        energy=_optional(table.section("energy"), _energy),
         source=table.get("source", text, ""),
     )
     table.finish()
@@ -268,6 +270,20 @@ def _word(value: Any) -> str:
 
 def _serial(table: Table) -> Serial:
     return Serial(baud=table.get("baud", _address, 115200), usb=table.get("usb", _each(_usb_id), ()))
+
+
+def _energy(table: Table) -> Energy:
+    return Energy(
+        pj_per_cycle=table.get("pj_per_cycle", _positive),
+        sleep_uw=table.get("sleep_uw", _positive, None),
+        source=table.get("source", text),
+    )
+
+
+def _positive(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise ValueError("a number above 0 is wanted")
+    return float(value)
 
 
 def _usb_id(value: Any) -> str:

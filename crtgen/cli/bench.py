@@ -9,7 +9,9 @@ import typer
 from rich.console import Console
 
 from crtgen import api
+from crtgen.boards import find_board
 from crtgen.cli import choices, options
+from crtgen.cli.groups import Battery, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.cli.show import figures_table, print_layers, print_real
 from crtgen.errors import UsageError
@@ -23,7 +25,9 @@ from crtgen.settings import trust_of
 __all__ = ["command"]
 
 
+@flattened
 def command(
+    battery: Battery,
     models: Annotated[list[Path] | None, typer.Argument(help="Model files (.tflite, .onnx).")] = None,
     board: Annotated[
         list[str] | None, typer.Option("--board", "-b", help="Boards; repeat it for several.")
@@ -54,7 +58,8 @@ def command(
             raise UsageError(
                 "--rpc measures the RPC with one model, without --layers, --pareto and --codegen"
             )
-        boards, site = board or ["mps2_an386"], Site(simulate=simulate)
+        boards = battery.boards([find_board(name) for name in board or ["mps2_an386"]])
+        site = Site(simulate=simulate)
         with out.stage() as say:
             if rpc:
                 model = api.load(models[0], trust=trust or trust_of(models[0]))
@@ -64,13 +69,13 @@ def command(
             chosen = choices.generators(codegen, cmsis_nn)
             levels = tuple(LEVELS) if pareto else (optimize,)
             groups = []
-            for path, name in product(models, boards):
+            for path, on in product(models, boards):
                 loaded = api.load(path, trust=trust or trust_of(path))
                 results = []
                 for level in levels:
-                    say(f"{path.name} on {name}, {level}")
+                    say(f"{path.name} on {on.name}, {level}")
                     compiled = loaded.compile(
-                        name,
+                        on,
                         optimize=level,
                         passes=choices.passes(fold),
                         generators=chosen,
@@ -79,19 +84,26 @@ def command(
                     )
                     results.append(measure_model(compiled, stack=stack, toolchain=toolchain, site=site))
                 groups.append(results)
+        on_boards = {each.name: each for each in boards}
+        days = [battery.days(on_boards[r.board], r) for results in groups for r in results]
         data = [
-            r.to_dict() | ({"on_front": good} if pareto else {})
-            for results in groups
-            for r, good in zip(results, front(results), strict=True)
+            r.to_dict() | {"days": lasts} | ({"on_front": good} if pareto else {})
+            for (r, good), lasts in zip(
+                (pair for results in groups for pair in zip(results, front(results), strict=True)),
+                days,
+                strict=True,
+            )
         ]
-        out.result({"results": data}, _printer(groups, pareto, layers))
+        out.result({"results": data}, _printer(groups, pareto, layers, days if battery.every else ()))
 
 
-def _printer(groups: Sequence[Sequence[Report]], pareto: bool, layers: bool) -> Callable[[Console], None]:
+def _printer(
+    groups: Sequence[Sequence[Report]], pareto: bool, layers: bool, days: Sequence[float | None]
+) -> Callable[[Console], None]:
     every = [report for results in groups for report in results]
 
     def render(console: Console) -> None:
-        console.print(figures_table(every))
+        console.print(figures_table(every, days))
         print_real(console, every)
         for results in groups if pareto else ():
             _print_front(console, results)

@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen.boards import Core, all_boards, board_of_core, find_board
+from crtgen.boards import Core, all_boards, board_of_core, find_board, silicon_range
 from crtgen.cli import choices, options
-from crtgen.cli.groups import Files, flattened
+from crtgen.cli.groups import Battery, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.cli.show import days_text, number
 from crtgen.errors import DoesNotFitError
 from crtgen.measure.fit import Choice, Fit, Fits
-from crtgen.measure.silicon import silicon_range
 
 __all__ = ["command"]
 
@@ -25,6 +25,7 @@ __all__ = ["command"]
 def command(
     models: options.Models,
     files: Files,
+    battery: Battery,
     board: Annotated[
         list[str] | None, typer.Option("--board", "-b", help="Boards; all that are known if not given.")
     ] = None,
@@ -45,7 +46,7 @@ def command(
     """
     with guarded(as_json, debug) as out:
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]
-        boards = named or [b for b in all_boards() if not b.is_host]
+        boards = battery.boards(named or [b for b in all_boards() if not b.is_host])
         choice = Choice(optimize, choices.places(place or ()), choices.pool_size(pool)[0])
         found: list[Fit] = []
         with out.stage() as say:
@@ -58,21 +59,29 @@ def command(
         if as_csv and not as_json:
             sys.stdout.write(_csv(found))
         else:
-            out.result({"fits": [fit.to_dict() for fit in found]}, lambda console: _print(console, found))
+            out.result(
+                {"fits": [fit.to_dict() | {"days": battery.days(fit.board, fit.report)} for fit in found]},
+                lambda console: _print(console, found, battery),
+            )
         if named and not all(fit.fits for fit in found):
             raise typer.Exit(DoesNotFitError.exit_code)
 
 
-def _print(console: Console, found: Sequence[Fit]) -> None:
+def _print(console: Console, found: Sequence[Fit], battery: Battery) -> None:
     models = list(dict.fromkeys(fit.report.model for fit in found))
     if len(models) > 1:
         _print_matrix(console, models, found)
         return
     console.print(f"{models[0]}: {found[0].report.macs:,} MACs; flash and RAM of the library, in KiB")
-    rows = table("board", "flash", "RAM", "time", "fits", right=("flash", "RAM", "time"))
+    has_energy = any(fit.report.energy_uj is not None for fit in found)
+    columns = ("flash", "RAM", "time", *(["µJ"] if has_energy else []), *(["days"] if battery.every else []))
+    rows = table("board", *columns, "fits", right=columns)
     for fit in found:
-        sizes = (f"{size / 1024:.1f}" for size in (fit.library.flash, fit.library.ram))
-        rows.add_row(fit.board.name, *sizes, _time(fit), _verdict(fit))
+        cells = [f"{size / 1024:.1f}" for size in (fit.library.flash, fit.library.ram)]
+        cells += [_time(fit), *([number(fit.report.energy_uj)] if has_energy else [])]
+        if battery.every:
+            cells.append(days_text(battery.days(fit.board, fit.report)))
+        rows.add_row(fit.board.name, *cells, _verdict(fit))
     console.print(rows)
     _print_notes(console, found)
 
@@ -99,12 +108,26 @@ def _print_notes(console: Console, found: Sequence[Fit]) -> None:
         console.print(f"times are modelled: {'; '.join(told)}")
     if any(fit.is_assumed and fit.seconds is not None for fit in found):
         console.print("~ for a usual flash; [memory.flash.reads] in the board's file describes its own")
+    for source, names in _sources(found).items():
+        console.print(f"energy of {', '.join(names)}: {source}")
     small = list(dict.fromkeys(fit.board.name for fit in found if fit.fits and fit.server_short))
     if not small:
         return
     console.print(f"too small for the server of the RPC: {', '.join(small)}")
     advice = [f"{fit.server_advice} on {fit.board.name}" for fit in found if fit.server_advice]
     console.print(f"  measure by a standalone image (generate --type standalone){_or(advice)}")
+
+
+def _sources(found: Sequence[Fit]) -> dict[str, dict[str, None]]:
+    """The boards by who says what they take."""
+    said: dict[str, dict[str, None]] = {}
+    for fit in found:
+        if fit.board.energy is not None:
+            energy = fit.board.energy
+            asleep = "" if energy.sleep_uw else "; asleep it counts as nothing"
+            text = f"{energy.pj_per_cycle:.0f} pJ a cycle, {energy.source}{asleep}"
+            said.setdefault(text, {})[fit.board.name] = None
+    return said
 
 
 def _or(advice: Sequence[str]) -> str:

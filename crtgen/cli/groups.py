@@ -1,24 +1,27 @@
 """Options that belong together: a parameter of a command that is a dataclass stands for its fields."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from crtgen import api
-from crtgen.boards import Board, find_board
+from crtgen.boards import CR2032, Board, Duty, Energy, find_board
 from crtgen.cli import choices, kept, options
 from crtgen.cli.output import note
 from crtgen.codegen.module import ModelInfo
+from crtgen.errors import UsageError
 from crtgen.files import seen
 from crtgen.ir import Array
 from crtgen.project import read_manifest
+from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.settings import trust_of
 
-__all__ = ["Building", "Compiling", "Connecting", "Files", "Generating", "flattened"]
+__all__ = ["Battery", "Building", "Compiling", "Connecting", "Files", "Generating", "flattened"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,38 @@ class Compiling:
         """What to know of how the models were taken."""
         known = (model for model in models if isinstance(model, api.Model))
         return tuple(f"{model.name}: {line}" for model in known for line in model.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Battery:
+    """What a run takes of a battery."""
+
+    every: options.Every = None
+    cell: options.Cell = CR2032
+    power: options.Power = None
+    volts: options.Volts = None
+
+    def days(self, board: Board, report: Report) -> float | None:
+        """How long the cell lasts; None where nobody says how often the model runs, or what that takes."""
+        for name, value in (("--every", self.every), ("--cell", self.cell), ("--volts", self.volts)):
+            if value is not None and not 0 < value < math.inf:
+                raise UsageError(f"{name} {value:g} is not above 0")
+        if self.every is None or board.energy is None or report.energy_uj is None:
+            return None
+        return Duty(self.every, self.cell).days(board.energy, report.energy_uj, board.clock)
+
+    def boards(self, boards: Sequence[Board]) -> list[Board]:
+        """The boards; the only one takes what was recorded of it."""
+        if self.power is None:
+            return list(boards)
+        from crtgen.measure.power import mean_power
+
+        if len(boards) != 1 or not boards[0].clock:
+            raise UsageError("--power is of one board, whose clock is known", hint="name it by --board")
+        (board,) = boards
+        measured = Energy.of_power(mean_power(self.power, self.volts), board.clock, self.power.name)
+        sleeps = board.energy.sleep_uw if board.energy else None
+        return [replace(board, energy=replace(measured, sleep_uw=sleeps))]
 
 
 @dataclass(frozen=True, slots=True)

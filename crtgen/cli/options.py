@@ -12,11 +12,13 @@ __all__ = [
     "Baud",
     "Board",
     "Boards",
+    "Cell",
     "Channels",
     "CmsisNn",
     "Codegen",
     "CoreDump",
     "Directory",
+    "Every",
     "Executor",
     "Fallback",
     "Fold",
@@ -34,6 +36,7 @@ __all__ = [
     "Platform",
     "Pool",
     "Port",
+    "Power",
     "Profile",
     "QuantizeInput",
     "Receive",
@@ -48,6 +51,7 @@ __all__ = [
     "Toolchain",
     "Trust",
     "Tune",
+    "Volts",
     "nbytes",
 ]
 
@@ -223,3 +227,19 @@ Directory = Annotated[
     Path | None,
     _project("--dir", "-d", help="Keep the project here, instead of in a temporary directory."),
 ]
+
+_battery = partial(typer.Option, rich_help_panel="Energy")
+
+Every = Annotated[
+    float | None,
+    _battery(metavar="SECONDS", help="A run starts every so many seconds: print days on a cell."),
+]
+Cell = Annotated[float, _battery(metavar="MWH", help="What the cell holds; a CR2032 if not given.")]
+Power = Annotated[
+    Path | None,
+    _battery(
+        metavar="FILE",
+        help="What a Joulescope, a PPK2 or hpx recorded while the model ran; else the board's file says it.",
+    ),
+]
+Volts = Annotated[float | None, _battery(help="The supply, where the recording has only currents.")]

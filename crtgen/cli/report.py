@@ -9,7 +9,9 @@ import typer
 from rich.console import Console
 
 from crtgen import files
+from crtgen.boards import find_board
 from crtgen.cli import options
+from crtgen.cli.groups import Battery, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import cases_file
 from crtgen.errors import MismatchError
@@ -18,8 +20,10 @@ from crtgen.page import Claim, collect, read_baseline, render_page, require_char
 __all__ = ["command"]
 
 
+@flattened
 def command(
     model: Annotated[Path, typer.Argument(help="A model file (.tflite, .onnx).", show_default=False)],
+    battery: Battery,
     board: options.Boards = None,
     optimize: options.Optimize = "balanced",
     expect: Annotated[Path | None, typer.Option(help="Cases, as verify takes them.")] = None,
@@ -45,15 +49,19 @@ def command(
         expect = cases_file(model, expect)
         before = read_baseline(baseline) if baseline else None
         with out.stage() as say:
-            found = study(model, board or ["mps2_an386"], optimize, expect, say)
+            boards = battery.boards([find_board(name) for name in board or ["mps2_an386"]])
+            found = study(model, boards, optimize, expect, say)
+            days = {
+                on.name: battery.days(on, each.report) for on, each in zip(boards, found.boards, strict=True)
+            }
             say("drawing")
-            files.write(output, render_page(found, before).encode())
+            files.write(output, render_page(found, before, days).encode())
             claims: tuple[Claim, ...] = ()
             if evidence is not None:
                 say("collecting evidence")
                 claims, collected = collect(model, found, found.boards[0].report.board)
                 write_evidence(evidence, collected)
-        data = {**found.to_dict(), "claims": [asdict(claim) for claim in claims]}
+        data = {**found.to_dict(), "days": days, "claims": [asdict(claim) for claim in claims]}
         out.result(data, lambda console: _print(console, output, evidence, claims))
         if any(on.verified is not None and not on.verified.is_right for on in found.boards):
             raise typer.Exit(MismatchError.exit_code)

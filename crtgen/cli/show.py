@@ -10,6 +10,7 @@ from crtgen.report import Layer, Operator, Report, bound_text, real_text
 
 __all__ = [
     "arena_line",
+    "days_text",
     "figures_table",
     "interface_lines",
     "layer_table",
@@ -35,6 +36,11 @@ _NUMBERS: Mapping[str, str] = {
 def number(value: int | None) -> str:
     """With commas; nothing for what is not known."""
     return "" if value is None else f"{value:,}"
+
+
+def days_text(days: float | None) -> str:
+    """Days, with a tenth of them where they are few."""
+    return "" if days is None else f"{days:,.1f}" if days < 10 else f"{days:,.0f}"
 
 
 def interface_lines(report: Report) -> list[str]:
@@ -85,19 +91,21 @@ def print_real(console: Console, reports: Sequence[Report]) -> None:
             console.print(f"{report.model}: {text}")
 
 
-def figures_table(reports: Sequence[Report]) -> Rows:
-    """A row for each model with what it takes."""
+def figures_table(reports: Sequence[Report], days: Sequence[float | None] = ()) -> Rows:
+    """A row for each model with what it takes, and how many ``days`` a cell lasts, where that was asked."""
     counted = [
         name for name in ("instructions", "cycles") if any(getattr(r, name) is not None for r in reports)
     ]
     sizes = ("flash_bytes", "ram_bytes", "image_flash_bytes", "image_ram_bytes", "stack_bytes")
     headers = ("flash", "RAM", "image flash", "RAM", "stack")
-    columns = (*counted, "per MAC", "cycles (estimate)", *headers)
+    energy = ["µJ"] if any(r.energy_uj is not None for r in reports) else []
+    columns = (*counted, "per MAC", "cycles (estimate)", *energy, *(["days"] if days else []), *headers)
     rows = table("model", "board", "optimize", *columns, right=columns)
-    for r in reports:
+    for n, r in enumerate(reports):
         count = r.instructions if r.instructions is not None else r.cycles
         each = f"{count / r.macs:.2f}" if count and r.macs else ""
         counts = (*(number(getattr(r, name)) for name in counted), each, number(r.cycles_estimated))
+        counts += (*(number(r.energy_uj) for _ in energy), *([days_text(days[n])] if days else []))
         rows.add_row(r.model, r.board, r.optimize, *counts, *(number(getattr(r, name)) for name in sizes))
     return rows
 

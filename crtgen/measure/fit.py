@@ -6,9 +6,8 @@ from itertools import product
 from typing import Any
 
 from crtgen import api
-from crtgen.boards import Board
+from crtgen.boards import Board, silicon_range
 from crtgen.kernels import Target
-from crtgen.measure.silicon import silicon_range
 from crtgen.project import Footprint
 from crtgen.report import Report
 from crtgen.request import Request
@@ -105,6 +104,7 @@ class Fit:
             "clock_hz": self.board.clock,
             "seconds": self.seconds,
             "seconds_range": self.seconds_range,
+            "energy_uj": self.report.energy_uj,
             "flash_is_assumed": self.is_assumed,
             "library": self.library.to_dict(),
             "server": self._server() if self.board.memories else None,

@@ -25,9 +25,14 @@ class _BoardView:
     parts: tuple[Drawing | Table, ...]
 
 
-def render_page(study: Study, baseline: Baseline | None = None) -> str:
+def render_page(
+    study: Study, baseline: Baseline | None = None, days: Mapping[str, float | None] | None = None
+) -> str:
     """The page of a study; ``baseline`` are reports of an earlier one by board, to compare with."""
-    boards = [_board(on, (baseline or {}).get(on.report.board)) for on in study.boards]
+    boards = [
+        _board(on, (baseline or {}).get(on.report.board), (days or {}).get(on.report.board))
+        for on in study.boards
+    ]
     first = study.boards[0]
     shared: list[Drawing | Table] = [
         Drawing("The network", "Values that skip layers are arcs.", drawn(charts.network(first.report)))
@@ -77,7 +82,7 @@ def _folded(study: Study) -> str:
     )
 
 
-def _board(on: OnBoard, before: Mapping[str, Any] | None) -> _BoardView:
+def _board(on: OnBoard, before: Mapping[str, Any] | None, days: float | None) -> _BoardView:
     report = on.report
     metric, title = (
         ("instructions", "instructions") if on.levels else ("cycles_estimated", "estimated cycles")
@@ -95,7 +100,7 @@ def _board(on: OnBoard, before: Mapping[str, Any] | None) -> _BoardView:
         parts.append(Drawing("Flash", "", drawn(charts.flash(report))))
     if on.levels:
         parts.append(Drawing("Levels of optimisation", "", drawn(charts.pareto(on.levels))))
-    return _BoardView(report.board, report.optimize, _facts(on), tuple(parts))
+    return _BoardView(report.board, report.optimize, _facts(on, days), tuple(parts))
 
 
 def _verdict(study: Study) -> str:
@@ -121,7 +126,7 @@ def _milliseconds(fit: Fit | None) -> str:
     return f"{'~ ' * fit.is_assumed}{fit.seconds * 1e3:,.2f}"
 
 
-def _facts(on: OnBoard) -> tuple[tuple[str, str], ...]:
+def _facts(on: OnBoard, days: float | None) -> tuple[tuple[str, str], ...]:
     """Figures, of which those that are not known are left out."""
     report = on.report
     flash, ram = report.flash_bytes, report.ram_bytes
@@ -130,6 +135,8 @@ def _facts(on: OnBoard) -> tuple[tuple[str, str], ...]:
     figures = (
         ("instructions", report.instructions),
         ("cycles, estimated", report.cycles_estimated),
+        ("energy, µJ", report.energy_uj),
+        ("days on a cell", None if days is None else round(days)),
         ("flash, bytes", flash),
         ("RAM, bytes", ram),
         ("flash of the image, bytes", report.image_flash_bytes),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crtgen import api, files
-from crtgen.boards import Board, all_boards, find_board
+from crtgen.boards import Board, all_boards
 from crtgen.errors import UsageError
 from crtgen.level import LEVELS
 from crtgen.library.mlf import export_time
@@ -83,7 +83,7 @@ class Study:
 
 def study(
     path: Path,
-    boards: Sequence[str],
+    boards: Sequence[Board],
     optimize: str = "balanced",
     expect: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
@@ -95,12 +95,11 @@ def study(
     known = tuple(fits.on(board, choice) for board in all_boards() if not board.is_host)
     found: list[OnBoard] = []
     rewrites: tuple[Hit, ...] = ()
-    for name in boards:
-        say(f"{path.name} on {name}")
-        board = find_board(name)
+    for board in boards:
+        say(f"{path.name} on {board.name}")
         compiled = model.compile(board, optimize=optimize)
         rewrites = compiled.hits
-        fit = next((fit for fit in known if fit.board == board), None)
+        fit = next((fit for fit in known if fit.board.name == board.name), None)
         found.append(_on_board(path, model, compiled, fit, expect, say))
     digest = sha256(files.read(path, "the model")).hexdigest()
     return Study(model.name, digest, export_time(), tuple(found), known, rewrites)

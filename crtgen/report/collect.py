@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from crtgen.boards import Board, silicon_range
 from crtgen.build import SizeReport
 from crtgen.build.layers import LayerSize
 from crtgen.codegen.module import LayerInfo, ModelInfo, cycles_of
@@ -14,7 +15,7 @@ __all__ = ["reports_of"]
 
 def reports_of(
     models: Sequence[ModelInfo],
-    board: str,
+    board: Board,
     optimize: str,
     plans: Sequence[Plan] = (),
     image: SizeReport | None = None,
@@ -25,7 +26,7 @@ def reports_of(
 
 
 def _report(
-    info: ModelInfo, board: str, optimize: str, plan: Plan | None, image: SizeReport | None
+    info: ModelInfo, board: Board, optimize: str, plan: Plan | None, image: SizeReport | None
 ) -> Report:
     steps = {step.name: step for step in plan.steps} if plan else {}
     sizes = image.layers[info.name] if image else [None] * len(info.layers)
@@ -33,7 +34,7 @@ def _report(
     rows = zip(info.layers, sizes, strict=True)
     return Report(
         model=info.name,
-        board=board,
+        board=board.name,
         optimize=optimize,
         inputs=info.inputs,
         outputs=info.outputs,
@@ -49,6 +50,8 @@ def _report(
         states=tuple(_states(plan)) if plan else None,
         image=image,
         cycles_estimated=cycles_of(info.layers) if info.layers else None,
+        pj_per_cycle=board.energy.pj_per_cycle if board.energy else None,
+        silicon=sum(silicon_range(board.core)) / 2,
         flash_bytes=image.sizes.library_flash if image else None,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import Any
 
 from crtgen.build import SizeReport
@@ -137,8 +138,9 @@ class Report:
     ``state_bytes`` are kept from run to run, beside the arena. A plan knows the ``graph`` as text and the
     places in the ``arena`` and of the ``states``, a built image the sizes of all that is in it, a run the
     ``instructions`` and ``cycles`` (where the device counts them) and ``seconds`` of an inference.
-    ``cycles_estimated`` are those of the layers together. ``flash_bytes`` are the models' code and constants,
-    which is what they take in whatever firmware; what is around them in the image is ``image_flash_bytes``.
+    ``cycles_estimated`` are those of the layers together; chips with such a core took ``silicon`` times as
+    many. ``pj_per_cycle`` is the energy of a cycle, in picojoules. ``flash_bytes`` are the models' code and
+    constants, which is what they take in whatever firmware; what is around them in the image is ``image_flash_bytes``.
     """
 
     model: str
@@ -161,6 +163,8 @@ class Report:
     cycles: int | None = None
     cycles_estimated: int | None = None
     seconds: float | None = None
+    pj_per_cycle: float | None = None
+    silicon: float = 1.0
     flash_bytes: int | None = None
 
     @property
@@ -182,6 +186,14 @@ class Report:
     def stack_bytes(self) -> int | None:
         """The worst case of the image's stack."""
         return self.image.stack.worst if self.image and self.image.stack else None
+
+    @property
+    def energy_uj(self) -> int | None:
+        """Microjoules of an inference, rounded up: by cycles that were counted, or are expected."""
+        if self.pj_per_cycle is None or (self.cycles is None and self.cycles_estimated is None):
+            return None
+        expected = self.silicon * (self.cycles_estimated or 0)
+        return ceil(self.pj_per_cycle * (expected if self.cycles is None else self.cycles) / 1e6)
 
     @property
     def costs(self) -> tuple[int, ...]:
@@ -257,6 +269,7 @@ _FIGURES = (
     "cycles",
     "cycles_estimated",
     "seconds",
+    "energy_uj",
 )
 
 

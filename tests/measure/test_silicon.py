@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from crtgen.boards import find_core
-from crtgen.measure.silicon import silicon_range
+from crtgen.boards import find_core, silicon_range
 from tests.support import ROOT
 
 _CORE = re.compile(r"\b(M4|M33|M55|M85)\b")

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from crtgen import api
+from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.page import evidence
@@ -105,6 +106,6 @@ static void bad_call(void)
 
 
 def test_evidence_is_about_bare_metal() -> None:
-    found = study(DIGITS, ["mimxrt1050_evk"])
+    found = study(DIGITS, [find_board("mimxrt1050_evk")])
     with pytest.raises(UnsupportedError, match="evidence is about an image on bare metal"):
         evidence.collect(DIGITS, found, "mimxrt1050_evk")

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.measure.rungs import Outcome
@@ -25,7 +26,7 @@ DIGITS = ROOT / "demo" / "digits.tflite"
 @pytest.fixture(scope="module")
 def planned() -> Study:
     """A study that needs no tools: of a board without a simulator."""
-    return study(DIGITS, ["nucleo_l4r5zi"])
+    return study(DIGITS, [find_board("nucleo_l4r5zi")])
 
 
 def _drawings(page: str) -> dict[str, ElementTree.Element]:

@@ -1,5 +1,6 @@
 """The map of the arena, as it is shown."""
 
+from crtgen.boards import find_board
 from crtgen.codegen.info import model_info
 from crtgen.codegen.module import LayerInfo
 from crtgen.kernels.kernel import InPlace
@@ -18,7 +19,7 @@ def test_the_map() -> None:
     )
     plan = make_plan(net.graph, net.kernels)
     layers = [LayerInfo(step.name, "fake", "fake") for step in plan.steps]
-    (report,) = reports_of([model_info(plan, "net", layers)], "host", "speed", [plan])
+    (report,) = reports_of([model_info(plan, "net", layers)], find_board("host"), "speed", [plan])
     assert arena_map(report) == (
         "arena 112 bytes, the least possible\n"
         "    offset      bytes  alive     value           one column per step\n"

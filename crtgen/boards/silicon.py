@@ -3,7 +3,7 @@
 The points are in docs/performance.md, and ``tests/measure/test_silicon.py`` holds the ranges to them.
 """
 
-from crtgen.boards import Core
+from crtgen.boards.core import Core
 
 __all__ = ["silicon_range"]
 

@@ -1,0 +1,48 @@
+"""What computing costs a battery, by the figures of a board: energy of a run, and how long a cell lasts."""
+
+from dataclasses import dataclass
+
+__all__ = ["CR2032", "Duty", "Energy"]
+
+CR2032 = 675.0
+"""Milliwatt-hours of the usual coin cell: 225 mAh at 3 V."""
+
+_SECONDS_A_DAY = 86_400
+_MICROJOULES_PER_MWH = 3.6e6
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """What a chip takes: picojoules for a cycle of the running core, microwatts asleep with its RAM kept.
+
+    ``source`` says who measured it, and how the chip was supplied. ``sleep_uw`` is None if nobody says.
+    """
+
+    pj_per_cycle: float
+    sleep_uw: float | None
+    source: str
+
+    @classmethod
+    def of_power(cls, watts: float, clock: int, source: str) -> "Energy":
+        """Of a core that takes so much while it computes at so many Hz."""
+        return cls(watts / clock * 1e12, None, source)
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """A run of a model every so many seconds, from a cell of so many milliwatt-hours."""
+
+    every: float
+    cell: float = CR2032
+
+    def days(self, energy: Energy, microjoules: float, clock: int) -> float | None:
+        """How long the cell lasts if a run at so many Hz takes so much; None if the next run would be late.
+
+        The chip sleeps between runs. Where nobody says what that takes, it counts as nothing; the radio, the
+        sensor and what the cell loses by itself always do.
+        """
+        seconds = microjoules * 1e6 / energy.pj_per_cycle / clock
+        if seconds > self.every:
+            return None
+        asleep = (energy.sleep_uw or 0.0) * (self.every - seconds)
+        return self.cell * _MICROJOULES_PER_MWH * self.every / (microjoules + asleep) / _SECONDS_A_DAY

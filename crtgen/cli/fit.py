@@ -109,7 +109,7 @@ def _print_notes(console: Console, found: Sequence[Fit]) -> None:
     if any(fit.is_assumed and fit.seconds is not None for fit in found):
         console.print("~ for a usual flash; [memory.flash.reads] in the board's file describes its own")
     for source, names in _sources(found).items():
-        console.print(f"energy of {', '.join(names)}: {source}")
+        console.print(f"µJ of {', '.join(names)}: {source}")
     small = list(dict.fromkeys(fit.board.name for fit in found if fit.fits and fit.server_short))
     if not small:
         return
@@ -119,14 +119,14 @@ def _print_notes(console: Console, found: Sequence[Fit]) -> None:
 
 
 def _sources(found: Sequence[Fit]) -> dict[str, dict[str, None]]:
-    """The boards by who says what they take."""
+    """The boards by what they take."""
     said: dict[str, dict[str, None]] = {}
     for fit in found:
         if fit.board.energy is not None:
-            energy = fit.board.energy
-            asleep = "" if energy.sleep_uw else "; asleep it counts as nothing"
-            text = f"{energy.pj_per_cycle:.0f} pJ a cycle, {energy.source}{asleep}"
-            said.setdefault(text, {})[fit.board.name] = None
+            asleep = "" if fit.board.energy.sleep_uw else ", nothing while it sleeps"
+            said.setdefault(f"{fit.board.energy.pj_per_cycle:.0f} pJ a cycle{asleep}", {})[fit.board.name] = (
+                None
+            )
     return said
 
 

@@ -140,7 +140,8 @@ class Report:
     ``instructions`` and ``cycles`` (where the device counts them) and ``seconds`` of an inference.
     ``cycles_estimated`` are those of the layers together; chips with such a core took ``silicon`` times as
     many. ``pj_per_cycle`` is the energy of a cycle, in picojoules. ``flash_bytes`` are the models' code and
-    constants, which is what they take in whatever firmware; what is around them in the image is ``image_flash_bytes``.
+    constants, which is what they take in whatever firmware; what is around them in the image is
+    ``image_flash_bytes``.
     """
 
     model: str

@@ -4,17 +4,18 @@ Addresses and control flow are numbers: shapes are. Where a branch depends on an
 where they meet, and what differs is what the condition selects. Each instruction becomes a function once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from crtgen.prove.division import Divided, divided
 from crtgen.prove.flow import meeting_points
 from crtgen.prove.image import Image, Instruction
 from crtgen.prove.long_product import as_product
 from crtgen.prove.meaning import apply, wrap
 from crtgen.prove.memory import Content, Memory
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Op, Word, signed, unknown
+from crtgen.prove.value import M32, Op, Word, signed, unknown
 from crtgen.prove.words import add, select
 
 __all__ = ["LR", "PC", "SP", "Call", "Machine", "Step"]
@@ -64,6 +65,7 @@ class Machine:
         """Of each call that is open: where it returns to, and r0 to r3 when it was made."""
         self.calls: list[Call] = []
         self.steps: dict[int, tuple[Step, int]] = {}
+        self.divisions: dict[tuple[int, int, int, int], Divided] = {}
         self.meetings: dict[int, dict[int, int | None]] = {}
         self.ways = 0
         self.open: set[tuple[int, int]] = set()
@@ -117,8 +119,15 @@ class Machine:
             step = self._conditional(instruction, step)
         return step, instruction.following
 
+    @property
+    def code(self) -> set[int]:
+        """The addresses of all instructions that were run."""
+        return set(self.steps).union(*(d.code for d in self.divisions.values()))
+
     def call(self, target: int, following: int) -> int:
         """BL: the return address is kept aside, too, since a return has to go there."""
+        if divided(self, target):
+            return following
         self.r[LR] = following | 1
         self.returns.append((following, tuple(self.r[:4])))
         self.calls.append(Call(self.count, target, len(self.returns)))
@@ -132,6 +141,22 @@ class Machine:
         if arguments and isinstance(self.r[0], Op) and isinstance(self.r[1], Op):
             self.r[:2] = as_product(arguments, self.r[0], self.r[1])
         return address
+
+    def alike(self) -> "Machine":
+        """Another core with the same image, of which no memory may be written yet."""
+        return Machine(self.image, self.limit)
+
+    def forget_flags(self) -> None:
+        """Let nothing be known of N, Z, C and V."""
+        self.flags = _NONE
+
+    def spoil(self, registers: Iterable[int], frame: int) -> None:
+        """Let nothing be known of these registers, of flags, and of so many words below the stack."""
+        for n in registers:
+            self.r[n] = unknown()
+        self.forget_flags()
+        for k in range(frame):
+            self.memory.store(add(self.r[SP], -4 * (k + 1) & M32), unknown())
 
     # ---- conditions
 

@@ -105,7 +105,9 @@ def table(values: Sequence[int]) -> int:
 
 
 def _entry(number: V, i: V) -> V:
-    return _TABLES[int(number)][i]
+    """An index beyond the table is of a value that cannot be."""
+    entries = _TABLES[int(number)]
+    return entries[clip(i, 0, len(entries) - 1)]
 
 
 OPS: Mapping[str, Callable[..., V]] = {

@@ -49,6 +49,13 @@ class Memory:
                 raise Refusal(f"constants of the image and memory that it writes overlap at {4 * i:#x}")
             self.writable.add(i)
 
+    def forget(self, top: int) -> int:
+        """Let nothing be known of what was written; gives how many words below ``top`` that reached."""
+        written = [i for i in self.writable if i in self.words]
+        for i in written:
+            del self.words[i]
+        return (top >> 2) - min(written, default=top >> 2)
+
     # ---- loads
 
     def _miss(self, i: int) -> Word:

@@ -168,7 +168,7 @@ class _Run:
         try:
             self._run()
             self._check_output()
-            reassemble(self.image, self.machine.steps)
+            reassemble(self.image, self.machine.code)
         except Refusal as refusal:
             stopped, self.found = str(refusal), 0
         m = self.machine

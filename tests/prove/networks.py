@@ -4,7 +4,16 @@ import numpy as np
 
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
-__all__ = ["elements"]
+__all__ = ["average_pool", "elements"]
+
+
+def average_pool() -> bytes:
+    """The mean of fifteen elements, which no shift divides."""
+    shapes = {"x": (1, 3, 5, 8), "y": (1, 1, 1, 8)}
+    tensors = [Tensor(name, shape, "int8", [0.05], [3]) for name, shape in shapes.items()]
+    window = {"FilterHeight": 3, "FilterWidth": 5, "StrideH": 3, "StrideW": 5, "Padding": 1}
+    operator = Operator("AVERAGE_POOL_2D", ["x"], ["y"], Options("Pool2DOptions", **window))
+    return Model(tensors, [operator], ["x"], ["y"]).to_bytes()
 
 
 def elements() -> bytes:

@@ -12,7 +12,7 @@ from crtgen.cli.app import app
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.prove import Proof, prove
 from crtgen.prove.image import read_image
-from tests.prove.networks import elements
+from tests.prove.networks import average_pool, elements
 from tests.support import ROOT, model_path, require_tool
 
 pytestmark = pytest.mark.qemu
@@ -113,9 +113,25 @@ def test_elements_on(board: str, tmp_path: Path) -> None:
             assert states(proof)[layer][1] > 0
 
 
+def test_divisions_on_m0plus(tmp_path: Path) -> None:
+    """The function of libgcc is run for every sum that there can be."""
+    model = tmp_path / "average_pool.tflite"
+    model.write_bytes(average_pool())
+    image = image_of(model, M0, tmp_path)
+    proof = prove(image, model)
+    assert proof.is_proven, proof.lines()
+    assert proof.instructions[0] < proof.instructions[1], "some dividends take longer"
+    read = read_image(image)
+    code = range(read.symbols["__divsi3"], read.symbols["__aeabi_idivmod"], 2)
+    bits = [a for a in code if a in read.instructions and read.instructions[a].text == "adcs r2, r2"]
+    changed = flipped(image, bits[-1], 0, tmp_path)
+    assert read_image(changed).instructions[bits[-1]].text == "adcs r3, r2"
+    assert not prove(changed, model).is_proven
+
+
 @pytest.mark.models
 @pytest.mark.nightly
-@pytest.mark.parametrize("board", [M4, M55])
+@pytest.mark.parametrize("board", [M0, M4, M55])
 def test_vww_on(board: str, tmp_path: Path) -> None:
     """Its layers run row by row, and a channel that is a constant is left out."""
     model = model_path("vww_int8")

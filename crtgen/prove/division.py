@@ -1,0 +1,82 @@
+"""Divisions on cores that have none: libgcc's function is run for every dividend that there can be.
+
+Its branches depend on the dividend, which has few values where it is made of a sum. The divisor is a number.
+Nobody has to believe that the function divides: its results are kept as a table, whatever they are.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from crtgen.prove.meaning import table
+from crtgen.prove.monotone import Course, course_of
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import M32, Op, signed, unknown
+from crtgen.prove.words import add
+
+if TYPE_CHECKING:
+    from crtgen.prove.machine import Machine
+
+__all__ = ["Divided", "divided"]
+
+_NAMES = ("__divsi3", "__udivsi3", "__aeabi_idiv", "__aeabi_uidiv", "__aeabi_idivmod", "__aeabi_uidivmod")
+_MOST = 1 << 16
+"""Dividends that are tried."""
+
+_STACK = 0xF0000000
+_FRAME = 256
+_SCRATCH = (2, 3, 12, 14)
+
+
+class Divided(NamedTuple):
+    """Of a function and a divisor: tables of r0 and r1, instructions, words of stack, its code.
+
+    ``instructions`` are the least and the most of all dividends.
+    """
+
+    tables: tuple[int, int]
+    instructions: tuple[int, int]
+    frame: int
+    code: frozenset[int]
+
+
+def divided(m: "Machine", target: int) -> bool:
+    """Whether the call of the function at ``target`` is a division; its results are in r0 and r1 then."""
+    dividend, divisor = m.r[0], m.r[1]
+    if isinstance(dividend, int) or not isinstance(divisor, int):
+        return False
+    course = course_of(dividend, lambda s: Course(*s.bounds(), 1), {})
+    if course is None or course.high >= 1 << 31 or course.high - course.low >= _MOST:
+        return False
+    if target not in {m.image.symbols.get(name) for name in _NAMES}:
+        return False
+    key = target, divisor, course.low, course.high
+    if key not in m.divisions:
+        m.divisions[key] = _tried(m, target, divisor, range(course.low, course.high + 1))
+    found = m.divisions[key]
+    index = add(dividend, -course.low & M32)
+    m.r[0], m.r[1] = (Op("table", number, index) for number in found.tables)
+    m.spoil(_SCRATCH, found.frame)
+    least, most = found.instructions
+    m.count += most
+    m.slack += most - least
+    return True
+
+
+def _tried(m: "Machine", target: int, divisor: int, dividends: range) -> Divided:
+    """Run the function for each, where nothing else is known but constants."""
+    core = m.alike()
+    core.memory.allow(_STACK - _FRAME, _STACK)
+    results: list[list[int]] = []
+    counts: list[int] = []
+    frame = 0
+    for dividend in dividends:
+        before = core.count
+        core.forget_flags()
+        core.r[:] = [dividend & M32, divisor, *(unknown() for _ in core.r[2:])]
+        core.run(target, _STACK)
+        if any(not isinstance(v, int) for v in core.r[:2]):
+            raise Refusal("a division that gives no numbers")
+        results.append([signed(v) for v in core.r[:2] if isinstance(v, int)])
+        counts.append(core.count - before)
+        frame = max(frame, core.memory.forget(_STACK))
+    low, high = (table(values) for values in zip(*results, strict=True))
+    return Divided((low, high), (min(counts), max(counts)), frame, frozenset(core.steps))

@@ -41,7 +41,7 @@ class Divided(NamedTuple):
 def divided(m: "Machine", target: int) -> bool:
     """Whether the call of the function at ``target`` is a division; its results are in r0 and r1 then."""
     dividend, divisor = m.r[0], m.r[1]
-    if isinstance(dividend, int) or not isinstance(divisor, int):
+    if m.image.architecture != "armv6-m" or isinstance(dividend, int) or not isinstance(divisor, int):
         return False
     course = course_of(dividend, lambda s: Course(*s.bounds(), 1), {})
     if course is None or course.high >= 1 << 31 or course.high - course.low >= _MOST:

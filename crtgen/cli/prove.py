@@ -10,6 +10,7 @@ from crtgen.cli.groups import Building, Compiling, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import MismatchError
 from crtgen.prove import Proof, prove
+from crtgen.refute import Refutation, refute
 
 __all__ = ["command"]
 
@@ -24,30 +25,43 @@ def command(
     image: Annotated[
         Path | None, typer.Option(help="Prove this ELF file; nothing is generated and built then.")
     ] = None,
+    counterexample: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the input that shows a fault: a case for crtgen verify."),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Prove that the image computes the network, for every input.
 
     See docs/prove.md for what a proof says. The exit code is 0 only if every byte of the result is proven.
+    Where something is not, an input that shows a fault is looked for.
     """
     with guarded(as_json, debug) as out:
         with out.stage() as say:
+            board = None
             if image is None:
                 say(f"reading {model.name}")
                 compiled = compiling.compile([files.load(model)], say, place=generating.place or ())
                 built = generating.generate(compiled, "standalone").build(
                     toolchain=building.toolchain, say=say
                 )
-                image = built.path
+                image, board = built.path, compiled.board
             say("proving")
             proof = prove(image, model)
-        out.result(proof.to_dict(), lambda console: _print(console, proof))
+            found = None
+            if not proof.is_proven:
+                say("looking for an input that shows a fault")
+                found = refute(proof, image, board)
+                if counterexample is not None and found.input is not None:
+                    found.write(counterexample, proof.network)
+        data = proof.to_dict() | {"counterexample": found.to_dict() if found else None}
+        out.result(data, lambda console: _print(console, proof, found))
         if not proof.is_proven:
             raise typer.Exit(MismatchError.exit_code)
 
 
-def _print(console: Console, proof: Proof) -> None:
+def _print(console: Console, proof: Proof, found: Refutation | None) -> None:
     rows = table("", "layer", "outputs", "proven", "needed", "missing", right=("outputs", "proven", "needed"))
     for layer in proof.layers:
         missing = f"{layer.missing:,}" if layer.needed else ""
@@ -57,5 +71,5 @@ def _print(console: Console, proof: Proof) -> None:
     for layer in proof.layers:
         for reason in layer.reasons[:1]:
             console.print(f"layer {layer.number}, {layer.operator}: {reason}")
-    for line in proof.lines():
+    for line in (*proof.lines(), *(found.lines() if found else ())):
         console.print(line)

@@ -53,7 +53,20 @@ READ = frozenset(
 )
 """Options that name a file to read."""
 
-WRITTEN = frozenset(("core-dump", "dir", "evidence", "export", "junit", "lock", "output", "report", "store"))
+WRITTEN = frozenset(
+    (
+        "core-dump",
+        "counterexample",
+        "dir",
+        "evidence",
+        "export",
+        "junit",
+        "lock",
+        "output",
+        "report",
+        "store",
+    )
+)
 """Options that name a file or folder to write."""
 
 ASKS: Mapping[str, str] = {

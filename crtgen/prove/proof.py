@@ -3,12 +3,12 @@
 import hashlib
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
-from crtgen.prove.image import Image, read_image, reassemble
+from crtgen.prove.image import Image, image_bytes, read_image, reassemble
 from crtgen.prove.machine import Machine
 from crtgen.prove.network.layer import Layer
 from crtgen.prove.network.network import Network
@@ -16,11 +16,11 @@ from crtgen.prove.recognise import Recogniser
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
-__all__ = ["LayerProof", "Proof", "prove"]
+__all__ = ["STACK_TOP", "LayerProof", "Proof", "allow", "only_model", "place", "prove"]
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
-_STACK_TOP = 0xF0000000
+STACK_TOP = 0xF0000000
 """Where the stack is while a proof runs: far from all else, so that what is beyond its frames is seen."""
 
 
@@ -64,6 +64,8 @@ class Proof:
     stack: int
     seconds: float
     certificate: dict[str, str]
+    network: Network = field(repr=False, compare=False)
+    """Its layers say what they need, and where they found bytes wrong."""
 
     @property
     def is_proven(self) -> bool:
@@ -132,7 +134,7 @@ def prove(path: Path, model: Path, name: str = "") -> Proof:
     """
     start = time.process_time()
     image, network = read_image(path), _network(model)
-    return _Run(image, network, name or _only_model(image)).proof(start)
+    return _Run(image, network, name or only_model(image)).proof(start)
 
 
 def _network(model: Path) -> Network:
@@ -147,7 +149,8 @@ def _network(model: Path) -> Network:
         raise CorruptModelError(f"the file cannot be read: {error}", where=str(model)) from None
 
 
-def _only_model(image: Image) -> str:
+def only_model(image: Image) -> str:
+    """The name of the model of an image that has one. Raises ``UsageError`` for another."""
     names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
     if len(names) != 1:
         known = ", ".join(names) or "none"
@@ -155,17 +158,38 @@ def _only_model(image: Image) -> str:
     return names[0]
 
 
+def place(image: Image, name: str, which: str) -> int:
+    """The address of a tensor's bytes: the only pointer into the arena in the image's description."""
+    low, high = image.span(f"{name}_arena")
+    first, end = image.span(f"{name}_{which}_tensors")
+    data = image_bytes(image, first, end - first)
+    words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
+    found = [w for w in words if low <= w < high]
+    if len(found) != 1:
+        raise Refusal(f"the image does not say where its {which} is")
+    return found[0]
+
+
+def allow(machine: Machine, name: str) -> None:
+    """Let a run write the network's arena and the stack, which hold nothing known before."""
+    symbols, memory = machine.image.symbols, machine.memory
+    bottom = STACK_TOP - symbols.get("crt_stack_top", 0) + symbols.get("crt_stack_bottom", 0)
+    memory.allow(*machine.image.span(f"{name}_arena"))
+    memory.allow(bottom, STACK_TOP)
+    memory.stack = range(bottom >> 2, STACK_TOP >> 2)
+
+
 class _Run:
     def __init__(self, image: Image, network: Network, name: str) -> None:
         self.image, self.network, self.name = image, network, name
         self.machine = Machine(image, _MOST_INSTRUCTIONS)
         self.recogniser = Recogniser(network, _MOST_FORGOTTEN)
-        self.stack = (0, 0)
         self.found = 0
 
     def proof(self, start: float) -> Proof:
         stopped = ""
         try:
+            allow(self.machine, self.name)
             self._run()
             self._check_output()
             reassemble(self.image, self.machine.code)
@@ -186,34 +210,20 @@ class _Run:
             stack=self._depth(),
             seconds=time.process_time() - start,
             certificate=self._certificate(),
+            network=self.network,
         )
 
     def _run(self) -> None:
-        image, memory = self.image, self.machine.memory
-        arena = image.span(f"{self.name}_arena")
-        size = image.symbols.get("crt_stack_top", 0) - image.symbols.get("crt_stack_bottom", 0)
-        self.stack = _STACK_TOP - size, _STACK_TOP
-        memory.allow(*arena)
-        memory.allow(*self.stack)
-        memory.stack = range(self.stack[0] >> 2, self.stack[1] >> 2)
+        memory = self.machine.memory
         memory.recognise = self.recogniser.byte  # type: ignore[method-assign]
-        at = self._tensor("input", arena)
+        at = place(self.image, self.name, "input")
         for i, symbol in enumerate(self.network.values(self.network.input)):
             assert isinstance(symbol, Symbol)  # those of the input are
             memory.store_byte(at + i, symbol)
-        self.machine.run(image.symbols[f"{self.name}_compute"], self.stack[1])
-
-    def _tensor(self, which: str, arena: tuple[int, int]) -> int:
-        """The address of a tensor's bytes: the only pointer into the arena in the image's description."""
-        first, end = self.image.span(f"{self.name}_{which}_tensors")
-        words = [self.machine.memory.load(a) for a in range(first, end - 3, 4)]
-        found = [w for w in words if isinstance(w, int) and arena[0] <= w < arena[1]]
-        if len(found) != 1:
-            raise Refusal(f"the image does not say where its {which} is")
-        return found[0]
+        self.machine.run(self.image.symbols[f"{self.name}_compute"], STACK_TOP)
 
     def _check_output(self) -> None:
-        at = self._tensor("output", self.image.span(f"{self.name}_arena"))
+        at = place(self.image, self.name, "output")
         wanted = self.network.values(self.network.output)
         for i, value in enumerate(wanted):
             byte = self.machine.memory.byte(at + i)
@@ -246,10 +256,8 @@ class _Run:
         ]
 
     def _depth(self) -> int:
-        bottom, top = self.stack
-        return top - 4 * min(
-            (i for i in self.machine.memory.words if bottom <= 4 * i < top), default=top >> 2
-        )
+        memory = self.machine.memory
+        return STACK_TOP - 4 * min((i for i in memory.stack if i in memory.words), default=STACK_TOP >> 2)
 
     def _certificate(self) -> dict[str, str]:
         checker = hashlib.sha256()

@@ -149,8 +149,10 @@ class Recogniser:
         wanted = layer.function(c, acc)
         wrong = np.nonzero(got != wanted)[0]
         if wrong.size:
-            i = wrong[0]
-            layer.because(f"channel {c}: the sum {acc[i]} gives {got[i]}, the network says {wanted[i]}")
+            i, leaf = wrong[0], leaves(word)[0]
+            ends = ([(leaf.terms(), int(value(leaf)[k]) - leaf.constant)] for k in (i, wrong[-1]))
+            text = f"channel {c}: the sum {acc[i]} gives {got[i]}, the network says {wanted[i]}"
+            layer.because(text, *ends)
         return not wrong.size
 
     def _own_sums(self, layer: SumLayer, form: Form, word: Word, scales: dict[int, int], leaf: Sum) -> bool:
@@ -210,7 +212,8 @@ class Recogniser:
             if wrong.size:
                 at = tuple(wrong[0])
                 said = " and ".join(str(s.low + i) for s, i in zip(order, at, strict=True))
-                layer.because(f"{said}: {got[at]}, the network says {wanted[at]}")
+                where = [({s: 1}, s.low + int(i)) for s, i in zip(order, at, strict=True)]
+                layer.because(f"{said}: {got[at]}, the network says {wanted[at]}", where)
         return self._verdicts[name]
 
     # ---- the greatest of a set

@@ -35,3 +35,16 @@ def elements() -> bytes:
         Operator("SUB", ["c", "x"], ["y"], Options("SubOptions")),
     ]
     return Model(tensors, operators, ["x"], ["y"]).to_bytes()
+
+
+def rare() -> bytes:
+    """A sum whose greatest value, 32784, is above 16 bits for 9 of the 2^64 inputs only."""
+    weights, bias = np.full((1, 8), 16, np.int8), np.array([32784 - 8 * 255 * 16], np.int32)
+    tensors = [
+        Tensor("x", (1, 8), "int8", [0.05], [-128]),
+        Tensor("w", (1, 8), "int8", [0.01], [0], data=weights),
+        Tensor("b", (1,), "int32", [0.0005], [0], data=bias),
+        Tensor("y", (1, 1), "int8", [0.1], [-40]),
+    ]
+    operator = Operator("FULLY_CONNECTED", ["x", "w", "b"], ["y"], Options("FullyConnectedOptions"))
+    return Model(tensors, [operator], ["x"], ["y"]).to_bytes()

@@ -33,6 +33,8 @@ class Layer:
         self.proven: set[int] = set()
         self.same: dict[int, int] = {}
         self.reasons: list[str] = []
+        self.wrong: list[list[tuple[dict[Symbol, int], int]]] = []
+        """Where bytes are not the network's: sums of symbols, and what all of them are there."""
         self.evaluations = 0
         self.kept: list[object] = []
         """Expressions that verdicts name by their ``id``."""
@@ -61,7 +63,8 @@ class Layer:
         """Indices of outputs that are proven, and of those that are the same."""
         return self.proven | {i for i, j in self.same.items() if j in self.proven}
 
-    def because(self, reason: str) -> None:
-        """Keep the first reasons."""
+    def because(self, reason: str, *wrong: list[tuple[dict[Symbol, int], int]]) -> None:
+        """Keep the first reasons, and where they show."""
         if len(self.reasons) < 3 and reason not in self.reasons:
             self.reasons.append(reason)
+            self.wrong += wrong

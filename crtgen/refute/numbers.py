@@ -1,0 +1,199 @@
+"""The network on numbers, as ``crtgen.prove.network`` reads it from the file: what an image has to give."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crtgen.prove.network.elementwise import ElementLayer
+from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.network import Network
+from crtgen.prove.network.others import MaxPool, Softmax
+from crtgen.prove.network.sums import SumLayer
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import Symbol
+
+__all__ = ["Numbers", "OnNumbers"]
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+
+class OnNumbers:
+    """Runs a network on numbers, and says which way its inputs push what is inside.
+
+    Each symbol has a place in an array of all. Raises ``Refusal`` for a layer that has no meaning on numbers.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.inputs = [s for s in network.values(network.input) if isinstance(s, Symbol)]
+        self.places: dict[Symbol, int] = {}
+        for symbol in self.inputs:
+            self._place(symbol)
+        self._layers = [found for layer in network.layers for found in self._compiled(layer)]
+        self._outputs = self._cells(network.values(network.output))
+
+    def _place(self, symbol: Symbol) -> int:
+        return self.places.setdefault(symbol, len(self.places))
+
+    def run(self, x: Numbers) -> Numbers:
+        """The numbers of all symbols for an input, in the order of ``places``."""
+        numbers = np.zeros(len(self.places) + 1, np.int64)
+        numbers[: x.size] = x
+        for layer in self._layers:
+            layer.run(numbers)
+        return numbers
+
+    def output(self, x: Numbers) -> Numbers:
+        """The network's output for an input."""
+        return self._outputs.read(self.run(x))
+
+    def slopes(self, numbers: Numbers, wanted: dict[Symbol, int]) -> NDArray[np.float64]:
+        """How much each input pushes the sum of ``wanted`` near these numbers, roughly."""
+        slopes = np.zeros(numbers.size)
+        for symbol, k in wanted.items():
+            slopes[self.places[symbol]] += k
+        for layer in reversed(self._layers):
+            layer.back(numbers, slopes)
+        return slopes[: len(self.inputs)]
+
+    def _cells(self, values: Sequence[Value]) -> "_Cells":
+        return _Cells(
+            np.array([self.places[v] if isinstance(v, Symbol) else -1 for v in values]),
+            np.array([0 if isinstance(v, Symbol) else v for v in values], np.int64),
+        )
+
+    def _compiled(self, layer: Layer) -> "Iterator[_Sums | _Elements | _Greatest | _Rows]":
+        values = self.network.values(layer.operator.output)
+        if layer.is_move:
+            return
+        own = [i for i, v in enumerate(values) if isinstance(v, Symbol) and v not in self.places]
+        own = [i for i in own if layer.same.get(i, i) == i]
+        if isinstance(layer, SumLayer):
+            found: Any = _Sums(self, layer, own)
+        elif isinstance(layer, ElementLayer):
+            found = _Elements(
+                [self._cells(o) for o in zip(*(layer.operands[i] for i in own), strict=True)], layer
+            )
+        elif isinstance(layer, MaxPool):
+            found = _Greatest([[self.places[s] for s in layer.sets[i]] for i in own])
+        elif isinstance(layer, Softmax):
+            found = _Rows(self._cells(layer.inputs), layer, own)
+        else:
+            raise Refusal(f"layer {layer.number}, {layer.name}, cannot be run on numbers yet")
+        symbols = [v for i in own if isinstance(v := values[i], Symbol)]
+        found.at = np.array([self._place(s) for s in symbols], np.int64)
+        found.low = np.array([s.low for s in symbols], np.int64)
+        yield found
+
+
+class _Cells:
+    """Numbers that are symbols' or constants."""
+
+    def __init__(self, at: NDArray[np.int64], constants: Numbers) -> None:
+        self.at, self.constants = at, constants
+
+    def read(self, numbers: Numbers) -> Numbers:
+        return np.where(self.at >= 0, numbers[self.at], self.constants)
+
+
+class _Sums:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, on: OnNumbers, layer: SumLayer, own: Sequence[int]) -> None:
+        wanted, terms, self.layer = set(own), dict[int, dict[Symbol, int]](), layer
+        base, channels = [], []
+        for output, channel, constant, of in layer.sums():
+            if output in wanted:
+                terms[output] = of
+                base.append(constant)
+                channels.append(channel)
+        sizes = np.array([len(of) for of in terms.values()], np.int64)
+        self.first = np.cumsum(sizes) - sizes
+        self.sizes = sizes
+        self.taps = np.array([on.places[s] for of in terms.values() for s in of], np.int64)
+        self.factors = np.array([k for of in terms.values() for k in of.values()], np.int64)
+        self.base, self.channels = np.array(base, np.int64), np.array(channels, np.int64)
+        assert list(terms) == list(own)  # sums come in the order of the outputs
+
+    def run(self, numbers: Numbers) -> None:
+        if not self.at.size:
+            return
+        total = self.base + np.add.reduceat(numbers[self.taps] * self.factors, self.first)
+        for c in np.unique(self.channels):
+            of = self.channels == c
+            numbers[self.at[of]] = self.layer.function(int(c), total[of])
+
+    def back(self, _: Numbers, slopes: NDArray[np.float64]) -> None:
+        """Each output is taken for a line between the ends of its channel, clamped or not."""
+        if not self.at.size:
+            return
+        steep = {c: self._slope(int(c)) for c in np.unique(self.channels)}
+        own = slopes[self.at] * np.array([steep[c] for c in self.channels])
+        np.add.at(slopes, self.taps, np.repeat(own, self.sizes) * self.factors)
+
+    def _slope(self, c: int) -> float:
+        (low, high), (first, last) = self.layer.ranges[c], self.layer.ends(c)
+        return (last - first) / max(high - low, 1)
+
+
+class _Elements:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, operands: Sequence[_Cells], layer: ElementLayer) -> None:
+        self.operands, self.layer = operands, layer
+
+    def run(self, numbers: Numbers) -> None:
+        if self.at.size:
+            numbers[self.at] = self.layer.function(*(cells.read(numbers) for cells in self.operands))
+
+    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
+        """By what a step of 16 of each operand does."""
+        if not self.at.size:
+            return
+        read = [cells.read(numbers) for cells in self.operands]
+        for i, cells in enumerate(self.operands):
+            step = np.where(read[i] > 0, -16, 16)
+            moved = [v + step if k == i else v for k, v in enumerate(read)]
+            steep = (self.layer.function(*moved) - self.layer.function(*read)) / step
+            symbols = cells.at >= 0
+            np.add.at(slopes, cells.at[symbols], (slopes[self.at] * steep)[symbols])
+
+
+class _Greatest:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, sets: Sequence[Sequence[int]]) -> None:
+        sizes = np.array([len(s) for s in sets], np.int64)
+        self.first, self.sizes = np.cumsum(sizes) - sizes, sizes
+        self.taps = np.array([i for s in sets for i in s], np.int64)
+
+    def run(self, numbers: Numbers) -> None:
+        if self.at.size:
+            numbers[self.at] = np.maximum(np.maximum.reduceat(numbers[self.taps], self.first), self.low)
+
+    def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
+        if self.at.size:
+            first = np.repeat(numbers[self.at], self.sizes) == numbers[self.taps]
+            np.add.at(slopes, self.taps, np.repeat(slopes[self.at], self.sizes) * first)
+
+
+class _Rows:
+    at: Numbers
+    low: Numbers
+
+    def __init__(self, inputs: _Cells, layer: Softmax, own: Sequence[int]) -> None:
+        self.inputs, self.layer, self.own = inputs, layer, own
+
+    def run(self, numbers: Numbers) -> None:
+        rows = self.inputs.read(numbers).reshape(-1, self.layer.depth)
+        made = np.concatenate([self.layer.reference(row) for row in rows])
+        numbers[self.at] = made[list(self.own)]
+
+    def back(self, _: Numbers, slopes: NDArray[np.float64]) -> None:
+        """A greater input gives a greater share."""
+        np.add.at(slopes, self.inputs.at[list(self.own)], slopes[self.at])

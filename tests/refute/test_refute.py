@@ -1,0 +1,85 @@
+"""Inputs that show what is wrong with an image."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from crtgen import api
+from crtgen.boards import find_board
+from crtgen.cli.app import app
+from crtgen.measure.cases import read_cases
+from crtgen.prove import prove
+from crtgen.refute import refute
+from tests.prove.networks import rare
+from tests.support import ROOT, require_tool
+
+pytestmark = pytest.mark.qemu
+
+M4, DIGITS = "mps2_an386", ROOT / "demo" / "digits.tflite"
+
+
+@pytest.fixture(scope="module")
+def overflowing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model, and its image with a fault in a kernel: it keeps the sum in 16 bits."""
+    require_tool("arm-none-eabi-gcc")
+    folder = tmp_path_factory.mktemp("rare")
+    model = folder / "rare.tflite"
+    model.write_bytes(rare())
+    generated = api.load(model).compile(M4).generate("standalone")
+    sources = dict(generated.project.sources)
+    kernels = sources["model/rare_kernels.c"].decode()
+    wrong = kernels.replace("int32_t sum00 = bias[0]", "int16_t sum00 = (int16_t)bias[0]")
+    wrong = wrong.replace("sum00 += x0 * w0", "sum00 = (int16_t)(sum00 + x0 * w0)")
+    assert wrong.count("int16_t") == 10
+    sources["model/rare_kernels.c"] = wrong.encode()
+    built = replace(generated, project=replace(generated.project, sources=sources)).build()
+    image = folder / "firmware.elf"
+    image.write_bytes(built.path.read_bytes())
+    return model, image
+
+
+@pytest.mark.parametrize("board", [M4, None])
+def test_an_overflow_for_one_input_in_2_to_60(overflowing: tuple[Path, Path], board: str | None) -> None:
+    """No random test finds it: 9 inputs of 2^64 show it. It is run in QEMU, and by the checker's own core."""
+    model, image = overflowing
+    proof = prove(image, model)
+    assert not proof.is_proven
+    (layer,) = proof.layers
+    assert layer.missing == 1
+    assert "the sum 32768 gives -128, the network says 124" in layer.reasons[0]
+    found = refute(proof, image, find_board(board) if board else None)
+    assert found.input is not None
+    assert found.wanted is not None
+    assert found.got is not None
+    assert (found.input.astype(int) + 128).sum() * 16 + 144 >= 32768
+    assert (found.wanted.tolist(), found.got.tolist()) == ([124], [-128])
+    assert found.tried <= 3
+    assert found.where == ("QEMU" if board else "the checker")
+
+
+def test_command(overflowing: tuple[Path, Path], tmp_path: Path) -> None:
+    """The input is a case for verify, which takes it for what it is."""
+    model, image = overflowing
+    case = tmp_path / "shown.npz"
+    command = ["prove", str(model), "--image", str(image), "--counterexample", str(case)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 8, result.output
+    assert (
+        "output 0 is -128, the network says 124; 1 of 1 outputs differ (run by the checker" in result.output
+    )
+    info = api.load(model).compile(M4).modules[0].info
+    (read,) = read_cases(case, info.inputs, info.outputs)
+    assert read.inputs[0].shape == (1, 8)
+    np.testing.assert_array_equal(read.outputs[0], [[124]])
+
+
+def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Path) -> None:
+    """The right image of the network: QEMU and the network's meaning agree in all tries."""
+    require_tool("arm-none-eabi-gcc")
+    built = api.load(DIGITS).compile(M4).generate("standalone").build()
+    proof = prove(built.path, DIGITS)
+    found = refute(proof, built.path, find_board(M4))
+    assert found.lines() == ["no input was found that differs, in 200 tries"]

@@ -24,7 +24,7 @@ from crtgen.refute.qemu import at_compute
 
 __all__ = ["Refutation", "refute"]
 
-_INSTRUCTIONS = {"QEMU": 2_000_000_000, "the checker": 20_000_000}
+_INSTRUCTIONS = {"QEMU": 2_000_000_000, "the checker": 10_000_000}
 """How many are spent on a search, by what runs them."""
 _FEWEST, _MOST = 4, 200
 
@@ -129,5 +129,5 @@ def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str
     if board is None or board.qemu is None:
         yield "the checker", by_checker
         return
-    with at_compute(image.path, board, entry) as core:
+    with at_compute(image.path, board, entry, proof.instructions[1]) as core:
         yield "QEMU", lambda x: core.run(at, x, result, size)

@@ -14,8 +14,8 @@ from crtgen.run import find_qemu
 
 __all__ = ["Stopped", "at_compute"]
 
-_SECONDS = 60.0
-"""For a run of a network, and for all before it."""
+_SECONDS, _PER_SECOND = 10.0, 10_000_000
+"""A run of a network, and all before it, has so long, and a second more for so many instructions."""
 _SP, _LR, _PC = 13, 14, 15
 
 
@@ -38,7 +38,7 @@ class Stopped:
 
 
 @contextmanager
-def at_compute(image: Path, board: Board, entry: int) -> Iterator[Stopped]:
+def at_compute(image: Path, board: Board, entry: int, instructions: int) -> Iterator[Stopped]:
     """Run an image in QEMU to the first call of the function at ``entry``.
 
     Raises ``LinkError`` if it does not get there.
@@ -49,7 +49,7 @@ def at_compute(image: Path, board: Board, entry: int) -> Iterator[Stopped]:
     quiet = ["-nographic", "-monitor", "none", "-serial", "null", "-S"]
     server = ["-chardev", "socket,id=gdb,fd=0", "-gdb", "chardev:gdb"]
     with theirs, ours, Child([*command, *quiet, *server], stdin=theirs.fileno(), stdout=DEVNULL) as process:
-        ours.settimeout(_SECONDS)
+        ours.settimeout(_SECONDS + instructions / _PER_SECOND)
         try:
             debugger = _Debugger(ours)
             debugger.stop_at(entry)

@@ -1,7 +1,7 @@
 """A linked image: what it loads, the names in it, and its instructions as text.
 
-The text is that of ``arm-none-eabi-objdump``. Nobody has to believe it: whatever is run is assembled again by
-``reassemble`` and has to give the same bytes. What objdump cannot decode has no text, and is refused.
+The text is that of ``arm-none-eabi-objdump``. Nobody has to believe it: whatever is run is assembled again
+(``decoders.py``). What objdump cannot decode has no text, and is refused.
 """
 
 import hashlib
@@ -20,9 +20,8 @@ from crtgen.child import run_to_end
 from crtgen.errors import ToolMissingError, UsageError
 from crtgen.prove.meaning import NEGATED
 from crtgen.prove.refusal import Refusal
-from crtgen.temporary import TemporaryFolder
 
-__all__ = ["Image", "Instruction", "read_image", "reassemble"]
+__all__ = ["Image", "Instruction", "image_bytes", "read_image", "tool"]
 
 _SECONDS = 120
 
@@ -36,8 +35,6 @@ _ARCHITECTURES = {
     21: "armv8.1-m.main",
 }
 """Tag_CPU_arch of the build attributes (Addenda to the ABI for the Arm Architecture, 3.3.5.2)."""
-
-_EXTENSIONS = {"armv7e-m": "+fp", "armv8-m.main": "+dsp+fp", "armv8.1-m.main": "+mve.fp+fp.dp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,7 @@ def _attributes(section: Any) -> dict[str, Any]:
     return {a.tag: a.value for s in section.subsections for ss in s.subsubsections for a in ss.attributes}
 
 
-def _tool(name: str) -> str:
+def tool(name: str) -> str:
     found = shutil.which(f"arm-none-eabi-{name}")
     if found is None:
         raise ToolMissingError(f"arm-none-eabi-{name} is not there", hint="install binutils-arm-none-eabi")
@@ -158,7 +155,7 @@ _SPLIT = re.compile(r",(?![^\[{]*[\]}])")
 def _decode(path: Path, architecture: str, constant: Iterable[tuple[int, bytes]]) -> dict[int, Instruction]:
     """Every instruction that objdump finds; the conditions of IT blocks go to those within."""
     known = "armv7e-m" if architecture == "armv7-m" else architecture  # objdump has no name for the former
-    command = [_tool("objdump"), "-d", "--no-show-raw-insn", "-m", known, str(path.resolve())]
+    command = [tool("objdump"), "-d", "--no-show-raw-insn", "-m", known, str(path.resolve())]
     code, output = run_to_end(command, time_limit=_SECONDS)
     if code != 0:
         raise UsageError("objdump cannot read it", where=str(path))
@@ -201,47 +198,3 @@ def image_bytes(image: Image, address: int, count: int) -> bytes:
         if first <= address and address + count <= first + len(content):
             return content[address - first : address - first + count]
     raise Refusal(f"no instruction at {address:#x}")
-
-
-_BRANCH = re.compile(r"(b|bl|b[a-z]{2}|cbn?z|le|wls|wlstp|dlstp|letp)(\.\w+)? ")
-
-
-def reassemble(image: Image, used: Iterable[int]) -> None:
-    """Assemble the text of the instructions at these addresses: the same bytes have to come out.
-
-    Raises ``Refusal`` for the first that does not.
-    """
-    addresses = sorted(used)
-    source = [".syntax unified", f".arch {image.architecture}", ".thumb", ".text"]
-    source[2:2] = [
-        f".arch_extension {name}" for name in _EXTENSIONS.get(image.architecture, "").split("+")[1:]
-    ]
-    for address in addresses:
-        source.append(_assembly(image.instructions[address]))
-    with TemporaryFolder() as directory:
-        (directory / "used.s").write_text("\n".join(source) + "\n")
-        for command in (
-            [_tool("as"), "-o", "used.o", "used.s"],
-            [_tool("objcopy"), "-O", "binary", "-j", ".text", "used.o", "used.bin"],
-        ):
-            code, output = run_to_end(command, time_limit=_SECONDS, directory=directory)
-            if code != 0:
-                raise Refusal(f"the instructions cannot be assembled again: {output.strip()[:300]}")
-        made = (directory / "used.bin").read_bytes()
-    at = 0
-    for address in addresses:
-        instruction = image.instructions[address]
-        size = instruction.following - address
-        if made[at : at + size] != image_bytes(image, address, size):
-            raise Refusal(f"{address:#x}: two decoders disagree about {instruction.text!r}")
-        at += size
-
-
-def _assembly(instruction: Instruction) -> str:
-    """The text with targets of branches relative to it."""
-    text = instruction.text
-    if _BRANCH.match(text):
-        target = instruction.operands[-1]
-        if re.fullmatch(r"[0-9a-f]+", target) and not target.startswith("r"):
-            text = text[: text.rindex(target)] + f". + ({int(target, 16) - instruction.address})"
-    return text

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
-from crtgen.prove.image import Image, image_bytes, read_image, reassemble
+from crtgen.prove.decoders import agree
+from crtgen.prove.image import Image, image_bytes, read_image
 from crtgen.prove.machine import Machine
 from crtgen.prove.network.layer import Layer
 from crtgen.prove.network.network import Network
@@ -185,6 +186,7 @@ class _Run:
         self.machine = Machine(image, _MOST_INSTRUCTIONS)
         self.recogniser = Recogniser(network, _MOST_FORGOTTEN)
         self.found = 0
+        self.decoders: dict[str, str] = {}
 
     def proof(self, start: float) -> Proof:
         stopped = ""
@@ -192,7 +194,7 @@ class _Run:
             allow(self.machine, self.name)
             self._run()
             self._check_output()
-            reassemble(self.image, self.machine.code)
+            self.decoders = agree(self.image, self.machine.code)
         except Refusal as refusal:
             stopped, self.found = str(refusal), 0
         m = self.machine
@@ -267,4 +269,5 @@ class _Run:
             "image_sha256": self.image.sha256,
             "model_sha256": hashlib.sha256(self.network.file.data).hexdigest(),
             "checker_sha256": checker.hexdigest(),
+            **self.decoders,
         }

@@ -2,16 +2,21 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crtgen.prove import decoders
+from crtgen.prove.decoders import agree
 from crtgen.prove.expression import evaluate
-from crtgen.prove.image import Image, read_image, reassemble
+from crtgen.prove.image import Image, read_image
 from crtgen.prove.machine import Machine
 from crtgen.prove.meaning import BRANCHES
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Bytes, Halves, Op, Sum, Symbol, Word, signed8, signed16
+from tests.prove.mutations import flipped
 from tests.prove.programs import CASES, States, run_on_core
 
 pytestmark = pytest.mark.qemu
@@ -128,4 +133,25 @@ def test_text_is_assembled_again(image: Image) -> None:
     spans = [(image.symbols[f"case{i}"], image.symbols[f"end{i}"]) for i in range(len(CASES))]
     used = [a for a in image.instructions if any(first <= a < end for first, end in spans)]
     assert len(used) >= 2 * len(CASES)
-    reassemble(image, used)
+    assert set(agree(image, used)) == {"binutils", "llvm"}
+
+
+def test_decoders_that_disagree(image: Image, tmp_path: Path) -> None:
+    """A shift that one of them would take for another, and bits that have to be set in each division."""
+    at = image.symbols[f"case{CASES.index('vqrshrnb.s32 q0, q1, #5')}"]
+    at = next(a for a in range(at, at + 8, 2) if image.instructions[a].name == "vqrshrnb")
+    wrong = replace(image.instructions[at], text="vqrshrnb.s32 q0, q1, #11")
+    with pytest.raises(Refusal, match="binutils disagree about 'vqrshrnb"):
+        agree(replace(image, instructions={at: wrong}), [at])
+    at = next(a for a, i in image.instructions.items() if i.name == "udiv")
+    changed = read_image(flipped(image.path, at + 3, 5, tmp_path))
+    assert at not in changed.instructions or changed.instructions[at].name != "udiv"
+
+
+def test_llvm_is_asked_on_its_own(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where binutils takes a text for its bytes, wrong as both may be."""
+    monkeypatch.setattr(decoders, "_for_binutils", lambda i: "adds r0, r1, r2")
+    at = next(a for a, i in image.instructions.items() if i.text == "adds r0, r1, r2")
+    wrong = replace(image.instructions[at], text="adds r0, r2, r1")
+    with pytest.raises(Refusal, match="LLVM disagree about 'adds r0, r2, r1'"):
+        agree(replace(image, instructions={at: wrong}), [at])

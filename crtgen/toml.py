@@ -44,6 +44,11 @@ class Table:
         except ValueError as error:
             raise self.error(key, str(error)) from error
 
+    def has(self, key: str) -> bool:
+        """Whether a key is there; it counts as asked for."""
+        self._known.add(key)
+        return key in self._content
+
     def section(self, key: str) -> "Table | None":
         """The table below a key; None if there is none."""
         content = self.get(key, table, None)

@@ -1,23 +1,21 @@
 """Boards and cores: what firmware is generated for."""
 
 from crtgen.boards.board import (
-    BOOTS,
     MAILBOX_SIZE,
     PLATFORMS,
     RUNNERS,
     Board,
-    Boot,
     Flash,
     Fvp,
     Memory,
     Qemu,
     Serial,
-    Step,
     Timer,
     Uart,
     Watchdog,
     ZephyrName,
 )
+from crtgen.boards.chip import BOOTS, Boot, Errata, Erratum, Step, all_steps
 from crtgen.boards.core import CORES, HOST, Core, find_core
 from crtgen.boards.energy import CR2032, Duty, Energy
 from crtgen.boards.known import (
@@ -47,6 +45,8 @@ __all__ = [
     "Core",
     "Duty",
     "Energy",
+    "Errata",
+    "Erratum",
     "Flash",
     "Fvp",
     "Memory",
@@ -58,6 +58,7 @@ __all__ = [
     "Watchdog",
     "ZephyrName",
     "all_boards",
+    "all_steps",
     "board_of_core",
     "boards_that_fit",
     "find_board",

@@ -1,27 +1,24 @@
 """A board: its core, its memories and the way to talk to it. The data lives in ``boards/<name>.toml``."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from crtgen.boards.chip import BOOTS, Errata, Step
 from crtgen.boards.core import Core
 from crtgen.boards.energy import Energy
 from crtgen.boards.uart import UARTS, Rate
 from crtgen.errors import UsageError
 
 __all__ = [
-    "BOOTS",
     "MAILBOX_SIZE",
     "PLATFORMS",
     "RUNNERS",
     "Board",
-    "Boot",
     "Flash",
     "Fvp",
     "Memory",
     "Qemu",
     "Serial",
-    "Step",
     "Timer",
     "Uart",
     "Watchdog",
@@ -43,6 +40,7 @@ RUNNERS = {
     "bossac": "offset in the flash, 0 where the boot loader adds it",
     "dfu-util": "USB id of the boot loader",
     "uf2": "Board-ID of the boot loader's drive",
+    "picotool": "",
     "gdb": "",
 }
 """Ways to write an image to a board, and what each needs to know of the board; empty: nothing."""
@@ -146,40 +144,6 @@ class Timer:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One access to a register of ``bits`` bits before anything else runs.
-
-    ``operation`` is ``write`` (of ``value``), ``change`` (the bits of ``mask`` become ``value``), or ``wait``
-    (until the bits of ``mask`` are ``value``). ``register`` is its name in the chip's manual, as
-    ``RCC.AHB2ENR``; ``note`` says what the step is for.
-    """
-
-    register: str
-    address: int
-    operation: str
-    mask: int
-    value: int
-    bits: int = 32
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Boot:
-    """What the chip's boot ROM looks for in flash: where it is, and where the vectors are then."""
-
-    at: int
-    vectors: int
-
-
-BOOTS: Mapping[str, Boot] = {
-    "rp2040": Boot(at=0, vectors=0x100),
-    "rp2350": Boot(at=0x200, vectors=0),
-    "kinetis": Boot(at=0x400, vectors=0),
-}
-"""By kind: offsets in bytes from the start of the vectors' memory. ``boot_<kind>.c`` is the template."""
-
-
-@dataclass(frozen=True, slots=True)
 class Watchdog:
     """What reports firmware that hangs: the driver (``cmsdk``), register base, clock in Hz, seconds."""
 
@@ -265,6 +229,7 @@ class Board:
     timer: Timer | None = None
     start: tuple[Step, ...] = ()
     boot: str = ""
+    errata: Errata | None = None
     watchdog: Watchdog | None = None
     qemu: Qemu | None = None
     fvp: Fvp | None = None

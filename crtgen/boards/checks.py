@@ -6,7 +6,8 @@ A check yields the key at fault and the reason; the loader's errors name both.
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from crtgen.boards.board import BOOTS, MAILBOX_SIZE, RUNNERS, Board
+from crtgen.boards.board import MAILBOX_SIZE, RUNNERS, Board
+from crtgen.boards.chip import BOOTS, all_steps
 from crtgen.errors import UsageError
 
 __all__ = ["CHECKS", "check_board"]
@@ -91,7 +92,7 @@ def _vector_table_aligned(board: Board) -> Iterator[Finding]:
 
 def _steps_fit_registers(board: Board) -> Iterator[Finding]:
     names: dict[str, int] = {}
-    for n, step in enumerate(board.start, 1):
+    for n, step in enumerate(all_steps(board.start), 1):
         key = f"start {n}.register"
         if step.address % (step.bits // 8):
             yield key, f"{step.address:#x} is no multiple of {step.bits // 8}"

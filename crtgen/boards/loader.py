@@ -5,15 +5,12 @@ west) are words that can name nothing but a board.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from crtgen.boards.board import (
-    BOOTS,
     RUNNERS,
     Board,
     Flash,
@@ -22,23 +19,23 @@ from crtgen.boards.board import (
     Memory,
     Qemu,
     Serial,
-    Step,
     Timer,
     Uart,
     Watchdog,
     ZephyrName,
 )
 from crtgen.boards.checks import check_board
+from crtgen.boards.chip import BOOTS
 from crtgen.boards.core import ALIASES, CORES, HOST, find_core
 from crtgen.boards.energy import Energy
+from crtgen.boards.steps import parse_errata, parse_step
 from crtgen.boards.uart import UARTS
 from crtgen.boards.units import parse_frequency, parse_size
+from crtgen.boards.values import address, each, one_of, optional, units
 from crtgen.toml import Table, load_toml, text, yes_or_no
 from crtgen.toml import table as table_of
 
 __all__ = ["load_board"]
-
-T = TypeVar("T")
 
 _QEMU_ARGS = {
     "-cpu": r"[a-z0-9-]+(,[a-z0-9-]+=(on|off|\d+))*",
@@ -63,28 +60,29 @@ def _board(name: str, table: Table) -> Board:
     places = {place: _place(place, layout, memories) for place in ("vectors", "code", "data")}
     if layout is not None:
         layout.finish()
-    timer = _optional(table.section("timer"), _timer)
+    timer = optional(table.section("timer"), _timer)
     board = Board(
         name=name,
         summary=table.get("summary", text),
         core=table.get("core", _core),
-        clock=table.get("clock", _units(parse_frequency), timer.clock if timer else 0),
+        clock=table.get("clock", units(parse_frequency), timer.clock if timer else 0),
         memories=memories,
         vectors=places["vectors"],
         code=places["code"],
         data=places["data"],
-        uart=_optional(table.section("uart"), _uart),
+        uart=optional(table.section("uart"), _uart),
         timer=timer,
-        start=tuple(_step(t) for t in table.tables("start")),
-        boot=table.get("boot", _one_of("boot header", *BOOTS), ""),
-        watchdog=_optional(table.section("watchdog"), _watchdog),
-        qemu=_optional(table.section("qemu"), _qemu),
-        fvp=_optional(table.section("fvp"), _fvp),
-        rp2040js=_optional(table.section("rp2040js"), lambda table: True) or False,
+        start=tuple(parse_step(t) for t in table.tables("start")),
+        errata=optional(table.section("errata"), parse_errata),
+        boot=table.get("boot", one_of("boot header", *BOOTS), ""),
+        watchdog=optional(table.section("watchdog"), _watchdog),
+        qemu=optional(table.section("qemu"), _qemu),
+        fvp=optional(table.section("fvp"), _fvp),
+        rp2040js=optional(table.section("rp2040js"), lambda table: True) or False,
         zephyr=table.get("zephyr", _zephyr, ()),
-        flash_with=_optional(table.section("flash"), _flash),
-        serial=_optional(table.section("serial"), _serial),
-        energy=_optional(table.section("energy"), _energy),
+        flash_with=optional(table.section("flash"), _flash),
+        serial=optional(table.section("serial"), _serial),
+        energy=optional(table.section("energy"), _energy),
         source=table.get("source", text, ""),
     )
     table.finish()
@@ -97,16 +95,16 @@ def _place(place: str, layout: Table | None, memories: tuple[Memory, ...]) -> st
     default = next((m.name for m in memories if m.kind == kind), "")
     if layout is None:
         return default
-    return layout.get(place, _one_of("memory", *(m.name for m in memories)), default)
+    return layout.get(place, one_of("memory", *(m.name for m in memories)), default)
 
 
 def _memory(name: str, table: Table) -> Memory:
     memory = Memory(
         name=name,
-        kind=table.get("kind", _one_of("kind", "flash", "ram")),
-        origin=table.get("origin", _address),
-        size=table.get("size", _units(parse_size)),
-        reads=_optional(table.section("reads"), _reads),
+        kind=table.get("kind", one_of("kind", "flash", "ram")),
+        origin=table.get("origin", address),
+        size=table.get("size", units(parse_size)),
+        reads=optional(table.section("reads"), _reads),
     )
     table.finish()
     return memory
@@ -114,78 +112,40 @@ def _memory(name: str, table: Table) -> Memory:
 
 def _reads(table: Table) -> FlashReads:
     return FlashReads(
-        wait_states=table.get("wait_states", _address),
+        wait_states=table.get("wait_states", address),
         width=table.get("width", _width),
-        code_cache=table.get("code_cache", _units(parse_size), 0),
-        data_cache=table.get("data_cache", _units(parse_size), 0),
+        code_cache=table.get("code_cache", units(parse_size), 0),
+        data_cache=table.get("data_cache", units(parse_size), 0),
         ahead=table.get("ahead", yes_or_no, False),
     )
 
 
 def _uart(table: Table) -> Uart:
     return Uart(
-        kind=table.get("kind", _one_of("UART", *UARTS)),
-        base=table.get("base", _address),
-        clock=table.get("clock", _units(parse_frequency)),
-        irq=table.get("irq", _address),
-        baud=table.get("baud", _address, 115200),
-        tx=table.get("tx", _address, None),
-        rx=table.get("rx", _address, None),
+        kind=table.get("kind", one_of("UART", *UARTS)),
+        base=table.get("base", address),
+        clock=table.get("clock", units(parse_frequency)),
+        irq=table.get("irq", address),
+        baud=table.get("baud", address, 115200),
+        tx=table.get("tx", address, None),
+        rx=table.get("rx", address, None),
     )
 
 
 def _timer(table: Table) -> Timer:
-    kind = table.get("kind", _one_of("timer", "systick", "nrf_timer"))
-    clock = table.get("clock", _units(parse_frequency))
+    kind = table.get("kind", one_of("timer", "systick", "nrf_timer"))
+    clock = table.get("clock", units(parse_frequency))
     if kind == "systick":
         return Timer(kind, clock)
-    return Timer(kind, clock, table.get("base", _address), table.get("irq", _address))
-
-
-def _step(table: Table) -> Step:
-    """One of write, wait (for a value, else all of its bits), or set and clear."""
-    register, address = table.get("register", _register), table.get("address", _address)
-    bits, note = table.get("bits", _bits, 32), table.get("note", _comment, "")
-    write, wait = table.get("write", _address, None), table.get("wait", _address, None)
-    ones, zeros = table.get("set", _address, 0), table.get("clear", _address, 0)
-    value = table.get("for", _address, wait) if wait is not None else ones
-    table.finish()
-    if [write is not None, wait is not None, bool(ones | zeros)].count(True) != 1:
-        raise table.error("register", "one of write, wait, or set with clear is wanted")
-    if write is not None:
-        return Step(register, address, "write", (1 << bits) - 1, write, bits, note)
-    return Step(
-        register, address, "change" if wait is None else "wait", wait or ones | zeros, value, bits, note
-    )
-
-
-def _register(value: Any) -> str:
-    name = text(value)
-    if not re.fullmatch(r"[A-Z][A-Z0-9_]*(\[\d+\])?(\.[A-Z][A-Z0-9_]*(\[\d+\])?)*", name):
-        raise ValueError(f'"{name}" is no register: write "RCC.AHB2ENR"')
-    return name
-
-
-def _bits(value: Any) -> int:
-    if value not in (8, 16, 32):
-        raise ValueError("8, 16 or 32 is wanted")
-    return int(value)
-
-
-def _comment(value: Any) -> str:
-    """A text that can stand in a comment of C."""
-    note = text(value)
-    if not note.isprintable() or "*/" in note or "/*" in note or len(note) > 100:
-        raise ValueError("at most 100 printable characters without /* and */ are wanted")
-    return note
+    return Timer(kind, clock, table.get("base", address), table.get("irq", address))
 
 
 def _watchdog(table: Table) -> Watchdog:
     return Watchdog(
-        kind=table.get("kind", _one_of("watchdog", "cmsdk")),
-        base=table.get("base", _address),
-        clock=table.get("clock", _units(parse_frequency)),
-        seconds=table.get("seconds", _address, 60),
+        kind=table.get("kind", one_of("watchdog", "cmsdk")),
+        base=table.get("base", address),
+        clock=table.get("clock", units(parse_frequency)),
+        seconds=table.get("seconds", address, 60),
     )
 
 
@@ -193,13 +153,13 @@ def _qemu(table: Table) -> Qemu:
     return Qemu(
         machine=table.get("machine", _word),
         args=table.get("args", _qemu_args, ()),
-        memory=_optional(table.section("memory"), _shared),
+        memory=optional(table.section("memory"), _shared),
     )
 
 
 def _qemu_args(value: Any) -> tuple[str, ...]:
     """Options that describe the machine; those that open files or lines are for nobody's file to say."""
-    words = _each(text)(value)
+    words = each(text)(value)
     for option, given in zip_longest(words[::2], words[1::2], fillvalue=""):
         if option not in _QEMU_ARGS:
             raise ValueError(f"{option} is not allowed here: {', '.join(_QEMU_ARGS)} are, each with a value")
@@ -209,7 +169,7 @@ def _qemu_args(value: Any) -> tuple[str, ...]:
 
 
 def _shared(table: Table) -> Memory:
-    origin, size = table.get("origin", _address), table.get("size", _units(parse_size))
+    origin, size = table.get("origin", address), table.get("size", units(parse_size))
     return Memory("mailbox", "ram", origin, size)
 
 
@@ -239,12 +199,12 @@ def _release(value: str) -> tuple[int, ...]:
 
 def _flash(table: Table) -> Flash:
     named = [
-        (r, table.get(r, _each(_script) if r == "openocd" else _alone, ())) for r in RUNNERS if RUNNERS[r]
+        (r, table.get(r, each(_script) if r == "openocd" else _alone, ())) for r in RUNNERS if RUNNERS[r]
     ]
     return Flash(
-        runners=table.get("runners", _each(_one_of("runner", *RUNNERS))),
+        runners=table.get("runners", each(one_of("runner", *RUNNERS))),
         targets=tuple((runner, words) for runner, words in named if words),
-        uf2_family=table.get("uf2_family", _address, 0),
+        uf2_family=table.get("uf2_family", address, 0),
     )
 
 
@@ -269,7 +229,7 @@ def _word(value: Any) -> str:
 
 
 def _serial(table: Table) -> Serial:
-    return Serial(baud=table.get("baud", _address, 115200), usb=table.get("usb", _each(_usb_id), ()))
+    return Serial(baud=table.get("baud", address, 115200), usb=table.get("usb", each(_usb_id), ()))
 
 
 def _energy(table: Table) -> Energy:
@@ -293,33 +253,6 @@ def _usb_id(value: Any) -> str:
     return usb
 
 
-def _optional(table: Table | None, parse: Callable[[Table], T]) -> T | None:
-    if table is None:
-        return None
-    result = parse(table)
-    table.finish()
-    return result
-
-
-def _each(parse: Callable[[Any], str]) -> Callable[[Any], tuple[str, ...]]:
-    def parse_list(value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list):
-            raise ValueError("a list of texts is wanted")
-        return tuple(parse(item) for item in value)
-
-    return parse_list
-
-
-def _address(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
-        raise ValueError("a whole number from 0 to 0xffffffff is wanted")
-    return value
-
-
-def _units(parse: Callable[[str], int]) -> Callable[[Any], int]:
-    return lambda value: parse(text(value))
-
-
 def _width(value: Any) -> int:
     size = parse_size(text(value))
     if size % 4 or not size:
@@ -328,16 +261,5 @@ def _width(value: Any) -> int:
 
 
 def _core(value: Any) -> Any:
-    name = _one_of("core", *CORES, *ALIASES, HOST.name)(value)
+    name = one_of("core", *CORES, *ALIASES, HOST.name)(value)
     return find_core(name)
-
-
-def _one_of(what: str, *choices: str) -> Callable[[Any], str]:
-    def parse(value: Any) -> str:
-        if value in choices:
-            return str(value)
-        close = get_close_matches(str(value), choices, n=1)
-        advice = f"did you mean {close[0]}?" if close else f"known: {', '.join(choices)}"
-        raise ValueError(f"unknown {what} {value}: {advice}")
-
-    return parse

@@ -10,6 +10,7 @@ from crtgen import files
 from crtgen.boards import RUNNERS, Board
 from crtgen.build import find_workspace, read_content
 from crtgen.errors import FlashError, UsageError
+from crtgen.flash.drives import drives_of
 from crtgen.flash.table import TABLE, Runner
 from crtgen.flash.vectors import read_vectors
 from crtgen.text import DeviceText
@@ -31,6 +32,16 @@ _WEST_PROBES: Mapping[str, tuple[str, ...]] = {
 """How west's runners are told the number of the probe, as Zephyr's twister does it; the others take none."""
 
 _THUMB = 0x01000000
+_RESET = (
+    "python",
+    'for words in ("reset halt", "reset"):',
+    "    try:",
+    '        gdb.execute("monitor " + words)',
+    "        break",
+    "    except gdb.error:",
+    "        pass",
+    "end",
+)
 _NEVER = frozenset("{}\n\r")
 """Characters that no path may have: OpenOCD gets it in braces, J-Link in a line of a script."""
 
@@ -68,8 +79,13 @@ class Job:
 
     @property
     def runners(self) -> tuple[str, ...]:
-        """What can write it, the preferred one first; west knows images of Zephyr only."""
+        """What can write it, the preferred one first; west knows images of Zephyr only.
+
+        A boot loader whose drive is mounted waits for a file: whoever held its button wants no other way.
+        """
         listed = self.board.flash_with.runners if self.board.flash_with else ()
+        if self.board.flash_with and any(map(drives_of, self.board.flash_with.target("uf2"))):
+            listed = ("uf2", *(name for name in listed if name != "uf2"))
         return tuple(name for name in (*listed, "gdb") if name != "west" or self.is_zephyr)
 
     def file(self, suffix: str) -> Path:
@@ -145,15 +161,17 @@ def _west_runner(build: Path) -> str:
 
 
 def _gdb(job: Job) -> list[str]:
-    """Load, then start as a reset would: stack and program counter from the vector table.
+    """Reset, load, then start as a reset would: stack and program counter from the vector table.
 
-    The server is a host with a port: gdb would start a program that is named after a ``|``.
+    Servers call a reset differently: the first word that one knows is taken. The server is a host with a
+    port: gdb would start a program that is named after a ``|``.
     """
     if not re.fullmatch(r"[\w.-]+:\d{1,5}|\[[0-9a-f:]+\]:\d{1,5}", job.gdb_server, re.ASCII):
         raise UsageError("it is no host with a port", where=job.gdb_server, hint=f"as in {GDB_SERVER}")
     table = read_vectors(job.image)
     lines = (
         f"target extended-remote {job.gdb_server}",
+        *_RESET,
         "load",
         "compare-sections",
         f"set {{unsigned int}}0xe000ed08 = {table.address:#x}",

@@ -117,6 +117,10 @@ TABLE: Mapping[str, Runner] = {
         (("{python}", "-P", "-m", "crtgen.flash.with_uf2", "--board-id", "{target}", "{image}"),),
         (),
     ),
+    # To the boot loader over USB, whether or not its drive is mounted.
+    "picotool": Runner(
+        ".uf2", (("picotool", "load", "-x", "{probe}", "{image}"),), ("--ser", "{serial}"), target=()
+    ),
 }
 """By name, those apart that are more than a command line: west and gdb."""
 
@@ -130,6 +134,7 @@ INSTALL: Mapping[str, str] = {
     "STM32_Programmer_CLI": "install ST's STM32CubeProgrammer, and put its bin folder into the PATH",
     "LinkServer": "install NXP's LinkServer, and put its folder into the PATH",
     "probe-rs": "install probe-rs: https://probe.rs",
+    "picotool": "install picotool: https://github.com/raspberrypi/picotool",
     "bossac": "install BOSSA; Arduino's nRF52840 needs the bossac that comes with its core",
     "dfu-util": how_to_install("dfu-util"),
     "gdb-multiarch": how_to_install("gdb-multiarch"),

@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crtgen.boards import BOOTS, Board, Boot, Core, Memory, Step, Timer, Uart, Watchdog
+from crtgen.boards import BOOTS, Board, Boot, Core, Memory, Timer, Uart, Watchdog, all_steps
 from crtgen.codegen.names import ARENA, KERNELS, PARAM
 from crtgen.codegen.render import render
 from crtgen.errors import UsageError
 from crtgen.project.firmware import Firmware
 from crtgen.project.mlperftiny import BenchmarkView
 from crtgen.project.protection import Region, protection, regions
+from crtgen.project.steps import StepView, registers, step_view
 from crtgen.project.toolchains import BARE_METAL
 
 __all__ = ["platform_files", "toolchain_files"]
@@ -68,18 +69,6 @@ class _TimerView:
 
 
 @dataclass(frozen=True, slots=True)
-class _StepView:
-    """A step as C: a statement, or what is waited for."""
-
-    name: str
-    note: str
-    waits: bool
-    mask: str
-    value: str
-    statement: str
-
-
-@dataclass(frozen=True, slots=True)
 class _PlatformView:
     board: str
     is_host: bool
@@ -93,8 +82,9 @@ class _PlatformView:
     handlers: int
     uart: _UartView
     timer: _TimerView
-    start: tuple[_StepView, ...]
+    start: tuple[StepView, ...]
     registers: tuple[tuple[str, str, str], ...]
+    has_pairs: bool
     boot: Boot | None
     mailbox: str
     has_fpu: bool
@@ -172,8 +162,9 @@ def _view(firmware: Firmware) -> _PlatformView:
         handlers=_handlers(uart, timer, is_server),
         uart=_uart(uart, is_server),
         timer=_TimerView(f"{timer.base:#010x}", timer.irq),
-        start=tuple(_step(step) for step in board.start),
-        registers=_registers(board),
+        start=tuple(step_view(step) for step in board.start),
+        registers=registers(board),
+        has_pairs=any(step.operation == "pairs" for step in all_steps(board.start)),
         boot=BOOTS[board.boot] if board.boot else None,
         mailbox=f"{mailbox:#010x}" if mailbox is not None else "",
         has_fpu=board.core.fpu != "none",
@@ -234,34 +225,6 @@ def _uart(uart: Uart, is_server: bool) -> _UartView:
         interrupts=is_server or uart.is_usb,
         holds_back=uart.is_usb,
     )
-
-
-def _step(step: Step) -> _StepView:
-    """Sets, clears or writes bits of a register, or waits for them."""
-    name, ones, zeros = _register(step), step.value, step.mask & ~step.value
-    cast = f"(uint{step.bits}_t)" if step.bits < 32 else ""
-    if step.operation == "write":
-        statement = f"{name} = {ones:#x}u;"
-    elif not zeros:
-        statement = f"{name} |= {ones:#x}u;"
-    elif not ones:
-        statement = f"{name} &= {cast}~{zeros:#x}u;"
-    else:
-        changed = f"({name} & ~{step.mask:#x}u) | {ones:#x}u"
-        statement = f"{name} = {cast}({changed});" if cast else f"{name} = {changed};"
-    return _StepView(
-        name, step.note, step.operation == "wait", f"{step.mask:#x}", f"{step.value:#x}", statement
-    )
-
-
-def _register(step: Step) -> str:
-    return step.register.replace(".", "_").replace("[", "_").replace("]", "")
-
-
-def _registers(board: Board) -> tuple[tuple[str, str, str], ...]:
-    """Name, address and type of each register of the start."""
-    found = {(_register(s), f"{s.address:#010x}", f"uint{s.bits}_t"): None for s in board.start}
-    return tuple(found)
 
 
 def _place(board: Board, part: str, memory: str) -> _PlaceView:

@@ -108,6 +108,36 @@ def test_steps_of_the_start_as_c(tmp_path: Path) -> None:
     ]
 
 
+CONDITIONS = """\
+start = [
+  { register = "FICR.TRIMCNF[0].ADDR", address = 0xff0300, pairs = 32 },
+  { register = "FICR.PART", address = 0xff0130, if = 0xffffffff, for = 0x7, note = "the part", then = [
+    { register = "FICR.REVISION", address = 0xff0134, unless = 0xff, for = 0x2, then = [
+      { register = "OSC.TRIM", address = 0x50002118, write = 0x7f },
+    ] },
+  ] },
+]
+"""
+
+
+def test_conditions_and_pairs_as_c(tmp_path: Path) -> None:
+    text = (ROOT / "boards" / "netduinoplus2.toml").read_text()
+    file = tmp_path / "own.toml"
+    file.write_text(STARTS[: STARTS.index("start")] + CONDITIONS + text[text.index("\n[memory.flash]") :])
+    start = platform(load_board(file), "server")["startup.c"]
+    assert "#define OSC_TRIM (*(volatile uint32_t *)0x50002118u)" in start
+    body = start[start.index("static void start_chip(void)\n{\n") :]
+    assert body[: body.index("    __asm")].splitlines()[2:] == [
+        "    copy_pairs(&FICR_TRIMCNF_0_ADDR, 32);",
+        "    /* the part */",
+        "    if (FICR_PART == 0x7u) {",
+        "        if ((FICR_REVISION & 0xffu) != 0x2u) {",
+        "            OSC_TRIM = 0x7fu;",
+        "        }",
+        "    }",
+    ]
+
+
 def crc_mpeg2(data: bytes) -> int:
     """CRC-32/MPEG-2; that of "123456789" is 0x0376e6e7."""
     crc = 0xFFFF_FFFF

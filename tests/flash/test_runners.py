@@ -92,6 +92,26 @@ def test_uf2_is_copied_to_the_drive_of_the_boot_loader(
     assert copied.pop().read_bytes() == b"the image"
 
 
+def test_a_drive_that_waits_for_a_file_is_preferred(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever held BOOTSEL has no probe, or does not want it now."""
+    monkeypatch.setenv("CRTGEN_MEDIA", str(tmp_path / "media"))
+    assert job(image, PICO).runners[0] == "openocd"
+    drive = tmp_path / "media" / "RPI-RP2"
+    drive.mkdir(parents=True)
+    (drive / "INFO_UF2.TXT").write_text("Board-ID: RPI-RP2\r\n")
+    assert job(image, PICO).runners[:2] == ("uf2", "openocd")
+    assert job(image, NUCLEO).runners[0] == "west"
+
+
+def test_picotool(image: Path) -> None:
+    image.with_suffix(".uf2").write_bytes(b"")
+    uf2 = str(image.with_suffix(".uf2"))
+    assert command("picotool", job(image, PICO)) == ["picotool", "load", "-x", uf2]
+    assert command("picotool", job(image, PICO, "E66")) == ["picotool", "load", "-x", "--ser", "E66", uf2]
+
+
 def test_pyocd_without_the_pack_of_the_chip() -> None:
     error = explain("pyocd", find_board(NUCLEO), "Target type stm32l4r5zitx not recognized.", 1)
     assert error.hint.endswith("`pyocd pack install stm32l4r5zitx`")

@@ -55,7 +55,7 @@ def test_no_runner_is_told_such_a_number(
         commands(runner, Job(image, board, DeviceText(number)))
 
 
-BOARDS = ("nucleo_l4r5zi", "nrf52840dk", "frdm_mcxn947", "arduino_nano_33_ble")
+BOARDS = ("nucleo_l4r5zi", "nrf52840dk", "frdm_mcxn947", "arduino_nano_33_ble", "rpi_pico")
 
 
 @pytest.mark.parametrize("runner", _WEST_PROBES)

@@ -1,0 +1,67 @@
+"""What a chip wants before anything else runs, what its boot ROM looks for, and its errata."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+__all__ = ["BOOTS", "Boot", "Errata", "Erratum", "Step", "all_steps"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One access to a register of ``bits`` bits before anything else runs.
+
+    ``operation`` is ``write`` (of ``value``), ``change`` (the bits of ``mask`` become ``value``), ``wait``
+    (until the bits of ``mask`` are ``value``), ``if`` or ``unless`` (the steps ``then`` are done if those
+    bits are ``value``, or if they are not), or ``pairs``: of at most ``value`` pairs that lie there, the
+    second word is written to the address that is the first, up to an address of all ones. ``register`` is
+    its name in the chip's manual, as ``RCC.AHB2ENR``; ``note`` says what the step is for.
+    """
+
+    register: str
+    address: int
+    operation: str
+    mask: int
+    value: int
+    bits: int = 32
+    note: str = ""
+    then: tuple["Step", ...] = ()
+
+
+def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Each step, and those that depend on it, in their order."""
+    for step in steps:
+        yield step
+        yield from all_steps(step.then)
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """What the chip's boot ROM looks for in flash: where it is, and where the vectors are then."""
+
+    at: int
+    vectors: int
+
+
+BOOTS: Mapping[str, Boot] = {
+    "rp2040": Boot(at=0, vectors=0x100),
+    "rp2350": Boot(at=0x200, vectors=0),
+    "kinetis": Boot(at=0x400, vectors=0),
+}
+"""By kind: offsets in bytes from the start of the vectors' memory. ``boot_<kind>.c`` is the template."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erratum:
+    """One that concerns crtgen: its number, what it is about, and what is done, or why nothing."""
+
+    number: str
+    about: str
+    done: str
+
+
+@dataclass(frozen=True, slots=True)
+class Errata:
+    """The maker's sheet that was read, with its revision, and those of its errata that concern crtgen."""
+
+    sheet: str
+    listed: tuple[Erratum, ...] = ()

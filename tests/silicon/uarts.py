@@ -1,0 +1,149 @@
+"""What a UART answers to a driver: registers that say when a byte may go, and bring those that came.
+
+``read`` gives None for a register that keeps what was written to it.
+"""
+
+from collections.abc import Callable, Mapping
+
+__all__ = ["UARTS", "Uart"]
+
+
+class Uart:
+    """``came`` are the bytes on the line to the chip, ``sent`` those that it sent."""
+
+    def __init__(self, memory: Callable[[int], int]) -> None:
+        self.came = bytearray()
+        self.sent = bytearray()
+        self.memory = memory
+
+    @property
+    def interrupts(self) -> bool:
+        return bool(self.came)
+
+    def read(self, offset: int) -> int | None:
+        raise NotImplementedError
+
+    def write(self, offset: int, value: int) -> None:
+        raise NotImplementedError
+
+    def next(self) -> int:
+        return self.came.pop(0) if self.came else 0
+
+
+class Flags(Uart):
+    """A register of flags, one that brings bytes and one that takes them."""
+
+    flags, idle, full, receive, send = 0, 0, 0, 0, 0
+
+    def read(self, offset: int) -> int | None:
+        if offset == self.flags:
+            return self.idle | (self.full if self.came else 0)
+        return self.next() if offset == self.receive else None
+
+    def write(self, offset: int, value: int) -> None:
+        if offset == self.send:
+            self.sent.append(value & 255)
+
+
+class Stm32V1(Flags):
+    flags, idle, full, receive, send = 0x00, 0xC0, 0x20, 0x04, 0x04
+
+
+class Stm32V2(Flags):
+    flags, idle, full, receive, send = 0x1C, 0xC0, 0x20, 0x24, 0x28
+
+
+class Kinetis(Flags):
+    flags, idle, full, receive, send = 0x04, 0xC0, 0x20, 0x07, 0x07
+
+
+class NxpLpuart(Flags):
+    flags, idle, full, receive, send = 0x14, 0xC0_0000, 0x20_0000, 0x1C, 0x1C
+
+
+class RaSciB(Flags):
+    flags, idle, full, receive, send = 0x48, 0xA000_0000, 0, 0x00, 0x04
+
+
+class Pl011(Flags):
+    flags, receive, send = 0x18, 0x00, 0x00
+
+    def read(self, offset: int) -> int | None:
+        if offset == self.flags:
+            return 0x80 | (0 if self.came else 0x10)
+        return super().read(offset)
+
+
+class NrfUart(Uart):
+    """Events: a byte came (0x108), a byte went (0x11C)."""
+
+    def __init__(self, memory: Callable[[int], int]) -> None:
+        super().__init__(memory)
+        self.events = {0x108: 0, 0x11C: 0}
+        self.on = False
+
+    @property
+    def interrupts(self) -> bool:
+        if self.on and self.came:
+            self.events[0x108] = 1
+        return bool(self.events[0x108])
+
+    def read(self, offset: int) -> int | None:
+        if offset == 0x518:
+            return self.next()
+        if self.interrupts:
+            self.on = True
+        return self.events.get(offset)
+
+    def write(self, offset: int, value: int) -> None:
+        if offset in self.events:
+            self.events[offset] = value
+        if offset == 0x000:
+            self.on = True
+        if offset == 0x51C:
+            self.sent.append(value & 255)
+            self.events[0x11C] = 1
+
+
+class NrfUarte(Uart):
+    """It reads and writes memory: a byte at a time, as the driver says. Events: 0x110 came, 0x120 went."""
+
+    def __init__(self, memory: Callable[[int], int]) -> None:
+        super().__init__(memory)
+        self.events = {0x110: 0, 0x120: 0}
+        self.pointers = {0x534: 0, 0x544: 0}
+        self.on = False
+        self.deliver: Callable[[int, int], None] = lambda address, byte: None
+
+    @property
+    def interrupts(self) -> bool:
+        if self.on and self.came and not self.events[0x110]:
+            self.deliver(self.pointers[0x534], self.next())
+            self.on, self.events[0x110] = False, 1
+        return bool(self.events[0x110])
+
+    def read(self, offset: int) -> int | None:
+        return self.events.get(offset)
+
+    def write(self, offset: int, value: int) -> None:
+        for registers in (self.events, self.pointers):
+            if offset in registers:
+                registers[offset] = value
+        if offset == 0x000:
+            self.on = True
+        if offset == 0x008:
+            self.sent.append(self.memory(self.pointers[0x544]))
+            self.events[0x120] = 1
+
+
+UARTS: Mapping[str, type[Uart]] = {
+    "stm32_v1": Stm32V1,
+    "stm32_v2": Stm32V2,
+    "stm32_lpuart": Stm32V2,
+    "kinetis": Kinetis,
+    "nxp_lpuart": NxpLpuart,
+    "ra_sci_b": RaSciB,
+    "pl011": Pl011,
+    "nrf_uart": NrfUart,
+    "nrf_uarte": NrfUarte,
+}

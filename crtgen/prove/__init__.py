@@ -8,6 +8,7 @@ of symbols are known: ``<model>_compute``, ``_arena``, ``_input_tensors``, ``crt
     image      the ELF: bytes, names, instructions as text
     machine    runs instructions on symbols           meaning    what operations on words are
     network    the model file: what layers compute    recognise  which output a stored byte is
+    decoders   whether others read the code alike     reset      what stands in memory at the call
     proof      puts it together
 
 See docs/prove.md for what a proof says, and what it does not.

@@ -1,7 +1,7 @@
 """Do two decoders agree about what an instruction is? Its text is assembled again, by binutils and by LLVM.
 
 objdump's text is what is run. An assembler that gives other bytes for it, or refuses it, takes it for
-something else than objdump did. No text gives the bytes of an encoding that the architecture leaves undefined.
+something else than objdump did. No text gives the bytes of an encoding that is left undefined.
 """
 
 import hashlib

@@ -53,12 +53,19 @@ class Instruction:
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """``constant`` are the bytes that no store may reach, by address of their first."""
+    """``constant`` are the bytes that no store may reach, by address of their first.
+
+    ``loaded`` is what a reset finds, and where; ``variable`` are first address and end of what may be
+    written; ``initial`` is what has to be there when main is called, and that is not loaded there.
+    """
 
     path: Path
     architecture: str
     segments: tuple[tuple[int, bytes], ...]
     constant: tuple[tuple[int, bytes], ...]
+    loaded: tuple[tuple[int, bytes], ...]
+    variable: tuple[tuple[int, int], ...]
+    initial: tuple[tuple[int, bytes], ...]
     symbols: Mapping[str, int]
     sizes: Mapping[str, int]
     instructions: Mapping[int, Instruction]
@@ -112,9 +119,8 @@ def _read(path: Path, elf: ELFFile) -> Image:
     architecture = _ARCHITECTURES.get(tags.get("TAG_CPU_ARCH", -1))
     if architecture is None:
         raise UsageError("its build attributes name no core that the checker knows", where=str(path))
-    segments = tuple(
-        (s["p_vaddr"], s.data()) for s in elf.iter_segments() if s["p_type"] == "PT_LOAD" and s["p_filesz"]
-    )
+    parts = [s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD" and s["p_filesz"]]
+    segments = tuple((s["p_vaddr"], s.data()) for s in parts)
     constant = tuple(
         (s["sh_addr"], s.data())
         for s in elf.iter_sections()
@@ -132,9 +138,28 @@ def _read(path: Path, elf: ELFFile) -> Image:
         if is_function and symbol["st_size"]:
             functions.append((address, address + symbol["st_size"], symbol.name))
     instructions = _decode(path, architecture, constant)
+    memory = tuple((s["p_paddr"], s.data()) for s in parts), *_sections(elf, parts)
+    ordered = tuple(sorted(functions))
     return Image(
-        path, architecture, segments, constant, symbols, sizes, instructions, tuple(sorted(functions))
+        path, architecture, segments, constant, *memory, symbols, sizes, instructions, functions=ordered
     )
+
+
+def _sections(elf: ELFFile, parts: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What may be written once main runs, gaps of alignment too, and what has to be there: see ``Image``."""
+    loaded = [p for p in parts if p["p_vaddr"] == p["p_paddr"]]
+    taken = [s for s in elf.iter_sections() if s["sh_flags"] & 2 and s["sh_size"]]
+    taken = [s for s in taken if not any(p.section_in_segment(s) for p in loaded)]
+    variable: list[tuple[int, int]] = []
+    initial = []
+    for s in sorted(taken, key=lambda s: int(s["sh_addr"])):
+        first, end = s["sh_addr"], s["sh_addr"] + s["sh_size"]
+        if variable and 0 <= first - variable[-1][1] < s["sh_addralign"]:
+            first = variable[-1][1]
+        variable.append((first, end))
+        if s["sh_type"] != "SHT_NOBITS" or s.name == ".bss":
+            initial.append((s["sh_addr"], s.data()))
+    return tuple(variable), tuple(initial)
 
 
 def _attributes(section: Any) -> dict[str, Any]:

@@ -4,7 +4,8 @@ Addresses and control flow are numbers: shapes are. Where a branch depends on an
 where they meet, and what differs is what the condition selects. Each instruction becomes a function once.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -81,19 +82,25 @@ class Machine:
         r[SP], r[LR] = stack, _END | 1
         kept = [*r[4:12], *(w for q in self.q[4:] for w in q)]
         self.returns = [(_END, ())]
-        self.at = pc
-        try:
+        with self.located():
             while self.returns:
                 pc = self.one(pc)
-        except (Refusal, RecursionError, LookupError, ArithmeticError, ValueError) as error:
-            where = f"{self.at:#x} in {self.image.function_of(self.at)}"
-            text = self.image.instructions[self.at].text if self.at in self.image.instructions else "?"
-            raise Refusal(f"{where}, {text!r}: {error}") from None
         if r[SP] != stack or pc != _END:
             raise Refusal("the function does not give the stack back as it was")
         for before, after in zip(kept, [*r[4:12], *(w for q in self.q[4:] for w in q)], strict=True):
             if before is not after:
                 raise Refusal("a register that a callee has to keep (r4 to r11, d8 to d15) is changed")
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Say of every refusal within at which instruction it was."""
+        self.at = 0
+        try:
+            yield
+        except (Refusal, RecursionError, LookupError, ArithmeticError, ValueError) as error:
+            where = f"{self.at:#x} in {self.image.function_of(self.at)}"
+            text = self.image.instructions[self.at].text if self.at in self.image.instructions else "?"
+            raise Refusal(f"{where}, {text!r}: {error}") from None
 
     def one(self, pc: int) -> int:
         """Run one instruction; gives the address of the next."""

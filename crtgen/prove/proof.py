@@ -15,6 +15,7 @@ from crtgen.prove.network.layer import Layer
 from crtgen.prove.network.network import Network
 from crtgen.prove.recognise import Recogniser
 from crtgen.prove.refusal import Refusal
+from crtgen.prove.reset import Reset, start_up
 from crtgen.prove.value import Symbol
 
 __all__ = ["STACK_TOP", "LayerProof", "Proof", "allow", "only_model", "place", "prove"]
@@ -63,6 +64,7 @@ class Proof:
     instructions: tuple[int, int]
     calls: tuple[tuple[str, int, int], ...]
     stack: int
+    reset: Reset
     seconds: float
     certificate: dict[str, str]
     network: Network = field(repr=False, compare=False)
@@ -90,6 +92,7 @@ class Proof:
             "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
             "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
             f"stack: {self.stack:,} bytes; time: {count}",
+            self.reset.line(self.stack),
         ]
         if self.is_proven:
             last = "each is the network's for every input"
@@ -121,6 +124,7 @@ class Proof:
             "instructions": {"least": self.instructions[0], "most": self.instructions[1]},
             "calls": [{"function": f, "least": a, "most": b} for f, a, b in self.calls],
             "stack_bytes": self.stack,
+            "reset": self.reset.to_dict(),
             "layers": [layer.to_dict() for layer in self.layers],
             "cpu_seconds": round(self.seconds, 2),
             "certificate": self.certificate,
@@ -186,6 +190,7 @@ class _Run:
         self.machine = Machine(image, _MOST_INSTRUCTIONS)
         self.recogniser = Recogniser(network, _MOST_FORGOTTEN)
         self.found = 0
+        self.reset = Reset(stopped="the network was not")
         self.decoders: dict[str, str] = {}
 
     def proof(self, start: float) -> Proof:
@@ -194,7 +199,8 @@ class _Run:
             allow(self.machine, self.name)
             self._run()
             self._check_output()
-            self.decoders = agree(self.image, self.machine.code)
+            self.reset, code = start_up(self.image, self.name, self._depth())
+            self.decoders = agree(self.image, self.machine.code | code)
         except Refusal as refusal:
             stopped, self.found = str(refusal), 0
         m = self.machine
@@ -210,6 +216,7 @@ class _Run:
             instructions=(m.count - m.slack, m.count),
             calls=tuple(self._calls()),
             stack=self._depth(),
+            reset=self.reset,
             seconds=time.process_time() - start,
             certificate=self._certificate(),
             network=self.network,

@@ -7,14 +7,38 @@ from crtgen.prove.machine import LR, Machine, Step
 from crtgen.prove.meaning import BRANCHES
 from crtgen.prove.operands import register
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Op, Word
+from crtgen.prove.value import Op, Word, unknown
 
 __all__: list[str] = []
 
 
-@family("nop", *(f"it{a}{b}{c}" for a in ("", "t", "e") for b in ("", "t", "e") for c in ("", "t", "e")))
+@family(
+    "nop",
+    "dsb",
+    "isb",
+    "dmb",
+    *(f"it{a}{b}{c}" for a in ("", "t", "e") for b in ("", "t", "e") for c in ("", "t", "e")),
+)
 def nothing(m: Machine, i: Instruction) -> Step:
     return lambda: None
+
+
+@family("msr", "cpsid", "cpsie")
+def special(m: Machine, i: Instruction) -> Step:
+    """Whether interrupts come, and where the stack ends, which is checked otherwise."""
+    if i.name == "msr" and i.operands[0].lower() not in ("msplim", "primask"):
+        raise Refusal("a register that is not followed")
+    return lambda: None
+
+
+@family("mrs")
+def read_special(m: Machine, i: Instruction) -> Step:
+    n = register(i.operands[0])
+
+    def step() -> None:
+        m.r[n] = unknown()
+
+    return step
 
 
 @family("b")

@@ -1,0 +1,154 @@
+"""From reset to the call of the network's function, on numbers: is memory then what C takes it to be?
+
+Flash holds the segments where they are loaded; RAM and registers hold nothing known. What lies in the
+regions for devices of the memory map (Armv7-M Architecture Reference Manual, B3.1) is a device: what is read
+there is unknown, what is written is gone. A loop that only reads until a device says something is left.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from crtgen.prove.image import Image
+from crtgen.prove.machine import SP, Machine
+from crtgen.prove.memory import Content, Memory
+from crtgen.prove.refusal import Refusal
+from crtgen.prove.value import Op, Word, unknown
+
+__all__ = ["Reset", "start_up"]
+
+_MOST_INSTRUCTIONS = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """``stack`` are the bytes that are in use when the network's function is called, of ``reserved``.
+
+    ``stopped`` says why it was not followed to there; nothing is said then.
+    """
+
+    instructions: int = 0
+    reads: int = 0
+    writes: int = 0
+    stack: int = 0
+    reserved: int = 0
+    stopped: str = ""
+
+    def line(self, network: int) -> str:
+        """In words; ``network`` are the bytes of the stack that the network takes."""
+        if self.stopped:
+            return f"reset: not followed to the call of the network: {self.stopped}"
+        return (
+            "reset: followed to main, where variables and copied code are what they ought to be, and to the "
+            f"call; {self.reads:,} reads and {self.writes:,} writes of devices; {self.stack:,} and the "
+            f"network's {network:,} bytes are within the stack's {self.reserved:,}, apart from the arena"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def start_up(image: Image, name: str, depth: int) -> tuple[Reset, set[int]]:
+    """Run an image from its reset to the first call of the network, which takes ``depth`` bytes of stack.
+
+    Gives the addresses of what was run, too.
+    """
+    machine = _Starting(image)
+    try:
+        with machine.located():
+            return _followed(machine, name, depth), machine.code
+    except Refusal as refusal:
+        return Reset(stopped=str(refusal)), set()
+
+
+def _followed(machine: "_Starting", name: str, depth: int) -> Reset:
+    image, memory = machine.image, machine.memory
+    names = ("crt_vectors", "main", f"{name}_compute", "crt_stack_bottom", "crt_stack_top")
+    if missing := [n for n in names if n not in image.symbols]:
+        raise Refusal(f"the image has no symbol {missing[0]}")
+    vectors, main, compute, bottom, top = (image.symbols[n] for n in names)
+    first, entry = memory.load(vectors), memory.load(vectors + 4)
+    if first != top or not isinstance(entry, int):
+        raise Refusal("the vector table does not begin with the top of the stack and the reset handler")
+    machine.r[SP], pc = first, entry & ~1
+    machine.returns = [(0, ())]
+    ready = False
+    while pc != compute:
+        pc = machine.one(pc)
+        if pc == main:
+            _check(image, memory)
+            ready = True
+    used = first - machine.number(SP)
+    low, high = image.span(f"{name}_arena")
+    if not ready:
+        raise Refusal("it calls the network before main")
+    if used + depth > top - bottom or (low < top and bottom < high):
+        raise Refusal(f"the stack is too small: {used + depth} bytes are needed, or it overlaps the arena")
+    words = machine.words
+    return Reset(machine.count, words.reads, words.writes, used, top - bottom)
+
+
+def _check(image: Image, memory: Memory) -> None:
+    """Every variable has its first value, and everything that is copied to RAM is there."""
+    for first, data in image.initial:
+        for i, byte in enumerate(data):
+            if memory.byte(first + i) != byte:
+                raise Refusal(f"main is called, and {first + i:#x} does not hold {byte:#x}")
+
+
+class _Words(dict[int, Content]):
+    """Words of memory by address / 4. Those of devices are never there."""
+
+    reads = writes = 0
+
+    def __setitem__(self, i: int, v: Content) -> None:
+        if _is_device(i):
+            self.writes += 1
+        else:
+            super().__setitem__(i, v)
+
+    def __missing__(self, i: int) -> Word:
+        return unknown()
+
+
+class _Memory(Memory):
+    def _miss(self, i: int) -> Word:
+        if not _is_device(i):
+            return super()._miss(i)
+        assert isinstance(self.words, _Words)
+        self.words.reads += 1
+        return unknown()
+
+    def _to(self, a: int) -> int:
+        return a >> 2 if _is_device(a >> 2) else super()._to(a)
+
+
+def _is_device(i: int) -> bool:
+    return 0x40000000 <= 4 * i < 0x60000000 or 4 * i >= 0xA0000000
+
+
+class _Starting(Machine):
+    """A core that was just reset."""
+
+    def __init__(self, image: Image) -> None:
+        super().__init__(image, _MOST_INSTRUCTIONS)
+        self.memory = _Memory(image.loaded, image.unaligned)
+        self.words = self.memory.words = _Words(self.memory.words)
+        for first, end in image.variable:
+            self.memory.allow(first, end)
+
+    def number(self, register: int) -> int:
+        v = self.r[register]
+        if not isinstance(v, int):
+            raise Refusal("the stack pointer is unknown")
+        return v
+
+    def branch(self, holds: Op, pc: int, taken: int, following: int) -> int:
+        span = [i for a, i in self.image.instructions.items() if taken <= a < pc]
+        if span and not any(i.name.startswith(("st", "push", "pop", "b", "vst")) for i in span):
+            return following
+        if (
+            len(self.returns) == 1 and taken > pc
+        ):  # the handler never returns: its ways have no end to meet at
+            self.nearer.setdefault(pc, taken)
+        return super().branch(holds, pc, taken, following)

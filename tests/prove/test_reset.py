@@ -1,0 +1,80 @@
+"""What stands in memory when the network is called: what C takes to be there, or it is said where not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from crtgen import api
+from crtgen.prove.image import read_image
+from crtgen.prove.reset import start_up
+from tests.prove.mutations import flipped
+from tests.prove.networks import rare
+from tests.support import require_tool
+
+pytestmark = pytest.mark.qemu
+
+M55 = "mps3_an547"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image with a variable that is not 0."""
+    require_tool("arm-none-eabi-gcc")
+    folder = tmp_path_factory.mktemp("reset")
+    model = folder / "rare.tflite"
+    model.write_bytes(rare())
+    generated = api.load(model).compile(M55).generate("standalone")
+    sources = dict(generated.project.sources)
+    text = sources["platform/main.c"].decode()
+    variable = "static volatile uint32_t variable = 0x12345678;\n"
+    text = text.replace("int main(void)\n{", f"{variable}int main(void)\n{{\n    (void)variable;")
+    assert "(void)variable" in text
+    sources["platform/main.c"] = text.encode()
+    built = replace(generated, project=replace(generated.project, sources=sources)).build()
+    path = folder / "firmware.elf"
+    path.write_bytes(built.path.read_bytes())
+    return path
+
+
+def literal(path: Path, value: int) -> int:
+    """Where the reset handler has this number."""
+    read = read_image(path)
+    first, end = read.span("crt_reset")
+    data = next(d[first - a : end - a] for a, d in read.constant if a <= first < a + len(d))
+    return first + next(i for i in range(0, len(data), 2) if data[i : i + 4] == value.to_bytes(4, "little"))
+
+
+def test_variables_are_what_they_ought_to_be(image: Path) -> None:
+    reset, code = start_up(read_image(image), "rare", 100)
+    assert reset.stopped == ""
+    assert reset.reads > 0
+    assert reset.writes > 0
+    assert 0 < reset.stack < 300
+    assert reset.reserved == 8192
+    assert reset.instructions > 100
+    assert len(code) > 50
+
+
+@pytest.mark.parametrize(
+    ("name", "bit", "said"),
+    [
+        ("crt_data_load", 5, "main is called, and 0x21002000 does not hold 0x78"),
+        ("crt_bss_end", 4, "does not hold 0x0"),
+    ],
+)
+def test_a_variable_that_is_not(image: Path, tmp_path: Path, name: str, bit: int, said: str) -> None:
+    at = literal(image, read_image(image).symbols[name])
+    reset, _ = start_up(read_image(flipped(image, at, bit, tmp_path)), "rare", 100)
+    assert said in reset.stopped
+
+
+def test_a_stack_that_is_too_small(image: Path) -> None:
+    reset, _ = start_up(read_image(image), "rare", 8192)
+    assert "the stack is too small" in reset.stopped
+
+
+def test_a_vector_table_that_leads_elsewhere(image: Path, tmp_path: Path) -> None:
+    vectors = read_image(image).symbols["crt_vectors"]
+    reset, _ = start_up(read_image(flipped(image, vectors + 1, 5, tmp_path)), "rare", 100)
+    assert "does not begin with the top of the stack" in reset.stopped

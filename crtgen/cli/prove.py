@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from crtgen import files as writing
+from crtgen.certificate import depth_of, timing_of, worst_header
 from crtgen.cli.groups import Building, Compiling, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import MismatchError
-from crtgen.prove import Proof, prove
+from crtgen.prove import UNKNOWN, Proof, prove
 from crtgen.refute import Refutation, refute
 
 __all__ = ["command"]
@@ -29,6 +31,10 @@ def command(
         Path | None,
         typer.Option(metavar="FILE", help="Write the input that shows a fault: a case for crtgen verify."),
     ] = None,
+    header: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a C header with the worst case of time and stack."),
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -39,7 +45,7 @@ def command(
     """
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            board = None
+            board = built = None
             if image is None:
                 say(f"reading {model.name}")
                 compiled = compiling.compile([files.load(model)], say, place=generating.place or ())
@@ -48,20 +54,24 @@ def command(
                 )
                 image, board = built.path, compiled.board
             say("proving")
-            proof = prove(image, model)
+            proof = prove(image, model, timing=timing_of(board) if board else UNKNOWN)
             found = None
-            if not proof.is_proven:
+            if proof.is_proven:
+                if header is not None:
+                    writing.write(header, worst_header(proof).encode())
+            else:
                 say("looking for an input that shows a fault")
                 found = refute(proof, image, board)
                 if counterexample is not None and found.input is not None:
                     found.write(counterexample, proof.network)
-        data = proof.to_dict() | {"counterexample": found.to_dict() if found else None}
-        out.result(data, lambda console: _print(console, proof, found))
+        depth = depth_of(built, proof.model) if built else None
+        more = {"counterexample": found.to_dict() if found else None, "stack_by_call_graph": depth}
+        out.result({**proof.to_dict(), **more}, lambda console: _print(console, proof, depth, found))
         if not proof.is_proven:
             raise typer.Exit(MismatchError.exit_code)
 
 
-def _print(console: Console, proof: Proof, found: Refutation | None) -> None:
+def _print(console: Console, proof: Proof, depth: int | None, found: Refutation | None) -> None:
     rows = table("", "layer", "outputs", "proven", "needed", "missing", right=("outputs", "proven", "needed"))
     for layer in proof.layers:
         missing = f"{layer.missing:,}" if layer.needed else ""
@@ -71,5 +81,11 @@ def _print(console: Console, proof: Proof, found: Refutation | None) -> None:
     for layer in proof.layers:
         for reason in layer.reasons[:1]:
             console.print(f"layer {layer.number}, {layer.operator}: {reason}")
+    functions = table("function", "least", "most", right=("least", "most"))
+    for name, (least, most) in proof.functions().items():
+        functions.add_row(name, f"{least:,}", f"{most:,}")
+    console.print(functions)
+    if depth is not None:
+        console.print(f"stack by the call graph: at most {depth:,} bytes")
     for line in (*proof.lines(), *(found.lines() if found else ())):
         console.print(line)

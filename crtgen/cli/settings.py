@@ -60,6 +60,7 @@ WRITTEN = frozenset(
         "dir",
         "evidence",
         "export",
+        "header",
         "junit",
         "lock",
         "output",

@@ -9,11 +9,13 @@ of symbols are known: ``<model>_compute``, ``_arena``, ``_input_tensors``, ``crt
     machine    runs instructions on symbols           meaning    what operations on words are
     network    the model file: what layers compute    recognise  which output a stored byte is
     decoders   whether others read the code alike     reset      what stands in memory at the call
+    cycles     what instructions take at most
     proof      puts it together
 
 See docs/prove.md for what a proof says, and what it does not.
 """
 
-from crtgen.prove.proof import LayerProof, Proof, prove
+from crtgen.prove.cycles import UNKNOWN, Timing
+from crtgen.prove.proof import LayerProof, Proof, checker_digest, prove
 
-__all__ = ["LayerProof", "Proof", "prove"]
+__all__ = ["UNKNOWN", "LayerProof", "Proof", "Timing", "checker_digest", "prove"]

@@ -27,13 +27,14 @@ _SCRATCH = (2, 3, 12, 14)
 
 
 class Divided(NamedTuple):
-    """Of a function and a divisor: tables of r0 and r1, instructions, words of stack, its code.
+    """Of a function and a divisor: tables of r0 and r1, instructions, cycles, words of stack, its code.
 
-    ``instructions`` are the least and the most of all dividends.
+    ``instructions`` are the least and the most of all dividends, ``cycles`` the most.
     """
 
     tables: tuple[int, int]
     instructions: tuple[int, int]
+    cycles: int
     frame: int
     code: frozenset[int]
 
@@ -58,6 +59,7 @@ def divided(m: "Machine", target: int) -> bool:
     least, most = found.instructions
     m.count += most
     m.slack += most - least
+    m.cycles += found.cycles
     return True
 
 
@@ -67,9 +69,9 @@ def _tried(m: "Machine", target: int, divisor: int, dividends: range) -> Divided
     core.memory.allow(_STACK - _FRAME, _STACK)
     results: list[list[int]] = []
     counts: list[int] = []
-    frame = 0
+    frame = cycles = 0
     for dividend in dividends:
-        before = core.count
+        before, core.cycles = core.count, 0
         core.forget_flags()
         core.r[:] = [dividend & M32, divisor, *(unknown() for _ in core.r[2:])]
         core.run(target, _STACK)
@@ -77,6 +79,7 @@ def _tried(m: "Machine", target: int, divisor: int, dividends: range) -> Divided
             raise Refusal("a division that gives no numbers")
         results.append([signed(v) for v in core.r[:2] if isinstance(v, int)])
         counts.append(core.count - before)
+        cycles = max(cycles, core.cycles)
         frame = max(frame, core.memory.forget(_STACK))
     low, high = (table(values) for values in zip(*results, strict=True))
-    return Divided((low, high), (min(counts), max(counts)), frame, frozenset(core.steps))
+    return Divided((low, high), (min(counts), max(counts)), cycles, frame, frozenset(core.steps))

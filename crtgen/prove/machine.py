@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from crtgen.prove.cycles import UNKNOWN, Timing
 from crtgen.prove.division import Divided, divided
 from crtgen.prove.flow import meeting_points
 from crtgen.prove.image import Image, Instruction
@@ -36,9 +37,9 @@ _END = 0xFFFFFFFE
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call, and how many instructions had been run before it."""
+    """A call, and the least and the most instructions that had been run before it."""
 
-    before: int
+    before: tuple[int, int]
     target: int
     depth: int
 
@@ -48,10 +49,13 @@ class _Again(Exception):
 
 
 class Machine:
-    """A core with the image's memory. ``count`` is the most instructions, ``count - slack`` the least."""
+    """A core with the image's memory. ``count`` is the most instructions, ``count - slack`` the least.
 
-    def __init__(self, image: Image, limit: int) -> None:
-        self.image, self.limit = image, limit
+    ``cycles`` are the most, where the core's timing is known.
+    """
+
+    def __init__(self, image: Image, limit: int, timing: Timing = UNKNOWN) -> None:
+        self.image, self.limit, self.timing = image, limit, timing
         self.memory = Memory(image.constant, image.unaligned)
         self.r: list[Word] = [unknown() for _ in range(16)]
         self.q: list[list[Word]] = [[unknown() for _ in range(4)] for _ in range(8)]
@@ -61,11 +65,13 @@ class Machine:
         self.predicate = 0xFFFF
         self.tail = 0
         """Bytes of an element, within a loop with tail predication."""
-        self.count = self.slack = 0
+        self.count = self.slack = self.cycles = 0
+        self.memory.split = self._split  # type: ignore[method-assign]
         self.returns: list[tuple[int, tuple[Word, ...]]] = []
         """Of each call that is open: where it returns to, and r0 to r3 when it was made."""
         self.calls: list[Call] = []
-        self.steps: dict[int, tuple[Step, int]] = {}
+        self.steps: dict[int, tuple[Step, int, int]] = {}
+        """By address: what runs an instruction, the next address, the most cycles."""
         self.divisions: dict[tuple[int, int, int, int], Divided] = {}
         self.meetings: dict[int, dict[int, int | None]] = {}
         self.ways = 0
@@ -110,12 +116,16 @@ class Machine:
             entry = self.steps[pc] = self.compiled(pc)
         self.at = pc
         self.count += 1
+        self.cycles += entry[2]
         if self.count > self.limit:
             raise Refusal("more instructions than expected")
         to = entry[0]()
         return entry[1] if to is None else to
 
-    def compiled(self, pc: int) -> tuple[Step, int]:
+    def _split(self) -> None:
+        self.cycles += self.timing.split
+
+    def compiled(self, pc: int) -> tuple[Step, int, int]:
         from crtgen.prove.instructions import compile_instruction
 
         instruction = self.image.instructions.get(pc)
@@ -124,7 +134,7 @@ class Machine:
         step = compile_instruction(self, instruction)
         if instruction.condition:
             step = self._conditional(instruction, step)
-        return step, instruction.following
+        return step, instruction.following, self.timing.most(instruction)
 
     @property
     def code(self) -> set[int]:
@@ -137,7 +147,7 @@ class Machine:
             return following
         self.r[LR] = following | 1
         self.returns.append((following, tuple(self.r[:4])))
-        self.calls.append(Call(self.count, target, len(self.returns)))
+        self.calls.append(Call((self.count - self.slack, self.count), target, len(self.returns)))
         return target
 
     def give_back(self, to: Word) -> int:
@@ -151,7 +161,7 @@ class Machine:
 
     def alike(self) -> "Machine":
         """Another core with the same image, of which no memory may be written yet."""
-        return Machine(self.image, self.limit)
+        return Machine(self.image, self.limit, self.timing)
 
     def forget_flags(self) -> None:
         """Let nothing be known of N, Z, C and V."""
@@ -321,13 +331,15 @@ class Machine:
 
     def _state(self) -> "_State":
         rest = (self.predicate, self.tail, tuple(self.returns))
-        return _State(self.r[:], self.q[:], self.flags, self.greater, rest, self.count, self.slack)
+        return _State(
+            self.r[:], self.q[:], self.flags, self.greater, rest, self.count, self.slack, self.cycles
+        )
 
     def _restore(self, s: "_State", changed: "dict[int, Changed]") -> None:
         self.r[:], self.q[:], self.flags, self.greater = s.r, s.q, s.flags, s.greater
         self.predicate, self.tail, returns = s.rest
         self.returns[:] = returns
-        self.count, self.slack = s.count, s.slack
+        self.count, self.slack, self.cycles = s.count, s.slack, s.cycles
         self._undo({i: before for i, (before, _) in changed.items()})
 
     def _undo(self, log: Mapping[int, Content | None]) -> None:
@@ -355,6 +367,7 @@ class Machine:
         least = min(a.count - a.slack, b.count - b.slack)
         self.count = max(a.count, b.count)
         self.slack = self.count - least
+        self.cycles = max(a.cycles, b.cycles)
         for i in {**changed_a, **changed_b}:
             before = (changed_a.get(i) or changed_b[i])[0]
             x = changed_a[i][1] if i in changed_a else before
@@ -382,6 +395,7 @@ class _State:
     rest: tuple[int, int, tuple[tuple[int, tuple[Word, ...]], ...]]
     count: int
     slack: int
+    cycles: int
 
 
 def _condition(v: Word) -> Op:

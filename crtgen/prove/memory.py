@@ -199,7 +199,11 @@ class Memory:
         """Within a branch that depends on inputs a byte need not be what it is in the end."""
         return part if self.undo else self.recognise(word, part)
 
+    def split(self) -> None:
+        """To be replaced: an access was not aligned."""
+
     def _aligned(self, a: int, size: int) -> None:
+        self.split()
         if not self.unaligned and a % size:
             raise Refusal(f"{a:#x} is not aligned, and this core asks for that")
 

@@ -3,11 +3,12 @@
 import hashlib
 import struct
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
+from crtgen.prove.cycles import UNKNOWN, Timing
 from crtgen.prove.decoders import agree
 from crtgen.prove.image import Image, image_bytes, read_image
 from crtgen.prove.machine import Machine
@@ -18,7 +19,7 @@ from crtgen.prove.refusal import Refusal
 from crtgen.prove.reset import Reset, start_up
 from crtgen.prove.value import Symbol
 
-__all__ = ["STACK_TOP", "LayerProof", "Proof", "allow", "only_model", "place", "prove"]
+__all__ = ["STACK_TOP", "LayerProof", "Proof", "allow", "checker_digest", "only_model", "place", "prove"]
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
@@ -62,6 +63,8 @@ class Proof:
     forgotten: int
     first_reason: str
     instructions: tuple[int, int]
+    cycles: int
+    timing: Timing
     calls: tuple[tuple[str, int, int], ...]
     stack: int
     reset: Reset
@@ -74,6 +77,14 @@ class Proof:
     def is_proven(self) -> bool:
         """Whether each byte of the result is the network's, for every input."""
         return not self.stopped and self.outputs > 0 and self.outputs_proven == self.outputs
+
+    def functions(self) -> dict[str, tuple[int, int]]:
+        """The least and the most instructions in each function that the network's own calls."""
+        found: dict[str, tuple[int, int]] = {}
+        for name, least, most in self.calls:
+            before = found.get(name, (0, 0))
+            found[name] = before[0] + least, before[1] + most
+        return found
 
     def lines(self) -> list[str]:
         """What is proven and what not, in words."""
@@ -91,7 +102,7 @@ class Proof:
         lines = [
             "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
             "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
-            f"stack: {self.stack:,} bytes; time: {count}",
+            f"stack: {self.stack:,} bytes; time: {count}{self._cycles()}",
             self.reset.line(self.stack),
         ]
         if self.is_proven:
@@ -108,6 +119,12 @@ class Proof:
             f"{self.model}: {verdict}, {self.outputs_proven:,} of {self.outputs:,} outputs; {last}",
         ]
 
+    def _cycles(self) -> str:
+        if not self.cycles:
+            return ""
+        waits = f"waits {self.timing.waits} cycles for each word" if self.timing.waits else "never waits"
+        return f", at most {self.cycles:,} cycles ({self.timing.core}, memory {waits})"
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
@@ -122,6 +139,7 @@ class Proof:
             "memory_safe": not self.stopped,
             "registers_kept": not self.stopped,
             "instructions": {"least": self.instructions[0], "most": self.instructions[1]},
+            "cycles": {"most": self.cycles, **asdict(self.timing)} if self.cycles else None,
             "calls": [{"function": f, "least": a, "most": b} for f, a, b in self.calls],
             "stack_bytes": self.stack,
             "reset": self.reset.to_dict(),
@@ -131,15 +149,24 @@ class Proof:
         }
 
 
-def prove(path: Path, model: Path, name: str = "") -> Proof:
+def prove(path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN) -> Proof:
     """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
 
-    Without a name the image has to have one such function. Raises ``CrtgenError`` for files that cannot be
+    Without a name the image has to have one such function. Of a core whose ``timing`` is known cycles are
+    counted. Raises ``CrtgenError`` for files that cannot be
     read; everything else that is not followed is in the proof.
     """
     start = time.process_time()
     image, network = read_image(path), _network(model)
-    return _Run(image, network, name or only_model(image)).proof(start)
+    return _Run(image, network, name or only_model(image), timing).proof(start)
+
+
+def checker_digest() -> str:
+    """SHA-256 of the checker's own files."""
+    checker, room = hashlib.sha256(), Path(__file__).parent
+    for file in sorted(room.rglob("*.py")):
+        checker.update(file.relative_to(room).as_posix().encode() + b"\0" + file.read_bytes())
+    return checker.hexdigest()
 
 
 def _network(model: Path) -> Network:
@@ -185,9 +212,9 @@ def allow(machine: Machine, name: str) -> None:
 
 
 class _Run:
-    def __init__(self, image: Image, network: Network, name: str) -> None:
+    def __init__(self, image: Image, network: Network, name: str, timing: Timing) -> None:
         self.image, self.network, self.name = image, network, name
-        self.machine = Machine(image, _MOST_INSTRUCTIONS)
+        self.machine = Machine(image, _MOST_INSTRUCTIONS, timing)
         self.recogniser = Recogniser(network, _MOST_FORGOTTEN)
         self.found = 0
         self.reset = Reset(stopped="the network was not")
@@ -214,6 +241,8 @@ class _Run:
             forgotten=self.recogniser.forgotten,
             first_reason=self.recogniser.first_reason,
             instructions=(m.count - m.slack, m.count),
+            cycles=m.cycles,
+            timing=m.timing,
             calls=tuple(self._calls()),
             stack=self._depth(),
             reset=self.reset,
@@ -257,10 +286,11 @@ class _Run:
 
     def _calls(self) -> "list[tuple[str, int, int]]":
         """The functions that the network's own calls, with their instructions."""
-        top = [c for c in self.machine.calls if c.depth == 2]
-        ends = [c.before for c in top[1:]] + [self.machine.count][: len(top)]
+        m = self.machine
+        top = [c for c in m.calls if c.depth == 2]
+        ends = [c.before for c in top[1:]] + [(m.count - m.slack, m.count)][: len(top)]
         return [
-            (self.image.function_of(c.target), end - c.before, end - c.before)
+            (self.image.function_of(c.target), end[0] - c.before[0], end[1] - c.before[1])
             for c, end in zip(top, ends, strict=True)
         ]
 
@@ -269,12 +299,9 @@ class _Run:
         return STACK_TOP - 4 * min((i for i in memory.stack if i in memory.words), default=STACK_TOP >> 2)
 
     def _certificate(self) -> dict[str, str]:
-        checker = hashlib.sha256()
-        for file in sorted(Path(__file__).parent.rglob("*.py")):
-            checker.update(file.name.encode() + b"\0" + file.read_bytes())
         return {
             "image_sha256": self.image.sha256,
             "model_sha256": hashlib.sha256(self.network.file.data).hexdigest(),
-            "checker_sha256": checker.hexdigest(),
+            "checker_sha256": checker_digest(),
             **self.decoders,
         }

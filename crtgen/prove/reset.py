@@ -3,8 +3,10 @@
 Flash holds the segments where they are loaded; RAM and registers hold nothing known. What lies in the
 regions for devices of the memory map (Armv7-M Architecture Reference Manual, B3.1) is a device: what is read
 there is unknown, what is written is gone. A loop that only reads until a device says something is left.
+How many interrupts, regions of the MPU and caches the core has is tried with few and with many.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +19,13 @@ from crtgen.prove.value import Op, Word, unknown
 __all__ = ["Reset", "start_up"]
 
 _MOST_INSTRUCTIONS = 20_000_000
+_ACTS = ("st", "push", "pop", "b", "vst")
+_ICTR, _CCR, _CLIDR, _CCSIDR, _MPU_TYPE = 0xE000E004, 0xE000ED14, 0xE000ED78, 0xE000ED80, 0xE000ED90
+_CORES = (
+    {_ICTR: 0, _CCR: 0, _CLIDR: 0, _CCSIDR: 0, _MPU_TYPE: 0},
+    {_ICTR: 15, _CCR: 3 << 16, _CLIDR: 3, _CCSIDR: 127 << 13 | 3 << 3, _MPU_TYPE: 16 << 8},
+)
+"""What registers say that are of the core: words of interrupts, caches of 16 KiB, regions of the MPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +62,16 @@ def start_up(image: Image, name: str, depth: int) -> tuple[Reset, set[int]]:
 
     Gives the addresses of what was run, too.
     """
-    machine = _Starting(image)
-    try:
-        with machine.located():
-            return _followed(machine, name, depth), machine.code
-    except Refusal as refusal:
-        return Reset(stopped=str(refusal)), set()
+    found, code = Reset(), set[int]()
+    for core in _CORES:
+        machine = _Starting(image, core)
+        try:
+            with machine.located():
+                found = _followed(machine, name, depth)
+        except Refusal as refusal:
+            return Reset(stopped=str(refusal)), set()
+        code |= machine.code
+    return found, code
 
 
 def _followed(machine: "_Starting", name: str, depth: int) -> Reset:
@@ -112,12 +125,14 @@ class _Words(dict[int, Content]):
 
 
 class _Memory(Memory):
+    core: Mapping[int, int] = {}
+
     def _miss(self, i: int) -> Word:
         if not _is_device(i):
             return super()._miss(i)
         assert isinstance(self.words, _Words)
         self.words.reads += 1
-        return unknown()
+        return self.core.get(4 * i, unknown())
 
     def _to(self, a: int) -> int:
         return a >> 2 if _is_device(a >> 2) else super()._to(a)
@@ -130,9 +145,10 @@ def _is_device(i: int) -> bool:
 class _Starting(Machine):
     """A core that was just reset."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, core: Mapping[int, int]) -> None:
         super().__init__(image, _MOST_INSTRUCTIONS)
-        self.memory = _Memory(image.loaded, image.unaligned)
+        self.memory = memory = _Memory(image.loaded, image.unaligned)
+        memory.core = core
         self.words = self.memory.words = _Words(self.memory.words)
         for first, end in image.variable:
             self.memory.allow(first, end)
@@ -145,10 +161,11 @@ class _Starting(Machine):
 
     def branch(self, holds: Op, pc: int, taken: int, following: int) -> int:
         span = [i for a, i in self.image.instructions.items() if taken <= a < pc]
-        if span and not any(i.name.startswith(("st", "push", "pop", "b", "vst")) for i in span):
+        if span and not any(i.name.startswith(_ACTS) and i.name not in ("bic", "bics", "bfi") for i in span):
+            waited, value = holds.args
+            if holds.name == "ne" and isinstance(value, int):  # compilers know it then, too
+                self.r[:] = [value if v is waited else v for v in self.r]
             return following
-        if (
-            len(self.returns) == 1 and taken > pc
-        ):  # the handler never returns: its ways have no end to meet at
+        if len(self.returns) == 1 and taken > pc:  # a handler that never returns has no end to meet at
             self.nearer.setdefault(pc, taken)
         return super().branch(holds, pc, taken, following)

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 from crtgen import api
 from crtgen.cli.app import app
 from crtgen.errors import CorruptModelError, UsageError
-from crtgen.prove import Proof, prove
+from crtgen.prove import Proof, Timing, prove
 from crtgen.prove.image import read_image
+from tests.prove.mutations import flipped
 from tests.prove.networks import average_pool, elements
 from tests.support import ROOT, model_path, require_tool
 
@@ -62,9 +63,18 @@ def digits_on_m0plus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_digits_on_m0plus(digits_on_m0plus: Path) -> None:
-    """Products of 64 bits are calls of libgcc's function, and CLZ is one with a table."""
-    proof = prove(digits_on_m0plus, DIGITS)
+    """Products of 64 bits are calls of libgcc's function, and CLZ is one with a table.
+
+    rp2040js counts 180,258 cycles of a run of this image.
+    """
+    proof = prove(digits_on_m0plus, DIGITS, timing=Timing("cortex-m0plus"))
     assert proof.is_proven, proof.lines()
+    assert proof.instructions[1] < 180_258 < proof.cycles < 1.1 * 180_258
+    assert proof.reset.stopped == ""
+    functions = proof.functions()
+    least, most = next(counts for name, counts in functions.items() if "softmax" in name)
+    assert least < most
+    assert sum(most for _, most in functions.values()) < proof.instructions[1]
 
 
 def test_a_store_beyond_the_frame_is_rejected(digits_on_m0plus: Path, tmp_path: Path) -> None:
@@ -140,18 +150,6 @@ def test_vww_on(board: str, tmp_path: Path) -> None:
     assert all(missing == 0 for _, missing in states(proof))
 
 
-def flipped(path: Path, address: int, bit: int, directory: Path) -> Path:
-    """The image with one bit of what it loads changed."""
-    data = bytearray(path.read_bytes())
-    with path.open("rb") as file:
-        segments = [(s["p_vaddr"], s["p_offset"], s["p_filesz"]) for s in ELFFile(file).iter_segments()]
-    first, offset, _ = next(s for s in segments if s[0] <= address < s[0] + s[2])
-    data[offset + address - first] ^= 1 << bit
-    changed = directory / "changed.elf"
-    changed.write_bytes(data)
-    return changed
-
-
 def symbol(path: Path, name: str) -> int:
     """The address of the first symbol with this in its name."""
     with path.open("rb") as file:
@@ -184,8 +182,10 @@ def test_a_power_of_softmax_is_compared(digits: Path, tmp_path: Path) -> None:
 
 def test_command(digits: Path, tmp_path: Path) -> None:
     runner = CliRunner()
-    result = runner.invoke(app, ["prove", str(DIGITS), "--image", str(digits)])
+    header = tmp_path / "worst.h"
+    result = runner.invoke(app, ["prove", str(DIGITS), "--image", str(digits), "--header", str(header)])
     assert result.exit_code == 0, result.output
+    assert "#define DIGITS_WORST_INSTRUCTIONS " in header.read_text()
     assert "digits: proven, 10 of 10 outputs" in result.output
     changed = flipped(digits, symbol(digits, "__tvm_param__digits_conv2d_weights") + 5, 0, tmp_path)
     result = runner.invoke(app, ["prove", str(DIGITS), "--image", str(changed)])

@@ -1,0 +1,88 @@
+"""Bounds of cycles, by the tables of the cores' manuals; and worst cases as a header."""
+
+from pathlib import Path
+
+import pytest
+
+from crtgen import api
+from crtgen.boards import find_board
+from crtgen.certificate import depth_of, prove_built, timing_of, worst_header
+from crtgen.prove import Timing, prove
+from crtgen.prove.image import Instruction
+from tests.prove.networks import rare
+from tests.support import require_tool
+
+M4 = "mps2_an386"
+
+
+def instruction(text: str, size: int = 2, address: int = 0x100) -> Instruction:
+    name, _, operands = text.partition(" ")
+    parts = (operands,) if operands.startswith("{") else tuple(operands.split(", ", 1)) if operands else ()
+    return Instruction(address, name, "", parts, "", address + size, text)
+
+
+@pytest.mark.parametrize(
+    ("core", "text", "cycles"),
+    [
+        ("cortex-m0", "muls r0, r1", 1),
+        ("cortex-m0", "bl 200", 4),
+        ("cortex-m0", "bne 200", 3),
+        ("cortex-m0", "pop {r4, pc}", 6),
+        ("cortex-m0plus", "bl 200", 3),
+        ("cortex-m0plus", "bx lr", 2),
+        ("cortex-m0plus", "pop {r4, pc}", 5),
+        ("cortex-m0plus", "ldrh r0, [r1]", 2),
+        ("cortex-m3", "smlal r0, r1, r2, r3", 7),
+        ("cortex-m3", "mla r0, r1, r2, r3", 2),
+        ("cortex-m3", "cbz r0, 200", 4),
+        ("cortex-m4", "smlal r0, r1, r2, r3", 1),
+        ("cortex-m4", "udiv r0, r1, r2", 12),
+        ("cortex-m4", "bics r0, r1", 1),
+        ("cortex-m4", "ldr r0, [r1]", 2),
+        ("cortex-m4", "ldr pc, [r1]", 5),
+        ("cortex-m4", "push {r4, r5, lr}", 4),
+        ("cortex-m4", "vpush {d8-d9}", 5),
+        ("cortex-m55", "udiv r0, r1, r2", 0),
+    ],
+)
+def test_tables(core: str, text: str, cycles: int) -> None:
+    assert Timing(core).most(instruction(text)) == cycles
+
+
+def test_waits() -> None:
+    """For the words that are fetched first by an instruction, for those it loads, and around a branch."""
+    m4 = Timing("cortex-m4", 5)
+    assert m4.most(instruction("adds r0, r1", address=0x100)) == 1 + 5
+    assert m4.most(instruction("adds r0, r1", address=0x102)) == 1
+    assert m4.most(instruction("add r0, r1", size=4, address=0x102)) == 1 + 5
+    assert m4.most(instruction("ldrd r0, [r1]", size=4, address=0x100)) == 3 + 15
+    assert m4.most(instruction("b 200", address=0x102)) == 4 + 15
+
+
+def test_waits_of_boards() -> None:
+    """Those of the file; nothing is said where nobody knows."""
+    assert timing_of(find_board("nucleo_l4r5zi")) == Timing("cortex-m4", 5)
+    assert timing_of(find_board("mps2_an385")) == Timing("cortex-m3", 0)
+    assert timing_of(find_board("mps3_an547")).is_known is False
+
+
+@pytest.mark.qemu
+def test_worst_case_of_a_small_network(tmp_path: Path) -> None:
+    """The depth of the stack is that of the call graph; the functions are within the whole."""
+    require_tool("arm-none-eabi-gcc")
+    model = tmp_path / "rare.tflite"
+    model.write_bytes(rare())
+    built = api.load(model).compile(M4).generate("standalone").build()
+    proof = prove_built(built, model, find_board(M4))
+    assert proof.is_proven, proof.lines()
+    assert depth_of(built, proof.model) == proof.stack
+    least, most = proof.instructions
+    assert least == most
+    assert most < proof.cycles < 5 * most
+    ((_, counts),) = proof.functions().items()
+    assert counts[0] == counts[1] < most
+    lines = worst_header(proof).splitlines()
+    assert f"#define RARE_WORST_INSTRUCTIONS {most}" in lines
+    assert f"#define RARE_WORST_STACK {proof.stack}" in lines
+    assert f"#define RARE_WORST_CYCLES {proof.cycles}" in lines
+    assert "CYCLES" not in worst_header(prove(built.path, model)), "where nobody knows the core"

@@ -16,6 +16,8 @@ from crtgen.project import Firmware, Options
 from crtgen.project.baremetal import platform_files
 from crtgen.request import Request
 from tests.project.toy import METADATA, toy
+from tests.silicon.log import SVD
+from tests.silicon.started import check_registers
 from tests.support import ROOT, require_tool
 
 BARE = [board for board in all_boards() if "baremetal" in board.platforms]
@@ -170,7 +172,10 @@ def check_header(board: Board, data: bytes) -> None:
 @pytest.mark.qemu
 @pytest.mark.parametrize("board", BARE, ids=lambda board: board.name)
 def test_the_demo_is_built_for_every_board(board: Board) -> None:
-    """Bare metal: vectors and headers are where the chip looks, and the sizes are those of the table."""
+    """Bare metal: vectors and headers are where the chip looks, and the sizes are those of the table.
+
+    Then it runs on a simulated core with the chip's registers.
+    """
     require_tool("arm-none-eabi-gcc")
     image = api.load(DEMO).compile(board).generate("server").build()
     ram = board.memory(board.data)
@@ -187,6 +192,8 @@ def test_the_demo_is_built_for_every_board(board: Board) -> None:
     assert sizes.flash == pytest.approx(flash, rel=0.03)
     assert sizes.ram + sizes.stack == pytest.approx(ram_bytes, rel=0.03)
     assert row[6] == ("simulated" if board.simulator else "built")
+    if board.name in SVD:
+        check_registers(board.name, image)
 
 
 def test_boards_for_zephyr_only_are_said_to_be() -> None:

@@ -45,6 +45,16 @@ class Flags(Uart):
             self.sent.append(value & 255)
 
 
+class Quiet(Uart):
+    """A port that nobody is connected to."""
+
+    def read(self, offset: int) -> int | None:
+        return None
+
+    def write(self, offset: int, value: int) -> None:
+        pass
+
+
 class Stm32V1(Flags):
     flags, idle, full, receive, send = 0x00, 0xC0, 0x20, 0x04, 0x04
 
@@ -62,7 +72,7 @@ class NxpLpuart(Flags):
 
 
 class RaSciB(Flags):
-    flags, idle, full, receive, send = 0x48, 0xA000_0000, 0, 0x00, 0x04
+    flags, idle, full, receive, send = 0x48, 0x6000_0000, 0x8000_0000, 0x00, 0x04
 
 
 class Pl011(Flags):
@@ -146,4 +156,5 @@ UARTS: Mapping[str, type[Uart]] = {
     "pl011": Pl011,
     "nrf_uart": NrfUart,
     "nrf_uarte": NrfUarte,
+    "rp2040_usb": Quiet,
 }

@@ -1,0 +1,110 @@
+"""What an image writes to a chip's registers, as a text that a reviewer can read: the golden files.
+
+``python -m tests.silicon BOARD...`` writes them anew; SVD files then have to be there for the names.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from crtgen.boards import all_steps
+from tests.silicon.machine import Access, Machine, is_usb_memory
+from tests.silicon.svd import Register
+
+__all__ = ["GOLDEN", "SVD", "changed_reserved_bits", "golden_file", "log_of", "without_names"]
+
+GOLDEN = Path(__file__).parent / "golden"
+
+SVD = {
+    "arduino_nano_33_ble": "nrf52840",
+    "b_u585i_iot02a": "STM32U585",
+    "bbc_microbit": "nrf51",
+    "disco_l475_iot1": "STM32L4x5",
+    "ek_ra8m1": "R7FA8M1AH",
+    "frdm_k64f": "MK64F12",
+    "frdm_mcxn947": "MCXN947_cm33_core0",
+    "netduinoplus2": "STM32F405",
+    "nrf52840dk": "nrf52840",
+    "nrf5340dk": "nrf5340_application",
+    "nucleo_f746zg": "STM32F7x6",
+    "nucleo_h743zi": "STM32H743x",
+    "nucleo_l4r5zi": "STM32L4R5",
+    "nucleo_u575zi_q": "STM32U575",
+    "olimex_stm32_h405": "STM32F405",
+    "rpi_pico": "rp2040",
+    "rpi_pico2": "RP2350",
+    "rpi_pico_usb": "rp2040",
+    "stm32f746g_disco": "STM32F7x6",
+    "stm32vldiscovery": "STM32F100xx",
+}
+"""The SVD file of each board's chip, without its ending, as pyOCD, cmsis-svd-data or the maker call it."""
+
+_CORE = {
+    0xE000_E010: "SYST.CSR",
+    0xE000_E014: "SYST.RVR",
+    0xE000_E018: "SYST.CVR",
+    0xE000_ED08: "SCB.VTOR",
+    0xE000_ED14: "SCB.CCR",
+    0xE000_ED24: "SCB.SHCSR",
+    0xE000_ED88: "SCB.CPACR",
+    0xE000_ED94: "MPU.CTRL",
+    0xE000_ED98: "MPU.RNR",
+    0xE000_ED9C: "MPU.RBAR",
+    0xE000_EDA0: "MPU.ATTRIBUTES",
+    0xE000_EDC0: "MPU.MAIR0",
+}
+_LEFT_OUT = ((0xE000_E180, 0xE000_E400), (0xE000_EF50, 0xE000_EF78), (0xE000_ED84, 0xE000_ED88))
+"""Interrupts that are cleared one by one, and lines of caches."""
+
+
+def golden_file(board: str) -> Path:
+    return GOLDEN / f"{board}.txt"
+
+
+def log_of(machine: Machine) -> str:
+    """A line for each write before the first byte is sent: register, address, value, fields not 0."""
+    named = {step.address: step.register for step in all_steps(machine.board.start)}
+    lines = []
+    for write in machine.writes[: machine.silent_writes]:
+        if is_usb_memory(write.address) or any(low <= write.address < high for low, high in _LEFT_OUT):
+            continue
+        register = machine.register(write.address)
+        name = named.get(write.address) or _CORE.get(write.address)
+        name = name or (register.name if register is not None else _nvic(write.address))
+        fields = " ".join(_fields(register, write)) if register is not None else ""
+        value = f"{write.value:0{write.bits // 4}x}"
+        lines.append(f"{name:<32} {write.address:08x} {value:>8}  {fields}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _nvic(address: int) -> str:
+    return f"NVIC.ISER[{(address - 0xE000_E100) // 4}]" if 0xE000_E100 <= address < 0xE000_E140 else "?"
+
+
+def _fields(register: Register, write: Access) -> Iterator[str]:
+    value = write.value << 8 * (write.address - register.address)
+    for field in sorted(register.fields, key=lambda field: field.low):
+        number = (value & field.mask) >> field.low
+        if number:
+            text = field.values.get(number, "")
+            shown = re.sub(r"\W+", "_", text) or f"{number:#x}"
+            yield field.name if field.width == 1 else f"{field.name}={shown}"
+
+
+def without_names(log: str) -> list[tuple[str, ...]]:
+    """Addresses and values alone: what a log says where no SVD file is at hand."""
+    return [tuple(line[32:].split()[:2]) for line in log.splitlines()]
+
+
+def changed_reserved_bits(machine: Machine) -> dict[str, int]:
+    """The bits that belong to no field and were changed all the same, by register."""
+    found: dict[str, int] = {}
+    for write in machine.writes:
+        register = machine.register(write.address)
+        if register is None:
+            continue
+        shift = 8 * (write.address - register.address)
+        changed = (write.before ^ write.value) & ((1 << write.bits) - 1)
+        if bits := changed & ~(register.documented >> shift):
+            found[register.name] = found.get(register.name, 0) | bits << shift
+    return found

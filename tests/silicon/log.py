@@ -62,7 +62,10 @@ def golden_file(board: str) -> Path:
 
 
 def log_of(machine: Machine) -> str:
-    """A line for each write before the first byte is sent: register, address, value, fields not 0."""
+    """A line for each write before the first byte is sent.
+
+    Register, address, value before, value, and the fields that are not 0 in it.
+    """
     named = {step.address: step.register for step in all_steps(machine.board.start)}
     lines = []
     for write in machine.writes[: machine.silent_writes]:
@@ -72,8 +75,8 @@ def log_of(machine: Machine) -> str:
         name = named.get(write.address) or _CORE.get(write.address)
         name = name or (register.name if register is not None else _nvic(write.address))
         fields = " ".join(_fields(register, write)) if register is not None else ""
-        value = f"{write.value:0{write.bits // 4}x}"
-        lines.append(f"{name:<32} {write.address:08x} {value:>8}  {fields}".rstrip())
+        before, value = (f"{each:0{write.bits // 4}x}" for each in (write.before, write.value))
+        lines.append(f"{name:<28} {write.address:08x} {before:>8} > {value:>8}  {fields}".rstrip())
     return "\n".join(lines) + "\n"
 
 
@@ -91,9 +94,13 @@ def _fields(register: Register, write: Access) -> Iterator[str]:
             yield field.name if field.width == 1 else f"{field.name}={shown}"
 
 
-def without_names(log: str) -> list[tuple[str, ...]]:
-    """Addresses and values alone: what a log says where no SVD file is at hand."""
-    return [tuple(line[32:].split()[:2]) for line in log.splitlines()]
+_LINE = re.compile(r" ([0-9a-f]{8}) +([0-9a-f]+) > +([0-9a-f]+)")
+
+
+def without_names(log: str) -> list[tuple[int, int, int]]:
+    """Address, value before and value of each write: what a log says where no SVD file is at hand."""
+    found = (_LINE.search(line) for line in log.splitlines())
+    return [(int(m[1], 16), int(m[2], 16), int(m[3], 16)) for m in found if m is not None]
 
 
 def changed_reserved_bits(machine: Machine) -> dict[str, int]:

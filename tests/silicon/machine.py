@@ -44,6 +44,7 @@ _CPUID, _ICTR, _SYST_CVR, _MPU_TYPE, _CLIDR, _CCSIDR = (
     0xE000ED78,
     0xE000ED80,
 )
+_CORE = 0xE000_0000
 _AIRCR = 0xE000ED0C
 _ISER, _ICER = 0xE000E100, 0xE000E180
 
@@ -130,7 +131,7 @@ class Machine:
         self.uc.reg_write(arm.UC_ARM_REG_LR, 0xFFFF_FFFF)
 
     def _map_devices(self) -> None:
-        places = [(0x4000_0000, 0x2000_0000), (0xE000_0000, 0x10_0000)]
+        places = [(0x4000_0000, 0x2000_0000), (_CORE, 0x10_0000)]
         taken = [(m.origin, m.end) for m in self.board.memories]
         others = {step.address & ~0xFFF for step in all_steps(self.board.start)}
         for page in sorted(others):
@@ -164,14 +165,14 @@ class Machine:
 
     def before(self, address: int) -> int:
         """What a register holds."""
-        if address not in self.values:
+        if address not in self.values and address < _CORE:
             found = self.register(address)
             return found.reset >> 8 * (address - found.address) if found is not None else 0
-        return self.values[address]
+        return self.values.get(address, 0)
 
     def _on_read(self, uc: Uc, offset: int, size: int, base: int) -> int:
         address, mask = base + offset, (1 << 8 * size) - 1
-        if address >= 0xE000_0000:
+        if address >= _CORE:
             return self._core(address) & mask
         uart = self.board.uart
         assert uart is not None
@@ -203,7 +204,7 @@ class Machine:
         if not self.uart.sent and not self._has_sent:
             self.silent_writes = len(self.writes) + 1
         self._has_sent = self._has_sent or bool(self.uart.sent)
-        if address < 0xE000_0000:
+        if address < _CORE:
             self._look_up("write", address)
         self.writes.append(Access(address, 8 * size, self.before(address), value))
         self.values[address] = value

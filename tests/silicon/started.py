@@ -54,8 +54,15 @@ def demo_image(name: str) -> Image:
 
 
 def start(name: str, image: Path) -> Machine:
-    """The image at its first sleep, on registers of the chip."""
+    """The image at its first sleep, on registers of the chip.
+
+    Without an SVD file their values after a reset are those that the golden file shows.
+    """
     machine = Machine(as_simulated(name), image, registers_of(SVD[name]))
+    if not machine.known and golden_file(name).is_file():
+        for address, before, _ in without_names(golden_file(name).read_text(encoding="utf-8")):
+            if address < 0xE000_0000:
+                machine.values.setdefault(address, before)
     machine.run()
     return machine
 

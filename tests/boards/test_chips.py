@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ci.boards import PAGE, page
 from crtgen import api
 from crtgen.boards import Board, all_boards, find_board, load_board
 from crtgen.boards.uart import UARTS
@@ -152,7 +153,8 @@ def crc_mpeg2(data: bytes) -> int:
 
 def documented() -> dict[str, list[str]]:
     """The rows of the table of boards, by name."""
-    text = (ROOT / "docs" / "boards.md").read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    text = text[text.index("| board | core |") :].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
     return {row[0]: row for row in rows[2:]}
 
@@ -194,6 +196,20 @@ def test_the_demo_is_built_for_every_board(board: Board) -> None:
     assert row[6] == ("simulated" if board.simulator else "built")
     if board.name in SVD:
         check_registers(board.name, image)
+
+
+def test_every_chip_has_its_errata() -> None:
+    boards = [board for board in BARE if board.is_real and board.name != "host"]
+    assert boards
+    assert [board.name for board in boards if board.errata is None] == []
+    assert [board.name for board in boards if board.name not in SVD] == []
+
+
+def test_the_page_has_what_was_checked_and_the_errata() -> None:
+    """`python -m ci.boards` writes both."""
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text
+    assert "| ES0392 2.2.9 |" in text
 
 
 def test_boards_for_zephyr_only_are_said_to_be() -> None:

@@ -24,6 +24,7 @@ CALLS = (
     (r"\(void\)ICU_LINKS\[\d\];", r""),
     (r"NVIC_ISER\[(\w+) / 32u\] = .+;", r"nvic((int)\1, 1);"),
     (r"NVIC_ICER\[(\w+) / 32u\] = .+;", r"nvic((int)\1, 0);"),
+    (r'__asm volatile\("dsb" ::.+;', r";"),
     (r'__asm volatile\("cpsid i".+;', r"mask(1);"),
     (r'__asm volatile\("cpsie i.+;', r"mask(0);"),
     (r'__asm volatile\("dsb\\n\\twfi".+;', r"doze();"),

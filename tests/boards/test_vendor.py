@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from crtgen.boards import find_board
+from crtgen.boards import all_steps, find_board
 from crtgen.build import find_workspace
 from crtgen.errors import ToolMissingError
 from tests.support import require_tool
@@ -117,7 +117,12 @@ def _computed(expressions: Sequence[str], chip: Chip, folder: Path) -> list[int]
 def test_addresses_are_those_of_the_chip_makers_headers(tmp_path: Path, name: str) -> None:
     board, chip = find_board(name), CHIPS[name]
     assert board.uart is not None
-    steps = [step for step in board.start if step.address < 0xE000_0000]  # behind it is the core
+    steps = [
+        step
+        for step in all_steps(board.start)
+        if step.address < 0xE000_0000  # behind it is the core
+        and step.register.partition(".")[0] not in ("MDK", "AXI")  # makers write these as numbers, too
+    ]
     registers = [step.register for step in steps]
     expressions = [chip.uart, chip.irq, *(_expression(register, chip) for register in registers)]
     base, irq, *addresses = _computed(expressions, chip, tmp_path)

@@ -1,0 +1,72 @@
+"""Writes two parts of docs/boards.md anew: what was checked of each chip's start, and its errata.
+
+usage: python -m ci.boards [--check]      --check: change nothing, fail if the page is not up to date
+"""
+
+import sys
+from collections.abc import Iterator
+
+from crtgen.boards import Board, all_boards, all_steps
+from crtgen.resources import templates_dir
+from tests.silicon.log import NO_SVD, SVD
+
+PAGE = templates_dir().parent / "docs" / "boards.md"
+BEGIN, END = "<!-- written by ci/boards.py -->", "<!-- up to here -->"
+
+
+def checked() -> Iterator[str]:
+    """The table of what was checked."""
+    yield "| board | steps | against | errata | simulated by | verdict |"
+    yield "|---|---|---|---|---|---|"
+    for board in all_boards():
+        if board.name in SVD:
+            against = f"{SVD[board.name]}.svd" if board.name not in NO_SVD else "the maker's header, by hand"
+            errata = len(board.errata.listed) if board.errata is not None else 0
+            steps = sum(1 for _ in all_steps(board.start))
+            verdict = "inference exact, fault reported" if not board.is_usb else "fault reported"
+            cells = (board.name, str(steps), against, str(errata), simulators(board), verdict)
+            yield f"| {' | '.join(cells)} |"
+
+
+def simulators(board: Board) -> str:
+    unicorn = "Unicorn, as a Cortex-M33" if board.core.mve else "Unicorn"
+    return f"{unicorn}, {board.simulator}" if board.simulator else unicorn
+
+
+def errata() -> Iterator[str]:
+    """The errata of each chip; boards with the same list stand together."""
+    together: dict[object, list[Board]] = {}
+    for board in all_boards():
+        if board.errata is not None:
+            together.setdefault(board.errata, []).append(board)
+    for boards in together.values():
+        sheet = boards[0].errata
+        assert sheet is not None
+        yield f"**{', '.join(board.name for board in boards)}**: {sheet.sheet}."
+        yield ""
+        if sheet.listed:
+            yield "| erratum | about | what is done |"
+            yield "|---|---|---|"
+            yield from (f"| {each.number} | {each.about} | {each.done} |" for each in sheet.listed)
+            yield ""
+
+
+def page(text: str) -> str:
+    """The page with both parts in their places."""
+    for lines in (checked(), errata()):
+        before, _, rest = text.partition(f"{BEGIN}\n")
+        _, _, after = rest.partition(END)
+        text = f"{before}<!-- done -->\n" + "\n".join(lines).rstrip() + f"\n{END}{after}"
+    return text.replace("<!-- done -->", BEGIN)
+
+
+def main() -> int:
+    text = PAGE.read_text(encoding="utf-8")
+    if "--check" in sys.argv[1:]:
+        return int(page(text) != text)
+    PAGE.write_text(page(text), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -10,6 +10,7 @@
     expect = "kws.npz"                         # cases; without them, the numpy reference
     boards = ["mps2_an386"]                    # in the place of those above
     trust = "sha256:..."                       # of an archive: this code may run; crtgen trust writes it
+    proven = true                              # check proves its image for each of its boards
 
     [model.budget]                             # at most, on each of its boards
     instructions = 2_400_000
@@ -45,6 +46,7 @@ class ModelSettings:
     """A model: its file, its cases if it has any, its boards, and what it may cost on each of them.
 
     ``trust`` is the digest of an archive whose code may run, as the file has it; empty if it does not say.
+    ``proven`` asks for a proof of its image on each board.
     """
 
     file: Path
@@ -52,6 +54,7 @@ class ModelSettings:
     boards: tuple[str, ...]
     budget: Mapping[str, int]
     trust: str = ""
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,7 @@ def _model(folder: Path, names: Any, boards: tuple[str, ...], content: Table) ->
         boards=content.get("boards", names, boards),
         budget=_budget(content.section("budget")),
         trust=content.get("trust", _digest, ""),
+        proven=content.get("proven", _truth, False),
     )
     content.finish()
     return model
@@ -167,6 +171,12 @@ def _names(value: Any) -> tuple[str, ...]:
 def _digest(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch("sha256:[0-9a-f]{64}", value):
         raise ValueError("the digest of the archive is wanted, which crtgen trust writes")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false is wanted")
     return value
 
 

@@ -1,7 +1,7 @@
 """``crtgen check``: do models still cost what they did, and what they may?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api
+from crtgen.certificate import proof_key, prove_built
 from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import chosen_models
@@ -32,12 +33,16 @@ __all__ = ["command"]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A model for a board, at a level; ``before`` is what is locked, ``after`` what is there now."""
+    """A model for a board, at a level; ``before`` is what is locked, ``after`` what is there now.
+
+    ``unproven`` says why its image is not proven, where the settings ask for that.
+    """
 
     settings: ModelSettings
     compiled: api.Compiled
     before: Entry | None
     after: Entry
+    unproven: str = ""
 
     @property
     def is_new(self) -> bool:
@@ -60,7 +65,8 @@ def command(
     """Hold models to their budgets and to crtgen.lock.json.
 
     What was generated, and what it cost on each board, is in the lock: where nothing changed, nothing is
-    measured. What became worse is said by layer.
+    measured. What became worse is said by layer. Models with "proven = true" in crtgen.toml are proven,
+    unless the lock has a proof of the same.
     """
     with guarded(as_json, debug) as out:
         if not lock.exists() and not update:
@@ -75,7 +81,7 @@ def command(
                     compiled = model.compile(
                         name, optimize=level, passes=choices.passes(fold), tuned=choices.tuned(tune)
                     )
-                    jobs.append(_job(settings, compiled, known, update))
+                    jobs.append(_job(settings, compiled, known, update, say))
         if update:
             write_lock(lock, known.updated([job.after for job in jobs]))
         worse = [excess for job in jobs for excess in _worse(job, known.tolerance, update)]
@@ -86,14 +92,16 @@ def command(
                     "board": j.after.board,
                     "optimize": j.after.optimize,
                     "changed": j.is_new,
+                    "proven": bool(j.after.proof) if j.settings.proven else None,
                     **j.after.figures,
                 }
                 for j in jobs
             ],
             "worse": [excess.to_dict() for excess in worse],
+            "unproven": [f"{j.after.model} on {j.after.board}: {j.unproven}" for j in jobs if j.unproven],
         }
         out.result(data, lambda console: _print(console, jobs, worse, update))
-        if worse:
+        if worse or data["unproven"]:
             raise typer.Exit(MismatchError.exit_code)
 
 
@@ -111,7 +119,7 @@ def _targets(
     return found
 
 
-def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bool) -> _Job:
+def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bool, say: api.Say) -> _Job:
     """What was locked stands for a model of which everything that is generated is the same."""
     name = compiled.modules[0].info.name
     before = lock.find((name, compiled.board.name, compiled.request.optimize))
@@ -120,7 +128,15 @@ def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bo
         raise UsageError("nothing is locked for it", where=where, hint="crtgen check --update locks it")
     same = before is not None and not update and before.source == source_of(compiled)
     after = before if same and before is not None else lock_entry(compiled)
-    return _Job(settings, compiled, before, after)
+    if not settings.proven:
+        return _Job(settings, compiled, before, after)
+    key = proof_key(compiled, settings.file, after.toolchain)
+    if before is None or before.proof != key:
+        say(f"proving {name} on {compiled.board.name}")
+        proof = prove_built(compiled.generate("standalone").build(say=say), settings.file, compiled.board)
+        if not proof.is_proven:
+            return _Job(settings, compiled, before, replace(after, proof=""), "; ".join(proof.lines()))
+    return _Job(settings, compiled, before, replace(after, proof=key))
 
 
 def _worse(job: _Job, tolerance: float, update: bool) -> list[Excess]:
@@ -134,8 +150,17 @@ def _print(console: Console, jobs: Sequence[_Job], worse: Sequence[Excess], upda
     for job in jobs:
         after = job.after
         console.print(f"{after.model} on {after.board}, {after.optimize}: {_change(job, update)}")
+        if job.settings.proven:
+            console.print(f"  {_proof(job)}")
     for excess in worse:
         console.print(f"\nworse: {excess}")
+
+
+def _proof(job: _Job) -> str:
+    if job.unproven:
+        return f"NOT PROVEN: {job.unproven}"
+    held = job.before is not None and job.before.proof == job.after.proof
+    return "proven, by the same proof as it was locked" if held else "proven"
 
 
 def _change(job: _Job, update: bool) -> str:

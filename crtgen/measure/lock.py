@@ -47,7 +47,8 @@ class Entry:
     """A model on a board: ``figures`` by metric, ``layers`` instructions by layer.
 
     ``digest`` is that of the project of a server, which holds all that was generated. Where it is the same,
-    and the ``toolchain`` is, so are the figures.
+    and the ``toolchain`` is, so are the figures. ``proof`` is the digest of all that a proof of its image
+    depends on; empty without one.
     """
 
     model: str
@@ -57,6 +58,7 @@ class Entry:
     toolchain: str
     figures: Mapping[str, int]
     layers: Mapping[str, int]
+    proof: str = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -214,7 +216,7 @@ def read_lock(path: Path) -> Lock:
 
 def _entry(raw: Any) -> Entry:
     entry = Entry(**raw)
-    texts = (entry.model, entry.board, entry.optimize, entry.digest, entry.toolchain)
+    texts = (entry.model, entry.board, entry.optimize, entry.digest, entry.toolchain, entry.proof)
     numbers = {**entry.figures, **entry.layers}
     if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers.values()):
         raise ValueError("names are texts, figures are whole numbers")
@@ -223,7 +225,11 @@ def _entry(raw: Any) -> Entry:
     return entry
 
 
+def _written(entry: Entry) -> dict[str, Any]:
+    return {key: value for key, value in asdict(entry).items() if key != "proof" or value}
+
+
 def write_lock(path: Path, lock: Lock) -> None:
     """Write the file, equal locks as equal bytes; ``UsageError`` if that cannot be."""
-    data = {"tolerance": lock.tolerance, "entries": [asdict(entry) for entry in lock.entries]}
+    data = {"tolerance": lock.tolerance, "entries": [_written(entry) for entry in lock.entries]}
     files.write(path, (json.dumps(data, indent=1) + "\n").encode())

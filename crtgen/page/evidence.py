@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from crtgen import api, files
+from crtgen.boards import Board
 from crtgen.build import Toolchain, find_toolchain
-from crtgen.errors import UnsupportedError, UsageError
+from crtgen.certificate import depth_of, prove_built
+from crtgen.errors import ModelError, UnsupportedError, UsageError
 from crtgen.page.bill import bill_of_materials
 from crtgen.page.page import render_page
 from crtgen.page.parts import environment
@@ -92,8 +94,11 @@ def collect(path: Path, study: Study, board: str) -> tuple[tuple[Claim, ...], di
         "misra.md": misra_file().read_bytes(),
         "sbom.cdx.json": bill_of_materials(path, images[0].path, toolchain, _libraries(images[0])).encode(),
     }
+    proof, claims_of_proof = _proved(images[0], path, compiled.board)
+    made["proof.json"] = _json(proof)
     claims = (
         *claims_of_image(images[0]),
+        *claims_of_proof,
         *_claims_of_code(loops, digests, compiled),
         _verified(on.verified),
     )
@@ -161,6 +166,28 @@ def claims_of_image(image: api.Image) -> Iterator[Claim]:
         stack.proven and stack.worst <= sizes.stack,
         found,
         "stack.json",
+    )
+
+
+def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, Any], tuple[Claim, ...]]:
+    """The proof from the machine code, for JSON, and what it claims."""
+    what = "Each output of the image is the network's, for every input"
+    try:
+        proof = prove_built(image, model, board)
+    except ModelError as error:
+        return {"refused": str(error)}, (Claim(what, False, f"not proven: {error}", "proof.json"),)
+    *said, verdict = proof.lines()
+    depth = depth_of(image, proof.model)
+    within = depth is not None and proof.stack <= depth
+    return proof.to_dict(), (
+        Claim(what, proof.is_proven, verdict, "proof.json"),
+        Claim("Its loads, stores and calls are safe", not proof.stopped, "; ".join(said), "proof.json"),
+        Claim(
+            "The stack that the proof sees is within the call graph's",
+            within and not proof.stopped,
+            f"{proof.stack:,} of {depth or 0:,} bytes",
+            "proof.json",
+        ),
     )
 
 

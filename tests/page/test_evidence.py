@@ -41,6 +41,9 @@ def test_the_folder_of_evidence(tmp_path: Path) -> None:
         "Two builds give the same bytes",
         "The arena is the least possible",
         "Outputs are those that are expected",
+        "Each output of the image is the network's, for every input",
+        "Its loads, stores and calls are safe",
+        "The stack that the proof sees is within the call graph's",
     ):
         assert claims[name]["holds"], claims[name]
     assert claims["Of the C library only these functions are linked"]["found"] == "memcpy, memset, strlen"
@@ -53,6 +56,9 @@ def test_the_folder_of_evidence(tmp_path: Path) -> None:
     assert set(listed) == {path.name for path in folder.iterdir()} - {"SHA256SUMS"}
     for name, digest in listed.items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
+    proof = json.loads((folder / "proof.json").read_text())
+    assert proof["proven"] is True
+    assert set(proof["certificate"]) == {"image_sha256", "model_sha256", "checker_sha256", "binutils", "llvm"}
     bill = (folder / "sbom.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill) is None
     names = sorted(part["name"] for part in json.loads(bill)["components"])

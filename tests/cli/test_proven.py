@@ -1,0 +1,70 @@
+"""``proven = true`` in crtgen.toml: check proves an image, and takes an earlier proof of the same."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crtgen import api, certificate
+from crtgen.boards import Board
+from crtgen.cli import check
+from crtgen.errors import MismatchError, UsageError
+from crtgen.measure.lock import read_lock
+from crtgen.prove import Proof, prove
+from tests.cli.test_folder import as_json, crtgen
+from tests.prove.networks import elements, rare
+from tests.support import require_tool
+
+pytestmark = pytest.mark.qemu
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    require_tool("qemu-system-arm")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "rare.tflite").write_bytes(rare())
+    (tmp_path / "crtgen.toml").write_text(
+        'boards = ["mps2_an386"]\n[[model]]\nfile = "rare.tflite"\nproven = true\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_proof_is_kept_and_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (first,) = as_json("check", "--update")["entries"]
+    assert first["proven"] is True
+    (locked,) = read_lock(folder / "crtgen.lock.json").entries
+    assert len(locked.proof) == 64
+    proved: list[Path] = []
+
+    def counted(image: api.Image, model: Path, board: Board) -> Proof:
+        proved.append(model)
+        return certificate.prove_built(image, model, board)
+
+    monkeypatch.setattr(check, "prove_built", counted)
+    done = crtgen("check")
+    assert "rare on mps2_an386, balanced: as it was locked\n  proven, by the same proof" in done.stdout
+    assert proved == []
+    monkeypatch.setattr(certificate, "checker_digest", lambda: "another checker")
+    assert crtgen("check").stdout.endswith("\n  proven\n")
+    assert [path.name for path in proved] == ["rare.tflite"]
+
+
+def test_what_is_not_proven_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image is held against another network of the same name."""
+    other = folder / "other.tflite"
+    other.write_bytes(elements())
+    monkeypatch.setattr(check, "prove_built", lambda image, model, board: prove(image.path, other))
+    said: dict[str, Any] = as_json("check", "--update", code=MismatchError.exit_code)
+    assert [e["proven"] for e in said["entries"]] == [False]
+    assert said["unproven"][0].startswith("rare on mps2_an386: ")
+    assert "not proven" in said["unproven"][0]
+    assert read_lock(folder / "crtgen.lock.json").entries[0].proof == ""
+
+
+def test_a_key_that_is_no_truth(folder: Path) -> None:
+    settings = folder / "crtgen.toml"
+    settings.write_text(settings.read_text().replace("true", '"yes"'))
+    done = crtgen("check")
+    assert done.exit_code == UsageError.exit_code
+    assert "true or false is wanted" in done.stderr

@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from crtgen import api
 from crtgen.boards import find_board
 from crtgen.errors import BuildError, CrtgenError
-from crtgen.prove import Proof, proof, prove
+from crtgen.prove import UNKNOWN, proof, prove
 from crtgen.prove.image import read_image
 from crtgen.refute import refute
 
@@ -65,12 +65,10 @@ def outcomes(model: Path, board: str, flips: int, changes: int, seed: int, direc
     image = directory / "firmware.elf"
     built = generated.build()
     image.write_bytes(built.path.read_bytes())
-    right = prove(image, model)
-    assert right.is_proven
     numbers, outcome = random.Random(seed), Outcome()
-    code, constants = _places(image, right)
+    code, constants, count = _places(image, model)
     with pytest.MonkeyPatch.context() as patch:  # a loop without an end is one soon
-        patch.setattr(proof, "_MOST_INSTRUCTIONS", 4 * right.instructions[1])
+        patch.setattr(proof, "_MOST_INSTRUCTIONS", 4 * count)
         for i in range(flips):
             address, bit = numbers.choice(constants if i % 2 else code), numbers.randrange(8)
             changed = flipped(image, address, bit, directory)
@@ -81,13 +79,14 @@ def outcomes(model: Path, board: str, flips: int, changes: int, seed: int, direc
     return outcome
 
 
-def _places(image: Path, right: Proof) -> tuple[list[int], list[int]]:
-    """Addresses of bytes of functions that run, and of constants of the model."""
+def _places(image: Path, model: Path) -> tuple[list[int], list[int], int]:
+    """Addresses of bytes of instructions that run, and of constants of the model; how many are run."""
     read = read_image(image)
-    names = {f"{right.model}_compute", *(name for name, *_ in right.calls)}
-    code = [a for first, end, name in read.functions if name in names for a in range(first, end)]
+    run = proof._Run(read, proof._network(model), proof.only_model(read), UNKNOWN)
+    assert run.proof(0.0).is_proven
+    code = [a for i in sorted(run.machine.code) for a in range(i, read.instructions[i].following)]
     spans = [read.span(n) for n in read.symbols if "__tvm_param__" in n and read.sizes[n]]
-    return code, [a for first, end in spans for a in range(first, end)]
+    return code, [a for first, end in spans for a in range(first, end)], run.machine.count
 
 
 def _name(image: Path, changed: Path, address: int) -> str:

@@ -1,13 +1,14 @@
 """Instructions with random states, run by QEMU: what a core makes of each."""
 
 import random
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import require_tool
 
-__all__ = ["CASES", "CORE", "HELIUM", "States", "run_on_core"]
+__all__ = ["CASES", "CORE", "HELIUM", "OTHERS", "Core", "States", "run_on_core"]
 
 CORE = (
     "adds r0, r1, r2", "subs r0, r1, r2", "adcs r0, r1, r2", "sbcs r0, r1, r2", "rsbs r0, r1, #0",
@@ -67,36 +68,70 @@ HELIUM = (
 
 CASES = CORE + HELIUM
 
-_WORDS = 18
-"""Of a state: r0 to r3, what sets the flags, q0 to q2."""
+BASE = (
+    "adds r0, r1, r2", "subs r0, r1, r2", "adcs r0, r1", "sbcs r0, r1", "rsbs r0, r1, #0", "adds r0, #200",
+    "subs r0, #3", "ands r0, r1", "orrs r0, r1", "eors r0, r1", "bics r0, r1", "mvns r0, r1", "muls r0, r1",
+    "cmn r1, r2", "cmp r1, r2", "tst r1, r2", "lsls r0, r1, #5", "lsrs r0, r1, #9", "asrs r0, r1, #31",
+    "lsls r0, r3", "lsrs r0, r3", "asrs r0, r3", "rors r0, r3", "sxtb r0, r1", "uxtb r0, r1", "sxth r0, r1",
+    "uxth r0, r1", "rev r0, r1", "movs r0, r1",
+)  # fmt: skip
+"""Of the Cortex-M0."""
+
+_LONG = re.compile(r"asrl|lsll|lsrl")
+_DSP = re.compile(r"[su]xt(b16|a)|pkh|sml|smu|smm|sadd16|ssub|asrl|lsll|lsrl")
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core and a machine of QEMU with it; where results and variables go, and what it can do."""
+
+    name: str
+    machine: str
+    results: int
+    variables: int
+    cases: tuple[str, ...]
+    has_helium: bool = False
+
+
+M55 = Core("cortex-m55", "mps3-an547", 0x21000000, 0x20070000, CASES, has_helium=True)
+OTHERS = (
+    Core("cortex-m0", "microbit", 0x20000000, 0x20003800, BASE),
+    Core("cortex-m3", "mps2-an385", 0x21000000, 0x20070000, tuple(c for c in CORE if not _DSP.match(c))),
+    Core("cortex-m4", "mps2-an386", 0x21000000, 0x20070000, tuple(c for c in CORE if not _LONG.match(c))),
+)
 
 _START = """
 .syntax unified
-.arch armv8.1-m.main
-.arch_extension mve.fp
 .thumb
 .section .vectors, "a"
-.word 0x20040000, start + 1
+.word {stack:#x}, start + 1
 .text
 .global start
 .thumb_func
 start:
+{enable}
+ldr r4, ={results:#x}
+mov r10, r4
+"""
+
+_ENABLE = """
 ldr r0, =0xE000ED88
 ldr r1, =0x00F00000
 str r1, [r0]
 dsb
 isb
-ldr r10, =0x21000000
 """
 
 _CASE = """
-ldr r8, =states
-ldr r9, ={count}
-1: ldmia r8!, {{r0-r3}}
-ldmia r8!, {{r6, r7}}
-vldrw.u32 q0, [r8], #16
-vldrw.u32 q1, [r8], #16
-vldrw.u32 q2, [r8], #16
+ldr r4, =states
+mov r8, r4
+ldr r4, ={count}
+mov r9, r4
+1: mov r4, r8
+ldmia r4!, {{r0-r3}}
+ldmia r4!, {{r6, r7}}
+{load}
+mov r8, r4
 .global case{number}
 .type case{number}, %function
 case{number}:
@@ -105,25 +140,33 @@ cmp r6, r7
 .global end{number}
 end{number}:
 mrs r5, apsr
-stmia r10!, {{r0-r3, r5}}
-vstrw.32 q0, [r10], #16
-subs r9, #1
-bne 1b
-b 2f
+mov r4, r10
+stmia r4!, {{r0-r3, r5}}
+{store}
+mov r10, r4
+mov r4, r9
+subs r4, #1
+mov r9, r4
+beq 2f
+b 1b
 .ltorg
 2:
 """
+_LOAD = "vldrw.u32 q0, [r4], #16\nvldrw.u32 q1, [r4], #16\nvldrw.u32 q2, [r4], #16"
+_SKIP = "adds r4, #48"
+_STORE = "vstrw.32 q0, [r4], #16"
 
 _END = """
-ldr r4, =0x21000000
-sub r10, r10, r4
+ldr r4, ={results:#x}
+mov r5, r10
+subs r5, r5, r4
 ldr r1, =opening
 movs r0, #1
 bkpt 0xab
 ldr r1, =writing
 str r0, [r1]
 str r4, [r1, #4]
-str r10, [r1, #8]
+str r5, [r1, #8]
 movs r0, #5
 bkpt 0xab
 movs r0, #0x18
@@ -143,13 +186,13 @@ states:
 
 _LINK = """SECTIONS {
   . = 0; .vectors : { *(.vectors) } .text : { *(.text) } .rodata : { *(.rodata) }
-  . = 0x20070000; .data : { *(.data) }
+  . = VARIABLES; .data : { *(.data) }
 }
 """
 
 
 _QEMU = (
-    "-M", "mps3-an547", "-display", "none", "-serial", "none", "-monitor", "none",
+    "-display", "none", "-serial", "none", "-monitor", "none",
     "-semihosting-config", "enable=on,target=native",
 )  # fmt: skip
 
@@ -158,7 +201,7 @@ _QEMU = (
 class States:
     """The image, the states by number, and of each case and state what the core had afterwards.
 
-    A result is r0 to r3, APSR, and the four words of q0.
+    A result is r0 to r3, APSR, and the four words of q0 where there is one.
     """
 
     image: Path
@@ -166,28 +209,32 @@ class States:
     results: tuple[tuple[tuple[int, ...], ...], ...]
 
 
-def run_on_core(directory: Path, count: int, seed: int) -> States:
-    """Run every case on ``count`` states, on QEMU's Cortex-M55."""
+def run_on_core(directory: Path, count: int, seed: int, core: Core = M55) -> States:
+    """Run every case on ``count`` states, on QEMU's core."""
     numbers = random.Random(seed)
     states = tuple(_state(numbers) for _ in range(count))
-    source = _START + "".join(
-        _CASE.format(count=count, number=i, text=text.replace(" ; ", "\n")) for i, text in enumerate(CASES)
-    )
-    source += _END + "".join(f".word {', '.join(map(hex, state))}\n" for state in states)
+    enable, load, store = (_ENABLE, _LOAD, _STORE) if core.has_helium else ("", _SKIP, "")
+    source = _START.format(stack=core.variables + 0x800, enable=enable, results=core.results)
+    for i, text in enumerate(core.cases):
+        lines = text.replace(" ; ", "\n")
+        source += _CASE.format(count=count, number=i, text=lines, load=load, store=store)
+    source += _END.format(results=core.results)
+    source += "".join(f".word {', '.join(map(hex, state))}\n" for state in states)
     (directory / "cases.s").write_text(source)
-    (directory / "link.ld").write_text(_LINK)
+    (directory / "link.ld").write_text(_LINK.replace("VARIABLES", hex(core.variables)))
     image = directory / "cases.elf"
     compiler = require_tool("arm-none-eabi-gcc")
-    flags = ["-mcpu=cortex-m55", "-mthumb", "-nostdlib", "-nostartfiles", "-Tlink.ld", "-Wl,-estart"]
+    flags = [f"-mcpu={core.name}", "-mthumb", "-nostdlib", "-nostartfiles", "-Tlink.ld", "-Wl,-estart"]
     subprocess.run([compiler, *flags, "cases.s", "-o", image.name], cwd=directory, check=True, timeout=60)
     output = subprocess.run(
-        [require_tool("qemu-system-arm"), *_QEMU, "-kernel", image.name],
+        [require_tool("qemu-system-arm"), "-M", core.machine, *_QEMU, "-kernel", image.name],
         cwd=directory, capture_output=True, timeout=20, check=False,
     ).stdout  # fmt: skip
-    assert len(output) == len(CASES) * count * 36, len(output)
+    size = 9 if core.has_helium else 5
+    assert len(output) == len(core.cases) * count * size * 4, len(output)
     words = [int.from_bytes(output[i : i + 4], "little") for i in range(0, len(output), 4)]
-    rows = [tuple(words[i : i + 9]) for i in range(0, len(words), 9)]
-    results = tuple(tuple(rows[i * count : (i + 1) * count]) for i in range(len(CASES)))
+    rows = [tuple(words[i : i + size]) for i in range(0, len(words), size)]
+    results = tuple(tuple(rows[i * count : (i + 1) * count]) for i in range(len(core.cases)))
     return States(image, states, results)
 
 

@@ -111,28 +111,45 @@ REAL = (
     "arduino_nano_33_ble",
     "b_u585i_iot02a",
     "bbc_microbit",
+    "bbc_microbit_v2",
+    "blackpill_f411ce",
+    "bluepill_f103c8",
     "disco_l475_iot1",
     "ek_ra8m1",
+    "feather_rp2040",
     "frdm_k64f",
     "frdm_mcxn947",
     "mimxrt1050_evk",
     "nrf52840dk",
     "nrf5340dk",
+    "nucleo_f411re",
+    "nucleo_f446re",
     "nucleo_f746zg",
+    "nucleo_g0b1re",
+    "nucleo_g474re",
     "nucleo_h743zi",
     "nucleo_l4r5zi",
     "nucleo_u575zi_q",
     "olimex_stm32_h405",
     "rpi_pico",
     "rpi_pico2",
+    "rpi_pico2_w",
     "rpi_pico_usb",
+    "rpi_pico_w",
     "stm32f746g_disco",
     "stm32vldiscovery",
+    "xiao_rp2040",
 )
 
 ONLY_ZEPHYR = ("mimxrt1050_evk",)
 
-WITHOUT_USB = ("arduino_nano_33_ble", "olimex_stm32_h405", "stm32vldiscovery")
+WITHOUT_USB = (
+    "arduino_nano_33_ble",
+    "blackpill_f411ce",
+    "bluepill_f103c8",
+    "olimex_stm32_h405",
+    "stm32vldiscovery",
+)
 """Their serial port is on pins."""
 
 

@@ -27,6 +27,7 @@ _OLD_NRF52 = (
 _PINS = "Nordic's drivers, too, write the number of the pin, over reserved bits that are 1 after a reset"
 _UNDOCUMENTED = {
     "arduino_nano_33_ble": {0x4000_0558: _OLD_NRF52},
+    "bbc_microbit_v2": {0x4000_0558: _OLD_NRF52},
     "nrf52840dk": {0x4000_0558: _OLD_NRF52},
     "nrf5340dk": {0x00FF_0130: "Nordic's MDK reads the variant of the chip there"},
     "nucleo_h743zi": {0x5C00_1000: "RM0433 60.5.8: DBGMCU is in no SVD file"},
@@ -36,6 +37,7 @@ _UNDOCUMENTED = {
 
 _RESERVED = {
     "arduino_nano_33_ble": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
+    "bbc_microbit_v2": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf52840dk": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf5340dk": {"SPIM0_S.PSEL.MOSI": _PINS, "SPIM0_S.PSEL.CSN": _PINS},
     "nucleo_h743zi": {"AXI.AXI_TARG7_FN_MOD": "ST's SystemInit writes 1, too"},

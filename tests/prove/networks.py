@@ -37,8 +37,11 @@ def elements() -> bytes:
     return Model(tensors, operators, ["x"], ["y"]).to_bytes()
 
 
-def rare() -> bytes:
-    """A sum whose greatest value, 32784, is above 16 bits for 9 of the 2^64 inputs only."""
+def rare(hidden: bool = False) -> bytes:
+    """A sum whose greatest value, 32784, is above 16 bits for 9 of the 2^64 inputs only.
+
+    With a ``hidden`` layer before, half of its weights are negative.
+    """
     weights, bias = np.full((1, 8), 16, np.int8), np.array([32784 - 8 * 255 * 16], np.int32)
     tensors = [
         Tensor("x", (1, 8), "int8", [0.05], [-128]),
@@ -46,5 +49,15 @@ def rare() -> bytes:
         Tensor("b", (1,), "int32", [0.0005], [0], data=bias),
         Tensor("y", (1, 1), "int8", [0.1], [-40]),
     ]
-    operator = Operator("FULLY_CONNECTED", ["x", "w", "b"], ["y"], Options("FullyConnectedOptions"))
-    return Model(tensors, [operator], ["x"], ["y"]).to_bytes()
+    operators = [Operator("FULLY_CONNECTED", ["x", "w", "b"], ["y"], Options("FullyConnectedOptions"))]
+    if hidden:
+        signs = np.diag([127, -127] * 4).astype(np.int8)
+        biases = np.array([0, 255 * 127] * 4, np.int32)
+        tensors += [
+            Tensor("i", (1, 8), "int8", [0.05], [-128]),
+            Tensor("v", (8, 8), "int8", [1 / 127], [0], data=signs),
+            Tensor("a", (8,), "int32", [0.05 / 127], [0], data=biases),
+        ]
+        before = Operator("FULLY_CONNECTED", ["i", "v", "a"], ["x"], Options("FullyConnectedOptions"))
+        operators.insert(0, before)
+    return Model(tensors, operators, ["i" if hidden else "x"], ["y"]).to_bytes()

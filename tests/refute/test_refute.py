@@ -12,22 +12,22 @@ from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.measure.cases import read_cases
 from crtgen.prove import prove
+from crtgen.prove.network.network import Network
 from crtgen.refute import refute
-from tests.prove.networks import rare
-from tests.support import ROOT, require_tool
+from crtgen.refute.numbers import OnNumbers
+from tests.prove.networks import elements, rare
+from tests.support import ROOT, model_path, require_tool
 
 pytestmark = pytest.mark.qemu
 
-M4, DIGITS = "mps2_an386", ROOT / "demo" / "digits.tflite"
+M4 = "mps2_an386"
 
 
-@pytest.fixture(scope="module")
-def overflowing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def overflowing_image(folder: Path, hidden: bool) -> tuple[Path, Path]:
     """A model, and its image with a fault in a kernel: it keeps the sum in 16 bits."""
     require_tool("arm-none-eabi-gcc")
-    folder = tmp_path_factory.mktemp("rare")
     model = folder / "rare.tflite"
-    model.write_bytes(rare())
+    model.write_bytes(rare(hidden))
     generated = api.load(model).compile(M4).generate("standalone")
     sources = dict(generated.project.sources)
     kernels = sources["model/rare_kernels.c"].decode()
@@ -39,6 +39,11 @@ def overflowing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     image = folder / "firmware.elf"
     image.write_bytes(built.path.read_bytes())
     return model, image
+
+
+@pytest.fixture(scope="module")
+def overflowing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return overflowing_image(tmp_path_factory.mktemp("rare"), hidden=False)
 
 
 @pytest.mark.parametrize("board", [M4, None])
@@ -60,6 +65,19 @@ def test_an_overflow_for_one_input_in_2_to_60(overflowing: tuple[Path, Path], bo
     assert found.where == ("QEMU" if board else "the checker")
 
 
+def test_an_overflow_behind_another_layer(tmp_path: Path) -> None:
+    """The input has to be high where a weight of the layer before is positive, low where it is negative."""
+    model, image = overflowing_image(tmp_path, hidden=True)
+    proof = prove(image, model)
+    assert [layer.missing for layer in proof.layers] == [0, 1]
+    found = refute(proof, image, find_board(M4))
+    assert found.input is not None
+    assert found.got is not None
+    assert found.got.tolist() == [-128]
+    assert found.tried <= 3
+    assert (np.abs(found.input - np.array([127, -128] * 4)) <= 1).all()
+
+
 def test_command(overflowing: tuple[Path, Path], tmp_path: Path) -> None:
     """The input is a case for verify, which takes it for what it is."""
     model, image = overflowing
@@ -77,9 +95,24 @@ def test_command(overflowing: tuple[Path, Path], tmp_path: Path) -> None:
 
 
 def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Path) -> None:
-    """The right image of the network: QEMU and the network's meaning agree in all tries."""
+    """QEMU and the network's meaning agree in all tries."""
     require_tool("arm-none-eabi-gcc")
-    built = api.load(DIGITS).compile(M4).generate("standalone").build()
-    proof = prove(built.path, DIGITS)
-    found = refute(proof, built.path, find_board(M4))
+    model = tmp_path / "elements.tflite"
+    model.write_bytes(elements())
+    built = api.load(model).compile(M4).generate("standalone").build()
+    found = refute(prove(built.path, model), built.path, find_board(M4))
     assert found.lines() == ["no input was found that differs, in 200 tries"]
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("name", ["digits", "ad01_int8", "kws_int8"])
+def test_recorded_outputs(name: str) -> None:
+    """The network on numbers gives what TFLite Micro did."""
+    path = ROOT / "demo" / "digits.tflite" if name == "digits" else model_path(name)
+    cases = np.load(path.with_suffix(".npz"))
+    on = OnNumbers(Network(path))
+    names = sorted(k.removesuffix("_input0") for k in cases.files if k.endswith("_input0"))
+    for case in names:
+        found = on.output(cases[f"{case}_input0"].ravel().astype(np.int64))
+        np.testing.assert_array_equal(found, cases[f"{case}_output0"].ravel())
+    assert len(names) >= 3

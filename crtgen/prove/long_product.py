@@ -7,6 +7,7 @@ product only if both words are, operation by operation, what ``_by_halves`` writ
 from collections.abc import Callable, Hashable
 
 from crtgen.prove.expression import shape_of
+from crtgen.prove.meaning import apply
 from crtgen.prove.value import Op, Sum, Word
 from crtgen.prove.words import add, logic, mul, select, shifted
 
@@ -60,6 +61,8 @@ def _by_halves(
     a, b, c, d = shifted("lsr", u, 16), lower(u), shifted("lsr", v, 16), lower(v)
     least, cross, most = mul(b, d), mul(a, d), mul(a, c)
     middle = add(shifted("lsr", least, 16), add(mul(c, b), cross))
-    most = select(Op("hi", cross, middle), add(most, 0x10000), most)
+    carried = apply("hi", cross, middle)
+    if isinstance(carried, Op):
+        most = select(carried, add(most, 0x10000), most)
     low = add(shifted("lsl", middle, 16), lower(least))
     return low, _upper(u, u_high, v, v_high, add(shifted("lsr", middle, 16), most))

@@ -63,6 +63,8 @@ class Machine:
         self.greater: tuple[Word, Word] | None = None
         """What SSUB8 compared byte by byte, for SEL."""
         self.predicate = 0xFFFF
+        self.conditions: tuple[list[Word], int] | None = None
+        """What the predicate of each lane is, and the bytes of a lane, where that depends on inputs."""
         self.tail = 0
         """Bytes of an element, within a loop with tail predication."""
         self.count = self.slack = self.cycles = 0

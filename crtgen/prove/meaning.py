@@ -180,8 +180,14 @@ NEGATED = {
 }  # fmt: skip
 
 
+_OF_ZERO = {"ls": (0, 1), "hi": (0, 0), "cs": (1, 1), "cc": (1, 0)}
+"""What comparisons without a sign are if this operand is 0."""
+
+
 def apply(name: str, *args: Word) -> Word:
     """The operation on words: its value where all are numbers, an expression otherwise."""
+    if name in _OF_ZERO and args[_OF_ZERO[name][0]] == 0:
+        return _OF_ZERO[name][1]
     values = []
     for arg in args:
         if not isinstance(arg, int):

@@ -3,10 +3,22 @@
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from crtgen.prove.expression import leaves
+from crtgen.prove.greatest import greatest_of, single_symbol
 from crtgen.prove.meaning import table
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Byte, Bytes, Halves, Op, Part, Sum, Word, signed, unknown
-from crtgen.prove.words import add, byte_word, bytes_of, halves_of, low_byte, pair, word_of
+from crtgen.prove.words import (
+    add,
+    byte_word,
+    bytes_of,
+    halves_of,
+    low_byte,
+    pair,
+    raw_halves,
+    unsigned_byte,
+    word_of,
+)
 
 __all__ = ["Content", "Memory"]
 
@@ -19,8 +31,9 @@ Pick: TypeAlias = Callable[[Word, Word], Word]
 class Memory:
     """Words by address / 4; a word that bytes were stored to is a list of four.
 
-    ``recognise`` looks at each byte that is stored and is part of a word: it gives the symbol of a tensor
-    where the byte is proven to be that.
+    ``recognise`` looks at the lowest ``bits`` of a word that is stored: it gives the symbol of a tensor, or a
+    number, where they are proven to be that, and None for what is no output. ``sizes`` are the bits that
+    outputs have. A byte that is none is forgotten; words and halves may be what kernels keep for later.
     """
 
     def __init__(self, constant: Iterable[tuple[int, bytes]], unaligned: bool) -> None:
@@ -29,6 +42,7 @@ class Memory:
         self.stack = range(0)
         """Words that compilers keep registers in: nobody looks there for outputs that are stored as words."""
         self.unaligned = unaligned
+        self.sizes = frozenset((8,))
         self.undo: list[dict[int, Content | None]] = []
         for first, data in constant:
             padded = bytes(first & 3) + data + bytes(-(first + len(data)) & 3)
@@ -38,9 +52,9 @@ class Memory:
                 known = self.words.get(at, 0)
                 self.words[at] = word | known if isinstance(known, int) else word
 
-    def recognise(self, word: Word, part: Part) -> Byte:
-        """To be replaced; the byte is the lowest of ``word``."""
-        return part
+    def recognise(self, word: Word, bits: int) -> Word | None:
+        """To be replaced: nothing is an output."""
+        return None
 
     def allow(self, first: int, end: int) -> None:
         """Let a run write there. What is there before is unknown."""
@@ -101,8 +115,7 @@ class Memory:
         return v[a & 3] if isinstance(v, list) else bytes_of(v)[a & 3]
 
     def unsigned_byte(self, a: Word) -> Word:
-        b = self.byte(a)
-        return b if isinstance(b, int) else Op("uxtb", byte_word(b))
+        return unsigned_byte(self.byte(a))
 
     def signed_byte(self, a: Word) -> Word:
         return byte_word(self.byte(a))
@@ -139,8 +152,7 @@ class Memory:
                 self.store_byte(a + i, b)
             return
         i = self._to(a)
-        is_output = isinstance(v, Bytes) and i not in self.stack
-        self.words[i] = [self._known(b) for b in bytes_of(v)] if is_output else v
+        self.words[i] = v if i in self.stack else self._output(v)
 
     def store_byte(self, a: Word, b: Byte) -> None:
         a = _address(a)
@@ -164,21 +176,33 @@ class Memory:
         a = _address(a)
         if a & 1:
             self._aligned(a, 2)
-        if isinstance(v, int) or a & 1:
+        i = self._to(a)
+        w = self.words.get(i)
+        if a & 1 or isinstance(w, list) or isinstance(v, Bytes):
             b = bytes_of(v)
             self.store_byte(a, b[0])
             self.store_byte(a + 1, b[1])
             return
-        i = self._to(a)
-        w, h = self.words.get(i), halves_of(v)[0]
-        if isinstance(w, Halves):
-            self.words[i] = Halves(w.low, h) if a & 2 else Halves(h, w.high)
-        elif w is None or (isinstance(w, Op) and w.name == "unknown"):
-            self.words[i] = Halves(unknown(), h) if a & 2 else Halves(h, unknown())
-        else:
-            b = bytes_of(v)
-            self.store_byte(a, b[0])
-            self.store_byte(a + 1, b[1])
+        low, high = raw_halves(unknown() if w is None else w)
+        h = self._half(halves_of(v)[0])
+        self.words[i] = pair(low, h) if a & 2 else pair(h, high)
+
+    def _output(self, v: Word) -> Content:
+        """A word as it is stored, with symbols of outputs in place of what they are proven to be."""
+        if isinstance(v, Bytes):
+            return [self._known(b) for b in v.parts]
+        if isinstance(v, Halves):
+            return pair(self._half(v.low), self._half(v.high))
+        return self._wide(v, 32)
+
+    def _half(self, v: Word) -> Word:
+        return self._wide(v, 16)
+
+    def _wide(self, v: Word, bits: int) -> Word:
+        if isinstance(v, int) or bits not in self.sizes or self.undo or _is_symbol(v):
+            return v
+        found = self.recognise(v, bits)
+        return v if found is None else found
 
     def _to(self, a: int) -> int:
         i = a >> 2
@@ -197,7 +221,10 @@ class Memory:
 
     def _seen(self, word: Word, part: Part) -> Byte:
         """Within a branch that depends on inputs a byte need not be what it is in the end."""
-        return part if self.undo else self.recognise(word, part)
+        if self.undo or _is_symbol(part.word) or not leaves(word):
+            return part
+        found = self.recognise(word, 8)
+        return Part(unknown(), 0) if found is None else low_byte(found)
 
     def split(self) -> None:
         """To be replaced: an access was not aligned."""
@@ -220,8 +247,11 @@ class Memory:
             p = x if isinstance(x, list) else list(bytes_of(x))
             q = y if isinstance(y, list) else list(bytes_of(y))
             self.words[i] = [self._known(_pick_byte(u, v, pick)) for u, v in zip(p, q, strict=True)]
+        elif isinstance(x, Halves) or isinstance(y, Halves):
+            both = zip(raw_halves(x), raw_halves(y), strict=True)
+            self.words[i] = pair(*(self._half(pick(u, v)) for u, v in both))
         else:
-            self.words[i] = pick(x, y)
+            self.words[i] = self._wide(pick(x, y), 32)
 
 
 def range_of(v: Word) -> tuple[int, int] | None:
@@ -233,16 +263,30 @@ def range_of(v: Word) -> tuple[int, int] | None:
         return (low, high) if low >= -(1 << 31) and high < 1 << 31 else None
     if isinstance(v, Bytes):
         return 0, sum(_most(b) << 8 * i for i, b in enumerate(v.parts))
-    if isinstance(v, Op):
-        if v.name == "uxtb":
-            return 0, 255
-        if v.name in ("umin", "and") and isinstance(v.args[1], int):
-            return 0, v.args[1]
-        if v.name == "lsr" and isinstance(v.args[1], int):
-            return 0, _greatest(v.args[0]) >> v.args[1]
-        if v.name == "sel":
-            return 0, _greatest_selected(v)
-    return None
+    return _range_of_operation(v)
+
+
+def _range_of_operation(v: Op) -> tuple[int, int] | None:
+    if v.name == "uxtb":
+        return 0, 255
+    if v.name in ("umin", "and") and isinstance(v.args[1], int):
+        return 0, v.args[1]
+    if v.name in ("min", "max") and isinstance(v.args[1], int):
+        bounds, f = range_of(v.args[0]), min if v.name == "min" else max
+        return bounds and (f(bounds[0], signed(v.args[1])), f(bounds[1], signed(v.args[1])))
+    if v.name == "sub":
+        return _below_greatest(v.args[0], v.args[1])
+    if v.name == "lsr" and isinstance(v.args[1], int):
+        return 0, _greatest(v.args[0]) >> v.args[1]
+    return (0, _greatest_selected(v)) if v.name == "sel" else None
+
+
+def _below_greatest(greatest: Word, one: Word) -> tuple[int, int] | None:
+    """The range of a greatest symbol less one of those that it is the greatest of."""
+    symbol, found = single_symbol(one), greatest_of(greatest)
+    if symbol is None or found is None or symbol not in found[0]:
+        return None
+    return 0, max(found[1], *(s.high for s in found[0])) - symbol.low
 
 
 def _greatest(v: Word) -> int:
@@ -266,6 +310,10 @@ def _greatest_selected(v: Op) -> int:
         if taken.args[0] is (b if i else a):
             most[i] = min(most[i], taken.args[1] - 1)
     return max(most)
+
+
+def _is_symbol(v: Word) -> bool:
+    return isinstance(v, Sum) and v.constant == 0 and list(v.terms().values()) == [1]
 
 
 def _address(a: Word) -> int:

@@ -3,8 +3,10 @@
 import hashlib
 import struct
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
@@ -12,14 +14,15 @@ from crtgen.prove.cycles import UNKNOWN, Timing
 from crtgen.prove.decoders import agree
 from crtgen.prove.image import Image, image_bytes, read_image
 from crtgen.prove.machine import Machine
-from crtgen.prove.network.layer import Layer
+from crtgen.prove.memory import Content
+from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.network import Network
 from crtgen.prove.recognise import Recogniser
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.reset import Reset, start_up
-from crtgen.prove.value import Symbol
+from crtgen.prove.value import M32, Sum
 
-__all__ = ["STACK_TOP", "LayerProof", "Proof", "allow", "checker_digest", "only_model", "place", "prove"]
+__all__ = ["STACK_TOP", "LayerProof", "Proof", "allow", "checker_digest", "only_model", "places", "prove"]
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
@@ -77,6 +80,16 @@ class Proof:
     def is_proven(self) -> bool:
         """Whether each byte of the result is the network's, for every input."""
         return not self.stopped and self.outputs > 0 and self.outputs_proven == self.outputs
+
+    def joined(self, first: "Proof") -> "Proof":
+        """Of all runs, where the first one after a start has a proof of its own."""
+        (a, b), (c, d) = self.instructions, first.instructions
+        return replace(
+            self,
+            instructions=(min(a, c), max(b, d)),
+            cycles=max(self.cycles, first.cycles),
+            stack=max(self.stack, first.stack),
+        )
 
     def functions(self) -> dict[str, tuple[int, int]]:
         """The least and the most instructions in each function that the network's own calls."""
@@ -153,12 +166,19 @@ def prove(path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN) -> 
     """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
 
     Without a name the image has to have one such function. Of a core whose ``timing`` is known cycles are
-    counted. Raises ``CrtgenError`` for files that cannot be
-    read; everything else that is not followed is in the proof.
+    counted. Raises ``CrtgenError`` for files that cannot be read; everything else that is not followed is in
+    the proof. A network with states is proven twice: from what memory is after a start, and from any state,
+    which is what every further run begins with.
     """
     start = time.process_time()
     image, network = read_image(path), _network(model)
-    return _Run(image, network, name or only_model(image), timing).proof(start)
+    name = name or only_model(image)
+    run = _Run(image, network, name, timing)
+    proof = run.proof(start)
+    if not network.states or not proof.is_proven:
+        return proof
+    later = _Run(image, _network(model, later=True), name, timing, run.globals()).proof(start)
+    return later.joined(proof)
 
 
 def checker_digest() -> str:
@@ -169,10 +189,10 @@ def checker_digest() -> str:
     return checker.hexdigest()
 
 
-def _network(model: Path) -> Network:
+def _network(model: Path, later: bool = False) -> Network:
     """The network of a file. Raises ``ModelError`` for one that is damaged, or that is not followed."""
     try:
-        return Network(model)
+        return Network(model, later)
     except Refusal as refusal:
         raise UnsupportedError(str(refusal), where=str(model)) from None
     except OSError as error:
@@ -190,30 +210,40 @@ def only_model(image: Image) -> str:
     return names[0]
 
 
-def place(image: Image, name: str, which: str) -> int:
-    """The address of a tensor's bytes: the only pointer into the arena in the image's description."""
-    low, high = image.span(f"{name}_arena")
+def places(image: Image, name: str, which: str, count: int) -> list[int]:
+    """The addresses of tensors' bytes: the only pointers into the arena in the image's description."""
+    low, high = image.span("crt_shared_arena" if "crt_shared_arena" in image.symbols else f"{name}_arena")
     first, end = image.span(f"{name}_{which}_tensors")
     data = image_bytes(image, first, end - first)
     words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
     found = [w for w in words if low <= w < high]
-    if len(found) != 1:
-        raise Refusal(f"the image does not say where its {which} is")
-    return found[0]
+    if len(found) != count:
+        raise Refusal(f"the image does not say where its {which}s are")
+    return found
 
 
 def allow(machine: Machine, name: str) -> None:
     """Let a run write the network's arena and the stack, which hold nothing known before."""
     symbols, memory = machine.image.symbols, machine.memory
     bottom = STACK_TOP - symbols.get("crt_stack_top", 0) + symbols.get("crt_stack_bottom", 0)
-    memory.allow(*machine.image.span(f"{name}_arena"))
+    shared = "crt_shared_arena" in symbols
+    memory.allow(*machine.image.span("crt_shared_arena" if shared else f"{name}_arena"))
     memory.allow(bottom, STACK_TOP)
     memory.stack = range(bottom >> 2, STACK_TOP >> 2)
 
 
 class _Run:
-    def __init__(self, image: Image, network: Network, name: str, timing: Timing) -> None:
-        self.image, self.network, self.name = image, network, name
+    """``before`` are the words of the model's own variables, by address / 4; after a start they are 0."""
+
+    def __init__(
+        self,
+        image: Image,
+        network: Network,
+        name: str,
+        timing: Timing,
+        before: Mapping[int, Content] = MappingProxyType({}),
+    ) -> None:
+        self.image, self.network, self.name, self.before = image, network, name, before
         self.machine = Machine(image, _MOST_INSTRUCTIONS, timing)
         self.recogniser = Recogniser(network, _MOST_FORGOTTEN)
         self.found = 0
@@ -235,7 +265,7 @@ class _Run:
             model=self.name,
             architecture=self.image.architecture,
             layers=tuple(self._layers()),
-            outputs=self.network.file.size(self.network.output),
+            outputs=sum(self.network.file.size(t) for t in self.network.results),
             outputs_proven=self.found,
             stopped=stopped,
             forgotten=self.recogniser.forgotten,
@@ -252,24 +282,97 @@ class _Run:
         )
 
     def _run(self) -> None:
-        memory = self.machine.memory
-        memory.recognise = self.recogniser.byte  # type: ignore[method-assign]
-        at = place(self.image, self.name, "input")
-        for i, symbol in enumerate(self.network.values(self.network.input)):
-            assert isinstance(symbol, Symbol)  # those of the input are
-            memory.store_byte(at + i, symbol)
+        memory, file = self.machine.memory, self.network.file
+        memory.recognise = self.recogniser.output  # type: ignore[method-assign]
+        memory.sizes = frozenset(layer.type.bits for layer in self.network.layers)
+        self._set_variables()
+        for tensor, at in zip(
+            file.inputs, places(self.image, self.name, "input", len(file.inputs)), strict=True
+        ):
+            self._put(at, tensor)
         self.machine.run(self.image.symbols[f"{self.name}_compute"], STACK_TOP)
 
+    def _put(self, at: int, tensor: int) -> None:
+        """Store the values of a tensor: symbols, or numbers."""
+        memory, bits = self.machine.memory, self.network.file.kind(tensor).bits
+        for i, value in enumerate(self.network.values(tensor)):
+            word = value & M32 if isinstance(value, int) else value.word
+            a = at + i * bits // 8
+            if bits == 8:
+                memory.store_low_byte(a, word)
+            else:
+                (memory.store if bits == 32 else memory.store_half)(a, word)
+
+    def _set_variables(self) -> None:
+        """What the model keeps from run to run: states, and what else it may write."""
+        memory = self.machine.memory
+        for first, end in self._variables():
+            memory.allow(first, end)
+            for i in range(first >> 2, end + 3 >> 2):
+                memory.words[i] = self.before.get(i, 0)
+        if self.before:
+            for at, state in zip(self._states(), self.network.states, strict=True):
+                self._put(at, state.read[0])
+
+    def _variables(self) -> list[tuple[int, int]]:
+        """Objects of the model in memory that is written, but for the arena."""
+        spans = (
+            self.image.span(n) for n in self.image.symbols
+            if n.startswith(f"{self.name}_") and n != f"{self.name}_arena" and self.image.sizes[n]
+        )  # fmt: skip
+        segments = [(a, a + len(data)) for a, data in self.image.constant]
+        return [
+            (first, end) for first, end in spans if not any(low <= first < high for low, high in segments)
+        ]
+
+    def _states(self) -> list[int]:
+        """Where states are: one after the other, aligned alike. Were it wrong, nothing would be proven."""
+        if not self.network.states:
+            return []
+        (first, end), file = self.image.span(f"{self.name}_state"), self.network.file
+        for align in (16, 8, 4, 1):
+            found, at = [], first
+            for state in self.network.states:
+                at = -(-at // align) * align
+                found.append(at)
+                at += file.size(state.read[0]) * file.kind(state.read[0]).bits // 8
+            if at == end:
+                return found
+        raise Refusal("the image does not say where its states are")
+
+    def globals(self) -> dict[int, Content]:
+        """What the model's variables are after a run, by address / 4."""
+        return {
+            i: self.machine.memory.words[i]
+            for first, end in self._variables()
+            for i in range(first >> 2, end + 3 >> 2)
+        }
+
     def _check_output(self) -> None:
-        at = place(self.image, self.name, "output")
-        wanted = self.network.values(self.network.output)
-        for i, value in enumerate(wanted):
-            byte = self.machine.memory.byte(at + i)
-            self.found += byte is value or (isinstance(value, int) and byte == value & 255)
+        file = self.network.file
+        ends = places(self.image, self.name, "output", len(file.outputs)) + self._states()
+        for at, tensor in zip(ends, self.network.results, strict=True):
+            bits = file.kind(tensor).bits
+            for i, value in enumerate(self.network.values(tensor)):
+                self.found += self._is(at + i * bits // 8, bits, value)
+        states = self.image.span(f"{self.name}_state") if self.network.states else (0, 0)
+        for i, word in self.before.items():
+            if not states[0] <= 4 * i < states[1] and self.machine.memory.words[i] != word:
+                raise Refusal(f"a variable at {4 * i:#x} is not the same after each run")
+
+    def _is(self, at: int, bits: int, value: Value) -> bool:
+        memory = self.machine.memory
+        if bits == 8:
+            byte = memory.byte(at)
+            return byte is value or (isinstance(value, int) and byte == value & 255)
+        word = memory.load(at) if bits == 32 else memory.half(at, signed=True)
+        if isinstance(value, int):
+            return word == value & M32
+        return isinstance(word, Sum) and word.constant == 0 and word.terms() == {value: 1}
 
     def _layers(self) -> "list[LayerProof]":
         need = self.network.needed()
-        return [self._layer(layer, need.get(layer.operator.output, set())) for layer in self.network.layers]
+        return [self._layer(layer, need.get(layer.number, set())) for layer in self.network.layers]
 
     def _layer(self, layer: Layer, need: set[int]) -> LayerProof:
         proven = layer.proven_outputs()

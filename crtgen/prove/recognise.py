@@ -1,4 +1,4 @@
-"""Which output of which layer is a byte that is stored? A proof for every input, or nothing."""
+"""Which output of which layer is it that is stored? A proof for every input, or nothing."""
 
 import math
 from typing import Any
@@ -7,15 +7,16 @@ import numpy as np
 
 from crtgen.prove.expression import evaluate, leaves, shape_of
 from crtgen.prove.greatest import greatest_of
+from crtgen.prove.joint import is_joined
 from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.network.elementwise import ElementLayer
-from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.layer import Value
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.others import MaxPool, Softmax
-from crtgen.prove.network.sums import Form, SumLayer, fingerprint
+from crtgen.prove.network.sums import Channel, Form, SumLayer, fingerprint
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.softmax import softmax_output
-from crtgen.prove.value import Byte, Part, Sum, Symbol, Word, unknown
+from crtgen.prove.value import M32, Sum, Symbol, Word
 
 __all__ = ["Recogniser"]
 
@@ -25,7 +26,7 @@ _MOST_SUMS = 1 << 25
 
 
 class Recogniser:
-    """Looks at bytes as they are stored.
+    """Looks at what is stored: bytes, halves, words.
 
     A byte that is no output of any layer is forgotten: what depends on it is not proven. ``forgotten`` counts
     them, up to ``limit``.
@@ -37,35 +38,35 @@ class Recogniser:
         self.first_reason = ""
         self._verdicts: dict[Any, bool] = {}
 
-    def byte(self, word: Word, part: Part) -> Byte:
-        """The symbol of an output, or a number, that the lowest byte of ``word`` is proven to be."""
+    def output(self, word: Word, bits: int) -> Word | None:
+        """The symbol of an output, or a number, that the lowest bits of ``word`` are proven to be."""
         found = leaves(word)
-        if not found:
-            return part
         try:
-            value = self._of_layers(word, found)
+            value = self._of_layers(word, found, bits) if found else None
         except Refusal as refusal:
             self._because(str(refusal))
             value = None
         if value is not None:
-            return value & 255 if isinstance(value, int) else value
-        self.forgotten += 1
+            return value & M32 if isinstance(value, int) else value.word
+        self.forgotten += bits == 8
         if self.forgotten > self.limit:
             raise Refusal(f"too many bytes are no output of any layer; the first: {self.first_reason}")
-        return Part(unknown(), 0)
+        return None
 
     def _because(self, reason: str) -> None:
         self.first_reason = self.first_reason or reason
 
-    def _of_layers(self, word: Word, found: list[Sum]) -> Value | None:
+    def _of_layers(self, word: Word, found: list[Sum], bits: int) -> Value | None:
         first = next(iter(found[0].terms()))
         for layer in self.network.readers.get(first.tensor, ()):
-            self.network.values(layer.operator.output)
+            if layer.type.bits != bits:
+                continue
+            self.network.prepared(layer)
             value = None
             if isinstance(layer, SumLayer):
                 value = self._of_sum(layer, word, found)
-            elif isinstance(layer, ElementLayer):
-                value = self._of_elements(layer, word, found)
+            if value is None and isinstance(layer, ElementLayer):
+                value = self._of_pair(layer, word, found)
             elif isinstance(layer, MaxPool):
                 value = self._of_set(layer, word)
             elif isinstance(layer, Softmax):
@@ -74,11 +75,6 @@ class Recogniser:
                 return value
         self._because(f"a byte that depends on tensor {first.tensor}, element {first.index}")
         return None
-
-    def _found(self, layer: Layer, output: int) -> Value:
-        layer.proven.add(output)
-        assert layer.values is not None  # it was prepared to be asked
-        return layer.values[output]
 
     # ---- functions of one sum
 
@@ -96,12 +92,11 @@ class Recogniser:
                 return None
             forms, scales[id(leaf)] = known, k
         for form in forms or ():
-            if any(k % form.factor for k in scales.values()):
-                continue
-            if self._all_sums(layer, form, word, scales) or self._own_sums(
-                layer, form, word, scales, found[0]
-            ):
-                return self._found(layer, form.output)
+            whole = not any(k % form.factor for k in scales.values())
+            if whole and self._all_sums(layer, form, word, scales):
+                return layer.found(form.output)
+            if self._own_sums(layer, form, word, scales, found[0]):
+                return layer.found(form.output)
         return None
 
     def _all_sums(self, layer: SumLayer, form: Form, word: Word, scales: dict[int, int]) -> bool:
@@ -125,9 +120,10 @@ class Recogniser:
             )
         return self._verdicts[name]
 
-    def _compared(self, layer: SumLayer, c: int, word: Word, line: Any, course: Course | None) -> bool:
-        low, high = layer.ranges[c]
-        if course is not None and course.way >= 0 and course.low >= -128 and course.high <= 127:
+    def _compared(self, layer: SumLayer, c: Channel, word: Word, line: Any, course: Course | None) -> bool:
+        (low, high), kind = layer.ranges[c], layer.type
+        fits = course is not None and course.way >= 0 and kind.low <= course.low and course.high <= kind.high
+        if fits and layer.rises:
             return self._equal(layer, c, word, line, layer.steps(c))
         if high - low > _MOST_SUMS:
             layer.because(f"channel {c}: its expression may turn, and has too many sums to try all")
@@ -137,7 +133,7 @@ class Recogniser:
             for a in range(low, high + 1, _CHUNK)
         )
 
-    def _equal(self, layer: SumLayer, c: int, word: Word, line: Any, acc: Any) -> bool:
+    def _equal(self, layer: SumLayer, c: Channel, word: Word, line: Any, acc: Any) -> bool:
         """Whether the lowest byte is the network's output for each of these sums."""
 
         def value(leaf: Sum) -> Any:
@@ -145,7 +141,7 @@ class Recogniser:
             return k * acc + constant
 
         layer.evaluations += acc.size
-        got = np.broadcast_to(_signed_byte(evaluate(word, value, {})), acc.shape)
+        got = np.broadcast_to(layer.type.of(evaluate(word, value, {})), acc.shape)
         wanted = layer.function(c, acc)
         wrong = np.nonzero(got != wanted)[0]
         if wrong.size:
@@ -172,48 +168,51 @@ class Recogniser:
             normal = np.arange(low, high + 1, dtype=np.int64)
             layer.evaluations += normal.size
             memo: dict[int, Any] = {}
-            got = _signed_byte(evaluate(word, lambda x: line(x)[0] * normal + line(x)[1], memo))
+            got = layer.type.of(evaluate(word, lambda x: line(x)[0] * normal + line(x)[1], memo))
             wanted = layer.function(form.channel, form.base + form.factor * normal)
             self._verdicts[name] = bool((got == wanted).all())
             if self._verdicts[name]:
                 layer.reasons[:] = [r for r in before if not r.startswith(f"channel {form.channel}:")]
         return self._verdicts[name]
 
-    # ---- functions of one symbol or two
+    # ---- functions of two symbols
 
-    def _of_elements(self, layer: ElementLayer, word: Word, found: list[Sum]) -> Value | None:
+    def _of_pair(self, layer: ElementLayer, word: Word, found: list[Sum]) -> Value | None:
         symbols = frozenset(s for leaf in found for s in leaf.terms())
-        for output in layer.by_symbols.get(symbols, ()):
-            if self._all_values(layer, layer.operands[output], word):
-                return self._found(layer, output)
+        for output in layer.pairs.get(symbols, ()):
+            if self._all_pairs(layer, layer.operands[output], word):
+                return layer.found(output)
         return None
 
-    def _all_values(self, layer: ElementLayer, operands: tuple[Value, ...], word: Word) -> bool:
-        order = [v for i, v in enumerate(operands) if isinstance(v, Symbol) and v not in operands[:i]]
+    def _all_pairs(self, layer: ElementLayer, operands: tuple[Value, ...], word: Word) -> bool:
+        x, y = operands
+        assert isinstance(x, Symbol)
+        assert isinstance(y, Symbol)
 
         def line(leaf: Sum) -> tuple[int, ...]:
-            return (*(leaf.terms().get(s, 0) for s in order), leaf.constant)
+            return leaf.terms().get(x, 0), leaf.terms().get(y, 0), leaf.constant
 
-        kinds = [(order.index(v), v.low, v.high) if isinstance(v, Symbol) else v for v in operands]
-        name = (layer.number, tuple(kinds), shape_of(word, line, {}))
+        name = (layer.number, x.low, x.high, y.low, y.high, shape_of(word, line, {}))
         if name not in self._verdicts:
-            ranges = np.ix_(*(np.arange(s.low, s.high + 1, dtype=np.int64) for s in order))
-            values = dict(zip(order, ranges, strict=True))
-            shape = np.broadcast_shapes(*(r.shape for r in ranges))
-            layer.evaluations += math.prod(shape)
+            if x.bits > 8:
+                self._verdicts[name] = is_joined(layer, (x, y), word)
+                return self._verdicts[name]
+            a = np.arange(x.low, x.high + 1, dtype=np.int64)[:, None]
+            b = np.arange(y.low, y.high + 1, dtype=np.int64)
+            layer.evaluations += a.size * b.size
 
             def value(leaf: Sum) -> Any:
-                return leaf.constant + sum(k * values[s] for s, k in leaf.terms().items())
+                k, n, constant = line(leaf)
+                return k * a + n * b + constant
 
-            got = np.broadcast_to(_signed_byte(evaluate(word, value, {})), shape)
-            wanted = layer.function(*(values[v] if isinstance(v, Symbol) else np.array(v) for v in operands))
+            wanted = layer.value(a, b)
+            got = np.broadcast_to(layer.type.of(evaluate(word, value, {})), wanted.shape)
             wrong = np.argwhere(got != wanted)
             self._verdicts[name] = not wrong.size
             if wrong.size:
-                at = tuple(wrong[0])
-                said = " and ".join(str(s.low + i) for s, i in zip(order, at, strict=True))
-                where = [({s: 1}, s.low + int(i)) for s, i in zip(order, at, strict=True)]
-                layer.because(f"{said}: {got[at]}, the network says {wanted[at]}", where)
+                u, v = int(wrong[0][0]) + x.low, int(wrong[0][1]) + y.low
+                text = f"{u} and {v}: {got[tuple(wrong[0])]}, the network says {wanted[tuple(wrong[0])]}"
+                layer.because(text, [({x: 1}, u), ({y: 1}, v)])
         return self._verdicts[name]
 
     # ---- the greatest of a set
@@ -223,12 +222,8 @@ class Recogniser:
         if members is None:
             return None
         output = layer.by_set.get(members)
-        return None if output is None else self._found(layer, output)
+        return None if output is None else layer.found(output)
 
     def _of_softmax(self, layer: Softmax, word: Word) -> Value | None:
         output = softmax_output(layer, word, self._verdicts)
-        return None if output is None else self._found(layer, output)
-
-
-def _signed_byte(v: Any) -> Any:
-    return ((v + 128) & 255) - 128
+        return None if output is None else layer.found(output)

@@ -4,7 +4,7 @@ A word is an ``int`` from 0 to 2^32 - 1, or one of these:
 
 - ``Sum``: c + sum of coefficient * symbol in the integers; the word is that modulo 2^32.
 - ``Halves``: two halves, each an int (signed) or a word of which the lower 16 bits count.
-- ``Bytes``: four bytes, each an int from 0 to 255, a ``Symbol``, or a ``Part`` (a byte of a word).
+- ``Bytes``: four bytes, each an int from 0 to 255, a ``Symbol`` of 8 bits, or a ``Part`` (a byte of a word).
 - ``Op``: an operation of ``meaning.py`` on words.
 """
 
@@ -49,12 +49,15 @@ def signed8(v: int) -> int:
 
 @final
 class Symbol:
-    """A signed byte of a tensor, by tensor and index. ``low`` to ``high`` is all that it can be."""
+    """An element of a tensor, by tensor and index: 8, 16 or 32 bits in memory.
 
-    __slots__ = ("high", "index", "low", "tensor", "word")
+    ``low`` to ``high`` is all that it can be; it has no sign where ``low`` is not negative.
+    """
 
-    def __init__(self, tensor: int, index: int, low: int, high: int) -> None:
-        self.tensor, self.index, self.low, self.high = tensor, index, low, high
+    __slots__ = ("bits", "high", "index", "low", "tensor", "word")
+
+    def __init__(self, tensor: int, index: int, low: int, high: int, bits: int = 8) -> None:
+        self.tensor, self.index, self.low, self.high, self.bits = tensor, index, low, high, bits
         self.word = Sum(0, {self: 1})
 
 
@@ -73,6 +76,12 @@ class Sum:
         self.constant, self._terms, self._chain = constant, terms, chain
         self._bounds: tuple[int, int] | None = None
 
+    def plus(self, n: int) -> "Sum":
+        """The sum and a number; terms that are collected are shared."""
+        if self._terms is not None:
+            return Sum(self.constant + n, self._terms)
+        return Sum(self.constant + n, None, (self, _NOTHING, 1))
+
     def terms(self) -> "dict[Symbol, int]":
         """Coefficients by symbol; those that are 0 modulo 2^32 are left out."""
         if self._terms is None:
@@ -85,13 +94,16 @@ class Sum:
         at: Word | None = self
         while isinstance(at, Sum) and at._terms is None:
             assert at._chain is not None
-            before, factor, weight = at._chain
+            at, factor, weight = at._chain
+            while factor._terms is None and factor._chain is not None and factor._chain[0] is None:
+                _, factor, k = factor._chain
+                weight *= k
             todo.append((factor, weight))
-            at = before
         terms = dict(at._terms or {}) if isinstance(at, Sum) else {}
+        known = terms.get
         for factor, weight in todo:
             for symbol, k in factor.terms().items():
-                terms[symbol] = terms.get(symbol, 0) + k * weight
+                terms[symbol] = known(symbol, 0) + k * weight
         return {symbol: k for symbol, k in terms.items() if k & M32}
 
     def bounds(self) -> tuple[int, int]:
@@ -104,6 +116,9 @@ class Sum:
             high += k * (s.high if k > 0 else s.low)
         self._bounds = low, high
         return low, high
+
+
+_NOTHING = Sum(0, {})
 
 
 @final

@@ -33,6 +33,7 @@ __all__ = [
     "select",
     "shifted",
     "subtract",
+    "unsigned_byte",
     "word_of",
 ]
 
@@ -42,8 +43,17 @@ def byte_word(b: Byte) -> Word:
     if isinstance(b, int):
         return signed8(b) & M32
     if isinstance(b, Symbol):
-        return b.word
+        return b.word if b.high < 128 else Op("sxtb", b.word)
     return Op("sxtb", b.word if b.index == 0 else Op("lsr", b.word, 8 * b.index))
+
+
+def unsigned_byte(b: Byte) -> Word:
+    """A byte as a word, extended by zeros."""
+    if isinstance(b, int):
+        return b
+    if isinstance(b, Symbol):
+        return b.word if b.low >= 0 else Op("uxtb", b.word)
+    return Op("uxtb", b.word if b.index == 0 else Op("lsr", b.word, 8 * b.index))
 
 
 def bytes_of(x: Word) -> tuple[Byte, ...]:
@@ -63,6 +73,10 @@ def bytes_of(x: Word) -> tuple[Byte, ...]:
         return (*bytes_of(x.args[0])[:2], 0, 0)
     if x.name == "sxtb":
         return (bytes_of(x.args[0])[0], *_parts(x)[1:])
+    if x.name == "lsr" and isinstance(n := x.args[1], int) and n % 8 == 0 and n < 32:
+        return (*bytes_of(x.args[0])[n // 8 :], *(0,) * (n // 8))
+    if x.name == "high" and isinstance(n := x.args[2], int) and n % 8 == 0:
+        return (*bytes_of(x.args[1])[n // 8 :], *bytes_of(x.args[0])[: n // 8])
     return _parts(x)
 
 
@@ -75,11 +89,11 @@ def _half_bytes(half: Word) -> tuple[Byte, ...]:
 
 
 def _alone(x: Sum) -> Symbol | None:
-    """The symbol, where the sum is one and nothing else."""
+    """The symbol of a byte, where the sum is one and nothing else."""
     terms = x.terms()
     if len(terms) == 1 and x.constant == 0:
         ((symbol, k),) = terms.items()
-        return symbol if k == 1 else None
+        return symbol if k == 1 and symbol.bits == 8 else None
     return None
 
 
@@ -104,7 +118,16 @@ def word_of(b: tuple[Byte, ...]) -> Word:
         whole = b0.word is b1.word and b2.word is b3.word
         if whole and (b0.index, b1.index, b2.index, b3.index) == (0, 1, 0, 1):
             return Halves(b0.word, b2.word)
+        return _across((b0, b1, b2, b3)) or Bytes((b0, b1, b2, b3))
     return Bytes((b0, b1, b2, b3))
+
+
+def _across(b: tuple[Part, ...]) -> Op | None:
+    """The upper bytes of one word and the lower ones of another: a shift of the 64 bits."""
+    low, high, n = b[0].word, b[3].word, b[0].index
+    places = [(p.word is (low if n + i < 4 else high), p.index) for i, p in enumerate(b)]
+    whole = n > 0 and places == [(True, n + i & 3) for i in range(4)]
+    return Op("high", high, low, 8 * n) if whole else None
 
 
 def pair(low: Word, high: Word) -> Word:
@@ -149,7 +172,7 @@ def _half_of_bytes(low: Byte, high: Byte) -> Word:
     if isinstance(low, int):
         if isinstance(high, int):
             return signed16(low | high << 8)
-        if isinstance(high, Symbol):
+        if isinstance(high, Symbol) and high.high < 128:
             return Sum(low, {high: 256})
     return Op("sxth", Bytes((low, high, 0, 0)))
 
@@ -189,9 +212,9 @@ def add(a: Word, b: Word, factor: int = 1) -> Word:
         rounded = (_rounded(a, b) or _rounded(b, a)) if factor == 1 else None
         return rounded or apply("add" if factor == 1 else "sub", a, b)
     if isinstance(b, int):
-        return Sum(x.constant + factor * y.constant, x.terms())
+        return x.plus(factor * y.constant)
     total = Sum(x.constant + factor * y.constant, None, (x, y, factor))
-    return total if total.terms() else total.constant & M32
+    return total if factor == 1 or total.terms() else total.constant & M32
 
 
 def _rounded(upper: Word, bit: Word) -> Op | None:
@@ -223,7 +246,7 @@ def mul(a: Word, b: Word) -> Word:
             return 0
         x = sum_of(a)
         if x is not None:
-            return Sum(x.constant * k, {s: n * k for s, n in x.terms().items()})
+            return x if k == 1 else Sum(x.constant * k, None, (None, x, k))
         b = k & M32
     return Op("mul", a, b)
 
@@ -339,7 +362,7 @@ def _masked(x: Word, mask: int) -> Word:
     if mask == 0:
         return 0
     if mask == 0xFF:
-        return Op("uxtb", x)
+        return unsigned_byte(bytes_of(x)[0])
     if mask == 0xFFFF:
         return pair(raw_halves(x)[0], 0)
     if all(mask >> 8 * i & 255 in (0, 255) for i in range(4)):

@@ -16,7 +16,7 @@ from crtgen.errors import LinkError
 from crtgen.prove.image import Image, read_image
 from crtgen.prove.machine import Machine
 from crtgen.prove.network.network import Network
-from crtgen.prove.proof import STACK_TOP, Proof, allow, place
+from crtgen.prove.proof import STACK_TOP, Proof, allow, places
 from crtgen.prove.refusal import Refusal
 from crtgen.refute.inputs import inputs_to_try
 from crtgen.refute.numbers import Numbers, OnNumbers
@@ -66,7 +66,7 @@ class Refutation:
         """Write the input and the network's output into an ``.npz`` file, as a case for ``crtgen verify``."""
         assert self.input is not None  # asked for where there is one
         assert self.wanted is not None
-        x, y, buffer = network.input, network.output, BytesIO()
+        x, y, buffer = network.file.inputs[0], network.file.outputs[0], BytesIO()
         np.savez(
             buffer,
             case0_input0=self.input.astype(np.int8).reshape(network.file.shape(x)),
@@ -112,7 +112,7 @@ def _search(on: OnNumbers, where: str, run: Callable[[bytes], bytes], tries: int
 def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str, Callable[[bytes], bytes]]]:
     """Who runs the function, and how: bytes of the input in, bytes of the output out."""
     entry = image.symbols[f"{proof.model}_compute"]
-    at, result = (place(image, proof.model, which) for which in ("input", "output"))
+    (at,), (result,) = (places(image, proof.model, which, 1) for which in ("input", "output"))
     size = proof.outputs
 
     def by_checker(x: bytes) -> bytes:

@@ -42,7 +42,7 @@ def _missing(on: OnNumbers, layer: Layer) -> Iterator[dict[Symbol, int]]:
     """The sums of some outputs that are needed and not proven."""
     if not isinstance(layer, SumLayer):
         return
-    need = on.network.needed().get(layer.operator.output, set()) - layer.proven_outputs()
+    need = on.network.needed().get(layer.number, set()) - layer.proven_outputs()
     some = set(sorted(need)[:: max(1, len(need) // _MOST_GOALS)][:_MOST_GOALS])
     yield from (terms for output, _, _, terms in layer.sums() if output in some)
 

@@ -10,7 +10,7 @@ from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.others import MaxPool, Softmax
-from crtgen.prove.network.sums import SumLayer
+from crtgen.prove.network.sums import Channel, SumLayer
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
@@ -27,12 +27,14 @@ class OnNumbers:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        self.inputs = [s for s in network.values(network.input) if isinstance(s, Symbol)]
+        if network.states or len(network.file.inputs) > 1 or len(network.file.outputs) > 1:
+            raise Refusal("no input is looked for of a network with states, several inputs or outputs")
+        self.inputs = [s for s in network.values(network.file.inputs[0]) if isinstance(s, Symbol)]
         self.places: dict[Symbol, int] = {}
         for symbol in self.inputs:
             self._place(symbol)
         self._layers = [found for layer in network.layers for found in self._compiled(layer)]
-        self._outputs = self._cells(network.values(network.output))
+        self._outputs = self._cells(network.values(network.file.outputs[0]))
 
     def _place(self, symbol: Symbol) -> int:
         return self.places.setdefault(symbol, len(self.places))
@@ -64,28 +66,33 @@ class OnNumbers:
             np.array([0 if isinstance(v, Symbol) else v for v in values], np.int64),
         )
 
-    def _compiled(self, layer: Layer) -> "Iterator[_Sums | _Elements | _Greatest | _Rows]":
-        values = self.network.values(layer.operator.output)
+    def _compiled(self, layer: Layer) -> "Iterator[_Sums | _Pairs | _Greatest | _Rows]":
+        values = self.network.prepared(layer)
         if layer.is_move:
             return
         own = [i for i, v in enumerate(values) if isinstance(v, Symbol) and v not in self.places]
         own = [i for i in own if layer.same.get(i, i) == i]
+        pairs = [i for i in own if isinstance(layer, ElementLayer) and len({*layer.operands[i]}) > 1]
+        pairs = [i for i in pairs if all(isinstance(v, Symbol) for v in layer.operands[i])]  # type: ignore[attr-defined]
         if isinstance(layer, SumLayer):
-            found: Any = _Sums(self, layer, own)
-        elif isinstance(layer, ElementLayer):
-            found = _Elements(
-                [self._cells(o) for o in zip(*(layer.operands[i] for i in own), strict=True)], layer
-            )
+            others = sorted({*own} - {*pairs})
+            yield self._placed(_Sums(self, layer, others), values, others)
+            if pairs and isinstance(layer, ElementLayer):
+                operands = zip(*(layer.operands[i] for i in pairs), strict=True)
+                yield self._placed(_Pairs([self._cells(o) for o in operands], layer), values, pairs)
         elif isinstance(layer, MaxPool):
-            found = _Greatest([[self.places[s] for s in layer.sets[i]] for i in own])
+            sets = [[self.places[s] for s in layer.sets[i]] for i in own]
+            yield self._placed(_Greatest(sets), values, own)
         elif isinstance(layer, Softmax):
-            found = _Rows(self._cells(layer.inputs), layer, own)
+            yield self._placed(_Rows(self._cells(layer.inputs), layer, own), values, own)
         else:
             raise Refusal(f"layer {layer.number}, {layer.name}, cannot be run on numbers yet")
+
+    def _placed(self, found: Any, values: Sequence[Value], own: Sequence[int]) -> Any:
         symbols = [v for i in own if isinstance(v := values[i], Symbol)]
         found.at = np.array([self._place(s) for s in symbols], np.int64)
         found.low = np.array([s.low for s in symbols], np.int64)
-        yield found
+        return found
 
 
 class _Cells:
@@ -104,42 +111,43 @@ class _Sums:
 
     def __init__(self, on: OnNumbers, layer: SumLayer, own: Sequence[int]) -> None:
         wanted, terms, self.layer = set(own), dict[int, dict[Symbol, int]](), layer
-        base, channels = [], []
+        base, channels = list[int](), dict[Channel, list[int]]()
         for output, channel, constant, of in layer.sums():
             if output in wanted:
                 terms[output] = of
+                channels.setdefault(channel, []).append(len(base))
                 base.append(constant)
-                channels.append(channel)
         sizes = np.array([len(of) for of in terms.values()], np.int64)
         self.first = np.cumsum(sizes) - sizes
         self.sizes = sizes
         self.taps = np.array([on.places[s] for of in terms.values() for s in of], np.int64)
         self.factors = np.array([k for of in terms.values() for k in of.values()], np.int64)
-        self.base, self.channels = np.array(base, np.int64), np.array(channels, np.int64)
+        self.base = np.array(base, np.int64)
+        self.channels = {c: np.array(of, np.int64) for c, of in channels.items()}
         assert list(terms) == list(own)  # sums come in the order of the outputs
 
     def run(self, numbers: Numbers) -> None:
         if not self.at.size:
             return
         total = self.base + np.add.reduceat(numbers[self.taps] * self.factors, self.first)
-        for c in np.unique(self.channels):
-            of = self.channels == c
-            numbers[self.at[of]] = self.layer.function(int(c), total[of])
+        for c, of in self.channels.items():
+            numbers[self.at[of]] = self.layer.function(c, total[of])
 
     def back(self, _: Numbers, slopes: NDArray[np.float64]) -> None:
         """Each output is taken for a line between the ends of its channel, clamped or not."""
         if not self.at.size:
             return
-        steep = {c: self._slope(int(c)) for c in np.unique(self.channels)}
-        own = slopes[self.at] * np.array([steep[c] for c in self.channels])
+        own = slopes[self.at]
+        for c, of in self.channels.items():
+            own[of] *= self._slope(c)
         np.add.at(slopes, self.taps, np.repeat(own, self.sizes) * self.factors)
 
-    def _slope(self, c: int) -> float:
+    def _slope(self, c: Channel) -> float:
         (low, high), (first, last) = self.layer.ranges[c], self.layer.ends(c)
         return (last - first) / max(high - low, 1)
 
 
-class _Elements:
+class _Pairs:
     at: Numbers
     low: Numbers
 
@@ -148,7 +156,7 @@ class _Elements:
 
     def run(self, numbers: Numbers) -> None:
         if self.at.size:
-            numbers[self.at] = self.layer.function(*(cells.read(numbers) for cells in self.operands))
+            numbers[self.at] = self.layer.value(*(cells.read(numbers) for cells in self.operands))
 
     def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
         """By what a step of 16 of each operand does."""
@@ -158,7 +166,7 @@ class _Elements:
         for i, cells in enumerate(self.operands):
             step = np.where(read[i] > 0, -16, 16)
             moved = [v + step if k == i else v for k, v in enumerate(read)]
-            steep = (self.layer.function(*moved) - self.layer.function(*read)) / step
+            steep = (self.layer.value(*moved) - self.layer.value(*read)) / step
             symbols = cells.at >= 0
             np.add.at(slopes, cells.at[symbols], (slopes[self.at] * steep)[symbols])
 

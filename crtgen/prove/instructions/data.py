@@ -21,6 +21,7 @@ from crtgen.prove.words import (
     raw_halves,
     shifted,
     subtract,
+    unsigned_byte,
     word_of,
 )
 
@@ -60,6 +61,9 @@ def _destination(name: str) -> int:
 @family(*_with_flags("mov", "mvn"), "movw")
 def move(m: Machine, i: Instruction) -> Step:
     d, r, flags = _destination(i.operands[0]), m.r, i.name.endswith("s")
+    if i.name == "movs" and len(i.operands) == 3:
+        kind, n = i.operands[2].split(" #")
+        return _shift_by_number(m, kind, flags, (d, register(i.operands[1]), int(n)))
     value = second(m, i.operands[1:])
     if i.name.startswith("mvn"):
         source = value
@@ -214,7 +218,11 @@ def shift(m: Machine, i: Instruction) -> Step:
     d, x = _destination(q[0]), register(q[1])
     if q[2][0] != "#":
         return _shift_by_register(m, kind, flags, (d, x, register(q[2])))
-    n = number(q[2])
+    return _shift_by_number(m, kind, flags, (d, x, number(q[2])))
+
+
+def _shift_by_number(m: Machine, kind: str, flags: bool, which: tuple[int, int, int]) -> Step:
+    d, x, n = which
 
     def step() -> None:
         v = m.r[x]
@@ -334,10 +342,7 @@ def _sxtb(v: Word) -> Word:
 
 
 def _uxtb(v: Word) -> Word:
-    b = bytes_of(v)[0]
-    if isinstance(b, int):
-        return b
-    return Op("uxtb", _sxtb(v))
+    return unsigned_byte(bytes_of(v)[0])
 
 
 def _sxth(v: Word) -> Word:

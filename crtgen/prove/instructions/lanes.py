@@ -10,10 +10,10 @@ from crtgen.prove.machine import LR, SP, Machine, Step
 from crtgen.prove.meaning import apply
 from crtgen.prove.operands import number, register
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Byte, Word, signed8
-from crtgen.prove.words import byte_word, bytes_of, halves_of, logic, pair, raw_halves, word_of
+from crtgen.prove.value import M32, Byte, Op, Word, signed8
+from crtgen.prove.words import byte_word, bytes_of, halves_of, logic, pair, raw_halves, select, word_of
 
-__all__ = ["lane_bytes", "mask", "put", "replicated", "split_lanes", "vector"]
+__all__ = ["lane_bytes", "mask", "put", "put_predicated", "replicated", "split_lanes", "vector"]
 
 
 def vector(name: str) -> int:
@@ -39,7 +39,24 @@ def mask(m: Machine, predicated: bool) -> int:
         left = m.r[LR]
         assert isinstance(left, int)  # dlstp has seen to that
         all_of = (1 << min(16, left * m.tail)) - 1
+    if predicated and m.conditions is not None:
+        raise Refusal("a predicate depends on an input")
     return all_of & m.predicate if predicated else all_of
+
+
+def put_predicated(m: Machine, d: int, words: Sequence[Word]) -> None:
+    """Write the words of a vector register for which the predicate holds."""
+    if m.conditions is None:
+        which = mask(m, predicated=True)
+        holds: Sequence[Word] = [which >> 4 * k & 1 for k in range(4)]
+        whole = all(which >> 4 * k & 15 in (0, 15) for k in range(4))
+    else:
+        holds, size = m.conditions
+        whole = size == 4 and not m.tail
+    if not whole:
+        raise Refusal("a predicated operation on parts of words")
+    both = zip(holds, words, m.q[d], strict=True)
+    m.q[d] = [select(h, new, old) if isinstance(h, Op) else new if h else old for h, new, old in both]
 
 
 def put(m: Machine, d: int, words: Sequence[Word]) -> None:
@@ -65,7 +82,7 @@ def tail_predicate(m: Machine, i: Instruction) -> Step:
         left = m.r[n]
         if not isinstance(left, int):
             raise Refusal("a predicate depends on an input")
-        m.predicate = (1 << min(16, left * size)) - 1
+        m.predicate, m.conditions = (1 << min(16, left * size)) - 1, None
 
     return step
 
@@ -76,7 +93,7 @@ def predicate_block(m: Machine, i: Instruction) -> Step:
     at, compares = i.following, not i.name.startswith("vps")
     for _ in range(i.name.count("t")):
         after = m.image.instructions.get(at)
-        if after is None or not re.fullmatch("v(ldr|str)[bhw]t", after.name):
+        if after is None or not re.fullmatch("v(ldr|str)[bhw]t|vaddt", after.name):
             raise Refusal("a predicated operation that is not followed")
         at = after.following
     if not compares:
@@ -86,15 +103,20 @@ def predicate_block(m: Machine, i: Instruction) -> Step:
 
     def step() -> None:
         other = split_lanes(replicated(0 if y is None else m.r[y], size), size)[0]
-        bits = 0
-        for k, a in enumerate(v for w in m.q[x] for v in split_lanes(w, size)):
-            if not isinstance(a, int) or not isinstance(other, int):
-                raise Refusal("a predicate depends on an input")
-            if apply(condition, a, other):
-                bits |= ((1 << size) - 1) << k * size
+        holds = [apply(condition, _word(a), _word(other)) for w in m.q[x] for a in split_lanes(w, size)]
+        known = [h for h in holds if isinstance(h, int)]
+        m.conditions = None
+        if len(known) < len(holds):
+            m.conditions = (holds, size)
+            return
+        bits = sum(((1 << size) - 1) << k * size for k, h in enumerate(known) if h)
         m.predicate = bits & mask(m, predicated=False)
 
     return step
+
+
+def _word(v: Word) -> Word:
+    return v & M32 if isinstance(v, int) else v
 
 
 def split_lanes(w: Word, size: int) -> tuple[Word, ...]:
@@ -120,7 +142,7 @@ def predicate_register(m: Machine, i: Instruction) -> Step:
         v = m.r[n]
         if not isinstance(v, int):
             raise Refusal("a predicate depends on an input")
-        m.predicate = v & 0xFFFF
+        m.predicate, m.conditions = v & 0xFFFF, None
 
     return step
 

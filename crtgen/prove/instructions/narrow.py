@@ -3,7 +3,15 @@
 from collections.abc import Callable, Sequence
 
 from crtgen.prove.image import Instruction
-from crtgen.prove.instructions.lanes import lane_bytes, mask, put, replicated, split_lanes, vector
+from crtgen.prove.instructions.lanes import (
+    lane_bytes,
+    mask,
+    put,
+    put_predicated,
+    replicated,
+    split_lanes,
+    vector,
+)
 from crtgen.prove.instructions.packed import as_word
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.machine import Machine, Step
@@ -87,15 +95,16 @@ _SIGNED = {"vmax": "max", "vmin": "min"}
 _UNSIGNED = {"vmax": "umax", "vmin": "umin"}
 
 
-@family(*_PLAIN, *_OF_WORDS, *_SIGNED, "vqadd", "vqsub", "vrshl", "vshr", "vrshr", "vshl")
+@family(*_PLAIN, *_OF_WORDS, *_SIGNED, "vqadd", "vqsub", "vrshl", "vshr", "vrshr", "vshl", "vaddt")
 def lane_by_lane(m: Machine, i: Instruction) -> Step:
     q = (i.operands[0], *i.operands) if len(i.operands) == 2 else i.operands
     d, x, lane = vector(q[0]), vector(q[1]), lane_bytes(i.kind)
-    of, raw = _operation(i.name, i.kind, lane, q[2]), i.name in _PLAIN
+    name, write = (i.name, put) if i.name != "vaddt" else ("vadd", put_predicated)
+    of, raw = _operation(name, i.kind, lane, q[2]), name in _PLAIN
     other = _second(m, q[2], lane)
 
     def step() -> None:
-        put(m, d, [_each(of, u, v, lane, raw) for u, v in zip(m.q[x], other(), strict=True)])
+        write(m, d, [_each(of, u, v, lane, raw) for u, v in zip(m.q[x], other(), strict=True)])
 
     return step
 
@@ -168,18 +177,21 @@ def _by_register(kind: str) -> _Lane:
     return of
 
 
-@family("vsri")
+@family("vsri", "vsli")
 def shift_in(m: Machine, i: Instruction) -> Step:
-    """The upper bytes of each word stay, the lower ones are the upper ones of another."""
-    d, x, n = vector(i.operands[0]), vector(i.operands[1]), number(i.operands[2])
-    if i.kind != "32" or n % 8:
-        raise Refusal(f"vsri of {i.kind} by {n}")
+    """A word shifted by whole bytes; what comes in at its end stays as it was."""
+    d, x, n = vector(i.operands[0]), vector(i.operands[1]), number(i.operands[2]) // 8
+    if i.kind != "32" or number(i.operands[2]) % 8:
+        raise Refusal(f"{i.name} of {i.kind} by {i.operands[2]}")
 
-    def step() -> None:
-        both = [(bytes_of(u), bytes_of(w)) for u, w in zip(m.q[x], m.q[d], strict=True)]
-        put(m, d, [word_of(u[n // 8 :] + w[4 - n // 8 :]) for u, w in both])
+    def one(u: Word, old: Word) -> Word:
+        if n == 2:
+            (low, high), (a, b) = raw_halves(u), raw_halves(old)
+            return pair(high, b) if i.name == "vsri" else pair(a, low)
+        p, q = bytes_of(u), bytes_of(old)
+        return word_of(p[n:] + q[4 - n :] if i.name == "vsri" else q[:n] + p[: 4 - n])
 
-    return step
+    return lambda: put(m, d, [one(u, w) for u, w in zip(m.q[x], m.q[d], strict=True)])
 
 
 @family("vmovlb", "vmovlt")

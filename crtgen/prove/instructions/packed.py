@@ -17,6 +17,7 @@ from crtgen.prove.words import (
     pair,
     raw_halves,
     select,
+    unsigned_byte,
     word_of,
 )
 
@@ -65,7 +66,7 @@ def extend_two(m: Machine, i: Instruction) -> Step:
     q, turn = _rotation(i)
     d, x, r = register(q[0]), register(q[-1]), m.r
     to = register(q[1]) if i.name == "sxtab16" else None
-    extend = _zero_extended if i.name == "uxtb16" else byte_word
+    extend = unsigned_byte if i.name == "uxtb16" else byte_word
 
     def step() -> None:
         b = bytes_of(r[x])
@@ -76,10 +77,6 @@ def extend_two(m: Machine, i: Instruction) -> Step:
         r[d] = pair(low, high)
 
     return step
-
-
-def _zero_extended(b: Byte) -> Word:
-    return b if isinstance(b, int) else Op("uxtb", byte_word(b))
 
 
 @family("sxtab", "sxtah", "uxtab", "uxtah")

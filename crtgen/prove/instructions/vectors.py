@@ -12,7 +12,7 @@ from crtgen.prove.machine import Machine, Step
 from crtgen.prove.operands import address, register
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Word
-from crtgen.prove.words import bytes_of, halves_of, low_byte, pair, word_of
+from crtgen.prove.words import bytes_of, halves_of, low_byte, pair, raw_halves, unsigned_byte, word_of
 
 __all__: list[str] = []
 
@@ -30,8 +30,8 @@ def transfer(m: Machine, i: Instruction) -> Step:
     places, contiguous = _places(m, i, size, lane)
     predicated = i.name.endswith("t")
     gather = _INDEXED.fullmatch(", ".join(i.operands[1:]))
-    if gather and i.name == "vldrw":
-        return _gather(m, d, gather)
+    if gather and i.name[1] == "l":
+        return _gather(m, d, gather, (size, lane, i.kind[0] == "s"), predicated)
     if i.name[1] == "l":
         return _load(m, d, (size, lane, i.kind[0] == "s"), places, contiguous, predicated)
     return _store(m, d, (size, lane), places, contiguous, predicated)
@@ -100,13 +100,7 @@ def _load(
     contiguous: bool,
     predicated: bool,
 ) -> Step:
-    size, lane, is_signed = form
-    memory = m.memory
-
-    def element(a: int) -> Word:
-        if size == 1:
-            return memory.signed_byte(a) if is_signed or size == lane else memory.unsigned_byte(a)
-        return memory.half(a, is_signed) if size == 2 else memory.load(a)
+    (size, lane, _), memory, element = form, m.memory, _element(m, form)
 
     def step() -> None:
         at, which = places(), mask(m, predicated)
@@ -120,23 +114,45 @@ def _load(
     return step
 
 
-def _gather(m: Machine, d: int, match: re.Match[str]) -> Step:
-    """Words at offsets that may depend on inputs: entries of a table."""
+def _gather(m: Machine, d: int, match: re.Match[str], form: tuple[int, int, bool], predicated: bool) -> Step:
+    """Elements at offsets that may depend on inputs: entries of a table."""
     base, q, scale = register(match[1]), vector(match[2]), int(match[3] or 0)
-
-    def read(a: int) -> Word:
-        return m.memory.load(aligned_base(a))
+    lane, element = form[1], _element(m, form)
 
     def one(start: int, offset: Word) -> Word:
         if isinstance(offset, int):
-            return read((start + (offset << scale)) & M32)
-        return m.memory.table(start, offset, scale, read)
+            return element((start + (offset << scale)) & M32)
+        return m.memory.table(start, offset, scale, element)
 
     def step() -> None:
-        (start,), which = _numbers([m.r[base]]), mask(m, predicated=False)
-        m.q[d] = [one(start, w) if which >> 4 * k & 1 else 0 for k, w in enumerate(m.q[q])]
+        (start,), which = _numbers([m.r[base]]), mask(m, predicated)
+        offsets = [v for w in m.q[q] for v in _unsigned_lanes(w, lane)]
+        found = [one(start, v) if which >> k * lane & 1 else 0 for k, v in enumerate(offsets)]
+        m.q[d] = _packed(found, lane)
 
     return step
+
+
+def _unsigned_lanes(w: Word, lane: int) -> list[Word]:
+    if lane == 4:
+        return [w]
+    if lane == 1:
+        return [unsigned_byte(b) for b in bytes_of(w)]
+    return [h & 0xFFFF if isinstance(h, int) else pair(h, 0) for h in raw_halves(w)]
+
+
+def _element(m: Machine, form: tuple[int, int, bool]) -> Callable[[int], Word]:
+    """What loads an element: its bytes, those of the lane, and whether it has a sign."""
+    size, lane, is_signed = form
+    memory = m.memory
+
+    def element(a: int) -> Word:
+        _aligned((a,), size)
+        if size == 1:
+            return memory.signed_byte(a) if is_signed or size == lane else memory.unsigned_byte(a)
+        return memory.half(a, is_signed) if size == 2 else memory.load(a)
+
+    return element
 
 
 def _packed(v: Sequence[Word], lane: int) -> list[Word]:

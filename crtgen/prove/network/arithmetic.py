@@ -13,12 +13,17 @@ from numpy.typing import NDArray
 
 __all__ = [
     "Ints",
-    "exp_q5",
+    "exp_negative",
     "high_mul",
-    "least_difference",
+    "input_radius",
+    "logistic_q4",
     "quantized_multiplier",
     "reciprocal",
     "requantize",
+    "requantize_long",
+    "rounded_shift",
+    "sigmoid_table",
+    "tanh_q4",
 ]
 
 Ints = NDArray[np.int64]
@@ -55,25 +60,43 @@ def requantize(acc: Ints, multiplier: int, exponent: int) -> Any:
     return rounded_shift(high_mul(acc << max(exponent, 0), multiplier), max(-exponent, 0))
 
 
+def requantize_long(acc: Ints, multiplier: int, exponent: int) -> Any:
+    """The same of 64 bits: the multiplier is rounded to 15 bits, and the product once."""
+    reduced = (multiplier + (1 << 15)) >> 16 if multiplier < 0x7FFF0000 else 0x7FFF
+    return (acc * reduced + (1 << (14 - exponent))) >> (15 - exponent)
+
+
+_ABOVE = (4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43,
+          44, 45, 46, 49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255)  # fmt: skip
+
+
+def sigmoid_table() -> Any:
+    """TFLite's table of 65536 / (1 + exp(-i / 24)), i from 0 to 255: rounded, and one more here and there."""
+    table = np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))).astype(np.int64)
+    table[list(_ABOVE)] += 1
+    return table
+
+
 def _saturated_left(v: Any, n: int) -> Any:
     return np.clip(v << n, -_TOP - 1, _TOP)
 
 
-def least_difference(shift: int) -> int:
-    """The least difference of inputs of softmax that counts: -CalculateInputRadius(5, shift)."""
-    return -((31 << 26) // (1 << shift))
+def input_radius(bits: int, shift: int) -> int:
+    """The greatest input that counts (CalculateInputRadius), for so many integer bits."""
+    top = ((1 << bits) - 1) << (31 - bits)
+    return top // (1 << shift) if shift >= 0 else top << -shift
 
 
 _EXP_FACTORS = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
 
 
-def exp_q5(a: Any) -> Any:
-    """exp of a number that is not positive, with 5 integer bits, as Q0 (exp_on_negative_values)."""
-    quarter = 1 << 24
+def exp_negative(a: Any, bits: int) -> Any:
+    """exp of a number that is not positive, with so many integer bits, as Q0 (exp_on_negative_values)."""
+    quarter = 1 << (29 - bits)
     rest = (a & (quarter - 1)) - quarter
-    result = _exp_of_quarter(_saturated_left(rest, 5))
+    result = _exp_of_quarter(_saturated_left(rest, bits))
     remainder = rest - a
-    for k, factor in enumerate(_EXP_FACTORS):
+    for k, factor in enumerate(_EXP_FACTORS[: bits + 2]):
         result = np.where(remainder & (quarter << k), high_mul(result, factor), result)
     return np.where(a == 0, _TOP, result)
 
@@ -89,12 +112,29 @@ def _exp_of_quarter(a: Any) -> Any:
 
 def reciprocal(a: Any) -> Any:
     """1 / (1 + a) of a from 0 to 1, in Q0 (one_over_one_plus_x_for_x_in_0_1)."""
+    return _saturated_left(_twice_reciprocal(a), 1)
+
+
+def _twice_reciprocal(a: Any) -> Any:
+    """2 / (1 + a) with two integer bits, by three steps of Newton's."""
     total = a + _TOP
     half = np.where(total >= 0, total + 1, total - 1) // 2
     x = 1515870810 + high_mul(half, -1010580540)
     for _ in range(3):
         x = x + _saturated_left(high_mul(x, (1 << 29) - high_mul(half, x)), 2)
-    return _saturated_left(x, 1)
+    return x
+
+
+def logistic_q4(a: Any) -> Any:
+    """1 / (1 + exp(-a)) of a with 4 integer bits, in Q0 (logistic)."""
+    positive = reciprocal(exp_negative(-abs(a), 4))
+    return np.where(a == 0, 1 << 30, np.where(a > 0, positive, _TOP - positive))
+
+
+def tanh_q4(a: Any) -> Any:
+    """tanh of a with 4 integer bits, in Q0 (tanh)."""
+    positive = _saturated_left(_twice_reciprocal(exp_negative(-abs(a), 5)) - (1 << 29), 2)
+    return np.where(a == 0, 0, np.where(a > 0, positive, -positive))
 
 
 Function = Callable[[Ints], Any]

@@ -1,59 +1,151 @@
-"""Layers of one tensor or two, element by element: every value, or pair of values, is compared."""
+"""Layers of one tensor or two, element by element."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tflite
 
-from crtgen.prove.network.arithmetic import Ints, quantized_multiplier, requantize
-from crtgen.prove.network.layer import Layer, Value
+from crtgen.prove.network.arithmetic import (
+    Ints,
+    input_radius,
+    logistic_q4,
+    quantized_multiplier,
+    requantize,
+    rounded_shift,
+    sigmoid_table,
+    tanh_q4,
+)
+from crtgen.prove.network.layer import Value
+from crtgen.prove.network.sums import Channel, SumLayer, Summed, bounds_of
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
-__all__ = ["Addition", "ElementLayer", "Product", "Rescaling"]
+__all__ = [
+    "Addition",
+    "Composed",
+    "Difference",
+    "ElementLayer",
+    "Extreme",
+    "HardSwish",
+    "Prelu",
+    "Product",
+    "Rescaling",
+    "Sigmoid",
+]
 
 _B = tflite.BuiltinOperator
 _ACTIVATIONS = {_B.RELU: 1, _B.RELU_N1_TO_1: 2, _B.RELU6: 3}
+_MOST = 1 << 16
+"""Values of an element that are tried one by one, to see whether a function falls."""
 
 
-class ElementLayer(Layer):
-    """``by_symbols`` are outputs by the symbols that they depend on, ``operands`` what each is made of."""
+class ElementLayer(SumLayer):
+    """An element whose operands are one symbol and numbers is a function of that symbol.
+
+    Those numbers are its channel. ``pairs`` are outputs by the two symbols that they depend on, ``operands``
+    what each is made of.
+    """
 
     limits: tuple[int, int]
 
+    joint = ""
+    """The operation that joins what ``part`` makes of two operands, for ``last``; "" where none does."""
+
     def prepare(self) -> list[Value]:
-        f, tensors = self.file, (*self.data_inputs(), self.operator.output)
-        if not all(f.is_int8(t) for t in tensors):
-            raise Refusal("its inputs and output have to be int8")
         self.read()
-        shape = f.shape(self.operator.output)
+        f, shape = self.file, self.file.shape(self.operator.output)
+        self.zeros = [f.zero_point(t) if f.has_scale(t) else 0 for t in self.data_inputs()]
+        self.zero = f.zero_point(self.operator.output)
         arrays = [np.broadcast_to(self.network.array(t), shape).ravel() for t in self.data_inputs()]
         self.operands: list[tuple[Value, ...]] = list(zip(*arrays, strict=True))
-        self.by_symbols: dict[frozenset[Symbol], list[int]] = {}
-        return [self._enter(i, operands) for i, operands in enumerate(self.operands)]
-
-    def _enter(self, i: int, operands: tuple[Value, ...]) -> Value:
-        symbols = frozenset(v for v in operands if isinstance(v, Symbol))
-        if not symbols:
-            self.proven.add(i)
-            return int(self.function(*(np.array([v]) for v in operands))[0])
-        self.by_symbols.setdefault(symbols, []).append(i)
-        return Symbol(self.operator.output, i, *self.limits)
+        self.pairs: dict[frozenset[Symbol], list[int]] = {}
+        ends = [bounds_of(a) for a in arrays]
+        self.all_of = [(int(low.min()), int(high.max())) for low, high in ends]
+        self.rises = self._rises()
+        values = super().prepare()
+        for i, operands in enumerate(self.operands):
+            symbols = frozenset(v for v in operands if isinstance(v, Symbol))
+            if len(symbols) > 1:
+                self.pairs.setdefault(symbols, []).append(i)
+                values[i] = self.symbol(i, *self.limits)
+        return values
 
     def data_inputs(self) -> Sequence[int]:
         return self.operator.inputs
 
     def read(self) -> None:
-        """Parameters from the file."""
+        """Parameters from the file, and limits."""
         raise NotImplementedError
 
-    def function(self, *operands: Ints) -> Any:
-        """The output for values of the operands."""
+    def of(self, *operands: Any) -> Any:
+        """The output for values of the operands less their zero points, without its own and its limits."""
         raise NotImplementedError
+
+    def value(self, *operands: Any) -> Any:
+        """The output for values of the operands."""
+        made = self.of(*(v - z for v, z in zip(operands, self.zeros, strict=True)))
+        return np.clip(made + self.zero, *self.limits)
+
+    def function(self, channel: Channel, acc: Ints) -> Any:
+        assert isinstance(channel, tuple)  # a number, or None for the symbol, for each operand
+        return np.broadcast_to(self.value(*(acc if k is None else np.int64(k) for k in channel)), acc.shape)
+
+    def part(self, which: int, v: Any) -> Any:
+        """What an operand brings in."""
+        raise NotImplementedError
+
+    def last(self, joined: Any) -> Any:
+        """The output for two parts that are joined; it never falls."""
+        raise NotImplementedError
+
+    def _rises(self) -> bool:
+        """Of one operand: as all of its values say; of more than can be tried, it does."""
+        if len(self.all_of) > 1:
+            return False
+        ((low, high),) = self.all_of
+        if high - low >= _MOST:
+            return True
+        return bool((np.diff(self.function((None,), np.arange(low, high + 1))) >= 0).all())
+
+    def sums(self) -> Iterator[Summed]:
+        self.ranges = {}
+        for i, operands in enumerate(self.operands):
+            symbols = {v for v in operands if isinstance(v, Symbol)}
+            if len(symbols) > 1:
+                continue
+            channel = tuple(None if isinstance(v, Symbol) else v for v in operands)
+            whose = channel.index(None) if symbols else 0
+            self.ranges[channel] = self.all_of[whose]
+            yield i, channel, 0, dict.fromkeys(symbols, 1)
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         return {v for i in outputs for v in self.operands[i] if isinstance(v, Symbol)}
+
+
+class Composed(SumLayer):
+    """A function of one sum and, without a step between, an element-wise layer: kernels may do both."""
+
+    def __init__(self, first: SumLayer, then: ElementLayer) -> None:
+        super().__init__(then.network, then.operator)
+        self.first, self.then = first, then
+
+    def prepare(self) -> list[Value]:
+        values = self.network.values(self.then.operator.output)
+        self.network.values(self.first.operator.output)
+        self._steps, self._ends = {}, {}
+        self.forms, self.ranges = self.first.forms, self.first.ranges
+        self.rises = self.first.rises and self.then.rises
+        self.alike = self.first.alike  # type: ignore[method-assign]
+        self.proven = self.then.proven
+        return values
+
+    def function(self, channel: Channel, acc: Ints) -> Any:
+        return self.then.function((None,), self.first.function(channel, acc))
+
+    def found(self, output: int) -> Value:
+        self.first.proven.add(output)
+        return self.then.found(output)
 
 
 class Rescaling(ElementLayer):
@@ -62,52 +154,189 @@ class Rescaling(ElementLayer):
     def read(self) -> None:
         f, (x,), y = self.file, self.operator.inputs, self.operator.output
         self.limits = f.limits(y, _ACTIVATIONS.get(self.operator.code, 0))
-        self.zeros, scale = (f.zero_point(x), f.zero_point(y)), f.scale(x)
-        self.above = self.below = quantized_multiplier(scale / f.scale(y))
+        self.above = self.below = quantized_multiplier(f.scale(x) / f.scale(y))
         self.sign = 1
         if self.operator.code == _B.LEAKY_RELU:
             alpha = float(np.float32(self.operator.options(tflite.LeakyReluOptions).Alpha()))
             self.sign = -1 if alpha < 0 else 1
-            self.below = quantized_multiplier(abs(scale * alpha) / f.scale(y))
+            self.below = quantized_multiplier(abs(f.scale(x) * alpha) / f.scale(y))
 
-    def function(self, *operands: Ints) -> Any:
-        x = operands[0] - self.zeros[0]
-        scaled = np.where(x >= 0, requantize(x, *self.above), requantize(x * self.sign, *self.below))
-        return np.clip(scaled + self.zeros[1], *self.limits)
+    def of(self, *operands: Any) -> Any:
+        (x,) = operands
+        return np.where(x >= 0, requantize(x, *self.above), requantize(x * self.sign, *self.below))
+
+
+class Prelu(ElementLayer):
+    """PRELU: below 0 another factor, and a weight for each channel."""
+
+    def read(self) -> None:
+        f, (x, alpha), y = self.file, self.operator.inputs, self.operator.output
+        self.limits = f.limits(y, 0)
+        self.above = quantized_multiplier(f.scale(x) / f.scale(y))
+        self.below = quantized_multiplier(f.scale(x) * f.scale(alpha) / f.scale(y))
+
+    def of(self, *operands: Any) -> Any:
+        x, alpha = operands
+        return np.where(x >= 0, requantize(x, *self.above), requantize(x * alpha, *self.below))
+
+
+class Sigmoid(ElementLayer):
+    """LOGISTIC and TANH, in gemmlowp's fixed point; of int16 by a table that is interpolated."""
+
+    def read(self) -> None:
+        f, (x,), y = self.file, self.operator.inputs, self.operator.output
+        self.limits, self.is_tanh = f.limits(y, 0), self.operator.code == _B.TANH
+        if self.type.bits == 16:
+            self.factor, self.shift = _table_factor(f.scale(x))
+            return
+        self.multiplier, self.exponent = quantized_multiplier(f.scale(x) * (1 << 27))
+        self.radius = input_radius(4, self.exponent)
+
+    def of(self, *operands: Any) -> Any:
+        (x,) = operands
+        if self.type.bits == 16:
+            return _by_table((x * self.factor + (1 << self.shift >> 1)) >> self.shift, self.is_tanh)
+        inside = np.clip(x, -self.radius, self.radius)
+        scaled = requantize(inside, self.multiplier, self.exponent)
+        if self.is_tanh:
+            made, ends = rounded_shift(tanh_q4(scaled), 24), (-128, 127)
+        else:
+            made, ends = rounded_shift(logistic_q4(scaled), 23), (0, 255)
+        return np.where(x <= -self.radius, ends[0], np.where(x >= self.radius, ends[1], made))
+
+
+def _table_factor(scale: float) -> tuple[int, int]:
+    """What an input is multiplied with and shifted by, to be in steps of 1 / (3 * 4096)."""
+    power = round(np.log2(scale))
+    if abs(np.log2(scale) - power) < 1e-3 and power + 12 in (0, 1):
+        return 3 << power + 12, 0
+    real, shift = scale * 4096 * 3, 0
+    while real <= 32767 / 2 and shift <= 30:
+        real, shift = real * 2, shift + 1
+    return int(real), shift
+
+
+def _by_table(x: Any, is_tanh: bool) -> Any:
+    """The logistic function of 256 places, 1/24 apart, or tanh from that of twice the argument."""
+    table, bits = sigmoid_table(), 8 if is_tanh else 9
+    place = abs(x) >> bits
+    at = np.minimum(place, 254)
+    left = table[at]
+    inside = (left << bits) + (abs(x) & ((1 << bits) - 1)) * (table[at + 1] - left)
+    top = 0xFFFF << bits if is_tanh else 0x7FFF << 10
+    inside = np.where(place >= 255, top, inside)
+    if is_tanh:
+        one = 1 << 23
+        return np.where(x >= 0, inside - one + 64 >> 7, -inside + one + 64 - 1 >> 7)
+    return np.where(x >= 0, inside + 512 >> 10, (1 << 25) - inside + 511 >> 10)
+
+
+class HardSwish(ElementLayer):
+    """HARD_SWISH: x * relu6(x + 3) / 6, with 16 bits between."""
+
+    def read(self) -> None:
+        f, (x,), y = self.file, self.operator.inputs, self.operator.output
+        self.limits, scale = f.limits(y, 0), np.float32(f.scale(x)) / np.float32(128)
+        self.output = quantized_multiplier(float(scale / np.float32(f.scale(y))))
+        self.relu = quantized_multiplier(float(scale / np.float32(3 / 32768)))
+
+    def of(self, *operands: Any) -> Any:
+        x = operands[0] << 7
+        (factor, exponent), (relu_factor, relu_exponent) = self.output, self.relu
+        if exponent > 0:
+            raise Refusal("its output's scale is too fine for its input's")
+        made = _high_mul16(x, factor)
+        share = _shifted16(x, relu_exponent - 1) if relu_exponent > 0 else x
+        share = _high_mul16(share, relu_factor)
+        share = _shifted16(share, 1) if relu_exponent > 0 else share
+        share = rounded_shift(share, -relu_exponent) if relu_exponent < 0 else share
+        return rounded_shift(_towards_zero((share + (1 << 15) >> 1) * made), -exponent)
+
+
+def _high_mul16(a: Any, multiplier: int) -> Any:
+    """A multiplier of 31 bits is rounded to 15 before."""
+    product = a * min((multiplier + (1 << 15)) >> 16, 0x7FFF)
+    return _towards_zero(product + np.where(product >= 0, 1 << 14, 1 - (1 << 14)))
+
+
+def _towards_zero(v: Any) -> Any:
+    return np.where(v >= 0, v >> 15, -(-v >> 15))
+
+
+def _shifted16(v: Any, n: int) -> Any:
+    return np.clip(v << n, -0x8000, 0x7FFF)
 
 
 class Addition(ElementLayer):
-    """ADD and SUB: both operands are brought to one scale with 20 more bits."""
+    """ADD and SUB: both operands are brought to one scale with 20 more bits, 15 of int16."""
+
+    joint = "add"
 
     def read(self) -> None:
         f, (x, y), z = self.file, self.operator.inputs, self.operator.output
-        is_sum = self.operator.code == tflite.BuiltinOperator.ADD
+        is_sum = self.operator.code == _B.ADD
         o = self.operator.options(tflite.AddOptions if is_sum else tflite.SubOptions)
         self.limits = f.limits(z, o.FusedActivationFunction())
-        top = 2 * max(f.scale(x), f.scale(y))
+        self.more, top = 15 if self.type.bits == 16 else 20, 2 * max(f.scale(x), f.scale(y))
         self.sign = 1 if is_sum else -1
-        self.zeros = f.zero_point(x), f.zero_point(y), f.zero_point(z)
-        scales = f.scale(x) / top, f.scale(y) / top, top / ((1 << 20) * f.scale(z))
+        scales = f.scale(x) / top, f.scale(y) / top, top / ((1 << self.more) * f.scale(z))
         self.factors = [quantized_multiplier(s) for s in scales]
 
-    def function(self, *operands: Ints) -> Any:
-        (a, b), (one, other, last) = operands, self.factors
-        total = requantize((a - self.zeros[0]) << 20, *one)
-        total = total + self.sign * requantize((b - self.zeros[1]) << 20, *other)
-        return np.clip(requantize(total, *last) + self.zeros[2], *self.limits)
+    def part(self, which: int, v: Any) -> Any:
+        scaled = requantize(v - self.zeros[which] << self.more, *self.factors[which])
+        return scaled * self.sign if which else scaled
+
+    def last(self, joined: Any) -> Any:
+        return np.clip(requantize(joined, *self.factors[2]) + self.zero, *self.limits)
+
+    def value(self, *operands: Any) -> Any:
+        return self.last(self.part(0, operands[0]) + self.part(1, operands[1]))
 
 
 class Product(ElementLayer):
     """MUL."""
 
+    joint = "mul"
+
     def read(self) -> None:
         f, (x, y), z = self.file, self.operator.inputs, self.operator.output
         o = self.operator.options(tflite.MulOptions)
         self.limits = f.limits(z, o.FusedActivationFunction())
-        self.zeros = f.zero_point(x), f.zero_point(y), f.zero_point(z)
         self.factor = quantized_multiplier(f.scale(x) * f.scale(y) / f.scale(z))
 
-    def function(self, *operands: Ints) -> Any:
-        a, b = operands
-        product = (a - self.zeros[0]) * (b - self.zeros[1])
-        return np.clip(requantize(product, *self.factor) + self.zeros[2], *self.limits)
+    def part(self, which: int, v: Any) -> Any:
+        return v - self.zeros[which]
+
+    def last(self, joined: Any) -> Any:
+        return np.clip(requantize(joined, *self.factor) + self.zero, *self.limits)
+
+    def value(self, *operands: Any) -> Any:
+        return self.last(self.part(0, operands[0]) * self.part(1, operands[1]))
+
+
+class Difference(ElementLayer):
+    """SQUARED_DIFFERENCE: both operands with 7 more bits."""
+
+    def read(self) -> None:
+        f, (x, y), z = self.file, self.operator.inputs, self.operator.output
+        self.limits, top = f.limits(z, 0), 2 * max(f.scale(x), f.scale(y))
+        scales = f.scale(x) / top, f.scale(y) / top, top * top / ((1 << 14) * f.scale(z))
+        self.factors = [quantized_multiplier(s) for s in scales]
+
+    def of(self, *operands: Any) -> Any:
+        a, b = (requantize(v << 7, *k) for v, k in zip(operands, self.factors[:2], strict=True))
+        return requantize((a - b) * (a - b), *self.factors[2])
+
+
+class Extreme(ElementLayer):
+    """MAXIMUM and MINIMUM of tensors with one scale."""
+
+    def read(self) -> None:
+        f, tensors = self.file, (*self.operator.inputs, self.operator.output)
+        if len({(f.scale(t), f.zero_point(t)) for t in tensors}) > 1:
+            raise Refusal("it changes the scale, which is not followed")
+        self.limits = self.type.low, self.type.high
+
+    def of(self, *operands: Any) -> Any:
+        is_max = self.operator.code == _B.MAXIMUM
+        return (np.maximum if is_max else np.minimum)(*operands)

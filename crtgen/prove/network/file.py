@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tflite
@@ -12,25 +12,56 @@ from crtgen.errors import CorruptModelError
 from crtgen.prove.network.arithmetic import Ints
 from crtgen.prove.refusal import Refusal
 
-__all__ = ["ModelFile", "Operator"]
+__all__ = ["Kind", "ModelFile", "Operator", "Variable"]
 
+_T = tflite.TensorType
 _NAMES = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
+
+
+class Kind(NamedTuple):
+    """An element type: its bits in memory, and the least and the greatest value."""
+
+    bits: int
+    low: int
+    high: int
+
+    def of(self, v: Any) -> Any:
+        """The value that the lowest bits of a number are."""
+        return ((v - self.low) & (1 << self.bits) - 1) + self.low
+
+
+_KINDS = {
+    _T.INT8: Kind(8, -128, 127),
+    _T.UINT8: Kind(8, 0, 255),
+    _T.BOOL: Kind(8, 0, 1),
+    _T.INT16: Kind(16, -0x8000, 0x7FFF),
+    _T.INT32: Kind(32, -(1 << 31), (1 << 31) - 1),
+}
+_ARRAYS = {
+    _T.INT8: np.int8, _T.UINT8: np.uint8, _T.BOOL: np.uint8, _T.INT16: np.int16, _T.INT32: np.int32,
+    _T.INT64: np.int64, _T.FLOAT32: np.float32,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """``code`` is TFLite's builtin code; tensors by index, -1 for one that is left out or not there."""
+    """``code`` is TFLite's builtin code; tensors by index, -1 for one that is left out."""
 
     number: int
     code: int
     inputs: tuple[int, ...]
-    output: int
+    outputs: tuple[int, ...]
     table: Any
 
     @property
     def name(self) -> str:
         """As TFLite calls it."""
         return str(_NAMES.get(self.code, f"operator {self.code}"))
+
+    @property
+    def output(self) -> int:
+        """The first of its outputs."""
+        return self.outputs[0] if self.outputs else -1
 
     @property
     def has_options(self) -> bool:
@@ -45,8 +76,17 @@ class Operator:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """What lives from run to run: the tensors that read it, the one that is assigned, and the first value."""
+
+    read: tuple[int, ...]
+    assigned: int
+    first: Ints
+
+
 class ModelFile:
-    """A file with one subgraph. Raises ``CorruptModelError`` for one that cannot be read."""
+    """A file with its main subgraph. Raises ``CorruptModelError`` for one that cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.data = path.read_bytes()
@@ -57,25 +97,52 @@ class ModelFile:
             self._graph = self._model.Subgraphs(0)
             self.inputs = [int(i) for i in self._graph.InputsAsNumpy()]
             self.outputs = [int(i) for i in self._graph.OutputsAsNumpy()]
-            self.operators = tuple(self._operators())
+            self.operators = tuple(self._operators(self._graph))
         except Exception as error:  # flatbuffers raises whatever a wrong offset leads to
             raise CorruptModelError(f"the file cannot be read: {error}", where=str(path)) from None
-        if self._model.SubgraphsLength() != 1 or len(self.inputs) != 1 or len(self.outputs) != 1:
-            raise Refusal("a network with several subgraphs, inputs or outputs is not followed yet")
 
-    def _operators(self) -> Iterator[Operator]:
-        for i in range(self._graph.OperatorsLength()):
-            table = self._graph.Operators(i)
+    def _operators(self, graph: Any) -> Iterator[Operator]:
+        for i in range(graph.OperatorsLength()):
+            table = graph.Operators(i)
             code = self._model.OperatorCodes(table.OpcodeIndex())
             kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
             inputs = tuple(int(table.Inputs(k)) for k in range(table.InputsLength()))
-            output = int(table.Outputs(0)) if table.OutputsLength() else -1
-            yield Operator(i, kind, inputs, output, table)
+            outputs = tuple(int(table.Outputs(k)) for k in range(table.OutputsLength()))
+            yield Operator(i, kind, inputs, outputs, table)
+
+    def variables(self) -> list[Variable]:
+        """The variables, in the order in which the network reads them."""
+        b, first = tflite.BuiltinOperator, dict[bytes, Ints]()
+        for operator in self.operators:
+            if operator.code == b.CALL_ONCE:
+                graph = self._model.Subgraphs(operator.options(tflite.CallOnceOptions).InitSubgraphIndex())
+                names, pairs = self._names(self._operators(graph))
+                first |= {names[v]: self._constant(graph.Tensors(t)) for v, t in pairs[b.ASSIGN_VARIABLE]}
+        names, pairs = self._names(self.operators)
+        found: dict[bytes, tuple[int, ...]] = {}
+        for handle, tensor in pairs[b.READ_VARIABLE]:
+            found[names[handle]] = (*found.get(names[handle], ()), tensor)
+        assigned = {names[handle]: tensor for handle, tensor in pairs[b.ASSIGN_VARIABLE]}
+        if set(found) != set(assigned) or not set(found) <= set(first):
+            raise Refusal("a variable that is not read, assigned and initialised")
+        return [Variable(read, assigned[name], first[name].ravel()) for name, read in found.items()]
+
+    def _names(self, operators: Any) -> tuple[dict[int, bytes], dict[int, list[tuple[int, int]]]]:
+        """The variable that a handle names; of reads and assignments the handle and the tensor."""
+        b, names = tflite.BuiltinOperator, dict[int, bytes]()
+        pairs: dict[int, list[tuple[int, int]]] = {b.READ_VARIABLE: [], b.ASSIGN_VARIABLE: []}
+        for operator in operators:
+            if operator.code == b.VAR_HANDLE:
+                names[operator.output] = operator.options(tflite.VarHandleOptions).SharedName()
+            elif operator.code == b.READ_VARIABLE:
+                pairs[operator.code].append((operator.inputs[0], operator.output))
+            elif operator.code == b.ASSIGN_VARIABLE:
+                pairs[operator.code].append((operator.inputs[0], operator.inputs[1]))
+        return names, pairs
 
     def shape(self, tensor: int) -> tuple[int, ...]:
         """The shape; () of a tensor without one."""
-        t = self._graph.Tensors(tensor)
-        return tuple(int(n) for n in t.ShapeAsNumpy()) if t.ShapeLength() else ()
+        return _shape(self._graph.Tensors(tensor))
 
     def size(self, tensor: int) -> int:
         """How many elements it has."""
@@ -85,27 +152,40 @@ class ModelFile:
         """TFLite's number of the element type."""
         return int(self._graph.Tensors(tensor).Type())
 
-    def is_int8(self, tensor: int) -> bool:
-        return bool(self.type(tensor) == tflite.TensorType.INT8)
+    def kind(self, tensor: int) -> Kind:
+        """The element type of a tensor of integers."""
+        if self.type(tensor) not in _KINDS:
+            raise Refusal(f"tensor {tensor} is not of integers of 8, 16 or 32 bits")
+        return _KINDS[self.type(tensor)]
 
-    def constant(self, tensor: int) -> Ints | None:
-        """The elements of a constant of int8 or int32; None for any other tensor."""
-        buffer = self._model.Buffers(self._graph.Tensors(tensor).Buffer())
-        types = {tflite.TensorType.INT8: np.int8, tflite.TensorType.INT32: np.int32}
-        kind = types.get(self.type(tensor))
-        if not buffer.DataLength() or kind is None:
-            return None
-        found = np.frombuffer(buffer.DataAsNumpy().tobytes(), kind)
-        if found.size != self.size(tensor):
-            raise Refusal(f"tensor {tensor} has another size than its shape")
-        return found.reshape(self.shape(tensor)).astype(np.int64)
+    def constant(self, tensor: int) -> Any:
+        """The elements of a constant in its shape, int64 or float32; None for any other tensor."""
+        t = self._graph.Tensors(tensor)
+        return None if not self._model.Buffers(t.Buffer()).DataLength() else self._constant(t)
+
+    def _constant(self, t: Any) -> Any:
+        buffer, shape = self._model.Buffers(t.Buffer()), _shape(t)
+        data = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
+        if t.Type() == _T.INT4:  # the lower half of a byte comes first
+            pairs = np.frombuffer(data, np.int8)
+            found = np.stack([pairs << 4 >> 4, pairs >> 4], -1).ravel()[: int(np.prod(shape))]
+        elif t.Type() in _ARRAYS:
+            found = np.frombuffer(data, _ARRAYS[t.Type()])
+        else:
+            raise Refusal("a constant of another type than integers and float32")
+        if found.size != np.prod(shape, dtype=np.int64):
+            raise Refusal("a constant has another size than its shape")
+        return found.reshape(shape).astype(np.float32 if t.Type() == _T.FLOAT32 else np.int64)
+
+    def has_scale(self, tensor: int) -> bool:
+        q = self._graph.Tensors(tensor).Quantization()
+        return q is not None and q.ScaleLength() > 0
 
     def scales(self, tensor: int) -> Any:
         """The scales as float32, one or one per channel."""
-        q = self._graph.Tensors(tensor).Quantization()
-        if q is None or not q.ScaleLength():
+        if not self.has_scale(tensor):
             raise Refusal(f"tensor {tensor} is not quantised")
-        return np.float32(q.ScaleAsNumpy())
+        return np.float32(self._graph.Tensors(tensor).Quantization().ScaleAsNumpy())
 
     def scale(self, tensor: int) -> float:
         """The scale of a tensor that has one."""
@@ -118,19 +198,25 @@ class ModelFile:
         return int(q.ZeroPointAsNumpy()[0])
 
     def limits(self, tensor: int, activation: int) -> tuple[int, int]:
-        """What an activation leaves of int8: NONE, RELU, RELU_N1_TO_1 or RELU6."""
+        """What an activation leaves of the type: NONE, RELU, RELU_N1_TO_1 or RELU6."""
+        kind = self.kind(tensor)
+        if not activation:
+            return kind.low, kind.high
         scale, zero = np.float32(self.scale(tensor)), self.zero_point(tensor)
 
         def quantized(v: float) -> int:
             return zero + int(np.floor(float(np.float32(v) / scale) + 0.5))
 
         ranges = {
-            0: (-128, 127),
-            1: (zero, 127),
+            1: (zero, kind.high),
             2: (quantized(-1.0), quantized(1.0)),
             3: (zero, quantized(6.0)),
         }
         if activation not in ranges:
             raise Refusal(f"activation {activation} is not followed")
         low, high = ranges[activation]
-        return max(low, -128), min(high, 127)
+        return max(low, kind.low), min(high, kind.high)
+
+
+def _shape(t: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in t.ShapeAsNumpy()) if t.ShapeLength() else ()

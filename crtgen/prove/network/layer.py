@@ -1,9 +1,10 @@
 """What all layers have: the symbols of their outputs, and which of these are proven."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from crtgen.prove.network.file import ModelFile, Operator
+from crtgen.prove.network.file import Kind, ModelFile, Operator
 from crtgen.prove.value import Symbol
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Layer:
     def __init__(self, network: "Network", operator: Operator) -> None:
         self.network, self.operator = network, operator
         self.number, self.name = operator.number, operator.name
-        self.size = network.file.size(operator.output)
+        self.size = sum(network.file.size(t) for t in operator.outputs)
         self.values: list[Value] | None = None
         self.proven: set[int] = set()
         self.same: dict[int, int] = {}
@@ -43,6 +44,11 @@ class Layer:
     def file(self) -> ModelFile:
         return self.network.file
 
+    @cached_property
+    def type(self) -> Kind:
+        """The element type of its outputs."""
+        return self.file.kind(self.operator.output)
+
     def prepare(self) -> list[Value]:
         """Give each output its symbol; inputs have theirs. Raises ``Refusal`` for what is not followed."""
         raise NotImplementedError
@@ -53,7 +59,14 @@ class Layer:
 
     def symbols(self, low: int, high: int) -> list[Value]:
         """New symbols for all outputs."""
-        return [Symbol(self.operator.output, i, low, high) for i in range(self.size)]
+        return [self.symbol(i, low, high) for i in range(self.size)]
+
+    def symbol(self, i: int, low: int, high: int) -> Value:
+        """A new symbol for an output, or the number that it is if it can only be one."""
+        if low == high:
+            self.proven.add(i)
+            return low
+        return Symbol(self.operator.output, i, low, high, self.type.bits)
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         """The symbols that these outputs depend on."""
@@ -62,6 +75,12 @@ class Layer:
     def proven_outputs(self) -> set[int]:
         """Indices of outputs that are proven, and of those that are the same."""
         return self.proven | {i for i, j in self.same.items() if j in self.proven}
+
+    def found(self, output: int) -> Value:
+        """An output is proven: its symbol."""
+        self.proven.add(output)
+        assert self.values is not None  # it was prepared to be asked
+        return self.values[output]
 
     def because(self, reason: str, *wrong: list[tuple[dict[Symbol, int], int]]) -> None:
         """Keep the first reasons, and where they show."""

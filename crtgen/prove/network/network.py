@@ -7,11 +7,25 @@ import numpy as np
 import tflite
 
 from crtgen.errors import UnsupportedError
-from crtgen.prove.network.elementwise import Addition, Product, Rescaling
+from crtgen.prove.network.elementwise import (
+    Addition,
+    Composed,
+    Difference,
+    ElementLayer,
+    Extreme,
+    HardSwish,
+    Prelu,
+    Product,
+    Rescaling,
+    Sigmoid,
+)
 from crtgen.prove.network.file import ModelFile, Operator
 from crtgen.prove.network.layer import Layer, Value
-from crtgen.prove.network.others import MaxPool, Move, Softmax
-from crtgen.prove.network.sums import AveragePool, Convolution, Depthwise, FullyConnected
+from crtgen.prove.network.means import AveragePool, Bilinear, Mean
+from crtgen.prove.network.moves import MOVES, Move
+from crtgen.prove.network.others import MaxPool, Softmax
+from crtgen.prove.network.sums import SumLayer
+from crtgen.prove.network.weighted import Convolution, Depthwise, FullyConnected, TransposedConvolution
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
@@ -21,48 +35,71 @@ _B = tflite.BuiltinOperator
 _LAYERS: dict[int, type[Layer]] = {
     _B.CONV_2D: Convolution,
     _B.DEPTHWISE_CONV_2D: Depthwise,
+    _B.TRANSPOSE_CONV: TransposedConvolution,
     _B.FULLY_CONNECTED: FullyConnected,
     _B.AVERAGE_POOL_2D: AveragePool,
+    _B.MEAN: Mean,
+    _B.SUM: Mean,
+    _B.RESIZE_BILINEAR: Bilinear,
     _B.MAX_POOL_2D: MaxPool,
     _B.ADD: Addition,
     _B.SUB: Addition,
     _B.MUL: Product,
+    _B.SQUARED_DIFFERENCE: Difference,
+    _B.MAXIMUM: Extreme,
+    _B.MINIMUM: Extreme,
     _B.QUANTIZE: Rescaling,
     _B.RELU: Rescaling,
     _B.RELU_N1_TO_1: Rescaling,
     _B.RELU6: Rescaling,
     _B.LEAKY_RELU: Rescaling,
+    _B.PRELU: Prelu,
+    _B.LOGISTIC: Sigmoid,
+    _B.TANH: Sigmoid,
+    _B.HARD_SWISH: HardSwish,
     _B.SOFTMAX: Softmax,
-    _B.RESHAPE: Move,
-    _B.SQUEEZE: Move,
-    _B.EXPAND_DIMS: Move,
-    _B.CONCATENATION: Move,
-    _B.PAD: Move,
+    **dict.fromkeys(MOVES, Move),
 }
+_VARIABLES = frozenset((_B.CALL_ONCE, _B.VAR_HANDLE, _B.READ_VARIABLE, _B.ASSIGN_VARIABLE))
 
 
 class Network:
-    """The layers of a file in its order. Each is prepared when the first byte of its inputs is looked at."""
+    """The layers of a file in its order. Each is prepared when the first byte of its inputs is looked at.
 
-    def __init__(self, path: Path) -> None:
+    Variables hold their first values, or, where ``later``, anything.
+    """
+
+    def __init__(self, path: Path, later: bool = False) -> None:
         self.file = ModelFile(path)
-        self.input, self.output = self.file.inputs[0], self.file.outputs[0]
-        if not self.file.is_int8(self.input) or not self.file.is_int8(self.output):
-            raise UnsupportedError("a proof is of int8 from input to output", where=str(path))
-        self.layers = [self._layer(o, path) for o in self.file.operators]
-        self._made = {layer.operator.output: layer for layer in self.layers}
-        self._input: list[Value] = [
-            Symbol(self.input, i, -128, 127) for i in range(self.file.size(self.input))
-        ]
-        self._sources: dict[int, frozenset[int]] = {self.input: frozenset((self.input,))}
+        self.path = path
+        self._given: dict[int, list[Value]] = {}
+        for tensor in self.file.inputs:
+            self._given[tensor] = self._symbols(tensor)
+        self.states = self.file.variables()
+        for state in self.states:
+            values: list[Value] = [int(v) for v in state.first]
+            if later:
+                values = self._symbols(state.read[0])
+            self._given |= dict.fromkeys(state.read, values)
+        known = [o for o in self.file.operators if o.code not in _VARIABLES]
+        self.layers = [self._layer(o) for o in known]
+        self._made = {y: layer for layer in self.layers for y in layer.operator.outputs}
+        self._sources: dict[int, frozenset[int]] = {
+            t: frozenset(v.tensor for v in values if isinstance(v, Symbol))
+            for t, values in self._given.items()
+        }
         self.readers: dict[int, list[Layer]] = {}
         for layer in self.layers:
             self._note_readers(layer)
 
-    def _layer(self, operator: Operator, path: Path) -> Layer:
+    def _symbols(self, tensor: int) -> list[Value]:
+        kind = self.file.kind(tensor)
+        return [Symbol(tensor, i, kind.low, kind.high, kind.bits) for i in range(self.file.size(tensor))]
+
+    def _layer(self, operator: Operator) -> Layer:
         kind = _LAYERS.get(operator.code)
         if kind is None:
-            where = f"{path.name}, operator {operator.number}"
+            where = f"{self.path.name}, operator {operator.number}"
             raise UnsupportedError(f"{operator.name} has no proof yet", where=where)
         return kind(self, operator)
 
@@ -70,30 +107,54 @@ class Network:
         """Who reads the symbols of a tensor: through layers that move bytes, too."""
         sources = [self._sources.get(t, frozenset((t,))) for t in layer.data_inputs()]
         origins = frozenset[int]().union(*sources)
-        out = layer.operator.output
         if layer.is_move:
-            self._sources[out] = origins
+            self._sources |= dict.fromkeys(layer.operator.outputs, origins)
             return
-        self._sources[out] = frozenset((out,))
+        self._sources[layer.operator.output] = frozenset(layer.operator.outputs)
+        followers = [layer, *self._composed(layer)]
         for tensor in origins:
-            self.readers.setdefault(tensor, []).append(layer)
+            self.readers.setdefault(tensor, []).extend(followers)
+
+    def _composed(self, layer: Layer) -> list[Layer]:
+        """What follows at once: functions of one element, one after the other."""
+        found: list[Layer] = []
+        while isinstance(layer, SumLayer):
+            after = [
+                n for n in self.layers
+                if isinstance(n, ElementLayer) and tuple(n.data_inputs()) == layer.operator.outputs
+            ]  # fmt: skip
+            if not after:
+                break
+            layer = Composed(layer, after[0])
+            found.append(layer)
+        return found
 
     def values(self, tensor: int) -> list[Value]:
         """The symbols of a tensor, or numbers; its layer is prepared first."""
-        if tensor == self.input:
-            return self._input
+        if tensor in self._given:
+            return self._given[tensor]
         layer = self._made.get(tensor)
         if layer is None:
             constant = self.file.constant(tensor)
             if constant is None:
                 raise Refusal(f"tensor {tensor} comes from nowhere")
             return [int(v) for v in constant.ravel()]
+        first = self._offset(layer, tensor)
+        return self.prepared(layer)[first : first + self.file.size(tensor)]
+
+    def prepared(self, layer: Layer) -> list[Value]:
+        """The values of all outputs of a layer."""
         if layer.values is None:
             try:
                 layer.values = layer.prepare()
             except Refusal as refusal:
                 raise Refusal(f"layer {layer.number}, {layer.name}: {refusal}") from None
         return layer.values
+
+    def _offset(self, layer: Layer, tensor: int) -> int:
+        """Where a tensor begins among the outputs of its layer."""
+        outputs = layer.operator.outputs
+        return sum(self.file.size(t) for t in outputs[: outputs.index(tensor)])
 
     def array(self, tensor: int) -> "np.ndarray[Any, np.dtype[np.object_]]":
         """The values of a tensor, in its shape."""
@@ -102,12 +163,25 @@ class Network:
         array[:] = values
         return array.reshape(self.file.shape(tensor))
 
+    @property
+    def results(self) -> list[int]:
+        """The tensors that a run leaves: its outputs, and the next values of variables."""
+        return [*self.file.outputs, *(state.assigned for state in self.states)]
+
     def needed(self) -> dict[int, set[int]]:
-        """By tensor: the outputs that the result depends on."""
-        need: dict[int, set[int]] = {self.output: set(range(self.file.size(self.output)))}
+        """By layer's number: the outputs that the results depend on."""
+        need: dict[int, set[int]] = {}
+        for tensor in self.results:
+            self._need(need, tensor, range(self.file.size(tensor)))
         for layer in reversed(self.layers):
-            outputs = need.get(layer.operator.output)
+            outputs = need.get(layer.number)
             if outputs and layer.values is not None:
                 for symbol in layer.needs(outputs):
-                    need.setdefault(symbol.tensor, set()).add(symbol.index)
+                    self._need(need, symbol.tensor, (symbol.index,))
         return need
+
+    def _need(self, need: dict[int, set[int]], tensor: int, indices: Any) -> None:
+        layer = self._made.get(tensor)
+        if layer is not None:
+            first = self._offset(layer, tensor)
+            need.setdefault(layer.number, set()).update(first + i for i in indices)

@@ -1,6 +1,5 @@
-"""Max pools, softmax, and layers that only move bytes."""
+"""Max pools and softmax."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,9 +7,9 @@ import tflite
 
 from crtgen.prove.network.arithmetic import (
     Ints,
-    exp_q5,
+    exp_negative,
     high_mul,
-    least_difference,
+    input_radius,
     quantized_multiplier,
     reciprocal,
     requantize,
@@ -21,7 +20,7 @@ from crtgen.prove.network.window import windows
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
-__all__ = ["MaxPool", "Move", "Softmax"]
+__all__ = ["MaxPool", "Softmax"]
 
 
 class MaxPool(Layer):
@@ -30,9 +29,8 @@ class MaxPool(Layer):
     def prepare(self) -> list[Value]:
         o = self.operator.options(tflite.Pool2DOptions)
         x, y = self.operator.inputs[0], self.operator.output
-        if not self.file.is_int8(x):
-            raise Refusal("its input has to be int8")
-        if self.file.limits(y, o.FusedActivationFunction()) != (-128, 127):
+        kind = self.type
+        if self.file.kind(x) != kind or self.file.limits(y, o.FusedActivationFunction()) != kind[1:]:
             raise Refusal("a max pool with an activation is not followed yet")
         where, _ = windows(self, (o.FilterHeight(), o.FilterWidth()), o, (1, 1))
         values, depth = self.network.values(x), self.file.shape(x)[-1]
@@ -46,7 +44,7 @@ class MaxPool(Layer):
 
     def _enter(self, i: int, cells: list[Value]) -> Value:
         symbols = frozenset(v for v in cells if isinstance(v, Symbol))
-        least = max((v for v in cells if not isinstance(v, Symbol)), default=-128)
+        least = max((v for v in cells if not isinstance(v, Symbol)), default=self.type.low)
         self.sets.append(symbols)
         if not symbols:
             self.proven.add(i)
@@ -54,8 +52,8 @@ class MaxPool(Layer):
         known = self.by_set.setdefault((symbols, least), i)
         if known != i:
             self.same[i] = known
-        low = max(least, *(s.low for s in symbols)) if symbols else least
-        return Symbol(self.operator.output, i, low, max(least, *(s.high for s in symbols)))
+        low = max(least, *(s.low for s in symbols))
+        return self.symbol(i, low, max(least, *(s.high for s in symbols)))
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         return {s for i in outputs for s in self.sets[i]}
@@ -67,13 +65,13 @@ class Softmax(Layer):
     def prepare(self) -> list[Value]:
         f, x, y = self.file, self.operator.inputs[0], self.operator.output
         beta = self.operator.options(tflite.SoftmaxOptions).Beta()
-        if not (f.is_int8(x) and f.is_int8(y)) or f.zero_point(y) != -128:
+        if f.kind(x) != self.type or self.type.low != -128 or f.zero_point(y) != -128:
             raise Refusal("its input and output have to be int8, the output's zero point -128")
         scaled = min(float(np.float32(beta)) * f.scale(x) * (1 << 26), float((1 << 31) - 1))
         self.multiplier, self.shift = quantized_multiplier(scaled)
         if self.shift < 0:
             raise Refusal("a scale of its input that small is not followed")
-        self.least = least_difference(self.shift)
+        self.least = -input_radius(5, self.shift)
         self.depth, self.inputs = f.shape(x)[-1], self.network.values(x)
         self.place_of: dict[tuple[int, Symbol], int] = {}
         result = self.symbols(-128, 127)
@@ -95,7 +93,7 @@ class Softmax(Layer):
     def power(self, difference: Ints) -> Any:
         """exp of a difference to the greatest input, in Q0; 0 below ``least``."""
         scaled = requantize(np.asarray(difference, np.int64), self.multiplier, self.shift)
-        return np.where(difference >= self.least, exp_q5(scaled), 0)
+        return np.where(difference >= self.least, exp_negative(scaled, 5), 0)
 
     def share(self, difference: Ints) -> Any:
         """What an element adds to the sum, which has 12 integer bits."""
@@ -121,44 +119,3 @@ class Softmax(Layer):
     def needs(self, outputs: set[int]) -> set[Symbol]:
         rows = {i // self.depth for i in outputs}
         return {s for row, s in self.place_of if row in rows}
-
-
-class Move(Layer):
-    """RESHAPE, SQUEEZE, EXPAND_DIMS, CONCATENATION, PAD: each output is an input, or a zero point."""
-
-    is_move = True
-
-    def data_inputs(self) -> Sequence[int]:
-        if self.operator.code == tflite.BuiltinOperator.CONCATENATION:
-            return self.operator.inputs
-        return self.operator.inputs[:1]
-
-    def prepare(self) -> list[Value]:
-        f, y = self.file, self.operator.output
-        for x in self.data_inputs():
-            if f.type(x) != f.type(y) or f.scale(x) != f.scale(y) or f.zero_point(x) != f.zero_point(y):
-                raise Refusal("it changes the scale, which is not followed yet")
-        arrays = [self.network.array(x) for x in self.data_inputs()]
-        code = self.operator.code
-        if code == tflite.BuiltinOperator.CONCATENATION:
-            o = self.operator.options(tflite.ConcatenationOptions)
-            if o.FusedActivationFunction():
-                raise Refusal("an activation of a concatenation")
-            made = np.concatenate(arrays, o.Axis())
-        elif code == tflite.BuiltinOperator.PAD:
-            amounts = f.constant(self.operator.inputs[1])
-            if amounts is None:
-                raise Refusal("its padding has to be constant")
-            pairs = [(int(a), int(b)) for a, b in amounts]
-            made = np.pad(arrays[0], pairs, constant_values=f.zero_point(y))
-        else:
-            made = arrays[0]
-        values: list[Value] = list(made.ravel())
-        if len(values) != self.size:
-            raise Refusal("its output has another size than its shape")
-        self.proven.update(range(self.size))
-        return values
-
-    def needs(self, outputs: set[int]) -> set[Symbol]:
-        assert self.values is not None  # outputs that are asked for have symbols
-        return {v for i in outputs if isinstance(v := self.values[i], Symbol)}

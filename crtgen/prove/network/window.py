@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 from crtgen.prove.network.layer import Layer
 from crtgen.prove.refusal import Refusal
 
-__all__ = ["Window", "windows"]
+__all__ = ["Window", "spread_windows", "windows"]
 
 Window: TypeAlias = list[tuple[int, int]]
 """Of each cell within the input: its place there, and its place in the kernel."""
@@ -44,3 +44,23 @@ def _axis(size: int, out: int, kernel: int, stride: int, dilation: int, padding:
         [(p, k) for k in range(kernel) if 0 <= (p := o * stride - before + k * dilation) < size]
         for o in range(out)
     ]
+
+
+def spread_windows(layer: Layer, kernel: tuple[int, int], o: Any) -> list[Window]:
+    """The same of a transposed convolution: ``p * stride - before + k`` is the place that a tap adds to."""
+    shape, out = layer.file.shape(layer.data_inputs()[0]), layer.file.shape(layer.operator.output)
+    if len(shape) != 4 or shape[0] != 1 or len(out) != 4:
+        raise Refusal("its input has to have four dimensions, and a batch of 1")
+    rows = _spread_axis(shape[1], out[1], kernel[0], o.StrideH(), o.Padding())
+    columns = _spread_axis(shape[2], out[2], kernel[1], o.StrideW(), o.Padding())
+    return [
+        [(y * shape[2] + x, a * kernel[1] + b) for y, a in row for x, b in column]
+        for row in rows
+        for column in columns
+    ]
+
+
+def _spread_axis(size: int, out: int, kernel: int, stride: int, padding: int) -> list[Window]:
+    cells = -(-out // stride) if padding == _SAME else (out - kernel + stride) // stride
+    before = max((cells - 1) * stride + kernel - out, 0) // 2 if padding == _SAME else 0
+    return [[(p, k) for p in range(size) if 0 <= (k := o + before - p * stride) < kernel] for o in range(out)]

@@ -263,7 +263,7 @@ def range_of(v: Word) -> tuple[int, int] | None:
         return (low, high) if low >= -(1 << 31) and high < 1 << 31 else None
     if isinstance(v, Bytes):
         return 0, sum(_most(b) << 8 * i for i, b in enumerate(v.parts))
-    return _range_of_operation(v)
+    return _range_of_operation(v) if isinstance(v, Op) else None
 
 
 def _range_of_operation(v: Op) -> tuple[int, int] | None:

@@ -1,15 +1,26 @@
-"""What is made of a proof: worst cases as a C header, and whether an earlier proof still holds."""
+"""What is made of a proof: words, JSON, worst cases as a C header; and whether an earlier one still holds."""
 
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from crtgen import api, files
 from crtgen.boards import Board
 from crtgen.prove import UNKNOWN, Proof, Timing, checker_digest, prove
 
-__all__ = ["depth_of", "proof_key", "prove_built", "timing_of", "worst_header"]
+__all__ = [
+    "as_dict",
+    "depth_of",
+    "functions_of",
+    "lines_of",
+    "proof_key",
+    "prove_built",
+    "timing_of",
+    "worst_header",
+]
 
 
 def timing_of(board: Board) -> Timing:
@@ -44,6 +55,82 @@ def proof_key(compiled: api.Compiled, model: Path, toolchain: str) -> str:
         checker_digest(),
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def functions_of(proof: Proof) -> dict[str, tuple[int, int]]:
+    """The least and the most instructions in each function that the network's own calls."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, least, most in proof.calls:
+        before = found.get(name, (0, 0))
+        found[name] = before[0] + least, before[1] + most
+    return found
+
+
+def lines_of(proof: Proof) -> list[str]:
+    """What is proven and what not, in words; the last line is the verdict."""
+    if proof.stopped:
+        return [
+            f"it stopped at {proof.stopped}",
+            f"{proof.model}: not proven, the run could not be followed to its end",
+        ]
+    least, most = proof.instructions
+    count = (
+        f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
+    )
+    verdict, last = "proven", "each is the network's for every input"
+    if not proof.is_proven:
+        verdict, last = "not proven", "the rest is not"
+        if proof.first_reason:
+            last = f"the first that is not recognised: {proof.first_reason}"
+    return [
+        "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
+        "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
+        f"stack: {proof.stack:,} bytes; time: {count} instructions{_cycles(proof)}",
+        f"reset: {_reset(proof)}",
+        f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
+    ]
+
+
+def _cycles(proof: Proof) -> str:
+    if not proof.cycles:
+        return ""
+    waits = f"waits {proof.timing.waits} cycles for each word" if proof.timing.waits else "never waits"
+    return f", at most {proof.cycles:,} cycles ({proof.timing.core}, memory {waits})"
+
+
+def _reset(proof: Proof) -> str:
+    reset = proof.reset
+    if reset.stopped:
+        return f"not followed to the call of the network: {reset.stopped}"
+    return (
+        "followed to main, where variables and copied code are what they ought to be, and to the call; "
+        f"{reset.reads:,} reads and {reset.writes:,} writes of devices; {reset.stack:,} and the network's "
+        f"{proof.stack:,} bytes are within the stack's {reset.reserved:,}, apart from the arena"
+    )
+
+
+def as_dict(proof: Proof) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "model": proof.model,
+        "architecture": proof.architecture,
+        "proven": proof.is_proven,
+        "outputs": proof.outputs,
+        "outputs_proven": proof.outputs_proven,
+        "stopped": proof.stopped or None,
+        "forgotten_bytes": proof.forgotten,
+        "first_reason": proof.first_reason or None,
+        "memory_safe": not proof.stopped,
+        "registers_kept": not proof.stopped,
+        "instructions": {"least": proof.instructions[0], "most": proof.instructions[1]},
+        "cycles": {"most": proof.cycles, **asdict(proof.timing)} if proof.cycles else None,
+        "calls": [{"function": f, "least": a, "most": b} for f, a, b in proof.calls],
+        "stack_bytes": proof.stack,
+        "reset": asdict(proof.reset),
+        "layers": [asdict(layer) for layer in proof.layers],
+        "cpu_seconds": round(proof.seconds, 2),
+        "certificate": proof.certificate,
+    }
 
 
 def worst_header(proof: Proof) -> str:

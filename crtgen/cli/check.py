@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.certificate import proof_key, prove_built
+from crtgen.certificate import lines_of, proof_key, prove_built
 from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import chosen_models
@@ -135,7 +135,7 @@ def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bo
         say(f"proving {name} on {compiled.board.name}")
         proof = prove_built(compiled.generate("standalone").build(say=say), settings.file, compiled.board)
         if not proof.is_proven:
-            return _Job(settings, compiled, before, replace(after, proof=""), "; ".join(proof.lines()))
+            return _Job(settings, compiled, before, replace(after, proof=""), "; ".join(lines_of(proof)))
     return _Job(settings, compiled, before, replace(after, proof=key))
 
 

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from crtgen import files as writing
-from crtgen.certificate import depth_of, timing_of, worst_header
+from crtgen.certificate import as_dict, depth_of, functions_of, lines_of, timing_of, worst_header
 from crtgen.cli.groups import Building, Compiling, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import MismatchError
@@ -66,7 +66,7 @@ def command(
                     found.write(counterexample, proof.network)
         depth = depth_of(built, proof.model) if built else None
         more = {"counterexample": found.to_dict() if found else None, "stack_by_call_graph": depth}
-        out.result({**proof.to_dict(), **more}, lambda console: _print(console, proof, depth, found))
+        out.result({**as_dict(proof), **more}, lambda console: _print(console, proof, depth, found))
         if not proof.is_proven:
             raise typer.Exit(MismatchError.exit_code)
 
@@ -81,11 +81,17 @@ def _print(console: Console, proof: Proof, depth: int | None, found: Refutation 
     for layer in proof.layers:
         for reason in layer.reasons[:1]:
             console.print(f"layer {layer.number}, {layer.operator}: {reason}")
-    functions = table("function", "least", "most", right=("least", "most"))
-    for name, (least, most) in proof.functions().items():
-        functions.add_row(name, f"{least:,}", f"{most:,}")
-    console.print(functions)
+    if not proof.stopped:
+        _print_functions(console, proof, depth)
+    for line in (*lines_of(proof), *(found.lines() if found else ())):
+        console.print(line)
+
+
+def _print_functions(console: Console, proof: Proof, depth: int | None) -> None:
+    """Instructions by function; the stack as the call graph has it, where that is known."""
+    rows = table("function", "least", "most", right=("least", "most"))
+    for name, (least, most) in functions_of(proof).items():
+        rows.add_row(name, f"{least:,}", f"{most:,}")
+    console.print(rows)
     if depth is not None:
         console.print(f"stack by the call graph: at most {depth:,} bytes")
-    for line in (*proof.lines(), *(found.lines() if found else ())):
-        console.print(line)

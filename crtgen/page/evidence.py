@@ -14,7 +14,7 @@ from typing import Any
 from crtgen import api, files
 from crtgen.boards import Board
 from crtgen.build import Toolchain, find_toolchain
-from crtgen.certificate import depth_of, prove_built
+from crtgen.certificate import as_dict, depth_of, lines_of, prove_built
 from crtgen.errors import ModelError, UnsupportedError, UsageError
 from crtgen.page.bill import bill_of_materials
 from crtgen.page.page import render_page
@@ -176,10 +176,10 @@ def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, Any]
         proof = prove_built(image, model, board)
     except ModelError as error:
         return {"refused": str(error)}, (Claim(what, False, f"not proven: {error}", "proof.json"),)
-    *said, verdict = proof.lines()
+    *said, verdict = lines_of(proof)
     depth = depth_of(image, proof.model)
     within = depth is not None and proof.stack <= depth
-    return proof.to_dict(), (
+    return as_dict(proof), (
         Claim(what, proof.is_proven, verdict, "proof.json"),
         Claim("Its loads, stores and calls are safe", not proof.stopped, "; ".join(said), "proof.json"),
         Claim(

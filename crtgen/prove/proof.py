@@ -4,10 +4,9 @@ import hashlib
 import struct
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.prove.cycles import UNKNOWN, Timing
@@ -42,10 +41,6 @@ class LayerProof:
     missing: int
     reasons: tuple[str, ...]
     evaluations: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,76 +85,6 @@ class Proof:
             cycles=max(self.cycles, first.cycles),
             stack=max(self.stack, first.stack),
         )
-
-    def functions(self) -> dict[str, tuple[int, int]]:
-        """The least and the most instructions in each function that the network's own calls."""
-        found: dict[str, tuple[int, int]] = {}
-        for name, least, most in self.calls:
-            before = found.get(name, (0, 0))
-            found[name] = before[0] + least, before[1] + most
-        return found
-
-    def lines(self) -> list[str]:
-        """What is proven and what not, in words."""
-        if self.stopped:
-            return [
-                f"{self.model}: not proven, the run could not be followed to its end",
-                f"it stopped at {self.stopped}",
-            ]
-        least, most = self.instructions
-        count = (
-            f"{most:,} instructions, for every input"
-            if least == most
-            else f"{least:,} to {most:,} instructions"
-        )
-        lines = [
-            "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
-            "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
-            f"stack: {self.stack:,} bytes; time: {count}{self._cycles()}",
-            self.reset.line(self.stack),
-        ]
-        if self.is_proven:
-            last = "each is the network's for every input"
-        else:
-            last = (
-                f"the first that is not recognised: {self.first_reason}"
-                if self.first_reason
-                else "the rest is not"
-            )
-        verdict = "proven" if self.is_proven else "not proven"
-        return [
-            *lines,
-            f"{self.model}: {verdict}, {self.outputs_proven:,} of {self.outputs:,} outputs; {last}",
-        ]
-
-    def _cycles(self) -> str:
-        if not self.cycles:
-            return ""
-        waits = f"waits {self.timing.waits} cycles for each word" if self.timing.waits else "never waits"
-        return f", at most {self.cycles:,} cycles ({self.timing.core}, memory {waits})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "model": self.model,
-            "architecture": self.architecture,
-            "proven": self.is_proven,
-            "outputs": self.outputs,
-            "outputs_proven": self.outputs_proven,
-            "stopped": self.stopped or None,
-            "forgotten_bytes": self.forgotten,
-            "first_reason": self.first_reason or None,
-            "memory_safe": not self.stopped,
-            "registers_kept": not self.stopped,
-            "instructions": {"least": self.instructions[0], "most": self.instructions[1]},
-            "cycles": {"most": self.cycles, **asdict(self.timing)} if self.cycles else None,
-            "calls": [{"function": f, "least": a, "most": b} for f, a, b in self.calls],
-            "stack_bytes": self.stack,
-            "reset": self.reset.to_dict(),
-            "layers": [layer.to_dict() for layer in self.layers],
-            "cpu_seconds": round(self.seconds, 2),
-            "certificate": self.certificate,
-        }
 
 
 def prove(path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN) -> Proof:

@@ -7,8 +7,7 @@ How many interrupts, regions of the MPU and caches the core has is tried with fe
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from crtgen.prove.image import Image
 from crtgen.prove.machine import SP, Machine
@@ -41,20 +40,6 @@ class Reset:
     stack: int = 0
     reserved: int = 0
     stopped: str = ""
-
-    def line(self, network: int) -> str:
-        """In words; ``network`` are the bytes of the stack that the network takes."""
-        if self.stopped:
-            return f"reset: not followed to the call of the network: {self.stopped}"
-        return (
-            "reset: followed to main, where variables and copied code are what they ought to be, and to the "
-            f"call; {self.reads:,} reads and {self.writes:,} writes of devices; {self.stack:,} and the "
-            f"network's {network:,} bytes are within the stack's {self.reserved:,}, apart from the arena"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def start_up(image: Image, name: str, depth: int) -> tuple[Reset, set[int]]:

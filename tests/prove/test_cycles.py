@@ -6,7 +6,7 @@ import pytest
 
 from crtgen import api
 from crtgen.boards import find_board
-from crtgen.certificate import depth_of, prove_built, timing_of, worst_header
+from crtgen.certificate import depth_of, functions_of, lines_of, prove_built, timing_of, worst_header
 from crtgen.prove import Timing, prove
 from crtgen.prove.image import Instruction
 from tests.prove.networks import rare
@@ -74,12 +74,12 @@ def test_worst_case_of_a_small_network(tmp_path: Path) -> None:
     model.write_bytes(rare())
     built = api.load(model).compile(M4).generate("standalone").build()
     proof = prove_built(built, model, find_board(M4))
-    assert proof.is_proven, proof.lines()
+    assert proof.is_proven, lines_of(proof)
     assert depth_of(built, proof.model) == proof.stack
     least, most = proof.instructions
     assert least == most
     assert most < proof.cycles < 5 * most
-    ((_, counts),) = proof.functions().items()
+    ((_, counts),) = functions_of(proof).items()
     assert counts[0] == counts[1] < most
     lines = worst_header(proof).splitlines()
     assert f"#define RARE_WORST_INSTRUCTIONS {most}" in lines

@@ -8,6 +8,7 @@ from elftools.elf.sections import SymbolTableSection
 from typer.testing import CliRunner
 
 from crtgen import api
+from crtgen.certificate import functions_of, lines_of
 from crtgen.cli.app import app
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.prove import Proof, Timing, prove
@@ -42,7 +43,7 @@ def states(proof: Proof) -> list[tuple[str, int]]:
 
 def test_digits_on_m4(digits: Path) -> None:
     proof = prove(digits, DIGITS)
-    assert proof.is_proven, proof.lines()
+    assert proof.is_proven, lines_of(proof)
     assert (proof.outputs_proven, proof.forgotten) == (10, 0)
     assert all(missing == 0 for _, missing in states(proof))
     assert 0 < proof.stack < 512
@@ -54,7 +55,7 @@ def test_digits_on_m4(digits: Path) -> None:
 def test_digits_on(board: str, tmp_path: Path) -> None:
     """On M33 the compiler has copied the end of softmax's loop into both ways of a branch."""
     proof = prove(image_of(DIGITS, board, tmp_path), DIGITS)
-    assert proof.is_proven, proof.lines()
+    assert proof.is_proven, lines_of(proof)
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +69,10 @@ def test_digits_on_m0plus(digits_on_m0plus: Path) -> None:
     rp2040js counts 180,258 cycles of a run of this image.
     """
     proof = prove(digits_on_m0plus, DIGITS, timing=Timing("cortex-m0plus"))
-    assert proof.is_proven, proof.lines()
+    assert proof.is_proven, lines_of(proof)
     assert proof.instructions[1] < 180_258 < proof.cycles < 1.1 * 180_258
     assert proof.reset.stopped == ""
-    functions = proof.functions()
+    functions = functions_of(proof)
     least, most = next(counts for name, counts in functions.items() if "softmax" in name)
     assert least < most
     assert sum(most for _, most in functions.values()) < proof.instructions[1]
@@ -101,7 +102,7 @@ def test_ad01_on_m55(tmp_path: Path) -> None:
     """No branch depends on an input, so that the count is exact."""
     model = model_path("ad01_int8")
     proof = prove(image_of(model, M55, tmp_path), model)
-    assert proof.is_proven, proof.lines()
+    assert proof.is_proven, lines_of(proof)
     assert proof.outputs_proven == 640
     assert proof.instructions[0] == proof.instructions[1]
 
@@ -113,7 +114,7 @@ def test_elements_on(board: str, tmp_path: Path) -> None:
     model.write_bytes(elements())
     image = image_of(model, board, tmp_path)
     proof = prove(image, model)
-    assert proof.is_proven, proof.lines()
+    assert proof.is_proven, lines_of(proof)
     assert states(proof) == [("QUANTIZE", 0), ("LEAKY_RELU", 0), ("MUL", 0), ("SUB", 0)]
     if board == M4:
         for name, layer in (("leaky_relu_table", 1), ("mul_operand1", 2)):
@@ -129,7 +130,7 @@ def test_divisions_on_m0plus(tmp_path: Path) -> None:
     model.write_bytes(average_pool())
     image = image_of(model, M0, tmp_path)
     proof = prove(image, model)
-    assert proof.is_proven, proof.lines()
+    assert proof.is_proven, lines_of(proof)
     assert proof.instructions[0] < proof.instructions[1], "some dividends take longer"
     read = read_image(image)
     code = range(read.symbols["__divsi3"], read.symbols["__aeabi_idivmod"], 2)
@@ -146,7 +147,7 @@ def test_vww_on(board: str, tmp_path: Path) -> None:
     """Its layers run row by row, and a channel that is a constant is left out."""
     model = model_path("vww_int8")
     proof = prove(image_of(model, board, tmp_path), model)
-    assert proof.is_proven, proof.lines()
+    assert proof.is_proven, lines_of(proof)
     assert all(missing == 0 for _, missing in states(proof))
 
 

@@ -21,7 +21,17 @@ from crtgen.prove.refusal import Refusal
 from crtgen.prove.reset import Reset, start_up
 from crtgen.prove.value import M32, Sum
 
-__all__ = ["STACK_TOP", "LayerProof", "Proof", "allow", "checker_digest", "only_model", "places", "prove"]
+__all__ = [
+    "STACK_TOP",
+    "LayerProof",
+    "Proof",
+    "allow",
+    "checker_digest",
+    "only_model",
+    "places",
+    "prove",
+    "variables",
+]
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
@@ -147,6 +157,14 @@ def places(image: Image, name: str, which: str, count: int) -> list[int]:
     return found
 
 
+def variables(image: Image, name: str) -> list[tuple[int, int]]:
+    """Objects of a model in memory that is written, but for the arena."""
+    own = [n for n in image.symbols if n.startswith(f"{name}_") and n != f"{name}_arena" and image.sizes[n]]
+    segments = [(a, a + len(data)) for a, data in image.constant]
+    spans = [image.span(n) for n in own]
+    return [s for s in spans if not any(low <= s[0] < high for low, high in segments)]
+
+
 def allow(machine: Machine, name: str) -> None:
     """Let a run write the network's arena and the stack, which hold nothing known before."""
     symbols, memory = machine.image.symbols, machine.memory
@@ -231,24 +249,13 @@ class _Run:
     def _set_variables(self) -> None:
         """What the model keeps from run to run: states, and what else it may write."""
         memory = self.machine.memory
-        for first, end in self._variables():
+        for first, end in variables(self.image, self.name):
             memory.allow(first, end)
             for i in range(first >> 2, end + 3 >> 2):
                 memory.words[i] = self.before.get(i, 0)
         if self.before:
             for at, state in zip(self._states(), self.network.states, strict=True):
                 self._put(at, state.read[0])
-
-    def _variables(self) -> list[tuple[int, int]]:
-        """Objects of the model in memory that is written, but for the arena."""
-        spans = (
-            self.image.span(n) for n in self.image.symbols
-            if n.startswith(f"{self.name}_") and n != f"{self.name}_arena" and self.image.sizes[n]
-        )  # fmt: skip
-        segments = [(a, a + len(data)) for a, data in self.image.constant]
-        return [
-            (first, end) for first, end in spans if not any(low <= first < high for low, high in segments)
-        ]
 
     def _states(self) -> list[int]:
         """Where states are: one after the other, aligned alike. Were it wrong, nothing would be proven."""
@@ -269,7 +276,7 @@ class _Run:
         """What the model's variables are after a run, by address / 4."""
         return {
             i: self.machine.memory.words[i]
-            for first, end in self._variables()
+            for first, end in variables(self.image, self.name)
             for i in range(first >> 2, end + 3 >> 2)
         }
 

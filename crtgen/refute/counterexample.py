@@ -1,14 +1,16 @@
 """An input for which an image gives something else than the network: found by running both."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crtgen import files
 from crtgen.boards import Board
@@ -16,7 +18,7 @@ from crtgen.errors import LinkError
 from crtgen.prove.image import Image, read_image
 from crtgen.prove.machine import Machine
 from crtgen.prove.network.network import Network
-from crtgen.prove.proof import STACK_TOP, Proof, allow, places
+from crtgen.prove.proof import STACK_TOP, Proof, allow, places, variables
 from crtgen.prove.refusal import Refusal
 from crtgen.refute.inputs import inputs_to_try
 from crtgen.refute.numbers import Numbers, OnNumbers
@@ -29,11 +31,16 @@ _INSTRUCTIONS = {"QEMU": 2_000_000_000, "the checker": 10_000_000}
 _FEWEST, _MOST = 4, 200
 
 
+_Run: TypeAlias = Callable[[Numbers], Numbers]
+"""Inputs to outputs, each with the elements of all tensors one behind the other."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Refutation:
-    """How many inputs were tried, by what, and the first that showed something: int8, as the tensors are.
+    """How many inputs were tried, by what, and the first that showed something.
 
-    ``got`` is None where the function did not return. Without an ``input`` nothing was found.
+    ``input``, ``wanted`` and ``got`` have the elements of all tensors one behind the other. ``got`` is None
+    where the function did not return. Without an ``input`` nothing was found.
     """
 
     tried: int
@@ -66,13 +73,28 @@ class Refutation:
         """Write the input and the network's output into an ``.npz`` file, as a case for ``crtgen verify``."""
         assert self.input is not None  # asked for where there is one
         assert self.wanted is not None
-        x, y, buffer = network.file.inputs[0], network.file.outputs[0], BytesIO()
-        np.savez(
-            buffer,
-            case0_input0=self.input.astype(np.int8).reshape(network.file.shape(x)),
-            case0_output0=self.wanted.astype(np.int8).reshape(network.file.shape(y)),
-        )
+        file, buffer = network.file, BytesIO()
+        arrays: dict[str, Any] = {}
+        for name, tensors, x in (
+            ("input", file.inputs, self.input),
+            ("output", file.outputs, self.wanted),
+        ):
+            for i, (tensor, part) in enumerate(zip(tensors, _parts(network, tensors, x), strict=True)):
+                arrays[f"case0_{name}{i}"] = part.reshape(file.shape(tensor))
+        np.savez(buffer, **arrays)
         files.write(path, buffer.getvalue())
+
+
+def _parts(network: Network, tensors: Sequence[int], x: Numbers) -> list[NDArray[Any]]:
+    """Elements of tensors one behind the other, as arrays of the tensors' types."""
+    ends = list(accumulate(network.file.size(t) for t in tensors))
+    parts = np.split(x, ends[:-1])
+    return [part.astype(_type(network, t)) for part, t in zip(parts, tensors, strict=True)]
+
+
+def _type(network: Network, tensor: int) -> np.dtype[Any]:
+    kind = network.file.kind(tensor)
+    return np.dtype(f"{'u' if kind.low == 0 else 'i'}{kind.bits // 8}")
 
 
 def _short(x: Numbers) -> str:
@@ -96,11 +118,11 @@ def refute(proof: Proof, path: Path, board: Board | None = None) -> Refutation:
         return Refutation(0, "", reason=str(error))
 
 
-def _search(on: OnNumbers, where: str, run: Callable[[bytes], bytes], tries: int) -> Refutation:
+def _search(on: OnNumbers, where: str, run: _Run, tries: int) -> Refutation:
     for tried, x in enumerate(islice(inputs_to_try(on), tries), 1):
         wanted = on.output(x)
         try:
-            got = np.frombuffer(run(x.astype(np.int8).tobytes()), np.int8).astype(np.int64)
+            got = run(x)
         except (Refusal, LinkError):
             return Refutation(tried, where, x, wanted)
         if (got != wanted).any():
@@ -109,25 +131,41 @@ def _search(on: OnNumbers, where: str, run: Callable[[bytes], bytes], tries: int
 
 
 @contextmanager
-def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str, Callable[[bytes], bytes]]]:
-    """Who runs the function, and how: bytes of the input in, bytes of the output out."""
-    entry = image.symbols[f"{proof.model}_compute"]
-    (at,), (result,) = (places(image, proof.model, which, 1) for which in ("input", "output"))
-    size = proof.outputs
+def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str, _Run]]:
+    """Who runs the function, and how. What the model keeps from run to run is 0 before each."""
+    entry, network, name = image.symbols[f"{proof.model}_compute"], proof.network, proof.model
+    inputs, outputs = network.file.inputs, network.file.outputs
+    at = places(image, name, "input", len(inputs))
+    kept = [(first, bytes(end - first)) for first, end in variables(image, name)]
+    types = [_type(network, t) for t in outputs]
+    sizes = [network.file.size(t) * kind.itemsize for t, kind in zip(outputs, types, strict=True)]
+    read = list(zip(places(image, name, "output", len(outputs)), sizes, strict=True))
 
-    def by_checker(x: bytes) -> bytes:
-        machine = Machine(image, 1 << 40)
-        allow(machine, proof.model)
-        for i, byte in enumerate(x):
-            machine.memory.store_byte(at + i, byte)
-        machine.run(entry, STACK_TOP)
-        found = [machine.memory.byte(result + i) for i in range(size)]
-        if not all(isinstance(b, int) for b in found):
-            raise Refusal("the output depends on memory or a register that nothing wrote")
-        return bytes(b for b in found if isinstance(b, int))
+    def run(x: Numbers, core: Callable[..., list[bytes]]) -> Numbers:
+        parts = (part.tobytes() for part in _parts(network, inputs, x))
+        found = core([*kept, *zip(at, parts, strict=True)], read)
+        arrays = [np.frombuffer(data, kind) for data, kind in zip(found, types, strict=True)]
+        return np.concatenate(arrays).astype(np.int64)
 
     if board is None or board.qemu is None:
-        yield "the checker", by_checker
+        yield "the checker", lambda x: run(x, partial(_by_checker, image, name))
         return
     with at_compute(image.path, board, entry, proof.instructions[1]) as core:
-        yield "QEMU", lambda x: core.run(at, x, result, size)
+        yield "QEMU", lambda x: run(x, core.run)
+
+
+def _by_checker(
+    image: Image, name: str, written: Sequence[tuple[int, bytes]], read: Sequence[tuple[int, int]]
+) -> list[bytes]:
+    machine = Machine(image, 1 << 40)
+    allow(machine, name)
+    for first, end in variables(image, name):
+        machine.memory.allow(first, end)
+    for at, data in written:
+        for i, byte in enumerate(data):
+            machine.memory.store_byte(at + i, byte)
+    machine.run(image.symbols[f"{name}_compute"], STACK_TOP)
+    found = [[machine.memory.byte(at + i) for i in range(size)] for at, size in read]
+    if not all(isinstance(b, int) for data in found for b in data):
+        raise Refusal("the output depends on memory or a register that nothing wrote")
+    return [bytes(b for b in data if isinstance(b, int)) for data in found]

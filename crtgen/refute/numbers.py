@@ -27,20 +27,20 @@ class OnNumbers:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        if network.states or len(network.file.inputs) > 1 or len(network.file.outputs) > 1:
-            raise Refusal("no input is looked for of a network with states, several inputs or outputs")
-        self.inputs = [s for s in network.values(network.file.inputs[0]) if isinstance(s, Symbol)]
+        if any(isinstance(v, Symbol) for state in network.states for v in network.values(state.read[0])):
+            raise Refusal("no input is looked for of runs after the first")
+        self.inputs = [v for t in network.file.inputs for v in network.values(t) if isinstance(v, Symbol)]
         self.places: dict[Symbol, int] = {}
         for symbol in self.inputs:
             self._place(symbol)
         self._layers = [found for layer in network.layers for found in self._compiled(layer)]
-        self._outputs = self._cells(network.values(network.file.outputs[0]))
+        self._outputs = self._cells([v for t in network.file.outputs for v in network.values(t)])
 
     def _place(self, symbol: Symbol) -> int:
         return self.places.setdefault(symbol, len(self.places))
 
     def run(self, x: Numbers) -> Numbers:
-        """The numbers of all symbols for an input, in the order of ``places``."""
+        """The numbers of all symbols for the inputs, one behind the other; in the order of ``places``."""
         numbers = np.zeros(len(self.places) + 1, np.int64)
         numbers[: x.size] = x
         for layer in self._layers:
@@ -48,7 +48,7 @@ class OnNumbers:
         return numbers
 
     def output(self, x: Numbers) -> Numbers:
-        """The network's output for an input."""
+        """The network's outputs, one behind the other."""
         return self._outputs.read(self.run(x))
 
     def slopes(self, numbers: Numbers, wanted: dict[Symbol, int]) -> NDArray[np.float64]:
@@ -72,14 +72,14 @@ class OnNumbers:
             return
         own = [i for i, v in enumerate(values) if isinstance(v, Symbol) and v not in self.places]
         own = [i for i in own if layer.same.get(i, i) == i]
-        pairs = [i for i in own if isinstance(layer, ElementLayer) and len({*layer.operands[i]}) > 1]
-        pairs = [i for i in pairs if all(isinstance(v, Symbol) for v in layer.operands[i])]  # type: ignore[attr-defined]
-        if isinstance(layer, SumLayer):
-            others = sorted({*own} - {*pairs})
-            yield self._placed(_Sums(self, layer, others), values, others)
-            if pairs and isinstance(layer, ElementLayer):
+        if isinstance(layer, ElementLayer):
+            pairs = [i for i in own if len({v for v in layer.operands[i] if isinstance(v, Symbol)}) > 1]
+            if pairs:
                 operands = zip(*(layer.operands[i] for i in pairs), strict=True)
                 yield self._placed(_Pairs([self._cells(o) for o in operands], layer), values, pairs)
+            own = [i for i in own if i not in {*pairs}]
+        if isinstance(layer, SumLayer):
+            yield self._placed(_Sums(self, layer, own), values, own)
         elif isinstance(layer, MaxPool):
             sets = [[self.places[s] for s in layer.sets[i]] for i in own]
             yield self._placed(_Greatest(sets), values, own)

@@ -1,7 +1,7 @@
 """The network's function on inputs, in QEMU: by its server for GDB, from the image's own reset on."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +27,15 @@ class Stopped:
     registers: list[int]
     """r0 to r15 there."""
 
-    def run(self, at: int, x: bytes, result: int, size: int) -> bytes:
-        """What is at ``result`` after the function ran with ``x`` at ``at``."""
+    def run(self, written: Iterable[tuple[int, bytes]], read: Iterable[tuple[int, int]]) -> list[bytes]:
+        """What is in the memory to ``read`` (address, bytes) after a run with what is ``written``."""
         gdb, back = self.debugger, self.registers[_LR] & ~1
-        gdb.write(at, x)
+        for at, data in written:
+            gdb.write(at, data)
         for number in (_SP, _LR, _PC):
             gdb.ask(f"P{number:x}={self.registers[number].to_bytes(4, 'little').hex()}")
         gdb.stop_at(back)
-        return gdb.read(result, size)
+        return [gdb.read(at, size) for at, size in read]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import numpy as np
 
 from tests.tflite_builder import Model, Operator, Options, Tensor
 
-__all__ = ["average_pool", "elements"]
+__all__ = ["average_pool", "elements", "rare", "two_inputs"]
 
 
 def average_pool() -> bytes:
@@ -35,6 +35,21 @@ def elements() -> bytes:
         Operator("SUB", ["c", "x"], ["y"], Options("SubOptions")),
     ]
     return Model(tensors, operators, ["x"], ["y"]).to_bytes()
+
+
+def two_inputs() -> bytes:
+    """A sum and a difference of two tensors of int16: two inputs, two outputs."""
+
+    def tensor(name: str, scale: float) -> Tensor:
+        return Tensor(name, (1, 6), "int16", [scale], [0])
+
+    tensors = [tensor("a", 0.001), tensor("b", 0.0007), tensor("c", 0.0015), tensor("d", 0.0013)]
+    fields = {"PotScaleInt16": False}
+    operators = [
+        Operator("ADD", ["a", "b"], ["c"], Options("AddOptions", **fields)),
+        Operator("SUB", ["b", "a"], ["d"], Options("SubOptions", **fields)),
+    ]
+    return Model(tensors, operators, ["a", "b"], ["c", "d"]).to_bytes()
 
 
 def rare(hidden: bool = False) -> bytes:

@@ -85,7 +85,7 @@ def lines_of(proof: Proof) -> list[str]:
     return [
         "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
         "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
-        f"stack: {proof.stack:,} bytes; time: {count} instructions{_cycles(proof)}",
+        f"stack: {proof.stack:,} bytes; time: {count}{_cycles(proof)}",
         f"reset: {_reset(proof)}",
         f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
     ]

@@ -8,11 +8,13 @@ from elftools.elf.sections import SymbolTableSection
 from typer.testing import CliRunner
 
 from crtgen import api
+from crtgen.boards import find_board
 from crtgen.certificate import functions_of, lines_of
 from crtgen.cli.app import app
 from crtgen.errors import CorruptModelError, UsageError
 from crtgen.prove import Proof, Timing, prove
 from crtgen.prove.image import read_image
+from crtgen.run import run_standalone
 from tests.prove.mutations import flipped
 from tests.prove.networks import average_pool, elements
 from tests.support import ROOT, model_path, require_tool
@@ -49,6 +51,14 @@ def test_digits_on_m4(digits: Path) -> None:
     assert 0 < proof.stack < 512
     assert 0 < proof.instructions[0] <= proof.instructions[1] < 60_000
     assert len(proof.certificate["image_sha256"]) == 64
+    least, most = proof.instructions
+    assert f"stack: {proof.stack} bytes; time: {least:,} to {most:,} instructions" in lines_of(proof)
+    require_tool("qemu-system-arm")
+    printed: list[str] = []
+    run_standalone(digits, find_board(M4), on_line=printed.append)
+    ticks = int(printed[0].split()[2])
+    assert least <= 40 * (ticks + 1)
+    assert 40 * (ticks - 2) <= most, "counted by QEMU for the image's own input, a tick for 40"
 
 
 @pytest.mark.parametrize("board", [M33, M55])

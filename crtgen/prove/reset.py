@@ -2,8 +2,9 @@
 
 Flash holds the segments where they are loaded; RAM and registers hold nothing known. What lies in the
 regions for devices of the memory map (Armv7-M Architecture Reference Manual, B3.1) is a device: what is read
-there is unknown, what is written is gone. A loop that only reads until a device says something is left.
-How many interrupts, regions of the MPU and caches the core has is tried with few and with many.
+there is unknown, as in flash that the image does not fill, and what is written is gone. A loop that only
+reads until a device says something is left. How many interrupts, regions of the MPU and caches the core has
+is tried with few and with many.
 """
 
 from collections.abc import Mapping
@@ -113,7 +114,7 @@ class _Memory(Memory):
     core: Mapping[int, int] = {}
 
     def _miss(self, i: int) -> Word:
-        if not _is_device(i):
+        if not _is_device(i) and 4 * i >= 0x20000000:
             return super()._miss(i)
         assert isinstance(self.words, _Words)
         self.words.reads += 1

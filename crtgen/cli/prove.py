@@ -94,4 +94,5 @@ def _print_functions(console: Console, proof: Proof, depth: int | None) -> None:
         rows.add_row(name, f"{least:,}", f"{most:,}")
     console.print(rows)
     if depth is not None:
-        console.print(f"stack by the call graph: at most {depth:,} bytes")
+        fault = "" if proof.stack <= depth else ": a fault of crtgen's, please report it"
+        console.print(f"stack by the call graph: at most {depth:,} bytes{fault}")

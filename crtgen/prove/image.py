@@ -89,6 +89,10 @@ class Image:
         """The name of the function that an address is in."""
         return next((n for first, end, n in self.functions if first <= address < end), f"{address:#x}")
 
+    def arena(self, name: str) -> tuple[int, int]:
+        """First address and end of a model's arena: its own, or the one that all models share."""
+        return self.span("crt_shared_arena" if "crt_shared_arena" in self.symbols else f"{name}_arena")
+
     def span(self, name: str) -> tuple[int, int]:
         """First address and end of an object."""
         if name not in self.symbols:

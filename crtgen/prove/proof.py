@@ -1,6 +1,7 @@
 """The proof of an image: run the network's function on symbols, and see what stands at its output."""
 
 import hashlib
+import re
 import struct
 import time
 from collections.abc import Mapping
@@ -100,14 +101,14 @@ class Proof:
 def prove(path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN) -> Proof:
     """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
 
-    Without a name the image has to have one such function. Of a core whose ``timing`` is known cycles are
-    counted. Raises ``CrtgenError`` for files that cannot be read; everything else that is not followed is in
+    Without a name it is the image's only such function, or the one with the name of the file. Of a core whose
+    ``timing`` is known cycles are counted. Raises ``CrtgenError`` for files that cannot be read; everything else that is not followed is in
     the proof. A network with states is proven twice: from what memory is after a start, and from any state,
     which is what every further run begins with.
     """
     start = time.process_time()
     image, network = read_image(path), _network(model)
-    name = name or only_model(image)
+    name = name or only_model(image, model.stem)
     run = _Run(image, network, name, timing)
     proof = run.proof(start)
     if not network.states or not proof.is_proven:
@@ -136,18 +137,20 @@ def _network(model: Path, later: bool = False) -> Network:
         raise CorruptModelError(f"the file cannot be read: {error}", where=str(model)) from None
 
 
-def only_model(image: Image) -> str:
-    """The name of the model of an image that has one. Raises ``UsageError`` for another."""
+def only_model(image: Image, stem: str = "") -> str:
+    """The name of an image's model; of several, that of a file. Raises ``UsageError`` if there is none."""
     names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
-    if len(names) != 1:
+    own = [n for n in names if n.lower() == re.sub(r"\W", "_", stem).lower()]
+    if len(names) != 1 and not own:
         known = ", ".join(names) or "none"
-        raise UsageError(f"an image with one model is proven; here: {known}", where=str(image.path))
-    return names[0]
+        hint = "name the file as its model"
+        raise UsageError(f"which model of the image is it? here: {known}", where=str(image.path), hint=hint)
+    return names[0] if len(names) == 1 else own[0]
 
 
 def places(image: Image, name: str, which: str, count: int) -> list[int]:
     """The addresses of tensors' bytes: the only pointers into the arena in the image's description."""
-    low, high = image.span("crt_shared_arena" if "crt_shared_arena" in image.symbols else f"{name}_arena")
+    low, high = image.arena(name)
     first, end = image.span(f"{name}_{which}_tensors")
     data = image_bytes(image, first, end - first)
     words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
@@ -169,8 +172,7 @@ def allow(machine: Machine, name: str) -> None:
     """Let a run write the network's arena and the stack, which hold nothing known before."""
     symbols, memory = machine.image.symbols, machine.memory
     bottom = STACK_TOP - symbols.get("crt_stack_top", 0) + symbols.get("crt_stack_bottom", 0)
-    shared = "crt_shared_arena" in symbols
-    memory.allow(*machine.image.span("crt_shared_arena" if shared else f"{name}_arena"))
+    memory.allow(*machine.image.arena(name))
     memory.allow(bottom, STACK_TOP)
     memory.stack = range(bottom >> 2, STACK_TOP >> 2)
 

@@ -72,13 +72,16 @@ def _followed(machine: "_Starting", name: str, depth: int) -> Reset:
     machine.r[SP], pc = first, entry & ~1
     machine.returns = [(0, ())]
     ready = False
+    others = {a for n, a in image.symbols.items() if n.endswith("_compute")} - {compute}
     while pc != compute:
         pc = machine.one(pc)
+        if pc in others:
+            raise Refusal("another network is called first")
         if pc == main:
             _check(image, memory)
             ready = True
     used = first - machine.number(SP)
-    low, high = image.span(f"{name}_arena")
+    low, high = image.arena(name)
     if not ready:
         raise Refusal("it calls the network before main")
     if used + depth > top - bottom or (low < top and bottom < high):

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from crtgen import api
+from crtgen.errors import UsageError
+from crtgen.prove import prove
 from crtgen.prove.image import read_image
 from crtgen.prove.reset import start_up
 from tests.prove.mutations import flipped
-from tests.prove.networks import rare
+from tests.prove.networks import elements, rare
 from tests.support import require_tool
 
 pytestmark = pytest.mark.qemu
@@ -83,3 +85,20 @@ def test_a_vector_table_that_leads_elsewhere(image: Path, tmp_path: Path) -> Non
     vectors = read_image(image).symbols["crt_vectors"]
     reset, _ = start_up(read_image(flipped(image, vectors + 1, 5, tmp_path)), "rare", 100)
     assert "does not begin with the top of the stack" in reset.stopped
+
+
+def test_several_models(tmp_path: Path) -> None:
+    """Each has its proof by the name of its file; the way from reset leads to the first one."""
+    models = tmp_path / "one.tflite", tmp_path / "Other-1.tflite"
+    for path, data in zip(models, (rare(), elements()), strict=True):
+        path.write_bytes(data)
+    compiled = api.compile([api.load(path) for path in models], "mps2_an386")
+    built = compiled.generate("standalone").build()
+    first, second = (prove(built.path, path) for path in models)
+    assert (first.is_proven, second.is_proven) == (True, True), (first.first_reason, second.first_reason)
+    assert (first.model, first.outputs, second.outputs) == ("one", 1, 32)
+    assert (first.reset.stopped, first.reset.reserved) == ("", 8192)
+    assert "another network is called first" in second.reset.stopped
+    (tmp_path / "one.tflite").rename(tmp_path / "third.tflite")
+    with pytest.raises(UsageError, match="which model of the image is it"):
+        prove(built.path, tmp_path / "third.tflite")

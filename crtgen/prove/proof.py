@@ -102,9 +102,10 @@ def prove(path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN) -> 
     """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
 
     Without a name it is the image's only such function, or the one with the name of the file. Of a core whose
-    ``timing`` is known cycles are counted. Raises ``CrtgenError`` for files that cannot be read; everything else that is not followed is in
-    the proof. A network with states is proven twice: from what memory is after a start, and from any state,
-    which is what every further run begins with.
+    ``timing`` is known cycles are counted. A network with states is proven twice: from what memory is after a
+    start, and from any state, which is what every further run begins with.
+
+    Raises ``CrtgenError`` for files that cannot be read; all else that is not followed is in the proof.
     """
     start = time.process_time()
     image, network = read_image(path), _network(model)

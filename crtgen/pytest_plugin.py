@@ -7,8 +7,14 @@
         kws.verify("kws.npz")
         assert kws.flash_bytes < 60_000
 
+    def test_shell(dut):
+        board = dut("build/zephyr/zephyr.elf", board="nucleo_l4r5zi")
+        board.write("version\\n")
+        board.expect(r"^Zephyr version (\\d+)")
+
 Each test that asks for ``firmware`` runs on this computer (``host``), in an emulator of the board or of its
-core (``emulator``), and with ``--crtgen-rung board`` on a board that is connected.
+core (``emulator``), and with ``--crtgen-rung board`` on a board that is connected. ``dut`` runs an image of
+anybody's making: it is built for one board, so it runs in the emulator of that, or on the board.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from crtgen.boards import Board
     from crtgen.ir import Array
     from crtgen.report import Report
+    from crtgen.run import Dut
     from crtgen.session import Session
 
 __all__ = ["Firmware"]
@@ -51,6 +58,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "firmware" in metafunc.fixturenames:
         rungs = metafunc.config.getoption("--crtgen-rung") or _RUNGS[:2]
         metafunc.parametrize("firmware", list(dict.fromkeys(rungs)), indirect=True)
+    if "dut" in metafunc.fixturenames:
+        chosen = [rung for rung in metafunc.config.getoption("--crtgen-rung") or () if rung != "host"]
+        metafunc.parametrize("dut", list(dict.fromkeys(chosen)) or ["emulator"], indirect=True)
 
 
 @dataclass(eq=False)
@@ -131,6 +141,37 @@ def firmware(request: pytest.FixtureRequest) -> Iterator[Callable[..., Firmware]
             return Firmware(Path(path), rung, target, image, start)
 
         yield make
+
+
+@pytest.fixture
+def dut(request: pytest.FixtureRequest) -> "Iterator[Callable[..., Dut]]":
+    """``dut(image, board=None)`` starts an ELF where the rung says; what it prints can be expected."""
+    from crtgen.run import Dut, Site, start_device
+
+    config, rung = request.config, request.param
+    site = Site(
+        port=config.getoption("--crtgen-port"), hardware_map=config.getoption("--crtgen-hardware-map")
+    )
+    with ExitStack() as stack:
+
+        def make(image: str | Path, board: str | None = None) -> Dut:
+            target = _own_board(rung, board or config.getoption("--crtgen-board") or _BOARD, site)
+            where = site if rung == "board" else Site(simulate=True)
+            device = start_device(Path(image), target, counting=False, site=where)
+            stack.enter_context(device)
+            return Dut(device)
+
+        yield make
+
+
+def _own_board(rung: str, name: str, site: Any) -> "Board":
+    """The board of an image that is built for it, and for no other; a test that has none is skipped."""
+    from crtgen.boards import find_board
+
+    board = find_board(name)
+    if rung == "emulator" and not board.simulator:
+        pytest.skip(f"nothing simulates {board.name}: --crtgen-rung board")
+    return _board(rung, name, site)
 
 
 def _board(rung: str, name: str, site: Any) -> "Board":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -83,6 +83,7 @@ class Session:
                 f"a {image.manifest.type} image does not talk", hint="generate it with --type server"
             )
         board = find_board(image.board)
+        site = replace(site or Site(), rtt=image.manifest.options.rtt)
         device = start_device(image.path, board, counting=counting, site=site)
         symbols = _symbols(image)
         client = Client(device.stream, timeouts=_timeouts(board, device), on_log=on_log, symbols=symbols)

@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 from crtgen import api
 from crtgen.cli.app import app
 from tests.flash.test_gdb import empty_board
+from tests.project.building import build_toy
+from tests.run.test_boards import X
 from tests.support import ROOT, require_tool
 
 pytest_plugins = ["pytester"]
@@ -84,3 +86,37 @@ def test_three_rungs(suite: pytest.Pytester) -> None:
     result.assert_outcomes(passed=3)
     text = Path("r.xml").read_text()
     assert all(f'name="test_digits[{rung}]"' in text for rung in ("host", "emulator", "board"))
+
+
+OWN = """
+def test_own(dut):
+    board = dut({image!r}, board="mps2_an386")
+    found = board.expect(r"^toy: ran (\\d+) ticks")
+    assert found[1].isdigit()
+    assert board.expect("-1 2")[0] == "-1 2"
+    board.expect("127 -5\\n")
+    assert board.output.endswith("finished: 0 failed\\n") or board.expect("finished: 0 failed")
+
+
+def test_never(dut):
+    board = dut({image!r}, board="mps2_an386")
+    board.expect("never", timeout=0.5)
+"""
+
+
+@pytest.mark.qemu
+def test_firmware_of_ones_own_is_listened_to(suite: pytest.Pytester, tmp_path: Path) -> None:
+    require_tool("qemu-system-arm")
+    image = build_toy("mps2_an386", "standalone", tmp_path, samples={"toy": [X]})
+    suite.makepyfile(OWN.format(image=str(image)))
+    result = suite.runpytest_subprocess("-v", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*test_own[[]emulator[]] PASSED*"])
+    result.stdout.fnmatch_lines(["*did not come within 0.5 s; the last line was: finished: 0 failed*"])
+
+
+def test_own_firmware_of_a_board_that_nothing_simulates_is_skipped(suite: pytest.Pytester) -> None:
+    suite.makepyfile("def test_own(dut):\n    dut('x.elf', board='nucleo_l4r5zi')\n")
+    result = suite.runpytest_subprocess("-rs", "-p", "no:cacheprovider")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*nothing simulates nucleo_l4r5zi: --crtgen-rung board*"])

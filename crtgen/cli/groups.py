@@ -138,6 +138,7 @@ class Generating:
     target: options.Target = "c"
     place: options.Place = None
     profile: options.Profile = False
+    rtt: options.Rtt = False
     stack: options.Stack = None
     pool: options.Pool = None
     receive: options.Receive = None
@@ -166,6 +167,7 @@ class Generating:
             blocks=blocks,
             receive_buffer=self.receive,
             profile=self.profile,
+            rtt=self.rtt,
         )
 
 
@@ -198,7 +200,7 @@ class Building:
         if source.is_dir():
             manifest = read_manifest(source)
             if site is not None:
-                site.check(find_board(manifest.board))
+                replace(site, rtt=manifest.options.rtt).check(find_board(manifest.board))
             check(manifest.models)
             project = api.open_project(source)
             if runs and (built := project.built()):
@@ -206,7 +208,7 @@ class Building:
             say("building")
             return project.build(toolchain=self.toolchain, say=say)
         if site is not None:
-            site.check(find_board(compiling.board))
+            replace(site, rtt=generating.rtt).check(find_board(compiling.board))
         say(f"reading {source.name}")
         entry = self._entry(source, files, compiling, generating)
         if entry is not None and not with_plans and (found := entry.find()):

@@ -166,6 +166,10 @@ Profile = Annotated[
     bool,
     _project("--profile", help="Measure each layer; adds a call per layer."),
 ]
+Rtt = Annotated[
+    bool,
+    _project("--rtt", help="A server's serial port is memory that a debug probe reads: no wire, by pyOCD."),
+]
 KeepInputs = Annotated[bool, _code("--keep-inputs", help="A run leaves its inputs intact.")]
 Place = Annotated[
     list[str] | None,

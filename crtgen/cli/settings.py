@@ -123,6 +123,7 @@ DATA = frozenset(
         "repeat",
         "require",
         "retry-failed",
+        "rtt",
         "rpc",
         "runner",
         "seconds",

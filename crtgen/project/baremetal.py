@@ -125,8 +125,11 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         "linker.ld": "baremetal/linker.ld",
         "fault.c": "baremetal/fault.c",
         f"clock_{timer.kind}.c": f"baremetal/clock_{timer.kind}.c",
-        f"serial_{uart.kind}.c": "baremetal/serial.c",
     }
+    if firmware.options.rtt:
+        templates["serial_rtt.c"] = "baremetal/serial_rtt.c"
+    else:
+        templates[f"serial_{uart.kind}.c"] = "baremetal/serial.c"
     if board.boot:
         templates[f"boot_{board.boot}.c"] = f"baremetal/boot_{board.boot}.c"
     if view.mailbox:
@@ -159,8 +162,8 @@ def _view(firmware: Firmware) -> _PlatformView:
         pool=firmware.pool,
         chunk=_READ_CHUNK,
         benchmark=firmware.benchmark,
-        handlers=_handlers(uart, timer, is_server),
-        uart=_uart(uart, is_server),
+        handlers=_handlers(uart, timer, is_server and not firmware.options.rtt),
+        uart=_uart(uart, is_server and not firmware.options.rtt),
         timer=_TimerView(f"{timer.base:#010x}", timer.irq),
         start=tuple(step_view(step) for step in board.start),
         registers=registers(board),

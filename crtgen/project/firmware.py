@@ -75,6 +75,8 @@ class Firmware:
             )
         if self.request.place:
             self._check_place()
+        if self.options.rtt:
+            self._check_rtt()
         if self.type == "server":
             self._check_server()
         if self.type == "mlperftiny":
@@ -166,6 +168,17 @@ class Firmware:
             hint = "bare metal: --platform baremetal"
             raise UsageError("mlperftiny is not for Zephyr", where=self.board.name, hint=hint)
         benchmark(self.models, self.board.name)
+
+    def _check_rtt(self) -> None:
+        """Whether there is a probe that can reach the memory, and see what the core sees there."""
+        where, board = self.board.name, self.board
+        if self.type != "server" or self.platform != "baremetal":
+            raise UsageError("RTT is for servers on bare metal", where=where, hint="without --rtt")
+        if board.flash_with is None or not board.flash_with.target("pyocd"):
+            raise UsageError("pyOCD does not know this board", where=where, hint="use its serial port")
+        if board.core.has_caches:
+            hint = "use its serial port"
+            raise UsageError("the core's data cache hides its memory from the probe", where=where, hint=hint)
 
     def _check_server(self) -> None:
         """Whether the RPC server of the C runtime has room for the models."""

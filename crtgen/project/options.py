@@ -58,7 +58,8 @@ class Options:
     ``stack`` is reserved for the stack; None is ``STACK``, on a board with little RAM a quarter of it.
     ``receive_buffer`` limits the packets of the RPC; None is ``RECEIVE_BUFFER``, or an eighth. ``pool`` is
     what a host may allocate on the device, in at most ``blocks`` blocks; None is what the models need, see
-    ``Firmware``. ``profile`` reports each layer.
+    ``Firmware``. ``profile`` reports each layer. With ``rtt`` a server's serial port is memory that a debug
+    probe reads and writes.
     """
 
     type: str = "server"
@@ -72,6 +73,7 @@ class Options:
     blocks: int | None = None
     receive_buffer: int | None = None
     profile: bool = False
+    rtt: bool = False
 
     def __post_init__(self) -> None:
         self._check_framework()
@@ -104,3 +106,4 @@ class OptionFields(TypedDict, total=False):
     blocks: int | None
     receive_buffer: int | None
     profile: bool
+    rtt: bool

@@ -2,6 +2,7 @@
 
 from crtgen.run.board import SerialDevice
 from crtgen.run.device import Finished, RunningDevice
+from crtgen.run.expect import Dut
 from crtgen.run.fvp import find_fvp, start_fvp
 from crtgen.run.host import run_on_host, start_host
 from crtgen.run.printed import read_to_end
@@ -11,6 +12,7 @@ from crtgen.run.start import Device, Site, run_standalone, start_device
 
 __all__ = [
     "Device",
+    "Dut",
     "Finished",
     "RunningDevice",
     "SerialDevice",

@@ -10,7 +10,7 @@ from crtgen.attached import Unit, board_lock, choose_unit, connected_units, is_c
 from crtgen.boards import Board
 from crtgen.errors import LinkTimeoutError, UsageError
 from crtgen.flash import GDB_SERVER, Job, flash, show_drive
-from crtgen.run.streams import SerialStream, SocketStream
+from crtgen.run.streams import PipeStream, SerialStream, SocketStream
 from crtgen.text import DeviceText
 
 __all__ = ["SerialDevice", "connect_board", "start_board", "start_usb_board"]
@@ -31,7 +31,7 @@ class SerialDevice:
     """A board that serves the RPC on a serial port; a context manager that closes port and lock."""
 
     name: str
-    stream: SerialStream | SocketStream
+    stream: SerialStream | SocketStream | PipeStream
     _held: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:

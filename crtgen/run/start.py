@@ -15,6 +15,8 @@ from crtgen.run.host import run_on_host, start_host
 from crtgen.run.printed import read_to_end
 from crtgen.run.qemu import find_qemu, start_qemu
 from crtgen.run.rp2040 import find_rp2040js, start_rp2040
+from crtgen.run.rtt import start_rtt_board
+from crtgen.text import DeviceText
 
 __all__ = ["Device", "Site", "run_standalone", "start_device"]
 
@@ -29,7 +31,7 @@ class Site:
     image runs already; ``baud`` its rate, the board's if not given. A connected board is written with
     ``runner`` and is the one whose probe's number starts with ``serial``; ``hardware_map`` is a file that
     names what is connected. Where the board itself is known, it is ``unit``. ``simulate`` means a simulator,
-    also of a board that could be connected.
+    also of a board that could be connected. ``rtt`` means that the image talks through the probe.
     """
 
     fvp: Path | None = None
@@ -40,6 +42,7 @@ class Site:
     hardware_map: Path | None = None
     unit: Unit | None = None
     simulate: bool = False
+    rtt: bool = False
 
     def check(self, board: Board) -> None:
         """Raise the error of a board, port or simulator that is not there, before anything is built."""
@@ -49,6 +52,8 @@ class Site:
                 raise LinkError("there is no such port", where=self.port, hint=hint)
         elif board.is_host or board.is_usb:
             return
+        elif self.rtt:
+            self._check_probe(board)
         elif not self.is_simulated(board):
             if self.unit is None:
                 choose_unit(board, connected_units(self.hardware_map), self.serial)
@@ -58,6 +63,12 @@ class Site:
             find_rp2040js()
         else:
             find_qemu()
+
+    def _check_probe(self, board: Board) -> None:
+        """A probe need not have a serial port: whether there is one is seen when it is used."""
+        if self.is_simulated(board):
+            hint = "without --rtt it has its serial port"
+            raise UsageError("nothing reads the memory of a simulator", where=board.name, hint=hint)
 
     def is_simulated(self, board: Board) -> bool:
         """Whether a program of this computer stands for the board.
@@ -92,12 +103,24 @@ def start_device(image: Path, board: Board, *, counting: bool = True, site: Site
 
 def _start_real(image: Path, board: Board, site: Site) -> Device:
     """Write the image to the board, and connect to it."""
+    if site.rtt:
+        return start_rtt_board(image, board, _probe(board, site), site.runner)
     if board.is_usb:
         return start_usb_board(
             image, board, serial=site.serial, runner=site.runner, hardware_map=site.hardware_map
         )
     unit = site.unit or choose_unit(board, connected_units(site.hardware_map), site.serial)
     return start_board(image, board, unit, runner=site.runner, baud=site.baud)
+
+
+def _probe(board: Board, site: Site) -> Unit:
+    """The probe of a board: by its serial port where it has one that is seen, else by what was named."""
+    if site.unit is not None:
+        return site.unit
+    try:
+        return choose_unit(board, connected_units(site.hardware_map), site.serial)
+    except LinkError:
+        return Unit((board.name,), DeviceText(site.serial or ""), "")
 
 
 def run_standalone(

@@ -80,7 +80,7 @@ def _exact(on: OnNumbers, goals: list[_Goal], x: Numbers) -> Numbers:
     """Where sums are of inputs themselves: change these, those with the largest factors first."""
     x = x.copy()
     for terms, wanted in goals:
-        own = {on.places[s]: (k, s) for s, k in terms.items() if on.places[s] < len(on.inputs)}
+        own = {on.places[s]: (k, s) for s, k in terms.items() if k and on.places[s] < len(on.inputs)}
         off = wanted - sum(k * int(x[i]) for i, (k, _) in own.items())
         for i, (k, s) in sorted(own.items(), key=lambda item: -abs(item[1][0])):
             step = int(off / k)  # towards 0

@@ -70,7 +70,7 @@ def outcomes(model: Path, board: str, flips: int, changes: int, seed: int, direc
     with pytest.MonkeyPatch.context() as patch:  # a loop without an end is one soon
         patch.setattr(proof, "_MOST_INSTRUCTIONS", 4 * count)
         for i in range(flips):
-            address, bit = numbers.choice(constants if i % 2 else code), numbers.randrange(8)
+            address, bit = numbers.choice(constants if i % 2 and constants else code), numbers.randrange(8)
             changed = flipped(image, address, bit, directory)
             outcome.add(changed, model, board, f"bit {bit} of {_name(image, changed, address)}")
         for _ in range(changes):

@@ -1,6 +1,7 @@
 """Inputs that show what is wrong with an image."""
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from crtgen.measure.cases import read_cases
 from crtgen.prove import prove
 from crtgen.prove.network.network import Network
 from crtgen.refute import refute
+from crtgen.refute.inputs import inputs_to_try
 from crtgen.refute.numbers import OnNumbers
 from tests.prove.networks import elements, rare, two_inputs
 from tests.support import ROOT, model_path, require_tool
@@ -104,6 +106,17 @@ def test_several_tensors_of_int16(board: str | None, tmp_path: Path) -> None:
     (case,) = read_cases(tmp_path / "shown.npz", info.inputs, info.outputs)
     shapes = [(a.shape, str(a.dtype)) for a in (*case.inputs, *case.outputs)]
     assert shapes == [((1, 6), "int16")] * 4
+
+
+def test_inputs_of_a_network_of_which_nothing_is_proven(tmp_path: Path) -> None:
+    """Most weights of its first layer are 0. Each output is pushed up and down."""
+    model = tmp_path / "rare.tflite"
+    model.write_bytes(rare(hidden=True))
+    tried = list(islice(inputs_to_try(OnNumbers(Network(model))), 60))
+    assert all(x.shape == (8,) and x.min() >= -128 and x.max() <= 127 for x in tried)
+    assert any((x == np.array([127, -128] * 4)).all() for x in tried)
+    assert any((x == np.array([-128, 127] * 4)).all() for x in tried)
+    assert (tried[-1] != tried[-3]).any(), "random ones come last"
 
 
 def test_command(overflowing: tuple[Path, Path], tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from crtgen import api, files
 from crtgen.boards import Board
 from crtgen.build import Toolchain, find_toolchain
-from crtgen.certificate import as_dict, depth_of, lines_of, prove_built
-from crtgen.errors import ModelError, UnsupportedError, UsageError
+from crtgen.certificate import as_dict, depth_of, lines_of, prove_built, worst_header
+from crtgen.errors import ModelError, ToolMissingError, UnsupportedError, UsageError
 from crtgen.page.bill import bill_of_materials
 from crtgen.page.page import render_page
 from crtgen.page.parts import environment
@@ -95,7 +95,7 @@ def collect(path: Path, study: Study, board: str) -> tuple[tuple[Claim, ...], di
         "sbom.cdx.json": bill_of_materials(path, images[0].path, toolchain, _libraries(images[0])).encode(),
     }
     proof, claims_of_proof = _proved(images[0], path, compiled.board)
-    made["proof.json"] = _json(proof)
+    made |= proof
     claims = (
         *claims_of_image(images[0]),
         *claims_of_proof,
@@ -169,17 +169,21 @@ def claims_of_image(image: api.Image) -> Iterator[Claim]:
     )
 
 
-def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, Any], tuple[Claim, ...]]:
-    """The proof from the machine code, for JSON, and what it claims."""
+def _proved(image: api.Image, model: Path, board: Board) -> tuple[dict[str, bytes], tuple[Claim, ...]]:
+    """The proof from the machine code, as files, and what it claims."""
     what = "Each output of the image is the network's, for every input"
     try:
         proof = prove_built(image, model, board)
-    except ModelError as error:
-        return {"refused": str(error)}, (Claim(what, False, f"not proven: {error}", "proof.json"),)
+    except (ModelError, ToolMissingError) as error:  # zig alone has no objdump
+        found = Claim(what, False, f"not proven: {error}", "proof.json")
+        return {"proof.json": _json({"refused": str(error)})}, (found,)
+    made = {"proof.json": _json(as_dict(proof))}
+    if proof.is_proven:
+        made[f"{proof.model}_worst.h"] = worst_header(proof).encode()
     *said, verdict = lines_of(proof)
     depth = depth_of(image, proof.model)
     within = depth is not None and proof.stack <= depth
-    return as_dict(proof), (
+    return made, (
         Claim(what, proof.is_proven, verdict, "proof.json"),
         Claim("Its loads, stores and calls are safe", not proof.stopped, "; ".join(said), "proof.json"),
         Claim(

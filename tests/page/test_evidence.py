@@ -58,6 +58,8 @@ def test_the_folder_of_evidence(tmp_path: Path) -> None:
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest, name
     proof = json.loads((folder / "proof.json").read_text())
     assert proof["proven"] is True
+    worst = (folder / "digits_worst.h").read_text()
+    assert f"#define DIGITS_WORST_INSTRUCTIONS {proof['instructions']['most']}\n" in worst
     assert set(proof["certificate"]) == {"image_sha256", "model_sha256", "checker_sha256", "binutils", "llvm"}
     bill = (folder / "sbom.cdx.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill) is None

@@ -1,16 +1,19 @@
-"""Writes two parts of docs/boards.md anew: what was checked of each chip's start, and its errata.
+"""Writes parts of docs/boards.md anew: what was checked of each chip's start, its errata, who saw what.
 
 usage: python -m ci.boards [--check]      --check: change nothing, fail if the page is not up to date
 """
 
+import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from crtgen.boards import Board, all_boards, all_steps
-from crtgen.resources import templates_dir
+from crtgen.resources import boards_dir, templates_dir
 from tests.silicon.log import NO_SVD, SVD
 
 PAGE = templates_dir().parent / "docs" / "boards.md"
+SEEN = boards_dir() / "seen"
 BEGIN, END = "<!-- written by ci/boards.py -->", "<!-- up to here -->"
 
 
@@ -51,9 +54,25 @@ def errata() -> Iterator[str]:
             yield ""
 
 
+def seen(reports: Path = SEEN) -> Iterator[str]:
+    """The reports of people with boards."""
+    files = sorted(reports.glob("*.json"))
+    if not files:
+        yield "Nobody has sent a report yet."
+        return
+    yield "| board | seen by | on | network | clock | cycles to the model's | stack guard |"
+    yield "|---|---|---|---|---|---|---|"
+    for file in files:
+        report = json.loads(file.read_text(encoding="utf-8"))
+        found = {check["name"]: check["value"] for check in report["checks"]}
+        names = ("network", "clock", "network: cycles to the model's", "stack guard")
+        values = [f"{v:.3f}" if isinstance(v := found[name], float) else str(v or "") for name in names]
+        yield f"| {' | '.join((report['board'], report['seen_by'], report['date'], *values))} |"
+
+
 def page(text: str) -> str:
-    """The page with both parts in their places."""
-    for lines in (checked(), errata()):
+    """The page with all parts in their places."""
+    for lines in (checked(), seen(), errata()):
         before, _, rest = text.partition(f"{BEGIN}\n")
         _, _, after = rest.partition(END)
         text = f"{before}<!-- done -->\n" + "\n".join(lines).rstrip() + f"\n{END}{after}"

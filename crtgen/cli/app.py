@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "test": "Verify models on this computer, emulators, connected boards.",
         "sweep": "Measure models x boards x options; what is known stays known.",
         "boards": "List the boards that crtgen knows, or those connected.",
+        "selftest": "Measure a board: clock, serial port, memories, a network, the stack's guard.",
         "doctor": "Check this machine: compilers, QEMU, build tools.",
     },
     _ALSO: {

@@ -1,0 +1,60 @@
+"""``crtgen selftest``: what a board does, for those who have one."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen import files
+from crtgen.boards import find_board
+from crtgen.cli.groups import Connecting, flattened
+from crtgen.cli.output import Debug, Json, guarded, table
+from crtgen.measure.selftest import build_selftest, run_selftest
+
+__all__ = ["command"]
+
+
+@flattened
+def command(
+    board: Annotated[str, typer.Option(help="The board.", show_default=False)],
+    connecting: Connecting,
+    output: Annotated[
+        Path | None, typer.Option(help="Write BOARD.json and BOARD.md into this folder.")
+    ] = None,
+    by: Annotated[str, typer.Option(metavar="NAME", help="Who saw it, as the file says it.")] = "",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Measure a board: clock, serial port, memories, a network, the stack's guard.
+
+    The report of a board that is not in docs/boards.md as seen is welcome in boards/seen.
+    """
+    with guarded(as_json, debug) as out:
+        target, site = find_board(board), connecting.site()
+        site.check(target)
+        with out.stage() as say:
+            image = build_selftest(target, say=say)
+            say("measuring")
+            with image.run(site=site) as session:
+                simulated = target.simulator if site.is_simulated(target) else ""
+                found = run_selftest(session, target, simulated, by)
+        if output is not None:
+            output.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(found.to_dict(), indent=1) + "\n"
+            files.write(output / f"{target.name}.json", text.encode())
+            files.write(output / f"{target.name}.md", found.to_page().encode())
+
+        def render(console: Console) -> None:
+            rows = table("check", "value", "", "verdict", "", right=("value",))
+            verdicts = {True: "ok", False: "wrong", None: ""}
+            for check in found.checks:
+                value = check.value if isinstance(check.value, str) else f"{check.value or 0:.4g}"
+                shown = "" if check.value is None else value
+                rows.add_row(check.name, shown, check.unit, verdicts[check.passed], check.note)
+            console.print(rows)
+
+        out.result(found.to_dict(), render)
+        if not found.passed:
+            raise typer.Exit(1)

@@ -76,8 +76,15 @@ def _compare(
 
 
 def _for_binutils(i: Instruction) -> str:
-    """The text with targets of branches relative to it."""
-    relative = _relative(i)
+    """The text with targets of branches relative to it.
+
+    A sum of a register and a small number that goes to the same register has two encodings of 16 bits, of
+    which the assembler writes one only. Clang writes the other (ADD and SUB, immediate, T1).
+    """
+    relative, small = _relative(i), _SMALL.fullmatch(i.text)
+    if small and i.following == i.address + 2 and small[2] == small[3]:
+        code = 0x1E00 if small[1] == "subs" else 0x1C00
+        return f".inst.n {code | int(small[4]) << 6 | int(small[2]) * 9:#x}"
     return i.text if relative is None else f"{relative[0]}. + ({relative[1]})"
 
 
@@ -93,6 +100,7 @@ def _for_llvm(i: Instruction) -> str:
     return i.text
 
 
+_SMALL = re.compile(r"(adds|subs) r([0-7]), r([0-7]), #([0-7])")
 _ONE_WIDTH = re.compile(
     r"mul\.w |(adcs?|sbcs?|ands?|orrs?|eors?|bics?|mvns?|rsbs?)\.w .*#|(ldr|str)\w*\.w .*#-"
 )

@@ -36,8 +36,9 @@ CORE = (
     "ssub8 r0, r1, r2 ; sel r3, r1, r2", "ssub8 r0, r2, r1 ; sel r3, r2, r0",
     "asrl r0, r3, #7", "lsll r0, r3, #9", "lsrl r0, r3, #31",
     "orr r3, #1 ; udiv r0, r1, r3", "orr r3, #1 ; sdiv r0, r1, r3", "it lt ; movlt r0, r1",
-    "ite hi ; addhi r0, r1, r2 ; subls r0, r1, r2",
+    "ite hi ; addhi r0, r1, r2 ; subls r0, r1, r2", ".inst.n 0x1f00", ".inst.n 0x1dc0",
 )  # fmt: skip
+"""The last two are SUBS and ADDS of a register and a small number, as Clang encodes them."""
 
 HELIUM = (
     "vadd.i32 q0, q1, q2", "vadd.i16 q0, q1, q2", "vadd.i8 q0, q1, q2", "vadd.i32 q0, q1, r1",
@@ -70,6 +71,7 @@ CASES = CORE + HELIUM
 
 BASE = (
     "adds r0, r1, r2", "subs r0, r1, r2", "adcs r0, r1", "sbcs r0, r1", "rsbs r0, r1, #0", "adds r0, #200",
+    ".inst.n 0x1f00", ".inst.n 0x1dc0",
     "subs r0, #3", "ands r0, r1", "orrs r0, r1", "eors r0, r1", "bics r0, r1", "mvns r0, r1", "muls r0, r1",
     "cmn r1, r2", "cmp r1, r2", "tst r1, r2", "lsls r0, r1, #5", "lsrs r0, r1, #9", "asrs r0, r1, #31",
     "lsls r0, r3", "lsrs r0, r3", "asrs r0, r3", "rors r0, r3", "sxtb r0, r1", "uxtb r0, r1", "sxth r0, r1",

@@ -237,6 +237,8 @@ class _Run:
         ):
             self._put(at, tensor)
         self.machine.run(self.image.symbols[f"{self.name}_compute"], STACK_TOP)
+        if self.machine.r[0] != 0:
+            raise Refusal("the function does not return 0, by which it says that it ran")
 
     def _put(self, at: int, tensor: int) -> None:
         """Store the values of a tensor: symbols, or numbers."""

@@ -40,7 +40,7 @@ class Refutation:
     """How many inputs were tried, by what, and the first that showed something.
 
     ``input``, ``wanted`` and ``got`` have the elements of all tensors one behind the other. ``got`` is None
-    where the function did not return. Without an ``input`` nothing was found.
+    where the function did not return 0. Without an ``input`` nothing was found.
     """
 
     tried: int
@@ -57,7 +57,7 @@ class Refutation:
             return [f"no input was found that differs, in {self.tried:,} tries{why}"]
         found = f"input {_short(self.input)}"
         if self.got is None:
-            return [f"{found}: the function does not return ({self.where})"]
+            return [f"{found}: the function does not return 0 (run by {self.where})"]
         i = int(np.nonzero(self.got != self.wanted)[0][0])
         differ = f"{int((self.got != self.wanted).sum()):,} of {self.got.size:,} outputs differ"
         says = f"output {i} is {self.got[i]}, the network says {self.wanted[i]}"
@@ -165,6 +165,8 @@ def _by_checker(
         for i, byte in enumerate(data):
             machine.memory.store_byte(at + i, byte)
     machine.run(image.symbols[f"{name}_compute"], STACK_TOP)
+    if machine.r[0] != 0:
+        raise Refusal("the function does not return 0")
     found = [[machine.memory.byte(at + i) for i in range(size)] for at, size in read]
     if not all(isinstance(b, int) for data in found for b in data):
         raise Refusal("the output depends on memory or a register that nothing wrote")

@@ -28,13 +28,19 @@ class Stopped:
     """r0 to r15 there."""
 
     def run(self, written: Iterable[tuple[int, bytes]], read: Iterable[tuple[int, int]]) -> list[bytes]:
-        """What is in the memory to ``read`` (address, bytes) after a run with what is ``written``."""
+        """What is in the memory to ``read`` (address, bytes) after a run with what is ``written``.
+
+        Raises ``LinkError`` if the run does not end, or not with 0.
+        """
         gdb, back = self.debugger, self.registers[_LR] & ~1
         for at, data in written:
             gdb.write(at, data)
         for number in (_SP, _LR, _PC):
             gdb.ask(f"P{number:x}={self.registers[number].to_bytes(4, 'little').hex()}")
         gdb.stop_at(back)
+        status = gdb.registers()[0]
+        if status != 0:
+            raise LinkError(f"the function returns {status}")
         return [gdb.read(at, size) for at, size in read]
 
 

@@ -183,6 +183,15 @@ def test_a_changed_bit_is_rejected(digits: Path, tmp_path: Path, name: str, offs
     assert not prove(changed, DIGITS).is_proven
 
 
+def test_a_status_that_is_not_0_is_rejected(digits: Path, tmp_path: Path) -> None:
+    """The outputs are the same, but who calls the function takes it for one that failed."""
+    image = read_image(digits)
+    first, end = image.span("digits_compute")
+    texts = {a: image.instructions[a].text for a in range(first, end, 2) if a in image.instructions}
+    at = [a for a, text in texts.items() if text.startswith("movs r0, #0")][-1]
+    assert "does not return 0" in prove(flipped(digits, at, 5, tmp_path), DIGITS).stopped
+
+
 def test_a_power_of_softmax_is_compared(digits: Path, tmp_path: Path) -> None:
     """A bit of the factors of exp: no test of outputs would find the last one."""
     changed = flipped(digits, symbol(digits, "power.0") + 24, 0, tmp_path)

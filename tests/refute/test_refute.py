@@ -13,10 +13,12 @@ from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.measure.cases import read_cases
 from crtgen.prove import prove
+from crtgen.prove.image import read_image
 from crtgen.prove.network.network import Network
 from crtgen.refute import refute
 from crtgen.refute.inputs import inputs_to_try
 from crtgen.refute.numbers import OnNumbers
+from tests.prove.mutations import flipped
 from tests.prove.networks import elements, rare, two_inputs
 from tests.support import ROOT, model_path, require_tool
 
@@ -117,6 +119,21 @@ def test_inputs_of_a_network_of_which_nothing_is_proven(tmp_path: Path) -> None:
     assert any((x == np.array([127, -128] * 4)).all() for x in tried)
     assert any((x == np.array([-128, 127] * 4)).all() for x in tried)
     assert (tried[-1] != tried[-3]).any(), "random ones come last"
+
+
+@pytest.mark.parametrize("board", [M4, None])
+def test_a_status_that_is_not_0(overflowing: tuple[Path, Path], board: str | None, tmp_path: Path) -> None:
+    model, image = overflowing
+    read = read_image(image)
+    first, end = read.span("rare_compute")
+    (at,) = [a for a, i in read.instructions.items() if first <= a < end and i.text == "movs r0, #0"]
+    changed = flipped(image, at, 5, tmp_path)
+    proof = prove(changed, model)
+    assert "does not return 0" in proof.stopped
+    found = refute(proof, changed, find_board(board) if board else None)
+    (line,) = found.lines()
+    assert line.endswith(f"the function does not return 0 (run by {'QEMU' if board else 'the checker'})")
+    assert found.tried == 1
 
 
 def test_command(overflowing: tuple[Path, Path], tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from crtgen.boards.known import (
     wrong_boards,
 )
 from crtgen.boards.loader import load_board
+from crtgen.boards.packs import board_text, chip_board
 from crtgen.boards.silicon import silicon_range
 from crtgen.boards.units import parse_size, size_text
 
@@ -60,7 +61,9 @@ __all__ = [
     "all_boards",
     "all_steps",
     "board_of_core",
+    "board_text",
     "boards_that_fit",
+    "chip_board",
     "find_board",
     "find_core",
     "is_own",

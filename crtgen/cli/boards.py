@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from crtgen.attached import Unit, connected_units
-from crtgen.boards import all_boards, size_text, wrong_boards
+from crtgen.boards import all_boards, board_text, chip_board, size_text, wrong_boards
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, Output, guarded, note, table
 
@@ -16,11 +16,19 @@ __all__ = ["command"]
 def command(
     connected: Annotated[bool, typer.Option("--connected", help="What is connected here.")] = False,
     hardware_map: options.HardwareMap = None,
+    chip: Annotated[
+        str | None, typer.Option(help="Print the start of a board's file for a chip of a CMSIS pack.")
+    ] = None,
+    pack: options.Pack = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """List the boards that crtgen knows, or those connected."""
     with guarded(as_json, debug) as out:
+        if chip is not None:
+            text = board_text(chip_board(chip, pack))
+            out.result({"file": text}, lambda console: typer.echo(text, nl=False))
+            return
         if connected:
             _connected(out, connected_units(hardware_map))
             return

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen.boards import Core, all_boards, board_of_core, find_board, silicon_range
+from crtgen.boards import Core, all_boards, board_of_core, chip_board, find_board, silicon_range
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Battery, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
@@ -32,6 +32,10 @@ def command(
     core: Annotated[
         list[str] | None, typer.Option("--core", help="Cores, without a board: cortex-m4, for example.")
     ] = None,
+    chip: Annotated[
+        list[str] | None, typer.Option("--chip", help="Chips of CMSIS packs: STM32F411RE, for example.")
+    ] = None,
+    pack: options.Pack = None,
     optimize: options.Optimize = "balanced",
     place: options.Place = None,
     pool: options.Pool = None,
@@ -46,6 +50,7 @@ def command(
     """
     with guarded(as_json, debug) as out:
         named = [find_board(name) for name in board or ()] + [board_of_core(name) for name in core or ()]
+        named += [chip_board(name, pack) for name in chip or ()]
         boards = battery.boards(named or [b for b in all_boards() if not b.is_host])
         choice = Choice(optimize, choices.places(place or ()), choices.pool_size(pool)[0])
         found: list[Fit] = []

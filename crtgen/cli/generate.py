@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api
-from crtgen.boards import HOST, Board, board_of_core, find_board, find_core
+from crtgen.boards import HOST, Board, board_of_core, chip_board, find_board, find_core
 from crtgen.build import find_workspace
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Generating, flattened
@@ -44,6 +44,10 @@ def command(
         str | None,
         typer.Option(help="For a library, where no board is named, or one that crtgen does not know."),
     ] = None,
+    chip: Annotated[
+        str | None, typer.Option(help="For a library: a chip of a CMSIS pack, STM32F411RE for example.")
+    ] = None,
+    pack: options.Pack = None,
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
     own_arenas: Annotated[
         bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
@@ -73,7 +77,10 @@ def command(
             framework = framework_of(framework)
             kind = type or ("library" if framework else "server")
             named = _is_named(context, "board")
-            board = _board(compiling.board, named, core, kind, framework)
+            if chip is not None:
+                board = _chip(chip, pack, named or core is not None, kind)
+            else:
+                board = _board(compiling.board, named, core, kind, framework)
             compiled = compiling.compile(loaded, say, board, generating.place or ())
             samples = _samples(input, kind, [module.info for module in compiled.modules])
             share = False if own_arenas else None
@@ -127,6 +134,16 @@ def _next(project: Project, directory: Path) -> str:
         return f"{FRAMEWORKS[framework].use}: {directory}"
     is_part = (project.platform, project.type) == ("zephyr", "library")
     return f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
+
+
+def _chip(name: str, pack: Path | None, is_named: bool, type: str) -> Board:
+    """A chip for a library; what a board has besides nobody knows."""
+    if is_named:
+        raise UsageError("--chip is instead of --board and --core", hint="leave them out")
+    if type != "library":
+        hint = "--type library; or `crtgen boards --chip` for the start of a board's file"
+        raise UsageError(f"--chip is for a library: a {type} image is for a board", hint=hint)
+    return chip_board(name, pack)
 
 
 def _board(name: str, named: bool, core: str | None, type: str, framework: str) -> Board:

@@ -170,6 +170,10 @@ Rtt = Annotated[
     bool,
     _project("--rtt", help="A server's serial port is memory that a debug probe reads: no wire, by pyOCD."),
 ]
+Pack = Annotated[
+    Path | None,
+    typer.Option("--pack", help="The CMSIS pack of --chip, .pack or .pdsc; else those that are installed."),
+]
 KeepInputs = Annotated[bool, _code("--keep-inputs", help="A run leaves its inputs intact.")]
 Place = Annotated[
     list[str] | None,

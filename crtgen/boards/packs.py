@@ -1,0 +1,197 @@
+"""Chips from CMSIS packs: core, clock and memories of thousands, as their makers describe them.
+
+The format is Open-CMSIS-Pack's ``.pdsc``, which every ``.pack`` holds: what a family says its sub-families,
+devices and variants inherit. A pack says nothing of clocks after a reset, pins or serial ports.
+"""
+
+import io
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from xml.etree import ElementTree
+
+from crtgen import budget, files
+from crtgen.boards.board import Board, Memory, ZephyrName
+from crtgen.boards.core import CORES, Core
+from crtgen.boards.units import size_text
+from crtgen.errors import UsageError
+
+__all__ = ["board_text", "chip_board", "installed_packs"]
+
+VARIABLE = "CMSIS_PACK_ROOT"
+"""Of the environment: where packs are installed, as for the tools of Open-CMSIS-Pack."""
+
+_PLACES = ("~/.cache/arm/packs", "~/.arm/Packs", "~/.local/share/cmsis-pack-manager")
+_LEVELS = ("subFamily", "device", "variant")
+_NAMES = {"family": "Dfamily", "subFamily": "DsubFamily", "device": "Dname", "variant": "Dvariant"}
+_NO_FPU, _DOUBLE = ("", "0", "NO_FPU"), "DP_FPU"
+_NO_MVE = ("", "0", "NO_MVE")
+
+Element = ElementTree.Element
+
+
+@dataclass(frozen=True, slots=True)
+class _Chip:
+    """What is inherited: attributes of processors and of memories, by their names."""
+
+    name: str = ""
+    processors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    memories: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def below(self, node: Element, level: str) -> "_Chip":
+        """The same with what an element says."""
+        processors = {name: dict(each) for name, each in self.processors.items()}
+        for each in node.findall("processor"):
+            name = each.get("Pname", "")
+            processors[name] = {**self.processors.get("", {}), **processors.get(name, {}), **each.attrib}
+        memories = dict(self.memories)
+        for each in node.findall("memory"):
+            memories[each.get("name") or each.get("id") or ""] = dict(each.attrib)
+        return _Chip(node.get(_NAMES[level], ""), processors, memories)
+
+
+def installed_packs() -> tuple[Path, ...]:
+    """The descriptions of packs that are installed: ``CMSIS_PACK_ROOT``, else the usual folders."""
+    named = os.environ.get(VARIABLE)
+    folders = [Path(named)] if named else [Path(place).expanduser() for place in _PLACES]
+    return tuple(sorted(file for folder in folders for file in folder.rglob("*.pdsc")))
+
+
+def chip_board(name: str, pack: Path | None = None) -> Board:
+    """A board with a chip: enough for a library, whose application knows the rest.
+
+    ``name`` is a device or variant, with ``:CM7`` behind it the core of several. Raises ``UsageError``.
+    """
+    wanted, _, core = name.partition(":")
+    known: dict[str, None] = {}
+    for file in (pack,) if pack is not None else installed_packs():
+        for chip in _chips(file):
+            if chip.name.lower() == wanted.lower():
+                return _board(chip, core, file)
+            known[chip.name] = None
+    close = get_close_matches(wanted.upper(), known, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else "name its CMSIS pack: --pack FILE"
+    where = str(pack) if pack is not None else f"{len(known)} chips of installed packs"
+    raise UsageError(f"unknown chip {wanted}", where=where, hint=hint)
+
+
+def _chips(file: Path) -> Iterator[_Chip]:
+    """Every device and variant of a pack."""
+    try:
+        root = ElementTree.fromstring(_description(file))
+    except (ElementTree.ParseError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+        raise UsageError(f"it is no CMSIS pack: {error}", where=str(file)) from error
+    for family in root.iterfind("./devices/family"):
+        yield from _below(_Chip().below(family, "family"), family, _LEVELS)
+
+
+def _below(outer: _Chip, node: Element, levels: tuple[str, ...]) -> Iterator[_Chip]:
+    for depth, level in enumerate(levels, 1):
+        for each in node.findall(level):
+            chip = outer.below(each, level)
+            if level in ("device", "variant"):
+                yield chip
+            yield from _below(chip, each, levels[depth:])
+
+
+def _description(file: Path) -> bytes:
+    content = files.read(file, "the pack")
+    if file.suffix.lower() != ".pack":
+        return content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        found = [each for each in archive.infolist() if each.filename.lower().endswith(".pdsc")]
+        if not found:
+            raise UsageError("it holds no .pdsc", where=str(file))
+        if found[0].file_size > budget.memory_limit(4):
+            raise UsageError("its .pdsc is too large", where=str(file))
+        return archive.read(found[0])
+
+
+def _board(chip: _Chip, core: str, file: Path) -> Board:
+    where = f"{file}: {chip.name}"
+    names = [name for name in chip.processors if name or len(chip.processors) == 1]
+    if core and core not in names:
+        raise UsageError(f"the chip has no core {core}", where=where, hint=f"it has {', '.join(names)}")
+    if not core and len(names) != 1:
+        hint = f"name one: {', '.join(f'{chip.name}:{name}' for name in names)}"
+        raise UsageError("the chip has several cores" if names else "it has no core", where=where, hint=hint)
+    processor = chip.processors[core or names[0]]
+    memories = tuple(_memories(chip, core, where))
+    flash, ram = (_largest(memories, kind) for kind in ("flash", "ram"))
+    if flash is None or ram is None:
+        raise UsageError("the pack says nothing of its flash or RAM", where=where)
+    found = _core(processor, where)
+    return Board(
+        name=chip.name.lower(),
+        summary=f"a board with {chip.name}",
+        core=found,
+        clock=_number(processor.get("Dclock", "0"), where),
+        memories=memories,
+        vectors=flash.name,
+        code=flash.name,
+        data=ram.name,
+        zephyr=(ZephyrName((3, 0), chip.name.lower()),),
+        source=file.name,
+    )
+
+
+def _largest(memories: tuple[Memory, ...], kind: str) -> Memory | None:
+    return max((m for m in memories if m.kind == kind), key=lambda m: m.size, default=None)
+
+
+def _memories(chip: _Chip, core: str, where: str) -> Iterator[Memory]:
+    for name, each in chip.memories.items():
+        if each.get("Pname", core) != core and core:
+            continue
+        access = each.get("access", "rwx" if "RAM" in name.upper() else "rx")
+        kind = "ram" if "w" in access else "flash"
+        origin, size = (_number(each.get(key, "0"), where) for key in ("start", "size"))
+        if size and origin + size <= 1 << 32:
+            yield Memory(re.sub(r"\W+", "_", name.lower()), kind, origin, size)
+
+
+def _number(text: str, where: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError as error:
+        raise UsageError(f'"{text}" is no number', where=where) from error
+
+
+def _core(processor: Mapping[str, str], where: str) -> Core:
+    """The core with what the chip has of it."""
+    said = processor.get("Dcore", "")
+    name = said.lower().replace("+", "plus")
+    fpu, dsp, mve = (processor.get(key, "") for key in ("Dfpu", "Ddsp", "Dmve"))
+    lacks = []
+    if name == "cortex-m33" and dsp == "NO_DSP":
+        lacks.append("nodsp")
+    if name in ("cortex-m4", "cortex-m33", "cortex-m7") and fpu in _NO_FPU:
+        lacks.append("nofp")
+    elif name == "cortex-m7" and fpu != _DOUBLE:
+        lacks.append("nofp.dp")
+    if name in ("cortex-m55", "cortex-m85") and mve in _NO_MVE:
+        lacks.append("nomve")
+    found = CORES.get("+".join((name, *lacks)))
+    if found is None:
+        without = f" without {' and '.join(lacks)}" if lacks else ""
+        raise UsageError(f"no code is made for a {said or 'core of no name'}{without}", where=where)
+    return found
+
+
+def board_text(board: Board) -> str:
+    """The start of a board's file: what the pack knows. A serial port and a clock are to be added."""
+    lines = [f'summary = "{board.summary}"', f'core = "{board.core.name}"']
+    lines += [f'clock = "{board.clock // 1000} kHz"'] if board.clock else []
+    lines += [f'source = "{board.source}"', "start = [", "]"]
+    for memory in board.memories:
+        lines += ["", f"[memory.{memory.name}]", f'kind = "{memory.kind}"']
+        lines += [f"origin = {memory.origin:#010x}", f'size = "{size_text(memory.size)}"']
+    lines += ["", "[layout]"]
+    lines += [f'{part} = "{getattr(board, part)}"' for part in ("vectors", "code", "data")]
+    lines += ["", "# From the datasheet and the board: see boards/README.md", "# [uart]", "# [timer]"]
+    lines += ["# [flash]", "# [serial]"]
+    return "\n".join(lines) + "\n"

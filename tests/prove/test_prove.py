@@ -152,13 +152,15 @@ def test_divisions_on_m0plus(tmp_path: Path) -> None:
 
 @pytest.mark.models
 @pytest.mark.nightly
+@pytest.mark.parametrize("name", ["ad01_int8", "kws_int8", "vww_int8"])
 @pytest.mark.parametrize("board", [M0, M4, M55])
-def test_vww_on(board: str, tmp_path: Path) -> None:
-    """Its layers run row by row, and a channel that is a constant is left out."""
-    model = model_path("vww_int8")
+def test_reference_networks_on(board: str, name: str, tmp_path: Path) -> None:
+    """Layers of vww run row by row, and a channel of it that is a constant is left out."""
+    model = model_path(name)
     proof = prove(image_of(model, board, tmp_path), model)
     assert proof.is_proven, lines_of(proof)
     assert all(missing == 0 for _, missing in states(proof))
+    assert proof.reset.stopped == ""
 
 
 def symbol(path: Path, name: str) -> int:

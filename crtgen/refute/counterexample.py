@@ -57,7 +57,7 @@ class Refutation:
             return [f"no input was found that differs, in {self.tried:,} tries{why}"]
         found = f"input {_short(self.input)}"
         if self.got is None:
-            return [f"{found}: the function does not return 0 (run by {self.where})"]
+            return [f"{found}: the function does not return 0: {self.reason} (run by {self.where})"]
         i = int(np.nonzero(self.got != self.wanted)[0][0])
         differ = f"{int((self.got != self.wanted).sum()):,} of {self.got.size:,} outputs differ"
         says = f"output {i} is {self.got[i]}, the network says {self.wanted[i]}"
@@ -123,8 +123,8 @@ def _search(on: OnNumbers, where: str, run: _Run, tries: int) -> Refutation:
         wanted = on.output(x)
         try:
             got = run(x)
-        except (Refusal, LinkError):
-            return Refutation(tried, where, x, wanted)
+        except (Refusal, LinkError) as error:
+            return Refutation(tried, where, x, wanted, reason=str(error))
         if (got != wanted).any():
             return Refutation(tried, where, x, wanted, got)
     return Refutation(tries, where)
@@ -150,7 +150,7 @@ def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str
     if board is None or board.qemu is None:
         yield "the checker", lambda x: run(x, partial(_by_checker, image, name))
         return
-    with at_compute(image.path, board, entry, proof.instructions[1]) as core:
+    with at_compute(image, board, entry, proof.instructions[1]) as core:
         yield "QEMU", lambda x: run(x, core.run)
 
 
@@ -166,7 +166,7 @@ def _by_checker(
             machine.memory.store_byte(at + i, byte)
     machine.run(image.symbols[f"{name}_compute"], STACK_TOP)
     if machine.r[0] != 0:
-        raise Refusal("the function does not return 0")
+        raise Refusal(f"it returns {machine.r[0]}")
     found = [[machine.memory.byte(at + i) for i in range(size)] for at, size in read]
     if not all(isinstance(b, int) for data in found for b in data):
         raise Refusal("the output depends on memory or a register that nothing wrote")

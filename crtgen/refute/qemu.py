@@ -4,12 +4,12 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from subprocess import DEVNULL
 
 from crtgen.boards import Board
 from crtgen.child import Child
 from crtgen.errors import LinkError
+from crtgen.prove.image import Image
 from crtgen.run import find_qemu
 
 __all__ = ["Stopped", "at_compute"]
@@ -40,25 +40,27 @@ class Stopped:
         gdb.stop_at(back)
         status = gdb.registers()[0]
         if status != 0:
-            raise LinkError(f"the function returns {status}")
+            raise LinkError(f"it returns {status}")
         return [gdb.read(at, size) for at, size in read]
 
 
 @contextmanager
-def at_compute(image: Path, board: Board, entry: int, instructions: int) -> Iterator[Stopped]:
+def at_compute(image: Image, board: Board, entry: int, instructions: int) -> Iterator[Stopped]:
     """Run an image in QEMU to the first call of the function at ``entry``.
 
     Raises ``LinkError`` if it does not get there.
     """
     assert board.qemu is not None  # asked for before
     ours, theirs = socket.socketpair()
-    command = [str(find_qemu()), "-machine", board.qemu.machine, *board.qemu.args, "-kernel", str(image)]
+    command = [str(find_qemu()), "-machine", board.qemu.machine, *board.qemu.args, "-kernel", str(image.path)]
     quiet = ["-nographic", "-monitor", "none", "-serial", "null", "-S"]
     server = ["-chardev", "socket,id=gdb,fd=0", "-gdb", "chardev:gdb"]
     with theirs, ours, Child([*command, *quiet, *server], stdin=theirs.fileno(), stdout=DEVNULL) as process:
         ours.settimeout(_SECONDS + instructions / _PER_SECOND)
         try:
             debugger = _Debugger(ours)
+            if "crt_fault" in image.symbols:  # it would go on for ever
+                debugger.ask(f"Z1,{image.symbols['crt_fault']:x},2")
             debugger.stop_at(entry)
             yield Stopped(debugger, debugger.registers())
         finally:
@@ -106,8 +108,9 @@ class _Debugger:
         self.ask(f"Z1,{address:x},2")
         self.ask("c")
         self.ask(f"z1,{address:x},2")
-        if self.registers()[_PC] != address:
-            raise LinkError(f"the image stops elsewhere than at {address:#x}")
+        stopped = self.registers()[_PC]
+        if stopped != address:
+            raise LinkError(f"the image stops at {stopped:#x}")
 
     def write(self, address: int, data: bytes) -> None:
         for i in range(0, len(data), 1024):

@@ -132,8 +132,21 @@ def test_a_status_that_is_not_0(overflowing: tuple[Path, Path], board: str | Non
     assert "does not return 0" in proof.stopped
     found = refute(proof, changed, find_board(board) if board else None)
     (line,) = found.lines()
-    assert line.endswith(f"the function does not return 0 (run by {'QEMU' if board else 'the checker'})")
+    who = "QEMU" if board else "the checker"
+    assert line.endswith(f"the function does not return 0: it returns 32 (run by {who})")
     assert found.tried == 1
+
+
+def test_a_fault_of_the_core(overflowing: tuple[Path, Path], tmp_path: Path) -> None:
+    """QEMU's core takes an undefined instruction for what it is, and nobody waits for the end of a run."""
+    model, image = overflowing
+    read = read_image(image)
+    changed = flipped(image, read.symbols["rare_compute"] + 1, 6, tmp_path)
+    proof = prove(changed, model)
+    assert proof.stopped
+    found = refute(proof, changed, find_board(M4))
+    assert found.got is None
+    assert found.reason.startswith("the image stops at 0x")
 
 
 def test_command(overflowing: tuple[Path, Path], tmp_path: Path) -> None:

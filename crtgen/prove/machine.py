@@ -54,6 +54,9 @@ class Machine:
     ``cycles`` are the most, where the core's timing is known.
     """
 
+    starts = False
+    """Whether it comes from a reset, and may set up what a function has to leave alone."""
+
     def __init__(self, image: Image, limit: int, timing: Timing = UNKNOWN) -> None:
         self.image, self.limit, self.timing = image, limit, timing
         self.memory = Memory(image.constant, image.unaligned)
@@ -93,6 +96,8 @@ class Machine:
         with self.located():
             while self.returns:
                 pc = self.one(pc)
+        if self.tail:
+            raise Refusal("a loop with tail predication is left before its end")
         if r[SP] != stack or pc != _END:
             raise Refusal("the function does not give the stack back as it was")
         for before, after in zip(kept, [*r[4:12], *(w for q in self.q[4:] for w in q)], strict=True):

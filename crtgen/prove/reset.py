@@ -134,6 +134,8 @@ def _is_device(i: int) -> bool:
 class _Starting(Machine):
     """A core that was just reset."""
 
+    starts = True
+
     def __init__(self, image: Image, core: Mapping[int, int]) -> None:
         super().__init__(image, _MOST_INSTRUCTIONS)
         self.memory = memory = _Memory(image.loaded, image.unaligned)

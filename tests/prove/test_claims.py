@@ -34,6 +34,15 @@ BROKEN = {
     "a loop without an end": ("1: b 1b", "more instructions than expected"),
     "undefined code": ("udf #1", "udf"),
     "a register of the system": ("msr control, r0 ; bx lr", "a register that is not followed"),
+    "a register that says where the stack ends": (
+        "msr msplim, r0 ; bx lr",
+        "a register that is not followed",
+    ),
+    "interrupts": ("cpsid i ; bx lr", "a register that is not followed"),
+    "a loop that is left": (
+        "mov r3, lr ; movs r0, #3 ; dlstp.8 lr, r0 ; bx r3",
+        "a loop with tail predication is left before its end",
+    ),
     "a word on an odd place": ("ldr r0, =0x20000001 ; ldr r1, [r0] ; bx lr", ""),
 }
 M0 = ("a word on an odd place", "a load outside")

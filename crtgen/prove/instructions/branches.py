@@ -25,8 +25,8 @@ def nothing(m: Machine, i: Instruction) -> Step:
 
 @family("msr", "cpsid", "cpsie")
 def special(m: Machine, i: Instruction) -> Step:
-    """Whether interrupts come, and where the stack ends, which is checked otherwise."""
-    if i.name == "msr" and i.operands[0].lower() not in ("msplim", "primask"):
+    """Whether interrupts come, and where the stack ends, which is checked otherwise: after a reset only."""
+    if not m.starts or (i.name == "msr" and i.operands[0].lower() not in ("msplim", "primask")):
         raise Refusal("a register that is not followed")
     return lambda: None
 

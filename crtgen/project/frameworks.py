@@ -70,6 +70,18 @@ FRAMEWORKS: Mapping[str, Framework] = {
         portable=True,
         entry="void app_main(void)",
     ),
+    "esphome": Framework(
+        {
+            "CMakeLists.txt": "esp-idf/CMakeLists.txt",
+            "idf_component.yml": "esp-idf/idf_component.yml",
+            "components/crtgen_{name}/__init__.py": "esphome/__init__.py",
+            "components/crtgen_{name}/network.h": "esphome/network.h",
+            "components/crtgen_{name}/network.cpp": "esphome/network.cpp",
+        },
+        "components/crtgen_{name}/network.cpp",
+        "name it in external_components of your device's YAML",
+        portable=True,
+    ),
     "zephyr-module": Framework(
         {
             "zephyr/module.yml": "zephyr-module/module.yml",

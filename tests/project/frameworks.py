@@ -5,7 +5,17 @@ from pathlib import Path
 
 from tests.support import require_tool
 
-__all__ = ["ARDUINO_H", "ESP_PROJECT", "SKETCH_MAIN", "STARTUP", "emulated", "run"]
+__all__ = [
+    "ARDUINO_H",
+    "ESPHOME_HEADERS",
+    "ESPHOME_MAIN",
+    "ESPHOME_MODULES",
+    "ESP_PROJECT",
+    "SKETCH_MAIN",
+    "STARTUP",
+    "emulated",
+    "run",
+]
 
 ARDUINO_H = """
 #pragma once
@@ -88,6 +98,64 @@ function(idf_component_register)
     endforeach()
   endif()
 endfunction()
+"""
+
+
+ESPHOME_HEADERS = {
+    "component.h": """
+#pragma once
+namespace esphome {
+class Component {
+ public:
+  virtual void setup() {}
+  virtual void dump_config() {}
+  void mark_failed() { failed_ = true; }
+  bool is_failed() const { return failed_; }
+ private:
+  bool failed_{false};
+};
+}
+""",
+    "log.h": """
+#pragma once
+#include <cstdio>
+#define ESP_LOGCONFIG(tag, ...) (std::printf("%s: ", tag), std::printf(__VA_ARGS__), std::printf("\\n"))
+#define ESP_LOGE ESP_LOGCONFIG
+""",
+}
+
+ESPHOME_MAIN = """
+#include "network.h"
+int main() {
+  esphome::crtgen_digits::Network network;
+  network.setup();
+  network.dump_config();
+  return network.is_failed() ? 1 : 0;
+}
+"""
+
+ESPHOME_MODULES = """
+import sys, types
+from unittest.mock import MagicMock, AsyncMock
+called = {}
+esp32 = types.ModuleType("esphome.components.esp32")
+esp32.add_idf_component = lambda **words: called.update(words)
+codegen, validation = MagicMock(), MagicMock()
+codegen.register_component = AsyncMock()
+const = types.ModuleType("esphome.const")
+const.CONF_ID = "id"
+for name, module in {
+    "esphome": MagicMock(codegen=codegen, config_validation=validation), "esphome.codegen": codegen,
+    "esphome.config_validation": validation, "esphome.components": MagicMock(), "esphome.const": const,
+    "esphome.components.esp32": esp32,
+}.items():
+    sys.modules[name] = module
+import asyncio, importlib.util
+spec = importlib.util.spec_from_file_location("component", sys.argv[1])
+component = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(component)
+asyncio.run(component.to_code({"id": 1}))
+print(component.DEPENDENCIES, called["name"], called["path"], codegen.register_component.await_count)
 """
 
 

@@ -23,7 +23,18 @@ from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.project import FRAMEWORKS, read_manifest
 from crtgen.resources import runtime_dir
-from tests.project.frameworks import ARDUINO_H, ESP_PROJECT, LINK, SKETCH_MAIN, STARTUP, emulated, run
+from tests.project.frameworks import (
+    ARDUINO_H,
+    ESP_PROJECT,
+    ESPHOME_HEADERS,
+    ESPHOME_MAIN,
+    ESPHOME_MODULES,
+    LINK,
+    SKETCH_MAIN,
+    STARTUP,
+    emulated,
+    run,
+)
 from tests.support import ROOT, absent, model_path, nightly, require_tool
 from tests.zephyr.workspace import printed, require_workspace, west_build
 
@@ -211,6 +222,50 @@ def test_esp_idf(tmp_path: Path) -> None:
     component = yaml.safe_load((root / "idf_component.yml").read_text())
     assert SEMVER.fullmatch(component["version"])
     assert component["dependencies"] == {"idf": ">=5.0"}
+
+
+@pytest.mark.cc
+def test_esphome(tmp_path: Path) -> None:
+    """The component runs the network at its start, and fails where an output is another."""
+    require_tool("g++")
+    root = exported("esphome", tmp_path / "lib")
+    component = root / "components" / "crtgen_digits"
+    core = tmp_path / "esphome" / "core"
+    core.mkdir(parents=True)
+    for name, text in ESPHOME_HEADERS.items():
+        (core / name).write_text(text)
+    (tmp_path / "main.cpp").write_text(ESPHOME_MAIN)
+    sources = re.findall(r"^    (\S+\.c)$", (root / "CMakeLists.txt").read_text(), re.MULTILINE)
+    assert "model/digits.c" in sources
+    include = [f"-I{root / 'model'}", f"-I{root / 'runtime/include'}", f"-I{tmp_path}", f"-I{component}"]
+    strict = ["-Wall", "-Wextra", "-Werror"]
+    run("gcc", "-std=c11", "-O1", "-c", *include, *(root / source for source in sources), where=tmp_path)
+    run(
+        "g++",
+        "-std=gnu++20",
+        "-O1",
+        "-c",
+        *strict,
+        *include,
+        component / "network.cpp",
+        "main.cpp",
+        where=tmp_path,
+    )
+    objects = sorted(tmp_path.glob("*.o"))
+    run("g++", "-o", "good", *objects, "-lm", where=tmp_path)
+    assert run("./good", where=tmp_path) == "crtgen_digits: digits: as expected\n"
+    text = (component / "network.cpp").read_text()
+    first = re.search(r"expected_\w+\[\d+\] = \{\s*(-?\d+),", text)
+    assert first is not None
+    wrong = text[: first.start(1)] + str(int(first[1]) ^ 1) + text[first.end(1) :]
+    (component / "network.cpp").write_text(wrong)
+    run("g++", "-std=gnu++20", "-c", *include, component / "network.cpp", where=tmp_path)
+    run("g++", "-o", "bad", *objects, "-lm", where=tmp_path)
+    said = run("./bad", where=tmp_path, ok=False)
+    assert said == "crtgen_digits: digits: 1 outputs are NOT as expected\n"
+    (tmp_path / "host.py").write_text(ESPHOME_MODULES)
+    told = run(sys.executable, "host.py", component / "__init__.py", where=tmp_path)
+    assert told == f"['esp32'] crtgen_digits {root.resolve()} 1\n"
 
 
 def test_cmsis_pack(tmp_path: Path) -> None:

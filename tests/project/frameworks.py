@@ -11,6 +11,7 @@ __all__ = [
     "ESPHOME_MAIN",
     "ESPHOME_MODULES",
     "ESP_PROJECT",
+    "LINK",
     "SKETCH_MAIN",
     "STARTUP",
     "emulated",

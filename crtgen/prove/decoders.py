@@ -5,6 +5,7 @@ something else than objdump did. No text gives the bytes of an encoding that is 
 """
 
 import hashlib
+import os
 import re
 import shutil
 import sys
@@ -63,7 +64,8 @@ def _compare(
     with TemporaryFolder() as directory:
         (directory / "used.s").write_text("\n".join([".syntax unified", ".thumb", *source, ""]))
         for each in (command, [tool("objcopy"), "-O", "binary", "-j", ".text", "used.o", "used.bin"]):
-            status, output = run_to_end(each, time_limit=_SECONDS, directory=directory)
+            alone = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(directory)}
+            status, output = run_to_end(each, time_limit=_SECONDS, directory=directory, environment=alone)
             if status != 0:
                 raise Refusal(f"{who} does not know the instructions: {output.strip()[:300]}")
         made = (directory / "used.bin").read_bytes()

@@ -82,7 +82,9 @@ def lines_of(proof: Proof) -> list[str]:
         verdict, last = "not proven", "the rest is not"
         if proof.first_reason:
             last = f"the first that is not recognised: {proof.first_reason}"
+    alone = "decoders: binutils alone; pip install 'crtgen[zig]' lets LLVM be asked, too"
     return [
+        *([] if "llvm" in proof.certificate else [alone]),
         "memory: every load and store is within constants, arena and stack, and aligned as the core asks",
         "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
         f"stack: {proof.stack:,} bytes; time: {count}{_cycles(proof)}",

@@ -1,5 +1,6 @@
 """Bounds of cycles, by the tables of the cores' manuals; and worst cases as a header."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,4 +86,7 @@ def test_worst_case_of_a_small_network(tmp_path: Path) -> None:
     assert f"#define RARE_WORST_INSTRUCTIONS {most}" in lines
     assert f"#define RARE_WORST_STACK {proof.stack}" in lines
     assert f"#define RARE_WORST_CYCLES {proof.cycles}" in lines
+    assert not any("decoders" in line for line in lines_of(proof))
+    without = {key: value for key, value in proof.certificate.items() if key != "llvm"}
+    assert "decoders: binutils alone" in lines_of(replace(proof, certificate=without))[0]
     assert "CYCLES" not in worst_header(prove(built.path, model)), "where nobody knows the core"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crtgen import files
 from crtgen.boards import Board
-from crtgen.errors import LinkError
+from crtgen.errors import LinkError, MismatchError
 from crtgen.prove.image import Image, read_image
 from crtgen.prove.machine import Machine
 from crtgen.prove.network.network import Network
@@ -29,6 +29,8 @@ __all__ = ["Refutation", "refute"]
 _INSTRUCTIONS = {"QEMU": 2_000_000_000, "the checker": 10_000_000}
 """How many are spent on a search, by what runs them."""
 _FEWEST, _MOST = 4, 200
+_MARGIN = 4
+"""How many times the instructions of the proof a run may take before it is given up."""
 
 
 _Run: TypeAlias = Callable[[Numbers], Numbers]
@@ -67,7 +69,7 @@ class Refutation:
         """For JSON."""
         arrays = {name: getattr(self, name) for name in ("input", "wanted", "got")}
         lists = {name: None if a is None else a.tolist() for name, a in arrays.items()}
-        return {"tried": self.tried, "run_by": self.where, **lists}
+        return {"tried": self.tried, "run_by": self.where, "reason": self.reason or None, **lists}
 
     def write(self, path: Path, network: Network) -> None:
         """Write the input and the network's output into an ``.npz`` file, as a case for ``crtgen verify``."""
@@ -123,7 +125,7 @@ def _search(on: OnNumbers, where: str, run: _Run, tries: int) -> Refutation:
         wanted = on.output(x)
         try:
             got = run(x)
-        except (Refusal, LinkError) as error:
+        except (MismatchError, LinkError) as error:
             return Refutation(tried, where, x, wanted, reason=str(error))
         if (got != wanted).any():
             return Refutation(tried, where, x, wanted, got)
@@ -133,6 +135,7 @@ def _search(on: OnNumbers, where: str, run: _Run, tries: int) -> Refutation:
 @contextmanager
 def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str, _Run]]:
     """Who runs the function, and how. What the model keeps from run to run is 0 before each."""
+    most = _MARGIN * (proof.instructions[1] + 1_000_000)
     entry, network, name = image.symbols[f"{proof.model}_compute"], proof.network, proof.model
     inputs, outputs = network.file.inputs, network.file.outputs
     at = places(image, name, "input", len(inputs))
@@ -148,16 +151,21 @@ def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str
         return np.concatenate(arrays).astype(np.int64)
 
     if board is None or board.qemu is None:
-        yield "the checker", lambda x: run(x, partial(_by_checker, image, name))
+        yield "the checker", lambda x: run(x, partial(_by_checker, image, name, most))
         return
     with at_compute(image, board, entry, proof.instructions[1]) as core:
         yield "QEMU", lambda x: run(x, core.run)
 
 
 def _by_checker(
-    image: Image, name: str, written: Sequence[tuple[int, bytes]], read: Sequence[tuple[int, int]]
+    image: Image,
+    name: str,
+    most: int,
+    written: Sequence[tuple[int, bytes]],
+    read: Sequence[tuple[int, int]],
 ) -> list[bytes]:
-    machine = Machine(image, 1 << 40)
+    """What the checker's core leaves. What it does not follow is a ``Refusal``, and shows nothing."""
+    machine = Machine(image, most)
     allow(machine, name)
     for first, end in variables(image, name):
         machine.memory.allow(first, end)
@@ -166,7 +174,7 @@ def _by_checker(
             machine.memory.store_byte(at + i, byte)
     machine.run(image.symbols[f"{name}_compute"], STACK_TOP)
     if machine.r[0] != 0:
-        raise Refusal(f"it returns {machine.r[0]}")
+        raise MismatchError(f"it returns {machine.r[0]}")
     found = [[machine.memory.byte(at + i) for i in range(size)] for at, size in read]
     if not all(isinstance(b, int) for data in found for b in data):
         raise Refusal("the output depends on memory or a register that nothing wrote")

@@ -8,7 +8,7 @@ from subprocess import DEVNULL
 
 from crtgen.boards import Board
 from crtgen.child import Child
-from crtgen.errors import LinkError
+from crtgen.errors import LinkError, MismatchError
 from crtgen.prove.image import Image
 from crtgen.run import find_qemu
 
@@ -30,7 +30,7 @@ class Stopped:
     def run(self, written: Iterable[tuple[int, bytes]], read: Iterable[tuple[int, int]]) -> list[bytes]:
         """What is in the memory to ``read`` (address, bytes) after a run with what is ``written``.
 
-        Raises ``LinkError`` if the run does not end, or not with 0.
+        Raises ``LinkError`` if the run does not end, ``MismatchError`` if it does not return 0.
         """
         gdb, back = self.debugger, self.registers[_LR] & ~1
         for at, data in written:
@@ -40,7 +40,7 @@ class Stopped:
         gdb.stop_at(back)
         status = gdb.registers()[0]
         if status != 0:
-            raise LinkError(f"it returns {status}")
+            raise MismatchError(f"it returns {status}")
         return [gdb.read(at, size) for at, size in read]
 
 

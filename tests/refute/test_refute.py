@@ -147,6 +147,10 @@ def test_a_fault_of_the_core(overflowing: tuple[Path, Path], tmp_path: Path) -> 
     found = refute(proof, changed, find_board(M4))
     assert found.got is None
     assert found.reason.startswith("the image stops at 0x")
+    (line,) = refute(proof, changed).lines()
+    assert line.startswith("no input was found that differs, in 0 tries (0x"), (
+        "the checker's core shows nothing"
+    )
 
 
 def test_command(overflowing: tuple[Path, Path], tmp_path: Path) -> None:

@@ -198,6 +198,19 @@ def test_the_demo_is_built_for_every_board(board: Board) -> None:
         check_registers(board.name, image)
 
 
+@pytest.mark.parametrize(("name", "is_there"), [("nrf52840dk", True), ("rpi_pico", False)])
+def test_handlers_end_with_a_barrier_on_cores_with_erratum_838869(name: str, is_there: bool) -> None:
+    """Cortex-M3 and M4: a store that ends a handler may lead to the wrong one next."""
+    files = platform(find_board(name), "server")
+    (serial,) = (text for file, text in files.items() if file.startswith("serial_"))
+    for text, handler in (
+        (files["clock_systick.c"], "crt_clock_interrupt"),
+        (serial, "crt_serial_interrupt"),
+    ):
+        body = text[text.rindex(f"void {handler}(void)\n{{") :].partition("\n}\n")[0]
+        assert ('__asm volatile("dsb"' in body.splitlines()[-1]) == is_there, handler
+
+
 def test_every_chip_has_its_errata() -> None:
     boards = [board for board in BARE if board.is_real and board.name != "host"]
     assert boards

@@ -104,7 +104,7 @@ def test_pyocd_finds_both_rings_and_what_the_firmware_said(image: Path) -> None:
 
 def test_bytes_arrive_as_they_were_sent_around_the_ends_of_both_rings(image: Path) -> None:
     _, block = started(image)
-    data = bytes(range(256)) * 12
+    data = bytes(range(256)) * 5
     with Client(Line(block), timeouts=SIMULATOR) as client:
         sent = np.frombuffer(data, np.uint8)
         with client.allocate(sent.shape, sent.dtype) as tensor:

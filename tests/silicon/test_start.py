@@ -237,3 +237,15 @@ def test_the_pico_reads_flashes_with_and_without_the_bit_for_four_bits(
     assert flash.registers[0x08] == 1
     reads = [frame for frame in flash.commands if frame == (0xEB, 0xA0)]
     assert len(reads) == (mode >> 24 == 0xA0)
+
+
+def test_caches_that_a_boot_loader_left_on_lose_nothing(toy_image: Images) -> None:
+    """Lines of a data cache that runs are written back (DCCISW), those of one that does not are dropped."""
+    drops = {}
+    for running in (0, 1 << 16):
+        machine = started(toy_image, "nucleo_h743zi", {0xE000_ED14: running})
+        addresses = [w.address for w in machine.writes]
+        drops[running] = {0xE000_EF60, 0xE000_EF74} & set(addresses)
+        last = max(at for at, address in enumerate(addresses) if address in drops[running])
+        assert addresses.index(0xE000_EF50) > last  # ICIALLU: code is read from memory afterwards
+    assert drops == {0: {0xE000_EF60}, 1 << 16: {0xE000_EF74}}

@@ -62,7 +62,7 @@ def command(
             else:
                 say("looking for an input that shows a fault")
                 found = refute(proof, image, board)
-                if counterexample is not None and found.input is not None:
+                if counterexample is not None and found.inputs:
                     found.write(counterexample, proof.network)
         depth = depth_of(built, proof.model) if built else None
         more = {"counterexample": found.to_dict() if found else None, "stack_by_call_graph": depth}

@@ -28,61 +28,65 @@ __all__ = ["Refutation", "refute"]
 
 _INSTRUCTIONS = {"QEMU": 2_000_000_000, "the checker": 10_000_000}
 """How many are spent on a search, by what runs them."""
-_FEWEST, _MOST = 4, 200
+_FEWEST, _MOST, _LONGEST = 4, 200, 8
 _MARGIN = 4
 """How many times the instructions of the proof a run may take before it is given up."""
 
 
-_Run: TypeAlias = Callable[[Numbers], Numbers]
-"""Inputs to outputs, each with the elements of all tensors one behind the other."""
+_Run: TypeAlias = Callable[[Numbers, bool], Numbers]
+"""Inputs to outputs, each with the elements of all tensors one behind the other; true after a start."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refutation:
     """How many inputs were tried, by what, and the first that showed something.
 
-    ``input``, ``wanted`` and ``got`` have the elements of all tensors one behind the other. ``got`` is None
-    where the function did not return 0. Without an ``input`` nothing was found.
+    ``inputs`` have the elements of all inputs one behind the other, of each run since a start; a network
+    without states has one. ``wanted`` has all outputs that the network says, ``got`` those of the last run:
+    None where that did not return 0. Without ``inputs`` nothing was found.
     """
 
     tried: int
     where: str
-    input: Numbers | None = None
-    wanted: Numbers | None = None
+    inputs: tuple[Numbers, ...] = ()
+    wanted: tuple[Numbers, ...] = ()
     got: Numbers | None = None
     reason: str = ""
 
     def lines(self) -> list[str]:
         """In words."""
-        if self.input is None or self.wanted is None:
+        if not self.inputs:
             why = f" ({self.reason})" if self.reason else ""
             return [f"no input was found that differs, in {self.tried:,} tries{why}"]
-        found = f"input {_short(self.input)}"
+        after = f" in run {len(self.inputs)} after a start" if len(self.inputs) > 1 else ""
+        found, wanted = f"input {_short(self.inputs[-1])}{after}", self.wanted[-1]
         if self.got is None:
             return [f"{found}: the function does not return 0: {self.reason} (run by {self.where})"]
-        i = int(np.nonzero(self.got != self.wanted)[0][0])
-        differ = f"{int((self.got != self.wanted).sum()):,} of {self.got.size:,} outputs differ"
-        says = f"output {i} is {self.got[i]}, the network says {self.wanted[i]}"
+        i = int(np.nonzero(self.got != wanted)[0][0])
+        differ = f"{int((self.got != wanted).sum()):,} of {self.got.size:,} outputs differ"
+        says = f"output {i} is {self.got[i]}, the network says {wanted[i]}"
         return [f"{found}: {says}; {differ} (run by {self.where}, try {self.tried:,})"]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        arrays = {name: getattr(self, name) for name in ("input", "wanted", "got")}
-        lists = {name: None if a is None else a.tolist() for name, a in arrays.items()}
-        return {"tried": self.tried, "run_by": self.where, "reason": self.reason or None, **lists}
+        return {
+            "tried": self.tried,
+            "run_by": self.where,
+            "reason": self.reason or None,
+            "inputs": [x.tolist() for x in self.inputs],
+            "wanted": [y.tolist() for y in self.wanted],
+            "got": None if self.got is None else self.got.tolist(),
+        }
 
     def write(self, path: Path, network: Network) -> None:
-        """Write the input and the network's output into an ``.npz`` file, as a case for ``crtgen verify``."""
-        assert self.input is not None  # asked for where there is one
-        assert self.wanted is not None
+        """Write inputs and the network's outputs into an ``.npz`` file, as a case for ``crtgen verify``."""
         file, buffer = network.file, BytesIO()
         arrays: dict[str, Any] = {}
-        for name, tensors, x in (
-            ("input", file.inputs, self.input),
-            ("output", file.outputs, self.wanted),
-        ):
-            for i, (tensor, part) in enumerate(zip(tensors, _parts(network, tensors, x), strict=True)):
-                arrays[f"case0_{name}{i}"] = part.reshape(file.shape(tensor))
+        for run, (x, y) in enumerate(zip(self.inputs, self.wanted, strict=True)):
+            step = f"step{run}_" if network.states else ""
+            for name, tensors, values in (("input", file.inputs, x), ("output", file.outputs, y)):
+                for i, part in enumerate(_parts(network, tensors, values)):
+                    arrays[f"case0_{step}{name}{i}"] = part.reshape(file.shape(tensors[i]))
         np.savez(buffer, **arrays)
         files.write(path, buffer.getvalue())
 
@@ -121,20 +125,30 @@ def refute(proof: Proof, path: Path, board: Board | None = None) -> Refutation:
 
 
 def _search(on: OnNumbers, where: str, run: _Run, tries: int) -> Refutation:
+    """Tries one after the other; a network with states starts anew after some."""
+    inputs: list[Numbers] = []
+    wanted: list[Numbers] = []
+    states = on.first
     for tried, x in enumerate(islice(inputs_to_try(on), tries), 1):
-        wanted = on.output(x)
+        if len(inputs) == (_LONGEST if on.states.stop > on.states.start else 1):
+            inputs, wanted, states = [], [], on.first
+        given = x[: on.states.start]
+        outputs, after = on.results(np.concatenate([given, states[: x.size - given.size]]))
+        inputs.append(given)
+        wanted.append(outputs)
         try:
-            got = run(x)
+            got = run(given, len(inputs) == 1)
         except (MismatchError, LinkError) as error:
-            return Refutation(tried, where, x, wanted, reason=str(error))
-        if (got != wanted).any():
-            return Refutation(tried, where, x, wanted, got)
+            return Refutation(tried, where, tuple(inputs), tuple(wanted), reason=str(error))
+        if (got != outputs).any():
+            return Refutation(tried, where, tuple(inputs), tuple(wanted), got)
+        states = after
     return Refutation(tries, where)
 
 
 @contextmanager
 def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str, _Run]]:
-    """Who runs the function, and how. What the model keeps from run to run is 0 before each."""
+    """Who runs the function, and how. After a start all that the model keeps from run to run is 0."""
     most = _MARGIN * (proof.instructions[1] + 1_000_000)
     entry, network, name = image.symbols[f"{proof.model}_compute"], proof.network, proof.model
     inputs, outputs = network.file.inputs, network.file.outputs
@@ -144,35 +158,41 @@ def _runs(proof: Proof, image: Image, board: Board | None) -> Iterator[tuple[str
     sizes = [network.file.size(t) * kind.itemsize for t, kind in zip(outputs, types, strict=True)]
     read = list(zip(places(image, name, "output", len(outputs)), sizes, strict=True))
 
-    def run(x: Numbers, core: Callable[..., list[bytes]]) -> Numbers:
+    def run(x: Numbers, first: bool, core: Callable[..., list[bytes]]) -> Numbers:
         parts = (part.tobytes() for part in _parts(network, inputs, x))
-        found = core([*kept, *zip(at, parts, strict=True)], read)
+        found = core([*(kept if first else ()), *zip(at, parts, strict=True)], read)
         arrays = [np.frombuffer(data, kind) for data, kind in zip(found, types, strict=True)]
         return np.concatenate(arrays).astype(np.int64)
 
     if board is None or board.qemu is None:
-        yield "the checker", lambda x: run(x, partial(_by_checker, image, name, most))
+        core = partial(_by_checker, _core(image, name, most), image.symbols[f"{name}_compute"])
+        yield "the checker", partial(run, core=core)
         return
-    with at_compute(image, board, entry, proof.instructions[1]) as core:
-        yield "QEMU", lambda x: run(x, core.run)
+    with at_compute(image, board, entry, proof.instructions[1]) as stopped:
+        yield "QEMU", partial(run, core=stopped.run)
 
 
-def _by_checker(
-    image: Image,
-    name: str,
-    most: int,
-    written: Sequence[tuple[int, bytes]],
-    read: Sequence[tuple[int, int]],
-) -> list[bytes]:
-    """What the checker's core leaves. What it does not follow is a ``Refusal``, and shows nothing."""
+def _core(image: Image, name: str, most: int) -> Machine:
+    """A core of the checker's, for many runs."""
     machine = Machine(image, most)
     allow(machine, name)
     for first, end in variables(image, name):
         machine.memory.allow(first, end)
+    return machine
+
+
+def _by_checker(
+    machine: Machine,
+    entry: int,
+    written: Sequence[tuple[int, bytes]],
+    read: Sequence[tuple[int, int]],
+) -> list[bytes]:
+    """What a run leaves. What the checker does not follow is a ``Refusal``, and shows nothing."""
+    machine.count = 0
     for at, data in written:
         for i, byte in enumerate(data):
             machine.memory.store_byte(at + i, byte)
-    machine.run(image.symbols[f"{name}_compute"], STACK_TOP)
+    machine.run(entry, STACK_TOP)
     if machine.r[0] != 0:
         raise MismatchError(f"it returns {machine.r[0]}")
     found = [[machine.memory.byte(at + i) for i in range(size)] for at, size in read]

@@ -22,19 +22,24 @@ Numbers: TypeAlias = NDArray[np.int64]
 class OnNumbers:
     """Runs a network on numbers, and says which way its inputs push what is inside.
 
+    ``inputs`` are the symbols of its inputs, then those of ``states`` where it has any: those of a later run.
     Each symbol has a place in an array of all. Raises ``Refusal`` for a layer that has no meaning on numbers.
     """
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        if any(isinstance(v, Symbol) for state in network.states for v in network.values(state.read[0])):
-            raise Refusal("no input is looked for of runs after the first")
-        self.inputs = [v for t in network.file.inputs for v in network.values(t) if isinstance(v, Symbol)]
+        kept = [t.read[0] for t in network.states]
+        given = [v for t in network.file.inputs for v in network.values(t)]
+        states = [v for t in kept for v in network.values(t)]
+        self.inputs = [v for v in (*given, *states) if isinstance(v, Symbol)]
+        self.states = slice(len(given), len(self.inputs))
+        self.first = np.concatenate([np.zeros(0, np.int64), *(s.first.ravel() for s in network.states)])
         self.places: dict[Symbol, int] = {}
         for symbol in self.inputs:
             self._place(symbol)
         self._layers = [found for layer in network.layers for found in self._compiled(layer)]
         self._outputs = self._cells([v for t in network.file.outputs for v in network.values(t)])
+        self._next = self._cells([v for s in network.states for v in network.values(s.assigned)])
 
     def _place(self, symbol: Symbol) -> int:
         return self.places.setdefault(symbol, len(self.places))
@@ -47,9 +52,10 @@ class OnNumbers:
             layer.run(numbers)
         return numbers
 
-    def output(self, x: Numbers) -> Numbers:
-        """The network's outputs, one behind the other."""
-        return self._outputs.read(self.run(x))
+    def results(self, x: Numbers) -> tuple[Numbers, Numbers]:
+        """The network's outputs, and its next states, each one behind the other."""
+        numbers = self.run(x)
+        return self._outputs.read(numbers), self._next.read(numbers)
 
     def slopes(self, numbers: Numbers, wanted: dict[Symbol, int]) -> NDArray[np.float64]:
         """How much each input pushes the sum of ``wanted`` near these numbers, roughly."""
@@ -62,7 +68,7 @@ class OnNumbers:
 
     def _cells(self, values: Sequence[Value]) -> "_Cells":
         return _Cells(
-            np.array([self.places[v] if isinstance(v, Symbol) else -1 for v in values]),
+            np.array([self.places[v] if isinstance(v, Symbol) else -1 for v in values], np.int64),
             np.array([0 if isinstance(v, Symbol) else v for v in values], np.int64),
         )
 

@@ -40,7 +40,7 @@ class Outcome:
             self.tried, self.rejected = self.tried + 1, self.rejected + 1
             return
         self.tried += 1
-        shown = refute(found, changed, find_board(board)).input is not None
+        shown = refute(found, changed, find_board(board)).inputs != ()
         if not found.is_proven:
             self.rejected, self.shown = self.rejected + 1, self.shown + shown
         else:

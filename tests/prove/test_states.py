@@ -8,6 +8,7 @@ import pytest
 
 from crtgen import api
 from crtgen.boards import find_board
+from crtgen.measure.cases import read_cases
 from crtgen.prove import prove
 from crtgen.prove.image import read_image
 from crtgen.refute import refute
@@ -85,7 +86,14 @@ def test_a_fault_of_later_runs_only(tmp_path: Path) -> None:
     proof = prove(path, model)
     assert not proof.is_proven
     assert proof.outputs_proven < proof.outputs
-    (line,) = refute(proof, path, find_board(M4)).lines()
-    assert (
-        line == "no input was found that differs, in 0 tries (no input is looked for of runs after the first)"
-    )
+    for board in (find_board(M4), None):
+        found = refute(proof, path, board)
+        assert len(found.inputs) > 1, "it takes a run before"
+        assert found.got is not None
+        differ = found.got != found.wanted[-1]
+        assert (differ == [False, differ[1], False, differ[3]]).all()
+        assert f"in run {len(found.inputs)} after a start" in found.lines()[0]
+    found.write(tmp_path / "shown.npz", proof.network)
+    info = api.load(model).compile(M4).modules[0].info
+    cases = read_cases(tmp_path / "shown.npz", info.inputs, info.outputs)
+    assert [case.follows for case in cases] == [False, *(True for _ in found.inputs[1:])]

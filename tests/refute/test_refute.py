@@ -67,11 +67,10 @@ def test_an_overflow_for_one_input_in_2_to_60(overflowing: tuple[Path, Path], bo
     assert layer.missing == 1
     assert "the sum 32768 gives -128, the network says 124" in layer.reasons[0]
     found = refute(proof, image, find_board(board) if board else None)
-    assert found.input is not None
-    assert found.wanted is not None
+    assert len(found.inputs) == 1
     assert found.got is not None
-    assert (found.input.astype(int) + 128).sum() * 16 + 144 >= 32768
-    assert (found.wanted.tolist(), found.got.tolist()) == ([124], [-128])
+    assert (found.inputs[0] + 128).sum() * 16 + 144 >= 32768
+    assert (found.wanted[0].tolist(), found.got.tolist()) == ([124], [-128])
     assert found.tried <= 3
     assert found.where == ("QEMU" if board else "the checker")
 
@@ -82,11 +81,11 @@ def test_an_overflow_behind_another_layer(tmp_path: Path) -> None:
     proof = prove(image, model)
     assert [layer.missing for layer in proof.layers] == [0, 1]
     found = refute(proof, image, find_board(M4))
-    assert found.input is not None
+    assert len(found.inputs) == 1
     assert found.got is not None
     assert found.got.tolist() == [-128]
     assert found.tried <= 3
-    assert (np.abs(found.input - np.array([127, -128] * 4)) <= 1).all()
+    assert (np.abs(found.inputs[0] - np.array([127, -128] * 4)) <= 1).all()
 
 
 @pytest.mark.parametrize("board", [M4, None])
@@ -97,12 +96,11 @@ def test_several_tensors_of_int16(board: str | None, tmp_path: Path) -> None:
     proof = prove(image, model)
     assert not proof.is_proven
     found = refute(proof, image, find_board(board) if board else None)
-    assert found.input is not None
-    assert found.wanted is not None
+    assert len(found.inputs) == 1
     assert found.got is not None
-    assert (found.input.size, found.got.size) == (12, 12)
-    differ = found.got != found.wanted
-    assert (set(found.wanted[differ]), set(found.got[differ])) == ({-32768}, {-32767})
+    assert (found.inputs[0].size, found.got.size) == (12, 12)
+    differ = found.got != found.wanted[0]
+    assert (set(found.wanted[0][differ]), set(found.got[differ])) == ({-32768}, {-32767})
     found.write(tmp_path / "shown.npz", proof.network)
     info = api.load(model).compile(M4).modules[0].info
     (case,) = read_cases(tmp_path / "shown.npz", info.inputs, info.outputs)
@@ -188,6 +186,6 @@ def test_recorded_outputs(name: str) -> None:
     on = OnNumbers(Network(path))
     names = sorted(k.removesuffix("_input0") for k in cases.files if k.endswith("_input0"))
     for case in names:
-        found = on.output(cases[f"{case}_input0"].ravel().astype(np.int64))
+        found, _ = on.results(cases[f"{case}_input0"].ravel().astype(np.int64))
         np.testing.assert_array_equal(found, cases[f"{case}_output0"].ravel())
     assert len(names) >= 3

@@ -173,6 +173,7 @@ def _checks(session: Session, board: Board, simulated: str) -> Iterator[Check]:
             yield Check(probe.what, cost[probe.name], f"{unit} each", None)
     small, large = cost["flash"], cost["stream"]
     yield Check("flash: many words to few", large / small if small and large else None, "times", None)
+    yield _waiting(board, large, cost["ram"], simulated)
     yield _model(session, board)
     yield _guard(session, simulated)
 
@@ -219,6 +220,15 @@ def _echo(session: Session, board: Board) -> Check:
     rate = board.serial.baud if board.serial is not None else 0
     note = f"{rate} baud carry {rate // 10} at most" if rate and not board.is_usb else ""
     return Check("serial port", speed, "bytes a second, exact" if right else "bytes a second", right, note)
+
+
+def _waiting(board: Board, flash: float | None, ram: float | None, simulated: str) -> Check:
+    """What a word of the flash costs beyond one of the RAM, and what the board's file has it cost."""
+    name, reads = "flash: waiting for a word, many", board.reads(board.code)
+    if flash is None or ram is None or simulated:
+        return Check(name, None, "cycles", None, "simulators do not wait" if simulated else "")
+    said = 4 / reads.width * reads.wait_states if reads is not None else 0.0
+    return Check(name, flash - ram, "cycles", None, f"the board's file says {said:.3g}")
 
 
 def _per(session: Session, probe: Probe) -> float | None:

@@ -85,7 +85,15 @@ def test_the_image_of_a_real_board_on_its_chips_registers() -> None:
     values = by_name(found.checks)
     assert values["network"] == "10 of 10"
     assert found.passed
-    assert len(found.checks) == 12
+    assert len(found.checks) == 13
+
+
+def test_waiting_for_the_flash_is_compared_with_the_boards_file() -> None:
+    """The L475's flash waits 4 cycles for 8 bytes."""
+    board = find_board("disco_l475_iot1")
+    found = selftest._waiting(board, 4.5, 2.25, "")
+    assert (found.value, found.note) == (2.25, "the board's file says 2")
+    assert selftest._waiting(board, 2.5, 2.5, "QEMU").value is None
 
 
 def test_a_board_that_is_wrong_says_so() -> None:

@@ -1,6 +1,7 @@
 """``crtgen selftest``: what a board does, for those who have one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from crtgen import files
 from crtgen.boards import find_board
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.measure.selftest import build_selftest, run_selftest
+from crtgen.measure.selftest import build_selftest, run_rates, run_selftest
 
 __all__ = ["command"]
 
@@ -40,6 +41,7 @@ def command(
             with image.run(site=site) as session:
                 simulated = target.simulator if site.is_simulated(target) else ""
                 found = run_selftest(session, target, simulated, by)
+            found = replace(found, checks=(*found.checks, *run_rates(target, site, say)))
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
             text = json.dumps(found.to_dict(), indent=1) + "\n"

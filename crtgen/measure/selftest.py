@@ -5,13 +5,13 @@ One image has the demonstration's network and loops, each as a model of its own,
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from crtgen.api import Generated, Image, load
-from crtgen.boards import Board
+from crtgen.boards import Board, Serial
 from crtgen.codegen.metadata import metadata_files
 from crtgen.codegen.module import CModule, Interface, LayerInfo, ModelInfo
 from crtgen.codegen.render import render
@@ -21,10 +21,11 @@ from crtgen.measure.cases import read_cases
 from crtgen.project import Firmware, Options, generate_project
 from crtgen.report import Report, reports_of
 from crtgen.resources import demo_dir
+from crtgen.run import Site
 from crtgen.session import Measurement, Session
 from crtgen.version import __version__
 
-__all__ = ["Check", "Selftest", "build_selftest", "run_selftest"]
+__all__ = ["Check", "Selftest", "build_selftest", "run_rates", "run_selftest"]
 
 _NETWORK = "digits"
 _REPEATED = 64
@@ -42,6 +43,10 @@ _SECONDS = 1.0
 """How long the clock is compared with that of this computer."""
 
 _CLOCK_TOLERANCE = 0.03
+
+_RATES = (230_400, 460_800)
+_RATE_TOLERANCE = 0.02
+"""Rates of the serial port beside that of the board, and how far from one a UART may be."""
 
 _MOST_LOOPS = 400_000_000
 """Of a calibration."""
@@ -160,6 +165,25 @@ def run_selftest(session: Session, board: Board, simulated: str, seen_by: str = 
     return Selftest(
         board.name, board.summary, simulated, __version__, tuple(_checks(session, board, simulated)), seen_by
     )
+
+
+def run_rates(board: Board, site: Site, say: Callable[[str], None] = lambda text: None) -> tuple[Check, ...]:
+    """The serial port at further rates: an image for each that the UART reaches, and bytes there and back."""
+    found = []
+    for rate in _RATES:
+        if board.uart is None or board.is_usb or site.port is not None:
+            continue
+        uart = replace(board.uart, baud=rate)
+        if abs(uart.rate.baud / rate - 1) > _RATE_TOLERANCE:
+            continue
+        say(f"the serial port at {rate} baud")
+        faster = replace(board, uart=uart, serial=Serial(rate))
+        try:
+            with build_selftest(faster).run(site=replace(site, baud=rate)) as session:
+                found.append(replace(_echo(session, faster), name=f"serial port at {rate} baud"))
+        except LinkError as error:
+            found.append(Check(f"serial port at {rate} baud", None, "bytes a second", False, error.message))
+    return tuple(found)
 
 
 def _checks(session: Session, board: Board, simulated: str) -> Iterator[Check]:

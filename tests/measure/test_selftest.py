@@ -31,6 +31,7 @@ WORDS = ("words of the RAM", "words of the flash, few", "words of the flash, man
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     require_tool("arm-none-eabi-gcc")
     monkeypatch.setattr(selftest, "_SECONDS", 0.02)
+    monkeypatch.setattr(selftest, "_RATES", ())
 
 
 def by_name(checks: "tuple[Check, ...] | list[dict[str, Any]]") -> dict[str, Any]:
@@ -38,8 +39,11 @@ def by_name(checks: "tuple[Check, ...] | list[dict[str, Any]]") -> dict[str, Any
     return {name: c["value"] if isinstance(c, dict) else c.value for name, c in found.items()}
 
 
-def test_qemu_counts_an_instruction_for_each_and_the_stack_has_an_end(tmp_path: Path) -> None:
+def test_qemu_counts_an_instruction_for_each_and_the_stack_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     require_tool("qemu-system-arm")
+    monkeypatch.setattr(selftest, "_RATES", (230_400, 20_000_000))  # the second is more than the clock makes
     words = ["selftest", "--board", "mps2_an386", "--output", str(tmp_path), "--by", "a test"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
@@ -50,6 +54,8 @@ def test_qemu_counts_an_instruction_for_each_and_the_stack_has_an_end(tmp_path: 
     assert all(1.0 < values[name] < 1.1 for name in PER)  # and a branch back for each 64
     assert all(1.2 < values[name] < 1.6 for name in WORDS)
     assert values["stack guard"] == "a fault"
+    assert values["serial port at 230400 baud"] > 0
+    assert "serial port at 20000000 baud" not in values
     page = (tmp_path / "mps2_an386.md").read_text()
     assert "| network | 10 of 10 | cases exact | as it should be |  |" in page
     assert "simulated by QEMU, seen by a test." in page

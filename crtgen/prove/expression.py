@@ -92,6 +92,8 @@ def _value(e: Node, leaf: Callable[[Sum], Any], memo: dict[int, Any]) -> Any:
     if isinstance(e, Op):
         if e.name == "unknown":
             raise Refusal("it depends on memory or a register that nothing wrote")
+        if e.name == "upper" and isinstance(e.args[0], Sum):
+            return wrap(leaf(e.args[0]) >> 32)
         return OPS[e.name](*(evaluate(a, leaf, memo) for a in e.args))
     if isinstance(e, Halves):
         low, high = evaluate(e.low, leaf, memo), evaluate(e.high, leaf, memo)

@@ -1,17 +1,30 @@
-"""The greatest of several symbols, as a set: in which order they were compared does not matter."""
+"""The greatest or least of several symbols, as a set: in which order they were compared is all one."""
 
 from typing import Any
 
 from crtgen.prove.expression import parts_of
 from crtgen.prove.value import Op, Sum, Symbol, Word, signed
 
-__all__ = ["greatest_of", "single_symbol"]
+__all__ = ["greatest_of", "least_of", "single_symbol"]
 
 
-def greatest_of(word: Word) -> tuple[frozenset[Symbol], int] | None:
-    """The symbols, and the greatest number, of which a word is the greatest; None if it is anything else."""
+def greatest_of(word: Word, least: int = -128) -> tuple[frozenset[Symbol], int] | None:
+    """The symbols, and the greatest number, of which a word is the greatest; None if it is anything else.
+
+    No number counts below ``least``.
+    """
+    return _extreme_of(word, "max", least)
+
+
+def least_of(word: Word, most: int) -> tuple[frozenset[Symbol], int] | None:
+    """The same of the least, where no number counts above ``most``."""
+    return _extreme_of(word, "min", most)
+
+
+def _extreme_of(word: Word, name: str, end: int) -> tuple[frozenset[Symbol], int] | None:
     symbols: set[Symbol] = set()
-    least = -128
+    pick = max if name == "max" else min
+    bits = 32
     todo: list[Any] = [word]
     seen: set[int] = set()
     while todo:
@@ -19,17 +32,21 @@ def greatest_of(word: Word) -> tuple[frozenset[Symbol], int] | None:
         if id(e) in seen:
             continue
         seen.add(id(e))
-        e = _within_byte(e)
+        kept = _KEPT.get((e.name, e.args[0] if len(e.args) > 1 else 0)) if isinstance(e, Op) else None
+        if kept and isinstance(e.args[-1], Op) and e.args[-1].name == name:
+            e, bits = e.args[-1], min(bits, kept)
         if isinstance(e, int):
-            least = max(least, signed(e))
-        elif isinstance(e, Op) and e.name == "max":
+            end = pick(end, signed(e))
+        elif isinstance(e, Op) and e.name == name:
             todo.extend(parts_of(e))
         else:
             symbol = single_symbol(e)
             if symbol is None:
                 return None
             symbols.add(symbol)
-    return frozenset(symbols), least
+    half = 1 << bits - 1
+    within = all(-half <= s.low and s.high < half for s in symbols) and -half <= end < half
+    return (frozenset(symbols), end) if within else None
 
 
 def single_symbol(e: Any) -> Symbol | None:
@@ -40,9 +57,5 @@ def single_symbol(e: Any) -> Symbol | None:
     return None
 
 
-def _within_byte(e: Any) -> Any:
-    """What is extended or saturated to a signed byte: of a greatest of such bytes that changes nothing."""
-    if isinstance(e, Op) and (e.name == "sxtb" or (e.name == "ssat" and e.args[0] == 8)):
-        inner = e.args[-1]
-        return inner if isinstance(inner, Op) and inner.name == "max" else e
-    return e
+_KEPT: dict[tuple[str, Any], int] = {("sxtb", 0): 8, ("ssat", 8): 8, ("sxth", 0): 16, ("ssat", 16): 16}
+"""What changes nothing of an extreme of numbers of so many bits."""

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from crtgen.prove.expression import leaves
+import numpy as np
+
+from crtgen.prove.expression import evaluate, leaves
 from crtgen.prove.greatest import greatest_of, single_symbol
 from crtgen.prove.meaning import table
 from crtgen.prove.refusal import Refusal
@@ -14,6 +16,7 @@ from crtgen.prove.words import (
     bytes_of,
     halves_of,
     low_byte,
+    low_half,
     pair,
     raw_halves,
     unsigned_byte,
@@ -23,6 +26,7 @@ from crtgen.prove.words import (
 __all__ = ["Content", "Memory"]
 
 _LONGEST_TABLE = 1024
+_MOST_TRIED = 1 << 20
 
 Content: TypeAlias = Word | list[Byte]
 Pick: TypeAlias = Callable[[Word, Word], Word]
@@ -95,7 +99,7 @@ class Memory:
 
         All places that it may be at have to hold constants. Raises ``Refusal`` if that is not known.
         """
-        bounds = range_of(index)
+        bounds = range_of(index) or tried_range(index)
         if bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE:
             raise Refusal("an address depends on an input")
         low, high = bounds
@@ -184,7 +188,7 @@ class Memory:
             self.store_byte(a + 1, b[1])
             return
         low, high = raw_halves(unknown() if w is None else w)
-        h = self._half(halves_of(v)[0])
+        h = self._half(low_half(v))
         self.words[i] = pair(low, h) if a & 2 else pair(h, high)
 
     def _output(self, v: Word) -> Content:
@@ -264,6 +268,26 @@ def range_of(v: Word) -> tuple[int, int] | None:
     if isinstance(v, Bytes):
         return 0, sum(_most(b) << 8 * i for i, b in enumerate(v.parts))
     return _range_of_operation(v) if isinstance(v, Op) else None
+
+
+def tried_range(v: Word) -> tuple[int, int] | None:
+    """The same of a function of one symbol, or of one sum, that has few enough values to try all."""
+    found = leaves(v)
+    if len({frozenset(leaf.terms()) for leaf in found}) != 1 or len(found[0].terms()) > 1 < len(found):
+        return None
+    leaf = found[0]
+    (low, high), only = leaf.bounds(), len(leaf.terms()) == 1
+    if only:
+        (symbol,) = leaf.terms()
+        low, high = symbol.low, symbol.high
+    if high - low > _MOST_TRIED:
+        return None
+    values = np.arange(low, high + 1, dtype=np.int64)
+    try:
+        got = evaluate(v, lambda s: s.terms()[symbol] * values + s.constant if only else values, {})
+    except Refusal:
+        return None
+    return int(np.min(got)), int(np.max(got))
 
 
 def _range_of_operation(v: Op) -> tuple[int, int] | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from crtgen.prove.expression import Node
+from crtgen.prove.long_sums import as_long
 from crtgen.prove.meaning import NEGATED, OPS
 from crtgen.prove.value import M32, Op, Part, Sum, Symbol, Word, signed, signed8
 
@@ -54,6 +55,8 @@ def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
         return _long_shift(e, leaf, memo)
     if e.name == "sel":
         return _selected(e, leaf, memo)
+    if e.name == "upper" and isinstance(e.args[0], Sum):
+        return _mapped(leaf(e.args[0]), lambda v: v >> 32)
     args = [course_of(a, leaf, memo) for a in e.args]
     known = [a for a in args if a is not None]
     if len(known) < len(args) or (e.name not in _UNSIGNED and any(a.high >= 1 << 31 for a in known)):
@@ -211,15 +214,23 @@ def _long_shift(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
 
 def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
     """The course of a signed number of 64 bits: a product, or one and a constant."""
+    whole = as_long(low, high)
+    if whole is not None:
+        return leaf(whole) if whole.terms() else Course(whole.constant, whole.constant, 0)
     if not isinstance(high, Op) or not isinstance(low, Op):
         return None
+    if high.name == "add" and low.name == "mul":
+        return _long_product(high, low, leaf, memo)
     if high.name == "smulhi" and low.name == "mul" and _same(high.args, low.args):
         x, y = (course_of(a, leaf, memo) for a in low.args)
         if x is None or y is None or x.high >= 1 << 31 or y.high >= 1 << 31:
             return None
         return _times(x, y)
-    if high.name != "add" or low.name != "add":
-        return None
+    return _long_sum(high, low, leaf, memo) if high.name == low.name == "add" else None
+
+
+def _long_sum(high: Op, low: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+    """Of 64 bits and a constant."""
     rest, carry = high.args
     if not isinstance(carry, Op) or carry.name != "carry" or not _same(carry.args, (*low.args, 0)):
         return None
@@ -233,6 +244,20 @@ def _long(high: Word, low: Word, leaf: Leaf, memo: _Memo) -> Course | None:
         return None
     added = _mapped(inner, lambda v: v + (upper << 32) + (constant[0] & M32))
     return added if added.low >= -(1 << 63) and added.high < 1 << 63 else None
+
+
+def _long_product(high: Op, low: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+    """Of 64 bits times a number that is not negative: low * k, and umulhi(low, k) + high * k."""
+    for x, k in (low.args, low.args[::-1]):
+        for first, second in (high.args, high.args[::-1]):
+            if not isinstance(k, int) or k >> 31 or not isinstance(first, Op) or not isinstance(second, Op):
+                continue
+            upper = [a for a in second.args if a is not k and a != k]
+            parts = first.name == "umulhi" and second.name == "mul" and len(upper) == 1
+            if parts and (_same(first.args, (x, k)) or _same(first.args, (k, x))):
+                inner = _long(upper[0], x, leaf, memo)
+                return None if inner is None else _times(inner, Course(k, k, 0))
+    return None
 
 
 def _same(a: tuple[Word, ...], b: tuple[Word, ...]) -> bool:

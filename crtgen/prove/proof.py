@@ -141,7 +141,7 @@ def _network(model: Path, later: bool = False) -> Network:
 def only_model(image: Image, stem: str = "") -> str:
     """The name of an image's model; of several, that of a file. Raises ``UsageError`` if there is none."""
     names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
-    own = [n for n in names if n.lower() == re.sub(r"\W", "_", stem).lower()]
+    own = [n for n in names if n.lower() == re.sub("[^0-9A-Za-z]+", "_", stem).lower()]
     if len(names) != 1 and not own:
         known = ", ".join(names) or "none"
         hint = "name the file as its model"

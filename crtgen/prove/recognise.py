@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from crtgen.prove.expression import evaluate, leaves, shape_of
+from crtgen.prove.expression import Node, evaluate, leaves, parts_of, shape_of
 from crtgen.prove.greatest import greatest_of
 from crtgen.prove.joint import is_joined
 from crtgen.prove.monotone import Course, course_of
-from crtgen.prove.network.elementwise import ElementLayer
+from crtgen.prove.network.elementwise import ElementLayer, Extreme
 from crtgen.prove.network.layer import Value
 from crtgen.prove.network.network import Network
 from crtgen.prove.network.others import MaxPool, Softmax
 from crtgen.prove.network.sums import Channel, Form, SumLayer, fingerprint
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.softmax import softmax_output
-from crtgen.prove.value import M32, Sum, Symbol, Word
+from crtgen.prove.value import M32, Op, Sum, Symbol, Word
 
 __all__ = ["Recogniser"]
 
@@ -40,18 +40,26 @@ class Recogniser:
 
     def output(self, word: Word, bits: int) -> Word | None:
         """The symbol of an output, or a number, that the lowest bits of ``word`` are proven to be."""
-        found = leaves(word)
-        try:
-            value = self._of_layers(word, found, bits) if found else None
-        except Refusal as refusal:
-            self._because(str(refusal))
-            value = None
+        value = self._value(word, bits)
         if value is not None:
             return value & M32 if isinstance(value, int) else value.word
         self.forgotten += bits == 8
         if self.forgotten > self.limit:
             raise Refusal(f"too many bytes are no output of any layer; the first: {self.first_reason}")
         return None
+
+    def _value(self, word: Word, bits: int) -> Value | None:
+        found = leaves(word)
+        try:
+            value = self._of_layers(word, found, bits) if found else None
+        except Refusal as refusal:
+            self._because(str(refusal))
+            value = None
+        if value is None and isinstance(word, Op) and word.name == "sel":
+            ways = [self._value(way, bits) for way in word.args[1:]]
+            if ways[0] == ways[1]:  # whatever the condition says
+                return ways[0]
+        return value
 
     def _because(self, reason: str) -> None:
         self.first_reason = self.first_reason or reason
@@ -179,8 +187,9 @@ class Recogniser:
 
     def _of_pair(self, layer: ElementLayer, word: Word, found: list[Sum]) -> Value | None:
         symbols = frozenset(s for leaf in found for s in leaf.terms())
+        extreme = isinstance(layer, Extreme) and layer.found_in(word) == symbols
         for output in layer.pairs.get(symbols, ()):
-            if self._all_pairs(layer, layer.operands[output], word):
+            if extreme or self._all_pairs(layer, layer.operands[output], word):
                 return layer.found(output)
         return None
 
@@ -218,12 +227,35 @@ class Recogniser:
     # ---- the greatest of a set
 
     def _of_set(self, layer: MaxPool, word: Word) -> Value | None:
-        members = greatest_of(word)
-        if members is None:
-            return None
-        output = layer.by_set.get(members)
-        return None if output is None else layer.found(output)
+        kind, seen, todo = layer.type, set[int](), list[Any]((word,))
+        while todo:
+            node = todo.pop()
+            members = None if isinstance(node, int) else greatest_of(node, kind.low)
+            if members and members[1] <= layer.limits[0]:  # which nothing is below
+                members = members[0], kind.low
+            output = layer.by_set.get(members) if members else None
+            if output is not None:
+                return layer.found(output) if self._is_limited(layer, word, node) else None
+            if not isinstance(node, int) and id(node) not in seen:
+                seen.add(id(node))
+                todo += parts_of(node)
+        return None
+
+    def _is_limited(self, layer: MaxPool, word: Word, node: Node) -> bool:
+        """Whether the word is the node's value within the layer's limits, for each that there is."""
+        if node is word and layer.limits == layer.type[1:]:
+            return True
+        name = (layer.number, shape_of(word, _no_leaf, {id(node): "greatest"}))
+        if name not in self._verdicts:
+            values = np.arange(layer.type.low, layer.type.high + 1, dtype=np.int64)
+            got = layer.type.of(evaluate(word, _no_leaf, {id(node): values}))
+            self._verdicts[name] = bool((got == np.clip(values, *layer.limits)).all())
+        return self._verdicts[name]
 
     def _of_softmax(self, layer: Softmax, word: Word) -> Value | None:
         output = softmax_output(layer, word, self._verdicts)
         return None if output is None else layer.found(output)
+
+
+def _no_leaf(leaf: Sum) -> Any:
+    raise Refusal("a greatest element that is used together with others")

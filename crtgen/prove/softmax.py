@@ -19,16 +19,16 @@ from crtgen.prove.network.others import Softmax
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Op, Sum, Symbol, Word
 
-__all__ = ["rounded_product", "softmax_output"]
+__all__ = ["Row", "rounded_product", "softmax_output"]
 
 _DIFFERENCES = np.arange(-255, 1, dtype=np.int64)
 _CHUNK = 1 << 18
-_MOST_SUMS = 1 << 27
+_MOST_SUMS = 1 << 30
 
 
 def softmax_output(layer: Softmax, word: Word, verdicts: dict[Any, bool]) -> int | None:
     """The output that a word is for every input, or None. Raises ``Refusal`` with the reason."""
-    row = _Row(layer)
+    row = layer.seen = layer.seen or Row(layer)
     total = row.total_of(word)
     if total is None:
         return None
@@ -56,10 +56,14 @@ def _no_leaf(leaf: Sum) -> Any:
 
 
 @dataclass(eq=False)
-class _Row:
-    """``differences`` are the nodes s - M or M - s by id: the symbol and the sign."""
+class Row:
+    """What is known of a layer's expressions.
+
+    ``differences`` are the nodes s - M or M - s by id: the symbol and the sign.
+    """
 
     layer: Softmax
+    totals: set[int] = field(default_factory=set)
     differences: dict[int, tuple[Symbol, int]] = field(default_factory=dict)
     _supports: dict[int, frozenset[Symbol]] = field(default_factory=dict)
     _kept: list[Node] = field(default_factory=list)
@@ -109,8 +113,11 @@ class _Row:
             if id(e) in seen or isinstance(e, int):
                 continue
             seen.add(id(e))
+            if id(e) in self.totals and isinstance(e, Op):
+                return e
             is_sum = isinstance(e, Op) and e.name == "add" and len(self.support(e)) > 1
             if isinstance(e, Op) and is_sum and all(len(self.support(t)) <= 1 for t in _terms(e)):
+                self.totals.add(id(e))
                 return e
             todo.extend(parts_of(e))
         return None
@@ -149,7 +156,7 @@ def _terms(e: Node) -> Iterator[Node]:
 class _Element:
     """One output, as a function of its difference and of the sum."""
 
-    def __init__(self, row: _Row, word: Word, total: Op) -> None:
+    def __init__(self, row: Row, word: Word, total: Op) -> None:
         self.row, self.layer, self.word, self.total = row, row.layer, word, total
         self.of_total: dict[int, Node] = {}
         self.product: tuple[Node, Word, Word] | None = None

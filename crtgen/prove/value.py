@@ -65,7 +65,7 @@ class Symbol:
 class Sum:
     """A linear form. The terms of a chain of multiply-accumulates are collected when they are asked for."""
 
-    __slots__ = ("_bounds", "_chain", "_terms", "constant")
+    __slots__ = ("_bounds", "_chain", "_terms", "constant", "length")
 
     def __init__(
         self,
@@ -75,6 +75,8 @@ class Sum:
     ) -> None:
         self.constant, self._terms, self._chain = constant, terms, chain
         self._bounds: tuple[int, int] | None = None
+        self.length: int = 1 + (chain[0].length if chain and isinstance(chain[0], Sum) else 0)
+        """How many links its chain has."""
 
     def plus(self, n: int) -> "Sum":
         """The sum and a number; terms that are collected are shared."""
@@ -83,7 +85,7 @@ class Sum:
         return Sum(self.constant + n, None, (self, _NOTHING, 1))
 
     def terms(self) -> "dict[Symbol, int]":
-        """Coefficients by symbol; those that are 0 modulo 2^32 are left out."""
+        """Coefficients by symbol; none is 0."""
         if self._terms is None:
             self._terms = self._collected()
             self._chain = None
@@ -104,7 +106,7 @@ class Sum:
         for factor, weight in todo:
             for symbol, k in factor.terms().items():
                 terms[symbol] = known(symbol, 0) + k * weight
-        return {symbol: k for symbol, k in terms.items() if k & M32}
+        return {symbol: k for symbol, k in terms.items() if k}
 
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest value, in the integers."""

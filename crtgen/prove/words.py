@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from crtgen.prove.long_sums import high_part, long_shift
 from crtgen.prove.meaning import NEGATED, apply
 from crtgen.prove.value import (
     M32,
@@ -26,6 +27,7 @@ __all__ = [
     "halves_of",
     "logic",
     "low_byte",
+    "low_half",
     "mac",
     "mul",
     "pair",
@@ -122,12 +124,12 @@ def word_of(b: tuple[Byte, ...]) -> Word:
     return Bytes((b0, b1, b2, b3))
 
 
-def _across(b: tuple[Part, ...]) -> Op | None:
+def _across(b: tuple[Part, ...]) -> Word | None:
     """The upper bytes of one word and the lower ones of another: a shift of the 64 bits."""
     low, high, n = b[0].word, b[3].word, b[0].index
     places = [(p.word is (low if n + i < 4 else high), p.index) for i, p in enumerate(b)]
     whole = n > 0 and places == [(True, n + i & 3) for i in range(4)]
-    return Op("high", high, low, 8 * n) if whole else None
+    return long_shift(high, low, 8 * n) if whole else None
 
 
 def pair(low: Word, high: Word) -> Word:
@@ -161,6 +163,8 @@ def _half(v: Word) -> Word:
     """The lower half of a word, signed."""
     if isinstance(v, int):
         return v
+    if isinstance(v, Halves):
+        return _half(v.low)
     if isinstance(v, Sum):
         low, high = v.bounds()
         if low >= -0x8000 and high <= 0x7FFF:
@@ -174,7 +178,14 @@ def _half_of_bytes(low: Byte, high: Byte) -> Word:
             return signed16(low | high << 8)
         if isinstance(high, Symbol) and high.high < 128:
             return Sum(low, {high: 256})
+    if isinstance(low, Part) and isinstance(high, Part) and (low.index, high.index) == (0, 1):
+        return _half(low.word) if low.word is high.word else Op("sxth", Bytes((low, high, 0, 0)))
     return Op("sxth", Bytes((low, high, 0, 0)))
+
+
+def low_half(x: Word) -> Word:
+    """A word of which the lower 16 bits are those of ``x``."""
+    return x.low if isinstance(x, Halves) else halves_of(x)[0] if isinstance(x, Bytes) else x
 
 
 def raw_halves(x: Word) -> tuple[Word, Word]:
@@ -213,6 +224,8 @@ def add(a: Word, b: Word, factor: int = 1) -> Word:
         return rounded or apply("add" if factor == 1 else "sub", a, b)
     if isinstance(b, int):
         return x.plus(factor * y.constant)
+    if factor == 1 and y.length > x.length:
+        x, y = y, x
     total = Sum(x.constant + factor * y.constant, None, (x, y, factor))
     return total if factor == 1 or total.terms() else total.constant & M32
 
@@ -291,7 +304,8 @@ def _lsl(v: Word, n: int) -> Word | None:
 
 def _asr(v: Word, n: int) -> Word | None:
     if isinstance(v, Sum):
-        return _high_part(v, n)
+        least, most = v.bounds()
+        return high_part(v, n) if least >= -(1 << 31) and most < 1 << 31 else None
     if n == 16 and isinstance(v, Halves):
         high = halves_of(v)[1]
         return high & M32 if isinstance(high, int) else high
@@ -312,28 +326,6 @@ def _ror(v: Word, n: int) -> Word | None:
 
 
 _SHIFTS = {"lsl": _lsl, "lsr": _lsr, "asr": _asr, "ror": _ror}
-
-
-def _high_part(v: Sum, n: int) -> Word | None:
-    """floor(v / 2^n) as a sum, where what the coefficients leave over stays within one step of 2^n."""
-    if n > 31:
-        return None
-    one, middle = 1 << n, 1 << (n - 1)
-    high: dict[Symbol, int] = {}
-    low: dict[Symbol, int] = {}
-    for symbol, k in v.terms().items():
-        rest = ((k + middle) & (one - 1)) - middle
-        if rest:
-            low[symbol] = rest
-        if k != rest:
-            high[symbol] = (k - rest) >> n
-    least, most = v.bounds()
-    if least < -(1 << 31) or most >= 1 << 31:
-        return None
-    least, most = Sum(v.constant, low).bounds()
-    if least >> n != most >> n:
-        return None
-    return Sum(least >> n, high) if high else least >> n & M32
 
 
 def complement(x: Word) -> Word:
@@ -404,7 +396,7 @@ def _only_one(x: tuple[_Piece, ...], y: tuple[_Piece, ...]) -> tuple[_Piece, ...
     return tuple(out)
 
 
-def _long_shift(x: Word, y: Word) -> Op | None:
+def _long_shift(x: Word, y: Word) -> Word | None:
     """LSR of a low word or-ed with LSL of the high word is a shift of the 64 bits."""
     if isinstance(x, Op) and isinstance(y, Op) and x.name == "lsr" and y.name in ("lsl", "add"):
         n = x.args[1]
@@ -412,7 +404,7 @@ def _long_shift(x: Word, y: Word) -> Op | None:
         if y.name == "add":
             left = 1 if y.args[0] is y.args[1] else 0
         if isinstance(n, int) and isinstance(left, int) and n + left == 32 and 0 < n < 32:
-            return Op("high", y.args[0], x.args[0], n)
+            return long_shift(y.args[0], x.args[0], n)
     return None
 
 

@@ -98,6 +98,7 @@ class OnNumbers:
         symbols = [v for i in own if isinstance(v := values[i], Symbol)]
         found.at = np.array([self._place(s) for s in symbols], np.int64)
         found.low = np.array([s.low for s in symbols], np.int64)
+        found.high = np.array([s.high for s in symbols], np.int64)
         return found
 
 
@@ -180,6 +181,7 @@ class _Pairs:
 class _Greatest:
     at: Numbers
     low: Numbers
+    high: Numbers
 
     def __init__(self, sets: Sequence[Sequence[int]]) -> None:
         sizes = np.array([len(s) for s in sets], np.int64)
@@ -188,7 +190,9 @@ class _Greatest:
 
     def run(self, numbers: Numbers) -> None:
         if self.at.size:
-            numbers[self.at] = np.maximum(np.maximum.reduceat(numbers[self.taps], self.first), self.low)
+            numbers[self.at] = np.clip(
+                np.maximum.reduceat(numbers[self.taps], self.first), self.low, self.high
+            )
 
     def back(self, numbers: Numbers, slopes: NDArray[np.float64]) -> None:
         if self.at.size:

@@ -53,7 +53,10 @@ def _numbers(layer: Layer, values: dict[Symbol, int]) -> Iterator[tuple[int, int
         for i, operands in enumerate(layer.operands):
             yield i, int(layer.value(*map(number, operands))[0])
     elif isinstance(layer, MaxPool):
-        yield from ((i, max(values[s] for s in cells)) for i, cells in enumerate(layer.sets))
+        low, high = layer.limits
+        for i, cells in enumerate(layer.sets):
+            if cells:
+                yield i, min(high, max(low, *(values[s] for s in cells)))
     elif isinstance(layer, Softmax):
         row = np.concatenate([number(v) for v in layer.inputs])
         yield from ((i, int(v)) for i, v in enumerate(layer.reference(row)))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from crtgen.prove.image import Instruction
 from crtgen.prove.instructions.registry import family
+from crtgen.prove.long_sums import long_add, long_shift
 from crtgen.prove.machine import PC, Machine, Step
 from crtgen.prove.meaning import apply
 from crtgen.prove.operands import number, register, second
@@ -156,7 +157,13 @@ def _rsb(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> 
 
 def _adc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> Step:
     def step() -> None:
-        a, b, carry = m.r[x], value(), m.carry()
+        a, b = m.r[x], value()
+        together = _long_flags(m, "add", a, b)
+        if together is not None:
+            m.r[d] = together
+            m.forget_flags()
+            return
+        carry = m.carry()
         if flags:
             m.flags = ("add", a, b, carry)
         rounded = add(a, carry)
@@ -166,9 +173,24 @@ def _adc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> 
     return step
 
 
+def _long_flags(m: Machine, kind: str, a: Word, b: Word) -> Word | None:
+    """The upper word of a sum or difference of 64 bits, of which the flags are that of the lower words."""
+    was, low, other, carry = m.flags
+    if was != kind or carry != 0:
+        return None
+    words = long_add((low, a), (other, b), 1 if kind == "add" else -1)
+    return None if words is None else words[1]
+
+
 def _sbc(m: Machine, d: int, x: int, value: Callable[[], Word], flags: bool) -> Step:
     def step() -> None:
-        a, b, carry = m.r[x], complement(value()), m.carry()
+        a, b = m.r[x], value()
+        together = _long_flags(m, "sub", a, b)
+        if together is not None:
+            m.r[d] = together
+            m.forget_flags()
+            return
+        b, carry = complement(b), m.carry()
         if flags:
             m.flags = ("add", a, b, carry)
         m.r[d] = add(add(a, b), carry)
@@ -306,7 +328,7 @@ def unary(m: Machine, i: Instruction) -> Step:
 
 
 @family("asrl", "lsll", "lsrl")
-def long_shift(m: Machine, i: Instruction) -> Step:
+def shift_two(m: Machine, i: Instruction) -> Step:
     """Of 64 bits in two registers, by a number."""
     low, high, n = register(i.operands[0]), register(i.operands[1]), number(i.operands[2])
     if not 0 < n < 32:
@@ -318,7 +340,7 @@ def long_shift(m: Machine, i: Instruction) -> Step:
             together = logic("orr", shifted("lsl", b, n), shifted("lsr", a, 32 - n))
             m.r[low], m.r[high] = shifted("lsl", a, n), together
             return
-        m.r[low] = apply("high", b, a, n)
+        m.r[low] = long_shift(b, a, n) if i.name == "asrl" else apply("high", b, a, n)
         m.r[high] = shifted("asr" if i.name == "asrl" else "lsr", b, n)
 
     return step

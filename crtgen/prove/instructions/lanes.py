@@ -289,12 +289,17 @@ def count_lanes(m: Machine, i: Instruction) -> Step:
 
 @family("vshlc")
 def shift_all(m: Machine, i: Instruction) -> Step:
-    """All 128 bits to the left by a word: one comes in from a register, one goes out to it."""
+    """All 128 bits to the left by whole bytes: some come in from a register, others go out to it."""
     d, n = vector(i.operands[0]), register(i.operands[1])
-    if number(i.operands[2]) != 32 or m.tail:
-        raise Refusal("a shift of a vector that is not by a word")
+    count = number(i.operands[2]) // 8
+    if number(i.operands[2]) % 8 or m.tail:
+        raise Refusal("a shift of a vector that is not by bytes")
 
     def step() -> None:
-        m.q[d], m.r[n] = [m.r[n], *m.q[d][:3]], m.q[d][3]
+        if count == 4:
+            m.q[d], m.r[n] = [m.r[n], *m.q[d][:3]], m.q[d][3]
+            return
+        moved = [*bytes_of(m.r[n])[:count], *(b for w in m.q[d] for b in bytes_of(w))]
+        m.q[d], m.r[n] = _words(moved[:16]), word_of((*moved[16:], *(0,) * (4 - count)))
 
     return step

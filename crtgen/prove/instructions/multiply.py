@@ -2,12 +2,13 @@
 
 from crtgen.prove.image import Instruction
 from crtgen.prove.instructions.registry import family
+from crtgen.prove.long_sums import as_long, long_words
 from crtgen.prove.machine import Machine, Step
 from crtgen.prove.meaning import apply
 from crtgen.prove.operands import number, register
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Op, Word, signed
-from crtgen.prove.words import add, halves_of, mul, shifted
+from crtgen.prove.value import M32, Op, Sum, Word, signed
+from crtgen.prove.words import add, halves_of, mac, mul, shifted
 
 __all__: list[str] = []
 
@@ -44,9 +45,50 @@ def long_accumulate(m: Machine, i: Instruction) -> Step:
     r, is_signed = m.r, i.name[0] == "s"
 
     def step() -> None:
+        made = _small_product(r[x], r[y]) if is_signed else None
+        if made is not None:
+            together = _accumulated((r[low], r[high]), made)
+            if together is not None:
+                r[low], r[high] = together
+                return
         least, most = _product(r[x], r[y], is_signed)
         carry = apply("carry", r[low], least, 0)
         r[low], r[high] = add(r[low], least), add(add(r[high], most), carry)
+
+    return step
+
+
+def _small_product(u: Word, v: Word) -> Sum | None:
+    """The product of a sum of about 16 bits and a number; 64 bits hold many of them."""
+    if isinstance(u, int):
+        u, v = v, u
+    if not isinstance(u, Sum) or not isinstance(v, int) or max(map(abs, u.bounds())) > 1 << 17:
+        return None
+    return Sum(u.constant * signed(v), None, (None, u, signed(v)))
+
+
+def _accumulated(to: tuple[Word, Word], product: Sum) -> tuple[Word, Word] | None:
+    before = as_long(*to)
+    if before is None:
+        return None
+    return long_words(Sum(before.constant + product.constant, None, (before, product, 1)))
+
+
+@family("smlald", "smlaldx", "smlalbb", "smlalbt", "smlaltb", "smlaltt")
+def long_products_of_halves(m: Machine, i: Instruction) -> Step:
+    low, high, x, y = (register(q) for q in i.operands)
+    crossed = i.name.endswith("x")
+    which = ((0, crossed), (1, 1 - crossed)) if "d" in i.name else ((i.name[5] == "t", i.name[6] == "t"),)
+
+    def step() -> None:
+        u, v, total = halves_of(m.r[x]), halves_of(m.r[y]), as_long(m.r[low], m.r[high])
+        made: Word | Sum | None = total
+        for a, b in which:
+            made = mac(made, u[a], v[b]) if isinstance(made, Sum) else None
+        words = long_words(made) if isinstance(made, Sum) else None
+        if words is None:
+            raise Refusal("a sum of 64 bits that is not followed")
+        m.r[low], m.r[high] = words
 
     return step
 

@@ -134,8 +134,9 @@ def _operation(name: str, kind: str, lane: int, last: str) -> _Lane:
     """The operation on words that hold a signed lane each."""
     if name in _PLAIN:
         return _PLAIN[name]
-    if name in _OF_WORDS and lane == 4 and kind[0] == "s":
-        return lambda a, b: apply(name, a, b)
+    if name in _OF_WORDS and lane == 4 and (kind[0] == "s" or name == "vmulh"):
+        operation = name if kind[0] == "s" else "umulhi"
+        return lambda a, b: apply(operation, a, b)
     if name in _SIGNED and (kind[0] == "s" or lane == 4):
         operation = _SIGNED[name] if kind[0] == "s" else _UNSIGNED[name]
         return lambda a, b: apply(operation, a, b)
@@ -156,6 +157,8 @@ def _shift(name: str, kind: str, last: str) -> _Lane:
         return lambda a, _: shifted("lsl", a, n)
     if name == "vshr" and kind[0] == "s":
         return lambda a, _: shifted("asr", a, min(n, 31))
+    if name == "vshr" and kind == "u32":
+        return lambda a, _: shifted("lsr", a, n) if n < 32 else 0
     if name == "vrshr" and kind[0] == "s":
         return lambda a, _: apply("vrshl", a, -n & 255)
     raise Refusal(f"{name} of {kind}")
@@ -181,10 +184,14 @@ def _by_register(kind: str) -> _Lane:
 def shift_in(m: Machine, i: Instruction) -> Step:
     """A word shifted by whole bytes; what comes in at its end stays as it was."""
     d, x, n = vector(i.operands[0]), vector(i.operands[1]), number(i.operands[2]) // 8
-    if i.kind != "32" or number(i.operands[2]) % 8:
+    if i.kind not in ("32", "16") or number(i.operands[2]) % 8:
         raise Refusal(f"{i.name} of {i.kind} by {i.operands[2]}")
 
     def one(u: Word, old: Word) -> Word:
+        if i.kind == "16":
+            p, q = bytes_of(u), bytes_of(old)
+            left = i.name == "vsli"
+            return word_of((q[0], p[0], q[2], p[2]) if left else (p[1], q[1], p[3], q[3]))
         if n == 2:
             (low, high), (a, b) = raw_halves(u), raw_halves(old)
             return pair(high, b) if i.name == "vsri" else pair(a, low)
@@ -192,6 +199,20 @@ def shift_in(m: Machine, i: Instruction) -> Step:
         return word_of(p[n:] + q[4 - n :] if i.name == "vsri" else q[:n] + p[: 4 - n])
 
     return lambda: put(m, d, [one(u, w) for u, w in zip(m.q[x], m.q[d], strict=True)])
+
+
+@family("vmullb", "vmullt")
+def wide_product(m: Machine, i: Instruction) -> Step:
+    """Products of the lower or upper halves of words, as words."""
+    d, x, y = (vector(q) for q in i.operands)
+    if i.kind != "s16":
+        raise Refusal(f"{i.name} of {i.kind}")
+    top = i.name[-1] == "t"
+
+    def one(u: Word, v: Word) -> Word:
+        return mul(as_word(halves_of(u)[top]), as_word(halves_of(v)[top]))
+
+    return lambda: put(m, d, [one(u, v) for u, v in zip(m.q[x], m.q[y], strict=True)])
 
 
 @family("vmovlb", "vmovlt")
@@ -253,3 +274,14 @@ def extreme(m: Machine, i: Instruction) -> Step:
         m.r[d] = v
 
     return step
+
+
+@family("vabs", "vneg")
+def sign(m: Machine, i: Instruction) -> Step:
+    """The negative of each lane, or of those that are."""
+    d, x, lane = vector(i.operands[0]), vector(i.operands[1]), lane_bytes(i.kind)
+
+    def one(v: Word, _: Word) -> Word:
+        return apply("max", v, subtract(0, v)) if i.name == "vabs" else subtract(0, v)
+
+    return lambda: put(m, d, [_each(one, w, w, lane, raw=False) for w in m.q[x]])

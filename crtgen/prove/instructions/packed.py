@@ -17,6 +17,7 @@ from crtgen.prove.words import (
     pair,
     raw_halves,
     select,
+    shifted,
     unsigned_byte,
     word_of,
 )
@@ -60,13 +61,13 @@ def _rotation(i: Instruction) -> tuple[tuple[str, ...], int]:
     return i.operands, 0
 
 
-@family("sxtb16", "sxtab16", "uxtb16")
+@family("sxtb16", "sxtab16", "uxtb16", "uxtab16")
 def extend_two(m: Machine, i: Instruction) -> Step:
     """Bytes 0 and 2 of a word, after the rotation, as halves."""
     q, turn = _rotation(i)
     d, x, r = register(q[0]), register(q[-1]), m.r
-    to = register(q[1]) if i.name == "sxtab16" else None
-    extend = unsigned_byte if i.name == "uxtb16" else byte_word
+    to = register(q[1]) if len(q) == 3 else None
+    extend = unsigned_byte if i.name[0] == "u" else byte_word
 
     def step() -> None:
         b = bytes_of(r[x])
@@ -94,23 +95,26 @@ def extend_and_add(m: Machine, i: Instruction) -> Step:
 
 @family("pkhbt", "pkhtb")
 def pack(m: Machine, i: Instruction) -> Step:
-    """A half of each of two words; the second may be shifted by 16."""
+    """A half of each of two words; the second one may be shifted."""
     q = i.operands
-    amount = q[3].partition(" #")[2] if len(q) == 4 else "0"
-    if amount not in ("0", "16"):
-        raise Refusal("a shift that is not 16")
-    d, x, y, other, bottom = register(q[0]), register(q[1]), register(q[2]), amount == "16", i.name == "pkhbt"
+    kind, _, amount = q[3].partition(" #") if len(q) == 4 else ("lsl", "", "0")
+    d, x, y, bottom = register(q[0]), register(q[1]), register(q[2]), i.name == "pkhbt"
+
+    by_half = amount == "16" and kind == ("lsl" if bottom else "asr")
 
     def step() -> None:
-        u, v = m.r[x], m.r[y]
-        take_high = other != bottom  # of the second word
+        u = m.r[x]
+        if by_half and not isinstance(u, Bytes) and not isinstance(m.r[y], Bytes):
+            p, t = raw_halves(u), raw_halves(m.r[y])
+            m.r[d] = pair(p[0], t[0]) if bottom else pair(t[1], p[1])
+            return
+        v = shifted(kind, m.r[y], int(amount))
         if isinstance(u, Bytes) or isinstance(v, Bytes):
             a, b = bytes_of(u), bytes_of(v)
-            half = b[2:] if take_high else b[:2]
-            m.r[d] = word_of((*a[:2], *half) if bottom else (*half, *a[2:]))
+            m.r[d] = word_of((*a[:2], *b[2:]) if bottom else (*b[:2], *a[2:]))
             return
-        p, t = raw_halves(u), raw_halves(v)[take_high]
-        m.r[d] = pair(p[0], t) if bottom else pair(t, p[1])
+        p, t = raw_halves(u), raw_halves(v)
+        m.r[d] = pair(p[0], t[1]) if bottom else pair(t[0], p[1])
 
     return step
 

@@ -12,7 +12,7 @@ from crtgen.prove.machine import Machine, Step
 from crtgen.prove.operands import address, register
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Word
-from crtgen.prove.words import bytes_of, halves_of, low_byte, pair, raw_halves, unsigned_byte, word_of
+from crtgen.prove.words import bytes_of, low_byte, pair, raw_halves, unsigned_byte, word_of
 
 __all__: list[str] = []
 
@@ -182,7 +182,7 @@ def _store(
         elif size == 1:
             memory.store_byte(a, bytes_of(word)[part])
         elif size == 2:
-            memory.store_half(a, as_word(halves_of(word)[part >> 1]) if lane == 2 else word)
+            memory.store_half(a, as_word(raw_halves(word)[part >> 1]) if lane == 2 else word)
         else:
             memory.store(a, word)
 

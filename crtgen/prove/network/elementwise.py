@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tflite
 
+from crtgen.prove.greatest import greatest_of, least_of
 from crtgen.prove.network.arithmetic import (
     Ints,
     input_radius,
@@ -19,7 +20,7 @@ from crtgen.prove.network.arithmetic import (
 from crtgen.prove.network.layer import Value
 from crtgen.prove.network.sums import Channel, SumLayer, Summed, bounds_of
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import Symbol
+from crtgen.prove.value import Symbol, Word
 
 __all__ = [
     "Addition",
@@ -56,7 +57,7 @@ class ElementLayer(SumLayer):
         self.read()
         f, shape = self.file, self.file.shape(self.operator.output)
         self.zeros = [f.zero_point(t) if f.has_scale(t) else 0 for t in self.data_inputs()]
-        self.zero = f.zero_point(self.operator.output)
+        self.zero = f.zero_point(self.operator.output) if f.has_scale(self.operator.output) else 0
         arrays = [np.broadcast_to(self.network.array(t), shape).ravel() for t in self.data_inputs()]
         self.operands: list[tuple[Value, ...]] = list(zip(*arrays, strict=True))
         self.pairs: dict[frozenset[Symbol], list[int]] = {}
@@ -315,28 +316,33 @@ class Product(ElementLayer):
 
 
 class Difference(ElementLayer):
-    """SQUARED_DIFFERENCE: both operands with 7 more bits."""
+    """SQUARED_DIFFERENCE: both operands with 7 more bits, of int16 none."""
 
     def read(self) -> None:
         f, (x, y), z = self.file, self.operator.inputs, self.operator.output
         self.limits, top = f.limits(z, 0), 2 * max(f.scale(x), f.scale(y))
-        scales = f.scale(x) / top, f.scale(y) / top, top * top / ((1 << 14) * f.scale(z))
+        self.more = 0 if self.type.bits == 16 else 7
+        last = float(np.float32((1 << 2 * self.more) * f.scale(z)))
+        scales = f.scale(x) / top, f.scale(y) / top, top * top / last
         self.factors = [quantized_multiplier(s) for s in scales]
 
     def of(self, *operands: Any) -> Any:
-        a, b = (requantize(v << 7, *k) for v, k in zip(operands, self.factors[:2], strict=True))
+        a, b = (requantize(v << self.more, *k) for v, k in zip(operands, self.factors[:2], strict=True))
         return requantize((a - b) * (a - b), *self.factors[2])
 
 
 class Extreme(ElementLayer):
-    """MAXIMUM and MINIMUM of tensors with one scale."""
+    """MAXIMUM and MINIMUM: of the numbers, whatever their scales are."""
 
     def read(self) -> None:
-        f, tensors = self.file, (*self.operator.inputs, self.operator.output)
-        if len({(f.scale(t), f.zero_point(t)) for t in tensors}) > 1:
-            raise Refusal("it changes the scale, which is not followed")
         self.limits = self.type.low, self.type.high
 
-    def of(self, *operands: Any) -> Any:
+    def found_in(self, word: Word) -> frozenset[Symbol] | None:
+        """The symbols of which a word is the extreme."""
+        is_max, (low, high) = self.operator.code == _B.MAXIMUM, self.limits
+        found, end = (greatest_of(word, low), low) if is_max else (least_of(word, high), high)
+        return found[0] if found and found[1] == end else None
+
+    def value(self, *operands: Any) -> Any:
         is_max = self.operator.code == _B.MAXIMUM
         return (np.maximum if is_max else np.minimum)(*operands)

@@ -78,9 +78,9 @@ class Bilinear(SumLayer):
         rows, columns = (_between(shape[a], out[a], *ends) for a in (1, 2))
         low, high = bounds_of(values)
         self.ranges = {0: (int(low.min()) << 20, int(high.max()) << 20)}
-        places = [(r, c) for r in rows for c in columns]
-        for i, (row, column) in enumerate(places):
-            cells = [(y * shape[2] + x, a * b) for y, a in row for x, b in column]
+        places = [(n, row, column) for n in range(shape[0]) for row in rows for column in columns]
+        for i, (n, row, column) in enumerate(places):
+            cells = [((n * shape[1] + y) * shape[2] + x, a * b) for y, a in row for x, b in column]
             for c in range(depth):
                 base, terms = terms_of(0, ((values[p * depth + c], k) for p, k in cells))
                 yield i * depth + c, 0, base, terms

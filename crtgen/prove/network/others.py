@@ -29,9 +29,9 @@ class MaxPool(Layer):
     def prepare(self) -> list[Value]:
         o = self.operator.options(tflite.Pool2DOptions)
         x, y = self.operator.inputs[0], self.operator.output
-        kind = self.type
-        if self.file.kind(x) != kind or self.file.limits(y, o.FusedActivationFunction()) != kind[1:]:
-            raise Refusal("a max pool with an activation is not followed yet")
+        if self.file.kind(x) != self.type:
+            raise Refusal("its input has to be of the type of its output")
+        self.limits = self.file.limits(y, o.FusedActivationFunction())
         where, _ = windows(self, (o.FilterHeight(), o.FilterWidth()), o, (1, 1))
         values, depth = self.network.values(x), self.file.shape(x)[-1]
         self.by_set: dict[tuple[frozenset[Symbol], int], int] = {}
@@ -44,16 +44,17 @@ class MaxPool(Layer):
 
     def _enter(self, i: int, cells: list[Value]) -> Value:
         symbols = frozenset(v for v in cells if isinstance(v, Symbol))
-        least = max((v for v in cells if not isinstance(v, Symbol)), default=self.type.low)
+        low, high = self.limits
+        least = max([self.type.low, *(v for v in cells if not isinstance(v, Symbol))])
         self.sets.append(symbols)
         if not symbols:
             self.proven.add(i)
-            return least
+            return min(high, max(low, least))
         known = self.by_set.setdefault((symbols, least), i)
         if known != i:
             self.same[i] = known
-        low = max(least, *(s.low for s in symbols))
-        return self.symbol(i, low, max(least, *(s.high for s in symbols)))
+        ends = (max(least, *(s.low for s in symbols)), max(least, *(s.high for s in symbols)))
+        return self.symbol(i, *(min(high, max(low, end)) for end in ends))
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         return {s for i in outputs for s in self.sets[i]}
@@ -61,6 +62,9 @@ class MaxPool(Layer):
 
 class Softmax(Layer):
     """Rows along the last axis. The functions are TFLite Micro's, in gemmlowp's fixed point."""
+
+    seen: Any = None
+    """What the recogniser knows of it."""
 
     def prepare(self) -> list[Value]:
         f, x, y = self.file, self.operator.inputs[0], self.operator.output

@@ -18,22 +18,29 @@ def windows(
 ) -> tuple[list[Window], bool]:
     """The window of each place of the output, and whether one reaches beyond the input.
 
-    ``o`` are TFLite's options, with padding and strides. The batch is 1.
+    ``o`` are TFLite's options, with padding and strides.
     """
     shape, out = layer.file.shape(layer.operator.inputs[0]), layer.file.shape(layer.operator.output)
-    if len(shape) != 4 or shape[0] != 1 or len(out) != 4:
-        raise Refusal("its input has to have four dimensions, and a batch of 1")
+    if len(shape) != 4 or len(out) != 4:
+        raise Refusal("its input has to have four dimensions")
     strides = o.StrideH(), o.StrideW()
     rows = _axis(shape[1], out[1], kernel[0], strides[0], dilation[0], o.Padding())
     columns = _axis(shape[2], out[2], kernel[1], strides[1], dilation[1], o.Padding())
     padded = any(
         len(cells) < size for axis, size in ((rows, kernel[0]), (columns, kernel[1])) for cells in axis
     )
+    return _of_all_images(shape, rows, columns, kernel[1]), padded
+
+
+def _of_all_images(
+    shape: tuple[int, ...], rows: list[Window], columns: list[Window], wide: int
+) -> list[Window]:
     return [
-        [(y * shape[2] + x, a * kernel[1] + b) for y, a in row for x, b in column]
+        [((n * shape[1] + y) * shape[2] + x, a * wide + b) for y, a in row for x, b in column]
+        for n in range(shape[0])
         for row in rows
         for column in columns
-    ], padded
+    ]
 
 
 def _axis(size: int, out: int, kernel: int, stride: int, dilation: int, padding: int) -> list[Window]:
@@ -49,15 +56,11 @@ def _axis(size: int, out: int, kernel: int, stride: int, dilation: int, padding:
 def spread_windows(layer: Layer, kernel: tuple[int, int], o: Any) -> list[Window]:
     """The same of a transposed convolution: ``p * stride - before + k`` is the place that a tap adds to."""
     shape, out = layer.file.shape(layer.data_inputs()[0]), layer.file.shape(layer.operator.output)
-    if len(shape) != 4 or shape[0] != 1 or len(out) != 4:
-        raise Refusal("its input has to have four dimensions, and a batch of 1")
+    if len(shape) != 4 or len(out) != 4:
+        raise Refusal("its input has to have four dimensions")
     rows = _spread_axis(shape[1], out[1], kernel[0], o.StrideH(), o.Padding())
     columns = _spread_axis(shape[2], out[2], kernel[1], o.StrideW(), o.Padding())
-    return [
-        [(y * shape[2] + x, a * kernel[1] + b) for y, a in row for x, b in column]
-        for row in rows
-        for column in columns
-    ]
+    return _of_all_images(shape, rows, columns, kernel[1])
 
 
 def _spread_axis(size: int, out: int, kernel: int, stride: int, padding: int) -> list[Window]:

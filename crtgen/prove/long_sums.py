@@ -1,0 +1,76 @@
+"""Numbers of 64 bits in two words, where they are one sum: the sum, and its upper word.
+
+The lower word is a ``Sum`` in the integers, of which the word is the lower 32 bits; the upper word is the
+operation ``upper`` of the same sum. Whoever makes such a pair has to know that the sum keeps to 64 bits.
+"""
+
+from crtgen.prove.value import M32, Op, Sum, Symbol, Word, signed
+
+__all__ = ["as_long", "high_part", "long_add", "long_shift", "long_words"]
+
+
+def as_long(low: Word, high: Word) -> Sum | None:
+    """The sum that two words are, with a sign."""
+    if isinstance(low, int):
+        return Sum(signed(high) << 32 | low, {}) if isinstance(high, int) else None
+    if not isinstance(low, Sum) or not isinstance(high, Op):
+        return None
+    of = high.args[0]
+    same = of is low or (isinstance(of, Sum) and of.constant == low.constant and of.terms() == low.terms())
+    if high.name == "asr" and high.args[1] == 31:
+        least, most = low.bounds()
+        same = same and least >= -(1 << 31) and most < 1 << 31
+    return low if same and high.name in ("upper", "asr") else None
+
+
+def long_words(total: Sum) -> tuple[Word, Word] | None:
+    """The two words of a sum; None if it may need more than 64 bits."""
+    least, most = total.bounds()
+    if least < -(1 << 63) or most >= 1 << 63:
+        return None
+    if not total.terms():
+        return total.constant & M32, total.constant >> 32 & M32
+    return total, Op("upper", total)
+
+
+def long_add(a: tuple[Word, Word], b: tuple[Word, Word], factor: int = 1) -> tuple[Word, Word] | None:
+    """a + factor * b of two such numbers, where both are sums and one is of symbols."""
+    x, y = as_long(*a), as_long(*b)
+    if x is None or y is None or not (_is_upper(a[1]) or _is_upper(b[1])):
+        return None
+    return long_words(Sum(x.constant + factor * y.constant, None, (x, y, factor)))
+
+
+def _is_upper(w: Word) -> bool:
+    return isinstance(w, Op) and w.name == "upper"
+
+
+def long_shift(high: Word, low: Word, n: int) -> Word:
+    """The lower word of 64 bits shifted to the right by a number below 32."""
+    whole = as_long(low, high) if _is_upper(high) else None
+    if whole is not None:
+        least, most = whole.bounds()
+        if least >> n >= -(1 << 31) and most >> n < 1 << 31:
+            shifted = high_part(whole, n)
+            if shifted is not None:
+                return shifted
+    return Op("high", high, low, n)
+
+
+def high_part(v: Sum, n: int) -> Word | None:
+    """floor(v / 2^n) as a sum, where what the coefficients leave over stays within one step of 2^n."""
+    if n > 31:
+        return None
+    one, middle = 1 << n, 1 << (n - 1)
+    high: dict[Symbol, int] = {}
+    low: dict[Symbol, int] = {}
+    for symbol, k in v.terms().items():
+        rest = ((k + middle) & (one - 1)) - middle
+        if rest:
+            low[symbol] = rest
+        if k != rest:
+            high[symbol] = (k - rest) >> n
+    least, most = Sum(v.constant, low).bounds()
+    if least >> n != most >> n:
+        return None
+    return Sum(least >> n, high) if high else least >> n & M32

@@ -1,0 +1,58 @@
+"""Operators one by one: what the checker takes them to compute, and images of them on cores of each kind."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crtgen import api
+from crtgen.ops import Case
+from crtgen.prove import prove
+from crtgen.prove.network.network import Network
+from tests.ops import oracle
+from tests.prove.cases import CASES
+from tests.prove.test_network import run
+from tests.support import require_tool
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The cases as `.tflite` files."""
+    folder, found = tmp_path_factory.mktemp("operators"), {}
+    for case in CASES:
+        found[case.name] = folder / f"{case.name}.tflite"
+        found[case.name].write_bytes(oracle.model(case.graph()))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_meaning(case: Case, files: dict[str, Path]) -> None:
+    """Three voices: the checker, TensorFlow Lite Micro, and crtgen's own reference."""
+    graph, network = case.graph(), Network(files[case.name])
+    inputs = case.inputs(1)
+    given = tuple(inputs[name] for name in graph.inputs)
+    (micro,) = oracle.run_all(files[case.name].read_bytes(), [given])
+    (own,) = graph.run([given])
+    (found,) = run(network, *given)
+    np.testing.assert_array_equal(found, micro[0].ravel())
+    np.testing.assert_array_equal(found, own[0].ravel())
+
+
+def unproven(files: Sequence[Path], board: str, directory: Path) -> list[str]:
+    """Build one image of all models, and prove each; gives those that are not, with the reason."""
+    require_tool("arm-none-eabi-gcc")
+    image = directory / "firmware.elf"
+    built = api.compile([api.load(file) for file in files], board).generate("standalone").build()
+    image.write_bytes(built.path.read_bytes())
+    proofs = {file.stem: prove(image, file) for file in files}
+    return [f"{name}: {p.stopped or p.first_reason}" for name, p in proofs.items() if not p.is_proven]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    "board", ["mps2_an386", "mps3_an547", pytest.param("rpi_pico", marks=pytest.mark.nightly)]
+)
+def test_proven(board: str, files: dict[str, Path], tmp_path: Path) -> None:
+    """Each in an image with all the others."""
+    assert unproven(list(files.values()), board, tmp_path) == []

@@ -231,23 +231,23 @@ class Recogniser:
         while todo:
             node = todo.pop()
             members = None if isinstance(node, int) else greatest_of(node, kind.low)
-            if members and members[1] <= layer.limits[0]:  # which nothing is below
-                members = members[0], kind.low
-            output = layer.by_set.get(members) if members else None
+            symbols, end = members or (frozenset[Symbol](), kind.low)
+            least = kind.low if end <= layer.limits[0] else end  # nothing is below the limit
+            output = layer.by_set.get((symbols, least))
             if output is not None:
-                return layer.found(output) if self._is_limited(layer, word, node) else None
+                return layer.found(output) if self._is_limited(layer, word, node, end) else None
             if not isinstance(node, int) and id(node) not in seen:
                 seen.add(id(node))
                 todo += parts_of(node)
         return None
 
-    def _is_limited(self, layer: MaxPool, word: Word, node: Node) -> bool:
-        """Whether the word is the node's value within the layer's limits, for each that there is."""
+    def _is_limited(self, layer: MaxPool, word: Word, node: Node, end: int) -> bool:
+        """Whether the word is the node's value within the layer's limits, for each from ``end`` on."""
         if node is word and layer.limits == layer.type[1:]:
             return True
-        name = (layer.number, shape_of(word, _no_leaf, {id(node): "greatest"}))
+        name = (layer.number, end, shape_of(word, _no_leaf, {id(node): "greatest"}))
         if name not in self._verdicts:
-            values = np.arange(layer.type.low, layer.type.high + 1, dtype=np.int64)
+            values = np.arange(end, layer.type.high + 1, dtype=np.int64)
             got = layer.type.of(evaluate(word, _no_leaf, {id(node): values}))
             self._verdicts[name] = bool((got == np.clip(values, *layer.limits)).all())
         return self._verdicts[name]

@@ -185,6 +185,8 @@ def _half_of_bytes(low: Byte, high: Byte) -> Word:
 
 def low_half(x: Word) -> Word:
     """A word of which the lower 16 bits are those of ``x``."""
+    if isinstance(x, Op) and x.name == "sel" and isinstance(x.args[0], Op):
+        return select(x.args[0], low_half(x.args[1]), low_half(x.args[2]))
     return x.low if isinstance(x, Halves) else halves_of(x)[0] if isinstance(x, Bytes) else x
 
 
@@ -343,11 +345,22 @@ def logic(name: str, x: Word, y: Word) -> Word:
             return _masked(x, y)
         if y == 0:
             return x
+    if name == "and" and (_is_sign_mask(x, y) or _is_sign_mask(y, x)):
+        return Op("max", x if _is_sign_mask(x, y) else y, 0)
     if name == "orr":
         together = _long_shift(x, y) or _long_shift(y, x) or _together(x, y)
         if together is not None:
             return together
     return Op(name, x, y)
+
+
+def _is_sign_mask(x: Word, mask: Word) -> bool:
+    """Whether a mask is all of ``x`` where it is not negative, and nothing of it else."""
+    names = []
+    while isinstance(mask, Op) and mask.name in ("asr", "mvn") and mask.args[-1] in (31, mask.args[0]):
+        names.append(mask.name)
+        mask = mask.args[0]
+    return sorted(names) == ["asr", "mvn"] and mask is x
 
 
 def _masked(x: Word, mask: int) -> Word:

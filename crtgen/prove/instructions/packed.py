@@ -103,18 +103,15 @@ def pack(m: Machine, i: Instruction) -> Step:
     by_half = amount == "16" and kind == ("lsl" if bottom else "asr")
 
     def step() -> None:
-        u = m.r[x]
-        if by_half and not isinstance(u, Bytes) and not isinstance(m.r[y], Bytes):
-            p, t = raw_halves(u), raw_halves(m.r[y])
-            m.r[d] = pair(p[0], t[0]) if bottom else pair(t[1], p[1])
-            return
-        v = shifted(kind, m.r[y], int(amount))
+        u, v = m.r[x], m.r[y] if by_half else shifted(kind, m.r[y], int(amount))
+        take_high = by_half != bottom  # of the second word
         if isinstance(u, Bytes) or isinstance(v, Bytes):
             a, b = bytes_of(u), bytes_of(v)
-            m.r[d] = word_of((*a[:2], *b[2:]) if bottom else (*b[:2], *a[2:]))
+            half = b[2:] if take_high else b[:2]
+            m.r[d] = word_of((*a[:2], *half) if bottom else (*half, *a[2:]))
             return
-        p, t = raw_halves(u), raw_halves(v)
-        m.r[d] = pair(p[0], t[1]) if bottom else pair(t[0], p[1])
+        p, t = raw_halves(u), raw_halves(v)[take_high]
+        m.r[d] = pair(p[0], t) if bottom else pair(t, p[1])
 
     return step
 

@@ -47,6 +47,8 @@ def _is_upper(w: Word) -> bool:
 
 def long_shift(high: Word, low: Word, n: int) -> Word:
     """The lower word of 64 bits shifted to the right by a number below 32."""
+    if isinstance(high, int) and isinstance(low, int):
+        return (high << 32 | low) >> n & M32
     whole = as_long(low, high) if _is_upper(high) else None
     if whole is not None:
         least, most = whole.bounds()

@@ -185,8 +185,10 @@ def _half_of_bytes(low: Byte, high: Byte) -> Word:
 
 def low_half(x: Word) -> Word:
     """A word of which the lower 16 bits are those of ``x``."""
-    if isinstance(x, Op) and x.name == "sel" and isinstance(x.args[0], Op):
-        return select(x.args[0], low_half(x.args[1]), low_half(x.args[2]))
+    if isinstance(x, Op) and x.name == "sel":
+        taken, a, b = x.args
+        if isinstance(taken, Op) and isinstance(a, Halves) and isinstance(b, Halves):
+            return select(taken, a.low, b.low)
     return x.low if isinstance(x, Halves) else halves_of(x)[0] if isinstance(x, Bytes) else x
 
 

@@ -20,7 +20,8 @@ from crtgen.prove.value import M32, Op, Sum, Symbol, Word
 
 __all__ = ["Recogniser"]
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 14
+"""Numbers that are evaluated at once: arrays that caches hold, and that need no new pages."""
 _MOST_SUMS = 1 << 25
 """Sums of a channel that are tried one by one, where the expression is not known to be monotone."""
 
@@ -132,7 +133,9 @@ class Recogniser:
         (low, high), kind = layer.ranges[c], layer.type
         fits = course is not None and course.way >= 0 and kind.low <= course.low and course.high <= kind.high
         if fits and layer.rises:
-            return self._equal(layer, c, word, line, layer.steps(c))
+            steps = layer.steps(c)
+            parts = (steps[i : i + _CHUNK] for i in range(0, steps.size, _CHUNK))
+            return all(self._equal(layer, c, word, line, part) for part in parts)
         if high - low > _MOST_SUMS:
             layer.because(f"channel {c}: its expression may turn, and has too many sums to try all")
             return False

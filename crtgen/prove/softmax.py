@@ -22,7 +22,7 @@ from crtgen.prove.value import Op, Sum, Symbol, Word
 __all__ = ["Row", "rounded_product", "softmax_output"]
 
 _DIFFERENCES = np.arange(-255, 1, dtype=np.int64)
-_CHUNK = 1 << 18
+_CHUNK = 1 << 14
 _MOST_SUMS = 1 << 30
 
 

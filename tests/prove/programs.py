@@ -36,7 +36,11 @@ CORE = (
     "ssub8 r0, r1, r2 ; sel r3, r1, r2", "ssub8 r0, r2, r1 ; sel r3, r2, r0",
     "asrl r0, r3, #7", "lsll r0, r3, #9", "lsrl r0, r3, #31",
     "orr r3, #1 ; udiv r0, r1, r3", "orr r3, #1 ; sdiv r0, r1, r3", "it lt ; movlt r0, r1",
-    "ite hi ; addhi r0, r1, r2 ; subls r0, r1, r2", ".inst.n 0x1f00", ".inst.n 0x1dc0",
+    "ite hi ; addhi r0, r1, r2 ; subls r0, r1, r2", "uxtab16 r0, r1, r2", "uxtab16 r0, r1, r2, ror #8",
+    "pkhbt r0, r1, r2, lsl #6", "pkhtb r0, r1, r2, asr #3",
+    "mov ip, r1 ; movs ip, ip, lsl #1 ; adc r3, r1, r2 ; mov r0, ip",
+    "smlald r0, r3, r1, r2", "smlaldx r0, r3, r1, r2", "smlalbb r0, r3, r1, r2", "smlalbt r0, r3, r1, r2",
+    "smlaltb r0, r3, r1, r2", "smlaltt r0, r3, r1, r2", ".inst.n 0x1f00", ".inst.n 0x1dc0",
 )  # fmt: skip
 """The last two are SUBS and ADDS of a register and a small number, as Clang encodes them."""
 
@@ -64,7 +68,12 @@ HELIUM = (
     "vshl.u32 q0, r3", "rsb r3, #0 ; vshl.u32 q0, r3", "rsb r3, #0 ; vshl.s32 q0, r3", "vsri.32 q0, q1, #24",
     "vsri.32 q0, q1, #8", "vshlc q0, r3, #32", "vidup.u8 q1, r0, #4 ; vcmp.s8 ge, q1, r3 ; vpsel q0, q1, q2",
     "vidup.u16 q1, r0, #4 ; vcmp.u16 hi, q1, r3 ; vpsel q0, q1, q2",
-    "vorr q0, q1, q2", "vand q0, q1, q2", "veor q0, q1, q2",
+    "vorr q0, q1, q2", "vand q0, q1, q2", "veor q0, q1, q2", "vsli.32 q0, q1, #16", "vsli.32 q0, q1, #8",
+    "vsli.16 q0, q1, #8", "vsri.32 q0, q1, #16", "vsri.16 q0, q1, #8", "vmullb.s16 q0, q1, q2",
+    "vmullt.s16 q0, q1, q2", "vabs.s32 q0, q1", "vabs.s8 q0, q1", "vneg.s16 q0, q1", "vmulh.u32 q0, q1, q2",
+    "vshr.u32 q0, q1, #9", "vshlc q0, r3, #8", "vshlc q0, r3, #24",
+    "vpt.s32 lt, q1, zr ; vaddt.i32 q0, q1, r1",
+    "vpt.s32 ge, q1, r3 ; vaddt.i32 q0, q2, r1",
 )  # fmt: skip
 
 CASES = CORE + HELIUM

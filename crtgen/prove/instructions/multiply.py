@@ -81,16 +81,26 @@ def long_products_of_halves(m: Machine, i: Instruction) -> Step:
     which = ((0, crossed), (1, 1 - crossed)) if "d" in i.name else ((i.name[5] == "t", i.name[6] == "t"),)
 
     def step() -> None:
-        u, v, total = halves_of(m.r[x]), halves_of(m.r[y]), as_long(m.r[low], m.r[high])
-        made: Word | Sum | None = total
+        u, v = halves_of(m.r[x]), halves_of(m.r[y])
+        words = m.r[low], m.r[high]
         for a, b in which:
-            made = mac(made, u[a], v[b]) if isinstance(made, Sum) else None
-        words = long_words(made) if isinstance(made, Sum) else None
-        if words is None:
-            raise Refusal("a sum of 64 bits that is not followed")
+            words = _with_product(words, u[a], v[b])
         m.r[low], m.r[high] = words
 
     return step
+
+
+def _with_product(words: tuple[Word, Word], u: Word, v: Word) -> tuple[Word, Word]:
+    """64 bits and the product of two halves."""
+    before = as_long(*words)
+    made = mac(before, u, v) if before is not None else None
+    together = long_words(made) if isinstance(made, Sum) else None
+    if together is not None:
+        return together
+    product = mul(u & M32 if isinstance(u, int) else u, v & M32 if isinstance(v, int) else v)
+    low, high = words
+    carry = apply("carry", low, product, 0)
+    return add(low, product), add(add(high, shifted("asr", product, 31)), carry)
 
 
 def _product(u: Word, v: Word, is_signed: bool) -> tuple[Word, Word]:

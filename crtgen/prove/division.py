@@ -7,9 +7,10 @@ Nobody has to believe that the function divides: its results are kept as a table
 from typing import TYPE_CHECKING, NamedTuple
 
 from crtgen.prove.meaning import table
+from crtgen.prove.memory import tried_values
 from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.refusal import Refusal
-from crtgen.prove.value import M32, Op, signed, unknown
+from crtgen.prove.value import M32, Op, Word, signed, unknown
 from crtgen.prove.words import add
 
 if TYPE_CHECKING:
@@ -44,16 +45,16 @@ def divided(m: "Machine", target: int) -> bool:
     dividend, divisor = m.r[0], m.r[1]
     if m.image.architecture != "armv6-m" or isinstance(dividend, int) or not isinstance(divisor, int):
         return False
-    course = course_of(dividend, lambda s: Course(*s.bounds(), 1), {})
-    if course is None or course.high >= 1 << 31 or course.high - course.low >= _MOST:
-        return False
     if target not in {m.image.symbols.get(name) for name in _NAMES}:
         return False
-    key = target, divisor, course.low, course.high
+    ends = _ends(dividend)
+    if ends is None or ends[1] >= 1 << 31 or ends[1] - ends[0] >= _MOST:
+        return False
+    key = target, divisor, *ends
     if key not in m.divisions:
-        m.divisions[key] = _tried(m, target, divisor, range(course.low, course.high + 1))
+        m.divisions[key] = _tried(m, target, divisor, range(ends[0], ends[1] + 1))
     found = m.divisions[key]
-    index = add(dividend, -course.low & M32)
+    index = add(dividend, -ends[0] & M32)
     m.r[0], m.r[1] = (Op("table", number, index) for number in found.tables)
     m.spoil(_SCRATCH, found.frame)
     least, most = found.instructions
@@ -61,6 +62,15 @@ def divided(m: "Machine", target: int) -> bool:
     m.slack += most - least
     m.cycles += found.cycles
     return True
+
+
+def _ends(dividend: Word) -> tuple[int, int] | None:
+    """The least and the greatest dividend."""
+    course = course_of(dividend, lambda s: Course(*s.bounds(), 1), {})
+    if course is not None:
+        return course.low, course.high
+    tried = tried_values(dividend)
+    return None if tried is None else (int(tried.min()), int(tried.max()))
 
 
 def _tried(m: "Machine", target: int, divisor: int, dividends: range) -> Divided:

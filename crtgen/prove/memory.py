@@ -1,7 +1,7 @@
 """The memory of an image: constants, and what a run may write, which holds nothing known before it."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from crtgen.prove.words import (
     low_half,
     pair,
     raw_halves,
+    shifted,
     unsigned_byte,
     word_of,
 )
 
-__all__ = ["Content", "Memory"]
+__all__ = ["Content", "Memory", "tried_values"]
 
 _LONGEST_TABLE = 1024
 _MOST_TRIED = 1 << 20
@@ -99,15 +100,19 @@ class Memory:
 
         All places that it may be at have to hold constants. Raises ``Refusal`` if that is not known.
         """
-        bounds = range_of(index) or tried_range(index)
-        if bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE:
+        bounds = range_of(index)
+        tried = tried_values(index) if bounds is None or isinstance(index, Sum) else None
+        step = 1 << _even_bits(tried)
+        if tried is not None:
+            bounds = int(tried.min()), int(tried.max())
+        if bounds is None or bounds[1] - bounds[0] >= _LONGEST_TABLE * step:
             raise Refusal("an address depends on an input")
         low, high = bounds
-        entries = [read((base + (i << scale)) & M32) for i in range(low, high + 1)]
+        entries = [read((base + (i << scale)) & M32) for i in range(low, high + 1, step)]
         values = [signed(e) for e in entries if isinstance(e, int)]
         if len(values) < len(entries):
             raise Refusal("an address depends on an input, and not all there is constant")
-        return Op("table", table(values), add(index, -low & M32))
+        return Op("table", table(values), shifted("lsr", add(index, -low & M32), step.bit_length() - 1))
 
     def byte(self, a: Word) -> Byte:
         a = _address(a)
@@ -270,24 +275,35 @@ def range_of(v: Word) -> tuple[int, int] | None:
     return _range_of_operation(v) if isinstance(v, Op) else None
 
 
-def tried_range(v: Word) -> tuple[int, int] | None:
-    """The same of a function of one symbol, or of one sum, that has few enough values to try all."""
+def tried_values(v: Word) -> Any:
+    """All values of a function of one symbol, or of one sum, that has few enough to try; else None."""
     found = leaves(v)
-    if len({frozenset(leaf.terms()) for leaf in found}) != 1 or len(found[0].terms()) > 1 < len(found):
+    if not found:
         return None
-    leaf = found[0]
-    (low, high), only = leaf.bounds(), len(leaf.terms()) == 1
-    if only:
-        (symbol,) = leaf.terms()
-        low, high = symbol.low, symbol.high
-    if high - low > _MOST_TRIED:
+    first = found[0].terms()
+    if len(first) == 1 and all(leaf.terms().keys() == first.keys() for leaf in found):
+        (symbol,) = first
+        values = np.arange(symbol.low, symbol.high + 1, dtype=np.int64)
+    elif all(leaf.terms() == first for leaf in found):
+        low, high = (end - found[0].constant for end in found[0].bounds())
+        symbol, values = None, np.arange(low, min(high, low + _MOST_TRIED) + 1, dtype=np.int64)
+    else:
         return None
-    values = np.arange(low, high + 1, dtype=np.int64)
+    if values.size > _MOST_TRIED:
+        return None
     try:
-        got = evaluate(v, lambda s: s.terms()[symbol] * values + s.constant if only else values, {})
+        got = evaluate(v, lambda s: s.constant + (s.terms()[symbol] if symbol else 1) * values, {})
     except Refusal:
         return None
-    return int(np.min(got)), int(np.max(got))
+    return np.asarray(got)
+
+
+def _even_bits(values: Any) -> int:
+    """By how many bits the differences of addresses can be shifted to the right: 0, 1 or 2."""
+    if values is None:
+        return 0
+    rest = int(np.bitwise_or.reduce(values - values.min(), axis=None))
+    return 2 if rest & 3 == 0 and rest else 1 if rest & 1 == 0 and rest else 0
 
 
 def _range_of_operation(v: Op) -> tuple[int, int] | None:

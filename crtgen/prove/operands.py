@@ -98,11 +98,15 @@ def _indexed(m: Machine, b: int, x: int, scale: int) -> Callable[[], int]:
 
 
 def indexed(m: Machine, tokens: Sequence[str]) -> Callable[[], tuple[int, Word, int] | None]:
-    """Base, index and scale of an operand whose index depends on an input; else None."""
+    """Base, index and scale of an operand that depends on an input by one register; else None."""
     match = _MEMORY.fullmatch(", ".join(tokens))
-    if not match or not match[2] or match[2][0] == "#":
+    if not match or match[4] or match[5] or register(match[1]) == PC:
         return lambda: None
-    b, x, scale, r = register(match[1]), register(match[2]), int(match[3] or 0), m.r
+    r, b, scale = m.r, register(match[1]), int(match[3] or 0)
+    if not match[2] or match[2][0] == "#":
+        offset = number(match[2]) if match[2] else 0
+        return lambda: None if isinstance(r[b], int) else (offset, r[b], 0)
+    x = register(match[2])
 
     def operand() -> tuple[int, Word, int] | None:
         base, index = r[b], r[x]

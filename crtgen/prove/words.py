@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+from crtgen.prove.expression import shape_of
 from crtgen.prove.long_sums import high_part, long_shift
 from crtgen.prove.meaning import NEGATED, apply
 from crtgen.prove.value import (
@@ -437,7 +438,21 @@ def select(taken: Op, a: Word, b: Word) -> Word:
     if isinstance(b, Op) and b.name == "add" and _is(b.args[0], a):
         negated = Op(NEGATED[taken.name], *taken.args)
         return Op("add", a, select(negated, b.args[1], 0))
+    if taken.name not in _PLAIN_CONDITIONS:
+        taken, a, b = Op(NEGATED[taken.name], *taken.args), b, a
+    if isinstance(a, Op) and isinstance(b, Op) and a.name == b.name == "sel" and _alike(a, b):
+        return a
     return Op("sel", taken, a, b)
+
+
+_PLAIN_CONDITIONS = frozenset(("eq", "gt", "ge", "hi", "cs", "mi", "sum_ge"))
+"""Those that a choice is written with; of the others the negation is."""
+
+
+def _alike(a: Op, b: Op) -> bool:
+    """Whether two expressions are the same, operation by operation."""
+    both = [shape_of(e, lambda s: (s.constant, frozenset(s.terms().items())), {}) for e in (a, b)]
+    return both[0] == both[1]
 
 
 def _is(a: Word, b: Word) -> bool:

@@ -13,7 +13,7 @@ from crtgen.prove.network.network import Network
 from tests.ops import oracle
 from tests.prove.cases import CASES
 from tests.prove.test_network import run
-from tests.support import require_tool
+from tests.support import models_dir, require_tool
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +52,7 @@ def unproven(files: Sequence[Path], board: str, directory: Path) -> dict[str, st
 NOT_FOLLOWED = {
     "mps2_an386": set[str](),
     "mps3_an547": set[str](),
-    "rpi_pico": {
-        "average_pool2d_int16",
-        "average_pool2d_skew_relu",
-        "depthwise_conv2d_int16_same_s2",
-        "fully_connected_int16",
-        "logistic_int16_0.00024",
-    },
+    "rpi_pico": {"average_pool2d_int16"},
 }
 """By board, what docs/prove.md says is not proven."""
 
@@ -71,3 +65,21 @@ def test_proven(board: str, files: dict[str, Path], tmp_path: Path) -> None:
     """Each in an image with all the others."""
     found = unproven(list(files.values()), board, tmp_path)
     assert found.keys() == NOT_FOLLOWED[board], found
+
+
+SHARED = """
+    seanet/add0 seanet/add16 seanet/conv0 seanet/conv11 seanet/leaky_relu0 seanet/leaky_relu9 seanet/pad0
+    seanet/pad12 seanet/quantize0 seanet/strided_slice0 seanet/strided_slice21 seanet/sub0
+    seanet/transpose_conv0 streaming/v2_vad_logits streaming/hey_jarvis_logits streaming/v2_okay_nabu
+    streaming/v2_okay_nabu_logits
+"""
+
+
+@pytest.mark.qemu
+@pytest.mark.models
+@pytest.mark.nightly
+@pytest.mark.parametrize("board", ["mps2_an385", "mps2_an386", "mps3_an547", "rpi_pico"])
+def test_networks_of_others(board: str, tmp_path: Path) -> None:
+    """int16, states, several inputs: together in one image."""
+    folder = models_dir().parent / "networks"
+    assert unproven([folder / f"{name}.tflite" for name in SHARED.split()], board, tmp_path) == {}

@@ -3,8 +3,10 @@
 import hashlib
 import re
 import struct
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +38,7 @@ __all__ = [
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
+_DEEPEST = 10_000
 STACK_TOP = 0xF0000000
 """Where the stack is while a proof runs: far from all else, so that what is beyond its frames is seen."""
 
@@ -110,12 +113,24 @@ def prove(path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN) -> 
     start = time.process_time()
     image, network = read_image(path), _network(model)
     name = name or only_model(image, model.stem)
-    run = _Run(image, network, name, timing)
-    proof = run.proof(start)
-    if not network.states or not proof.is_proven:
-        return proof
-    later = _Run(image, _network(model, later=True), name, timing, run.globals()).proof(start)
-    return later.joined(proof)
+    with _deep_recursion():
+        run = _Run(image, network, name, timing)
+        proof = run.proof(start)
+        if not network.states or not proof.is_proven:
+            return proof
+        later = _Run(image, _network(model, later=True), name, timing, run.globals()).proof(start)
+        return later.joined(proof)
+
+
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """Expressions are deeper than calls usually are; beyond this a proof stops, and says so."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _DEEPEST))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def checker_digest() -> str:

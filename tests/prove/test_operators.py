@@ -1,6 +1,7 @@
 """Operators one by one: what the checker takes them to compute, and images of them on cores of each kind."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from crtgen import api
 from crtgen.ops import Case
 from crtgen.prove import prove
+from crtgen.prove.image import read_image
 from crtgen.prove.network.network import Network
 from tests.ops import oracle
 from tests.prove.cases import CASES
@@ -45,7 +47,9 @@ def unproven(files: Sequence[Path], board: str, directory: Path) -> dict[str, st
     image = directory / "firmware.elf"
     built = api.compile([api.load(file) for file in files], board).generate("standalone").build()
     image.write_bytes(built.path.read_bytes())
-    proofs = {file.stem: prove(image, file) for file in files}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crtgen.prove.proof.read_image", cache(read_image))
+        proofs = {file.stem: prove(image, file) for file in files}
     return {name: p.stopped or p.first_reason for name, p in proofs.items() if not p.is_proven}
 
 

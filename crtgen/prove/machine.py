@@ -337,14 +337,14 @@ class Machine:
         return at, self._state(), changed
 
     def _state(self) -> "_State":
-        rest = (self.predicate, self.tail, tuple(self.returns))
+        rest = (self.predicate, self.tail, tuple(self.returns), self.conditions)
         return _State(
             self.r[:], self.q[:], self.flags, self.greater, rest, self.count, self.slack, self.cycles
         )
 
     def _restore(self, s: "_State", changed: "dict[int, Changed]") -> None:
         self.r[:], self.q[:], self.flags, self.greater = s.r, s.q, s.flags, s.greater
-        self.predicate, self.tail, returns = s.rest
+        self.predicate, self.tail, returns, self.conditions = s.rest
         self.returns[:] = returns
         self.count, self.slack, self.cycles = s.count, s.slack, s.cycles
         self._undo({i: before for i, (before, _) in changed.items()})
@@ -399,7 +399,7 @@ class _State:
     q: list[list[Word]]
     flags: Flags
     greater: tuple[Word, Word] | None
-    rest: tuple[int, int, tuple[tuple[int, tuple[Word, ...]], ...]]
+    rest: tuple[int, int, tuple[tuple[int, tuple[Word, ...]], ...], tuple[list[Word], int] | None]
     count: int
     slack: int
     cycles: int

@@ -41,7 +41,7 @@ class Recogniser:
 
     def output(self, word: Word, bits: int) -> Word | None:
         """The symbol of an output, or a number, that the lowest bits of ``word`` are proven to be."""
-        value = self._value(word, bits)
+        value = self._value(word, bits, {})
         if value is not None:
             return value & M32 if isinstance(value, int) else value.word
         self.forgotten += bits == 8
@@ -49,7 +49,13 @@ class Recogniser:
             raise Refusal(f"too many bytes are no output of any layer; the first: {self.first_reason}")
         return None
 
-    def _value(self, word: Word, bits: int) -> Value | None:
+    def _value(self, word: Word, bits: int, tried: dict[int, Value | None]) -> Value | None:
+        """The same; ``tried`` are the ways of choices that were looked at, by ``id``."""
+        if id(word) not in tried:
+            tried[id(word)] = self._tried(word, bits, tried)
+        return tried[id(word)]
+
+    def _tried(self, word: Word, bits: int, tried: dict[int, Value | None]) -> Value | None:
         found = leaves(word)
         try:
             value = self._of_layers(word, found, bits) if found else None
@@ -57,7 +63,7 @@ class Recogniser:
             self._because(str(refusal))
             value = None
         if value is None and isinstance(word, Op) and word.name == "sel":
-            ways = [self._value(way, bits) for way in word.args[1:]]
+            ways = [self._value(way, bits, tried) for way in word.args[1:]]
             if ways[0] == ways[1]:  # whatever the condition says
                 return ways[0]
         return value
@@ -115,7 +121,7 @@ class Recogniser:
             k = scales[id(leaf)] // form.factor
             return k, leaf.constant - k * form.base
 
-        name = (layer.number, form.channel, shape_of(word, line, {}))
+        name = (layer, form.channel, shape_of(word, line, {}))
         if name not in self._verdicts:
             low, high = layer.ranges[form.channel]
 
@@ -173,7 +179,7 @@ class Recogniser:
         def line(x: Sum) -> tuple[int, int]:
             return scales[id(x)], x.constant
 
-        name = (layer.number, form.channel, form.base, form.factor, low, high, shape_of(word, line, {}))
+        name = (layer, form.channel, form.base, form.factor, low, high, shape_of(word, line, {}))
         if name not in self._verdicts:
             before = list(layer.reasons)
             normal = np.arange(low, high + 1, dtype=np.int64)
@@ -204,7 +210,7 @@ class Recogniser:
         def line(leaf: Sum) -> tuple[int, ...]:
             return leaf.terms().get(x, 0), leaf.terms().get(y, 0), leaf.constant
 
-        name = (layer.number, x.low, x.high, y.low, y.high, shape_of(word, line, {}))
+        name = (layer, x.low, x.high, y.low, y.high, shape_of(word, line, {}))
         if name not in self._verdicts:
             if x.bits > 8:
                 self._verdicts[name] = is_joined(layer, (x, y), word)
@@ -248,7 +254,7 @@ class Recogniser:
         """Whether the word is the node's value within the layer's limits, for each from ``end`` on."""
         if node is word and layer.limits == layer.type[1:]:
             return True
-        name = (layer.number, end, shape_of(word, _no_leaf, {id(node): "greatest"}))
+        name = (layer, end, shape_of(word, _no_leaf, {id(node): "greatest"}))
         if name not in self._verdicts:
             values = np.arange(end, layer.type.high + 1, dtype=np.int64)
             got = layer.type.of(evaluate(word, _no_leaf, {id(node): values}))

@@ -74,6 +74,7 @@ HELIUM = (
     "vshr.u32 q0, q1, #9", "vshlc q0, r3, #8", "vshlc q0, r3, #24",
     "vpt.s32 lt, q1, zr ; vaddt.i32 q0, q1, r1",
     "vpt.s32 ge, q1, r3 ; vaddt.i32 q0, q2, r1",
+    "vpt.s32 lt, q1, zr ; vaddt.i32 q0, q1, r1 ; vpsel q0, q2, q1",
 )  # fmt: skip
 
 CASES = CORE + HELIUM

@@ -39,13 +39,21 @@ def mask(m: Machine, predicated: bool) -> int:
         left = m.r[LR]
         assert isinstance(left, int)  # dlstp has seen to that
         all_of = (1 << min(16, left * m.tail)) - 1
-    if predicated and m.conditions is not None:
+    return all_of & known_predicate(m) if predicated else all_of
+
+
+def known_predicate(m: Machine) -> int:
+    """The predicate of all 16 bytes. Raises ``Refusal`` where it depends on inputs."""
+    if m.conditions is not None:
         raise Refusal("a predicate depends on an input")
-    return all_of & m.predicate if predicated else all_of
+    return m.predicate
 
 
-def put_predicated(m: Machine, d: int, words: Sequence[Word]) -> None:
-    """Write the words of a vector register for which the predicate holds."""
+def put_predicated(m: Machine, d: int, words: Sequence[Word], others: Sequence[Word] | None = None) -> None:
+    """Write the words of a vector register for which the predicate holds, and for the rest the others.
+
+    The others are what is in the register if none are given.
+    """
     if m.conditions is None:
         which = mask(m, predicated=True)
         holds: Sequence[Word] = [which >> 4 * k & 1 for k in range(4)]
@@ -55,7 +63,7 @@ def put_predicated(m: Machine, d: int, words: Sequence[Word]) -> None:
         whole = size == 4 and not m.tail
     if not whole:
         raise Refusal("a predicated operation on parts of words")
-    both = zip(holds, words, m.q[d], strict=True)
+    both = zip(holds, words, m.q[d] if others is None else others, strict=True)
     m.q[d] = [select(h, new, old) if isinstance(h, Op) else new if h else old for h, new, old in both]
 
 
@@ -137,7 +145,7 @@ def predicate_register(m: Machine, i: Instruction) -> Step:
 
     def step() -> None:
         if to_core:
-            m.r[n] = m.predicate
+            m.r[n] = known_predicate(m)
             return
         v = m.r[n]
         if not isinstance(v, int):
@@ -152,8 +160,12 @@ def pick_lanes(m: Machine, i: Instruction) -> Step:
     d, x, y = (vector(q) for q in i.operands)
 
     def step() -> None:
+        if m.conditions is not None:
+            put_predicated(m, d, m.q[x], m.q[y])
+            return
         u, v = ([b for w in m.q[n] for b in bytes_of(w)] for n in (x, y))
-        put(m, d, _words([u[k] if m.predicate >> k & 1 else v[k] for k in range(16)]))
+        which = known_predicate(m)
+        put(m, d, _words([u[k] if which >> k & 1 else v[k] for k in range(16)]))
 
     return step
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from select import select
 
 import pytest
 
@@ -17,6 +18,7 @@ from crtgen.attached import board_lock
 with board_lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
+    print("left", flush=True)
 """
 
 
@@ -35,8 +37,11 @@ def key() -> str:
 
 
 def test_the_second_waits_for_the_first(key: str) -> None:
-    with hold(key, 0.5), board_lock(key, timeout=20):
-        pass
+    """What the first says before it leaves is there once the second has the lock."""
+    with hold(key, 0.5) as first, board_lock(key, timeout=20):
+        assert first.stdout is not None
+        assert select([first.stdout], [], [], 0)[0]
+        assert first.stdout.readline() == "left\n"
 
 
 def test_it_gives_up_and_names_the_process(key: str) -> None:

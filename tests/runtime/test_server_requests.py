@@ -7,9 +7,9 @@ import pytest
 
 from crtgen import __version__
 from crtgen.endpoints import EXECUTOR, GLOBALS
-from crtgen.errors import LinkTimeoutError
+from crtgen.errors import LinkClosedError, LinkTimeoutError
 from crtgen.rpc import frame
-from crtgen.rpc.client import Client
+from crtgen.rpc.client import Client, Timeouts
 from crtgen.rpc.messages import (
     CallFunc,
     Code,
@@ -164,5 +164,11 @@ def test_packets_of_another_session_are_dropped(serve: Serve) -> None:
     assert raw.handle("crtgen.info")
 
 
-def test_shutdown_ends_the_process(client: Client) -> None:
-    client.shutdown()
+def test_shutdown_ends_the_process(serve: Serve) -> None:
+    """It closes its output itself, while its input is still open."""
+    stream = serve()
+    connection = Client(stream, timeouts=Timeouts(5, 10, 10))
+    connection.connect()
+    connection.shutdown()
+    with pytest.raises(LinkClosedError, match="end of file"):
+        stream.read(10)

@@ -37,6 +37,11 @@ def nightly(*values: object) -> Any:
     return pytest.param(*values, marks=pytest.mark.nightly)
 
 
+def night_seed() -> int:
+    """What random tests of the nightly run begin with: another one each day, or ``CRTGEN_RANDOM_SEED``."""
+    return int(os.environ.get("CRTGEN_RANDOM_SEED", int(time.time() // 86_400) * 100_000))
+
+
 def is_gone(pid: int) -> bool:
     """Whether the process ends; a minute is for busy machines."""
     deadline = time.monotonic() + 60

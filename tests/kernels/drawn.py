@@ -3,8 +3,9 @@
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,10 @@ from crtgen.kernels.registry import Entry, registered
 from crtgen.ops import Case
 from tests.kernels.harness import GUARDED, MACHINES, Job, batches, describe, run_jobs
 
-__all__ = ["Trial", "check", "draw", "name", "package"]
+__all__ = ["Layer", "Trial", "check", "covering", "draw", "drawn", "name", "package"]
 
 _LEVEL = {"speed": "-O3", "size": "-Os"}
-_LAYERS = 50  # drawn before they run
+_LAYERS = 50  # that run together
 
 _log = logging.getLogger(__name__)
 
@@ -79,25 +80,53 @@ def name(entry: Entry) -> str:
     return f"{entry.function.__module__}.{entry.function.__name__}"
 
 
-def check(layers: st.SearchStrategy[Case], count: int, number: int, trial: Trial) -> None:
-    """Fail unless ``count`` layers, drawn from seed ``number`` on, are right; shrinks the first wrong one."""
-    texts: list[str] = []
-    seeds: list[int] = []
-    while len(texts) < count:
-        cases: list[Case] = []
-        while len(cases) < min(_LAYERS, count - len(texts)):
-            case = draw(layers, number)
-            if case is not None:
-                cases.append(case)
-                seeds.append(number)
-            number += 1
-        texts += trial.run(cases)
-        _log.info("%s %s: %d layers, %d wrong", trial.core, trial.optimize, len(texts), sum(map(bool, texts)))
-    wrong = [i for i, text in enumerate(texts) if text]
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """What a seed draws from ``layers``."""
+
+    layers: st.SearchStrategy[Case]
+    seed: int
+    case: Case
+
+
+def drawn(layers: st.SearchStrategy[Case], number: int) -> Iterator[Layer]:
+    """The layers of the seeds from ``number`` on, without end."""
+    for seed_ in count(number):
+        case = draw(layers, seed_)
+        if case is not None:
+            yield Layer(layers, seed_, case)
+
+
+def covering(layers: Iterable[Layer], least: int, wanted: Collection[str], trial: Trial) -> list[Layer]:
+    """The first ``least`` of the layers, and of the others those that hit what is wanted and was not hit yet.
+
+    Ends with the layers where some of it is never hit.
+    """
+    found, missing = [], set(wanted)
+    for number, layer in enumerate(layers):
+        if number >= least and not missing:
+            break
+        trial.jobs(layer.case)
+        hit = {name for name in missing if trial.hits[name]}
+        missing -= hit
+        if number < least or hit:
+            found.append(layer)
+    return found
+
+
+def check(layers: Sequence[Layer], trial: Trial) -> None:
+    """Fail unless all layers are right; shrinks the first wrong one."""
+    wrong: list[tuple[Layer, str]] = []
+    for start in range(0, len(layers), _LAYERS):
+        part = layers[start : start + _LAYERS]
+        texts = trial.run([layer.case for layer in part])
+        wrong += [(layer, text) for layer, text in zip(part, texts, strict=True) if text]
+        _log.info("%s %s: %d layers, %d wrong", trial.core, trial.optimize, start + len(part), len(wrong))
     if wrong:
-        found = "\n".join(f"seed {seeds[i]}: {texts[i]}" for i in wrong[:10])
-        small = _smallest(layers, seeds[wrong[0]], trial)
-        pytest.fail(f"{len(wrong)} of {count} layers are wrong\n{found}\nthe first one shrunk: {small}")
+        found = "\n".join(f"seed {layer.seed}: {text}" for layer, text in wrong[:10])
+        first = wrong[0][0]
+        small = _smallest(first.layers, first.seed, trial)
+        pytest.fail(f"{len(wrong)} of {len(layers)} layers are wrong\n{found}\nthe first one shrunk: {small}")
 
 
 def draw(layers: st.SearchStrategy[Case], number: int) -> Case | None:

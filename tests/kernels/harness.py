@@ -22,6 +22,7 @@ from crtgen.kernels import Kernel
 from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.ops import Case
 from crtgen.resources import runtime_dir
+from tests.kernels.program import compile_program
 from tests.support import require_tool
 
 __all__ = [
@@ -291,16 +292,16 @@ def _build(jobs: Sequence[Job], folder: Path, machine: Machine, optimize: str, *
     command = [require_tool("arm-none-eabi-gcc"), *core.gcc_flags, optimize, *_WARNINGS, *flags]
     command += [f"-D{name}={number}u" for name, number in symbols.items()]
     command += [] if core.unaligned else ["-DTRAP_UNALIGNED"]
-    command += [f"-I{HERE}", f"-I{runtime_dir() / 'include'}", f"-Wa,-I{folder}", "-nostartfiles"]
-    command += ["-specs=nano.specs", f"-T{folder / 'link.ld'}", str(HERE / "start.c"), str(HERE / "jobs.c")]
-    command += [
-        str(folder / "kernels.c"),
-        str(folder / "routines.S"),
-        str(folder / "data.S"),
-        "-o",
-        str(folder / "image.elf"),
+    command += [f"-I{HERE}", f"-I{runtime_dir() / 'include'}", "-nostartfiles", "-specs=nano.specs"]
+    command += [f"-T{folder / 'link.ld'}"]
+    sources = [
+        folder / "kernels.c",
+        HERE / "start.c",
+        HERE / "jobs.c",
+        folder / "routines.S",
+        folder / "data.S",
     ]
-    subprocess.run(command, check=True, timeout=250, capture_output=True, text=True)
+    compile_program(command, sources, folder / "image.elf")
     return folder / "image.elf"
 
 

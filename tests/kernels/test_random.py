@@ -1,11 +1,14 @@
 """Random layers on QEMU by every design: each byte of output, apart, in place, and at the ends of memories.
 
-``CRTGEN_RANDOM_LAYERS`` is how many shapes of a kind each core gets in the nightly run,
-``CRTGEN_RANDOM_SEED`` the seed of the first; the next ones count on. What is wrong is told with its seed.
+A push runs some layers of each kind, and for each design one that it computes. By night there are many:
+``CRTGEN_RANDOM_LAYERS`` is how many of a kind each core gets, ``CRTGEN_RANDOM_SEED`` the seed of the first,
+another each day if it is not given; the next ones count on. What is wrong is told with its seed.
 """
 
 import os
 import zlib
+from collections import defaultdict
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,17 +16,17 @@ import pytest
 from crtgen.ir import DType, Op
 from crtgen.kernels.registry import Entry, registered
 from crtgen.ops import all_cases
-from tests.kernels.drawn import Trial, check, name, package
+from tests.kernels.drawn import Layer, Trial, check, covering, drawn, name, package
 from tests.kernels.layers import KINDS, Kind
 from tests.ops.oracle.signal import WRITERS as SIGNAL
+from tests.support import night_seed
 
 pytestmark = pytest.mark.qemu
 
-_SEED = os.environ.get("CRTGEN_RANDOM_SEED")
 _NIGHTLY = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "1000"))
-_FEW = 45
-_MORE = {"comparisons": 90, "unary": 90, "int16": 90, "int4": 160, "reals": 60}
-"""Of kinds that have many designs."""
+_FEW = 8
+_MOST = 160
+"""Layers of a kind that are drawn on a push in search of one for each design."""
 
 _PACKAGES = {
     "cortex-m0plus": ("crtgen.kernels", "crtgen.kernels.base"),
@@ -65,19 +68,14 @@ _FORMS = {
 """The names of kernels that have to run where one function gives several."""
 
 
-def _run(folder: Path, kind: str, core: str, optimize: str, count: int) -> None:
-    """Each design of the core's package and each form runs at least once in 200 layers.
+def _wanted(kind: str, core: str, optimize: str) -> list[str]:
+    """Designs of the core's package and forms of kernels that layers of the kind have to reach.
 
     Where size matters, some designs never apply.
     """
-    trial, drawn = Trial(core, optimize, _PACKAGES[core], folder), KINDS[kind]
-    seed = zlib.crc32(f"{kind} {core} {optimize}".encode()) if _SEED is None else int(_SEED)
-    check(drawn.layers, count, seed, trial)
-    entries = [e for op in drawn.operators for e in _drawn(op, drawn) if package(e) in trial.packages]
-    designs = [name(e) for e in entries if name(e) not in _WAITING] if optimize == "speed" else []
-    forms = _FORMS.get((core, optimize), {}).get(kind, [])
-    rare = {n: trial.hits[n] for n in [*designs, *forms] if trial.hits[n] < max(1, count // 200)}
-    assert not rare, f"hardly any layer of {count} gets these"
+    entries = [e for op in KINDS[kind].operators for e in _drawn(op, KINDS[kind])]
+    own = [name(e) for e in entries if package(e) in _PACKAGES[core] and name(e) not in _WAITING]
+    return [*(own if optimize == "speed" else []), *_FORMS.get((core, optimize), {}).get(kind, [])]
 
 
 def _drawn(op: type[Op], kind: Kind) -> list[Entry]:
@@ -107,16 +105,24 @@ _IN_TURN = (
 _MORE_CORES = {"reals": (("cortex-m4", "size"), ("cortex-m7", "speed"), ("cortex-m33", "speed"))}
 
 
-@pytest.mark.parametrize(
-    ("kind", "core", "optimize"),
-    [
-        (kind, *target)
-        for number, kind in enumerate(KINDS)
-        for target in (*_ALWAYS, *_MORE_CORES.get(kind, ()), _IN_TURN[number % len(_IN_TURN)])
-    ],
-)
-def test_some_layers(tmp_path: Path, kind: str, core: str, optimize: str) -> None:
-    _run(tmp_path, kind, core, optimize, _MORE.get(kind, _FEW))
+def _kinds() -> dict[tuple[str, str], list[str]]:
+    """By target, the kinds of layers that run there on a push."""
+    found = defaultdict[tuple[str, str], list[str]](list)
+    for number, kind in enumerate(KINDS):
+        for target in (*_ALWAYS, *_MORE_CORES.get(kind, ()), _IN_TURN[number % len(_IN_TURN)]):
+            found[target].append(kind)
+    return found
+
+
+@pytest.mark.parametrize(("core", "optimize"), _kinds())
+def test_some_layers(tmp_path: Path, core: str, optimize: str) -> None:
+    trial, layers, rare = Trial(core, optimize, _PACKAGES[core], tmp_path), list[Layer](), list[str]()
+    for kind in _kinds()[core, optimize]:
+        seed, wanted = zlib.crc32(f"{kind} {core} {optimize}".encode()), _wanted(kind, core, optimize)
+        layers += covering(islice(drawn(KINDS[kind].layers, seed), _MOST), _FEW, wanted, trial)
+        rare += [n for n in wanted if not trial.hits[n]]
+    assert not rare, f"no layer of {_MOST} gets these"
+    check(layers, trial)
 
 
 @pytest.mark.nightly
@@ -137,4 +143,8 @@ def test_some_layers(tmp_path: Path, kind: str, core: str, optimize: str) -> Non
     ],
 )
 def test_many_layers(tmp_path: Path, kind: str, core: str, optimize: str, share: int) -> None:
-    _run(tmp_path, kind, core, optimize, -(-_NIGHTLY // share))
+    """Each design of the core's package and each form runs at least once in 200 layers."""
+    count, trial = -(-_NIGHTLY // share), Trial(core, optimize, _PACKAGES[core], tmp_path)
+    check(list(islice(drawn(KINDS[kind].layers, night_seed()), count)), trial)
+    rare = [n for n in _wanted(kind, core, optimize) if trial.hits[n] < max(1, count // 200)]
+    assert not rare, f"hardly any layer of {count} gets these"

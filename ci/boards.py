@@ -60,13 +60,15 @@ def seen(reports: Path = SEEN) -> Iterator[str]:
     if not files:
         yield "Nobody has sent a report yet."
         return
-    yield "| board | seen by | on | network | clock | cycles to the model's | stack guard |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| board | seen by | on | network | clock | cycles to the model's | stack guard | watchdog |"
+    yield "|---|---|---|---|---|---|---|---|"
     for file in files:
         report = json.loads(file.read_text(encoding="utf-8"))
         found = {check["name"]: check["value"] for check in report["checks"]}
-        names = ("network", "clock", "network: cycles to the model's", "stack guard")
+        network = next(name for name in found if name.startswith("network "))
+        names = (network, "clock", "network: cycles to the model's", "stack guard", "watchdog")
         values = [f"{v:.3f}" if isinstance(v := found[name], float) else str(v or "") for name in names]
+        values[0] = f"{network.removeprefix('network ')}, {values[0]}"
         yield f"| {' | '.join((report['board'], report['seen_by'], report['date'], *values))} |"
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "MAILBOX_SIZE",
     "PLATFORMS",
     "RUNNERS",
+    "WATCHDOGS",
     "Board",
     "Flash",
     "Fvp",
@@ -143,14 +144,23 @@ class Timer:
     irq: int | None = None
 
 
+WATCHDOGS = ("cmsdk", "stm32_iwdg", "nrf_wdt", "rp2040")
+"""Drivers of watchdogs. Only the first has an interrupt before its reset, which can tell of a fault."""
+
+
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """What reports firmware that hangs: the driver (``cmsdk``), register base, clock in Hz, seconds."""
+    """What ends firmware that hangs: the driver, register base, clock in Hz, seconds that a run may take."""
 
     kind: str
     base: int
     clock: int
     seconds: int
+
+    @property
+    def reports(self) -> bool:
+        """Whether it can tell of a fault; server images start no other."""
+        return self.kind == "cmsdk"
 
 
 @dataclass(frozen=True, slots=True)

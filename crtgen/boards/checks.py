@@ -123,7 +123,7 @@ def _devices_outside_memories(board: Board) -> Iterator[Finding]:
 
 
 def _watchdog_can_wait(board: Board) -> Iterator[Finding]:
-    if board.watchdog is not None:
+    if board.watchdog is not None and board.watchdog.reports:
         most = ((1 << 32) - 1) // board.watchdog.clock
         if not 1 <= board.watchdog.seconds <= most:
             yield "watchdog.seconds", f"1 to {most} s can be counted at this clock"

@@ -12,6 +12,7 @@ from typing import Any
 
 from crtgen.boards.board import (
     RUNNERS,
+    WATCHDOGS,
     Board,
     Flash,
     FlashReads,
@@ -142,7 +143,7 @@ def _timer(table: Table) -> Timer:
 
 def _watchdog(table: Table) -> Watchdog:
     return Watchdog(
-        kind=table.get("kind", one_of("watchdog", "cmsdk")),
+        kind=table.get("kind", one_of("watchdog", *WATCHDOGS)),
         base=table.get("base", address),
         clock=table.get("clock", units(parse_frequency)),
         seconds=table.get("seconds", address, 60),

@@ -12,7 +12,7 @@ from crtgen import files
 from crtgen.boards import find_board
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
-from crtgen.measure.selftest import build_selftest, run_rates, run_selftest
+from crtgen.measure.selftest import build_selftest, run_rates, run_selftest, run_watchdog
 
 __all__ = ["command"]
 
@@ -28,7 +28,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Measure a board: clock, serial port, memories, a network, the stack's guard.
+    """Measure a board: clock, serial port, memories, a network, the stack's guard, the watchdog.
 
     The report of a board that is not in docs/boards.md as seen is welcome in boards/seen.
     """
@@ -41,7 +41,9 @@ def command(
             with image.run(site=site) as session:
                 simulated = target.simulator if site.is_simulated(target) else ""
                 found = run_selftest(session, target, simulated, by)
-            found = replace(found, checks=(*found.checks, *run_rates(target, site, say)))
+            say("waiting for the watchdog")
+            more = (run_watchdog(image, target, site), *run_rates(target, site, say))
+            found = replace(found, checks=(*found.checks, *more))
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
             text = json.dumps(found.to_dict(), indent=1) + "\n"
@@ -49,12 +51,13 @@ def command(
             files.write(output / f"{target.name}.md", found.to_page().encode())
 
         def render(console: Console) -> None:
-            rows = table("check", "value", "", "verdict", "", right=("value",))
+            rows = table("check", "value", "", "expected", "verdict", "", right=("value", "expected"))
             verdicts = {True: "ok", False: "wrong", None: ""}
             for check in found.checks:
                 value = check.value if isinstance(check.value, str) else f"{check.value or 0:.4g}"
                 shown = "" if check.value is None else value
-                rows.add_row(check.name, shown, check.unit, verdicts[check.passed], check.note)
+                should = f"{check.expected:.4g}" if check.expected else ""
+                rows.add_row(check.name, shown, check.unit, should, verdicts[check.passed], check.note)
             console.print(rows)
 
         out.result(found.to_dict(), render)

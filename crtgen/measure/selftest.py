@@ -1,6 +1,6 @@
 """What a board does, measured on the board: for those who have one, and tell us.
 
-One image has the demonstration's network and loops, each as a model of its own, whose time the server takes.
+One image has a network and loops, each as a model of its own, whose time the server takes.
 """
 
 import time
@@ -10,31 +10,36 @@ from typing import Any
 
 import numpy as np
 
-from crtgen.api import Generated, Image, load
+from crtgen.api import Generated, Image, Imported, Model, load
 from crtgen.boards import Board, Serial
 from crtgen.codegen.metadata import metadata_files
-from crtgen.codegen.module import CModule, Interface, LayerInfo, ModelInfo
-from crtgen.codegen.render import render
-from crtgen.errors import DeviceFault, LinkError
-from crtgen.ir import DType
+from crtgen.codegen.module import ModelInfo
+from crtgen.errors import DeviceFault, DoesNotFitError, LinkClosedError, LinkError, SessionLostError
+from crtgen.ir import Array
 from crtgen.measure.cases import read_cases
+from crtgen.measure.keywords import NAME as KEYWORDS
+from crtgen.measure.keywords import keywords
+from crtgen.measure.probes import ENDING, PROBES, Probe, expected, modules
 from crtgen.project import Firmware, Options, generate_project
 from crtgen.report import Report, reports_of
 from crtgen.resources import demo_dir
 from crtgen.run import Site
-from crtgen.session import Measurement, Session
+from crtgen.session import Session
 from crtgen.version import __version__
 
-__all__ = ["Check", "Selftest", "build_selftest", "run_rates", "run_selftest"]
+__all__ = ["Check", "Selftest", "build_selftest", "run_rates", "run_selftest", "run_watchdog", "watchdog"]
 
-_NETWORK = "digits"
-_REPEATED = 64
-_ROUNDS = 500
-_WORDS = 40_000
-"""Instructions of a kind in a loop, how often it runs, and words that a loop reads in all."""
+_NETWORKS = (KEYWORDS, "digits")
+"""The largest first: one for which a board has no room gives way to the next."""
 
-_SMALL, _LARGE, _RAM = 128, 4096, 32
-"""Words of what fits into most caches of a flash, of what fits into none, and of a part of the RAM."""
+_CASES = 3
+"""Inputs of the network that has no file of cases."""
+
+_COUNT_TOLERANCE = 0.01
+"""Of instructions: a call of the loop and its counters are few beside it."""
+
+_LONGEST = 20.0
+"""Seconds within which a full stack, and a watchdog of a tenth of a second, have to be seen, over USB too."""
 
 _ECHO = 4096
 """Bytes that go to the device and come back, in parts."""
@@ -56,35 +61,6 @@ _WITHOUT_FAULTS = ("rp2040js", "Unicorn")
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """A loop: words that are read, or an instruction that is repeated; without both it uses up the stack."""
-
-    name: str
-    what: str
-    words: int = 0
-    constant: bool = False
-    assembly: str = ""
-    rounds: int = _ROUNDS
-    repeated: int = _REPEATED
-
-    @property
-    def count(self) -> int:
-        """How often it does what it measures."""
-        return self.rounds * (self.words or self.repeated)
-
-
-_PROBES = (
-    Probe("add", "additions of registers", assembly="adds r4, r4, #1"),
-    Probe("multiply", "products of registers", assembly="muls r4, r5, r4"),
-    Probe("branch", "taken branches", assembly="b 2f\\n2:"),
-    Probe("ram", "words of the RAM", _RAM, rounds=_WORDS // _RAM),
-    Probe("flash", "words of the flash, few", _SMALL, constant=True, rounds=_WORDS // _SMALL),
-    Probe("stream", "words of the flash, many", _LARGE, constant=True, rounds=_WORDS // _LARGE),
-    Probe("guard", "a stack without end"),
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Check:
     """One thing that was looked at: what came out, and whether it is as it should be (None: no verdict)."""
 
@@ -93,6 +69,12 @@ class Check:
     unit: str
     passed: bool | None
     note: str = ""
+    expected: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """What was measured, divided by what was expected."""
+        return self.value / self.expected if isinstance(self.value, float) and self.expected else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +107,12 @@ class Selftest:
             f"{self.summary}. crtgen {self.version}, {self.date}, {where}{by}.",
             "",
         ]
-        lines += ["| check | value | | verdict | |", "|---|---|---|---|---|"]
+        lines += ["| check | value | | expected | times | verdict | |", "|---|---|---|---|---|---|---|"]
         for check in self.checks:
             verdict = {True: "as it should be", False: "**wrong**", None: ""}[check.passed]
-            lines.append(
-                f"| {check.name} | {_shown(check.value)} | {check.unit} | {verdict} | {check.note} |"
-            )
+            compared = (f"{number:.4g}" if number else "" for number in (check.expected, check.ratio))
+            cells = (check.name, _shown(check.value), check.unit, *compared, verdict, check.note)
+            lines.append(f"| {' | '.join(cells)} |")
         return "\n".join(lines) + "\n"
 
 
@@ -140,24 +122,26 @@ def _shown(value: float | str | None) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
-def build_selftest(
-    board: Board, *, rtt: bool = False, say: Callable[[str], None] = lambda text: None
-) -> Image:
-    """The image: the network, and a model for each loop."""
-    compiled = load(demo_dir() / f"{_NETWORK}.tflite").compile(board)
-    modules = (*compiled.modules, *map(_module, _PROBES))
-    firmware = Firmware(modules, metadata_files(modules), compiled.request, Options("server"))
-    project = generate_project(firmware)
-    return Generated(project, plans=compiled.plans).build(say=say)
+def build_selftest(board: Board, *, say: Callable[[str], None] = lambda text: None) -> Image:
+    """The image: the largest of the networks that the board has room for, and a model for each probe."""
+    *larger, least = _NETWORKS
+    for network in larger:
+        try:
+            return _build(board, network, say)
+        except DoesNotFitError:
+            continue
+    return _build(board, least, say)
 
 
-def _module(probe: Probe) -> CModule:
-    name = f"selftest_{probe.name}"
-    view = {**asdict(probe), "name": name}
-    files = {f"{name}{end}": render(f"selftest/probe{end}.j2", v=view) for end in (".c", ".h")}
-    x, y = (Interface(n, n, (1, 4), DType.INT8, None, 4) for n in "xy")
-    layers = (LayerInfo(probe.name, "Probe", name),)
-    return CModule(ModelInfo(name, (x,), (y,), 16, 16, True, True, 0, 0, layers), files, (), ())
+def _build(board: Board, network: str, say: Callable[[str], None]) -> Image:
+    compiled = _network(network).compile(board)
+    models = (*compiled.modules, *modules(board))
+    firmware = Firmware(models, metadata_files(models), compiled.request, Options("server"))
+    return Generated(generate_project(firmware), plans=compiled.plans).build(say=say)
+
+
+def _network(name: str) -> Model | Imported:
+    return keywords() if name == KEYWORDS else load(demo_dir() / f"{name}.tflite")
 
 
 def run_selftest(session: Session, board: Board, simulated: str, seen_by: str = "") -> Selftest:
@@ -186,30 +170,95 @@ def run_rates(board: Board, site: Site, say: Callable[[str], None] = lambda text
     return tuple(found)
 
 
+def run_watchdog(image: Image, board: Board, site: Site) -> Check:
+    """Firmware that hangs, in a session of its own: the watchdog has to end it within seconds."""
+    if board.watchdog is None:
+        return Check("watchdog", None, "", None, "the board's file names none that crtgen has a driver for")
+    simulator = board.simulator if site.is_simulated(board) else ""
+    if simulator and not board.watchdog.reports and (simulator != "rp2040js" or board.is_usb):
+        return Check("watchdog", None, "", None, f"{simulator} shows none of this board")
+    with image.run(site=site) as session:
+        return watchdog(session)
+
+
+def watchdog(session: Session) -> Check:
+    """What becomes of a loop without end, once the watchdog runs: a fault's report, or a new start."""
+    start = time.monotonic()
+    try:
+        _end(session, 1)
+    except DeviceFault as error:
+        found = "a fault" if "watchdog" in error.message else ""
+        return Check("watchdog", found or "another fault", "", bool(found), error.message.split("\n")[0])
+    except (SessionLostError, LinkClosedError):
+        seconds = time.monotonic() - start
+        return Check("watchdog", "a reset", "", True, f"{seconds:.1f} s after it was started")
+    except LinkError as error:
+        return Check("watchdog", "no reset", "", False, error.message)
+    return Check("watchdog", "no reset", "", False)
+
+
+def _end(session: Session, way: int) -> None:
+    """Run what does not come back: 0 uses up the stack, 1 waits for the watchdog."""
+    executor = session.client.aot_executor(f"selftest_{ENDING.name}")
+    executor.set_input("x", np.full((1, 4), way, np.int8))
+    executor.run(timeout=_LONGEST)
+
+
 def _checks(session: Session, board: Board, simulated: str) -> Iterator[Check]:
     yield _exact(session)
     yield _clock(session, simulated)
     yield _echo(session, board)
-    cost = {probe.name: _per(session, probe) for probe in _PROBES if probe.words or probe.assembly}
-    unit = "instructions" if session.counting else "cycles"
-    for probe in _PROBES:
-        if probe.name in cost:
-            yield Check(probe.what, cost[probe.name], f"{unit} each", None)
-    small, large = cost["flash"], cost["stream"]
+    loops = {probe.name: _loop(session, probe, board, simulated) for probe in PROBES}
+    yield from loops.values()
+    small, large, ram = (_number(loops[name]) for name in ("flash", "stream", "ram"))
     yield Check("flash: many words to few", large / small if small and large else None, "times", None)
-    yield _waiting(board, large, cost["ram"], simulated)
+    yield _waiting(board, large, ram, simulated)
     yield _model(session, board)
     yield _guard(session, simulated)
 
 
+def _number(check: Check) -> float | None:
+    return check.value if isinstance(check.value, float) else None
+
+
+def _loop(session: Session, probe: Probe, board: Board, simulated: str) -> Check:
+    """Cycles, or instructions where those are counted, of each of what a loop does.
+
+    As many instructions as were written have to be executed; cycles are for the reader to judge.
+    """
+    measured = session.measure(1, model=f"selftest_{probe.name}")
+    should = expected(probe, board, waits=not simulated)
+    if measured.instructions is not None:
+        value = measured.instructions / probe.count
+        right = abs(value / should.instructions - 1) < _COUNT_TOLERANCE
+        return Check(probe.what, value, "instructions each", right, "", should.instructions)
+    if measured.cycles is None:
+        return Check(probe.what, None, "cycles each", None, "cycles are not counted here", should.cycles)
+    return Check(probe.what, measured.cycles / probe.count, "cycles each", None, "", should.cycles)
+
+
 def _exact(session: Session) -> Check:
-    info = session.model(_NETWORK)
-    right = total = 0
-    for case in read_cases(demo_dir() / f"{_NETWORK}.npz", info.inputs, info.outputs):
-        outputs = session.infer(*case.inputs, model=_NETWORK)
-        pairs = zip(outputs, case.outputs, strict=True)
-        right, total = right + all(np.array_equal(a, b) for a, b in pairs), total + 1
-    return Check("network", f"{right} of {total}", "cases exact", right == total)
+    """Cases whose outputs the file of the demonstration has, or else the numpy reference computes."""
+    name = session.models[0].name
+    cases = list(_cases(session.model(name)))
+    right = sum(
+        all(np.array_equal(a, b) for a, b in zip(session.infer(*x, model=name), y, strict=True))
+        for x, y in cases
+    )
+    note = "" if name == _NETWORKS[0] else f"the board has no room for {_NETWORKS[0]}"
+    return Check(f"network {name}", f"{right} of {len(cases)}", "cases exact", right == len(cases), note)
+
+
+def _cases(info: ModelInfo) -> Iterator[tuple[tuple[Array, ...], tuple[Array, ...]]]:
+    if info.name == KEYWORDS:
+        random, graph = np.random.default_rng(7), keywords().graph
+        inputs: list[tuple[Array, ...]] = [
+            (random.integers(-128, 128, info.inputs[0].shape, np.int8),) for _ in range(_CASES)
+        ]
+        yield from zip(inputs, graph.run(inputs), strict=True)
+        return
+    for case in read_cases(demo_dir() / f"{info.name}.npz", info.inputs, info.outputs):
+        yield case.inputs, case.outputs
 
 
 def _clock(session: Session, simulated: str) -> Check:
@@ -255,21 +304,11 @@ def _waiting(board: Board, flash: float | None, ram: float | None, simulated: st
     return Check(name, flash - ram, "cycles", None, f"the board's file says {said:.3g}")
 
 
-def _per(session: Session, probe: Probe) -> float | None:
-    """Cycles, or instructions where those are counted, of each of what a loop does."""
-    found = _spent(session.measure(1, model=f"selftest_{probe.name}"))
-    return None if found is None else found / probe.count
-
-
-def _spent(measured: Measurement) -> int | None:
-    return measured.instructions if measured.instructions is not None else measured.cycles
-
-
 def _model(session: Session, board: Board) -> Check:
     """The network's cycles as the model of the core has them."""
-    info = session.model(_NETWORK)
+    info = session.models[0]
     report: Report = reports_of([info], board, session.image.manifest.optimize)[0]
-    cycles, expected = session.measure(4, model=_NETWORK).cycles, report.cycles_estimated
+    cycles, expected = session.measure(1, model=info.name).cycles, report.cycles_estimated
     if cycles is None or not expected:
         return Check("network: cycles to the model's", None, "times", None, "cycles are not counted here")
     return Check("network: cycles to the model's", cycles / expected, "times", None, f"{cycles} cycles")
@@ -280,7 +319,7 @@ def _guard(session: Session, simulated: str) -> Check:
     if simulated in _WITHOUT_FAULTS:
         return Check("stack guard", None, "", None, "this simulator has no faults")
     try:
-        session.measure(1, model="selftest_guard")
+        _end(session, 0)
     except DeviceFault as error:
         return Check("stack guard", "a fault", "", "stack" in error.message, error.message.replace("\n", " "))
     except LinkError as error:

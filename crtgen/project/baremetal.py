@@ -184,10 +184,16 @@ def _view(firmware: Firmware) -> _PlatformView:
         fault_stack=_FAULT_STACK[firmware.type],
         mpu=protection(board.core),
         regions=regions(board, holding_code, mailbox),
-        watchdog=board.watchdog if firmware.type == "server" else None,
+        watchdog=_watchdog(firmware),
         placed=placed,
         copied=tuple(place.name for place in placed if place.load),
     )
+
+
+def _watchdog(firmware: Firmware) -> Watchdog | None:
+    """The one that a server image starts: one that only resets would hide what the firmware did."""
+    watchdog = firmware.board.watchdog
+    return watchdog if firmware.type == "server" and watchdog is not None and watchdog.reports else None
 
 
 def _handlers(uart: Uart, timer: Timer, is_server: bool) -> int:

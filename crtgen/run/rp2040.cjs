@@ -21,6 +21,13 @@ const mcu = new RP2040();
 mcu.logger = new ConsoleLogger(LogLevel.Error, false);
 let restart = false;
 
+// The watchdog resets the chip, itself included.
+const watchdog = mcu.peripherals[0x40058];
+watchdog.onWatchdogTrigger = () => {
+  watchdog.writeUint32(0, 0);
+  restart = true;
+};
+
 // A write to SysTick's value sets it to 0 and raises no interrupt, in the chip; and a core can reset itself.
 const write = mcu.ppb.writeUint32.bind(mcu.ppb);
 mcu.ppb.writeUint32 = (offset, value) => {

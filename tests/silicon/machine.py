@@ -19,6 +19,7 @@ from crtgen.boards import Board, all_steps
 from crtgen.errors import LinkTimeoutError
 from tests.silicon.svd import Register
 from tests.silicon.uarts import UARTS, NrfUarte
+from tests.silicon.watchdogs import started
 from tests.support import symbol_table
 
 __all__ = ["Access", "Machine", "is_usb_memory"]
@@ -36,6 +37,8 @@ _END = 0x0F00_0000
 
 _WFI = b"\x30\xbf"
 _SLICE = 20_000
+_WATCHDOG = 200_000
+"""Instructions until a watchdog ends that nobody feeds."""
 _CPUID, _ICTR, _SYST_CVR, _MPU_TYPE, _CLIDR, _CCSIDR = (
     0xE000ED00,
     0xE000E004,
@@ -77,6 +80,7 @@ class Machine:
         self.values: dict[int, int] = {}
         self.enabled: set[int] = set()
         self.was_reset = False
+        self.hangs_until: int | None = None  # instructions at which a watchdog that runs ends
         self.silent_writes = 0  # those before the first byte that the UART sends
         self.fault = ""
         self.instructions = 0
@@ -126,9 +130,17 @@ class Machine:
             if code[offset : offset + 2] == _WFI:
                 place = base + offset
                 self.uc.hook_add(unicorn.UC_HOOK_CODE, self._on_wfi, None, place, place)
+        self._reset()
+
+    def _reset(self) -> None:
+        """As a reset leaves the core: at the start, with nothing enabled."""
         stack, self.pc = struct.unpack("<II", self.uc.mem_read(self.vectors, 8))
         self.uc.reg_write(arm.UC_ARM_REG_SP, stack)
         self.uc.reg_write(arm.UC_ARM_REG_LR, 0xFFFF_FFFF)
+        self.uc.reg_write(arm.UC_ARM_REG_PRIMASK, 0)
+        self.enabled.clear()
+        self.values.clear()
+        self.hangs_until = None
 
     def _map_devices(self) -> None:
         places = [(0x4000_0000, 0x2000_0000), (_CORE, 0x10_0000)]
@@ -213,6 +225,9 @@ class Machine:
                 for bit in range(32):
                     if value >> bit & 1:
                         change((address - start) * 8 + bit)
+        watchdog = self.board.watchdog
+        if watchdog is not None and started(watchdog, address - watchdog.base, value):
+            self.hangs_until = self.instructions + _WATCHDOG
         if address == _AIRCR:
             self.was_reset = True
             uc.emu_stop()
@@ -251,6 +266,9 @@ class Machine:
             assert self.instructions < end, f"it still runs after {most} instructions, pc {self.pc:#x}"
             self._asleep = False
             self._emulate(_SLICE)
+            if self.hangs_until is not None and self.instructions > self.hangs_until:
+                self._reset()
+                continue
             wakes = self.uart.interrupts and self.board.uart.irq in self.enabled  # type: ignore[union-attr]
             if self._asleep:
                 if not wakes:

@@ -15,7 +15,16 @@ from crtgen.cli.groups import Battery, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import cases_file
 from crtgen.errors import MismatchError
-from crtgen.page import Claim, collect, read_baseline, render_page, require_charts, study, write_evidence
+from crtgen.page import (
+    Claim,
+    check_folder,
+    collect,
+    read_baseline,
+    render_page,
+    require_charts,
+    study,
+    write_evidence,
+)
 
 __all__ = ["command"]
 
@@ -46,6 +55,8 @@ def command(
     with guarded(as_json, debug) as out:
         require_charts()
         files.check_writable(output)
+        if evidence is not None:
+            check_folder(evidence)
         expect = cases_file(model, expect)
         before = read_baseline(baseline) if baseline else None
         with out.stage() as say:

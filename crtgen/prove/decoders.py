@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -117,10 +118,26 @@ def _relative(i: Instruction) -> tuple[str, int] | None:
 
 
 def _version(command: Sequence[str]) -> str:
-    _, output = run_to_end(command, time_limit=_SECONDS)
-    return output.partition("\n")[0].strip()
+    return _first_line(tuple(command), _identity(command[0]))
 
 
 def _digest(path: str) -> str:
+    return _sha256(path, _identity(path))
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """Another one as soon as the file is another one."""
+    found = Path(path).stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@cache
+def _first_line(command: tuple[str, ...], _: tuple[int, ...]) -> str:
+    _status, output = run_to_end(command, time_limit=_SECONDS)
+    return output.partition("\n")[0].strip()
+
+
+@cache
+def _sha256(path: str, _: tuple[int, ...]) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -70,9 +70,11 @@ def test_the_folder_of_evidence(tmp_path: Path) -> None:
     assert any("the loop" in loop["text"] for loop in loops), "those of assembly"
     assert "<td>yes</td>" in (folder / "index.html").read_text()
     assert "4 of 4 cases as expected" in Path(page).read_text()
+    Path(page).unlink()
     again = CliRunner().invoke(app, command)
     assert again.exit_code == UsageError.exit_code
     assert "a new or empty folder" in again.stdout
+    assert not Path(page).exists(), "it is refused before the work"
 
 
 @pytest.mark.qemu

@@ -158,6 +158,7 @@ class _Run:
                 "-G",
                 "Ninja",
                 "--no-warn-unused-cli",
+                "-DCMAKE_C_ABI_COMPILED=ON",  # what CMake would find out by compiling is not used
                 f"-DCMAKE_MAKE_PROGRAM={self.ninja}",
                 f"-DCMAKE_TOOLCHAIN_FILE={self.cmake_file}",
                 f"-DCRTGEN_COMPILER={self.toolchain.program}",

@@ -51,6 +51,14 @@ def test_commands_and_links_exist(page: Path) -> None:
         assert link.startswith("http") or (page.parent / link).exists(), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_paths_exist(page: Path) -> None:
+    """What begins as a path from the root of the repository does; ``my_`` is of a reader's own file."""
+    words = re.findall(r"(?<![\w./~-])[\w.-]++(?:/[\w.-]++)++(?![<*])", page.read_text())
+    paths = [word.rstrip(".") for word in words if (ROOT / word.partition("/")[0]).exists()]
+    assert [path for path in paths if not (ROOT / path).exists() and "/my_" not in path] == []
+
+
 def test_the_readme_lists_every_command() -> None:
     listed = re.findall(r"^crtgen ([a-z]+)", blocks((ROOT / "README.md").read_text()), re.MULTILINE)
     assert set(listed) == set(commands())

@@ -54,7 +54,7 @@ def test_commands_and_links_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_paths_exist(page: Path) -> None:
     """What begins as a path from the root of the repository does; ``my_`` is of a reader's own file."""
-    words = re.findall(r"(?<![\w./~-])[\w.-]++(?:/[\w.-]++)++(?![<*])", page.read_text())
+    words = re.findall(r"(?<![\w./~-])\.?\w[\w.-]*+(?:/[\w.-]++)++(?![<*])", page.read_text())
     paths = [word.rstrip(".") for word in words if (ROOT / word.partition("/")[0]).exists()]
     assert [path for path in paths if not (ROOT / path).exists() and "/my_" not in path] == []
 

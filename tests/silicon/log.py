@@ -35,9 +35,12 @@ SVD = {
     "nucleo_f746zg": "STM32F7x6",
     "nucleo_g0b1re": "STM32G0B1",
     "nucleo_g474re": "STM32G474xx",
+    "nucleo_h563zi": "STM32H563",
     "nucleo_h743zi": "STM32H743x",
     "nucleo_l4r5zi": "STM32L4R5",
+    "nucleo_u385rg_q": "STM32U385",
     "nucleo_u575zi_q": "STM32U575",
+    "nucleo_wba55cg": "STM32WBA55",
     "olimex_stm32_h405": "STM32F405",
     "rpi_pico": "rp2040",
     "rpi_pico2": "RP2350",
@@ -50,7 +53,7 @@ SVD = {
 }
 """The SVD file of each board's chip, without its ending, as pyOCD, cmsis-svd-data or the maker call it."""
 
-NO_SVD = frozenset({"b_u585i_iot02a", "ek_ra8m1", "frdm_mcxn947", "nucleo_u575zi_q"})
+NO_SVD = frozenset({"ek_ra8m1", "frdm_mcxn947", "nucleo_u385rg_q"})
 """Boards for whose golden files no SVD file was at hand: names are those of the boards' files."""
 
 _CORE = {

@@ -21,7 +21,7 @@ def test_fuzz(tmp_path: Path, compiler: str) -> None:
         command, flags = zig(), ("-fsanitize=undefined", "-fsanitize-trap=undefined")
     flags = (*flags, "-O2", "-DCRT_PROFILE")
     program = compile_program(tmp_path / "fuzz", "fuzz.c", compiler=command, flags=flags)
-    seconds = int(os.environ.get("CRTGEN_FUZZ_SECONDS", "5" if compiler == "gcc" else "1"))
+    seconds = int(os.environ.get("CRTGEN_FUZZ_SECONDS", "2" if compiler == "gcc" else "1"))
     done = subprocess.run(
         [program, str(seconds), "1"], capture_output=True, text=True, timeout=seconds + 120, check=False
     )

@@ -35,6 +35,14 @@ def test_the_two_commands_of_the_readme_are_run() -> None:
     assert all(f"./{run} " in text for run in runs)
 
 
+def test_each_test_is_in_one_job() -> None:
+    """By its marks: of Python only, with a C compiler of the host, with QEMU."""
+    marks = [each["marks"] for each in jobs("ci.yml")["test"]["strategy"]["matrix"]["include"]]
+    for names in ((), ("cc",), ("qemu",), ("cc", "qemu")):
+        known = {name: name in names for name in ("cc", "qemu")}
+        assert sum(eval(each, {}, known) for each in marks) == 1, names
+
+
 def test_no_folder_of_tests_is_left_out(request: pytest.FixtureRequest) -> None:
     """By default, pytest does not look into folders that are called build."""
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}

@@ -1,0 +1,43 @@
+"""The script that changes code to see whether the tests find it."""
+
+from pathlib import Path
+
+from ci.mutants import draw, mutants, near
+
+PYTHON = '''"""One + two."""
+x: dict[str, 3] = {}
+def f(a: int = 4) -> int:
+    return a + max(a, 5) if a < 6 else f"{a} + 7"
+'''
+C = """/* 1 + 2 */
+#include <x.h>
+int f(int a) { return a < 3u ? a : "4 + 5"[6]; } // 7
+"""
+
+
+def test_what_is_changed() -> None:
+    """Numbers and operators of the code; no strings, types, comments and signatures."""
+    found = [(m.line, m.old, m.new) for m in mutants(Path("x.py"), PYTHON)]
+    assert found == [(3, "+", "-"), (3, "max", "min"), (3, "5", "6"), (3, "<", "<="), (3, "6", "7")]
+    found = [(m.line, m.old, m.new) for m in mutants(Path("x.c"), C)]
+    assert found == [(2, "<", "<="), (2, "3", "4"), (2, "6", "7")]
+
+
+def test_one_token_is_changed() -> None:
+    minimum = next(m for m in mutants(Path("x.py"), PYTHON) if m.old == "max")
+    assert minimum.apply(PYTHON) == PYTHON.replace("max(", "min(")
+    assert str(minimum) == "x.py:4:16 max -> min"
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    drawn = draw(20, 3, ["crtgen/ops", "templates/kernels"])
+    assert drawn == draw(20, 3, ["crtgen/ops", "templates/kernels"])
+    assert len(set(drawn)) == 20
+    assert {m.file.parts[0] for m in drawn} == {"crtgen", "templates"}
+
+
+def test_tests_are_those_of_the_room() -> None:
+    assert near(Path("crtgen/plan/planner.py")) == ["tests/plan"]
+    assert near(Path("crtgen/level.py")) == ["tests/test_level.py"]
+    assert near(Path("templates/kernels/gemm.c.j2")) == ["tests/kernels", "tests/ops"]
+    assert near(Path("crtgen/version.py")) == ["tests/test_api.py", "tests/cli"]

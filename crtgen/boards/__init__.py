@@ -18,6 +18,7 @@ from crtgen.boards.board import (
 from crtgen.boards.chip import BOOTS, Boot, Errata, Erratum, Step, all_steps
 from crtgen.boards.core import CORES, HOST, Core, find_core
 from crtgen.boards.energy import CR2032, Duty, Energy
+from crtgen.boards.families import family_of
 from crtgen.boards.known import (
     all_boards,
     board_of_core,
@@ -29,7 +30,7 @@ from crtgen.boards.known import (
     wrong_boards,
 )
 from crtgen.boards.loader import load_board
-from crtgen.boards.packs import board_text, chip_board
+from crtgen.boards.packs import board_file, board_text, chip_board
 from crtgen.boards.silicon import silicon_range
 from crtgen.boards.units import parse_size, size_text
 
@@ -60,10 +61,12 @@ __all__ = [
     "ZephyrName",
     "all_boards",
     "all_steps",
+    "board_file",
     "board_of_core",
     "board_text",
     "boards_that_fit",
     "chip_board",
+    "family_of",
     "find_board",
     "find_core",
     "is_own",

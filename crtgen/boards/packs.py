@@ -17,10 +17,11 @@ from xml.etree import ElementTree
 from crtgen import budget, files
 from crtgen.boards.board import Board, Memory, ZephyrName
 from crtgen.boards.core import CORES, Core
+from crtgen.boards.families import complete_text
 from crtgen.boards.units import size_text
 from crtgen.errors import UsageError
 
-__all__ = ["board_text", "chip_board", "installed_packs"]
+__all__ = ["board_file", "board_text", "chip_board", "installed_packs"]
 
 VARIABLE = "CMSIS_PACK_ROOT"
 """Of the environment: where packs are installed, as for the tools of Open-CMSIS-Pack."""
@@ -180,6 +181,14 @@ def _core(processor: Mapping[str, str], where: str) -> Core:
         without = f" without {' and '.join(lacks)}" if lacks else ""
         raise UsageError(f"no code is made for a {said or 'core of no name'}{without}", where=where)
     return found
+
+
+def board_file(chip: Board, pins: str = "") -> str:
+    """A whole board's file, for bare metal; ``pins`` are those of the UART, as ``PA9,PA10``.
+
+    Raises ``UsageError`` where the family of the chip has no table of clocks and pins.
+    """
+    return complete_text(chip, board_text(chip), pins)
 
 
 def board_text(board: Board) -> str:

@@ -6,7 +6,15 @@ import typer
 from rich.console import Console
 
 from crtgen.attached import Unit, connected_units
-from crtgen.boards import all_boards, board_text, chip_board, size_text, wrong_boards
+from crtgen.boards import (
+    all_boards,
+    board_file,
+    board_text,
+    chip_board,
+    family_of,
+    size_text,
+    wrong_boards,
+)
 from crtgen.cli import options
 from crtgen.cli.output import Debug, Json, Output, guarded, note, table
 
@@ -17,16 +25,19 @@ def command(
     connected: Annotated[bool, typer.Option("--connected", help="What is connected here.")] = False,
     hardware_map: options.HardwareMap = None,
     chip: Annotated[
-        str | None, typer.Option(help="Print the start of a board's file for a chip of a CMSIS pack.")
+        str | None, typer.Option(help="Print a board's file, or its start, for a chip of a CMSIS pack.")
     ] = None,
     pack: options.Pack = None,
+    pins: options.Pins = "",
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """List the boards that crtgen knows, or those connected."""
     with guarded(as_json, debug) as out:
         if chip is not None:
-            text = board_text(chip_board(chip, pack))
+            board = chip_board(chip, pack)
+            whole = pins or family_of(board.name)
+            text = board_file(board, pins) if whole else board_text(board)
             out.result({"file": text}, lambda console: typer.echo(text, nl=False))
             return
         if connected:

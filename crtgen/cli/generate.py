@@ -7,8 +7,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api
-from crtgen.boards import HOST, Board, board_of_core, chip_board, find_board, find_core
+from crtgen import api, files
+from crtgen.boards import (
+    HOST,
+    Board,
+    board_file,
+    board_of_core,
+    chip_board,
+    find_board,
+    find_core,
+    name_board,
+)
 from crtgen.build import find_workspace
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Generating, flattened
@@ -22,6 +31,7 @@ from crtgen.measure.cases import read_inputs
 from crtgen.passes import FoldedLayer
 from crtgen.project import FRAMEWORKS, Project, framework_of
 from crtgen.settings import trust_of
+from crtgen.temporary import TemporaryFolder
 from crtgen.trust import claim
 
 __all__ = ["command"]
@@ -45,9 +55,10 @@ def command(
         typer.Option(help="For a library, where no board is named, or one that crtgen does not know."),
     ] = None,
     chip: Annotated[
-        str | None, typer.Option(help="For a library: a chip of a CMSIS pack, STM32F411RE for example.")
+        str | None, typer.Option(help="Instead of a board: a chip of a CMSIS pack, STM32F411RE for example.")
     ] = None,
     pack: options.Pack = None,
+    pins: options.Pins = "",
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
     own_arenas: Annotated[
         bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
@@ -78,7 +89,8 @@ def command(
             kind = type or ("library" if framework else "server")
             named = _is_named(context, "board")
             if chip is not None:
-                board = _chip(chip, pack, named or core is not None, kind)
+                folder = TemporaryFolder()  # the project takes the board's file from there
+                board = _chip(chip, pack, pins, named or core is not None, kind, folder.path)
             else:
                 board = _board(compiling.board, named, core, kind, framework)
             compiled = compiling.compile(loaded, say, board, generating.place or ())
@@ -117,6 +129,7 @@ def command(
             console.print(f"next: {_next(project, directory)}")
             if project.platform == "zephyr" and not framework:
                 _print_exports(console)
+            _print_clock(console, board if chip else find_board(HOST.name))
 
         out.result(data, render)
 
@@ -136,14 +149,23 @@ def _next(project: Project, directory: Path) -> str:
     return f"include {directory}/crtgen.cmake" if is_part else f"crtgen build {directory}"
 
 
-def _chip(name: str, pack: Path | None, is_named: bool, type: str) -> Board:
-    """A chip for a library; what a board has besides nobody knows."""
+def _print_clock(console: Console, board: Board) -> None:
+    """What the core of a chip runs at that no board's file describes."""
+    if board.timer is not None:
+        clock = board.timer.clock // 1_000_000
+        console.print(f"{board.name} runs at {clock} MHz: its internal oscillator, no PLL")
+
+
+def _chip(name: str, pack: Path | None, pins: str, is_named: bool, type: str, folder: Path) -> Board:
+    """A chip: for a library what its pack says, for an image a board with the start of its family."""
     if is_named:
         raise UsageError("--chip is instead of --board and --core", hint="leave them out")
-    if type != "library":
-        hint = "--type library; or `crtgen boards --chip` for the start of a board's file"
-        raise UsageError(f"--chip is for a library: a {type} image is for a board", hint=hint)
-    return chip_board(name, pack)
+    chip = chip_board(name, pack)
+    if type == "library":
+        return chip
+    file = folder / f"{chip.name}.toml"
+    files.write(file, board_file(chip, pins).encode())
+    return name_board(file)
 
 
 def _board(name: str, named: bool, core: str | None, type: str, framework: str) -> Board:

@@ -174,6 +174,10 @@ Pack = Annotated[
     Path | None,
     typer.Option("--pack", help="The CMSIS pack of --chip, .pack or .pdsc; else those that are installed."),
 ]
+Pins = Annotated[
+    str,
+    typer.Option("--pins", metavar="TX,RX", help="The UART's pins of --chip, PA9,PA10 for example."),
+]
 KeepInputs = Annotated[bool, _code("--keep-inputs", help="A run leaves its inputs intact.")]
 Place = Annotated[
     list[str] | None,

@@ -189,10 +189,26 @@ def test_commands_take_a_chip(pack: Path, tmp_path: Path) -> None:
     assert made.exit_code == 0, made.output
     assert "library for acme411l" in made.output
     refused = {
-        "--chip is for a library": [],
+        "this family has no table of pins": [],
         "--chip is instead of": ["--board", "host", "--type", "library"],
     }
     for message, more in refused.items():
         wrong = CliRunner().invoke(app, ["generate", DEMO, str(tmp_path / "s"), *chip, *more])
         assert wrong.exit_code == 2
         assert message in wrong.output
+
+
+def test_a_chip_becomes_a_project_with_its_boards_file(pack: Path, tmp_path: Path) -> None:
+    """Of a family with a table of pins; the project takes the file along, and says what the core runs at."""
+    pack.write_text(PDSC.replace("ACME411X", "STM32F411RE"))
+    chip = ["--chip", "STM32F411RE", "--pack", str(pack)]
+    project = tmp_path / "p"
+    words = ["generate", DEMO, str(project), "--type", "standalone", *chip, "--pins", "PA9,PA10"]
+    made = CliRunner().invoke(app, words)
+    assert made.exit_code == 0, made.output
+    assert "stm32f411re runs at 16 MHz: its internal oscillator, no PLL" in made.output
+    text = (project / "board.toml").read_text()
+    assert "base = 0x40011000" in text
+    assert "TX on PA9" in (project / "platform" / "startup.c").read_text()
+    printed = CliRunner().invoke(app, ["boards", *chip, "--pins", "PA9,PA10"])
+    assert printed.output == text

@@ -108,9 +108,9 @@ def _pins_are_known(board: Board) -> Iterator[Finding]:
     if board.uart is None:
         return
     for key, pin in (("tx", board.uart.tx), ("rx", board.uart.rx)):
-        if board.uart.kind.startswith("nrf_") and pin is None:
+        if board.uart.kind.startswith("nrf") and pin is None:
             yield f"uart.{key}", "the key is missing: the UART is told its pins"
-        if not board.uart.kind.startswith("nrf_") and pin is not None:
+        if not board.uart.kind.startswith("nrf") and pin is not None:
             yield f"uart.{key}", "the pins of this UART are chosen by registers of the chip: see start"
 
 

@@ -109,6 +109,7 @@ UARTS: Mapping[str, Callable[[int, int], Rate]] = {
     "stm32_lpuart": _stm32_lpuart,
     "nrf_uart": _nrf_uart,
     "nrf_uarte": _nrf_uarte,
+    "nrf54_uarte": _nrf_uarte,
     "kinetis": _kinetis,
     "nxp_lpuart": _nxp_lpuart,
     "ra_sci_b": _ra_sci_b,

@@ -211,6 +211,7 @@ _UART_TITLES = {
     "stm32_lpuart": ("stm32_v2", "an LPUART of STM32"),
     "nrf_uart": ("nrf_uart", "a UART of Nordic's"),
     "nrf_uarte": ("nrf_uarte", "a UARTE of Nordic's"),
+    "nrf54_uarte": ("nrf54_uarte", "a UARTE of nRF54L"),
     "kinetis": ("kinetis", "a UART of Kinetis"),
     "nxp_lpuart": ("nxp_lpuart", "an LPUART of NXP's"),
     "ra_sci_b": ("ra_sci_b", "an SCI of Renesas' RA8 (SCI_B)"),

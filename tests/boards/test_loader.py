@@ -122,6 +122,7 @@ REAL = (
     "mimxrt1050_evk",
     "nrf52840dk",
     "nrf5340dk",
+    "nrf54l15dk",
     "nucleo_f411re",
     "nucleo_f446re",
     "nucleo_f746zg",

@@ -30,6 +30,7 @@ SVD = {
     "netduinoplus2": "STM32F405",
     "nrf52840dk": "nrf52840",
     "nrf5340dk": "nrf5340_application",
+    "nrf54l15dk": "nrf54l15_application",
     "nucleo_f411re": "STM32F411",
     "nucleo_f446re": "STM32F446",
     "nucleo_f746zg": "STM32F7x6",

@@ -188,7 +188,7 @@ class Machine:
             return self._core(address) & mask
         uart = self.board.uart
         assert uart is not None
-        if uart.base <= address < uart.base + 0x600:
+        if uart.base <= address < uart.base + 0x800:
             self._look_up("read", address)
             answer = self.uart.read(address - uart.base)
             if answer is not None:
@@ -211,7 +211,7 @@ class Machine:
         self._last_read = (0, 0)
         uart = self.board.uart
         assert uart is not None
-        if uart.base <= address < uart.base + 0x600:
+        if uart.base <= address < uart.base + 0x800:
             self.uart.write(address - uart.base, value)
         if not self.uart.sent and not self._has_sent:
             self.silent_writes = len(self.writes) + 1

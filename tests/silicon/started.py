@@ -30,6 +30,11 @@ _UNDOCUMENTED = {
     "bbc_microbit_v2": {0x4000_0558: _OLD_NRF52},
     "nrf52840dk": {0x4000_0558: _OLD_NRF52},
     "nrf5340dk": {0x00FF_0130: "Nordic's MDK reads the variant of the chip there"},
+    "nrf54l15dk": {
+        0x00FF_C340: "Nordic's MDK reads the chip's part there",
+        0x5005_340C: "Nordic's MDK writes it: erratum 37",
+        0x5012_0440: "Nordic's MDK writes it where it is 0",
+    },
     "nucleo_h743zi": {0x5C00_1000: "RM0433 60.5.8: DBGMCU is in no SVD file"},
     "nucleo_l4r5zi": {0x4000_7080: "RM0432 5.4.25: the SVD file is older than PWR_CR5"},
 }
@@ -40,6 +45,7 @@ _RESERVED = {
     "bbc_microbit_v2": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf52840dk": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf5340dk": {"SPIM0_S.PSEL.MOSI": _PINS, "SPIM0_S.PSEL.CSN": _PINS},
+    "nrf54l15dk": {"GLOBAL_SPIM20_S.PSEL.MOSI": _PINS, "GLOBAL_SPIM20_S.PSEL.DCX": _PINS},
     "nucleo_h743zi": {"AXI.AXI_TARG7_FN_MOD": "ST's SystemInit writes 1, too"},
 }
 """Registers of which reserved bits are changed, and why that is right."""

@@ -116,21 +116,23 @@ class NrfUart(Uart):
 
 
 class NrfUarte(Uart):
-    """It reads and writes memory: a byte at a time, as the driver says. Events: 0x110 came, 0x120 went."""
+    """It reads and writes memory: a byte at a time, as the driver says. Events: a byte came, a byte went."""
+
+    start_rx, start_tx, end_rx, end_tx, rx_pointer, tx_pointer = 0x000, 0x008, 0x110, 0x120, 0x534, 0x544
 
     def __init__(self, memory: Callable[[int], int]) -> None:
         super().__init__(memory)
-        self.events = {0x110: 0, 0x120: 0}
-        self.pointers = {0x534: 0, 0x544: 0}
+        self.events = {self.end_rx: 0, self.end_tx: 0}
+        self.pointers = {self.rx_pointer: 0, self.tx_pointer: 0}
         self.on = False
         self.deliver: Callable[[int, int], None] = lambda address, byte: None
 
     @property
     def interrupts(self) -> bool:
-        if self.on and self.came and not self.events[0x110]:
-            self.deliver(self.pointers[0x534], self.next())
-            self.on, self.events[0x110] = False, 1
-        return bool(self.events[0x110])
+        if self.on and self.came and not self.events[self.end_rx]:
+            self.deliver(self.pointers[self.rx_pointer], self.next())
+            self.on, self.events[self.end_rx] = False, 1
+        return bool(self.events[self.end_rx])
 
     def read(self, offset: int) -> int | None:
         return self.events.get(offset)
@@ -139,11 +141,15 @@ class NrfUarte(Uart):
         for registers in (self.events, self.pointers):
             if offset in registers:
                 registers[offset] = value
-        if offset == 0x000:
+        if offset == self.start_rx:
             self.on = True
-        if offset == 0x008:
-            self.sent.append(self.memory(self.pointers[0x544]))
-            self.events[0x120] = 1
+        if offset == self.start_tx:
+            self.sent.append(self.memory(self.pointers[self.tx_pointer]))
+            self.events[self.end_tx] = 1
+
+
+class Nrf54Uarte(NrfUarte):
+    start_rx, start_tx, end_rx, end_tx, rx_pointer, tx_pointer = 0x028, 0x050, 0x14C, 0x168, 0x704, 0x73C
 
 
 UARTS: Mapping[str, type[Uart]] = {
@@ -156,5 +162,6 @@ UARTS: Mapping[str, type[Uart]] = {
     "pl011": Pl011,
     "nrf_uart": NrfUart,
     "nrf_uarte": NrfUarte,
+    "nrf54_uarte": Nrf54Uarte,
     "rp2040_usb": Quiet,
 }

@@ -105,6 +105,7 @@ from crtgen.ops.signal import (
     SpectrumEnergy,
     Window,
 )
+from crtgen.ops.spectral import Bands, Before, Frame, LogFloor, Power, RemoveMean, RoundedRatio, ScaledLog
 from crtgen.ops.spread import BroadcastTo, MirrorPad, PadWith
 from crtgen.ops.stream import Delay, Framer, OverlapAdd, Stacker
 from crtgen.ops.suppression import NonMaxSuppression
@@ -130,7 +131,9 @@ __all__ = [
     "ArgReduction",
     "Atan",
     "AveragePool2d",
+    "Bands",
     "BatchMatMul",
+    "Before",
     "BitAnd",
     "BitCast",
     "BitNot",
@@ -171,6 +174,7 @@ __all__ = [
     "Floor",
     "FloorDiv",
     "FloorMod",
+    "Frame",
     "Framer",
     "FullyConnected",
     "Function",
@@ -191,6 +195,7 @@ __all__ = [
     "Less",
     "LessEqual",
     "Log",
+    "LogFloor",
     "LogSoftmax",
     "Logical",
     "LogicalAnd",
@@ -218,6 +223,7 @@ __all__ = [
     "Pcan",
     "PoolParams",
     "Pow",
+    "Power",
     "Prelu",
     "Quantize",
     "QuantizeBy",
@@ -227,6 +233,7 @@ __all__ = [
     "Reduction",
     "Relu",
     "ReluParams",
+    "RemoveMean",
     "RequantizeParams",
     "Reshape",
     "ResizeBilinear",
@@ -234,7 +241,9 @@ __all__ = [
     "Rfft",
     "Round",
     "RoundTo",
+    "RoundedRatio",
     "Rsqrt",
+    "ScaledLog",
     "Scatter",
     "ScatterElements",
     "ScatterNd",

@@ -1,12 +1,14 @@
 """The real Fourier transform and its inverse, as TFLite Micro's signal library computes them (KISS FFT).
 
 A transform of n real numbers is one of n / 2 complex ones, whose result is taken apart. In fixed point each
-stage divides its inputs by its radix first, rounded, so that nothing overflows.
+stage divides its inputs by its radix first, rounded, so that nothing overflows. In float32 every product and
+sum is rounded by itself, in the order of the C code: the reference has its bits.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +20,8 @@ from crtgen.ops.case import Case, make
 __all__ = ["Irfft", "Rfft", "cases", "digit_order", "half_turns", "radices", "turns"]
 
 Whole = npt.NDArray[np.int64]
-Pair = tuple[Whole, Whole]
+Numbers = npt.NDArray[Any]
+Pair = tuple[Numbers, Numbers]
 _BITS = {DType.INT16: 15, DType.INT32: 31}
 _TYPES = (*_BITS, DType.FLOAT32)
 
@@ -52,11 +55,7 @@ class Rfft(Op):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         rows = arrays[0].reshape(-1, sig.x.shape[-1])
         padded = np.pad(rows, ((0, 0), (0, self.length - rows.shape[1])))
-        if sig.x.dtype is DType.FLOAT32:
-            made = np.fft.rfft(padded.astype(np.float64))
-            both: Array = np.stack([made.real, made.imag], axis=-1)
-        else:
-            both = np.stack(_Fixed(_BITS[sig.x.dtype]).forward(padded.astype(np.int64)), axis=-1)
+        both = np.stack(_transformer(sig.x.dtype).forward(padded), axis=-1)
         return (both.reshape(sig.y.shape).astype(sig.y.dtype.numpy),)
 
 
@@ -80,12 +79,7 @@ class Irfft(Op):
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         pairs = arrays[0].reshape(-1, self.length // 2 + 1, 2)
-        if sig.x.dtype is DType.FLOAT32:
-            real, imaginary = (pairs[:, :, i].astype(np.float64) for i in range(2))
-            rows: Array = np.fft.irfft(real + 1j * imaginary)
-        else:
-            whole = pairs.astype(np.int64)
-            rows = _Fixed(_BITS[sig.x.dtype]).inverse(whole[:, :, 0], whole[:, :, 1])
+        rows = _transformer(sig.x.dtype).inverse(pairs[:, :, 0], pairs[:, :, 1])
         return (rows.reshape(sig.y.shape).astype(sig.y.dtype.numpy),)
 
 
@@ -124,54 +118,66 @@ def digit_order(count: int) -> Whole:
     return np.concatenate(groups)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    """Transforms of each row, of numbers with ``bits`` fractional bits and a sign."""
+def _transformer(dtype: DType) -> "_Transformer":
+    return _Fixed(_BITS[dtype]) if dtype in _BITS else _Float()
 
-    bits: int
 
-    def forward(self, rows: Whole) -> Pair:
-        """The transforms of real numbers."""
-        return self._taken_apart(*self._transform(rows[:, ::2], rows[:, 1::2], -1))
+class _Transformer(ABC):
+    """Transforms of each row, in the arithmetic of a type."""
 
-    def inverse(self, real: Whole, imaginary: Whole) -> Whole:
-        """The real numbers that these are the transforms of."""
-        both = self._transform(*self._put_together(real, imaginary), 1)
-        return np.stack(both, axis=-1).reshape(len(real), -1)
+    __slots__ = ()
 
-    def _kept(self, x: Whole) -> Whole:
-        """What the type keeps of it."""
-        return x.astype(np.int16 if self.bits < 16 else np.int32).astype(np.int64)
+    @property
+    @abstractmethod
+    def dtype(self) -> DType:
+        """The type of the numbers."""
 
-    def _round(self, x: Whole) -> Whole:
-        return self._kept((x + (1 << (self.bits - 1))) >> self.bits)
+    @abstractmethod
+    def _held(self, x: Array) -> Numbers:
+        """Numbers of the type, as they are computed with."""
 
+    @abstractmethod
+    def _kept(self, x: Numbers) -> Numbers:
+        """What the type keeps of a sum."""
+
+    @abstractmethod
     def _divided(self, x: Pair, by: int) -> Pair:
-        factor = ((1 << self.bits) - 1) // by
-        return self._round(x[0] * factor), self._round(x[1] * factor)
+        """Smaller numbers, where sums may not overflow."""
 
+    @abstractmethod
     def _product(self, a: Pair, b: Pair) -> Pair:
-        return self._round(a[0] * b[0] - a[1] * b[1]), self._round(a[0] * b[1] + a[1] * b[0])
+        """Complex products."""
+
+    @abstractmethod
+    def _half(self, x: Numbers) -> Numbers:
+        """Half of a sum."""
+
+    def _scaled(self, x: Pair) -> Pair:
+        """What the stages of an inverse begin with."""
+        return x
+
+    def forward(self, rows: Array) -> Pair:
+        """The transforms of real numbers."""
+        held = self._held(rows)
+        return self._taken_apart(*self._transform((held[:, ::2], held[:, 1::2]), -1))
+
+    def inverse(self, real: Array, imaginary: Array) -> Numbers:
+        """The real numbers that these are the transforms of."""
+        together = self._put_together(self._held(real), self._held(imaginary))
+        both = self._transform(self._scaled(together), 1)
+        return np.stack(both, axis=-1).reshape(len(real), -1)
 
     def _sum(self, a: Pair, b: Pair, sign: int = 1) -> Pair:
         return self._kept(a[0] + sign * b[0]), self._kept(a[1] + sign * b[1])
 
-    def _half(self, x: Whole) -> Whole:
-        """int16 is added up in 32 bits."""
-        return (x if self.bits < 16 else self._kept(x)) >> 1
-
     def _turns(self, factors: Array) -> Pair:
-        return factors[:, 0].astype(np.int64), factors[:, 1].astype(np.int64)
+        return self._held(factors[:, 0]), self._held(factors[:, 1])
 
-    @property
-    def _dtype(self) -> DType:
-        return DType.INT16 if self.bits < 16 else DType.INT32
-
-    def _transform(self, real: Whole, imaginary: Whole, sign: int) -> Pair:
+    def _transform(self, x: Pair, sign: int) -> Pair:
         """Of each row."""
-        count = real.shape[1]
-        order, twiddles = digit_order(count), self._turns(turns(count, self._dtype, sign))
-        x = real[:, order], imaginary[:, order]
+        count = x[0].shape[1]
+        order, twiddles = digit_order(count), self._turns(turns(count, self.dtype, sign))
+        x = x[0][:, order], x[1][:, order]
         size = 1
         for radix in reversed(radices(count)):
             x = self._stage(x, radix, size, twiddles, sign)
@@ -202,10 +208,10 @@ class _Fixed:
         ends = self._sum(even, total), self._sum(even, total, -1)
         return [ends[0], self._sum(odd, turned), ends[1], self._sum(odd, turned, -1)]
 
-    def _taken_apart(self, real: Whole, imaginary: Whole) -> Pair:
+    def _taken_apart(self, real: Numbers, imaginary: Numbers) -> Pair:
         """The transform of the real numbers, from that of pairs of them."""
         count = real.shape[1]
-        made = np.zeros((2, len(real), count + 1), np.int64)
+        made = np.zeros((2, len(real), count + 1), real.dtype)
         first = self._divided((real[:, 0], imaginary[:, 0]), 2)
         made[0, :, 0], made[0, :, count] = first[0] + first[1], first[0] - first[1]
         k = np.arange(1, count // 2 + 1)
@@ -215,19 +221,19 @@ class _Fixed:
         made[1][:, count - k] = self._half(turned[1] - total[1])
         return self._kept(made[0]), self._kept(made[1])
 
-    def _halves(self, real: Whole, imaginary: Whole, sign: int) -> tuple[Pair, Pair]:
+    def _halves(self, real: Numbers, imaginary: Numbers, sign: int) -> tuple[Pair, Pair]:
         """Sums of numbers from both ends, and their differences, turned."""
         count = real.shape[1] - (sign > 0)
         k = np.arange(1, count // 2 + 1)
         near = self._divided((real[:, k], imaginary[:, k]), 2)
         far = self._divided((real[:, count - k], self._kept(-imaginary[:, count - k])), 2)
-        halves = self._turns(half_turns(count, self._dtype, sign))
+        halves = self._turns(half_turns(count, self.dtype, sign))
         return self._sum(near, far), self._product(self._sum(near, far, -1), halves)
 
-    def _put_together(self, real: Whole, imaginary: Whole) -> Pair:
+    def _put_together(self, real: Numbers, imaginary: Numbers) -> Pair:
         """The transform of pairs of real numbers, from that of the numbers."""
         count = real.shape[1] - 1
-        made = np.zeros((2, len(real), count), np.int64)
+        made = np.zeros((2, len(real), count), real.dtype)
         ends = self._sum((real[:, 0], real[:, 0]), (real[:, count], -real[:, count]))
         made[0, :, 0], made[1, :, 0] = self._divided(ends, 2)
         k = np.arange(1, count // 2 + 1)
@@ -236,6 +242,66 @@ class _Fixed:
         real_far, imaginary_far = self._sum(total, turned, -1)
         made[0][:, count - k], made[1][:, count - k] = real_far, self._kept(-imaginary_far)
         return made[0], made[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed(_Transformer):
+    """Numbers with ``bits`` fractional bits and a sign."""
+
+    bits: int
+
+    @property
+    def dtype(self) -> DType:
+        return DType.INT16 if self.bits < 16 else DType.INT32
+
+    def _held(self, x: Array) -> Numbers:
+        return x.astype(np.int64)
+
+    def _kept(self, x: Numbers) -> Numbers:
+        return x.astype(self.dtype.numpy).astype(np.int64)
+
+    def _round(self, x: Numbers) -> Numbers:
+        return self._kept((x + (1 << (self.bits - 1))) >> self.bits)
+
+    def _divided(self, x: Pair, by: int) -> Pair:
+        factor = ((1 << self.bits) - 1) // by
+        return self._round(x[0] * factor), self._round(x[1] * factor)
+
+    def _product(self, a: Pair, b: Pair) -> Pair:
+        return self._round(a[0] * b[0] - a[1] * b[1]), self._round(a[0] * b[1] + a[1] * b[0])
+
+    def _half(self, x: Numbers) -> Numbers:
+        """int16 is added up in 32 bits."""
+        return (x if self.bits < 16 else self._kept(x)) >> 1
+
+
+class _Float(_Transformer):
+    """float32: numpy rounds each product and each sum."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> DType:
+        return DType.FLOAT32
+
+    def _held(self, x: Array) -> Numbers:
+        return x.astype(np.float32)
+
+    def _kept(self, x: Numbers) -> Numbers:
+        return x
+
+    def _divided(self, x: Pair, by: int) -> Pair:
+        return x
+
+    def _product(self, a: Pair, b: Pair) -> Pair:
+        return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+    def _half(self, x: Numbers) -> Numbers:
+        return x * np.float32(0.5)
+
+    def _scaled(self, x: Pair) -> Pair:
+        factor = np.float32(1 / (2 * x[0].shape[1]))
+        return x[0] * factor, x[1] * factor
 
 
 def cases() -> Iterator[Case]:

@@ -478,7 +478,31 @@ static inline float crt_logf(float x)
     return ((2.0f * s) + tail) + ((float)n * 0.693359375f);
 }
 
-/* The square root within 1 ulp, not a number below 0: three Newton steps for 1 / sqrt(x), and the rest. */
+#if defined(__ARM_FP) && ((__ARM_FP & 4) != 0)
+/* The square root, rounded to the nearest, by the FPU; not a number below 0. */
+static inline float crt_sqrtf(float x)
+{
+    float y;
+    __asm__("vsqrt.f32 %0, %1" : "=t"(y) : "t"(x));
+    return y;
+}
+#else
+/* The nearest to the square root of the normal number x, of the numbers around root, which is within 1 ulp. */
+static inline float crt_nearest_root(float x, float root)
+{
+    const int32_t exponent = (int32_t)(crt_bits(x) >> 23) - 127;
+    const int32_t half = (exponent >> 1) + 127;
+    const uint64_t square = (uint64_t)((crt_bits(x) & 0x7fffffu) | 0x800000u) << (23 + (exponent & 1));
+    uint32_t q = (crt_bits(root) & 0x7fffffu) | 0x800000u;
+    const int32_t off = (int32_t)(crt_bits(root) >> 23) - half;
+    q = (off > 0) ? q << 1 : ((off < 0) ? q >> 1 : q);
+    const int64_t rest = (int64_t)square - (int64_t)((uint64_t)q * q);
+    q += (rest > (int64_t)q) ? 1u : 0u;
+    q -= (rest <= -(int64_t)q) ? 1u : 0u;
+    return crt_of_bits(((uint32_t)half << 23) + (q - 0x800000u));
+}
+
+/* The square root, rounded to the nearest: three Newton steps for 1 / sqrt(x), and the rest; not a number below 0. */
 static inline float crt_sqrtf(float x)
 {
     if (!(x > 0.0f) || crt_bits(x) >= 0x7f800000u) {
@@ -494,8 +518,9 @@ static inline float crt_sqrtf(float x)
     y *= 1.5f - (((0.5f * x) * y) * y);
     y *= 1.5f - (((0.5f * x) * y) * y);
     const float root = x * y;
-    return (root + ((0.5f * y) * (x - (root * root)))) * scale;
+    return crt_nearest_root(x, root + ((0.5f * y) * (x - (root * root)))) * scale;
 }
+#endif
 
 /*
  * An angle as a quarter turn, 0 to 3, and the rest within -pi/4 to pi/4, for any finite x.

@@ -1,0 +1,10 @@
+"""Features of signals: what lies between a sensor's samples and a network.
+
+``Features`` computes on this computer what the generated C computes on a device, bit for bit.
+"""
+
+from crtgen.features.extractor import Features, changed
+from crtgen.features.presets import PRESETS, settings_of
+from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings
+
+__all__ = ["PRESETS", "FeatureSettings", "Features", "MelSettings", "MicroSettings", "changed", "settings_of"]

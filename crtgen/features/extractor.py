@@ -1,0 +1,114 @@
+"""Features of signals on this computer, with the numbers that the generated C computes."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.errors import UsageError
+from crtgen.features.framing import framed
+from crtgen.features.presets import settings_of
+from crtgen.features.rows import features_of
+from crtgen.features.settings import FeatureSettings, MelSettings
+from crtgen.features.steps import ArraySteps
+from crtgen.ir import Array
+
+__all__ = ["Features", "changed"]
+
+
+def changed(settings: FeatureSettings, changes: Mapping[str, Any]) -> FeatureSettings:
+    """Settings with some of them changed.
+
+    Raises ``UsageError`` for a setting that there is not, and for a value of another type.
+    """
+    known = [field.name for field in fields(settings)]
+    for name, value in changes.items():
+        if name not in known:
+            raise UsageError(f"[features] has no {name}", hint=f"known: {', '.join(known)}")
+        now = getattr(settings, name)
+        alike = isinstance(value, type(now)) or (isinstance(now, float) and type(value) is int)
+        if now is not None and (not alike or isinstance(value, bool) is not isinstance(now, bool)):
+            raise UsageError(f"[features] {name} is {value!r}", hint=f"such as {now!r}")
+    if changes.get("clip") is not None:
+        changes = {**changes, "clip": tuple(changes["clip"])}
+    made: FeatureSettings = replace(settings, **changes)
+    return made
+
+
+class Features:
+    """Rows of features of signals of int16, as a transformer of scikit-learn.
+
+    ``Features("mlperf-sww")`` has the settings of a preset, ``Features("kaldi-fbank", bands=80)`` changes
+    some. ``transform`` gives the bits that the generated C computes, for float32 too: every product and sum
+    is rounded by itself, on this computer and on the device.
+    """
+
+    def __init__(self, preset: str = "mlperf-sww", **changes: Any) -> None:
+        self.preset = preset
+        self.settings = changed(settings_of(preset), changes)
+
+    def __repr__(self) -> str:
+        before = asdict(settings_of(self.preset))
+        now = asdict(self.settings)
+        changes = "".join(f", {name}={value!r}" for name, value in now.items() if value != before[name])
+        return f"Features({self.preset!r}{changes})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The preset's name and every setting."""
+        return {"preset": self.preset, **asdict(self.settings)}
+
+    def set_params(self, **params: Any) -> "Features":
+        """Change the preset or some settings."""
+        preset = params.pop("preset", self.preset)
+        base = self.settings if preset == self.preset else settings_of(preset)
+        self.settings, self.preset = changed(base, params), preset
+        return self
+
+    def fit(self, signals: Any = None, labels: Any = None) -> "Features":
+        """Nothing is learned from signals."""
+        return self
+
+    def fit_transform(self, signals: Any, labels: Any = None) -> Array:
+        """The same as ``transform``."""
+        return self.transform(signals)
+
+    def transform(self, signals: Any) -> Array:
+        """``[rows, width]`` of one signal of int16, or ``[signals, rows, width]`` of an array of them.
+
+        float32; those of the integer front end are int8, or int16 with ``int8=False``. Raises ``UsageError``
+        for signals of another type, or shorter than a frame.
+        """
+        return self._each(signals, quantized=False)
+
+    def quantized(self, signals: Any) -> npt.NDArray[np.int8]:
+        """The same in int8, as the settings round it. Raises ``UsageError`` if they do not say how."""
+        if isinstance(self.settings, MelSettings) and self.settings.rounding == "none":
+            raise UsageError("these features are not rounded", hint="quantise them as the network's input is")
+        return self._each(signals, quantized=True).astype(np.int8)
+
+    def _each(self, signals: Any, *, quantized: bool) -> Array:
+        array = np.asarray(signals)
+        if array.dtype != np.int16:
+            hint = "sound is int16: multiply numbers from -1 to 1 with 32768, round, and limit them"
+            raise UsageError(f"a signal of {array.dtype}", hint=hint)
+        if array.ndim == 1:
+            return self._signal(array, quantized)
+        if array.ndim != 2:
+            raise UsageError(f"signals of shape {array.shape}", hint="[samples], or [signals, samples]")
+        return np.stack([self._signal(row, quantized) for row in array])
+
+    def _signal(self, signal: npt.NDArray[np.int16], quantized: bool) -> Array:
+        samples, starts = framed(self.settings, signal)
+        steps = ArraySteps(samples, starts)
+        rows = steps.array(features_of(steps, self.settings, quantized=quantized))
+        return self._stacked(rows)
+
+    def _stacked(self, rows: Array) -> Array:
+        count = self.settings.stack if isinstance(self.settings, MelSettings) else 1
+        if count == 1:
+            return rows
+        if len(rows) < count:
+            raise UsageError(f"{len(rows)} frames are fewer than a stack of {count}")
+        return np.hstack([rows[i : len(rows) - count + 1 + i] for i in range(count)])

@@ -1,0 +1,50 @@
+"""Where frames lie in a signal, and what is put around the signal for that."""
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.errors import UsageError
+from crtgen.features.settings import FeatureSettings, MelSettings
+
+__all__ = ["framed", "lead", "offset", "starts_of"]
+
+Shorts = npt.NDArray[np.int16]
+Places = npt.NDArray[np.int64]
+
+
+def lead(settings: FeatureSettings) -> int:
+    """Samples put in front of the signal."""
+    padded = isinstance(settings, MelSettings) and settings.pad != "none"
+    return settings.fft // 2 if padded else 0
+
+
+def offset(settings: FeatureSettings) -> int:
+    """Samples of a frame before those that are transformed."""
+    middle = isinstance(settings, MelSettings) and settings.window_at == "middle"
+    return (settings.fft - settings.frame) // 2 if middle else 0
+
+
+def starts_of(settings: FeatureSettings, length: int) -> Places:
+    """Where the samples of each frame begin in a signal of ``length`` samples, padding included."""
+    whole = max(length - settings.span, 0)
+    steps = whole // settings.hop
+    if isinstance(settings, MelSettings) and settings.tail == "zero":
+        steps = -(-whole // settings.hop)
+    count = steps + 1 if length >= settings.span or steps else 0
+    return np.arange(count, dtype=np.int64) * settings.hop + offset(settings)
+
+
+def framed(settings: FeatureSettings, signal: Shorts) -> tuple[Shorts, Places]:
+    """The signal with its padding, and where frames begin in it. Raises ``UsageError`` if it holds none."""
+    around = lead(settings)
+    if around:
+        assert isinstance(settings, MelSettings)
+        reflects = settings.pad == "reflect"
+        if reflects and len(signal) <= around:
+            raise UsageError(f"{len(signal)} samples cannot be reflected over {around}")
+        signal = np.pad(signal, around, mode="reflect" if reflects else "constant")
+    starts = starts_of(settings, len(signal))
+    if not len(starts):
+        raise UsageError(f"a signal of {len(signal)} samples has no frame of {settings.span}")
+    missing = int(starts[-1]) - offset(settings) + settings.span - len(signal)
+    return np.pad(signal, (0, max(missing, 0))), starts

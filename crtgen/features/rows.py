@@ -1,0 +1,167 @@
+"""Features, operator by operator, from the samples of frames."""
+
+from math import log
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.features.micro import integer_window, micro_channels, pcan_gains
+from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings
+from crtgen.features.steps import Handle, Steps
+from crtgen.features.tables import banded, cosines, mel_bank, window_of
+from crtgen.ir import DType, Quant
+from crtgen.ops import (
+    Add,
+    Bands,
+    Before,
+    Cast,
+    Div,
+    FftAutoScale,
+    FilterBank,
+    FilterBankLog,
+    FilterBankSquareRoot,
+    Frame,
+    LogFloor,
+    Maximum,
+    Minimum,
+    Mul,
+    Pcan,
+    Power,
+    Rfft,
+    Round,
+    RoundedRatio,
+    ScaledLog,
+    SpectralSubtraction,
+    SpectrumEnergy,
+    Sub,
+)
+
+__all__ = ["features_of"]
+
+_CORRECTION_BITS = 3
+_SNR_BITS = 12
+_MICRO_INT8 = Quant.tensor(26 / 256, -128)
+"""What the bytes of the integer front end mean to the networks that are trained on them."""
+
+
+def features_of(steps: Steps, settings: FeatureSettings, *, quantized: bool = False) -> Handle:
+    """The features of all frames: ``[rows, width]``, stacks not counted.
+
+    Those in float32 are int8 if they are to be ``quantized`` as the settings say; the integer front end makes
+    int8 or int16.
+    """
+    if isinstance(settings, MicroSettings):
+        return _micro(steps, settings)
+    made = _clipped(steps, settings, _logarithms(steps, settings))
+    return _truncated(steps, settings, made) if quantized else made
+
+
+def _logarithms(steps: Steps, s: MelSettings) -> Handle:
+    bank = banded(_bank(s) / s.divide)
+    names = ("bank", "bins", "widths")
+
+    def row() -> Handle:
+        operands = (steps.constant(n, a) for n, a in zip(names, bank.arrays, strict=True))
+        return steps.one(Bands(), _spectrum(steps, s), *operands)
+
+    bands = steps.rows(row)
+    if s.normalize:
+        for _ in range(2 if s.spectrum == "power" else 1):
+            bands = steps.one(Div(), bands, steps.peak())
+    if s.log != "none":
+        bands = steps.one(_logarithm(s), bands)
+    if s.top:
+        bands = steps.one(Maximum(), bands, steps.one(Sub(), steps.greatest(bands), steps.number(s.top)))
+    if s.coefficients:
+        matrix = banded(_cepstrum(s))
+        names = ("cosines", "cosine_starts", "cosine_widths")
+        bands = steps.one(
+            Bands(), bands, *(steps.constant(n, a) for n, a in zip(names, matrix.arrays, strict=True))
+        )
+    return bands
+
+
+def _bank(s: MelSettings) -> npt.NDArray[np.float64]:
+    """The filter bank; with ``energy``, a last band of all bins."""
+    bank = mel_bank(
+        rate=s.rate,
+        fft=s.fft,
+        count=s.bands,
+        low=s.low,
+        high=s.top_frequency,
+        scale=s.scale,
+        slope=s.slope,
+        norm=s.norm,
+    )
+    return np.hstack([bank, np.ones((len(bank), 1))]) if s.energy else bank
+
+
+def _cepstrum(s: MelSettings) -> npt.NDArray[np.float64]:
+    """The cosines; with ``energy``, the last band is the first coefficient."""
+    matrix = cosines(s.bands, s.coefficients, s.dct, s.lifter)
+    if not s.energy:
+        return matrix
+    matrix = np.vstack([matrix, np.zeros((1, s.coefficients))])
+    matrix[:, 0] = 0
+    matrix[-1, 0] = 1
+    return matrix
+
+
+def _spectrum(steps: Steps, s: MelSettings) -> Handle:
+    weights = (window_of(s.window, s.frame, s.periodic)[: s.used] / s.unit).astype(np.float32)
+    if s.remove_mean:
+        factors = steps.constant("window", weights)
+        frame = steps.one(Frame(0, s.preemphasis, Before.ITSELF), steps.centred(s.used), factors)
+    else:
+        frame = steps.frame(weights, s.preemphasis, s.preemphasis_over)
+    return steps.one(Power(s.spectrum == "magnitude"), steps.one(Rfft(s.fft), frame))
+
+
+def _logarithm(s: MelSettings) -> ScaledLog:
+    unit = 10 / log(10) if s.log == "db" else 1.0
+    return ScaledLog(s.floor, LogFloor(s.floor_kind), unit * s.gain, s.offset)
+
+
+def _clipped(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
+    if s.clip is not None:
+        rows = steps.one(Maximum(), rows, steps.number(s.clip[0]))
+        rows = steps.one(Minimum(), rows, steps.number(s.clip[1]))
+    if s.steps:
+        whole = steps.one(Round(), steps.one(Mul(), rows, steps.number(s.steps)))
+        wrapped = steps.one(Cast(DType.UINT8), whole)
+        rows = steps.one(Mul(), steps.one(Cast(DType.FLOAT32), wrapped), steps.number(1 / s.steps))
+    return rows
+
+
+def _truncated(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
+    """int8, cut towards zero; what is above 127 wraps."""
+    scaled = steps.one(Div(), rows, steps.number(s.quantum))
+    moved = steps.one(Add(), scaled, steps.number(s.zero_point))
+    return steps.one(Cast(DType.INT8), moved, quant=Quant.tensor(s.quantum, s.zero_point))
+
+
+def _micro(steps: Steps, s: MicroSettings) -> Handle:
+    channels = micro_channels(s)
+    window, gains = integer_window(s.frame, s.tables), pcan_gains(s)
+
+    def row() -> Handle:
+        scaled, bits = steps.apply(FftAutoScale(), steps.windowed(window, 12))
+        energy = steps.one(SpectrumEnergy(channels.start, channels.end), steps.one(Rfft(s.fft), scaled))
+        tables = [steps.constant(name, table) for name, table in channels.tables]
+        roots = steps.one(FilterBankSquareRoot(), steps.one(FilterBank(s.channels), energy, *tables), bits)
+        noise = steps.state("noise", (s.channels,), DType.UINT32)
+        quiet, estimate, after = steps.apply(_subtraction(s), roots, noise)
+        steps.become("noise", after)
+        shift = s.pcan_gain_bits - _CORRECTION_BITS - _SNR_BITS
+        controlled = steps.one(Pcan(shift), quiet, estimate, steps.constant("gains", gains))
+        return steps.one(FilterBankLog(1 << s.log_shift, _CORRECTION_BITS), controlled)
+
+    logs = steps.rows(row)
+    return steps.one(RoundedRatio(256, 666, -128), logs, quant=_MICRO_INT8) if s.int8 else logs
+
+
+def _subtraction(s: MicroSettings) -> SpectralSubtraction:
+    one = 1 << 14
+    even, odd = int(s.even_smoothing * one), int(s.odd_smoothing * one)
+    least = int(s.min_signal_remaining * one)
+    return SpectralSubtraction(even, one - even, odd, one - odd, s.smoothing_bits, least, 14, False)

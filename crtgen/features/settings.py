@@ -1,0 +1,190 @@
+"""What features are made of: the settings of each kind, and their checks."""
+
+from dataclasses import dataclass, fields
+
+from crtgen.errors import UsageError
+from crtgen.features.tables import SCALES, SLOPES, WINDOWS
+
+__all__ = ["FeatureSettings", "MelSettings", "MicroSettings"]
+
+_CHOICES = {
+    "window": WINDOWS,
+    "spectrum": ("power", "magnitude"),
+    "scale": SCALES,
+    "slope": SLOPES,
+    "norm": ("none", "slaney"),
+    "log": ("ln", "db", "none"),
+    "floor_kind": ("max", "add", "zero"),
+    "dct": ("ortho", "even"),
+    "preemphasis_over": ("stream", "frame", "window"),
+    "pad": ("none", "zero", "reflect"),
+    "tail": ("drop", "zero"),
+    "window_at": ("start", "middle"),
+    "rounding": ("none", "nearest", "truncate"),
+    "per": ("stream", "window"),
+    "weights": ("nearest", "truncate"),
+    "tables": ("float32", "float64"),
+}
+
+
+def _check(settings: object) -> None:
+    """Raise ``UsageError`` for a setting that is none of those that it may be, or out of its range."""
+    for field in fields(settings):  # type: ignore[arg-type]
+        value = getattr(settings, field.name)
+        known = _CHOICES.get(field.name)
+        if known is not None and value not in known:
+            raise UsageError(f"[features] {field.name} is {value!r}", hint=f"known: {', '.join(known)}")
+
+
+def _require(condition: bool, reason: str, hint: str = "") -> None:
+    if not condition:
+        raise UsageError(f"[features] {reason}", hint=hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MelSettings:
+    """Bands of a spectrum in float32, with a logarithm and a cosine transform where they are asked for.
+
+    Lengths are in samples, frequencies in hertz; ``docs/features.md`` says what each setting does.
+    """
+
+    rate: int = 16000
+    unit: float = 32768.0
+    frame: int = 480
+    hop: int = 320
+    fft: int = 512
+    window: str = "hann"
+    periodic: bool = True
+    window_at: str = "start"
+    pad: str = "none"
+    tail: str = "drop"
+    remove_mean: bool = False
+    preemphasis: float = 0.0
+    preemphasis_over: str = "stream"
+    normalize: bool = False
+    spectrum: str = "power"
+    divide: float = 1.0
+    bands: int = 40
+    low: float = 20.0
+    high: float = 0.0
+    scale: str = "htk"
+    slope: str = "mel"
+    norm: str = "none"
+    log: str = "ln"
+    floor: float = 1e-6
+    floor_kind: str = "max"
+    top: float = 0.0
+    gain: float = 1.0
+    offset: float = 0.0
+    clip: tuple[float, float] | None = None
+    steps: int = 0
+    coefficients: int = 0
+    dct: str = "ortho"
+    lifter: float = 0.0
+    energy: bool = False
+    stack: int = 1
+    quantum: float = 0.0
+    zero_point: int = 0
+    rounding: str = "none"
+    per: str = "stream"
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _require(
+            0 < self.hop <= self.frame <= 8192, f"a hop of {self.hop} and a frame of {self.frame} samples"
+        )
+        good = 4 <= self.fft <= 8192 and self.fft & (self.fft - 1) == 0
+        _require(good, f"an fft of {self.fft}, not a power of two from 4 to 8192")
+        _require(1 <= self.bands <= self.fft // 2, f"{self.bands} bands of {self.fft // 2 + 1} bins")
+        _require(
+            0 <= self.low < self.top_frequency <= self.rate / 2, f"bands from {self.low} to {self.high} Hz"
+        )
+        _require(
+            0 <= self.coefficients <= self.bands, f"{self.coefficients} coefficients of {self.bands} bands"
+        )
+        _require(1 <= self.stack <= 64, f"a stack of {self.stack} frames; supported: 1 to 64")
+        _require(self.floor > 1.2e-38, f"a floor of {self.floor}; supported: above 1.2e-38")
+        _require(self.rounding == "none" or self.quantum > 0, "rounding without a quantum above 0")
+        for reason, whole in self._of_the_whole_window():
+            hint = 'set per = "window": the features of a whole window are computed at once'
+            _require(not whole or self.per == "window", f"{reason}: a stream does not know it", hint)
+
+    def _of_the_whole_window(self) -> list[tuple[str, bool]]:
+        return [
+            ("normalize divides by the greatest sample of the window", self.normalize),
+            ("top counts from the greatest value of the window", self.top > 0),
+            ("the first sample is compared with the last of the window", self.preemphasis_over == "window"),
+            ("pad reflects what comes later", self.pad == "reflect"),
+        ]
+
+    @property
+    def top_frequency(self) -> float:
+        """The upper limit of the bands; half the rate where it is not given."""
+        return self.high or self.rate / 2
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row of features."""
+        return (self.coefficients or self.bands) * self.stack
+
+    @property
+    def used(self) -> int:
+        """Samples of a frame that are transformed."""
+        return min(self.frame, self.fft)
+
+    @property
+    def span(self) -> int:
+        """Samples that a frame takes of the signal, its padding included."""
+        return self.fft if self.window_at == "middle" else self.frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroSettings:
+    """The integer front end of micro speech models.
+
+    An int16 FFT, bands, noise reduction, gain control, a logarithm. ``tables`` and ``weights`` say in which
+    precision tables were computed, and how weights were rounded, where the network was trained.
+    """
+
+    rate: int = 16000
+    frame: int = 480
+    hop: int = 160
+    fft: int = 512
+    channels: int = 40
+    low: float = 125.0
+    high: float = 7500.0
+    weights: str = "nearest"
+    tables: str = "float32"
+    smoothing_bits: int = 10
+    even_smoothing: float = 0.025
+    odd_smoothing: float = 0.06
+    min_signal_remaining: float = 0.05
+    pcan_strength: float = 0.95
+    pcan_offset: float = 80.0
+    pcan_gain_bits: int = 21
+    log_shift: int = 6
+    int8: bool = True
+    per: str = "stream"
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _require(
+            0 < self.hop <= self.frame <= self.fft, f"a hop of {self.hop}, a frame of {self.frame} samples"
+        )
+        good = 4 <= self.fft <= 8192 and self.fft & (self.fft - 1) == 0
+        _require(good, f"an fft of {self.fft}, not a power of two from 4 to 8192")
+        _require(1 <= self.channels <= 256, f"{self.channels} channels; supported: 1 to 256")
+        _require(0 < self.low < self.high <= self.rate / 2, f"channels from {self.low} to {self.high} Hz")
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row of features."""
+        return self.channels
+
+    @property
+    def span(self) -> int:
+        """Samples that a frame takes of the signal."""
+        return self.frame
+
+
+FeatureSettings = MelSettings | MicroSettings

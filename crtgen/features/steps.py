@@ -1,0 +1,268 @@
+"""Where the operators of features go: into a graph for a device, or at once over all frames of a signal."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
+from crtgen.ops import (
+    Before,
+    Cast,
+    Concat,
+    FftAutoScale,
+    FilterBank,
+    FilterBankSquareRoot,
+    Frame,
+    ReduceMax,
+    RemoveMean,
+    Reshape,
+    SpectralSubtraction,
+    SpectrumEnergy,
+    StridedSlice,
+    Window,
+)
+
+__all__ = ["ArraySteps", "GraphSteps", "Handle", "Steps"]
+
+Handle: TypeAlias = Value
+"""A value of the graph; or, where all frames are computed at once, what stands for a row of each."""
+
+_ALONE = (FftAutoScale, FilterBank, FilterBankSquareRoot, Frame, SpectralSubtraction, SpectrumEnergy)
+"""Operators that see the whole of their input: they are applied to one row after the other."""
+
+_PREVIOUS = {"stream": Before.EARLIER, "frame": Before.ITSELF, "window": Before.LAST}
+
+
+class Steps(ABC):
+    """Operators applied to values, one row of features each."""
+
+    @abstractmethod
+    def rows(self, row: Callable[[], Handle]) -> Handle:
+        """What ``row`` makes of each frame."""
+
+    @abstractmethod
+    def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
+        """The samples of the frame in float32, as the operator ``Frame`` computes them.
+
+        What is before the first one is a sample of the ``stream``, of the ``frame`` itself, or the last one
+        of the ``window``.
+        """
+
+    @abstractmethod
+    def centred(self, size: int) -> Handle:
+        """The samples of the frame without their mean, in float32."""
+
+    @abstractmethod
+    def windowed(self, weights: Array, shift: int) -> Handle:
+        """The samples of the frame in int16, with a window of integers."""
+
+    @abstractmethod
+    def peak(self) -> Handle:
+        """The greatest sample of the window, in float32."""
+
+    @abstractmethod
+    def greatest(self, value: Handle) -> Handle:
+        """The greatest number of all rows."""
+
+    @abstractmethod
+    def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
+        """The outputs of an operator."""
+
+    @abstractmethod
+    def constant(self, name: str, data: Array) -> Handle:
+        """A constant."""
+
+    @abstractmethod
+    def state(self, key: str, shape: tuple[int, ...], dtype: DType) -> Handle:
+        """What lives from row to row: zeros at first."""
+
+    @abstractmethod
+    def become(self, key: str, value: Handle) -> None:
+        """What the state is for the next row."""
+
+    def one(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> Handle:
+        """The only output of an operator."""
+        (made,) = self.apply(op, *inputs, quant=quant)
+        return made
+
+    def number(self, value: float) -> Handle:
+        """A constant of one float32."""
+        return self.constant("number", np.array(value, np.float32))
+
+
+@dataclass(slots=True)
+class GraphSteps(Steps):
+    """Nodes of a graph. ``samples`` is its input, ``starts`` are where frames begin in it."""
+
+    samples: Value
+    starts: Sequence[int]
+    nodes: list[Node] = field(default_factory=list)
+    _start: int = 0
+    _values: dict[str, Value] = field(default_factory=dict)
+    _states: dict[str, tuple[Value, Value]] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def rows(self, row: Callable[[], Handle]) -> Handle:
+        made = []
+        for start in self.starts:
+            self._start = start
+            value = row()
+            made.append(self.one(Reshape((1, *value.shape)), value, quant=value.quant))
+        return made[0] if len(made) == 1 else self.one(Concat(0), *made, quant=made[0].quant)
+
+    def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
+        op = Frame(self._start, preemphasis, _PREVIOUS[over])
+        if over == "window" and self._start:
+            op = Frame(self._start, preemphasis)
+        return self.one(op, self.samples, self.constant("window", weights))
+
+    def centred(self, size: int) -> Handle:
+        return self.one(RemoveMean(self._start, size), self.samples)
+
+    def windowed(self, weights: Array, shift: int) -> Handle:
+        frame, size = self.samples, len(weights)
+        if frame.elements != size:
+            frame = self.one(StridedSlice((self._start,), (self._start + size,), (1,)), frame)
+        return self.one(Window(shift), frame, self.constant("window", weights))
+
+    def peak(self) -> Handle:
+        made = self._values.get("peak")
+        if made is None:
+            greatest = self.one(ReduceMax((0,)), self.samples)
+            made = self.one(Cast(DType.FLOAT32), greatest)
+            self._values["peak"] = made
+        return made
+
+    def greatest(self, value: Handle) -> Handle:
+        return self.one(ReduceMax(tuple(range(len(value.shape)))), value)
+
+    def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
+        node = self._unique(op.name)
+        made = []
+        for shape, dtype in op.infer(inputs):
+            made.append(Value(self._unique(f"{node}_out"), shape, dtype, quant))
+        self._values |= {v.name: v for v in (*inputs, *made)}
+        self.nodes.append(Node(node, op, tuple(v.name for v in inputs), tuple(v.name for v in made)))
+        return tuple(made)
+
+    def _unique(self, name: str) -> str:
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        return f"{name}_{count - 1}" if count > 1 else name
+
+    def constant(self, name: str, data: Array) -> Handle:
+        for value in self._values.values():
+            if value.is_constant and value.dtype.numpy == data.dtype and np.array_equal(value.array(), data):
+                return value
+        made = Value.constant(self._unique(name), data)
+        self._values[made.name] = made
+        return made
+
+    def state(self, key: str, shape: tuple[int, ...], dtype: DType) -> Handle:
+        if key not in self._states:
+            made = Value.state(key, np.zeros(shape, dtype.numpy))
+            self._values[key] = made
+            self._states[key] = made, made
+        return self._states[key][1]
+
+    def become(self, key: str, value: Handle) -> None:
+        self._states[key] = self._states[key][0], value
+
+    def graph(self, name: str, output: Handle) -> Graph:
+        """The graph of all that was applied."""
+        states = [(before.name, after.name) for before, after in self._states.values()]
+        values = {v.name: v for v in (self.samples, *self._values.values())}
+        return Graph.build(
+            name, list(values.values()), self.nodes, [self.samples.name], [output.name], states
+        )
+
+
+@dataclass(slots=True)
+class ArraySteps(Steps):
+    """All frames at once, by the numpy references of the operators.
+
+    ``signal`` are the samples, ``starts`` where each frame begins; what is before the first sample is 0.
+    """
+
+    signal: npt.NDArray[np.int16]
+    starts: npt.NDArray[np.int64]
+    _arrays: dict[str, Array] = field(default_factory=dict)
+    _states: dict[str, Array] = field(default_factory=dict)
+
+    def array(self, handle: Handle) -> Array:
+        """The rows that a handle stands for: ``[rows, width]``."""
+        return self._arrays[handle.name]
+
+    def rows(self, row: Callable[[], Handle]) -> Handle:
+        return row()
+
+    def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
+        factors = weights.astype(np.float32)
+        places = self.starts[:, None] + np.arange(len(factors))
+        now = self.signal[places].astype(np.float32)
+        if not preemphasis:
+            return self._keep(factors * now)
+        before = self.signal[places - 1].astype(np.float32)
+        if over == "frame":
+            before[:, 0] = now[:, 0]
+        elif over == "stream":
+            before[self.starts == 0, 0] = 0
+        return self._keep(factors * (now - np.float32(preemphasis) * before))
+
+    def centred(self, size: int) -> Handle:
+        x = self.signal[self.starts[:, None] + np.arange(size)]
+        means = x.astype(np.int64).sum(axis=1).astype(np.float32) / np.float32(size)
+        return self._keep(x.astype(np.float32) - means[:, None])
+
+    def windowed(self, weights: Array, shift: int) -> Handle:
+        frames = self._keep(self.signal[self.starts[:, None] + np.arange(len(weights))])
+        return self.one(Window(shift), frames, self.constant("window", weights))
+
+    def peak(self) -> Handle:
+        return self.number(float(self.signal.max()))
+
+    def greatest(self, value: Handle) -> Handle:
+        return self.number(float(self.array(value).max()))
+
+    def constant(self, name: str, data: Array) -> Handle:
+        return Value.constant(name, data)
+
+    def state(self, key: str, shape: tuple[int, ...], dtype: DType) -> Handle:
+        return Value.state(key, self._states.setdefault(key, np.zeros(shape, dtype.numpy)))
+
+    def become(self, key: str, value: Handle) -> None:
+        """Nothing: an operator with a state has changed it row by row."""
+
+    def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
+        alone = isinstance(op, _ALONE)
+        results = self._one_by_one(op, inputs, quant) if alone else self._at_once(op, inputs, quant)
+        return tuple(self._keep(rows, quant) for rows in results)
+
+    def _keep(self, rows: Array, quant: Quant | None = None) -> Handle:
+        name = f"v{len(self._arrays)}"
+        self._arrays[name] = rows
+        return Value(name, rows.shape[1:], DType(rows.dtype.name), quant)
+
+    def _at_once(self, op: Op, inputs: Sequence[Handle], quant: Quant | None) -> tuple[Array, ...]:
+        count = len(self.starts)
+        arrays = [v.array() if v.is_constant else self.array(v) for v in inputs]
+        given = [v if v.is_constant else Value(v.name, (count, *v.shape), v.dtype, v.quant) for v in inputs]
+        made = [Value("y", shape, dtype, quant) for shape, dtype in op.infer(given)]
+        return op.reference(Signature(tuple(given), tuple(made)), arrays)
+
+    def _one_by_one(self, op: Op, inputs: Sequence[Handle], quant: Quant | None) -> list[Array]:
+        made = tuple(Value("y", shape, dtype, quant) for shape, dtype in op.infer(inputs))
+        results = []
+        for row in range(len(self.starts)):
+            results.append(op.reference(Signature(tuple(inputs), made), [self._row(v, row) for v in inputs]))
+            for before, after in op.states:
+                self._states[inputs[before].name] = results[-1][after]
+        return [np.stack(column) for column in zip(*results, strict=True)]
+
+    def _row(self, value: Value, row: int) -> Array:
+        if value.is_state:
+            return self._states[value.name]
+        return value.array() if value.is_constant else self.array(value)[row]

@@ -1,0 +1,68 @@
+"""Features of presets against data that the libraries made that they are named after."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from crtgen.features import Features
+from tests.support import models_dir
+
+_CLOSE = 1e-5
+"""Of the range of the values: what float32 is allowed."""
+
+
+def _given(name: str) -> dict[str, npt.NDArray[Any]]:
+    file: Path = models_dir().parent / "sound" / "given" / f"{name}.npz"
+    with np.load(file) as arrays:
+        return dict(arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "wanted"),
+    [
+        ("mlperf_sww", Features("mlperf-sww"), "lfbe{}_f32"),
+        ("mlperf_ad_librosa", Features("mlperf-ad", stack=1), "logmel{}_f32"),
+        ("kaldi_fbank80", Features("kaldi-fbank", bands=80), "fbank80_{}_f32"),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 1])
+def test_float32(name: str, features: Features, wanted: str, number: int) -> None:
+    given = _given(name)
+    expected = given[wanted.format(number)]
+    made = features.transform(given[f"wav{number}"])
+    assert made.shape == expected.shape
+    assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "wanted"),
+    [
+        ("microfrontend_10ms", Features("microwakeword", int8=False), "raw{}_u16"),
+        ("microfrontend_10ms", Features("microwakeword"), "esphome{}_i8"),
+        ("e2e_micro_speech", Features("tflm-micro-speech"), "features{}_i8"),
+        ("ei_mfe_v4", Features("edge-impulse-mfe"), "mfe{}_f32"),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 1])
+def test_exact(name: str, features: Features, wanted: str, number: int) -> None:
+    given = _given(name)
+    np.testing.assert_array_equal(features.transform(given[f"wav{number}"]), given[wanted.format(number)])
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_bytes_of_sww_wrap_as_in_the_benchmark(number: int) -> None:
+    given = _given("mlperf_sww")
+    made = Features("mlperf-sww").quantized(given[f"wav{number}"])
+    np.testing.assert_array_equal(made, given[f"lfbe{number}_i8"])
+
+
+def test_the_bank_of_sww() -> None:
+    from crtgen.features.tables import mel_bank
+
+    bank = mel_bank(rate=16000, fft=1024, count=40, low=0, high=8000, scale="htk", slope="mel", norm="none")
+    expected = _given("mlperf_sww")["mel_513x40_f32"]
+    assert int(np.count_nonzero(bank)) == 987
+    assert float(np.abs(bank - expected).max()) < 1e-5

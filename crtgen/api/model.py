@@ -26,6 +26,7 @@ from crtgen.library import (
 )
 from crtgen.library.own_graph import own_graph
 from crtgen.passes import Hit, channels_last, run_passes, slide, with_io
+from crtgen.pipeline import PIPELINE, Pipeline, join, read_description
 from crtgen.plan import Plan, check_fit, plan_model
 from crtgen.request import Request, RequestFields
 from crtgen.temporary import TemporaryFolder
@@ -43,6 +44,8 @@ class Model:
     notes: tuple[str, ...] = ()
     source: Source | None = None
     """Its file, if that is all that it was read from."""
+    pipeline: Pipeline | None = None
+    """How samples come to it, and what is decided, if it is one from samples to events."""
 
     def __repr__(self) -> str:
         return f"<Model {self.name}: {len(self.graph.nodes)} layers>"
@@ -147,7 +150,7 @@ def load(
     io: str = "",
     channels: str = "",
 ) -> Model | Imported:
-    """Read a model file, an archive of models, or an exported library.
+    """Read a model file, a pipeline, an archive of models, or an exported library.
 
     Reading, compiling to C and generating run nothing that is in the file. An archive and a library hold
     code: ``trust`` says that it may be compiled and run, or that the file of this digest may
@@ -161,6 +164,10 @@ def load(
     whatever is wrong with the file.
     """
     file = Path(path)
+    if file.suffix == PIPELINE:
+        if params or graph or shapes or io or channels:
+            raise UsageError("a pipeline says itself what its network gets", where=str(path))
+        return _pipeline(file)
     if file.name.endswith(SUFFIXES):
         if shapes or io or channels:
             raise UsageError("code has the inputs and outputs that it was made for", where=str(path))
@@ -190,6 +197,15 @@ def _channels_last(graph: Graph, file: Path, channels: str) -> Graph:
     if file.suffix != ".onnx":
         raise UsageError("its images have their channels last", where=str(file), hint="leave --channels out")
     return channels_last(graph)
+
+
+def _pipeline(file: Path) -> Model:
+    with budget.spending(str(file)):
+        description = read_description(file)
+        network = None if description.network is None else frontends.load(description.network)
+        pipeline = join(description, network)
+    notes = () if network is None else network.notes
+    return Model(pipeline.graph, notes, pipeline=pipeline)
 
 
 def _byte_type(io: str) -> DType:
@@ -232,7 +248,10 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
         plan, found = _plan(model.graph, request)
         plans.append(plan)
         hits += found
-        module = generate_c(plan, model.name, [part.module for part in parts], request.board.core)
+        if model.pipeline is not None:
+            _check_pipeline(model.name, request)
+        beside = [part.module for part in parts]
+        module = generate_c(plan, model.name, beside, request.board.core, model.pipeline)
         parts.append(own_graph(plan, module) if request.executor == "graph" else Linkable(module))
     _refuse_twins(parts)
     constants = sum(param.nbytes for part in parts for param in part.module.params)
@@ -258,6 +277,13 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
         fixed=tuned.kernels(graph, request.target) if tuned else {},
     )
     return plan, [*found, *slid, *claimed, *looped]
+
+
+def _check_pipeline(name: str, request: Request) -> None:
+    if request.sliding is not None:
+        raise UsageError("a pipeline slides by itself, by its hop", where=name, hint="leave --sliding out")
+    if request.executor != "aot":
+        raise UsageError(f"a pipeline has no {request.executor} executor", where=name, hint="use aot")
 
 
 def _refuse_twins(parts: Sequence[Linkable]) -> None:

@@ -29,6 +29,7 @@ from crtgen.codegen.names import (
     param_symbol,
     unique_identifiers,
 )
+from crtgen.codegen.pipeline import pipeline_files
 from crtgen.codegen.render import render, render_pieces
 from crtgen.codegen.state import states_of
 from crtgen.codegen.tidy import tidy
@@ -45,6 +46,7 @@ from crtgen.contents import Contents, Maker
 from crtgen.ir import Signature, shape_text
 from crtgen.kernels.asm import Routine, assembly_file
 from crtgen.kernels.kernel import Const, Kernel
+from crtgen.pipeline import Pipeline
 from crtgen.plan import Branch, Loop, Plan, Step
 
 __all__ = ["RUNTIME_VERSION", "generate_c"]
@@ -53,19 +55,25 @@ RUNTIME_VERSION = 1
 """The interface of the runtime that generated code is for: ``CRT_VERSION`` of ``crt/version.h``."""
 
 
-def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = (), core: Core = HOST) -> CModule:
+def generate_c(
+    plan: Plan,
+    name: str,
+    beside: Sequence[CModule] = (),
+    core: Core = HOST,
+    pipeline: Pipeline | None = None,
+) -> CModule:
     """The sources of ``plan`` under ``name``, which prefixes every symbol and file.
 
     The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_weights.c``, ``_kernels.c``, and
-    ``_asm_kernels.S`` with functions in assembly; external code generators have a file each.
-    ``_registry.c`` is for the registry alone, which gets ``<name>_run``, and
+    ``_asm_kernels.S`` with functions in assembly; external code generators have a file each, a ``pipeline`` has
+    ``_pipeline.h`` and ``.c``. ``_registry.c`` is for the registry alone, which gets ``<name>_run``, and
     ``tvmgen_<name>_<generator>_main_<n>`` for each subgraph of a generator. A function that one of the
     modules ``beside`` it in the image has is called there. Compiled for less than ``core``, it is an error
     that says so. Raises ``UsageError`` unless ``name`` is a C
     identifier that neither the C library nor the runtime uses.
     """
     check_model_name(name)
-    generator = _Generator(plan, name, beside)
+    generator = _Generator(plan, name, beside, pipeline is not None)
     layers = tuple(generator.views())
     info = model_info(plan, name, generator.infos)
     view = generator.view(info, layers)
@@ -77,6 +85,8 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = (), core: Core
         f"{name}_internal.h": render("internal.h.j2", m=view, check=check),
         f"{name}{WEIGHTS}.c": partial(render_pieces, "weights.c.j2", m=view),
     }
+    if pipeline is not None:
+        files |= pipeline_files(pipeline, info, states=bool(view.states))
     if generator.routines:
         title = f"Functions in assembly of {name}, specialised for its layers. Generated: do not edit."
         files[f"{name}_asm{KERNELS}.S"] = assembly_file(title, generator.routines, check)
@@ -95,8 +105,9 @@ def generate_c(plan: Plan, name: str, beside: Sequence[CModule] = (), core: Core
 class _Generator:
     """Collects the functions and arrays of one model, layer by layer."""
 
-    def __init__(self, plan: Plan, name: str, beside: Sequence[CModule]) -> None:
+    def __init__(self, plan: Plan, name: str, beside: Sequence[CModule], has_pipeline: bool) -> None:
         self.plan = plan
+        self.has_pipeline = has_pipeline
         self.name = name
         self.names = unique_identifiers(step.name for step in plan.all_steps())
         self.known: dict[Hashable, SharedFunction] = {}
@@ -130,6 +141,7 @@ class _Generator:
             layers=layers,
             states=tuple(states_of(self.plan, self.arena)),
             state_bytes=self.plan.state_bytes,
+            has_pipeline=self.has_pipeline,
             summary=f"{len(layers)} layers, {info.macs:,} MACs, {info.weights:,} bytes of weights and biases",
         )
 

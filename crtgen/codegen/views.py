@@ -232,6 +232,7 @@ class ModelView:
     summary: str
     states: tuple[StateView, ...] = ()
     state_bytes: int = 0
+    has_pipeline: bool = False
 
     @property
     def begins(self) -> bool:

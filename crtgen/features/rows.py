@@ -149,7 +149,7 @@ def _micro(steps: Steps, s: MicroSettings) -> Handle:
         energy = steps.one(SpectrumEnergy(channels.start, channels.end), steps.one(Rfft(s.fft), scaled))
         tables = [steps.constant(name, table) for name, table in channels.tables]
         roots = steps.one(FilterBankSquareRoot(), steps.one(FilterBank(s.channels), energy, *tables), bits)
-        noise = steps.state("noise", (s.channels,), DType.UINT32)
+        noise = steps.state("noise", np.zeros(s.channels, np.uint32))
         quiet, estimate, after = steps.apply(_subtraction(s), roots, noise)
         steps.become("noise", after)
         shift = s.pcan_gain_bits - _CORRECTION_BITS - _SNR_BITS

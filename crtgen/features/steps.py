@@ -1,7 +1,7 @@
 """Where the operators of features go: into a graph for a device, or at once over all frames of a signal."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -77,8 +77,8 @@ class Steps(ABC):
         """A constant."""
 
     @abstractmethod
-    def state(self, key: str, shape: tuple[int, ...], dtype: DType) -> Handle:
-        """What lives from row to row: zeros at first."""
+    def state(self, key: str, initial: Array) -> Handle:
+        """What lives from row to row, and what it is at first."""
 
     @abstractmethod
     def become(self, key: str, value: Handle) -> None:
@@ -96,11 +96,15 @@ class Steps(ABC):
 
 @dataclass(slots=True)
 class GraphSteps(Steps):
-    """Nodes of a graph. ``samples`` is its input, ``starts`` are where frames begin in it."""
+    """Nodes of a graph. ``samples`` is its input, ``starts`` are where frames begin in it.
+
+    ``taken`` are names of what is appended later.
+    """
 
     samples: Value
     starts: Sequence[int]
-    nodes: list[Node] = field(default_factory=list)
+    taken: Collection[str] = ()
+    _nodes: list[Node] = field(default_factory=list)
     _start: int = 0
     _values: dict[str, Value] = field(default_factory=dict)
     _states: dict[str, tuple[Value, Value]] = field(default_factory=dict)
@@ -146,12 +150,23 @@ class GraphSteps(Steps):
         for shape, dtype in op.infer(inputs):
             made.append(Value(self._unique(f"{node}_out"), shape, dtype, quant))
         self._values |= {v.name: v for v in (*inputs, *made)}
-        self.nodes.append(Node(node, op, tuple(v.name for v in inputs), tuple(v.name for v in made)))
+        self._nodes.append(Node(node, op, tuple(v.name for v in inputs), tuple(v.name for v in made)))
         return tuple(made)
 
+    def append(
+        self, values: Sequence[Value], nodes: Sequence[Node], states: Sequence[tuple[Value, Value]]
+    ) -> None:
+        """Values, nodes and states of another graph, whose names are ``taken``."""
+        self._values |= {v.name: v for v in values}
+        self._nodes += nodes
+        self._states |= {before.name: (before, after) for before, after in states}
+
     def _unique(self, name: str) -> str:
-        count = self._counts[name] = self._counts.get(name, 0) + 1
-        return f"{name}_{count - 1}" if count > 1 else name
+        while True:
+            count = self._counts[name] = self._counts.get(name, 0) + 1
+            made = f"{name}_{count - 1}" if count > 1 else name
+            if made not in self.taken:
+                return made
 
     def constant(self, name: str, data: Array) -> Handle:
         for value in self._values.values():
@@ -161,10 +176,10 @@ class GraphSteps(Steps):
         self._values[made.name] = made
         return made
 
-    def state(self, key: str, shape: tuple[int, ...], dtype: DType) -> Handle:
+    def state(self, key: str, initial: Array, quant: Quant | None = None) -> Handle:
         if key not in self._states:
-            made = Value.state(key, np.zeros(shape, dtype.numpy))
-            self._values[key] = made
+            made = Value.state(self._unique(key), initial, quant)
+            self._values[made.name] = made
             self._states[key] = made, made
         return self._states[key][1]
 
@@ -176,7 +191,7 @@ class GraphSteps(Steps):
         states = [(before.name, after.name) for before, after in self._states.values()]
         values = {v.name: v for v in (self.samples, *self._values.values())}
         return Graph.build(
-            name, list(values.values()), self.nodes, [self.samples.name], [output.name], states
+            name, list(values.values()), self._nodes, [self.samples.name], [output.name], states
         )
 
 
@@ -230,8 +245,8 @@ class ArraySteps(Steps):
     def constant(self, name: str, data: Array) -> Handle:
         return Value.constant(name, data)
 
-    def state(self, key: str, shape: tuple[int, ...], dtype: DType) -> Handle:
-        return Value.state(key, self._states.setdefault(key, np.zeros(shape, dtype.numpy)))
+    def state(self, key: str, initial: Array) -> Handle:
+        return Value.state(key, self._states.setdefault(key, initial))
 
     def become(self, key: str, value: Handle) -> None:
         """Nothing: an operator with a state has changed it row by row."""

@@ -42,10 +42,12 @@ def _expected(case: Case, x: Doubles) -> Doubles:
             return products
         case RemoveMean():
             part = x[case.op.start : case.op.start + case.op.size]
-            return part - part.mean()
+            without: Doubles = part - part.mean()
+            return without
         case Power():
             power = np.abs(x[..., ::2] + 1j * x[..., 1::2]) ** 2
-            return np.sqrt(power) if case.op.root else power
+            magnitude: Doubles = np.sqrt(power) if case.op.root else power
+            return magnitude
         case Bands():
             weights, starts, widths = (v.array() for v in case.sig.inputs[1:])
             matrix, at = np.zeros((x.shape[-1], len(starts))), 0

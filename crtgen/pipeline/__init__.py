@@ -1,0 +1,18 @@
+"""From a sensor's samples to events: features, a network and a decision as one model."""
+
+from crtgen.pipeline.decision import Decider, Decision, Event, least_sum, runs_in
+from crtgen.pipeline.description import PIPELINE, Description, read_description
+from crtgen.pipeline.join import Pipeline, join
+
+__all__ = [
+    "PIPELINE",
+    "Decider",
+    "Decision",
+    "Description",
+    "Event",
+    "Pipeline",
+    "join",
+    "least_sum",
+    "read_description",
+    "runs_in",
+]

@@ -1,0 +1,147 @@
+"""A pipeline as its file describes it: the sensor, the features, the network, the decision."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crtgen.errors import UsageError
+from crtgen.features import FeatureSettings, changed, settings_of
+from crtgen.pipeline.decision import Decision
+from crtgen.toml import Table, load_toml, text
+
+__all__ = ["PIPELINE", "Description", "read_description"]
+
+PIPELINE = ".toml"
+"""The suffix of a file that describes a pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a file says. ``network`` is a path, or None for features alone; it runs every ``every`` rows."""
+
+    name: str
+    settings: FeatureSettings
+    network: Path | None
+    every: int
+    decision: Decision | None
+
+
+def read_description(file: Path) -> Description:
+    """The description in a file. Raises ``UsageError`` for what is wrong with it, by its key."""
+    root = load_toml(file, "the pipeline")
+    try:
+        made = _description(root, file)
+    except UsageError as error:
+        error.where = error.where or str(file)
+        raise
+    root.finish()
+    return made
+
+
+def _description(root: Table, file: Path) -> Description:
+    head = _section(root, "pipeline", file)
+    name = head.get("name", text)
+    rate = _sensor(_section(head, "sensor", file))
+    head.finish()
+    settings = _features(_section(root, "features", file), rate)
+    network = root.section("network")
+    path, every = None, 1
+    if network is not None:
+        path = file.parent / network.get("file", text)
+        every = network.get("every", _count, 1)
+        network.finish()
+    decision = root.section("decision")
+    return Description(name, settings, path, every, None if decision is None else _decision(decision))
+
+
+def _section(outer: Table, key: str, file: Path) -> Table:
+    found = outer.section(key)
+    if found is None:
+        raise UsageError(f"it has no [{key}]", where=str(file), hint="docs/pipelines.md shows a whole file")
+    return found
+
+
+def _sensor(table: Table) -> int:
+    kind = table.get("kind", text)
+    if kind != "audio":
+        raise table.error("kind", f"unknown sensor {kind!r}; known: audio")
+    table.get("type", _int16, "int16")
+    rate = table.get("rate", _count)
+    table.finish()
+    return rate
+
+
+def _features(table: Table, rate: int) -> FeatureSettings:
+    preset = table.get("preset", text)
+    known = settings_of(preset)
+    changes: dict[str, Any] = {key: table.get(key, _any) for key in table.rest()}
+    made = changed(known, changes)
+    if made.rate != rate:
+        raise table.error("rate", f"the features are for {made.rate} Hz, the sensor has {rate} Hz")
+    return made
+
+
+def _decision(table: Table) -> Decision:
+    names = table.get("labels", _names, ())
+    chosen = table.get("label", _labels, ())
+    made = Decision(
+        labels=tuple(_index(table, label, names) for label in chosen),
+        names=names,
+        above=table.get("above", _number, 0.5),
+        average=table.get("average", _count, 1),
+        patience=table.get("patience", _count, 1),
+        quiet=table.get("quiet", _number, 0.0),
+        ignore=table.get("ignore", _number, 0.0),
+        anomaly=table.get("anomaly", _mse, False),
+    )
+    table.finish()
+    return made
+
+
+def _index(table: Table, label: int | str, names: tuple[str, ...]) -> int:
+    if isinstance(label, int):
+        return label
+    if label not in names:
+        raise table.error("label", f"no label is called {label!r}")
+    return names.index(label)
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+def _int16(value: Any) -> str:
+    if value != "int16":
+        raise ValueError(f"samples of {value!r}; supported: int16")
+    return "int16"
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 < value < 1 << 31:
+        raise ValueError(f"{value!r} is no whole number above 0")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) < 1e9:
+        raise ValueError(f"{value!r} is no number")
+    return float(value)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) and name.isprintable() for name in value):
+        raise ValueError("it is no list of names")
+    return tuple(value)
+
+
+def _labels(value: Any) -> tuple[int | str, ...]:
+    listed = value if isinstance(value, list) else [value]
+    if not all(isinstance(label, str) or (type(label) is int and label >= 0) for label in listed):
+        raise ValueError("a label is a name, or a number counted from 0")
+    return tuple(listed)
+
+
+def _mse(value: Any) -> bool:
+    if value != "mse":
+        raise ValueError(f"unknown score {value!r}; known: mse")
+    return True

@@ -1,0 +1,201 @@
+"""Features and a network as one graph, which gets the samples of a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from crtgen.errors import UsageError
+from crtgen.features import FeatureSettings, MelSettings
+from crtgen.features.framing import lead, offset
+from crtgen.features.rows import features_of
+from crtgen.features.steps import GraphSteps, Handle
+from crtgen.ir import DType, Graph, Node, Value, shape_text
+from crtgen.ops import Concat, Dequantize, Mean, Quantize, Reshape, SquaredDifference, StridedSlice
+from crtgen.passes import DEFAULT_PASSES, Sliding, run_passes, slide
+from crtgen.passes.slide import start_of_signal
+from crtgen.pipeline.decision import Decision
+from crtgen.pipeline.description import Description
+
+__all__ = ["Pipeline", "join"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The graph of a run, and how samples come to it.
+
+    A run gets ``span`` samples, the next one those that are ``hop`` further on. Before the first sample
+    there are ``before`` zeros; ``skip`` samples are left out. ``warm`` runs fill the network's window: their
+    outputs say nothing.
+    """
+
+    graph: Graph
+    settings: FeatureSettings
+    span: int
+    hop: int
+    before: int
+    skip: int
+    warm: int
+    decision: Decision | None
+
+    @property
+    def rate(self) -> int:
+        """Samples in a second."""
+        return self.settings.rate
+
+    @property
+    def output(self) -> Value:
+        """What is decided on."""
+        return self.graph.values[self.graph.outputs[0]]
+
+
+def join(description: Description, network: Graph | None) -> Pipeline:
+    """One graph from samples to the outputs of the network.
+
+    Raises ``UsageError`` for a network that does not take such features.
+    """
+    settings = description.settings
+    stack = settings.stack if isinstance(settings, MelSettings) else 1
+    window = _Window.of(settings.width, stack, description.every, network)
+    history = int(isinstance(settings, MelSettings) and bool(settings.preemphasis) and _over_stream(settings))
+    used = settings.used if isinstance(settings, MelSettings) else settings.frame
+    whole = settings.per == "window"
+    rows = window.rows if whole else window.step
+    samples = Value("samples", (history + used + (rows - 1) * settings.hop,), DType.INT16)
+    steps = GraphSteps(samples, [history + i * settings.hop for i in range(rows)], set(_names(network)))
+    quantized = network is not None and isinstance(settings, MelSettings) and settings.rounding != "none"
+    features = features_of(steps, settings, quantized=quantized)
+    ends = _Joined(steps, features, replace(window, step=rows))
+    graph = ends.features_alone(description) if network is None else ends.with_network(description, network)
+    if whole and lead(settings):
+        raise UsageError("[features] pad: a window that moves over a stream has nothing around it")
+    ahead = lead(settings) - offset(settings)
+    return Pipeline(
+        graph=graph,
+        settings=settings,
+        span=samples.elements,
+        hop=window.step * settings.hop,
+        before=history + max(ahead, 0),
+        skip=max(-ahead, 0),
+        warm=0 if whole else -(-window.rows // window.step) - 1,
+        decision=description.decision,
+    )
+
+
+def _over_stream(settings: MelSettings) -> bool:
+    return settings.preemphasis_over == "stream"
+
+
+def _names(network: Graph | None) -> list[str]:
+    return [] if network is None else [*network.values, *(node.name for node in network.nodes)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """The network sees ``rows`` rows of features; ``step`` of them are new in a run."""
+
+    rows: int
+    step: int
+
+    @classmethod
+    def of(cls, width: int, stack: int, every: int, network: Graph | None) -> "_Window":
+        if network is None:
+            return cls(stack, every)
+        single = width // stack
+        if len(network.inputs) != 1:
+            raise UsageError(f"it has {len(network.inputs)} inputs: features go into one", where=network.name)
+        x = network.values[network.inputs[0]]
+        if x.elements % single:
+            what = f"rows of {single} features do not make its input of {shape_text(x.shape)}"
+            raise UsageError(what, where=network.name, hint="another preset, or another number of bands")
+        rows = x.elements // single
+        if network.states:
+            return cls(rows, rows)
+        if every > rows:
+            raise UsageError(f"it would miss rows: its window has {rows}", where="[network] every")
+        return cls(rows, every)
+
+
+@dataclass(slots=True)
+class _Joined:
+    """Features, and what follows them."""
+
+    steps: GraphSteps
+    features: Handle
+    window: _Window
+
+    def features_alone(self, description: Description) -> Graph:
+        return self.steps.graph(description.name, self._windowed(self.features))
+
+    def with_network(self, description: Description, network: Graph) -> Graph:
+        x = network.values[network.inputs[0]]
+        rows = self._like(x)
+        network, _ = run_passes(network, DEFAULT_PASSES)
+        slid = self._slid(network)
+        if slid is not None:
+            network = slid
+        else:
+            rows = self._windowed(rows)
+        entry = network.values[network.inputs[0]]
+        given = self.steps.one(Reshape(entry.shape), rows, quant=entry.quant)
+        output = self._appended(network, given)
+        if description.decision is not None and description.decision.anomaly:
+            output = self._error(given, output, network.name)
+        return self.steps.graph(description.name, output)
+
+    def _like(self, x: Value) -> Handle:
+        """The features in the type of the network's input."""
+        if self.features.dtype is x.dtype:
+            return self.features
+        if self.features.dtype is not DType.FLOAT32 or x.quant is None:
+            what = f"its input is {x.dtype.value}, the features are {self.features.dtype.value}"
+            raise UsageError(what, where=x.name)
+        return self.steps.one(Quantize(x.dtype), self.features, quant=x.quant)
+
+    def _slid(self, network: Graph) -> Graph | None:
+        """The network that computes what is new of its window; None where it has to see all of it."""
+        shape, window = network.values[network.inputs[0]].shape, self.window
+        if window.step == window.rows or network.states:
+            return network
+        axes = [i for i, length in enumerate(shape) if length == window.rows and set(shape[:i]) <= {1}]
+        if not axes:
+            return None
+        try:
+            return slide(network, Sliding(axes[0], window.step))[0]
+        except UsageError:
+            return None
+
+    def _windowed(self, rows: Handle) -> Handle:
+        """The last rows, of which those before are a state."""
+        kept = self.window.rows - self.window.step
+        if kept <= 0:
+            return rows
+        shape = (kept, *rows.shape[1:])
+        start = np.full(shape, start_of_signal(rows), rows.dtype.numpy)
+        before = self.steps.state("rows_before", start, rows.quant)
+        whole = self.steps.one(Concat(0), before, rows, quant=rows.quant)
+        begin = (self.window.step, *([0] * (len(shape) - 1)))
+        later = StridedSlice(begin, whole.shape, (1,) * len(shape))
+        self.steps.become("rows_before", self.steps.one(later, whole, quant=rows.quant))
+        return whole
+
+    def _appended(self, network: Graph, given: Handle) -> Handle:
+        """The network's nodes behind the features; its first output."""
+        entry = network.inputs[0]
+        values: Mapping[str, Value] = {n: v for n, v in network.values.items() if n != entry}
+        nodes = [_renamed(node, {entry: given.name}) for node in network.nodes]
+        states = [(values[before], values.get(after, given)) for before, after in network.states]
+        self.steps.append(list(values.values()), nodes, states)
+        return values[network.outputs[0]]
+
+    def _error(self, given: Handle, output: Handle, name: str) -> Handle:
+        if given.elements != output.elements:
+            what = f"{output.elements} numbers come out and {given.elements} go in: there is no difference"
+            raise UsageError(what, where=name, hint='anomaly = "mse" is for an autoencoder')
+        real = [v if v.dtype is DType.FLOAT32 else self.steps.one(Dequantize(), v) for v in (given, output)]
+        flat = [self.steps.one(Reshape((v.elements,)), v) for v in real]
+        return self.steps.one(Mean((0,), keep_dims=True), self.steps.one(SquaredDifference(), *flat))
+
+
+def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+    return replace(node, inputs=tuple(names.get(n, n) for n in node.inputs))

@@ -65,8 +65,8 @@ def generate_c(
     """The sources of ``plan`` under ``name``, which prefixes every symbol and file.
 
     The files are ``<name>.h``, ``.c``, ``_internal.h``, ``_weights.c``, ``_kernels.c``, and
-    ``_asm_kernels.S`` with functions in assembly; external code generators have a file each, a ``pipeline`` has
-    ``_pipeline.h`` and ``.c``. ``_registry.c`` is for the registry alone, which gets ``<name>_run``, and
+    ``_asm_kernels.S`` with functions in assembly; external code generators have a file each, a ``pipeline``
+    has ``_pipeline.h`` and ``.c``. ``_registry.c`` is for the registry alone, which gets ``<name>_run``, and
     ``tvmgen_<name>_<generator>_main_<n>`` for each subgraph of a generator. A function that one of the
     modules ``beside`` it in the image has is called there. Compiled for less than ``core``, it is an error
     that says so. Raises ``UsageError`` unless ``name`` is a C

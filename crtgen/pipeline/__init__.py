@@ -3,6 +3,7 @@
 from crtgen.pipeline.decision import Decider, Decision, Event, least_sum, runs_in
 from crtgen.pipeline.description import PIPELINE, Description, read_description
 from crtgen.pipeline.join import Pipeline, join
+from crtgen.pipeline.stream import events_of, read_samples, runs_of
 
 __all__ = [
     "PIPELINE",
@@ -11,8 +12,11 @@ __all__ = [
     "Description",
     "Event",
     "Pipeline",
+    "events_of",
     "join",
     "least_sum",
     "read_description",
+    "read_samples",
     "runs_in",
+    "runs_of",
 ]

@@ -67,6 +67,7 @@ def join(description: Description, network: Graph | None) -> Pipeline:
     features = features_of(steps, settings, quantized=quantized)
     ends = _Joined(steps, features, replace(window, step=rows))
     graph = ends.features_alone(description) if network is None else ends.with_network(description, network)
+    _check_labels(description.decision, graph)
     if whole and lead(settings):
         raise UsageError("[features] pad: a window that moves over a stream has nothing around it")
     ahead = lead(settings) - offset(settings)
@@ -80,6 +81,19 @@ def join(description: Description, network: Graph | None) -> Pipeline:
         warm=0 if whole else -(-window.rows // window.step) - 1,
         decision=description.decision,
     )
+
+
+def _check_labels(decision: Decision | None, graph: Graph) -> None:
+    if decision is None:
+        return
+    count = graph.values[graph.outputs[0]].elements
+    for label in decision.labels:
+        if label >= count:
+            where = f"{graph.name}: [decision] label"
+            raise UsageError(f"label {label} of {count}, counted from 0", where=where)
+    if decision.names and len(decision.names) != count:
+        what = f"{len(decision.names)} names for {count} outputs"
+        raise UsageError(what, where=f"{graph.name}: [decision] labels")
 
 
 def _over_stream(settings: MelSettings) -> bool:

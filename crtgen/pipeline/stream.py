@@ -1,0 +1,81 @@
+"""A recording as the runs of a pipeline, and the events in what came out."""
+
+import wave
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen import files
+from crtgen.errors import UsageError
+from crtgen.ir import Array
+from crtgen.pipeline.decision import Decider, Event
+from crtgen.pipeline.join import Pipeline
+
+__all__ = ["events_of", "read_samples", "runs_of", "times_of"]
+
+Shorts = npt.NDArray[np.int16]
+
+
+def read_samples(path: Path, rate: int) -> Shorts:
+    """The samples of a WAV file of one channel of int16 at ``rate``, or of an array of int16 in a ``.npy``.
+
+    Raises ``UsageError`` for any other.
+    """
+    data = files.read(path, "the sound")
+    if path.suffix.lower() == ".npy":
+        return _array(path, data)
+    try:
+        with wave.open(BytesIO(data)) as sound:
+            form = (sound.getnchannels(), 8 * sound.getsampwidth(), sound.getframerate())
+            frames = sound.readframes(sound.getnframes())
+    except (wave.Error, EOFError, ValueError) as error:
+        hint = "export it as WAV, 16 bits, one channel"
+        raise UsageError(f"the sound cannot be read: {error}", where=str(path), hint=hint) from error
+    if form != (1, 16, rate):
+        what = f"it has {form[0]} channels of {form[1]} bits at {form[2]} Hz"
+        hint = f"convert it to one channel of 16 bits at {rate} Hz: another rate gives other features"
+        raise UsageError(what, where=str(path), hint=hint)
+    return np.frombuffer(frames[: len(frames) // 2 * 2], "<i2").astype(np.int16)
+
+
+def _array(path: Path, data: bytes) -> Shorts:
+    try:
+        array = np.load(BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise UsageError(f"the samples cannot be read: {error}", where=str(path)) from error
+    if not isinstance(array, np.ndarray) or array.dtype != np.int16 or array.ndim != 1:
+        raise UsageError("it is no array of int16 along one axis", where=str(path))
+    return array
+
+
+def runs_of(pipeline: Pipeline, samples: Shorts) -> list[Shorts]:
+    """The samples of each run. Raises ``UsageError`` for fewer samples than the first run needs."""
+    signal = np.concatenate([np.zeros(pipeline.before, np.int16), samples[pipeline.skip :]])
+    count = (len(signal) - pipeline.span) // pipeline.hop + 1
+    if len(signal) < pipeline.span:
+        needed = pipeline.span - pipeline.before + pipeline.skip
+        raise UsageError(f"{len(samples)} samples are fewer than the {needed} of the first run")
+    return [signal[i * pipeline.hop : i * pipeline.hop + pipeline.span] for i in range(count)]
+
+
+def times_of(pipeline: Pipeline) -> Iterator[int]:
+    """The number of the last sample of each run, counted from 1."""
+    sample = pipeline.span - pipeline.before + pipeline.skip
+    while True:
+        yield sample
+        sample += pipeline.hop
+
+
+def events_of(pipeline: Pipeline, outputs: Sequence[Array]) -> list[Event]:
+    """The events in the outputs of runs one after the other, from the first one on.
+
+    Raises ``UsageError`` for a pipeline that decides nothing.
+    """
+    if pipeline.decision is None:
+        raise UsageError("it has no [decision]", where=pipeline.graph.name)
+    decider = Decider(pipeline.decision, pipeline.output, pipeline.rate, pipeline.hop)
+    pairs = list(zip(outputs, times_of(pipeline), strict=False))[pipeline.warm :]
+    return [event for output, sample in pairs if (event := decider.decide(output, sample)) is not None]

@@ -1,0 +1,53 @@
+"""Descriptions of pipelines for tests, and the recordings that go with them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.support import models_dir
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def sound_dir() -> Path:
+    """The folder of reference data for sound."""
+    return models_dir().parent / "sound"
+
+
+def given(name: str) -> Arrays:
+    """The arrays of a set of reference data."""
+    with np.load(sound_dir() / "given" / f"{name}.npz") as arrays:
+        return dict(arrays)
+
+
+def describe(folder: Path, preset: str, network: Path | str, decision: str = "", name: str = "heard") -> Path:
+    """A file that describes a pipeline."""
+    file = folder / f"{name}.toml"
+    file.write_text(
+        f"""[pipeline]
+name = "{name}"
+sensor = {{ kind = "audio", rate = 16000, type = "int16" }}
+[features]
+preset = "{preset}"
+[network]
+file = "{network}"
+{decision}"""
+    )
+    return file
+
+
+def marvin(folder: Path, decision: str = "label = 0\nabove = 0.95\nquiet = 1.0") -> Path:
+    """The streaming wake word of MLPerf Tiny."""
+    network = sound_dir() / "networks" / "str_ww_ref_model.tflite"
+    return describe(folder, "mlperf-sww", network, f"[decision]\n{decision}\n", "marvin")
+
+
+def yes_or_no(folder: Path) -> Path:
+    """The micro speech example."""
+    decision = (
+        '[decision]\nlabels = ["silence", "unknown", "yes", "no"]\nlabel = ["yes", "no"]\naverage = 2\n'
+    )
+    network = sound_dir() / "networks" / "micro_speech_quantized.tflite"
+    return describe(folder, "tflm-micro-speech", network, decision, "speech")

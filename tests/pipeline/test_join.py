@@ -1,0 +1,82 @@
+"""A pipeline's graph against the scores that the original programs made of the same recordings."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import crtgen
+from crtgen.errors import UsageError
+from crtgen.pipeline import Pipeline, events_of, runs_of
+from tests.pipeline.files import describe, given, marvin, sound_dir, yes_or_no
+
+
+def load(file: Path) -> Pipeline:
+    model = crtgen.load(file)
+    assert isinstance(model, crtgen.Model)
+    assert model.pipeline is not None
+    return model.pipeline
+
+
+def scores(pipeline: Pipeline, samples: npt.NDArray[np.int16]) -> list[npt.NDArray[np.generic]]:
+    return [y[0] for y in pipeline.graph.run([[run] for run in runs_of(pipeline, samples)])]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_scores_of_the_streaming_wake_word(tmp_path: Path, number: int) -> None:
+    reference = given("mlperf_sww")
+    pipeline = load(marvin(tmp_path))
+    assert (pipeline.span, pipeline.hop, pipeline.before, pipeline.warm) == (1025, 512, 1, 29)
+    made = np.concatenate(scores(pipeline, reference[f"wav{number}"])[pipeline.warm :])
+    np.testing.assert_array_equal(made, reference[f"scores{number}_i8"])
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_scores_of_micro_speech(tmp_path: Path, number: int) -> None:
+    reference = given("e2e_micro_speech")
+    pipeline = load(yes_or_no(tmp_path))
+    made = scores(pipeline, reference[f"wav{number}"])
+    assert len(made) == pipeline.warm + 1 == 49
+    np.testing.assert_array_equal(made[-1].ravel(), reference[f"scores{number}_i8"])
+
+
+def test_events_have_the_time_of_their_last_sample(tmp_path: Path) -> None:
+    pipeline = load(marvin(tmp_path))
+    (event,) = events_of(pipeline, scores(pipeline, given("mlperf_sww")["wav0"]))
+    assert (event.sample, event.label, event.score) == (15872, 0, 127)
+
+
+def test_a_network_with_states_runs_when_its_rows_are_there(tmp_path: Path) -> None:
+    network = sound_dir().parent / "networks" / "streaming" / "v2_okay_nabu.tflite"
+    pipeline = load(describe(tmp_path, "microwakeword", network))
+    assert (pipeline.span, pipeline.hop, pipeline.warm) == (480 + 2 * 160, 3 * 160, 0)
+
+
+def test_features_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    network = sound_dir() / "networks" / "str_ww_ref_model.tflite"
+    with pytest.raises(UsageError, match="rows of 128 features do not make its input of 1x30x1x40"):
+        load(describe(tmp_path, "mlperf-ad", network))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("preset", "presett", "preset: the key is missing"),
+        ('"mlperf-sww"', '"mlperf-sw"', "unknown preset of features 'mlperf-sw'"),
+        ("rate = 16000", "rate = 8000", "the features are for 16000 Hz, the sensor has 8000 Hz"),
+        ("label = 0", 'label = "marvin"', "no label is called 'marvin'"),
+        ("above = 0.95", "above = true", "True is no number"),
+        ("[decision]", "[decisions]", "decisions: unknown key"),
+        ('kind = "audio"', 'kind = "nose"', "unknown sensor 'nose'"),
+        ("label = 0", "label = 3", "label 3 of 3"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, old: str, new: str, said: str) -> None:
+    file = marvin(tmp_path)
+    text = file.read_text()
+    assert text.count(old)
+    file.write_text(text.replace(old, new))
+    with pytest.raises(UsageError) as caught:
+        load(file)
+    assert said in str(caught.value)

@@ -1,0 +1,98 @@
+"""The generated C of a pipeline against its twin in Python, however samples come in."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import crtgen
+from crtgen.pipeline import Event, events_of, runs_of
+from tests.pipeline.files import given, marvin, yes_or_no
+from tests.support import require_tool
+
+_MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "NAME_pipeline.h"
+int main(int count, char **words)
+{
+    static int16_t samples[300000];
+    if (count != 3) {
+        return 1;
+    }
+    FILE *file = fopen(words[1], "rb");
+    const uint32_t length = (uint32_t)fread(samples, 2, 300000, file);
+    const uint32_t most = (uint32_t)atoi(words[2]);
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t at = 0; at < length; at += most) {
+            struct NAME_event event;
+            const uint32_t part = (length - at < most) ? length - at : most;
+            if (NAME_push(samples + at, part, &event) > 0) {
+                printf("%llu %u %d\\n", (unsigned long long)event.sample, event.label, event.score);
+            }
+        }
+        NAME_reset();
+    }
+    return fclose(file);
+}
+"""
+
+
+def _program(file: Path, folder: Path) -> Path:
+    """The library of a pipeline with a program around it, compiled with sanitizers."""
+    model = crtgen.load(file)
+    model.compile("host").generate("library").extract(folder / "library")
+    (folder / "main.c").write_text(_MAIN.replace("NAME", model.name))
+    sources = [*(folder / "library" / "model").glob("*.c"), folder / "main.c"]
+    includes = [f"-I{folder / 'library' / part}" for part in ("model", "runtime/include")]
+    flags = ["-O1", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
+    program = folder / "program"
+    command = [require_tool("gcc"), *flags, *includes, *map(str, sources), "-o", str(program)]
+    subprocess.run(command, check=True, timeout=120)
+    return program
+
+
+def _wanted(file: Path, samples: np.ndarray[tuple[int, ...], np.dtype[np.int16]]) -> list[Event]:
+    model = crtgen.load(file)
+    assert isinstance(model, crtgen.Model)
+    assert model.pipeline is not None
+    runs = [[run] for run in runs_of(model.pipeline, samples)]
+    return events_of(model.pipeline, [y[0] for y in model.graph.run(runs)])
+
+
+_DECISIONS = [
+    "label = 0\nabove = 0.95\nquiet = 1.0",
+    "above = 0.6\naverage = 3\npatience = 2\nignore = 1.5",
+]
+
+
+@pytest.mark.cc
+@pytest.mark.parametrize("decision", _DECISIONS)
+def test_events_of_the_wake_word(tmp_path: Path, decision: str) -> None:
+    reference = given("mlperf_sww")
+    samples = np.concatenate([reference["wav0"], reference["wav1"]])
+    samples.tofile(tmp_path / "samples")
+    file = marvin(tmp_path, decision)
+    program = _program(file, tmp_path)
+    wanted = [f"{e.sample} {e.label} {e.score}" for e in _wanted(file, samples)]
+    assert wanted
+    for most in ("1", "1000"):
+        done = subprocess.run(
+            [program, tmp_path / "samples", most], check=True, timeout=60, capture_output=True, text=True
+        )
+        assert done.stdout.splitlines() == wanted * 2, most
+
+
+@pytest.mark.cc
+def test_events_of_micro_speech(tmp_path: Path) -> None:
+    reference = given("e2e_micro_speech")
+    samples = np.concatenate([reference["wav0"], reference["wav1"]])
+    samples.tofile(tmp_path / "samples")
+    file = yes_or_no(tmp_path)
+    program = _program(file, tmp_path)
+    command = [str(program), str(tmp_path / "samples"), "320"]
+    done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    wanted = [f"{e.sample} {e.label} {e.score}" for e in _wanted(file, samples)]
+    assert {line.split()[1] for line in wanted} >= {"2"}
+    assert done.stdout.splitlines() == wanted * 2

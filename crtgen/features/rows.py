@@ -8,7 +8,7 @@ import numpy.typing as npt
 from crtgen.features.micro import integer_window, micro_channels, pcan_gains
 from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings
 from crtgen.features.steps import Handle, Steps
-from crtgen.features.tables import banded, cosines, mel_bank, window_of
+from crtgen.features.tables import cosines, mel_bank, window_of
 from crtgen.ir import DType, Quant
 from crtgen.ops import (
     Add,
@@ -35,6 +35,7 @@ from crtgen.ops import (
     SpectrumEnergy,
     Sub,
 )
+from crtgen.ops.spectral import banded
 
 __all__ = ["features_of"]
 

@@ -3,15 +3,12 @@
 Formulas are those of the libraries that presets are named after; tests compare them with data of these.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.errors import UsageError
 from crtgen.ir import Array
 
-__all__ = ["Banded", "banded", "cosines", "mel_bank", "window_of"]
+__all__ = ["cosines", "mel_bank", "window_of"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -99,34 +96,3 @@ def cosines(bands: int, count: int, kind: str, lifter: float) -> Doubles:
     if lifter:
         matrix *= 1 + lifter / 2 * np.sin(np.pi * rows / lifter)
     return matrix
-
-
-@dataclass(frozen=True, slots=True)
-class Banded:
-    """A matrix by columns, without the zeros above and below: the operands of ``Bands``."""
-
-    weights: npt.NDArray[np.float32]
-    first: npt.NDArray[np.int16]
-    widths: npt.NDArray[np.int16]
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """The operands."""
-        return self.weights, self.first, self.widths
-
-
-def banded(matrix: Doubles) -> Banded:
-    """The columns of ``[bins, bands]`` in float32, each from its first number that is not 0 to the last."""
-    columns = matrix.astype(np.float32).T
-    spans = []
-    for column in columns:
-        used = np.flatnonzero(column)
-        spans.append((int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0))
-    if matrix.shape[0] > 32767:
-        raise UsageError(f"bands of {matrix.shape[0]} bins; supported: up to 32767")
-    weights = [column[a:b] for column, (a, b) in zip(columns, spans, strict=True)]
-    return Banded(
-        np.concatenate(weights),
-        np.array([a for a, _ in spans], np.int16),
-        np.array([b - a for a, b in spans], np.int16),
-    )

@@ -168,9 +168,10 @@ def _transform(sig: Signature, count: int, sign: int) -> Kernel:
     consts += [Const.of(name, table.ravel(), 4, "real, imaginary") for name, table in tables.items()]
     kind = f"{dtype.value} {'inverse' if sign > 0 else 'forward'}"
     work = Work().block(f"{kind} row", rows).block(f"{kind} number", rows * count)
+    plain = dtype is DType.FLOAT32 and sign < 0
     return Kernel(
         design="radix 4",
-        template="signal/fft.c.j2",
+        template="signal/fft_float.c.j2" if plain else "signal/fft.c.j2",
         view=FftView(dtype.c_name, wide, bits, sign, scale, rows, sig.x.shape[-1], count, tuple(stages)),
         consts=tuple(consts),
         scratch=2 * dtype.itemsize * count,

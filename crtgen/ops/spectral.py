@@ -7,7 +7,7 @@ the bits of the numpy reference on every core.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,11 @@ import numpy.typing as npt
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value, shape_text
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, make
-from crtgen.ops.scheme import INT8
+from crtgen.ops.scheme import INT8, INT16
 
 __all__ = [
     "LOG_TERMS",
+    "Banded",
     "Bands",
     "Before",
     "Frame",
@@ -27,6 +28,7 @@ __all__ = [
     "RemoveMean",
     "RoundedRatio",
     "ScaledLog",
+    "banded",
     "cases",
 ]
 
@@ -199,6 +201,36 @@ class RoundedRatio(Op):
         return (INT8.saturated(quotients + self.zero_point),)
 
 
+@dataclass(frozen=True, slots=True)
+class Banded:
+    """A matrix by columns, without the zeros above and below: the operands of ``Bands``."""
+
+    weights: npt.NDArray[np.float32]
+    first: npt.NDArray[np.int16]
+    widths: npt.NDArray[np.int16]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The operands."""
+        return self.weights, self.first, self.widths
+
+
+def banded(matrix: npt.NDArray[np.floating[Any]]) -> Banded:
+    """The columns of ``[bins, bands]`` in float32, each from its first number that is not 0 to the last."""
+    columns = matrix.astype(np.float32).T
+    spans = []
+    for column in columns:
+        used = np.flatnonzero(column)
+        spans.append((int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0))
+    require(len(matrix) <= INT16.high, f"bands of {len(matrix)} numbers; supported: up to {INT16.high}")
+    weights = [column[a:b] for column, (a, b) in zip(columns, spans, strict=True)]
+    return Banded(
+        np.concatenate(weights),
+        np.array([a for a, _ in spans], np.int16),
+        np.array([b - a for a, b in spans], np.int16),
+    )
+
+
 class LogFloor(Enum):
     """What keeps a logarithm's argument above zero."""
 
@@ -285,24 +317,24 @@ def cases() -> Iterator[Case]:
     rng = np.random.default_rng(34)
     weights = Value.constant("w", rng.uniform(0, 1e-4, 24).astype(np.float32))
     x = Value("x", (30,), _I16)
-    yield make("int16_own", Frame(5, 0.96875), [x, weights])
-    yield make("int16_first_own", Frame(0, 0.97), [x, weights])
-    yield make("int16_last_own", Frame(0, 0.98, Before.LAST), [x, weights])
-    yield make("int16_itself_own", Frame(4, 0.98, Before.ITSELF), [x, weights])
-    yield make("int16_plain_own", Frame(3, 0.0), [x, weights])
-    yield make("float32_own", Frame(0, 0.97, Before.ITSELF), [Value("x", (24,), _F32), weights])
-    yield make("int16_own", RemoveMean(4, 25), [x])
-    yield make("float32_own", Power(), [Value("x", (3, 34), _F32)])
-    yield make("float32_root_own", Power(root=True), [Value("x", (66,), _F32)])
+    yield make("int16_features", Frame(5, 0.96875), [x, weights])
+    yield make("int16_first_features", Frame(0, 0.97), [x, weights])
+    yield make("int16_last_features", Frame(0, 0.98, Before.LAST), [x, weights])
+    yield make("int16_itself_features", Frame(4, 0.98, Before.ITSELF), [x, weights])
+    yield make("int16_plain_features", Frame(3, 0.0), [x, weights])
+    yield make("float32_features", Frame(0, 0.97, Before.ITSELF), [Value("x", (24,), _F32), weights])
+    yield make("int16_features", RemoveMean(4, 25), [x])
+    yield make("float32_features", Power(), [Value("x", (3, 34), _F32)])
+    yield make("float32_root_features", Power(root=True), [Value("x", (66,), _F32)])
     bands = [
         Value.constant("w", rng.uniform(-1, 1, 17).astype(np.float32)),
         Value.constant("f", np.array([0, 2, 5, 11, 3], np.int16)),
         Value.constant("n", np.array([3, 6, 0, 4, 4], np.int16)),
     ]
-    yield make("float32_own", Bands(), [Value("x", (2, 15), _F32), *bands])
-    yield make("int16_own", RoundedRatio(256, 666, INT8.low), [Value("x", (40,), _I16)], Quant.tensor(0.1, 0))
+    yield make("float32_features", Bands(), [Value("x", (2, 15), _F32), *bands])
+    yield make("int16_features", RoundedRatio(256, 666, INT8.low), [Value("x", (40,), _I16)], Quant.tensor(0.1, 0))
     numbers = Value("x", (40,), _F32)
     limits = {"x": (0.0, 3000.0)}
-    yield make("decibels_own", ScaledLog(1e-30, LogFloor.MAX, 4.342944819, 52.0), [numbers], limits=limits)
-    yield make("added_own", ScaledLog(1e-6, LogFloor.ADD, 1.0, 0.0), [numbers], limits={"x": (0.0, 2.0)})
-    yield make("zeros_own", ScaledLog(1e-10, LogFloor.ZERO, 1.0, 0.0), [numbers], limits={"x": (0.9, 1.1)})
+    yield make("decibels_features", ScaledLog(1e-30, LogFloor.MAX, 4.342944819, 52.0), [numbers], limits=limits)
+    yield make("added_features", ScaledLog(1e-6, LogFloor.ADD, 1.0, 0.0), [numbers], limits={"x": (0.0, 2.0)})
+    yield make("zeros_features", ScaledLog(1e-10, LogFloor.ZERO, 1.0, 0.0), [numbers], limits={"x": (0.9, 1.1)})

@@ -13,11 +13,14 @@ from crtgen.passes.simplify import (
     ReshapeTransposes,
 )
 from crtgen.passes.slide import Sliding, slide, start_of_signal
+from crtgen.passes.spectral import FindBands, FindPowers
 
 __all__ = [
     "DEFAULT_PASSES",
     "WITHOUT_FOLDING",
     "Change",
+    "FindBands",
+    "FindPowers",
     "FoldChannels",
     "FoldConstants",
     "FoldPadding",
@@ -51,6 +54,10 @@ WITHOUT_FOLDING: tuple[Pass, ...] = (
     RemoveIdentities(),
     FoldPadding(),
     FuseActivations(),
+    FindPowers(),
+    FindBands(),
+    MergeReshapes(),
+    RemoveDead(),
 )
 """The order in which each pass finds what those before it uncovered."""
 

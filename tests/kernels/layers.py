@@ -53,6 +53,7 @@ from tests.kernels import (
     onnx_layers,
     recurrent_layers,
     reduce_layers,
+    spectral_layers,
 )
 
 __all__ = ["KINDS", "Kind"]
@@ -510,6 +511,7 @@ KINDS = {
     ),
     "softmax": _kind(_softmax, Softmax, LogSoftmax, LookupSoftmax, other=reduce_layers.softmaxes()),
     "products": Kind((BatchMatMul,), reduce_layers.products()),
+    "spectral": Kind(spectral_layers.SPECTRAL, spectral_layers.spectral()),
     "transforms": Kind((Rfft, Irfft), reduce_layers.transforms()),
     "mean": _kind(_mean, Mean),
     "recurrent": Kind(recurrent_layers.RECURRENT, recurrent_layers.recurrent()),

@@ -24,7 +24,7 @@ _NOT_IN_TFLM = {
 _COMPARED = [
     c
     for c in _CASES
-    if c.name not in _NOT_IN_TFLM and not c.name.endswith(("_outside", "_own", "_onnx", "_larq"))
+    if c.name not in _NOT_IN_TFLM and not c.name.endswith(("_outside", "_own", "_onnx", "_larq", "_features"))
 ]
 
 

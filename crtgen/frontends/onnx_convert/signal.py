@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with constant matrices."""
+"""Fourier transforms: fast ones of real numbers, others as products with constant matrices."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,14 @@ from onnx.reference import ReferenceEvaluator
 from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, ask_for_room, reshaped, transposed
 from crtgen.ir import shape_text
-from crtgen.ops import FullyConnected, Mul
+from crtgen.ops import FullyConnected, Mul, Rfft
 from crtgen.ops.gather import Gather
 
 __all__ = ["CONVERTERS"]
 
 _MOST = 1 << 20
+_FEWEST, _LONGEST = 16, 8192
+"""Numbers of a fast transform; a product is as good for fewer."""
 
 Matrix = npt.NDArray[np.float32]
 
@@ -34,14 +36,39 @@ def _dft(layer: Layer) -> Converted:
     wanted = 2 * (length - 1) if all(kind) else length
     if layer.has(1):
         wanted = int(layer.constant(1, "lengths").reshape(-1)[0].item())
-    matrix = _matrix(length, layer.x.shape[last], wanted, kind)
     perm = [a for a in range(layer.rank) if a not in (axis, last)] + [axis, last]
     rest = [layer.x.shape[a] for a in perm[:-2]]
-    made = _transformed(transposed(layer.x, perm), rest, matrix)
+    made = _transformed(transposed(layer.x, perm), (*rest, length, layer.x.shape[last]), wanted, kind)
     return transposed(made, np.argsort(perm).tolist())
 
 
-def _transformed(x: Operand, rest: list[int], matrix: Matrix) -> Converted:
+def _transformed(x: Operand, shape: tuple[int, ...], wanted: int, kind: tuple[bool, bool]) -> Converted:
+    """The transforms of ``[..., n, c]``: fast ones of real numbers, else products with a matrix.
+
+    ``kind`` is whether they are inverse, and whether only half of the numbers are there.
+    """
+    *rest, length, parts = shape
+    power = wanted & (wanted - 1) == 0 and _FEWEST <= wanted <= _LONGEST
+    if parts == 1 and power and length <= wanted and not kind[0]:
+        return _fast(x, rest, length, wanted, onesided=kind[1])
+    return _multiplied(x, rest, _matrix(length, parts, wanted, kind))
+
+
+def _fast(x: Operand, rest: list[int], length: int, wanted: int, *, onesided: bool) -> Converted:
+    """``[*rest, n, 1]`` by ``Rfft``; the second half are the first one's conjugates, the other way round."""
+    real = Converted(Rfft(wanted), (reshaped(x, (*rest, length)),), ())
+    pairs = reshaped(real, (*rest, wanted // 2 + 1, 2))
+    if onesided:
+        return pairs
+    places = np.arange(wanted, dtype=np.int32)
+    places = np.where(places > wanted // 2, wanted - places, places).astype(np.int32)
+    signs = np.ones((wanted, 2), np.float32)
+    signs[wanted // 2 + 1 :, 1] = -1
+    whole = Converted(Gather(len(rest)), (pairs, places), ("places",))
+    return Converted(Mul(), (whole, signs), ("signs",))
+
+
+def _multiplied(x: Operand, rest: list[int], matrix: Matrix) -> Converted:
     """``[*rest, n, c]`` times ``matrix[n, c, k, parts]``."""
     n, c, k, parts = matrix.shape
     weights = np.ascontiguousarray(matrix.reshape(n * c, k * parts).T)
@@ -74,6 +101,17 @@ def _matrix(length: int, parts: int, wanted: int, kind: tuple[bool, bool]) -> Ma
     return matrix.reshape(length, parts, *matrix.shape[1:])
 
 
+def _frames(x: Operand, shape: tuple[int, int, int], size: int, step: int) -> Converted:
+    """Frames of ``[batch, length, parts]`` in steps: ``[batch, frames, size, parts]``."""
+    batch, length, parts = shape
+    count = (length - size) // step + 1
+    if size == length:
+        return reshaped(x, (batch, count, size, parts))
+    ask_for_room((2, count, size))
+    places = (np.arange(count)[:, None] * step + np.arange(size)).astype(np.int32)
+    return Converted(Gather(1), (x, places), ("places",))
+
+
 def _stft(layer: Layer) -> Converted:
     """Transforms of frames of a signal ``[batch, length, parts]``, each times a window."""
     if layer.rank != 3:
@@ -87,13 +125,10 @@ def _stft(layer: Layer) -> Converted:
     if step < 1 or not 0 < size <= length or (window is not None and len(window) != size):
         raise ValueError(f"frames of {size} in steps of {step} of {length} numbers")
     count = (length - size) // step + 1
-    ask_for_room((2, count, size))
-    places = (np.arange(count)[:, None] * step + np.arange(size)).astype(np.int32)
-    frames = Converted(Gather(1), (layer.x, places), ("places",))
+    frames = _frames(layer.x, (batch, length, parts), size, step)
     if window is not None:
         frames = Converted(Mul(), (frames, window.astype(np.float32)[:, None]), ("window",))
-    matrix = _matrix(size, parts, size, (False, bool(layer.whole("onesided", 1))))
-    return _transformed(frames, [batch, count], matrix)
+    return _transformed(frames, (batch, count, size, parts), size, (False, bool(layer.whole("onesided", 1))))
 
 
 CONVERTERS: Mapping[str, Converter] = {

@@ -332,9 +332,15 @@ def cases() -> Iterator[Case]:
         Value.constant("n", np.array([3, 6, 0, 4, 4], np.int16)),
     ]
     yield make("float32_features", Bands(), [Value("x", (2, 15), _F32), *bands])
-    yield make("int16_features", RoundedRatio(256, 666, INT8.low), [Value("x", (40,), _I16)], Quant.tensor(0.1, 0))
+    yield make(
+        "int16_features", RoundedRatio(256, 666, INT8.low), [Value("x", (40,), _I16)], Quant.tensor(0.1, 0)
+    )
     numbers = Value("x", (40,), _F32)
     limits = {"x": (0.0, 3000.0)}
-    yield make("decibels_features", ScaledLog(1e-30, LogFloor.MAX, 4.342944819, 52.0), [numbers], limits=limits)
+    yield make(
+        "decibels_features", ScaledLog(1e-30, LogFloor.MAX, 4.342944819, 52.0), [numbers], limits=limits
+    )
     yield make("added_features", ScaledLog(1e-6, LogFloor.ADD, 1.0, 0.0), [numbers], limits={"x": (0.0, 2.0)})
-    yield make("zeros_features", ScaledLog(1e-10, LogFloor.ZERO, 1.0, 0.0), [numbers], limits={"x": (0.9, 1.1)})
+    yield make(
+        "zeros_features", ScaledLog(1e-10, LogFloor.ZERO, 1.0, 0.0), [numbers], limits={"x": (0.9, 1.1)}
+    )

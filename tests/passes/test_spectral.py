@@ -13,7 +13,6 @@ from crtgen.ops import Activation, FullyConnected, Mul, Sum
 from crtgen.passes import DEFAULT_PASSES, FindBands, FindPowers, run_passes
 from tests.support import models_dir
 
-
 Real = npt.NDArray[np.float32]
 
 

@@ -495,7 +495,13 @@ static inline float crt_nearest_root(float x, float root)
     const uint64_t square = (uint64_t)((crt_bits(x) & 0x7fffffu) | 0x800000u) << (23 + (exponent & 1));
     uint32_t q = (crt_bits(root) & 0x7fffffu) | 0x800000u;
     const int32_t off = (int32_t)(crt_bits(root) >> 23) - half;
-    q = (off > 0) ? (q << 1) : ((off < 0) ? (q >> 1) : q);
+    if (off > 0) {
+        q <<= 1;
+    } else if (off < 0) {
+        q >>= 1;
+    } else {
+        /* The root has the exponent that it should have. */
+    }
     const int64_t rest = (int64_t)square - (int64_t)((uint64_t)q * q);
     q += (rest > (int64_t)q) ? 1u : 0u;
     q -= (rest <= -(int64_t)q) ? 1u : 0u;

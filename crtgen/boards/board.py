@@ -118,7 +118,7 @@ class Uart:
     @property
     def error_irq(self) -> int | None:
         """The interrupt of its errors, where they have one of their own: then the one behind ``irq``."""
-        return self.irq + 1 if self.kind == "ra_sci_b" else None
+        return self.irq + 1 if self.kind in ("ra_sci", "ra_sci_b") else None
 
     @property
     def irqs(self) -> tuple[int, ...]:

@@ -80,20 +80,25 @@ def _nxp_lpuart(clock: int, baud: int) -> Rate:
     return Rate(clock / (samples * divider), {"samples": samples - 1, "divider": divider})
 
 
-_SCI_MODES = {32: 0x00, 16: 0x10, 8: 0x30, 6: 0x40}
-"""Clocks of a bit, and the bits BGDM, ABCS and ABCSE of CCR2 that make them so many."""
+_SCI_MODES = {32: 0x00, 16: 0x10, 8: 0x50, 6: 0x08}
+_SCI_B_MODES = {32: 0x00, 16: 0x10, 8: 0x30, 6: 0x40}
+"""Clocks of a bit, and the bits BGDM, ABCS and ABCSE of SEMR, or of CCR2, that make them so many."""
 
 
-def _ra_sci_b(clock: int, baud: int) -> Rate:
-    """CKS divides by 1, 4, 16 or 64, BRR by 1 to 256 (RA8M1 Hardware Manual, table 31.7)."""
+def _ra_sci(clock: int, baud: int, modes: Mapping[int, int] = _SCI_MODES) -> Rate:
+    """CKS divides by 1, 4, 16 or 64, BRR by 1 to 256 (RA8M1 Hardware Manual, table 31.7; RA4M1, 28.2)."""
     ways = [
         (clocks, shift, _within(1, clock / ((clocks << 2 * shift) * baud), 256))
         for shift in range(4)
-        for clocks in _SCI_MODES
+        for clocks in modes
     ]
     clocks, shift, divider = min(ways, key=lambda way: abs(clock / ((way[0] << 2 * way[1]) * way[2]) - baud))
-    fields = {"mode": _SCI_MODES[clocks], "shift": shift, "divider": divider - 1}
+    fields = {"mode": modes[clocks], "shift": shift, "divider": divider - 1}
     return Rate(clock / ((clocks << 2 * shift) * divider), fields)
+
+
+def _ra_sci_b(clock: int, baud: int) -> Rate:
+    return _ra_sci(clock, baud, _SCI_B_MODES)
 
 
 def _usb(clock: int, baud: int) -> Rate:
@@ -112,6 +117,7 @@ UARTS: Mapping[str, Callable[[int, int], Rate]] = {
     "nrf54_uarte": _nrf_uarte,
     "kinetis": _kinetis,
     "nxp_lpuart": _nxp_lpuart,
+    "ra_sci": _ra_sci,
     "ra_sci_b": _ra_sci_b,
     "rp2040_usb": _usb,
 }

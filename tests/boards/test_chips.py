@@ -47,6 +47,8 @@ def platform(board: Board, type: str) -> dict[str, str]:
         ("kinetis", 120_000_000, 115_200, {"whole": 65, "fraction": 3}),
         ("nxp_lpuart", 12_000_000, 115_200, {"samples": 25, "divider": 4}),
         # What Renesas' own driver has for 120 MHz; with 20 MHz a bit of 6 clocks is nearest.
+        ("ra_sci", 48_000_000, 115_200, {"mode": 0x00, "shift": 0, "divider": 12}),
+        ("ra_sci", 24_000_000, 250_000, {"mode": 0x00, "shift": 0, "divider": 2}),
         ("ra_sci_b", 120_000_000, 115_200, {"mode": 0x10, "shift": 0, "divider": 64}),
         ("ra_sci_b", 20_000_000, 115_200, {"mode": 0x40, "shift": 0, "divider": 28}),
         ("ra_sci_b", 120_000_000, 1_200, {"mode": 0x00, "shift": 2, "divider": 194}),

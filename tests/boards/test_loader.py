@@ -109,6 +109,7 @@ def test_an_unknown_board_is_refused_with_a_suggestion() -> None:
 
 REAL = (
     "arduino_nano_33_ble",
+    "arduino_uno_r4_minima",
     "b_u585i_iot02a",
     "bbc_microbit",
     "bbc_microbit_v2",
@@ -149,6 +150,7 @@ ONLY_ZEPHYR = ("mimxrt1050_evk",)
 
 WITHOUT_USB = (
     "arduino_nano_33_ble",
+    "arduino_uno_r4_minima",
     "blackpill_f411ce",
     "bluepill_f103c8",
     "olimex_stm32_h405",

@@ -17,6 +17,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 SVD = {
     "arduino_nano_33_ble": "nrf52840",
+    "arduino_uno_r4_minima": "R7FA4M1AB",
     "b_u585i_iot02a": "STM32U585",
     "bbc_microbit": "nrf51",
     "bbc_microbit_v2": "nrf52833",

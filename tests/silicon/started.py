@@ -42,6 +42,7 @@ _UNDOCUMENTED = {
 
 _RESERVED = {
     "arduino_nano_33_ble": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
+    "arduino_uno_r4_minima": {"SYSTEM.SCKDIVCR": "Renesas' FSP: BCLK's bits are those of PCLKB"},
     "bbc_microbit_v2": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf52840dk": {"UART0.PSEL.TXD": _PINS, "UART0.PSEL.RXD": _PINS},
     "nrf5340dk": {"SPIM0_S.PSEL.MOSI": _PINS, "SPIM0_S.PSEL.CSN": _PINS},

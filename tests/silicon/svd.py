@@ -44,10 +44,13 @@ class Register:
 
     @property
     def documented(self) -> int:
-        """The bits that belong to a field; all of them where a register has no fields."""
+        """The bits that belong to a field; all of them where a register has no fields.
+
+        Renesas' files have fields for the others, too, which say so.
+        """
         mask = 0
         for each in self.fields:
-            mask |= each.mask
+            mask |= each.mask if each.name != "Reserved" else 0
         return mask or (1 << self.bits) - 1
 
 

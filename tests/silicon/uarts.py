@@ -71,6 +71,10 @@ class NxpLpuart(Flags):
     flags, idle, full, receive, send = 0x14, 0xC0_0000, 0x20_0000, 0x1C, 0x1C
 
 
+class RaSci(Flags):
+    flags, idle, full, receive, send = 0x04, 0x84, 0x40, 0x05, 0x03
+
+
 class RaSciB(Flags):
     flags, idle, full, receive, send = 0x48, 0x6000_0000, 0x8000_0000, 0x00, 0x04
 
@@ -158,6 +162,7 @@ UARTS: Mapping[str, type[Uart]] = {
     "stm32_lpuart": Stm32V2,
     "kinetis": Kinetis,
     "nxp_lpuart": NxpLpuart,
+    "ra_sci": RaSci,
     "ra_sci_b": RaSciB,
     "pl011": Pl011,
     "nrf_uart": NrfUart,

@@ -113,7 +113,7 @@ class Uart:
     @property
     def is_usb(self) -> bool:
         """Whether it is no UART at all, but a serial port that the chip itself makes at the USB host."""
-        return self.kind == "rp2040_usb"
+        return self.kind in ("rp2040_usb", "rp2350_usb")
 
     @property
     def error_irq(self) -> int | None:

@@ -120,5 +120,6 @@ UARTS: Mapping[str, Callable[[int, int], Rate]] = {
     "ra_sci": _ra_sci,
     "ra_sci_b": _ra_sci_b,
     "rp2040_usb": _usb,
+    "rp2350_usb": _usb,
 }
 """For each driver, the rate nearest to the wanted one at a clock in Hz."""

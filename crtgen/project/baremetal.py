@@ -216,6 +216,7 @@ _UART_TITLES = {
     "nxp_lpuart": ("nxp_lpuart", "an LPUART of NXP's"),
     "ra_sci": ("ra_sci", "an SCI of Renesas' RA4"),
     "ra_sci_b": ("ra_sci_b", "an SCI of Renesas' RA8 (SCI_B)"),
+    "rp2350_usb": ("rp2350_usb", "USB, as a modem without commands (CDC ACM)"),
     "rp2040_usb": ("rp2040_usb", "USB, as a modem without commands (CDC ACM)"),
 }
 """For each kind of UART, its driver's file and what it is."""

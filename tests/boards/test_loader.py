@@ -138,6 +138,7 @@ REAL = (
     "olimex_stm32_h405",
     "rpi_pico",
     "rpi_pico2",
+    "rpi_pico2_usb",
     "rpi_pico2_w",
     "rpi_pico_usb",
     "rpi_pico_w",

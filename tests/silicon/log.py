@@ -46,6 +46,7 @@ SVD = {
     "olimex_stm32_h405": "STM32F405",
     "rpi_pico": "rp2040",
     "rpi_pico2": "RP2350",
+    "rpi_pico2_usb": "RP2350",
     "rpi_pico2_w": "RP2350",
     "rpi_pico_usb": "rp2040",
     "rpi_pico_w": "rp2040",
@@ -55,7 +56,7 @@ SVD = {
 }
 """The SVD file of each board's chip, without its ending, as pyOCD, cmsis-svd-data or the maker call it."""
 
-NO_SVD = frozenset({"ek_ra8m1", "frdm_mcxn947", "nucleo_u385rg_q"})
+NO_SVD = frozenset({"ek_ra8m1", "frdm_mcxn947", "nucleo_u385rg_q", "rpi_pico2_usb"})
 """Boards for whose golden files no SVD file was at hand: names are those of the boards' files."""
 
 _CORE = {

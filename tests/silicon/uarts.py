@@ -169,4 +169,5 @@ UARTS: Mapping[str, type[Uart]] = {
     "nrf_uarte": NrfUarte,
     "nrf54_uarte": Nrf54Uarte,
     "rp2040_usb": Quiet,
+    "rp2350_usb": Quiet,
 }

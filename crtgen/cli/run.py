@@ -138,7 +138,7 @@ def _given(
     if file is None:
         return Inputs((random_inputs(interfaces, seed=0),), "random input")
     if pipeline is not None:
-        samples = read_samples(file, pipeline.rate)
+        samples = read_samples(file, pipeline)
         says = f"{file}, {len(samples) / pipeline.rate:.2f} s"
         return Inputs(tuple((run,) for run in runs_of(pipeline, samples)), says, is_sequence=True)
     return read_inputs(file, interfaces, quantize, scaling)

@@ -38,6 +38,8 @@ class _PipelineView:
     name: str
     macro: str
     rate: int
+    type: str
+    axes: int
     span: int
     hop: int
     before: int
@@ -66,6 +68,8 @@ def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> Mapp
         name=info.name,
         macro=info.name.upper(),
         rate=pipeline.rate,
+        type=pipeline.samples.dtype.c_name,
+        axes=pipeline.samples.elements // pipeline.span,
         span=pipeline.span,
         hop=pipeline.hop,
         before=pipeline.before,

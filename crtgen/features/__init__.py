@@ -5,6 +5,15 @@
 
 from crtgen.features.extractor import Features, changed
 from crtgen.features.presets import PRESETS, settings_of
-from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings
+from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings, VibrationSettings
 
-__all__ = ["PRESETS", "FeatureSettings", "Features", "MelSettings", "MicroSettings", "changed", "settings_of"]
+__all__ = [
+    "PRESETS",
+    "FeatureSettings",
+    "Features",
+    "MelSettings",
+    "MicroSettings",
+    "VibrationSettings",
+    "changed",
+    "settings_of",
+]

@@ -11,9 +11,10 @@ from crtgen.errors import UsageError
 from crtgen.features.framing import framed
 from crtgen.features.presets import settings_of
 from crtgen.features.rows import features_of
-from crtgen.features.settings import FeatureSettings, MelSettings
-from crtgen.features.steps import ArraySteps
-from crtgen.ir import Array
+from crtgen.features.settings import FeatureSettings, MelSettings, SoundSettings, VibrationSettings
+from crtgen.features.steps import ArraySteps, GraphSteps
+from crtgen.features.vibration import vibration
+from crtgen.ir import Array, DType, Value
 
 __all__ = ["Features", "changed"]
 
@@ -28,11 +29,11 @@ def changed(settings: FeatureSettings, changes: Mapping[str, Any]) -> FeatureSet
         if name not in known:
             raise UsageError(f"[features] has no {name}", hint=f"known: {', '.join(known)}")
         now = getattr(settings, name)
-        alike = isinstance(value, type(now)) or (isinstance(now, float) and type(value) is int)
+        listed = isinstance(now, tuple) and isinstance(value, list)
+        alike = listed or isinstance(value, type(now)) or (isinstance(now, float) and type(value) is int)
         if now is not None and (not alike or isinstance(value, bool) is not isinstance(now, bool)):
             raise UsageError(f"[features] {name} is {value!r}", hint=f"such as {now!r}")
-    if changes.get("clip") is not None:
-        changes = {**changes, "clip": tuple(changes["clip"])}
+    changes = {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()}
     made: FeatureSettings = replace(settings, **changes)
     return made
 
@@ -77,6 +78,7 @@ class Features:
     def transform(self, signals: Any) -> Array:
         """``[rows, width]`` of one signal of int16, or ``[signals, rows, width]`` of an array of them.
 
+        Windows of vibrations are float32, ``[frame, axes]``, and give ``[width]`` each.
         float32; those of the integer front end are int8, or int16 with ``int8=False``. Raises ``UsageError``
         for signals of another type, or shorter than a frame.
         """
@@ -90,19 +92,34 @@ class Features:
 
     def _each(self, signals: Any, *, quantized: bool) -> Array:
         array = np.asarray(signals)
+        if isinstance(self.settings, VibrationSettings):
+            return self._windows(array, self.settings)
+        settings = self.settings
         if array.dtype != np.int16:
             hint = "sound is int16: multiply numbers from -1 to 1 with 32768, round, and limit them"
             raise UsageError(f"a signal of {array.dtype}", hint=hint)
         if array.ndim == 1:
-            return self._signal(array, quantized)
+            return self._signal(array, settings, quantized)
         if array.ndim != 2:
             raise UsageError(f"signals of shape {array.shape}", hint="[samples], or [signals, samples]")
-        return np.stack([self._signal(row, quantized) for row in array])
+        return np.stack([self._signal(row, settings, quantized) for row in array])
 
-    def _signal(self, signal: npt.NDArray[np.int16], quantized: bool) -> Array:
-        samples, starts = framed(self.settings, signal)
+    def _windows(self, windows: Array, settings: VibrationSettings) -> Array:
+        shape = (settings.frame, settings.axes)
+        if windows.dtype != np.float32 or windows.shape[-2:] != shape or windows.ndim > 3:
+            what = f"windows of {windows.dtype} and shape {windows.shape}"
+            raise UsageError(
+                what, hint=f"float32, [{shape[0]}, {shape[1]}] or [windows, {shape[0]}, {shape[1]}]"
+            )
+        steps = GraphSteps(Value("samples", shape, DType.FLOAT32), [0])
+        graph = steps.graph("window", vibration(steps, settings))
+        rows = [y[0][0] for y in graph.run([[window] for window in windows.reshape(-1, *shape)])]
+        return np.array(rows).reshape(*windows.shape[:-2], settings.width)
+
+    def _signal(self, signal: npt.NDArray[np.int16], settings: SoundSettings, quantized: bool) -> Array:
+        samples, starts = framed(settings, signal)
         steps = ArraySteps(samples, starts)
-        rows = steps.array(features_of(steps, self.settings, quantized=quantized))
+        rows = steps.array(features_of(steps, settings, quantized=quantized))
         return self._stacked(rows)
 
     def _stacked(self, rows: Array) -> Array:

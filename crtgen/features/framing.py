@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.errors import UsageError
-from crtgen.features.settings import FeatureSettings, MelSettings
+from crtgen.features.settings import MelSettings, SoundSettings
 
 __all__ = ["framed", "lead", "offset", "starts_of"]
 
@@ -12,19 +12,19 @@ Shorts = npt.NDArray[np.int16]
 Places = npt.NDArray[np.int64]
 
 
-def lead(settings: FeatureSettings) -> int:
+def lead(settings: SoundSettings) -> int:
     """Samples put in front of the signal."""
     padded = isinstance(settings, MelSettings) and settings.pad != "none"
     return settings.fft // 2 if padded else 0
 
 
-def offset(settings: FeatureSettings) -> int:
+def offset(settings: SoundSettings) -> int:
     """Samples of a frame before those that are transformed."""
     middle = isinstance(settings, MelSettings) and settings.window_at == "middle"
     return (settings.fft - settings.frame) // 2 if middle else 0
 
 
-def starts_of(settings: FeatureSettings, length: int) -> Places:
+def starts_of(settings: SoundSettings, length: int) -> Places:
     """Where the samples of each frame begin in a signal of ``length`` samples, padding included."""
     whole = max(length - settings.span, 0)
     steps = whole // settings.hop
@@ -34,7 +34,7 @@ def starts_of(settings: FeatureSettings, length: int) -> Places:
     return np.arange(count, dtype=np.int64) * settings.hop + offset(settings)
 
 
-def framed(settings: FeatureSettings, signal: Shorts) -> tuple[Shorts, Places]:
+def framed(settings: SoundSettings, signal: Shorts) -> tuple[Shorts, Places]:
     """The signal with its padding, and where frames begin in it. Raises ``UsageError`` if it holds none."""
     around = lead(settings)
     if around:

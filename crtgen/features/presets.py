@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crtgen.errors import UsageError
-from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings
+from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings, VibrationSettings
 
 __all__ = ["PRESETS", "settings_of"]
 
@@ -133,9 +133,15 @@ _MICRO: Mapping[str, Mapping[str, Any]] = {
     "tflm-micro-speech": {"hop": 320, "weights": "truncate", "tables": "float64"},
 }
 
+_VIBRATION: Mapping[str, Mapping[str, Any]] = {
+    "edge-impulse-flatten": {},
+    "edge-impulse-spectral": {"statistics": ("std", "skew", "kurtosis"), "bins": True},
+}
+
 PRESETS: Mapping[str, FeatureSettings] = MappingProxyType(
     {name: MelSettings(**values) for name, values in {**_MEL, "librosa-mfcc": _LIBROSA_MFCC}.items()}
     | {name: MicroSettings(**values) for name, values in _MICRO.items()}
+    | {name: VibrationSettings(**values) for name, values in _VIBRATION.items()}
 )
 """The settings of each preset."""
 

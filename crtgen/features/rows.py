@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.features.micro import integer_window, micro_channels, pcan_gains
-from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings
+from crtgen.features.settings import MelSettings, MicroSettings, SoundSettings
 from crtgen.features.steps import Handle, Steps
 from crtgen.features.tables import cosines, mel_bank, window_of
 from crtgen.ir import DType, Quant
@@ -45,7 +45,7 @@ _MICRO_INT8 = Quant.tensor(26 / 256, -128)
 """What the bytes of the integer front end mean to the networks that are trained on them."""
 
 
-def features_of(steps: Steps, settings: FeatureSettings, *, quantized: bool = False) -> Handle:
+def features_of(steps: Steps, settings: SoundSettings, *, quantized: bool = False) -> Handle:
     """The features of all frames: ``[rows, width]``, stacks not counted.
 
     Those in float32 are int8 if they are to be ``quantized`` as the settings say; the integer front end makes

@@ -4,8 +4,9 @@ from dataclasses import dataclass, fields
 
 from crtgen.errors import UsageError
 from crtgen.features.tables import SCALES, SLOPES, WINDOWS
+from crtgen.ops.statistics import MOMENTS
 
-__all__ = ["FeatureSettings", "MelSettings", "MicroSettings"]
+__all__ = ["FeatureSettings", "MelSettings", "MicroSettings", "SoundSettings", "VibrationSettings"]
 
 _CHOICES = {
     "window": WINDOWS,
@@ -24,6 +25,7 @@ _CHOICES = {
     "per": ("stream", "window"),
     "weights": ("nearest", "truncate"),
     "tables": ("float32", "float64"),
+    "filter": ("none", "low", "high"),
 }
 
 
@@ -187,4 +189,62 @@ class MicroSettings:
         return self.frame
 
 
-FeatureSettings = MelSettings | MicroSettings
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VibrationSettings:
+    """What a window of samples along some axes is described by, axis by axis, in float32.
+
+    ``statistics`` are names of ``crtgen.ops.statistics.MOMENTS``. Without ``bins`` there is nothing more.
+    With them the samples lose their mean after an optional Butterworth ``filter``; the greatest powers of
+    frames of ``fft`` samples, half a frame apart, follow, as logarithms to base 10, and before them skew and
+    kurtosis of the powers. A low-pass filter keeps the bins up to its ``cutoff``, in hertz.
+    """
+
+    rate: int = 100
+    axes: int = 3
+    frame: int = 200
+    hop: int = 100
+    statistics: tuple[str, ...] = MOMENTS
+    bins: bool = False
+    fft: int = 16
+    filter: str = "none"
+    cutoff: float = 0.0
+    order: int = 6
+    floor: float = 1e-10
+    per: str = "window"
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _require(self.per == "window", "these features are of a whole window")
+        _require(1 <= self.axes <= 64, f"{self.axes} axes; supported: 1 to 64")
+        _require(2 <= self.frame <= 8192 and self.hop > 0, f"a hop of {self.hop} and windows of {self.frame}")
+        unknown = [name for name in self.statistics if name not in MOMENTS]
+        _require(not unknown, f"unknown statistics {', '.join(unknown)}", f"known: {', '.join(MOMENTS)}")
+        _require(bool(self.statistics) or self.bins, "neither statistics nor bins")
+        good = 4 <= self.fft <= 8192 and self.fft & (self.fft - 1) == 0
+        _require(good or not self.bins, f"an fft of {self.fft}, not a power of two from 4 to 8192")
+        _require(self.order in (2, 4, 6, 8), f"a filter of order {self.order}; supported: 2, 4, 6, 8")
+        fits = self.filter == "none" or 0 < self.cutoff < self.rate / 2
+        _require(fits, f"a cutoff of {self.cutoff} Hz at {self.rate} samples a second")
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """The first bin that is kept, and the one after the last."""
+        edge = int(self.cutoff * self.fft / self.rate + 0.5)
+        if self.filter == "low":
+            return 1, edge + 1
+        return (edge if self.filter == "high" else 1), self.fft // 2 + 1
+
+    @property
+    def width(self) -> int:
+        """Numbers of a window."""
+        bins = self.kept[1] - self.kept[0] + 2 if self.bins else 0
+        return self.axes * (len(self.statistics) + bins)
+
+    @property
+    def span(self) -> int:
+        """Samples of a window, along all axes."""
+        return self.frame
+
+
+SoundSettings = MelSettings | MicroSettings
+FeatureSettings = SoundSettings | VibrationSettings

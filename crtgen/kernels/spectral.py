@@ -8,6 +8,7 @@ from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
 from crtgen.ops.spectral import LOG_TERMS, Bands, Before, Frame, Power, RemoveMean, RoundedRatio, ScaledLog
+from crtgen.ops.statistics import Biquads, Moments
 
 __all__ = ["LogView", "RatioView", "SpectralView"]
 
@@ -16,8 +17,8 @@ __all__ = ["LogView", "RatioView", "SpectralView"]
 class SpectralView:
     """An operator with its attributes: ``rows`` of ``inputs`` numbers become rows of ``outputs``.
 
-    ``type`` is that of the input in C; ``preemphasis`` is a literal, or empty for none, ``before`` what is
-    before the first sample.
+    ``sections`` are those of a filter. ``type`` is that of the input in C; ``preemphasis`` is a literal, or
+    empty for none, ``before`` what is before the first sample.
     """
 
     op: Op
@@ -27,6 +28,7 @@ class SpectralView:
     outputs: int
     preemphasis: str = ""
     before: str = ""
+    sections: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +123,25 @@ def rounded_ratio(op: RoundedRatio, sig: Signature, target: Target) -> Kernel:
     view = RatioView(op, sig.y.elements, plus(op.zero_point))
     work = Work().block("number", sig.y.elements)
     return Kernel("rounded_ratio", "spectral/rounded_ratio.c.j2", view, inplace=(InPlace(),), work=work)
+
+
+@design(Moments)
+def moments(op: Moments, sig: Signature, target: Target) -> Kernel:
+    """Two passes over each row."""
+    rows = sig.x.elements // sig.x.shape[-1]
+    work = Work().block("row", rows).block("number", sig.x.elements)
+    return Kernel("moments", "spectral/moments.c.j2", _view(op, sig, rows), work=work)
+
+
+@design(Biquads, weights=(1,))
+def biquads(op: Biquads, sig: Signature, target: Target) -> Kernel:
+    """A pass over each row for each section."""
+    rows, sections = sig.x.elements // sig.x.shape[-1], sig.inputs[1].shape[0]
+    return Kernel(
+        design="biquads",
+        template="spectral/biquads.c.j2",
+        view=replace(_view(op, sig, rows), sections=sections),
+        consts=(Const.of("sections", sig.inputs[1].array(), 4),),
+        inplace=(InPlace(),),
+        work=Work().block("section", rows * sections).block("number", sig.x.elements * sections),
+    )

@@ -107,6 +107,7 @@ from crtgen.ops.signal import (
 )
 from crtgen.ops.spectral import Bands, Before, Frame, LogFloor, Power, RemoveMean, RoundedRatio, ScaledLog
 from crtgen.ops.spread import BroadcastTo, MirrorPad, PadWith
+from crtgen.ops.statistics import Biquads, Moments
 from crtgen.ops.stream import Delay, Framer, OverlapAdd, Stacker
 from crtgen.ops.suppression import NonMaxSuppression
 from crtgen.ops.svdf import Svdf
@@ -134,6 +135,7 @@ __all__ = [
     "Bands",
     "BatchMatMul",
     "Before",
+    "Biquads",
     "BitAnd",
     "BitCast",
     "BitNot",
@@ -211,6 +213,7 @@ __all__ = [
     "MeanParams",
     "Minimum",
     "MirrorPad",
+    "Moments",
     "Mul",
     "MulParams",
     "Neg",

@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from crtgen.errors import UsageError
-from crtgen.features import FeatureSettings, changed, settings_of
+from crtgen.features import FeatureSettings, VibrationSettings, changed, settings_of
 from crtgen.pipeline.decision import Decision
 from crtgen.toml import Table, load_toml, text
 
 __all__ = ["PIPELINE", "Description", "read_description"]
+
+_TYPES = {"audio": "int16", "imu": "float32"}
+"""The sensors that there are, and what their samples are."""
 
 PIPELINE = ".toml"
 """The suffix of a file that describes a pipeline."""
@@ -41,9 +44,9 @@ def read_description(file: Path) -> Description:
 def _description(root: Table, file: Path) -> Description:
     head = _section(root, "pipeline", file)
     name = head.get("name", text)
-    rate = _sensor(_section(head, "sensor", file))
+    sensor = _sensor(_section(head, "sensor", file))
     head.finish()
-    settings = _features(_section(root, "features", file), rate)
+    settings = _features(_section(root, "features", file), sensor)
     network = root.section("network")
     path, every = None, 1
     if network is not None:
@@ -61,23 +64,41 @@ def _section(outer: Table, key: str, file: Path) -> Table:
     return found
 
 
-def _sensor(table: Table) -> int:
+@dataclass(frozen=True, slots=True)
+class _Sensor:
+    kind: str
+    rate: int
+    axes: int
+
+
+def _sensor(table: Table) -> _Sensor:
     kind = table.get("kind", text)
-    if kind != "audio":
-        raise table.error("kind", f"unknown sensor {kind!r}; known: audio")
-    table.get("type", _int16, "int16")
+    if kind not in _TYPES:
+        raise table.error("kind", f"unknown sensor {kind!r}; known: {', '.join(_TYPES)}")
+    given = table.get("type", text, _TYPES[kind])
+    if given != _TYPES[kind]:
+        raise table.error("type", f"samples of {given}; supported for {kind}: {_TYPES[kind]}")
     rate = table.get("rate", _count)
+    axes = table.get("axes", _count) if kind == "imu" else 1
     table.finish()
-    return rate
+    return _Sensor(kind, rate, axes)
 
 
-def _features(table: Table, rate: int) -> FeatureSettings:
+def _features(table: Table, sensor: _Sensor) -> FeatureSettings:
     preset = table.get("preset", text)
     known = settings_of(preset)
     changes: dict[str, Any] = {key: table.get(key, _any) for key in table.rest()}
+    vibrations = isinstance(known, VibrationSettings)
+    if vibrations != (sensor.kind == "imu"):
+        what = "of vibrations" if vibrations else "of sound"
+        raise table.error("preset", f"features {what}, of a sensor of kind {sensor.kind}")
+    if vibrations:
+        changes = {"rate": sensor.rate, "axes": sensor.axes, **changes}
     made = changed(known, changes)
-    if made.rate != rate:
-        raise table.error("rate", f"the features are for {made.rate} Hz, the sensor has {rate} Hz")
+    if made.rate != sensor.rate:
+        raise table.error("rate", f"the features are for {made.rate} Hz, the sensor has {sensor.rate} Hz")
+    if isinstance(made, VibrationSettings) and made.axes != sensor.axes:
+        raise table.error("axes", f"the features are of {made.axes} axes, the sensor has {sensor.axes}")
     return made
 
 
@@ -108,12 +129,6 @@ def _index(table: Table, label: int | str, names: tuple[str, ...]) -> int:
 
 def _any(value: Any) -> Any:
     return value
-
-
-def _int16(value: Any) -> str:
-    if value != "int16":
-        raise ValueError(f"samples of {value!r}; supported: int16")
-    return "int16"
 
 
 def _count(value: Any) -> int:

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.errors import UsageError
-from crtgen.features import FeatureSettings, MelSettings
+from crtgen.features import FeatureSettings, MelSettings, VibrationSettings
 from crtgen.features.framing import lead, offset
 from crtgen.features.rows import features_of
+from crtgen.features.settings import SoundSettings
 from crtgen.features.steps import GraphSteps, Handle
+from crtgen.features.vibration import vibration
 from crtgen.ir import DType, Graph, Node, Value, shape_text
 from crtgen.ops import Concat, Dequantize, Mean, Quantize, Reshape, SquaredDifference, StridedSlice
 from crtgen.passes import DEFAULT_PASSES, Sliding, run_passes, slide
@@ -44,6 +46,11 @@ class Pipeline:
         return self.settings.rate
 
     @property
+    def samples(self) -> Value:
+        """What a run gets: ``[span]`` of int16, or ``[span, axes]`` of float32."""
+        return self.graph.values[self.graph.inputs[0]]
+
+    @property
     def output(self) -> Value:
         """What is decided on."""
         return self.graph.values[self.graph.outputs[0]]
@@ -54,7 +61,25 @@ def join(description: Description, network: Graph | None) -> Pipeline:
 
     Raises ``UsageError`` for a network that does not take such features.
     """
-    settings = description.settings
+    if isinstance(description.settings, VibrationSettings):
+        return _of_vibrations(description, description.settings, network)
+    return _of_sound(description, description.settings, network)
+
+
+def _of_vibrations(description: Description, settings: VibrationSettings, network: Graph | None) -> Pipeline:
+    window = _Window.of(settings.width, 1, 1, network)
+    if window.rows > 1:
+        what = f"its input takes {window.rows} windows of {settings.width} numbers"
+        raise UsageError(what, where=network.name if network else "", hint="it runs on one window at a time")
+    samples = Value("samples", (settings.frame, settings.axes), DType.FLOAT32)
+    steps = GraphSteps(samples, [0], set(_names(network)))
+    ends = _Joined(steps, vibration(steps, settings), window)
+    graph = ends.features_alone(description) if network is None else ends.with_network(description, network)
+    _check_labels(description.decision, graph)
+    return Pipeline(graph, settings, settings.frame, settings.hop, 0, 0, 0, description.decision)
+
+
+def _of_sound(description: Description, settings: SoundSettings, network: Graph | None) -> Pipeline:
     stack = settings.stack if isinstance(settings, MelSettings) else 1
     window = _Window.of(settings.width, stack, description.every, network)
     history = int(isinstance(settings, MelSettings) and bool(settings.preemphasis) and _over_stream(settings))
@@ -139,7 +164,7 @@ class _Joined:
     window: _Window
 
     def features_alone(self, description: Description) -> Graph:
-        return self.steps.graph(description.name, self._windowed(self.features))
+        return _named(self.steps.graph(description.name, self._windowed(self.features)), "features")
 
     def with_network(self, description: Description, network: Graph) -> Graph:
         x = network.values[network.inputs[0]]
@@ -209,6 +234,18 @@ class _Joined:
         real = [v if v.dtype is DType.FLOAT32 else self.steps.one(Dequantize(), v) for v in (given, output)]
         flat = [self.steps.one(Reshape((v.elements,)), v) for v in real]
         return self.steps.one(Mean((0,), keep_dims=True), self.steps.one(SquaredDifference(), *flat))
+
+
+def _named(graph: Graph, name: str) -> Graph:
+    """The graph whose only output has this name."""
+    (old,) = graph.outputs
+    names = {old: name}
+    nodes = [
+        replace(_renamed(n, names), outputs=tuple(names.get(o, o) for o in n.outputs)) for n in graph.nodes
+    ]
+    values = [replace(v, name=names.get(v.name, v.name)) for v in graph.values.values()]
+    states = [(before, names.get(after, after)) for before, after in graph.states]
+    return Graph.build(graph.name, values, nodes, graph.inputs, [name], states)
 
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:

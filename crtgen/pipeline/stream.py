@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from crtgen import files
 from crtgen.errors import UsageError
-from crtgen.ir import Array
+from crtgen.ir import Array, DType, Value
 from crtgen.pipeline.decision import Decider, Event
 from crtgen.pipeline.join import Pipeline
 
@@ -19,14 +19,20 @@ __all__ = ["events_of", "read_samples", "runs_of", "times_of"]
 Shorts = npt.NDArray[np.int16]
 
 
-def read_samples(path: Path, rate: int) -> Shorts:
-    """The samples of a WAV file of one channel of int16 at ``rate``, or of an array of int16 in a ``.npy``.
+def read_samples(path: Path, pipeline: Pipeline) -> Array:
+    """The samples in a file: WAV of one channel of int16 at the pipeline's rate, or an array in a ``.npy``.
 
     Raises ``UsageError`` for any other.
     """
-    data = files.read(path, "the sound")
+    data = files.read(path, "the recording")
     if path.suffix.lower() == ".npy":
-        return _array(path, data)
+        return _array(path, data, pipeline.samples)
+    if pipeline.samples.dtype is not DType.INT16:
+        raise UsageError("it is no recording of a sensor with axes", where=str(path), hint="give a .npy")
+    return _sound(path, data, pipeline.rate)
+
+
+def _sound(path: Path, data: bytes, rate: int) -> Shorts:
     try:
         with wave.open(BytesIO(data)) as sound:
             form = (sound.getnchannels(), 8 * sound.getsampwidth(), sound.getframerate())
@@ -41,19 +47,24 @@ def read_samples(path: Path, rate: int) -> Shorts:
     return np.frombuffer(frames[: len(frames) // 2 * 2], "<i2").astype(np.int16)
 
 
-def _array(path: Path, data: bytes) -> Shorts:
+def _array(path: Path, data: bytes, wanted: Value) -> Array:
     try:
         array = np.load(BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise UsageError(f"the samples cannot be read: {error}", where=str(path)) from error
-    if not isinstance(array, np.ndarray) or array.dtype != np.int16 or array.ndim != 1:
-        raise UsageError("it is no array of int16 along one axis", where=str(path))
-    return array
+    good = isinstance(array, np.ndarray) and array.dtype == wanted.dtype.numpy
+    if not good or not array.ndim or array.shape[1:] != wanted.shape[1:]:
+        axes = "".join(f", {length}" for length in wanted.shape[1:])
+        what = f"it is no array of {wanted.dtype.value}"
+        raise UsageError(what, where=str(path), hint=f"its shape is [samples{axes}]")
+    found: Array = array
+    return found
 
 
-def runs_of(pipeline: Pipeline, samples: Shorts) -> list[Shorts]:
+def runs_of(pipeline: Pipeline, samples: Array) -> list[Array]:
     """The samples of each run. Raises ``UsageError`` for fewer samples than the first run needs."""
-    signal = np.concatenate([np.zeros(pipeline.before, np.int16), samples[pipeline.skip :]])
+    given = samples[pipeline.skip :]
+    signal = np.concatenate([np.zeros((pipeline.before, *given.shape[1:]), given.dtype), given])
     count = (len(signal) - pipeline.span) // pipeline.hop + 1
     if len(signal) < pipeline.span:
         needed = pipeline.span - pipeline.before + pipeline.skip

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from crtgen.features import Features
+from crtgen.features.tables import mel_bank
 from tests.support import models_dir
 
 _CLOSE = 1e-5
@@ -60,9 +61,23 @@ def test_bytes_of_sww_wrap_as_in_the_benchmark(number: int) -> None:
 
 
 def test_the_bank_of_sww() -> None:
-    from crtgen.features.tables import mel_bank
-
     bank = mel_bank(rate=16000, fft=1024, count=40, low=0, high=8000, scale="htk", slope="mel", norm="none")
     expected = _given("mlperf_sww")["mel_513x40_f32"]
     assert int(np.count_nonzero(bank)) == 987
     assert float(np.abs(bank - expected).max()) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("features", "wanted"),
+    [
+        (Features("edge-impulse-spectral"), "spectral_a_f64"),
+        (Features("edge-impulse-spectral", filter="low", cutoff=10.0, fft=64), "spectral_b_f64"),
+        (Features("edge-impulse-flatten"), "flatten_f64"),
+    ],
+)
+def test_vibrations(features: Features, wanted: str) -> None:
+    given = _given("ei_spectral_v4")
+    expected = given[wanted]
+    made = features.transform(given["x_f32"])
+    assert made.shape == expected.shape
+    assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import crtgen
+from crtgen.features import Features
 from crtgen.pipeline import Event, events_of, runs_of
 from tests.pipeline.files import given, marvin, yes_or_no
 from tests.support import require_tool
@@ -39,11 +40,11 @@ int main(int count, char **words)
 """
 
 
-def _program(file: Path, folder: Path) -> Path:
+def _program(file: Path, folder: Path, main: str = _MAIN) -> Path:
     """The library of a pipeline with a program around it, compiled with sanitizers."""
     model = crtgen.load(file)
     model.compile("host").generate("library").extract(folder / "library")
-    (folder / "main.c").write_text(_MAIN.replace("NAME", model.name))
+    (folder / "main.c").write_text(main.replace("NAME", model.name))
     sources = [*(folder / "library" / "model").glob("*.c"), folder / "main.c"]
     includes = [f"-I{folder / 'library' / part}" for part in ("model", "runtime/include")]
     flags = ["-O1", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
@@ -96,3 +97,38 @@ def test_events_of_micro_speech(tmp_path: Path) -> None:
     wanted = [f"{e.sample} {e.label} {e.score}" for e in _wanted(file, samples)]
     assert {line.split()[1] for line in wanted} >= {"2"}
     assert done.stdout.splitlines() == wanted * 2
+
+
+_WINDOWS = """
+#include <stdio.h>
+#include "moves_pipeline.h"
+int main(int count, char **words)
+{
+    static float samples[3000];
+    FILE *file = fopen(words[count - 1], "rb");
+    const uint32_t length = (uint32_t)fread(samples, 12, 1000, file);
+    for (uint32_t at = 0; at < length; at += 7) {
+        struct moves_event event;
+        if (moves_push(samples + (3 * at), (length - at < 7) ? length - at : 7, &event) > 0) {
+            fwrite(event.row, 4, MOVES_OUTPUT_FEATURES_ELEMENTS, stdout);
+        }
+    }
+    return fclose(file);
+}
+"""
+
+
+@pytest.mark.cc
+def test_windows_of_movements(tmp_path: Path) -> None:
+    file = tmp_path / "moves.toml"
+    sensor = '[pipeline]\nname = "moves"\nsensor = { kind = "imu", axes = 3, rate = 100 }\n'
+    file.write_text(f'{sensor}[features]\npreset = "edge-impulse-spectral"\nframe = 64\nhop = 20\n')
+    samples = given("ei_spectral_v4")["x_f32"][0]
+    samples.tofile(tmp_path / "samples")
+    program = _program(file, tmp_path, _WINDOWS)
+    done = subprocess.run([program, tmp_path / "samples"], check=True, timeout=60, capture_output=True)
+    made = np.frombuffer(done.stdout, np.float32).reshape(-1, 39)
+    features = Features("edge-impulse-spectral", frame=64)
+    expected = features.transform(np.stack([samples[at : at + 64] for at in range(0, 200 - 64 + 1, 20)]))
+    assert made.shape == expected.shape
+    assert float(np.abs(made - expected).max()) < 1e-5 * float(np.ptp(expected))

@@ -4,6 +4,7 @@
 """
 
 from crtgen.features.extractor import Features, changed
+from crtgen.features.like import Likeness, like
 from crtgen.features.presets import PRESETS, settings_of
 from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings, VibrationSettings
 
@@ -11,9 +12,11 @@ __all__ = [
     "PRESETS",
     "FeatureSettings",
     "Features",
+    "Likeness",
     "MelSettings",
     "MicroSettings",
     "VibrationSettings",
     "changed",
+    "like",
     "settings_of",
 ]

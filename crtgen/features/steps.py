@@ -252,9 +252,16 @@ class ArraySteps(Steps):
         """Nothing: an operator with a state has changed it row by row."""
 
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
+        if all(v.is_constant for v in inputs):
+            return self._constants(op, inputs)
         alone = isinstance(op, _ALONE)
         results = self._one_by_one(op, inputs, quant) if alone else self._at_once(op, inputs, quant)
         return tuple(self._keep(rows, quant) for rows in results)
+
+    def _constants(self, op: Op, inputs: Sequence[Handle]) -> tuple[Handle, ...]:
+        made = tuple(Value("y", shape, dtype) for shape, dtype in op.infer(inputs))
+        arrays = op.reference(Signature(tuple(inputs), made), [v.array() for v in inputs])
+        return tuple(self.constant("y", array) for array in arrays)
 
     def _keep(self, rows: Array, quant: Quant | None = None) -> Handle:
         name = f"v{len(self._arrays)}"

@@ -127,7 +127,8 @@ def _media(path: Path, interfaces: Sequence[Interface], scaling: Scaling) -> Inp
         raise UsageError(f"the model has {len(interfaces)} inputs", where=str(path), hint=hint)
     (interface,) = interfaces
     runs, source = read_media(path, interface, scaling)
-    stored = [_checked(_quantized(run, interface, str(path)), interface, str(path)) for run in runs]
+    real = (run if run.dtype == np.int16 else _quantized(run, interface, str(path)) for run in runs)
+    stored = [_checked(run, interface, str(path)) for run in real]
     return Inputs(tuple((array,) for array in stored), source, len(runs) > 1)
 
 

@@ -50,7 +50,8 @@ def read_media(path: Path, interface: Interface, scaling: Scaling) -> tuple[list
     """The real numbers of one run or of several, float32, and what was made of the file, for people.
 
     A picture is resized to the input, grey for one channel. Sound is mixed to one channel; as many samples as
-    the input has are a run. Each row of a table is a run, or all of it is one. Raises ``UsageError``.
+    the input has are a run, of int16 for an input of plain int16. Each row of a table is a run, or all of it
+    is one. Raises ``UsageError``.
     """
     if path.suffix.lower() == ".csv":
         return _table(path, interface)
@@ -119,6 +120,12 @@ def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
         raise UsageError(
             f"the sound cannot be read: {error}", where=str(path), hint="export it again, as WAV for example"
         ) from error
+    if interface.dtype.value in ("int8", "uint8"):
+        raise UsageError(
+            f"{interface.name} is {interface.dtype.value}: it reads features of sound, not samples",
+            where=str(path),
+            hint="describe which ones in a pipeline (docs/pipelines.md), or give them as .npy",
+        )
     mono = samples.mean(axis=1, dtype=np.float32)
     if not len(mono):
         raise UsageError("it has no samples", where=str(path))
@@ -128,7 +135,10 @@ def _sound(path: Path, interface: Interface) -> tuple[list[Array], str]:
     says = f"{path}, {len(mono):,} samples at {rate:,} Hz" + (
         f" and {len(padded) - len(mono):,} zeros" if len(padded) > len(mono) else ""
     )
-    return [part.reshape(interface.shape) for part in padded.reshape(runs, count)], says
+    parts = padded.reshape(runs, count)
+    if interface.dtype.value == "int16" and interface.quant is None:
+        parts = np.clip(np.rint(parts * 32768), -32768, 32767).astype(np.int16)
+    return [part.reshape(interface.shape) for part in parts], says
 
 
 def _table(path: Path, interface: Interface) -> tuple[list[Array], str]:

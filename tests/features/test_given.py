@@ -81,3 +81,15 @@ def test_vibrations(features: Features, wanted: str) -> None:
     made = features.transform(given["x_f32"])
     assert made.shape == expected.shape
     assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))
+
+
+def test_what_is_far_below_the_greatest_value_of_a_clip_is_raised() -> None:
+    samples = _given("mlperf_sww")["wav0"]
+    decibels = Features("librosa-mel", log="db", floor=1e-10).transform(samples).astype(float)
+    raised = np.maximum(decibels, decibels.max() - 80)
+    assert (raised > decibels).any()
+    rows = np.cos(np.pi * np.outer(np.arange(128) + 0.5, np.arange(20)) / 128) * np.sqrt(2 / 128)
+    rows[:, 0] /= np.sqrt(2)
+    made = Features("librosa-mfcc").transform(samples)
+    expected = raised @ rows
+    assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,16 @@ def test_sound_is_a_run_for_each_window(tmp_path: Path) -> None:
     assert given.source == f"{path}, 10 samples at 16,000 Hz and 2 zeros"
     flat = np.concatenate([run[0].ravel() for run in given.runs])
     np.testing.assert_allclose(flat, [*(left + 0.05), 0, 0], atol=1e-6)
+
+
+def test_sound_is_int16_by_nature(tmp_path: Path) -> None:
+    path = tmp_path / "s.wav"
+    soundfile.write(path, np.array([0, 16384, -32768], np.int16), 16000, subtype="PCM_16")
+    plain = replace(interface((1, 3), dtype="int16"), quant=None)
+    ((run,),) = read_inputs(path, [plain]).runs
+    assert run.tolist() == [[0, 16384, -32768]]
+    with pytest.raises(UsageError, match="it reads features of sound, not samples"):
+        read_inputs(path, [interface((1, 3))])
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ class Timer:
     irq: int | None = None
 
 
-WATCHDOGS = ("cmsdk", "stm32_iwdg", "nrf_wdt", "rp2040")
+WATCHDOGS = ("cmsdk", "stm32_iwdg", "nrf_wdt", "rp2040", "rp2350")
 """Drivers of watchdogs. Only the first has an interrupt before its reset, which can tell of a fault."""
 
 

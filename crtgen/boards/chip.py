@@ -13,8 +13,8 @@ class Step:
     ``operation`` is ``write`` (of ``value``), ``change`` (the bits of ``mask`` become ``value``), ``wait``
     (until the bits of ``mask`` are ``value``), ``if`` or ``unless`` (the steps ``then`` are done if those
     bits are ``value``, or if they are not), or ``pairs``: of at most ``value`` pairs that lie there, the
-    second word is written to the address that is the first, up to an address of all ones. ``register`` is
-    its name in the chip's manual, as ``RCC.AHB2ENR``; ``note`` says what the step is for.
+    second word is written to the address that is the first, up to an address of all ones or zeros.
+    ``register`` is its name in the chip's manual, as ``RCC.AHB2ENR``; ``note`` says what the step is for.
     """
 
     register: str

@@ -128,7 +128,7 @@ def test_the_image_of_a_real_board_on_its_chips_registers(monkeypatch: pytest.Mo
         assert session.client.info() is not None
 
 
-@pytest.mark.parametrize("name", ["nrf52840dk", "rpi_pico"])
+@pytest.mark.parametrize("name", ["nrf52840dk", "rpi_pico", "rpi_pico2", "nrf54l15dk"])
 @pytest.mark.nightly
 def test_watchdogs_of_other_chips_start_them_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftest, "_NETWORKS", ("digits",))

@@ -45,14 +45,29 @@ def written(machine: Machine, address: int) -> list[int]:
     return [each.value for each in machine.writes if each.address == address]
 
 
-def test_trims_of_the_factory_are_copied_up_to_the_first_that_is_empty(toy_image: Images) -> None:
-    pairs = (0x5000_4A00, 0x1234, 0x5000_4A04, 0x5678, 0xFFFF_FFFF, 0xFFFF_FFFF, 0x5000_4A08, 0x9ABC)
+@pytest.mark.parametrize("empty", [0xFFFF_FFFF, 0])
+def test_trims_of_the_factory_are_copied_up_to_the_first_that_is_empty(toy_image: Images, empty: int) -> None:
+    pairs = (0x5000_4A00, 0x1234, 0x5000_4A04, 0x5678, empty, empty, 0x5000_4A08, 0x9ABC)
     trims = {0x00FF_0300 + 4 * n: word for n, word in enumerate(pairs)}
     machine = started(toy_image, "nrf5340dk", trims)
     assert [(w.address, w.value) for w in machine.writes if w.address >> 8 == 0x5000_4A] == [
         (0x5000_4A00, 0x1234),
         (0x5000_4A04, 0x5678),
     ]
+
+
+@pytest.mark.parametrize(("revision", "concerns"), [(1, True), (2, False), (9, False)])
+def test_errata_31_and_40_of_the_nrf54l15_by_revision(
+    toy_image: Images, revision: int, concerns: bool
+) -> None:
+    """As nrf54l_erratas.h of Nordic's MDK. A debug port that is locked stays as it is."""
+    found = {0x00FF_C340: 0x1C, 0x00FF_C344: revision, 0x5012_063C: 0xFFFF_FFFF, 0x500D_C500: 0x12}
+    machine = started(toy_image, "nrf54l15dk", found)
+    assert written(machine, 0x5012_0624) == ([0x34] if concerns else [])
+    assert written(machine, 0x5012_063C) == ([0xFFF7_FFFF] if concerns else [])
+    assert written(machine, 0x5008_A7AC) == ([0x040A_0078] if concerns else [])
+    assert written(machine, 0x500D_C500) == []
+    assert written(machine, 0x500D_C508) == [0x50FA_00F0, 0x50FA_0001]
 
 
 @pytest.mark.parametrize(("revision", "concerns"), [(2, False), (4, False), (5, True), (9, True)])

@@ -10,6 +10,7 @@ _STARTS: Mapping[str, tuple[int, int]] = {
     "stm32_iwdg": (0x00, 0xCCCC),
     "nrf_wdt": (0x00, 1),
     "rp2040": (0x00, 1 << 30),
+    "rp2350": (0x00, 1 << 30),
 }
 
 

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "flash": "Build what has changed, and write the image to the board.",
         "monitor": "Start a project's image and show its log.",
         "inspect": "Show inputs, outputs, layers with their kernels, arena.",
+        "eval": "Count what a pipeline gets right on labelled recordings.",
         "fit": "Say which boards hold a model, and how long a run takes.",
         "bench": "Measure models on boards: instructions, flash, RAM, stack.",
         "tune": "Measure every kernel of each layer, and choose the best.",
@@ -48,12 +49,12 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "test": "Verify models on this computer, emulators, connected boards.",
         "sweep": "Measure models x boards x options; what is known stays known.",
         "boards": "List the boards that crtgen knows, or those connected.",
-        "selftest": "Measure a board: clock, serial port, memories, a network, the stack's guard.",
         "doctor": "Check this machine: compilers, QEMU, build tools.",
     },
     _ALSO: {
         "compile": "Write models in Model Library Format: C, constants, metadata.",
         "migrate": "Find the network of an archive of TVM, to run it on crtgen's kernels.",
+        "selftest": "Measure a board: clock, serial port, memories, a network, guard, watchdog.",
         "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",
     },
 }

@@ -28,7 +28,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Measure a board: clock, serial port, memories, a network, the stack's guard, the watchdog.
+    """Measure a board: clock, serial port, memories, a network, guard, watchdog.
 
     The report of a board that is not in docs/boards.md as seen is welcome in boards/seen.
     """

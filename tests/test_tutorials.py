@@ -1,5 +1,6 @@
 """The tutorials: their commands are typed, their Python runs, their C compiles; and the site is built."""
 
+import json
 import os
 import re
 import subprocess
@@ -98,6 +99,22 @@ def test_networks_of_large_frameworks(page: str, module: str, folder: Path) -> N
     assert right
     assert float(right[1]) > 0.85
     type_commands(page)
+
+
+@pytest.mark.qemu
+@pytest.mark.nightly
+def test_an_evening_with_sounds(folder: Path) -> None:
+    pytest.importorskip("skl2onnx")
+    require_tool("node")
+    training = "".join(blocks("sound.md", "python"))
+    done = subprocess.run([sys.executable, "-c", training], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (description,) = blocks("sound.md", "toml")
+    (folder / "heard.toml").write_text(description)
+    right = CliRunner().invoke(app, ["eval", "heard.toml", "clips", "--board", "host", "--json"])
+    assert json.loads(right.stdout)["accuracy"] > 0.8
+    type_commands("sound.md")
+    compile_c("sound.md", Path("firmware"))
 
 
 def test_coming_from_tensorflow_lite_micro(folder: Path) -> None:

@@ -153,18 +153,21 @@ def outputs_of(pipeline: Pipeline, path: Path, run: Run) -> tuple[list[Array], f
     except UsageError as error:
         error.where = error.where or str(path)
         raise
+    if len(runs) <= pipeline.warm:
+        needed = pipeline.span - pipeline.before + pipeline.warm * pipeline.hop
+        what = f"{len(samples)} samples are fewer than the {needed} that fill the network's window"
+        raise UsageError(what, where=str(path), hint="take longer recordings, or run the network more often")
     return run(runs), len(samples) / pipeline.rate
 
 
 def classify(pipeline: Pipeline, clips: Sequence[Clip], run: Run) -> Classified:
-    """Each clip is taken for the label whose scores are greatest on average, once the window is full."""
+    """Each clip is taken for the label whose score is greatest in the last run, at the end of the clip."""
     assert pipeline.decision is not None
     names = pipeline.decision.names
     confusion = np.zeros((len(names), len(names)), int)
     for clip in clips:
         outputs, _ = outputs_of(pipeline, clip.path, run)
-        scores = np.mean([np.ravel(y).astype(np.float64) for y in outputs[pipeline.warm :]], axis=0)
-        confusion[clip.label, int(np.argmax(scores))] += 1
+        confusion[clip.label, int(np.argmax(outputs[-1]))] += 1
     return Classified(names, tuple(tuple(map(int, row)) for row in confusion))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -129,16 +130,18 @@ class FilterBank(Op):
         return (((self.channels,), _U64),)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        x, *weights = arrays[0].astype(np.uint64), *(a.astype(np.int64) for a in arrays[1:])
-        made, carried = [], np.uint64(0)
+        x = arrays[0].astype(np.uint64)
+        weights, unweights, frequencies, starts, widths = (a.astype(np.int64) for a in arrays[1:])
+        within = np.arange(int(widths.sum())) - np.repeat(np.cumsum(widths) - widths, widths)
+        energies = x[np.repeat(frequencies, widths) + within]
+        places = np.repeat(starts, widths) + within
+        used = widths > 0
+        sums = np.zeros((2, len(widths)), np.uint64)
         with np.errstate(over="ignore"):
-            for at, first, width in zip(*weights[2:], strict=True):
-                energies = x[at : at + width]
-                factors = (w[first : first + width].astype(np.uint64) for w in weights[:2])
-                own, following = ((energies * f).sum(dtype=np.uint64) for f in factors)
-                made.append(carried + own)
-                carried = following
-        return (np.array(made[1:], np.uint64),)
+            for row, factors in zip(sums, (weights, unweights), strict=True):
+                products = energies * factors[places].astype(np.uint64)
+                row[used] = np.add.reduceat(products, (np.cumsum(widths) - widths)[used])
+            return (sums[0, 1:] + sums[1, :-1],)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +274,7 @@ class FilterBankLog(Op):
         return (np.array(logs, np.int16).reshape(sig.y.shape),)
 
 
+@cache
 def log_table() -> npt.NDArray[np.uint16]:
     """``log2(1 + i / 128) - i / 128`` with 16 fractional bits, for i from 0 to 128."""
     x = np.arange((1 << _SEGMENT_BITS) + 1) / (1 << _SEGMENT_BITS)

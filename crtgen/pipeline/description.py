@@ -20,11 +20,16 @@ PIPELINE = ".toml"
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a file says. ``network`` is a path, or None for features alone; it runs every ``every`` rows."""
+    """What a file says.
+
+    ``network`` is a path, or None for features alone; it runs every ``every`` rows, and ``output`` is what is
+    decided on, the first one if empty.
+    """
 
     name: str
     settings: FeatureSettings
     network: Path | None
+    output: str
     every: int
     decision: Decision | None
 
@@ -48,13 +53,14 @@ def _description(root: Table, file: Path) -> Description:
     head.finish()
     settings = _features(_section(root, "features", file), sensor)
     network = root.section("network")
-    path, every = None, 1
+    path, output, every = None, "", 1
     if network is not None:
         path = file.parent / network.get("file", text)
+        output = network.get("output", text, "")
         every = network.get("every", _count, 1)
         network.finish()
     decision = root.section("decision")
-    return Description(name, settings, path, every, None if decision is None else _decision(decision))
+    return Description(name, settings, path, output, every, None if decision is None else _decision(decision))
 
 
 def _section(outer: Table, key: str, file: Path) -> Table:

@@ -13,7 +13,7 @@ from crtgen.features.settings import SoundSettings
 from crtgen.features.steps import GraphSteps, Handle
 from crtgen.features.vibration import vibration
 from crtgen.ir import DType, Graph, Node, Value, shape_text
-from crtgen.ops import Concat, Dequantize, Mean, Quantize, Reshape, SquaredDifference, StridedSlice
+from crtgen.ops import Cast, Concat, Dequantize, Mean, Quantize, Reshape, SquaredDifference, StridedSlice
 from crtgen.passes import DEFAULT_PASSES, Sliding, run_passes, slide
 from crtgen.passes.slide import start_of_signal
 from crtgen.pipeline.decision import Decision
@@ -177,7 +177,7 @@ class _Joined:
             rows = self._windowed(rows)
         entry = network.values[network.inputs[0]]
         given = self.steps.one(Reshape(entry.shape), rows, quant=entry.quant)
-        output = self._appended(network, given)
+        output = self._appended(network, given, description.output or network.outputs[0])
         if description.decision is not None and description.decision.anomaly:
             output = self._error(given, output, network.name)
         return self.steps.graph(description.name, output)
@@ -186,6 +186,8 @@ class _Joined:
         """The features in the type of the network's input."""
         if self.features.dtype is x.dtype:
             return self.features
+        if x.dtype is DType.FLOAT32:
+            return self.steps.one(Cast(DType.FLOAT32), self.features)
         if self.features.dtype is not DType.FLOAT32 or x.quant is None:
             what = f"its input is {x.dtype.value}, the features are {self.features.dtype.value}"
             raise UsageError(what, where=x.name)
@@ -218,14 +220,17 @@ class _Joined:
         self.steps.become("rows_before", self.steps.one(later, whole, quant=rows.quant))
         return whole
 
-    def _appended(self, network: Graph, given: Handle) -> Handle:
-        """The network's nodes behind the features; its first output."""
+    def _appended(self, network: Graph, given: Handle, output: str) -> Handle:
+        """The network's nodes behind the features; one of its outputs."""
+        if output not in network.outputs:
+            hint = f"it has {', '.join(network.outputs)}"
+            raise UsageError(f"it has no output {output}", where="[network] output", hint=hint)
         entry = network.inputs[0]
         values: Mapping[str, Value] = {n: v for n, v in network.values.items() if n != entry}
         nodes = [_renamed(node, {entry: given.name}) for node in network.nodes]
         states = [(values[before], values.get(after, given)) for before, after in network.states]
         self.steps.append(list(values.values()), nodes, states)
-        return values[network.outputs[0]]
+        return values[output]
 
     def _error(self, given: Handle, output: Handle, name: str) -> Handle:
         if given.elements != output.elements:

@@ -84,6 +84,8 @@ def _for_binutils(i: Instruction) -> str:
     A sum of a register and a small number that goes to the same register has two encodings of 16 bits, of
     which the assembler writes one only. Clang writes the other (ADD and SUB, immediate, T1).
     """
+    if (real := _real_number(i)) is not None:
+        return real
     relative, small = _relative(i), _SMALL.fullmatch(i.text)
     if small and i.following == i.address + 2 and small[2] == small[3]:
         code = 0x1E00 if small[1] == "subs" else 0x1C00
@@ -93,6 +95,8 @@ def _for_binutils(i: Instruction) -> str:
 
 def _for_llvm(i: Instruction) -> str:
     """The same, as LLVM's assembler writes it: no width where there is one only, and no address of PC."""
+    if (real := _real_number(i)) is not None:
+        return real
     relative = _relative(i)
     if relative is not None:
         return f"{relative[0]}#{relative[1] - 4}"
@@ -103,6 +107,17 @@ def _for_llvm(i: Instruction) -> str:
     return i.text
 
 
+def _real_number(i: Instruction) -> str | None:
+    """VMOV.F32 of a number, which objdump prints as the 8 bits that hold it (VFPExpandImm)."""
+    match = _REAL.fullmatch(i.text)
+    if match is None:
+        return None
+    code = int(match[2])
+    exponent = (code >> 4 & 3) + (-3 if code & 0x40 else 1)
+    return f"{match[1]}#{(-1) ** (code >> 7) * (16 + (code & 15)) / 16 * 2.0**exponent}"
+
+
+_REAL = re.compile(r"(vmov\S*\.f32 s\d+, )#(\d+)")
 _SMALL = re.compile(r"(adds|subs) r([0-7]), r([0-7]), #([0-7])")
 _ONE_WIDTH = re.compile(
     r"mul\.w |(adcs?|sbcs?|ands?|orrs?|eors?|bics?|mvns?|rsbs?)\.w .*#|(ldr|str)\w*\.w .*#-"

@@ -16,6 +16,7 @@ from crtgen.prove.image import Image, Instruction
 from crtgen.prove.long_product import as_product
 from crtgen.prove.meaning import apply, wrap
 from crtgen.prove.memory import Content, Memory
+from crtgen.prove.real import REAL_CONDITIONS
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Op, Word, signed, unknown
 from crtgen.prove.words import add, select
@@ -27,7 +28,7 @@ Step: TypeAlias = Callable[[], int | None]
 
 Flags: TypeAlias = tuple[str, Word, Any, Word]
 """``sub``: of a - b. ``add``: of a + b + c. ``result``: N and Z of a; C is b, or that of the flags b.
-``none``: nothing is known."""
+``real``: of a comparison of two numbers. ``none``: nothing is known."""
 
 SP, LR, PC = 13, 14, 15
 _NONE: Flags = ("none", 0, 0, 0)
@@ -65,6 +66,8 @@ class Machine:
         self.flags: Flags = _NONE
         self.greater: tuple[Word, Word] | None = None
         """What SSUB8 compared byte by byte, for SEL."""
+        self.compared: tuple[Word, Word] | None = None
+        """What the FPU compared last."""
         self.predicate = 0xFFFF
         self.conditions: tuple[list[Word], int] | None = None
         """What the predicate of each lane is, and the bytes of a lane, where that depends on inputs."""
@@ -339,11 +342,20 @@ class Machine:
     def _state(self) -> "_State":
         rest = (self.predicate, self.tail, tuple(self.returns), self.conditions)
         return _State(
-            self.r[:], self.q[:], self.flags, self.greater, rest, self.count, self.slack, self.cycles
+            self.r[:],
+            self.q[:],
+            self.flags,
+            self.greater,
+            self.compared,
+            rest,
+            self.count,
+            self.slack,
+            self.cycles,
         )
 
     def _restore(self, s: "_State", changed: "dict[int, Changed]") -> None:
         self.r[:], self.q[:], self.flags, self.greater = s.r, s.q, s.flags, s.greater
+        self.compared = s.compared
         self.predicate, self.tail, returns, self.conditions = s.rest
         self.returns[:] = returns
         self.count, self.slack, self.cycles = s.count, s.slack, s.cycles
@@ -371,6 +383,7 @@ class Machine:
             self.q[i] = q if p is q else [pick(u, v) for u, v in zip(p, q, strict=True)]
         self.flags = b.flags if a.flags is b.flags else self._merged(pick, a.flags, b.flags)
         self.greater = b.greater if a.greater is b.greater else None
+        self.compared = b.compared if a.compared is b.compared else None
         least = min(a.count - a.slack, b.count - b.slack)
         self.count = max(a.count, b.count)
         self.slack = self.count - least
@@ -399,6 +412,7 @@ class _State:
     q: list[list[Word]]
     flags: Flags
     greater: tuple[Word, Word] | None
+    compared: tuple[Word, Word] | None
     rest: tuple[int, int, tuple[tuple[int, tuple[Word, ...]], ...], tuple[list[Word], int] | None]
     count: int
     slack: int
@@ -452,7 +466,12 @@ def _is_set(flag: Word, wanted: bool) -> Word:
     return apply("ne" if wanted else "eq", flag, 0)
 
 
-_CONDITIONS = {"sub": _of_difference, "add": _of_sum, "result": _of_result}
+def _of_numbers(c: str, a: Word, b: Word, _: Word) -> Word:
+    """Of two numbers of float32; what is no number is followed nowhere."""
+    return apply(REAL_CONDITIONS[c], a, b)
+
+
+_CONDITIONS = {"sub": _of_difference, "add": _of_sum, "result": _of_result, "real": _of_numbers}
 
 _PLAIN = frozenset(
     (

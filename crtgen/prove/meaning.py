@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crtgen.prove.real import OF_REALS, REAL_NEGATED
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import M32, Op, Word, signed, signed8
 
@@ -168,6 +169,7 @@ OPS: Mapping[str, Callable[..., V]] = {
     # conditions of an addition with carry, where N differs from V if the sum in the integers is negative
     "sum_lt": lambda a, b, c: _flag(a + b + c < 0),
     "sum_ge": lambda a, b, c: _flag(a + b + c >= 0),
+    **OF_REALS,
 }
 
 BRANCHES = ("eq", "ne", "lt", "ge", "gt", "le", "hi", "ls", "cs", "cc", "mi", "pl")
@@ -176,7 +178,7 @@ BRANCHES = ("eq", "ne", "lt", "ge", "gt", "le", "hi", "ls", "cs", "cc", "mi", "p
 NEGATED = {
     "eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "hi": "ls", "ls": "hi",
     "cs": "cc", "cc": "cs", "mi": "pl", "pl": "mi", "vs": "vc", "vc": "vs",
-    "sum_lt": "sum_ge", "sum_ge": "sum_lt",
+    "sum_lt": "sum_ge", "sum_ge": "sum_lt", **REAL_NEGATED,
 }  # fmt: skip
 
 

@@ -7,12 +7,15 @@ between two such places both are the same at the ends, and neither leaves what t
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from crtgen.prove.expression import Node
 from crtgen.prove.long_sums import as_long
 from crtgen.prove.meaning import NEGATED, OPS
+from crtgen.prove.real import OF_REALS, REAL_NEGATED, TO_INTEGERS, number_of, word_of_real
 from crtgen.prove.value import M32, Op, Part, Sum, Symbol, Word, signed, signed8
 
-__all__ = ["Course", "course_of"]
+__all__ = ["Course", "course_of", "real_course"]
 
 
 class Course(NamedTuple):
@@ -25,6 +28,7 @@ class Course(NamedTuple):
 
 Leaf = Callable[[Sum], Course]
 _Memo = dict[int, Course | None]
+_Of = Callable[[Node, Leaf, _Memo], Course | None]
 
 
 def course_of(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
@@ -51,10 +55,8 @@ def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
         return x if e.index == 0 and x is not None and x.low >= 0 and x.high <= 255 else None
     if not isinstance(e, Op):
         return None
-    if e.name == "high":
-        return _long_shift(e, leaf, memo)
-    if e.name == "sel":
-        return _selected(e, leaf, memo)
+    if e.name in _SPECIAL:
+        return _SPECIAL[e.name](e, leaf, memo)
     if e.name == "upper" and isinstance(e.args[0], Sum):
         return _mapped(leaf(e.args[0]), lambda v: v >> 32)
     args = [course_of(a, leaf, memo) for a in e.args]
@@ -70,12 +72,63 @@ def _course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
     return rule(known) if rule else None
 
 
-def _selected(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+def real_course(e: Node, leaf: Leaf, memo: _Memo) -> Course | None:
+    """The course of a word that holds a number of float32, in the order of numbers: ends are their bits.
+
+    ``memo`` has it under another key than that of the same word as an integer.
+    """
+    if isinstance(e, int):
+        return Course(signed(e), signed(e), 0)
+    if isinstance(e, Symbol):
+        e = e.word
+    if ~id(e) not in memo:
+        memo[~id(e)] = _real_course(e, leaf, memo) if isinstance(e, Op) else None
+    return memo[~id(e)]
+
+
+def _to_integer(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+    x = real_course(e.args[0], leaf, memo)
+    return None if x is None else _of_ends(e.name, [x])
+
+
+def _real_course(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
+    if e.name == "sel":
+        return _selected(e, leaf, memo, real_course)
+    if e.name not in OF_REALS or e.name in REAL_NEGATED:
+        return None
+    of = course_of if e.name == "f_of" else real_course
+    args = [of(a, leaf, memo) for a in e.args]
+    known = [a for a in args if a is not None]
+    if len(known) < len(args) or (e.name == "f_of" and known[0].high >= 1 << 31):
+        return None
+    return _of_ends(e.name, known)
+
+
+_NOT_MONOTONE = frozenset(("f_abs", "f_abs_fz"))
+
+
+def _of_ends(name: str, args: list[Course]) -> Course | None:
+    """Of an operation on one number that is not constant: it rises or falls with that throughout."""
+    moving = [k for k, a in enumerate(args) if a.low != a.high]
+    fixed = [a.low for a in args if a.low == a.high]
+    if len(moving) > 1 or name in _NOT_MONOTONE or (name[:5] == "f_div" and moving == [1]):
+        return None
+    if name != "f_of" and fixed and not np.isfinite(number_of(np.array(fixed))).all():
+        return None
+    first, last = (OPS[name](*(a[end] for a in args)) for end in (0, 1))
+    way = args[moving[0]].way if moving else 0
+    order = int if name in TO_INTEGERS else number_of
+    return Course(first, last, way) if order(first) <= order(last) else Course(last, first, -way)
+
+
+def _selected(e: Op, leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
     """Where the condition is constant, or one value holds from a limit on and the other one below."""
     taken, a, b = e.args
+    if isinstance(taken, Op) and taken.name in REAL_NEGATED:
+        return _selected_by_real(taken, (a, b), leaf, memo, of)
     holds = course_of(taken, leaf, memo)
     if holds is not None and holds.low == holds.high:
-        return course_of(a if holds.low else b, leaf, memo)
+        return of(a if holds.low else b, leaf, memo)
     if isinstance(taken, Op) and taken.name in ("lt", "le", "ls", "cc", "sum_lt"):
         taken, a, b = Op(NEGATED[taken.name], *taken.args), b, a
     at = _limit(taken)
@@ -85,11 +138,41 @@ def _selected(e: Op, leaf: Leaf, memo: _Memo) -> Course | None:
     if taken.name in ("hi", "cs") and (x.low < 0 or at < 0):
         return None
     node = id(taken.args[0])
-    above = course_of(a, leaf, _within(memo, node, Course(max(x.low, at), max(x.high, at), x.way)))
-    below = course_of(b, leaf, _within(memo, node, Course(min(x.low, at - 1), min(x.high, at - 1), x.way)))
-    if above is None or below is None or min(above.way, below.way) < 0 or below.high > above.low:
+    above = of(a, leaf, _within(memo, node, Course(max(x.low, at), max(x.high, at), x.way)))
+    below = of(b, leaf, _within(memo, node, Course(min(x.low, at - 1), min(x.high, at - 1), x.way)))
+    return _above(above, below, of)
+
+
+def _above(above: Course | None, below: Course | None, of: _Of) -> Course | None:
+    """Of a choice, where one value holds from a limit on and the other one below."""
+    if above is None or below is None or min(above.way, below.way) < 0:
         return None
-    return Course(below.low, above.high, 1)
+    order = int if of is course_of else number_of
+    return Course(below.low, above.high, 1) if order(below.high) <= order(above.low) else None
+
+
+def _selected_by_real(taken: Op, ways: tuple[Word, Word], leaf: Leaf, memo: _Memo, of: _Of) -> Course | None:
+    """By a comparison of a number that never falls with a constant."""
+    node, limit = taken.args
+    x = real_course(node, leaf, memo)
+    if not isinstance(limit, int) or x is None or x.way < 0:
+        return None
+    if taken.name in ("f_lt", "f_le"):
+        taken, ways = Op(NEGATED[taken.name], *taken.args), ways[::-1]
+    if taken.name not in ("f_ge", "f_gt"):
+        return None
+    at = number_of(signed(limit))
+    first, last = at, np.nextafter(at, np.float32(-np.inf))
+    if taken.name == "f_gt":
+        first, last = np.nextafter(at, np.float32(np.inf)), at
+    low, high = number_of(x.low), number_of(x.high)
+    parts = [
+        Course(word_of_real(max(low, first)), word_of_real(max(high, first)), x.way),
+        Course(word_of_real(min(low, last)), word_of_real(min(high, last)), x.way),
+    ]
+    key = ~id(node.word if isinstance(node, Symbol) else node)
+    above, below = (of(way, leaf, _within(memo, key, p)) for way, p in zip(ways, parts, strict=True))
+    return _above(above, below, of)
 
 
 def _limit(taken: Word) -> int | None:
@@ -264,3 +347,10 @@ def _same(a: tuple[Word, ...], b: tuple[Word, ...]) -> bool:
     return len(a) == len(b) and all(
         x is y or (isinstance(x, int) and isinstance(y, int) and x == y) for x, y in zip(a, b, strict=True)
     )
+
+
+_SPECIAL: dict[str, Callable[[Op, Leaf, _Memo], Course | None]] = {
+    "high": _long_shift,
+    "sel": lambda e, leaf, memo: _selected(e, leaf, memo, course_of),
+    **dict.fromkeys(TO_INTEGERS, _to_integer),
+}

@@ -445,7 +445,7 @@ def select(taken: Op, a: Word, b: Word) -> Word:
     return Op("sel", taken, a, b)
 
 
-_PLAIN_CONDITIONS = frozenset(("eq", "gt", "ge", "hi", "cs", "mi", "sum_ge"))
+_PLAIN_CONDITIONS = frozenset(("eq", "gt", "ge", "hi", "cs", "mi", "sum_ge", "f_eq", "f_gt", "f_ge"))
 """Those that a choice is written with; of the others the negation is."""
 
 

@@ -77,7 +77,29 @@ HELIUM = (
     "vpt.s32 lt, q1, zr ; vaddt.i32 q0, q1, r1 ; vpsel q0, q2, q1",
 )  # fmt: skip
 
-CASES = CORE + HELIUM
+_TO_REALS = "vcvt.f32.s32 q1, q1 ; vcvt.f32.s32 q2, q2"
+_SMALL = "movw r3, #0 ; movt r3, #0x3380"
+"""2^-24, as a number of float32."""
+REALS = (
+    *(f"{name}.f32 s0, s4, s8" for name in ("vadd", "vsub", "vmul", "vdiv", "vmaxnm", "vminnm")),
+    "vfma.f32 s0, s4, s8", "vfms.f32 s0, s4, s8",
+    *(f"{name}.f32 q0, q1, q2" for name in ("vadd", "vsub", "vmul", "vmaxnm", "vminnm", "vfma")),
+    *(f"{_TO_REALS} ; {name}.f32 s0, s4, s8" for name in ("vadd", "vsub", "vmul", "vdiv", "vmaxnm", "vfma")),
+    *(f"{_TO_REALS} ; {name}.f32 q0, q1, q2" for name in ("vadd", "vsub", "vmul", "vminnm")),
+    f"{_SMALL} ; {_TO_REALS} ; vmul.f32 q0, q1, r3 ; vfma.f32 q0, q2, r3",
+    f"{_SMALL} ; {_TO_REALS} ; vmul.f32 q1, q1, r3 ; vcvtn.s32.f32 q0, q1",
+    f"{_SMALL} ; {_TO_REALS} ; vmul.f32 q1, q1, r3 ; vcvt.s32.f32 q0, q1",
+    f"{_SMALL} ; vmov s9, r3 ; vcvt.f32.s32 s4, s4 ; vmul.f32 s4, s4, s9 ; vcvt.s32.f32 s0, s4",
+    f"{_SMALL} ; vmov s9, r3 ; vcvt.f32.s32 s4, s4 ; vmul.f32 s4, s4, s9 ; vcvtr.s32.f32 s0, s4",
+    "vadd.f32 q0, q1, r1", "vcvt.f32.s32 q0, q1", "vcvt.s32.f32 q0, q1", "vcvtn.s32.f32 q0, q1",
+    "vcvt.f32.s32 s0, s4", "vcvt.s32.f32 s0, s4", "vcvtr.s32.f32 s0, s4", "vcvtn.s32.f32 s0, s4",
+    "vneg.f32 s0, s4", "vabs.f32 s0, s4", "vmov.f32 s0, s9", "vmov.f32 s0, #0.3125", "vmov.f32 s1, #-21.0",
+    "vmov s0, s1, r1, r2 ; vmov r3, r0, s4, s5", "vmov s2, r1 ; vmov r3, s8",
+    "vcmpe.f32 s4, s8 ; vmrs APSR_nzcv, fpscr", "vcmp.f32 s4, #0.0 ; vmrs APSR_nzcv, fpscr",
+    "vcmp.f32 s4, s8 ; vmrs APSR_nzcv, fpscr ; it mi ; vmovmi.f32 s4, s8 ; vmov.f32 s0, s4",
+)  # fmt: skip
+
+CASES = CORE + HELIUM + REALS
 
 BASE = (
     "adds r0, r1, r2", "subs r0, r1, r2", "adcs r0, r1", "sbcs r0, r1", "rsbs r0, r1, #0", "adds r0, #200",
@@ -237,6 +259,7 @@ def run_on_core(directory: Path, count: int, seed: int, core: Core = M55) -> Sta
     image = directory / "cases.elf"
     compiler = require_tool("arm-none-eabi-gcc")
     flags = [f"-mcpu={core.name}", "-mthumb", "-nostdlib", "-nostartfiles", "-Tlink.ld", "-Wl,-estart"]
+    flags += ["-mfloat-abi=hard"] if core.has_helium else []
     subprocess.run([compiler, *flags, "cases.s", "-o", image.name], cwd=directory, check=True, timeout=60)
     output = subprocess.run(
         [require_tool("qemu-system-arm"), "-M", core.machine, *_QEMU, "-kernel", image.name],

@@ -1,4 +1,4 @@
-"""What instructions do: Thumb-2 of Armv6-M to Armv8.1-M, its DSP extension, and Helium's integers."""
+"""What instructions do: Thumb-2 of Armv6-M to Armv8.1-M, its DSP extension, Helium, and float32."""
 
 from crtgen.prove.instructions import (  # noqa: F401  each registers its families
     branches,
@@ -7,6 +7,7 @@ from crtgen.prove.instructions import (  # noqa: F401  each registers its famili
     multiply,
     narrow,
     packed,
+    reals,
     transfers,
     vectors,
 )

@@ -166,6 +166,8 @@ def _selected_by_real(taken: Op, ways: tuple[Word, Word], leaf: Leaf, memo: _Mem
     if taken.name == "f_gt":
         first, last = np.nextafter(at, np.float32(np.inf)), at
     low, high = number_of(x.low), number_of(x.high)
+    if low >= first or high <= last:  # the condition says the same throughout
+        return of(ways[0] if low >= first else ways[1], leaf, memo)
     parts = [
         Course(word_of_real(max(low, first)), word_of_real(max(high, first)), x.way),
         Course(word_of_real(min(low, last)), word_of_real(min(high, last)), x.way),

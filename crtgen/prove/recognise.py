@@ -12,10 +12,13 @@ from crtgen.prove.monotone import Course, course_of
 from crtgen.prove.network.elementwise import ElementLayer, Extreme
 from crtgen.prove.network.layer import Value
 from crtgen.prove.network.network import Network
+from crtgen.prove.network.onnx_layers import RealInput
 from crtgen.prove.network.others import MaxPool, Softmax
 from crtgen.prove.network.sums import Channel, Form, SumLayer, fingerprint
+from crtgen.prove.real import number_of
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.softmax import softmax_output
+from crtgen.prove.spans import where_wrong
 from crtgen.prove.value import M32, Op, Sum, Symbol, Word
 
 __all__ = ["Recogniser"]
@@ -86,6 +89,8 @@ class Recogniser:
                 value = self._of_set(layer, word)
             elif isinstance(layer, Softmax):
                 value = self._of_softmax(layer, word)
+            elif isinstance(layer, RealInput):
+                value = self._of_real(layer, word, found)
             if value is not None:
                 return value
         self._because(f"a byte that depends on tensor {first.tensor}, element {first.index}")
@@ -260,6 +265,23 @@ class Recogniser:
             got = layer.type.of(evaluate(word, _no_leaf, {id(node): values}))
             self._verdicts[name] = bool((got == np.clip(values, *layer.limits)).all())
         return self._verdicts[name]
+
+    def _of_real(self, layer: RealInput, word: Word, found: list[Sum]) -> Value | None:
+        """A function of one number of float32, which is compared in spans of numbers."""
+        symbol = next(iter(found[0].terms()))
+        if symbol not in layer.of or any(leaf is not symbol.word for leaf in found):
+            return None
+        name = (layer, shape_of(word, lambda _: "number", {}))
+        if name not in self._verdicts:
+            wrong = where_wrong(word, layer.ends, layer.ordered, layer.function)
+            zero = np.array([-(1 << 31)])  # the one that has a sign
+            got = layer.type.of(np.broadcast_to(evaluate(word, lambda _: zero, {}), 1))
+            self._verdicts[name] = wrong is None and bool((got == layer.function(zero)).all())
+            if wrong is not None:
+                bits = layer.ordered(np.array([wrong[0]]))
+                text = f"{number_of(bits)[0]} gives {wrong[1]}, the network says {layer.function(bits)[0]}"
+                layer.because(text, [({symbol: 1}, int(bits[0]))])
+        return layer.found(layer.of[symbol]) if self._verdicts[name] else None
 
     def _of_softmax(self, layer: Softmax, word: Word) -> Value | None:
         output = softmax_output(layer, word, self._verdicts)

@@ -7,7 +7,7 @@ from crtgen.prove.image import Instruction
 from crtgen.prove.instructions.lanes import put, vector
 from crtgen.prove.instructions.registry import family
 from crtgen.prove.instructions.transfers import aligned_base
-from crtgen.prove.machine import SP, Machine, Step
+from crtgen.prove.machine import PC, SP, Machine, Step
 from crtgen.prove.meaning import apply
 from crtgen.prove.operands import address, number, register
 from crtgen.prove.refusal import Refusal
@@ -39,7 +39,7 @@ def _place(m: Machine, name: str) -> tuple[Callable[[], Word], Callable[[Word], 
         n = _single(name)
         return lambda: _get(m, n), lambda word: _set(m, n, word)
     r, x = m.r, register(name)
-    if x >= SP:
+    if x in (SP, PC):
         raise Refusal("a register that is not followed")
 
     def write(word: Word) -> None:

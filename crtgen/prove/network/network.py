@@ -1,7 +1,7 @@
 """A network as its file says it: layers, and the symbols of their tensors."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tflite
@@ -23,6 +23,8 @@ from crtgen.prove.network.file import ModelFile, Operator
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.means import AveragePool, Bilinear, Mean
 from crtgen.prove.network.moves import MOVES, Move
+from crtgen.prove.network.onnx_file import OnnxFile
+from crtgen.prove.network.onnx_layers import ONNX_LAYERS
 from crtgen.prove.network.others import MaxPool, Softmax
 from crtgen.prove.network.sums import SumLayer
 from crtgen.prove.network.weighted import Convolution, Depthwise, FullyConnected, TransposedConvolution
@@ -32,7 +34,7 @@ from crtgen.prove.value import Symbol
 __all__ = ["Network"]
 
 _B = tflite.BuiltinOperator
-_LAYERS: dict[int, type[Layer]] = {
+_LAYERS: dict[int | str, type[Layer]] = {
     _B.CONV_2D: Convolution,
     _B.DEPTHWISE_CONV_2D: Depthwise,
     _B.TRANSPOSE_CONV: TransposedConvolution,
@@ -60,6 +62,7 @@ _LAYERS: dict[int, type[Layer]] = {
     _B.SOFTMAX: Softmax,
     **dict.fromkeys(MOVES, Move),
 }
+_LAYERS.update(ONNX_LAYERS)  # by name
 _VARIABLES = frozenset((_B.CALL_ONCE, _B.VAR_HANDLE, _B.READ_VARIABLE, _B.ASSIGN_VARIABLE))
 
 
@@ -70,7 +73,7 @@ class Network:
     """
 
     def __init__(self, path: Path, later: bool = False) -> None:
-        self.file = ModelFile(path)
+        self.file = cast(ModelFile, OnnxFile(path)) if path.suffix.lower() == ".onnx" else ModelFile(path)
         self.path = path
         self._given: dict[int, list[Value]] = {}
         for tensor in self.file.inputs:

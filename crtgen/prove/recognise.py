@@ -1,6 +1,7 @@
 """Which output of which layer is it that is stored? A proof for every input, or nothing."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,9 @@ class Recogniser:
                 continue
             self.network.prepared(layer)
             value = None
-            if isinstance(layer, SumLayer):
+            if isinstance(layer, RealInput):
+                value = self._of_real(layer, word, found)
+            elif isinstance(layer, SumLayer):
                 value = self._of_sum(layer, word, found)
             if value is None and isinstance(layer, ElementLayer):
                 value = self._of_pair(layer, word, found)
@@ -89,8 +92,6 @@ class Recogniser:
                 value = self._of_set(layer, word)
             elif isinstance(layer, Softmax):
                 value = self._of_softmax(layer, word)
-            elif isinstance(layer, RealInput):
-                value = self._of_real(layer, word, found)
             if value is not None:
                 return value
         self._because(f"a byte that depends on tensor {first.tensor}, element {first.index}")
@@ -273,13 +274,14 @@ class Recogniser:
             return None
         name = (layer, shape_of(word, lambda _: "number", {}))
         if name not in self._verdicts:
-            wrong = where_wrong(word, layer.ends, layer.ordered, layer.function)
+            function = partial(layer.function, 0)
+            wrong = where_wrong(word, layer.places, layer.ordered, function)
             zero = np.array([-(1 << 31)])  # the one that has a sign
             got = layer.type.of(np.broadcast_to(evaluate(word, lambda _: zero, {}), 1))
-            self._verdicts[name] = wrong is None and bool((got == layer.function(zero)).all())
+            self._verdicts[name] = wrong is None and bool((got == function(zero)).all())
             if wrong is not None:
                 bits = layer.ordered(np.array([wrong[0]]))
-                text = f"{number_of(bits)[0]} gives {wrong[1]}, the network says {layer.function(bits)[0]}"
+                text = f"{number_of(bits)[0]} gives {wrong[1]}, the network says {function(bits)[0]}"
                 layer.because(text, [({symbol: 1}, int(bits[0]))])
         return layer.found(layer.of[symbol]) if self._verdicts[name] else None
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.network import Network
+from crtgen.prove.network.onnx_layers import RealInput
 from crtgen.prove.network.others import MaxPool, Softmax
 from crtgen.prove.network.sums import Channel, SumLayer
 from crtgen.prove.refusal import Refusal
@@ -28,6 +29,8 @@ class OnNumbers:
 
     def __init__(self, network: Network) -> None:
         self.network = network
+        if any(isinstance(layer, RealInput) for layer in network.layers):
+            raise Refusal("inputs of real numbers are not looked for")
         kept = [t.read[0] for t in network.states]
         given = [v for t in network.file.inputs for v in network.values(t)]
         states = [v for t in kept for v in network.values(t)]

@@ -54,32 +54,35 @@ class _Onnx(Layer):
             raise Refusal(f"its attributes {', '.join(sorted(other))}")
 
 
-class RealInput(_Onnx):
+class RealInput(SumLayer, _Onnx):
     """QuantizeLinear of an input: a function of one number of float32 that never falls.
 
     ``ordered`` numbers all of them from the least to the greatest; what is no number is left out.
     """
 
-    ends = -_INFINITY, _INFINITY
+    places = -_INFINITY, _INFINITY
 
-    def prepare(self) -> list[Value]:
+    def sums(self) -> Iterator[Summed]:
         x, y = self.operator.inputs[0], self.operator.output
         self.scale, self.zero = self.source.scale(y), self.source.zero_point(y)
+        self.ranges = {0: (-(1 << 31), (1 << 31) - 1)}
         self.of = {v: i for i, v in enumerate(self.network.values(x)) if isinstance(v, Symbol)}
-        return self.symbols(self.type.low, self.type.high)
+        for v, i in self.of.items():
+            yield i, 0, 0, {v: 1}
+
+    def ends(self, channel: Channel) -> tuple[int, int]:
+        return self.type.low, self.type.high
 
     @staticmethod
     def ordered(k: Ints) -> Ints:
         """The bits of the number at this place: 0 is at 0."""
         return np.where(k >= 0, k, -(1 << 31) - k)
 
-    def function(self, bits: Ints) -> Any:
+    def function(self, channel: Channel, acc: Ints) -> Any:
+        """Of the bits of numbers."""
         with np.errstate(over="ignore"):
-            steps = np.rint(number_of(bits) / self.scale).astype(np.float64)
+            steps = np.rint(number_of(acc) / self.scale).astype(np.float64)
         return np.clip(steps + self.zero, self.type.low, self.type.high).astype(np.int64)
-
-    def needs(self, outputs: set[int]) -> set[Symbol]:
-        return {v for v, i in self.of.items() if i in outputs}
 
 
 class RealOutput(SumLayer, _Onnx):

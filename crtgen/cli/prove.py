@@ -19,7 +19,9 @@ __all__ = ["command"]
 
 @flattened
 def command(
-    model: Annotated[Path, typer.Argument(help="The .tflite file of a network.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="The file of a network: .tflite, or quantised .onnx.", show_default=False)
+    ],
     compiling: Compiling,
     generating: Generating,
     building: Building,

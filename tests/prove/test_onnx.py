@@ -1,15 +1,23 @@
 """Quantised ONNX networks: what the checker takes them to compute, and images of them."""
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from crtgen import api
+from crtgen.errors import CorruptModelError, UnsupportedError
 from crtgen.prove import prove
+from crtgen.prove.image import Image, read_image
+from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.network import Network
+from crtgen.prove.proof import _network
 from tests.frontends.onnx.quantised import FORMS, expected, inputs, quantised
+from tests.prove.mutations import flipped
 from tests.prove.test_network import run
 from tests.support import require_tool
 
@@ -45,10 +53,127 @@ def test_meaning(name: str, form: str, file: Path) -> None:
 
 @pytest.mark.qemu
 @pytest.mark.parametrize("board", ["mps2_an386", "mps3_an547"])
-@pytest.mark.parametrize(("name", "form"), [("separable", "qdq_int8"), ("plain", "qdq_uint8")])
+@pytest.mark.parametrize(("name", "form"), [("residual", "qdq_int8"), ("separable", "qdq_uint8")])
 def test_proven(name: str, form: str, file: Path, board: str) -> None:
     require_tool("arm-none-eabi-gcc")
     image = api.load(file).compile(board).generate("standalone").build()
     proof = prove(image.path, file)
     assert proof.is_proven, proof.stopped or proof.first_reason
     assert [layer.missing for layer in proof.layers] == [0] * len(proof.layers)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
+    """The file and an image of a small network for a board."""
+    folder = tmp_path_factory.mktemp("onnx")
+    file = folder / "autoencoder.onnx"
+    file.write_bytes(model("autoencoder", "qdq_int8"))
+
+    @cache
+    def build(board: str) -> tuple[Path, Path]:
+        require_tool("arm-none-eabi-gcc")
+        image = folder / f"{board}.elf"
+        made = api.load(file).compile(board).generate("standalone").build()
+        image.write_bytes(made.path.read_bytes())
+        return file, image
+
+    return build
+
+
+def place(image: Image, function: str, name: str, which: int) -> int:
+    """The address of an instruction in a function, by its name, or of one of the words behind its code."""
+    whole = next(n for n in image.symbols if n.startswith(f"autoencoder_{function}"))
+    first = image.symbols[whole]
+    end = first + image.sizes[whole]
+    if name == "word":
+        return end + 4 * which
+    return [a for a, i in sorted(image.instructions.items()) if first <= a < end and i.name == name][which]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize(
+    ("board", "function", "name", "which", "byte", "bit"),
+    [
+        ("mps2_an386", "quantize_", "word", -6, 0, 0),  # the scale of the input, by its last bit
+        ("mps2_an386", "quantize_", "word", -1, 3, 0),  # what is added to round
+        ("mps2_an386", "quantize_", "vdiv", 0, 2, 0),  # another register
+        ("mps2_an386", "dequantize_", "word", -1, 0, 0),  # the scale of the output
+        ("mps2_an386", "dense_", "vcvtr", 0, 2, 7),  # cut towards zero
+        ("mps2_an386", "dense_", "vcvtr", 0, 3, 4),  # nothing that an M4 knows
+        ("mps3_an547", "quantize_", "movw", 3, 2, 0),  # the scale of the input
+        ("mps3_an547", "quantize_", "vfma", 0, 2, 0),  # another register
+        ("mps3_an547", "dequantize_", "movw", 0, 2, 0),
+    ],
+)
+def test_a_changed_bit_is_rejected(
+    built: Callable[[str], tuple[Path, Path]],
+    tmp_path: Path,
+    board: str,
+    function: str,
+    name: str,
+    which: int,
+    byte: int,
+    bit: int,
+) -> None:
+    file, path = built(board)
+    at = place(read_image(path), function, name, which)
+    assert prove(path, file).is_proven
+    assert not prove(flipped(path, at + byte, bit, tmp_path), file).is_proven
+
+
+def added(kind: type[np.int8] | type[np.uint8], scales: list[float], zeros: list[int]) -> bytes:
+    """Two tensors of 256 x 256 numbers, quantised, added, and quantised again."""
+    nodes, kept = [], []
+    for name, scale, zero in zip("xwr", scales, zeros, strict=True):
+        kept += [
+            numpy_helper.from_array(np.array(scale, np.float32), f"{name}_scale"),
+            numpy_helper.from_array(np.array(zero, kind), f"{name}_zero"),
+        ]
+        if name == "r":
+            nodes.append(helper.make_node("Add", ["x_real", "w_real"], ["r"]))
+        pair = [f"{name}_scale", f"{name}_zero"]
+        nodes.append(helper.make_node("QuantizeLinear", [name, *pair], [f"{name}_whole"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}_whole", *pair], [f"{name}_real"]))
+    x, w, r = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [256, 256]) for n in ("x", "w", "r_real"))
+    graph = helper.make_graph(nodes, "added", [x, w], [r], kept)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(made.SerializeToString())
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize(
+    ("scales", "zeros"), [([0.05, 0.11, 0.13], [7, -30, 12]), ([0.082, 0.043, 0.13], [-94, -113, -57])]
+)
+def test_sums_of_all_pairs(
+    kind: type[np.int8] | type[np.uint8], scales: list[float], zeros: list[int], tmp_path: Path
+) -> None:
+    """Many of them are halves."""
+    more = 128 if kind is np.uint8 else 0
+    data, file = added(kind, scales, [z + more for z in zeros]), tmp_path / "added.onnx"
+    file.write_bytes(data)
+    network, whole = Network(file), np.arange(-128, 128)
+    layer = next(layer for layer in network.layers if layer.name == "Add")
+    network.prepared(layer)
+    assert isinstance(layer, ElementLayer)
+    made = (layer.value(whole[:, None], whole[None, :]) - zeros[2]).astype(np.float32) * np.float32(scales[2])
+    reals = [
+        ((whole - z) * np.float64(s)).astype(np.float32) for s, z in zip(scales[:2], zeros[:2], strict=True)
+    ]
+    x, w = np.meshgrid(*reals, indexing="ij")
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(made, session.run(None, {"x": x, "w": w})[0])
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "net.onnx"
+    for name, form, message in (
+        ("plain", "qoperator_int8", "QLinearConv is not followed: only QuantizeLinear and DequantizeLinear"),
+        ("gru", "qdq_int8", "GRU .*: its operand .* is not quantised"),
+        ("attention", "qdq_int8", "Softmax has no proof yet"),
+    ):
+        file.write_bytes(model(name, form))
+        with pytest.raises(UnsupportedError, match=message):
+            _network(file)
+    file.write_bytes(model("plain", "qdq_int8")[:1000])
+    with pytest.raises(CorruptModelError, match="the file cannot be read"):
+        _network(file)

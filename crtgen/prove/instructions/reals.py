@@ -118,6 +118,8 @@ _ONE = {"vneg": "f_neg", "vabs": "f_abs"}
 
 @family(*(f"{name}:s" for name in (*_TWO, *_ONE)))
 def arithmetic(m: Machine, i: Instruction) -> Step:
+    if i.name in ("vmaxnm", "vminnm"):
+        _known_to_all(m)
     if i.kind != "f32":
         raise Refusal(f"numbers of {i.kind}")
     name = {**_TWO, **_ONE}[i.name]
@@ -139,6 +141,12 @@ def fused(m: Machine, i: Instruction) -> Step:
     return step
 
 
+def _known_to_all(m: Machine) -> None:
+    """Of Armv7E-M, an M7 has these, an M4 has not."""
+    if m.image.architecture == "armv7e-m":
+        raise Refusal("an instruction that not every core of the architecture has")
+
+
 _CONVERSIONS = {
     ("vcvt", "f32.s32"): "f_of",
     ("vcvt", "s32.f32"): "f_int",
@@ -150,6 +158,8 @@ _CONVERSIONS = {
 @family("vcvt:s", "vcvtr:s", "vcvtn:s")
 def convert(m: Machine, i: Instruction) -> Step:
     name = _CONVERSIONS[i.name, i.kind]
+    if i.name == "vcvtn":
+        _known_to_all(m)
     d, x = (_single(operand) for operand in i.operands)
     return lambda: _set(m, d, apply(name, _get(m, x)))
 

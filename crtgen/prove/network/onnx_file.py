@@ -20,6 +20,7 @@ from crtgen.prove.refusal import Refusal
 __all__ = ["OnnxFile", "OnnxOperator", "Scaled"]
 
 _BYTE, _REAL = Kind(8, -128, 127), Kind(32, -(1 << 31), (1 << 31) - 1)
+_WHOLE = ("QLinear", "ConvInteger", "MatMulInteger", "DynamicQuantize")
 _FUNCTIONS = frozenset(("Relu", "Clip"))
 """What an operator may have behind it before its result is quantised."""
 
@@ -94,8 +95,10 @@ class OnnxFile:
     # ---- reading
 
     def _add(self, node: Any) -> None:
-        if node.domain not in ("", "ai.onnx"):
-            raise Refusal(f"{node.op_type} of {node.domain}")
+        if node.domain not in ("", "ai.onnx") or node.op_type.startswith(_WHOLE):
+            raise Refusal(
+                f"{node.op_type} is not followed: only QuantizeLinear and DequantizeLinear (QDQ) are"
+            )
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         if node.op_type == "Constant":
             self._arrays[node.output[0]] = numpy_helper.to_array(attributes["value"])
@@ -239,5 +242,5 @@ class OnnxFile:
     def zero_point(self, tensor: int) -> int:
         return self._scales[tensor].zero
 
-    def is_quantised(self, tensor: int) -> bool:
+    def has_scale(self, tensor: int) -> bool:
         return tensor in self._scales

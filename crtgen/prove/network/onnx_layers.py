@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from crtgen.prove.network.arithmetic import Ints
+from crtgen.prove.network.elementwise import ElementLayer
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.onnx_file import OnnxFile, OnnxOperator, Scaled
 from crtgen.prove.network.others import MaxPool
 from crtgen.prove.network.sums import Channel, SumLayer, Summed, bounds_of, terms_of
-from crtgen.prove.real import number_of, word_of_real
+from crtgen.prove.real import fused, number_of, word_of_real
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.value import Symbol
 
@@ -240,6 +241,31 @@ class GlobalAverage(_Scaled):
             yield c, 0, *terms_of(-zero * count, ((v, 1) for v in row))
 
 
+class Average(_Scaled):
+    """AveragePool of windows that are all within the image: times (scale / scale of the output) / count."""
+
+    def sums(self) -> Iterator[Summed]:
+        self.only("kernel_shape", "pads", "strides", "auto_pad", "ceil_mode", "count_include_pad")
+        self.begin()
+        values, x = self.network.array(self.operator.inputs[0]), self.operator.inputs[0]
+        if values.ndim != 4 or values.shape[0] != 1 or any(self.attribute("pads", ())):
+            raise Refusal("its input has to be one image, without padding")
+        kernel, zero = self.attribute("kernel_shape", []), self.source.zero_point(x)
+        rows, columns = axes_of(self, values.shape, kernel, (1, 1))
+        count = int(np.prod(kernel))
+        if any(len(row) * len(column) != count for row in rows for column in columns):
+            raise Refusal("a window that reaches beyond its input")
+        scale = np.float32(self.source.scale(x) / self.source.scale(self.operator.output))
+        self.factors = {0: np.float32(scale / np.float32(count))}
+        low, high = bounds_of(list(values.ravel()))
+        self.ranges = {0: ((int(low.min()) - zero) * count, (int(high.max()) - zero) * count)}
+        windows = [(row, column) for row in rows for column in columns]
+        for c in range(values.shape[1]):
+            for n, (row, column) in enumerate(windows):
+                cells = [(values[0, c, a, b], 1) for a, _ in row for b, _ in column]
+                yield c * len(windows) + n, 0, *terms_of(-zero * count, cells)
+
+
 class Greatest(MaxPool, _Onnx):
     """MaxPool of an image; the scale stays as it is."""
 
@@ -307,6 +333,28 @@ class Cut(_Scaled):
         return np.clip(np.rint(real / self.scales[1]) + self.zero, *self.limits).astype(np.int64)
 
 
+class Addition(ElementLayer, _Onnx):
+    """Add of two tensors, as ONNX Runtime computes it on a PC, where it makes uint8 of int8 first.
+
+    Both factors are in one step each, and so is one of the zero points in what they are added to.
+    """
+
+    def read(self) -> None:
+        self.only()
+        if len(self.operator.inputs) != 2:
+            raise Refusal("an addition of a constant")
+        f, (a, b), y = self.source, self.operator.inputs, self.operator.output
+        self.limits = self.cut()
+        self.factors = f.scale(a) / f.scale(y), f.scale(b) / f.scale(y)
+        first, second, last = (np.float32(f.zero_point(t) + 128) for t in (a, b, y))
+        self.start = last - fused(self.factors[0], first, self.factors[1] * second)
+
+    def value(self, *operands: Any) -> Any:
+        a, b = (np.asarray(v + 128).astype(np.float32) for v in operands)
+        found = np.rint(fused(a, self.factors[0], fused(b, self.factors[1], self.start)))
+        return np.clip(found.astype(np.float64) - 128, *self.limits).astype(np.int64)
+
+
 def same_scale(layer: _Onnx) -> None:
     """Refuse another scale behind the layer than before it."""
     f, x, y = layer.source, layer.operator.inputs[0], layer.operator.output
@@ -342,7 +390,9 @@ ONNX_LAYERS: dict[str, type[Layer]] = {
     "Gemm": Dense,
     "MatMul": Dense,
     "GlobalAveragePool": GlobalAverage,
+    "AveragePool": Average,
     "MaxPool": Greatest,
+    "Add": Addition,
     "Relu": Cut,
     "Requantize": Cut,
     **dict.fromkeys(("Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose"), Moved),

@@ -98,12 +98,18 @@ def _check(image: Image, memory: Memory) -> None:
                 raise Refusal(f"main is called, and {first + i:#x} does not hold {byte:#x}")
 
 
+_FPDSCR = 0xE000EF3C
+"""The register that FPSCR begins with."""
+
+
 class _Words(dict[int, Content]):
     """Words of memory by address / 4. Those of devices are never there."""
 
     reads = writes = 0
 
     def __setitem__(self, i: int, v: Content) -> None:
+        if 4 * i == _FPDSCR:
+            raise Refusal("how numbers of float32 are rounded is set, which is not followed")
         if _is_device(i):
             self.writes += 1
         else:

@@ -1,6 +1,7 @@
 """Quantised ONNX networks: what the checker takes them to compute, and images of them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -177,3 +178,18 @@ def test_what_is_refused(tmp_path: Path) -> None:
     file.write_bytes(model("plain", "qdq_int8")[:1000])
     with pytest.raises(CorruptModelError, match="the file cannot be read"):
         _network(file)
+
+
+@pytest.mark.qemu
+def test_another_rounding_is_seen(tmp_path: Path) -> None:
+    """Where the start of an image tells the core to cut numbers of float32 towards zero."""
+    require_tool("arm-none-eabi-gcc")
+    file = tmp_path / "autoencoder.onnx"
+    file.write_bytes(model("autoencoder", "qdq_int8"))
+    generated = api.load(file).compile("mps2_an386").generate("standalone")
+    sources = dict(generated.project.sources)
+    text = sources["platform/main.c"].decode()
+    write = "int main(void)\n{\n    *(volatile uint32_t *)0xE000EF3Cu = 0x00C00000u;"
+    sources["platform/main.c"] = text.replace("int main(void)\n{", write).encode()
+    built = replace(generated, project=replace(generated.project, sources=sources)).build()
+    assert "how numbers of float32 are rounded is set" in prove(built.path, file).reset.stopped

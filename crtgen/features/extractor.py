@@ -117,8 +117,8 @@ class Features:
         return np.array(rows).reshape(*windows.shape[:-2], settings.width)
 
     def _signal(self, signal: npt.NDArray[np.int16], settings: SoundSettings, quantized: bool) -> Array:
-        samples, starts = framed(settings, signal)
-        steps = ArraySteps(samples, starts)
+        samples, starts, end = framed(settings, signal)
+        steps = ArraySteps(samples, starts, end)
         rows = steps.array(features_of(steps, settings, quantized=quantized))
         return self._stacked(rows)
 

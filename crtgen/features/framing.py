@@ -34,8 +34,12 @@ def starts_of(settings: SoundSettings, length: int) -> Places:
     return np.arange(count, dtype=np.int64) * settings.hop + offset(settings)
 
 
-def framed(settings: SoundSettings, signal: Shorts) -> tuple[Shorts, Places]:
-    """The signal with its padding, and where frames begin in it. Raises ``UsageError`` if it holds none."""
+def framed(settings: SoundSettings, signal: Shorts) -> tuple[Shorts, Places, int]:
+    """The signal with its padding, where frames begin in it, and where it ends before the padding.
+
+    Raises ``UsageError`` if it holds no frame.
+    """
+    end = len(signal) + lead(settings)
     around = lead(settings)
     if around:
         assert isinstance(settings, MelSettings)
@@ -47,4 +51,4 @@ def framed(settings: SoundSettings, signal: Shorts) -> tuple[Shorts, Places]:
     if not len(starts):
         raise UsageError(f"a signal of {len(signal)} samples has no frame of {settings.span}")
     missing = int(starts[-1]) - offset(settings) + settings.span - len(signal)
-    return np.pad(signal, (0, max(missing, 0))), starts
+    return np.pad(signal, (0, max(missing, 0))), starts, end

@@ -199,11 +199,13 @@ class GraphSteps(Steps):
 class ArraySteps(Steps):
     """All frames at once, by the numpy references of the operators.
 
-    ``signal`` are the samples, ``starts`` where each frame begins; what is before the first sample is 0.
+    ``signal`` are the samples, ``starts`` where each frame begins; what is before the first sample is 0. From
+    ``end`` on there is padding, which is behind the pre-emphasis.
     """
 
     signal: npt.NDArray[np.int16]
     starts: npt.NDArray[np.int64]
+    end: int
     _arrays: dict[str, Array] = field(default_factory=dict)
     _states: dict[str, Array] = field(default_factory=dict)
 
@@ -224,7 +226,7 @@ class ArraySteps(Steps):
         if over == "frame":
             before[:, 0] = now[:, 0]
         elif over == "stream":
-            before[self.starts == 0, 0] = 0
+            before[(places == 0) | (places >= self.end)] = 0
         return self._keep(factors * (now - np.float32(preemphasis) * before))
 
     def centred(self, size: int) -> Handle:

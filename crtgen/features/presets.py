@@ -118,13 +118,43 @@ _MEL: Mapping[str, Mapping[str, Any]] = {
         "steps": 256,
     },
 }
-_LIBROSA_MFCC = {
-    **_MEL["librosa-mel"],
-    "log": "db",
-    "floor": 1e-10,
-    "top": 80.0,
+_EI_MFCC: Mapping[str, Any] = {
+    "unit": 1.0,
+    "frame": 320,
+    "hop": 320,
+    "fft": 256,
+    "window": "none",
+    "preemphasis": 0.98,
+    "preemphasis_over": "window",
     "per": "window",
-    "coefficients": 20,
+    "divide": 256.0,
+    "bands": 32,
+    "low": 0.0,
+    "slope": "bins",
+    "floor": 1e-10,
+    "floor_kind": "zero",
+    "coefficients": 13,
+    "energy": True,
+    "cmvn": 101,
+}
+_TORCHAUDIO: Mapping[str, Any] = {
+    "frame": 400,
+    "hop": 200,
+    "fft": 400,
+    "pad": "reflect",
+    "per": "window",
+    "bands": 128,
+    "low": 0.0,
+    "slope": "hz",
+    "log": "none",
+}
+_OF_A_CLIP: Mapping[str, Any] = {"log": "db", "floor": 1e-10, "top": 80.0, "per": "window"}
+_ALL_MEL: Mapping[str, Mapping[str, Any]] = {
+    **_MEL,
+    "edge-impulse-mfcc": _EI_MFCC,
+    "librosa-mfcc": {**_MEL["librosa-mel"], **_OF_A_CLIP, "coefficients": 20},
+    "torchaudio-mel": _TORCHAUDIO,
+    "torchaudio-mfcc": {**_TORCHAUDIO, **_OF_A_CLIP, "coefficients": 40},
 }
 
 _MICRO: Mapping[str, Mapping[str, Any]] = {
@@ -139,7 +169,7 @@ _VIBRATION: Mapping[str, Mapping[str, Any]] = {
 }
 
 PRESETS: Mapping[str, FeatureSettings] = MappingProxyType(
-    {name: MelSettings(**values) for name, values in {**_MEL, "librosa-mfcc": _LIBROSA_MFCC}.items()}
+    {name: MelSettings(**values) for name, values in _ALL_MEL.items()}
     | {name: MicroSettings(**values) for name, values in _MICRO.items()}
     | {name: VibrationSettings(**values) for name, values in _VIBRATION.items()}
 )

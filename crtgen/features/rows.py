@@ -33,6 +33,7 @@ from crtgen.ops import (
     ScaledLog,
     SpectralSubtraction,
     SpectrumEnergy,
+    Sqrt,
     Sub,
 )
 from crtgen.ops.spectral import banded
@@ -79,7 +80,18 @@ def _logarithms(steps: Steps, s: MelSettings) -> Handle:
         bands = steps.one(
             Bands(), bands, *(steps.constant(n, a) for n, a in zip(names, matrix.arrays, strict=True))
         )
-    return bands
+    return _normalized(steps, s, bands) if s.cmvn else bands
+
+
+def _normalized(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
+    """Rows less the mean around them, over the deviation of what is left around them."""
+    reach = s.cmvn // 2
+    rest = steps.one(Sub(), rows, steps.averaged(rows, reach))
+    squares = steps.averaged(steps.one(Mul(), rest, rest), reach)
+    mean = steps.averaged(rest, reach)
+    variance = steps.one(Maximum(), steps.one(Sub(), squares, steps.one(Mul(), mean, mean)), steps.number(0))
+    deviation = steps.one(Add(), steps.one(Sqrt(), variance), steps.number(1e-10))
+    return steps.one(Div(), rest, deviation)
 
 
 def _bank(s: MelSettings) -> npt.NDArray[np.float64]:

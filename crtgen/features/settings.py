@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 
 from crtgen.errors import UsageError
 from crtgen.features.tables import SCALES, SLOPES, WINDOWS
+from crtgen.ops.fft import is_fast
 from crtgen.ops.statistics import MOMENTS
 
 __all__ = ["FeatureSettings", "MelSettings", "MicroSettings", "SoundSettings", "VibrationSettings"]
@@ -84,6 +85,7 @@ class MelSettings:
     dct: str = "ortho"
     lifter: float = 0.0
     energy: bool = False
+    cmvn: int = 0
     stack: int = 1
     quantum: float = 0.0
     zero_point: int = 0
@@ -95,8 +97,7 @@ class MelSettings:
         _require(
             0 < self.hop <= self.frame <= 8192, f"a hop of {self.hop} and a frame of {self.frame} samples"
         )
-        good = 4 <= self.fft <= 8192 and self.fft & (self.fft - 1) == 0
-        _require(good, f"an fft of {self.fft}, not a power of two from 4 to 8192")
+        _require(is_fast(self.fft), f"an fft of {self.fft}, not 4 times twos, threes and fives, up to 8192")
         _require(1 <= self.bands <= self.fft // 2, f"{self.bands} bands of {self.fft // 2 + 1} bins")
         _require(
             0 <= self.low < self.top_frequency <= self.rate / 2, f"bands from {self.low} to {self.high} Hz"
@@ -104,6 +105,7 @@ class MelSettings:
         _require(
             0 <= self.coefficients <= self.bands, f"{self.coefficients} coefficients of {self.bands} bands"
         )
+        _require(self.cmvn % 2 == 1 or not self.cmvn, f"a cmvn of {self.cmvn} rows, not an odd number")
         _require(1 <= self.stack <= 64, f"a stack of {self.stack} frames; supported: 1 to 64")
         _require(self.floor > 1.2e-38, f"a floor of {self.floor}; supported: above 1.2e-38")
         _require(self.rounding == "none" or self.quantum > 0, "rounding without a quantum above 0")
@@ -117,6 +119,7 @@ class MelSettings:
             ("top counts from the greatest value of the window", self.top > 0),
             ("the first sample is compared with the last of the window", self.preemphasis_over == "window"),
             ("pad reflects what comes later", self.pad == "reflect"),
+            ("cmvn looks at rows that come later", self.cmvn > 0),
         ]
 
     @property

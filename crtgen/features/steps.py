@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
 from crtgen.ops import (
+    Bands,
     Before,
     Cast,
     Concat,
@@ -23,8 +24,10 @@ from crtgen.ops import (
     SpectralSubtraction,
     SpectrumEnergy,
     StridedSlice,
+    Transpose,
     Window,
 )
+from crtgen.ops.spectral import banded
 
 __all__ = ["ArraySteps", "GraphSteps", "Handle", "Steps"]
 
@@ -35,6 +38,18 @@ _ALONE = (FftAutoScale, FilterBank, FilterBankSquareRoot, Frame, SpectralSubtrac
 """Operators that see the whole of their input: they are applied to one row after the other."""
 
 _PREVIOUS = {"stream": Before.EARLIER, "frame": Before.ITSELF, "window": Before.LAST}
+
+
+_MEANS = ("mean_weights", "mean_rows", "mean_widths")
+
+
+def _means(rows: int, reach: int) -> npt.NDArray[np.float64]:
+    """The matrix of means over rows around each one, which are mirrored at the ends: ``[rows, rows]``."""
+    places = np.pad(np.arange(rows), reach, mode="symmetric")
+    matrix = np.zeros((rows, rows))
+    for row in range(rows):
+        np.add.at(matrix[:, row], places[row : row + 2 * reach + 1], 1 / (2 * reach + 1))
+    return matrix
 
 
 class Steps(ABC):
@@ -67,6 +82,10 @@ class Steps(ABC):
     @abstractmethod
     def greatest(self, value: Handle) -> Handle:
         """The greatest number of all rows."""
+
+    @abstractmethod
+    def averaged(self, value: Handle, reach: int) -> Handle:
+        """Means over each row with ``reach`` rows before and after it; the ends are mirrored."""
 
     @abstractmethod
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
@@ -143,6 +162,12 @@ class GraphSteps(Steps):
 
     def greatest(self, value: Handle) -> Handle:
         return self.one(ReduceMax(tuple(range(len(value.shape)))), value)
+
+    def averaged(self, value: Handle, reach: int) -> Handle:
+        tables = banded(_means(value.shape[0], reach)).arrays
+        operands = [self.constant(n, a) for n, a in zip(_MEANS, tables, strict=True)]
+        turned = self.one(Transpose((1, 0)), value)
+        return self.one(Transpose((1, 0)), self.one(Bands(), turned, *operands))
 
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
         node = self._unique(op.name)
@@ -243,6 +268,16 @@ class ArraySteps(Steps):
 
     def greatest(self, value: Handle) -> Handle:
         return self.number(float(self.array(value).max()))
+
+    def averaged(self, value: Handle, reach: int) -> Handle:
+        rows = self.array(value)
+        tables = banded(_means(len(rows), reach)).arrays
+        x = Value("x", rows.T.shape, DType.FLOAT32)
+        operands = [Value.constant(n, a) for n, a in zip(_MEANS, tables, strict=True)]
+        ((shape, dtype),) = Bands().infer([x, *operands])
+        sig = Signature((x, *operands), (Value("y", shape, dtype),))
+        (made,) = Bands().reference(sig, [rows.T, *tables])
+        return self._keep(np.ascontiguousarray(made.T))
 
     def constant(self, name: str, data: Array) -> Handle:
         return Value.constant(name, data)

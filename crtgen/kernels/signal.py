@@ -1,5 +1,6 @@
 """The signal library, operator by operator."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float
 from crtgen.kernels.registry import design
-from crtgen.ops.fft import Irfft, Rfft, digit_order, half_turns, radices, turns
+from crtgen.ops.fft import Irfft, Rfft, digit_order, half_turns, odd_factors, radices, turns
 from crtgen.ops.signal import (
     FftAutoScale,
     FilterBank,
@@ -66,6 +67,21 @@ class FftView:
     inputs: int
     count: int
     stages: tuple[Stage, ...]
+
+    @property
+    def radices(self) -> list[int]:
+        """Those of the stages after the first."""
+        return sorted({stage.radix for stage in self.stages[1:]})
+
+    @property
+    def odd(self) -> Mapping[int, list[tuple[list[str], list[str]]]]:
+        """Cosines and sines of odd radices, as literals."""
+        return {radix: [_odd(radix, j + 1) for j in range(radix // 2)] for radix in (3, 5)}
+
+
+def _odd(radix: int, j: int) -> tuple[list[str], list[str]]:
+    cosines, sines = ([c_float(float(n)) for n in factors] for factors in odd_factors(radix, j))
+    return cosines, sines
 
 
 def _kernel(

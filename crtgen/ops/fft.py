@@ -17,7 +17,17 @@ from crtgen.ir import Array, DType, Op, Signature, Value
 from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, make
 
-__all__ = ["Irfft", "Rfft", "cases", "digit_order", "half_turns", "radices", "turns"]
+__all__ = [
+    "Irfft",
+    "Rfft",
+    "cases",
+    "digit_order",
+    "half_turns",
+    "is_fast",
+    "odd_factors",
+    "radices",
+    "turns",
+]
 
 Whole = npt.NDArray[np.int64]
 Numbers = npt.NDArray[Any]
@@ -26,12 +36,16 @@ _BITS = {DType.INT16: 15, DType.INT32: 31}
 _TYPES = (*_BITS, DType.FLOAT32)
 
 
-def _require(length: int, inputs: Sequence[Value]) -> None:
+def _require(length: int, inputs: Sequence[Value], *, odd: bool = False) -> None:
+    """``odd`` is whether lengths may have factors of 3 and 5."""
     require_inputs(inputs, 1)
     (x,) = inputs
     require(x.dtype in _TYPES, f"a transform of {x.dtype.value}")
-    good = 4 <= length <= 8192 and length & (length - 1) == 0
-    require(good, f"a length of {length}, not a power of two from 4 to 8192")
+    if odd and x.dtype is DType.FLOAT32:
+        require(is_fast(length), f"a length of {length}, not 4 times twos, threes and fives, up to 8192")
+    else:
+        good = 4 <= length <= 8192 and length & (length - 1) == 0
+        require(good, f"a length of {length}, not a power of two from 4 to 8192")
     require(len(x.shape) > 0, "a transform of a single number")
 
 
@@ -39,7 +53,7 @@ def _require(length: int, inputs: Sequence[Value]) -> None:
 class Rfft(Op):
     """``x[..., N] -> y[..., length + 2]``: length / 2 + 1 numbers, real and imaginary parts in turn.
 
-    The input is continued with zeros to ``length``, a power of two.
+    The input is continued with zeros to ``length``, a power of two; of float32, any for which ``is_fast``.
     """
 
     name: ClassVar[str] = "rfft"
@@ -47,7 +61,7 @@ class Rfft(Op):
     length: int
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
-        _require(self.length, inputs)
+        _require(self.length, inputs, odd=True)
         (x,) = inputs
         require(x.shape[-1] <= self.length, f"more than {self.length} numbers")
         return (((*x.shape[:-1], self.length + 2), x.dtype),)
@@ -83,11 +97,23 @@ class Irfft(Op):
         return (rows.reshape(sig.y.shape).astype(sig.y.dtype.numpy),)
 
 
+def is_fast(length: int) -> bool:
+    """Whether there is a transform of so many real numbers: 4 times twos, threes and fives, up to 8192."""
+    rest = length
+    for factor in (2, 3, 5):
+        while rest % factor == 0 and rest:
+            rest //= factor
+    return rest == 1 and length % 4 == 0 and length <= 8192
+
+
 def radices(count: int) -> list[int]:
-    """Those of the stages of a transform of ``count`` numbers, the last stage first: fours, then a two."""
+    """Those of the stages of a transform of ``count`` numbers, the last stage first.
+
+    Fours, then a two, threes and fives.
+    """
     found = []
     while count > 1:
-        found.append(4 if count % 4 == 0 else 2)
+        found.append(next(radix for radix in (4, 2, 3, 5) if count % radix == 0))
         count //= found[-1]
     return found
 
@@ -107,6 +133,12 @@ def _factors(phase: npt.NDArray[np.float64], dtype: DType) -> Array:
     if dtype in _BITS:
         parts = np.floor(0.5 + ((1 << _BITS[dtype]) - 1) * parts)
     return parts.astype(dtype.numpy)
+
+
+def odd_factors(radix: int, j: int) -> tuple[Array, Array]:
+    """Cosines and sines of ``2 pi j m / radix`` for m from 1 to half of an odd radix, in float32."""
+    angles = 2 * np.pi * j * np.arange(1, radix // 2 + 1) / radix
+    return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
 def digit_order(count: int) -> Whole:
@@ -194,9 +226,14 @@ class _Transformer(ABC):
             small = self._divided((part[0], part[1]), radix)
             turn = tuple(t[k * step * np.arange(size)] for t in twiddles)
             given.append(self._product(small, (turn[0], turn[1])) if k else small)
-        made = self._two(given) if radix == 2 else self._four(given, sign)
+        made = self._combined(given, sign)
         results = [np.stack([m[i] for m in made], axis=2).reshape(rows, count) for i in range(2)]
         return results[0], results[1]
+
+    def _combined(self, x: Sequence[Pair], sign: int) -> list[Pair]:
+        if len(x) == 2:
+            return self._two(x)
+        return self._four(x, sign) if len(x) == 4 else self._odd(x, sign)
 
     def _two(self, x: Sequence[Pair]) -> list[Pair]:
         return [self._sum(x[0], x[1]), self._sum(x[0], x[1], -1)]
@@ -207,6 +244,26 @@ class _Transformer(ABC):
         turned = -sign * rest[1], sign * rest[0]
         ends = self._sum(even, total), self._sum(even, total, -1)
         return [ends[0], self._sum(odd, turned), ends[1], self._sum(odd, turned, -1)]
+
+    def _odd(self, x: Sequence[Pair], sign: int) -> list[Pair]:
+        """Of 3 or 5 numbers, of float32: sums and differences of pairs, each with its factor."""
+        radix, half = len(x), len(x) // 2
+        sums = [self._sum(x[m], x[radix - m]) for m in range(1, half + 1)]
+        rests = [self._sum(x[m], x[radix - m], -1) for m in range(1, half + 1)]
+        made = [x[0]] * radix
+        for total in sums:
+            made[0] = self._sum(made[0], total)
+        for j in range(1, half + 1):
+            cosines, sines = odd_factors(radix, j)
+            even = x[0]
+            for factor, total in zip(cosines, sums, strict=True):
+                even = even[0] + factor * total[0], even[1] + factor * total[1]
+            turned = sines[0] * rests[0][0], sines[0] * rests[0][1]
+            for factor, rest in zip(sines[1:], rests[1:], strict=True):
+                turned = turned[0] + factor * rest[0], turned[1] + factor * rest[1]
+            made[j] = even[0] - sign * turned[1], even[1] + sign * turned[0]
+            made[radix - j] = even[0] + sign * turned[1], even[1] - sign * turned[0]
+        return made
 
     def _taken_apart(self, real: Numbers, imaginary: Numbers) -> Pair:
         """The transform of the real numbers, from that of pairs of them."""
@@ -313,6 +370,8 @@ def cases() -> Iterator[Case]:
     for dtype in (DType.INT32, DType.FLOAT32):
         yield make(f"{dtype.value}_32", Rfft(32), [Value("x", (2, 30), dtype)])
         yield make(f"{dtype.value}_64", Rfft(64), [Value("x", (64,), dtype)])
+    for length in (12, 20, 60, 400):
+        yield make(f"float32_{length}_features", Rfft(length), [Value("x", (length,), DType.FLOAT32)])
     for dtype in _TYPES:
         yield make(f"{dtype.value}_64", Irfft(64), [Value("x", (66,), dtype)])
         yield make(f"{dtype.value}_16", Irfft(16), [Value("x", (2, 18), dtype)])

@@ -1,5 +1,7 @@
 """Presets whose libraries are not at hand in the tests, against their formulas in float64."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -59,10 +61,10 @@ def _keyword_spotting(signal: npt.NDArray[np.int16]) -> Doubles:
     frames = np.stack([x[i * 320 : i * 320 + 480] for i in range(49)]) * _hann(480)
     magnitude = np.abs(np.fft.rfft(frames, 512))
 
-    def mel(hertz: Doubles) -> Doubles:
-        return np.asarray(1127 * np.log1p(hertz / 700))
+    def mel(hertz: Any) -> Doubles:
+        return np.asarray(1127 * np.log1p(np.asarray(hertz, float) / 700))
 
-    at, edges = mel(np.arange(257) * 31.25), np.linspace(mel(np.array(20.0)), mel(np.array(4000.0)), 42)
+    at, edges = mel(np.arange(257) * 31.25), np.linspace(mel(20.0), mel(4000.0), 42)
     rising = (at[:, None] - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - at[:, None]) / (edges[2:] - edges[1:-1])
     bank = np.maximum(0, np.minimum(rising, falling))
@@ -70,11 +72,73 @@ def _keyword_spotting(signal: npt.NDArray[np.int16]) -> Doubles:
     return np.asarray(np.log(magnitude @ bank + 1e-6) @ _cosines(40, 10, 1.0))
 
 
+def _edge_impulse(signal: npt.NDArray[np.int16]) -> Doubles:
+    """Edge Impulse's MFCC, version 4: of 320 samples 256 are transformed; 101 rows count."""
+    x = signal.astype(np.float64)
+    x = x - 0.98 * np.roll(x, 1)
+    frames = np.stack([x[i * 320 : i * 320 + 256] for i in range((len(x) - 320) // 320 + 1)])
+    power = np.abs(np.fft.rfft(frames)) ** 2 / 256
+    energy = power.sum(axis=1)
+    edges = 700 * np.expm1(np.linspace(0, 1127 * np.log1p(8000 / 700), 34) / 1127)
+    edges = np.floor(257 * np.append(edges[:-1], edges[-1] - 0.001) / 16000).astype(int)
+    bank = np.zeros((129, 32))
+    for band in range(32):
+        low, middle, high = edges[band : band + 3]
+        for i in range(low, middle):
+            bank[i, band] = (i - low) / (middle - low)
+        for i in range(middle, high):
+            bank[i, band] = (high - i) / (high - middle)
+    sums = power @ bank
+    rows = np.log(np.where(sums == 0, 1e-10, sums)) @ _cosines(32, 13, np.sqrt(0.5))
+    rows[:, 0] = np.log(np.where(energy == 0, 1e-10, energy))
+
+    def around(rows: Doubles) -> list[Doubles]:
+        padded = np.pad(rows, ((50, 50), (0, 0)), mode="symmetric")
+        return [padded[i : i + 101] for i in range(len(rows))]
+
+    rest = rows - np.array([part.mean(axis=0) for part in around(rows)])
+    return np.asarray(rest / (np.array([part.std(axis=0) for part in around(rest)]) + 1e-10))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_edge_impulse(number: int) -> None:
+    signal = _signals()[number]
+    expected = _edge_impulse(signal)
+    made = Features("edge-impulse-mfcc").transform(signal).astype(float)
+    assert made.shape == expected.shape
+    assert float(np.abs(made - expected).max()) <= 2 * _CLOSE * float(np.ptp(expected)), "deviations divide"
+
+
+def _torchaudio(signal: npt.NDArray[np.int16]) -> tuple[Doubles, Doubles]:
+    """torchaudio 2's defaults at 16 kHz: MelSpectrogram, MFCC."""
+    x = np.pad(signal / 32768, 200, mode="reflect")
+    frames = np.stack([x[i * 200 : i * 200 + 400] for i in range(1 + (len(x) - 400) // 200)]) * _hann(400)
+    power = np.abs(np.fft.rfft(frames)) ** 2
+    mels = np.linspace(0, 2595 * np.log10(1 + 8000 / 700), 130)
+    edges = 700 * (10 ** (mels / 2595) - 1)
+    at = np.linspace(0, 8000, 201)[:, None]
+    rising = (at - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - at) / (edges[2:] - edges[1:-1])
+    bands = power @ np.maximum(0, np.minimum(rising, falling))
+    decibels = 10 * np.log10(np.maximum(bands, 1e-10))
+    raised = np.maximum(decibels, decibels.max() - 80)
+    return np.asarray(bands), np.asarray(raised @ _cosines(128, 40, np.sqrt(0.5)))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_torchaudio(number: int) -> None:
+    signal = _signals()[number]
+    for name, expected in zip(("torchaudio-mel", "torchaudio-mfcc"), _torchaudio(signal), strict=True):
+        made = Features(name).transform(signal).astype(float)
+        assert made.shape == expected.shape
+        assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_python_speech_features(number: int) -> None:
     signal = _signals()[number]
     expected = _speech_features(signal)
-    made = Features("python-speech-features").transform(signal)
+    made = Features("python-speech-features").transform(signal).astype(float)
     assert made.shape == expected.shape
     assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))
 
@@ -83,6 +147,6 @@ def test_python_speech_features(number: int) -> None:
 def test_keyword_spotting(number: int) -> None:
     signal = _signals()[number][:16000]
     expected = _keyword_spotting(signal)
-    made = Features("mlperf-kws").transform(signal)
+    made = Features("mlperf-kws").transform(signal).astype(float)
     assert made.shape == expected.shape
     assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))

@@ -12,12 +12,13 @@ from crtgen.frontends.builder import Converted, Refused
 from crtgen.frontends.onnx_convert.layer import Converter, Layer, Operand, ask_for_room, reshaped, transposed
 from crtgen.ir import shape_text
 from crtgen.ops import FullyConnected, Mul, Rfft
+from crtgen.ops.fft import is_fast
 from crtgen.ops.gather import Gather
 
 __all__ = ["CONVERTERS"]
 
 _MOST = 1 << 20
-_FEWEST, _LONGEST = 16, 8192
+_FEWEST = 16
 """Numbers of a fast transform; a product is as good for fewer."""
 
 Matrix = npt.NDArray[np.float32]
@@ -48,8 +49,7 @@ def _transformed(x: Operand, shape: tuple[int, ...], wanted: int, kind: tuple[bo
     ``kind`` is whether they are inverse, and whether only half of the numbers are there.
     """
     *rest, length, parts = shape
-    power = wanted & (wanted - 1) == 0 and _FEWEST <= wanted <= _LONGEST
-    if parts == 1 and power and length <= wanted and not kind[0]:
+    if parts == 1 and wanted >= _FEWEST and is_fast(wanted) and length <= wanted and not kind[0]:
         return _fast(x, rest, length, wanted, onesided=kind[1])
     return _multiplied(x, rest, _matrix(length, parts, wanted, kind))
 

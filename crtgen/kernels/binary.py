@@ -126,10 +126,10 @@ def _sum_lines(op: Add | Sub, sig: Signature) -> tuple[str, ...]:
 def _fused_lines(sig: Signature, p: FusedAddParams) -> tuple[str, ...]:
     """In float32, far enough beyond what the output holds."""
     first, second = (c_float(f) for f in p.factors)
-    inner = f"crt_fmaf((float)b, {second}, {c_float(p.start)})"
+    inner = f"crt_fmaf((float)(b + 128), {second}, {c_float(p.start)})"
     return (
-        f"float v = crt_fmaf((float)a, {first}, {inner});",
-        clamped(sig.y, "crt_evenf(crt_minf(crt_maxf(v, -512.0f), 512.0f))", p.act_min, p.act_max),
+        f"float v = crt_fmaf((float)(a + 128), {first}, {inner});",
+        clamped(sig.y, "crt_evenf(crt_minf(crt_maxf(v, -512.0f), 512.0f)) - 128", p.act_min, p.act_max),
     )
 
 

@@ -70,8 +70,8 @@ class MulParams:
 class FusedAddParams:
     """Numbers of an addition in float32.
 
-    ``y = clamp(rint(fma(x0, factors[0], fma(x1, factors[1], start))))``, each fma rounded once. The
-    zero points are in ``start``.
+    ``y = clamp(rint(fma(x0 + 128, factors[0], fma(x1 + 128, factors[1], start))) - 128)``, each fma rounded
+    once. The zero points are in ``start``. ONNX Runtime computes sums of int8 as those of uint8.
     """
 
     factors: tuple[float, float]
@@ -81,10 +81,10 @@ class FusedAddParams:
 
     @classmethod
     def of(cls, a: Quant, b: Quant, y: Quant, limits: tuple[int, int]) -> "FusedAddParams":
-        """As ONNX Runtime's addition: each step in float32."""
+        """As ONNX Runtime's addition: each step in float32, one product of a zero point within an fma."""
         first, second = single(a.scale / y.scale), single(b.scale / y.scale)
-        zeros = single(single(second * b.zero_point) + single(first * a.zero_point))
-        return cls((first, second), single(y.zero_point - zeros), *limits)
+        zeros = single(first * (a.zero_point + 128) + single(second * (b.zero_point + 128)))
+        return cls((first, second), single(y.zero_point + 128 - zeros), *limits)
 
 
 class _Binary(Elementwise, Clamping):
@@ -159,7 +159,9 @@ class _Sum(_Binary):
     def _quantized(self, sig: Signature, a: Int64, b: Int64) -> Array:
         p = self.parameters(sig)
         if isinstance(p, FusedAddParams):
-            return scheme_of(sig.y).saturated(fused_sum(a, b, p.factors, p.start), p.act_min, p.act_max)
+            return scheme_of(sig.y).saturated(
+                fused_sum(a + 128, b + 128, p.factors, p.start) - 128, p.act_min, p.act_max
+            )
         a, b = (a + p.input1_offset) << p.left_shift, (b + p.input2_offset) << p.left_shift
         left = multiply_by_quantized_multiplier(a, p.input1_multiplier, p.input1_shift)
         right = multiply_by_quantized_multiplier(b, p.input2_multiplier, p.input2_shift)

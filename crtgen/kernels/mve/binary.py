@@ -98,6 +98,7 @@ def _fused_sum(o: Operands, p: FusedAddParams, order: tuple[int, ...], still: bo
     terms = dict(zip(order, (x, y), strict=True))
     factors = [f.constant("factor", int(np.float32(n).view(np.int32))) for n in p.factors]
     start = f.constant("start", int(np.float32(p.start).view(np.int32)))
+    more, less = f.constant("128", 128), f.constant("-128", -128)
     value = f.core("the second operand") if still else ""
 
     def entry() -> None:
@@ -112,9 +113,11 @@ def _fused_sum(o: Operands, p: FusedAddParams, order: tuple[int, ...], still: bo
             f("vldrb.s32", y, f"[{second}], #4")
         f("vdup.32", total, start)
         for number in (1, 0):
+            f("vadd.i32", terms[number], terms[number], more)
             f("vcvt.f32.s32", terms[number], terms[number])
             f("vfma.f32", total, terms[number], factors[number])
         f("vcvtn.s32.f32", total, total)
+        f("vadd.i32", total, total, less)
         narrow(f, total)
         return total
 

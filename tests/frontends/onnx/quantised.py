@@ -11,12 +11,26 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 from crtgen.ir import Array
 from tests.frontends.onnx.test_networks import Net
 
-__all__ = ["FORMS", "NETWORKS", "Calibration", "Form", "expected", "inputs", "quantised"]
+__all__ = [
+    "FORMS",
+    "NETWORKS",
+    "SUMS",
+    "Calibration",
+    "Form",
+    "Whole",
+    "added",
+    "expected",
+    "inputs",
+    "pairs",
+    "quantised",
+    "summed",
+]
 
 
 def _plain() -> Net:
@@ -225,3 +239,48 @@ def expected(model: bytes, x: Array) -> Array:
 def _session(model: bytes) -> Any:
     onnxruntime.set_default_logger_severity(3)
     return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+
+Whole = type[np.int8] | type[np.uint8]
+SUMS = [([0.05, 0.11, 0.13], [7, -30, 12]), ([0.082, 0.043, 0.13], [-94, -113, -57])]
+"""Scales and zero points of two operands and their sum, where many sums are halves."""
+
+
+def added(kind: Whole, scales: list[float], zeros: list[int]) -> bytes:
+    """Two tensors of 256 x 256 numbers, quantised, added, and quantised again.
+
+    Of uint8, the zero points are 128 greater.
+    """
+    more = 128 if kind is np.uint8 else 0
+    nodes, kept = [], []
+    for name, scale, zero in zip("xwr", scales, zeros, strict=True):
+        kept += [
+            numpy_helper.from_array(np.array(scale, np.float32), f"{name}_scale"),
+            numpy_helper.from_array(np.array(zero + more, kind), f"{name}_zero"),
+        ]
+        if name == "r":
+            nodes.append(helper.make_node("Add", ["x_real", "w_real"], ["r"]))
+        pair = [f"{name}_scale", f"{name}_zero"]
+        nodes.append(helper.make_node("QuantizeLinear", [name, *pair], [f"{name}_whole"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}_whole", *pair], [f"{name}_real"]))
+    x, w, r = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [256, 256]) for n in ("x", "w", "r_real"))
+    graph = helper.make_graph(nodes, "added", [x, w], [r], kept)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(made.SerializeToString())
+
+
+def pairs(scales: list[float], zeros: list[int]) -> tuple[Array, Array]:
+    """Inputs of it that quantise to all pairs of int8."""
+    whole = np.arange(-128, 128)
+    reals = [
+        ((whole - z) * np.float64(s)).astype(np.float32) for s, z in zip(scales[:2], zeros[:2], strict=True)
+    ]
+    x, w = np.meshgrid(*reals, indexing="ij")
+    return x, w
+
+
+def summed(model: bytes, scales: list[float], zeros: list[int]) -> Array:
+    """What ONNX Runtime makes of all pairs."""
+    x, w = pairs(scales, zeros)
+    (y,) = _session(model).run(None, {"x": x, "w": w})
+    return np.asarray(y)

@@ -14,7 +14,18 @@ from crtgen.errors import CorruptModelError
 from crtgen.frontends import load_onnx
 from crtgen.ir import DType, Graph
 from crtgen.passes import DEFAULT_PASSES, run_passes
-from tests.frontends.onnx.quantised import FORMS, NETWORKS, expected, inputs, quantised
+from tests.frontends.onnx.quantised import (
+    FORMS,
+    NETWORKS,
+    SUMS,
+    Whole,
+    added,
+    expected,
+    inputs,
+    pairs,
+    quantised,
+    summed,
+)
 from tests.kernels.program import Run, run_on_host, run_on_qemu
 
 # ONNX Runtime computes convolutions of int8 in float32 where their outputs are read twice: a sum near a half
@@ -51,6 +62,15 @@ def test_references_are_near_what_is_computed_in_float32(name: str, form: str) -
     wanted = [expected(model, x) for x in xs]
     different = sum(int((a != b).sum()) for a, b in zip(found, wanted, strict=True))
     assert different <= 0.05 * sum(a.size for a in found)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+@pytest.mark.parametrize(("scales", "zeros"), SUMS)
+def test_sums_of_all_pairs(kind: Whole, scales: list[float], zeros: list[int]) -> None:
+    data = added(kind, scales, zeros)
+    x, w = pairs(scales, zeros)
+    found = load_onnx(data).evaluate({"x": x, "w": w})["r_real"]
+    np.testing.assert_array_equal(found, summed(data, scales, zeros))
 
 
 @pytest.mark.parametrize(("name", "form"), _ALL)

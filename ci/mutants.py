@@ -145,6 +145,14 @@ def is_killed(mutant: Mutant, copy: Path, tests: Sequence[str]) -> bool:
     file = copy / mutant.file
     text = file.read_text(encoding="utf-8")
     file.write_text(mutant.apply(text), encoding="utf-8")
+    try:
+        return not passes(copy, tests)
+    finally:
+        file.write_text(text, encoding="utf-8")
+
+
+def passes(copy: Path, tests: Sequence[str]) -> bool:
+    """Whether all tests pass, and in time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider", *tests]
     models = os.environ.get("CRTGEN_MODELS", str(ROOT.parent / "shared" / "models"))
     environment = {
@@ -156,10 +164,8 @@ def is_killed(mutant: Mutant, copy: Path, tests: Sequence[str]) -> bool:
     try:
         done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
-        return True
-    finally:
-        file.write_text(text, encoding="utf-8")
-    return done.returncode != 0
+        return False
+    return done.returncode == 0
 
 
 def main() -> None:
@@ -179,6 +185,9 @@ def main() -> None:
             ROOT, copy, ignore=ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", "node_modules")
         )
         chosen = draw(given.count, given.seed, given.under)
+        for tests in {tuple(near(mutant.file)) for mutant in chosen}:
+            if not passes(copy, tests):
+                sys.exit(f"without any change, tests fail: {' '.join(tests)}")
         killed = 0
         for number, mutant in enumerate(chosen, start=1):
             dead = is_killed(mutant, copy, near(mutant.file))

@@ -6,12 +6,19 @@
 from crtgen.features.extractor import Features, changed
 from crtgen.features.like import Likeness, like
 from crtgen.features.presets import PRESETS, settings_of
-from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings, VibrationSettings
+from crtgen.features.settings import (
+    FeatureSettings,
+    ImageSettings,
+    MelSettings,
+    MicroSettings,
+    VibrationSettings,
+)
 
 __all__ = [
     "PRESETS",
     "FeatureSettings",
     "Features",
+    "ImageSettings",
     "Likeness",
     "MelSettings",
     "MicroSettings",

@@ -9,9 +9,16 @@ import numpy.typing as npt
 
 from crtgen.errors import UsageError
 from crtgen.features.framing import framed
+from crtgen.features.picture import frame_value, picture
 from crtgen.features.presets import settings_of
 from crtgen.features.rows import features_of
-from crtgen.features.settings import FeatureSettings, MelSettings, SoundSettings, VibrationSettings
+from crtgen.features.settings import (
+    FeatureSettings,
+    ImageSettings,
+    MelSettings,
+    SoundSettings,
+    VibrationSettings,
+)
 from crtgen.features.steps import ArraySteps, GraphSteps
 from crtgen.features.vibration import vibration
 from crtgen.ir import Array, DType, Value
@@ -78,7 +85,8 @@ class Features:
     def transform(self, signals: Any) -> Array:
         """``[rows, width]`` of one signal of int16, or ``[signals, rows, width]`` of an array of them.
 
-        Windows of vibrations are float32, ``[frame, axes]``, and give ``[width]`` each.
+        Windows of vibrations are float32, ``[frame, axes]``, and give ``[width]`` each; frames of a camera
+        give pictures ``[height, width, channels]`` of float32, or of uint8 where pixels are bytes.
         float32; those of the integer front end are int8, or int16 with ``int8=False``. Raises ``UsageError``
         for signals of another type, or shorter than a frame.
         """
@@ -88,12 +96,18 @@ class Features:
         """The same in int8, as the settings round it. Raises ``UsageError`` if they do not say how."""
         if isinstance(self.settings, MelSettings) and self.settings.rounding == "none":
             raise UsageError("these features are not rounded", hint="quantise them as the network's input is")
+        if isinstance(self.settings, ImageSettings):
+            if self.settings.pixels != "bytes":
+                raise UsageError("these pixels are real", hint='set pixels="bytes", or quantise them')
+            return (self.transform(signals).astype(np.int16) - 128).astype(np.int8)
         return self._each(signals, quantized=True).astype(np.int8)
 
     def _each(self, signals: Any, *, quantized: bool) -> Array:
         array = np.asarray(signals)
         if isinstance(self.settings, VibrationSettings):
             return self._windows(array, self.settings)
+        if isinstance(self.settings, ImageSettings):
+            return _pictures(array, self.settings)
         settings = self.settings
         if array.dtype != np.int16:
             hint = "sound is int16: multiply numbers from -1 to 1 with 32768, round, and limit them"
@@ -129,3 +143,16 @@ class Features:
         if len(rows) < count:
             raise UsageError(f"{len(rows)} frames are fewer than a stack of {count}")
         return np.hstack([rows[i : len(rows) - count + 1 + i] for i in range(count)])
+
+
+def _pictures(frames: Array, settings: ImageSettings) -> Array:
+    """The picture of a frame, or of each of several."""
+    wanted = frame_value(settings)
+    several = frames.shape[1:] == wanted.shape
+    if frames.dtype != wanted.dtype.numpy or not (several or frames.shape == wanted.shape):
+        what = f"frames of {frames.dtype} and shape {frames.shape}"
+        raise UsageError(what, hint=f"{settings.format} is {wanted.dtype.value}, {list(wanted.shape)}")
+    steps = GraphSteps(wanted, [0])
+    graph = steps.graph("picture", picture(steps, settings))
+    made = [y[0] for y in graph.run([[frame] for frame in frames.reshape(-1, *wanted.shape)])]
+    return np.stack(made) if several else made[0]

@@ -5,7 +5,13 @@ from types import MappingProxyType
 from typing import Any
 
 from crtgen.errors import UsageError
-from crtgen.features.settings import FeatureSettings, MelSettings, MicroSettings, VibrationSettings
+from crtgen.features.settings import (
+    FeatureSettings,
+    ImageSettings,
+    MelSettings,
+    MicroSettings,
+    VibrationSettings,
+)
 
 __all__ = ["PRESETS", "settings_of"]
 
@@ -172,6 +178,7 @@ PRESETS: Mapping[str, FeatureSettings] = MappingProxyType(
     {name: MelSettings(**values) for name, values in _ALL_MEL.items()}
     | {name: MicroSettings(**values) for name, values in _MICRO.items()}
     | {name: VibrationSettings(**values) for name, values in _VIBRATION.items()}
+    | {"image": ImageSettings()}
 )
 """The settings of each preset."""
 

@@ -7,7 +7,36 @@ from crtgen.features.tables import SCALES, SLOPES, WINDOWS
 from crtgen.ops.fft import is_fast
 from crtgen.ops.statistics import MOMENTS
 
-__all__ = ["FeatureSettings", "MelSettings", "MicroSettings", "SoundSettings", "VibrationSettings"]
+__all__ = [
+    "FORMATS",
+    "FeatureSettings",
+    "ImageSettings",
+    "MelSettings",
+    "MicroSettings",
+    "SoundSettings",
+    "VibrationSettings",
+]
+
+FORMATS = (
+    "rgb888",
+    "rgb565",
+    "yuyv",
+    "grey",
+    "bayer_rggb",
+    "bayer_grbg",
+    "bayer_gbrg",
+    "bayer_bggr",
+)
+"""What cameras give."""
+
+_RESIZES = (
+    "pillow-bilinear",
+    "pillow-box",
+    "pillow-nearest",
+    "opencv-linear",
+    "opencv-area",
+    "tensorflow-bilinear",
+)
 
 _CHOICES = {
     "window": WINDOWS,
@@ -27,6 +56,11 @@ _CHOICES = {
     "weights": ("nearest", "truncate"),
     "tables": ("float32", "float64"),
     "filter": ("none", "low", "high"),
+    "format": FORMATS,
+    "crop": ("none", "square"),
+    "grey": ("none", "pillow", "opencv"),
+    "resize": _RESIZES,
+    "pixels": ("real", "bytes"),
 }
 
 
@@ -249,5 +283,69 @@ class VibrationSettings:
         return self.frame
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSettings:
+    """A camera's frame of ``frame_width`` x ``frame_height`` pixels as a picture of ``width`` x ``height``.
+
+    ``crop`` is the ``square`` in the middle, or none; colours become ``grey`` before the size changes. Then
+    ``pixels`` are ``real``, ``(pixel - mean) / std`` with one mean and one std or those of each channel, or
+    ``bytes`` as they are, in a network of int8 less 128. ``frames`` come in a second. ``pillow`` is the
+    version of Pillow: up to 12 it resizes along rows first, later not always.
+    """
+
+    frame_width: int = 96
+    frame_height: int = 96
+    format: str = "rgb888"
+    frames: int = 1
+    crop: str = "none"
+    width: int = 96
+    height: int = 96
+    grey: str = "none"
+    resize: str = "pillow-bilinear"
+    pillow: int = 13
+    pixels: str = "real"
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (255.0,)
+    per: str = "window"
+
+    def __post_init__(self) -> None:
+        _check(self)
+        _require(self.per == "window", "a picture is a whole frame")
+        for name in ("frame_width", "frame_height", "width", "height"):
+            size = getattr(self, name)
+            _require(1 <= size <= 4096, f"{name} is {size}; supported: 1 to 4096 pixels")
+        _require(self.frames >= 1, f"{self.frames} frames a second")
+        paired = self.format != "yuyv" or self.frame_width % 2 == 0
+        _require(paired, f"a frame_width of {self.frame_width}: two pixels of yuyv share a colour")
+        large = not self.format.startswith("bayer") or min(self.frame_width, self.frame_height) >= 3
+        _require(large, f"a frame of {self.frame_width}x{self.frame_height}; a Bayer pattern takes 3x3")
+        _require(self.format != "grey" or self.grey == "none", "grey: the frame is grey already")
+        for name, numbers in (("mean", self.mean), ("std", self.std)):
+            _require(
+                len(numbers) in (1, self.channels), f"{len(numbers)} of {name}, {self.channels} channels"
+            )
+        _require(all(number != 0 for number in self.std), "a std of 0")
+        real = self.pixels == "real" or not self.resize.startswith("tensorflow")
+        _require(real, f"bytes of {self.resize}, which makes real numbers", 'set pixels = "real"')
+
+    @property
+    def channels(self) -> int:
+        """Of the picture."""
+        return 1 if self.format == "grey" or self.grey != "none" else 3
+
+    @property
+    def part(self) -> tuple[int, int, int, int]:
+        """Of the frame: the first row and column, and the height and width, of what is looked at."""
+        if self.crop == "none":
+            return 0, 0, self.frame_height, self.frame_width
+        side = min(self.frame_height, self.frame_width)
+        return (self.frame_height - side) // 2, (self.frame_width - side) // 2, side, side
+
+    @property
+    def rate(self) -> int:
+        """Rows in a second."""
+        return self.frames * self.frame_height
+
+
 SoundSettings = MelSettings | MicroSettings
-FeatureSettings = SoundSettings | VibrationSettings
+FeatureSettings = SoundSettings | VibrationSettings | ImageSettings

@@ -20,6 +20,7 @@ from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, Squ
 from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, AddParams, Mul, MulParams, Sub
 from crtgen.ops.bits import BitAnd, BitCast, BitNot, BitOr, Bitwise, BitXor, Shift
+from crtgen.ops.camera import Demosaic, Grey, Unpack565, YuvToRgb
 from crtgen.ops.case import Case
 from crtgen.ops.compare import (
     Comparison,
@@ -91,6 +92,7 @@ from crtgen.ops.reduce import (
     Sum,
     Total,
 )
+from crtgen.ops.resample import Blend, ByteTable, Resample
 from crtgen.ops.resize import ResizeBilinear, ResizeNearest
 from crtgen.ops.scatter import Scatter, ScatterElements, ScatterNd
 from crtgen.ops.scheme import FLOAT32, INT8, INT16, UINT8, Scheme, scheme_of
@@ -142,7 +144,9 @@ __all__ = [
     "BitOr",
     "BitXor",
     "Bitwise",
+    "Blend",
     "BroadcastTo",
+    "ByteTable",
     "Case",
     "Cast",
     "Ceil",
@@ -156,6 +160,7 @@ __all__ = [
     "Cos",
     "CumSum",
     "Delay",
+    "Demosaic",
     "DepthwiseConv2d",
     "Dequantize",
     "DequantizeBy",
@@ -185,6 +190,7 @@ __all__ = [
     "Greater",
     "GreaterEqual",
     "Greatest",
+    "Grey",
     "GridSample",
     "HardSwish",
     "Identity",
@@ -238,6 +244,7 @@ __all__ = [
     "ReluParams",
     "RemoveMean",
     "RequantizeParams",
+    "Resample",
     "Reshape",
     "ResizeBilinear",
     "ResizeNearest",
@@ -272,10 +279,12 @@ __all__ = [
     "TopK",
     "Total",
     "Transpose",
+    "Unpack565",
     "Weighted",
     "While",
     "Window",
     "Windowed",
+    "YuvToRgb",
     "all_cases",
     "channels",
     "scheme_of",

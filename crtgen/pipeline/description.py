@@ -1,18 +1,24 @@
 """A pipeline as its file describes it: the sensor, the features, the network, the decision."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from crtgen.errors import UsageError
-from crtgen.features import FeatureSettings, VibrationSettings, changed, settings_of
+from crtgen.features import FeatureSettings, ImageSettings, VibrationSettings, changed, settings_of
+from crtgen.features.settings import FORMATS
 from crtgen.pipeline.decision import Decision
 from crtgen.toml import Table, load_toml, text
 
 __all__ = ["PIPELINE", "Description", "read_description"]
 
 _TYPES = {"audio": "int16", "imu": "float32"}
-"""The sensors that there are, and what their samples are."""
+"""The sensors that give samples, and what these are."""
+
+_IMAGE = "image"
+_WHAT = {"audio": "of sound", "imu": "of vibrations", _IMAGE: "of images"}
+"""What the features of each sensor are called."""
 
 PIPELINE = ".toml"
 """The suffix of a file that describes a pipeline."""
@@ -60,7 +66,11 @@ def _description(root: Table, file: Path) -> Description:
         every = network.get("every", _count, 1)
         network.finish()
     decision = root.section("decision")
-    return Description(name, settings, path, output, every, None if decision is None else _decision(decision))
+    made = None if decision is None else _decision(decision)
+    if made is not None and (made.quiet or made.ignore) and not sensor.rate:
+        hint = "give the sensor its rate, in frames a second"
+        raise UsageError("[decision] counts seconds", where=str(file), hint=hint)
+    return Description(name, settings, path, output, every, made)
 
 
 def _section(outer: Table, key: str, file: Path) -> Table:
@@ -72,15 +82,20 @@ def _section(outer: Table, key: str, file: Path) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class _Sensor:
+    """A sensor; ``rate`` are samples or frames in a second, or 0. ``frame`` are settings of images."""
+
     kind: str
     rate: int
-    axes: int
+    axes: int = 1
+    frame: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _sensor(table: Table) -> _Sensor:
     kind = table.get("kind", text)
-    if kind not in _TYPES:
-        raise table.error("kind", f"unknown sensor {kind!r}; known: {', '.join(_TYPES)}")
+    if kind not in _WHAT:
+        raise table.error("kind", f"unknown sensor {kind!r}; known: {', '.join(_WHAT)}")
+    if kind == _IMAGE:
+        return _camera(table)
     given = table.get("type", text, _TYPES[kind])
     if given != _TYPES[kind]:
         raise table.error("type", f"samples of {given}; supported for {kind}: {_TYPES[kind]}")
@@ -90,15 +105,27 @@ def _sensor(table: Table) -> _Sensor:
     return _Sensor(kind, rate, axes)
 
 
+def _camera(table: Table) -> _Sensor:
+    kind = table.get("format", text)
+    if kind not in FORMATS:
+        raise table.error("format", f"unknown format {kind!r}; known: {', '.join(FORMATS)}")
+    width, height = (table.get(key, _count) for key in ("width", "height"))
+    rate = table.get("rate", _count, 0)
+    table.finish()
+    frame = {"format": kind, "frame_width": width, "frame_height": height, "frames": max(rate, 1)}
+    return _Sensor(_IMAGE, rate, frame=frame)
+
+
 def _features(table: Table, sensor: _Sensor) -> FeatureSettings:
     preset = table.get("preset", text)
     known = settings_of(preset)
     changes: dict[str, Any] = {key: table.get(key, _any) for key in table.rest()}
-    vibrations = isinstance(known, VibrationSettings)
-    if vibrations != (sensor.kind == "imu"):
-        what = "of vibrations" if vibrations else "of sound"
-        raise table.error("preset", f"features {what}, of a sensor of kind {sensor.kind}")
-    if vibrations:
+    kind = _kind(known)
+    if kind != sensor.kind:
+        raise table.error("preset", f"features {_WHAT[kind]}, of a sensor of kind {sensor.kind}")
+    if kind == _IMAGE:
+        return _image(table, known, sensor, changes)
+    if kind == "imu":
         changes = {"rate": sensor.rate, "axes": sensor.axes, **changes}
     made = changed(known, changes)
     if made.rate != sensor.rate:
@@ -106,6 +133,19 @@ def _features(table: Table, sensor: _Sensor) -> FeatureSettings:
     if isinstance(made, VibrationSettings) and made.axes != sensor.axes:
         raise table.error("axes", f"the features are of {made.axes} axes, the sensor has {sensor.axes}")
     return made
+
+
+def _kind(settings: FeatureSettings) -> str:
+    if isinstance(settings, ImageSettings):
+        return _IMAGE
+    return "imu" if isinstance(settings, VibrationSettings) else "audio"
+
+
+def _image(table: Table, known: FeatureSettings, sensor: _Sensor, changes: dict[str, Any]) -> FeatureSettings:
+    for key in changes:
+        if key in sensor.frame:
+            raise table.error(key, "the sensor says that")
+    return changed(known, {**sensor.frame, **changes})
 
 
 def _decision(table: Table) -> Decision:

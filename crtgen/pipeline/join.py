@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crtgen.errors import UsageError
-from crtgen.features import FeatureSettings, MelSettings, VibrationSettings
+from crtgen.features import FeatureSettings, ImageSettings, MelSettings, VibrationSettings
 from crtgen.features.framing import lead, offset
+from crtgen.features.picture import frame_value, picture
 from crtgen.features.rows import features_of
 from crtgen.features.settings import SoundSettings
 from crtgen.features.steps import GraphSteps, Handle
@@ -47,7 +48,7 @@ class Pipeline:
 
     @property
     def samples(self) -> Value:
-        """What a run gets: ``[span]`` of int16, or ``[span, axes]`` of float32."""
+        """What a run gets: ``[span]`` of int16, ``[span, axes]`` of float32, or a frame of ``span`` rows."""
         return self.graph.values[self.graph.inputs[0]]
 
     @property
@@ -63,6 +64,8 @@ def join(description: Description, network: Graph | None) -> Pipeline:
     """
     if isinstance(description.settings, VibrationSettings):
         return _of_vibrations(description, description.settings, network)
+    if isinstance(description.settings, ImageSettings):
+        return _of_frames(description, description.settings, network)
     return _of_sound(description, description.settings, network)
 
 
@@ -77,6 +80,18 @@ def _of_vibrations(description: Description, settings: VibrationSettings, networ
     graph = ends.features_alone(description) if network is None else ends.with_network(description, network)
     _check_labels(description.decision, graph)
     return Pipeline(graph, settings, settings.frame, settings.hop, 0, 0, 0, description.decision)
+
+
+def _of_frames(description: Description, settings: ImageSettings, network: Graph | None) -> Pipeline:
+    if network is not None and len(network.inputs) != 1:
+        raise UsageError(f"it has {len(network.inputs)} inputs: a picture goes into one", where=network.name)
+    target = None if network is None else network.values[network.inputs[0]]
+    steps = GraphSteps(frame_value(settings), [0], set(_names(network)))
+    ends = _Joined(steps, picture(steps, settings, target), _Window(1, 1))
+    graph = ends.features_alone(description) if network is None else ends.with_network(description, network)
+    _check_labels(description.decision, graph)
+    rows = settings.frame_height
+    return Pipeline(graph, settings, rows, rows, 0, 0, 0, description.decision)
 
 
 def _of_sound(description: Description, settings: SoundSettings, network: Graph | None) -> Pipeline:

@@ -4,10 +4,22 @@ import numpy as np
 from hypothesis import strategies as st
 
 from crtgen.ir import DType, Value
-from crtgen.ops import Bands, Before, Case, Frame, LogFloor, Power, RemoveMean, RoundedRatio, ScaledLog
+from crtgen.ops import (
+    Bands,
+    Before,
+    Biquads,
+    Case,
+    Frame,
+    LogFloor,
+    Moments,
+    Power,
+    RemoveMean,
+    RoundedRatio,
+    ScaledLog,
+)
 from crtgen.ops.case import make
 
-SPECTRAL = (Bands, Frame, Power, RemoveMean, RoundedRatio, ScaledLog)
+SPECTRAL = (Bands, Biquads, Frame, Moments, Power, RemoveMean, RoundedRatio, ScaledLog)
 
 _F32, _I16 = DType.FLOAT32, DType.INT16
 
@@ -41,6 +53,17 @@ def _bands(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def _windows(draw: st.DrawFn) -> Case:
+    shape = (*draw(st.lists(st.integers(1, 3), max_size=1)), draw(st.integers(1, 100)))
+    x = Value("x", shape, _F32)
+    if draw(st.booleans()):
+        return make("drawn", Moments(), [x])
+    count = draw(st.integers(1, 4))
+    sections = np.random.default_rng(draw(st.integers(0, 99))).uniform(-0.4, 0.4, (count, 5))
+    return make("drawn", Biquads(), [x, Value.constant("s", sections.astype(np.float32))])
+
+
+@st.composite
 def _others(draw: st.DrawFn) -> Case:
     count = draw(st.integers(1, 200))
     kind = draw(st.sampled_from(["mean", "power", "root", "log", "ratio"]))
@@ -60,4 +83,4 @@ def _others(draw: st.DrawFn) -> Case:
 
 def spectral() -> st.SearchStrategy[Case]:
     """Of each kind."""
-    return st.one_of(_frames(), _bands(), _others())
+    return st.one_of(_frames(), _bands(), _windows(), _others())

@@ -140,6 +140,8 @@ def _given(
     if pipeline is not None:
         samples = read_samples(file, pipeline)
         says = f"{file}, {len(samples) / pipeline.rate:.2f} s"
+        if pipeline.is_camera:
+            says = f"{file}, {_count(len(samples) // pipeline.hop, 'frame')}"
         return Inputs(tuple((run,) for run in runs_of(pipeline, samples)), says, is_sequence=True)
     return read_inputs(file, interfaces, quantize, scaling)
 
@@ -158,8 +160,15 @@ def _print_events(console: Console, pipeline: Pipeline, events: Sequence[Event])
     names = pipeline.decision.names
     for event in events:
         name = names[event.label] if event.label < len(names) else f"label {event.label}"
-        console.print(f"  {event.sample / pipeline.rate:8.3f} s  {name}, score {event.score:g}")
-    console.print(f"  {len(events)} event{'' if len(events) == 1 else 's'}")
+        at = f"{event.sample / pipeline.rate:8.3f} s"
+        if pipeline.is_camera:
+            at = f"frame {event.sample // pipeline.hop}"
+        console.print(f"  {at}  {name}, score {event.score:g}")
+    console.print(f"  {_count(len(events), 'event')}")
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def _figures(report: Report, size: SizeReport) -> Rows:

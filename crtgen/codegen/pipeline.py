@@ -35,6 +35,8 @@ class _DecisionView:
 
 @dataclass(frozen=True, slots=True)
 class _PipelineView:
+    """What the templates read; ``frame_width`` are pixels of a row of a camera, whose rows are samples."""
+
     name: str
     macro: str
     rate: int
@@ -51,6 +53,7 @@ class _PipelineView:
     score_type: str
     labels: tuple[_Label, ...]
     decision: _DecisionView | None
+    frame_width: int = 0
 
     @property
     def first(self) -> int:
@@ -81,6 +84,7 @@ def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> Mapp
         score_type="float" if is_real else "int32_t",
         labels=tuple(_Label(c_identifier(name).upper(), c_string(name)) for name in names),
         decision=None if chosen is None else _decision(chosen, pipeline, output),
+        frame_width=pipeline.samples.shape[1] if pipeline.is_camera else 0,
     )
     return {
         f"{info.name}_pipeline.h": render("pipeline.h.j2", v=view),

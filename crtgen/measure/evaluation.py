@@ -12,7 +12,7 @@ import numpy.typing as npt
 from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.ir import Array
-from crtgen.pipeline import Decision, Pipeline, events_of, read_samples, runs_of
+from crtgen.pipeline import PICTURES, Decision, Pipeline, events_of, read_samples, runs_of
 
 __all__ = [
     "Classified",
@@ -32,7 +32,7 @@ __all__ = [
 Run = Callable[[Sequence[Array]], list[Array]]
 """What a pipeline's model makes of runs one after the other, after a reset."""
 
-_SOUNDS = (".wav", ".npy")
+_RECORDED = (".wav", ".npy", *PICTURES)
 _BEFORE, _AFTER = 0.0, 2.0
 """Seconds around an event in which it counts as noticed: MLPerf Tiny's runner adds one second twice."""
 _DEBOUNCE = 1.0
@@ -106,7 +106,7 @@ def read_clips(folder: Path, names: Sequence[str]) -> list[Clip]:
         Clip(file, list(names).index(path.name))
         for path in folders
         for file in sorted(path.iterdir())
-        if file.suffix.lower() in _SOUNDS
+        if file.suffix.lower() in _RECORDED
     ]
     if not found:
         hint = "a folder for each label, with files of .wav or .npy"

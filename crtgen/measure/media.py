@@ -13,12 +13,12 @@ from crtgen import files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.ir import Array, shape_text
+from crtgen.pipeline import PICTURES
 
 __all__ = ["MEDIA", "Scaling", "read_media"]
 
-_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
 _SOUNDS = (".wav", ".flac", ".ogg")
-MEDIA = (*_PICTURES, *_SOUNDS, ".csv")
+MEDIA = (*PICTURES, *_SOUNDS, ".csv")
 """The suffixes of files that are not arrays."""
 
 _INSTALL = "pip install 'crtgen[media]'"
@@ -55,7 +55,7 @@ def read_media(path: Path, interface: Interface, scaling: Scaling) -> tuple[list
     """
     if path.suffix.lower() == ".csv":
         return _table(path, interface)
-    return _picture(path, interface, scaling) if path.suffix.lower() in _PICTURES else _sound(path, interface)
+    return _picture(path, interface, scaling) if path.suffix.lower() in PICTURES else _sound(path, interface)
 
 
 def _picture(path: Path, interface: Interface, scaling: Scaling) -> tuple[list[Array], str]:

@@ -47,6 +47,11 @@ class Pipeline:
         return self.settings.rate
 
     @property
+    def is_camera(self) -> bool:
+        """Whether its samples are rows of frames."""
+        return isinstance(self.settings, ImageSettings)
+
+    @property
     def samples(self) -> Value:
         """What a run gets: ``[span]`` of int16, ``[span, axes]`` of float32, or a frame of ``span`` rows."""
         return self.graph.values[self.graph.inputs[0]]
@@ -87,7 +92,13 @@ def _of_frames(description: Description, settings: ImageSettings, network: Graph
         raise UsageError(f"it has {len(network.inputs)} inputs: a picture goes into one", where=network.name)
     target = None if network is None else network.values[network.inputs[0]]
     steps = GraphSteps(frame_value(settings), [0], set(_names(network)))
-    ends = _Joined(steps, picture(steps, settings, target), _Window(1, 1))
+    made = picture(steps, settings, target)
+    if network is None and made is steps.samples:
+        hint = "give it a [network], or the picture another size"
+        raise UsageError(
+            "the picture is the frame: there is nothing to compute", where=description.name, hint=hint
+        )
+    ends = _Joined(steps, made, _Window(1, 1))
     graph = ends.features_alone(description) if network is None else ends.with_network(description, network)
     _check_labels(description.decision, graph)
     rows = settings.frame_height

@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from crtgen import files
 from crtgen.errors import UsageError
+from crtgen.features import ImageSettings
 from crtgen.ir import Array, DType, Value
 from crtgen.pipeline.decision import Decider, Event
+from crtgen.pipeline.frames import PICTURES, read_picture
 from crtgen.pipeline.join import Pipeline
 
 __all__ = ["events_of", "read_samples", "runs_of", "times_of"]
@@ -22,8 +24,11 @@ Shorts = npt.NDArray[np.int16]
 def read_samples(path: Path, pipeline: Pipeline) -> Array:
     """The samples in a file: WAV of one channel of int16 at the pipeline's rate, or an array in a ``.npy``.
 
+    Of a camera the rows of frames: a picture is one, an array ``[frames, H, W, ...]`` or of one frame.
     Raises ``UsageError`` for any other.
     """
+    if isinstance(pipeline.settings, ImageSettings):
+        return _frames(path, pipeline.settings, pipeline.samples)
     data = files.read(path, "the recording")
     if path.suffix.lower() == ".npy":
         return _array(path, data, pipeline.samples)
@@ -47,18 +52,32 @@ def _sound(path: Path, data: bytes, rate: int) -> Shorts:
     return np.frombuffer(frames[: len(frames) // 2 * 2], "<i2").astype(np.int16)
 
 
-def _array(path: Path, data: bytes, wanted: Value) -> Array:
+def _frames(path: Path, settings: ImageSettings, wanted: Value) -> Array:
+    if path.suffix.lower() in PICTURES:
+        return read_picture(path, settings)
+    array = _loaded(path, files.read(path, "the frames"))
+    several = array.shape[1:] == wanted.shape
+    if array.dtype != wanted.dtype.numpy or not (several or array.shape == wanted.shape):
+        what = f"it is no frame of {wanted.dtype.value} and shape {list(wanted.shape)}"
+        raise UsageError(what, where=str(path), hint="one frame or several in a .npy, or a picture")
+    return array.reshape(-1, *wanted.shape[1:])
+
+
+def _loaded(path: Path, data: bytes) -> Array:
     try:
         array = np.load(BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise UsageError(f"the samples cannot be read: {error}", where=str(path)) from error
-    good = isinstance(array, np.ndarray) and array.dtype == wanted.dtype.numpy
-    if not good or not array.ndim or array.shape[1:] != wanted.shape[1:]:
+    return np.asarray(array)
+
+
+def _array(path: Path, data: bytes, wanted: Value) -> Array:
+    array = _loaded(path, data)
+    if array.dtype != wanted.dtype.numpy or not array.ndim or array.shape[1:] != wanted.shape[1:]:
         axes = "".join(f", {length}" for length in wanted.shape[1:])
         what = f"it is no array of {wanted.dtype.value}"
         raise UsageError(what, where=str(path), hint=f"its shape is [samples{axes}]")
-    found: Array = array
-    return found
+    return array
 
 
 def runs_of(pipeline: Pipeline, samples: Array) -> list[Array]:

@@ -1,12 +1,14 @@
 """Descriptions of pipelines for tests, and the recordings that go with them."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tests.support import models_dir
+import crtgen
+from tests.support import models_dir, require_tool
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -51,3 +53,17 @@ def yes_or_no(folder: Path) -> Path:
     )
     network = sound_dir() / "networks" / "micro_speech_quantized.tflite"
     return describe(folder, "tflm-micro-speech", network, decision, "speech")
+
+
+def program(file: Path, folder: Path, main: str) -> Path:
+    """The library of a pipeline with a program around it, compiled with sanitizers."""
+    model = crtgen.load(file)
+    model.compile("host").generate("library").extract(folder / "library")
+    (folder / "main.c").write_text(main.replace("NAME", model.name))
+    sources = [*(folder / "library" / "model").glob("*.c"), folder / "main.c"]
+    includes = [f"-I{folder / 'library' / part}" for part in ("model", "runtime/include")]
+    flags = ["-O1", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
+    program = folder / "program"
+    command = [require_tool("gcc"), *flags, *includes, *map(str, sources), "-o", str(program)]
+    subprocess.run(command, check=True, timeout=120)
+    return program

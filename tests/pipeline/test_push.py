@@ -9,8 +9,7 @@ import pytest
 import crtgen
 from crtgen.features import Features
 from crtgen.pipeline import Event, events_of, runs_of
-from tests.pipeline.files import given, marvin, yes_or_no
-from tests.support import require_tool
+from tests.pipeline.files import given, marvin, program, yes_or_no
 
 _MAIN = """
 #include <stdio.h>
@@ -40,20 +39,6 @@ int main(int count, char **words)
 """
 
 
-def _program(file: Path, folder: Path, main: str = _MAIN) -> Path:
-    """The library of a pipeline with a program around it, compiled with sanitizers."""
-    model = crtgen.load(file)
-    model.compile("host").generate("library").extract(folder / "library")
-    (folder / "main.c").write_text(main.replace("NAME", model.name))
-    sources = [*(folder / "library" / "model").glob("*.c"), folder / "main.c"]
-    includes = [f"-I{folder / 'library' / part}" for part in ("model", "runtime/include")]
-    flags = ["-O1", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
-    program = folder / "program"
-    command = [require_tool("gcc"), *flags, *includes, *map(str, sources), "-o", str(program)]
-    subprocess.run(command, check=True, timeout=120)
-    return program
-
-
 def _wanted(file: Path, samples: np.ndarray[tuple[int, ...], np.dtype[np.int16]]) -> list[Event]:
     model = crtgen.load(file)
     assert isinstance(model, crtgen.Model)
@@ -75,12 +60,12 @@ def test_events_of_the_wake_word(tmp_path: Path, decision: str) -> None:
     samples = np.concatenate([reference["wav0"], reference["wav1"]])
     samples.tofile(tmp_path / "samples")
     file = marvin(tmp_path, decision)
-    program = _program(file, tmp_path)
+    made = program(file, tmp_path, _MAIN)
     wanted = [f"{e.sample} {e.label} {e.score}" for e in _wanted(file, samples)]
     assert wanted
     for most in ("1", "1000"):
         done = subprocess.run(
-            [program, tmp_path / "samples", most], check=True, timeout=60, capture_output=True, text=True
+            [made, tmp_path / "samples", most], check=True, timeout=60, capture_output=True, text=True
         )
         assert done.stdout.splitlines() == wanted * 2, most
 
@@ -91,8 +76,8 @@ def test_events_of_micro_speech(tmp_path: Path) -> None:
     samples = np.concatenate([reference["wav0"], reference["wav1"]])
     samples.tofile(tmp_path / "samples")
     file = yes_or_no(tmp_path)
-    program = _program(file, tmp_path)
-    command = [str(program), str(tmp_path / "samples"), "320"]
+    made = program(file, tmp_path, _MAIN)
+    command = [str(made), str(tmp_path / "samples"), "320"]
     done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
     wanted = [f"{e.sample} {e.label} {e.score}" for e in _wanted(file, samples)]
     assert {line.split()[1] for line in wanted} >= {"2"}
@@ -125,8 +110,8 @@ def test_windows_of_movements(tmp_path: Path) -> None:
     file.write_text(f'{sensor}[features]\npreset = "edge-impulse-spectral"\nframe = 64\nhop = 20\n')
     samples = given("ei_spectral_v4")["x_f32"][0]
     samples.tofile(tmp_path / "samples")
-    program = _program(file, tmp_path, _WINDOWS)
-    done = subprocess.run([program, tmp_path / "samples"], check=True, timeout=60, capture_output=True)
+    binary = program(file, tmp_path, _WINDOWS)
+    done = subprocess.run([binary, tmp_path / "samples"], check=True, timeout=60, capture_output=True)
     made = np.frombuffer(done.stdout, np.float32).reshape(-1, 39)
     features = Features("edge-impulse-spectral", frame=64)
     expected = features.transform(np.stack([samples[at : at + 64] for at in range(0, 200 - 64 + 1, 20)]))

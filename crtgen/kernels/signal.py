@@ -30,13 +30,14 @@ __all__ = ["FftView", "SignalView", "Stage"]
 class SignalView:
     """An operator of this library with its attributes, and how many elements come in and go out.
 
-    ``period`` is how many weights a window has.
+    ``period`` is how many weights a window has, ``factor`` the conversion of a weight, as C.
     """
 
     op: Op
     inputs: int
     outputs: int
     period: int = 0
+    factor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,13 @@ def energy(op: SpectrumEnergy, sig: Signature, target: Target) -> Kernel:
 
 @design(FilterBank, weights=(1, 2, 3, 4, 5))
 def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel:
-    """Each energy is read once, for two channels."""
+    """Each energy is read once, for two channels; weights without a sign take one product of 32 bits."""
     names = ("weights", "unweights", "frequencies", "starts", "widths")
     consts = tuple(Const.of(n, v.array()) for n, v in zip(names, sig.inputs[1:], strict=True))
-    return _kernel("filter_bank", op, sig, consts)
+    kernel = _kernel("filter_bank", op, sig, consts)
+    is_positive = all(int(v.array().min()) >= 0 for v in sig.inputs[1:3])
+    factor = "(uint64_t)(uint16_t)" if is_positive else "(uint64_t)"
+    return replace(kernel, view=SignalView(op, sig.x.elements, sig.y.elements, factor=factor))
 
 
 @design(FilterBankSquareRoot)

@@ -20,7 +20,7 @@ from crtgen.ops.case import Case, by_float32, floats, int8s, int16s, make, plain
 from crtgen.ops.elementwise import Elementwise, Numbers, wide
 from crtgen.ops.fixedpoint import Int64, multiply_by_quantized_multiplier, quantize_multiplier, single
 from crtgen.ops.rescaling import by_float, fused_sum, product_factors, rounded_product
-from crtgen.ops.scheme import INT16, is_plain, scheme_of
+from crtgen.ops.scheme import INT8, INT16, is_plain, scheme_of
 from crtgen.ops.traits import Clamping
 
 __all__ = ["Add", "AddParams", "FusedAddParams", "Mul", "MulParams", "Sub", "cases"]
@@ -83,8 +83,9 @@ class FusedAddParams:
     def of(cls, a: Quant, b: Quant, y: Quant, limits: tuple[int, int]) -> "FusedAddParams":
         """As ONNX Runtime's addition: each step in float32, one product of a zero point within an fma."""
         first, second = single(a.scale / y.scale), single(b.scale / y.scale)
-        zeros = single(first * (a.zero_point + 128) + single(second * (b.zero_point + 128)))
-        return cls((first, second), single(y.zero_point + 128 - zeros), *limits)
+        a_zero, b_zero, y_zero = (quant.zero_point - INT8.low for quant in (a, b, y))
+        zeros = single(first * a_zero + single(second * b_zero))
+        return cls((first, second), single(y_zero - zeros), *limits)
 
 
 class _Binary(Elementwise, Clamping):
@@ -160,7 +161,7 @@ class _Sum(_Binary):
         p = self.parameters(sig)
         if isinstance(p, FusedAddParams):
             return scheme_of(sig.y).saturated(
-                fused_sum(a + 128, b + 128, p.factors, p.start) - 128, p.act_min, p.act_max
+                fused_sum(a - INT8.low, b - INT8.low, p.factors, p.start) + INT8.low, p.act_min, p.act_max
             )
         a, b = (a + p.input1_offset) << p.left_shift, (b + p.input2_offset) << p.left_shift
         left = multiply_by_quantized_multiplier(a, p.input1_multiplier, p.input1_shift)

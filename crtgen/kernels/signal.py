@@ -196,5 +196,6 @@ def _transform(sig: Signature, count: int, sign: int) -> Kernel:
         view=FftView(dtype.c_name, wide, bits, sign, scale, rows, sig.x.shape[-1], count, tuple(stages)),
         consts=tuple(consts),
         scratch=2 * dtype.itemsize * count,
+        inplace=(InPlace(),) if rows == 1 else (),
         work=work.block(f"{kind} turn", rows * count * len(stages)),
     )

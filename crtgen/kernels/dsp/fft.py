@@ -13,7 +13,7 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import LISTED, Function, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.words import words16
-from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.words import Words
 from crtgen.ops.fft import Irfft, Rfft, digit_order, half_turns, radices, turns
@@ -62,6 +62,7 @@ def transform(op: Rfft | Irfft, sig: Signature, target: Target) -> Kernel | None
         view=view,
         consts=_consts(view),
         scratch=4 * count,
+        inplace=(InPlace(),) if view.rows == 1 else (),
         work=work.block("stage", view.rows * len(stages), len(stages)),
         routines=(*once, *([stage] if stages else [])),
     )

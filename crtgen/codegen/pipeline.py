@@ -54,6 +54,12 @@ class _PipelineView:
     labels: tuple[_Label, ...]
     decision: _DecisionView | None
     frame_width: int = 0
+    input: str = ""
+
+    @property
+    def fills_input(self) -> bool:
+        """Whether samples may be written to the model's input: none of a run belongs to another one."""
+        return self.hop == self.span and not self.before
 
     @property
     def first(self) -> int:
@@ -85,6 +91,7 @@ def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> Mapp
         labels=tuple(_Label(c_identifier(name).upper(), c_string(name)) for name in names),
         decision=None if chosen is None else _decision(chosen, pipeline, output),
         frame_width=pipeline.samples.shape[1] if pipeline.is_camera else 0,
+        input=info.inputs[0].c_name,
     )
     return {
         f"{info.name}_pipeline.h": render("pipeline.h.j2", v=view),

@@ -1,12 +1,11 @@
 """A camera's frame as the picture that a network gets, operator by operator."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from crtgen.errors import UsageError
 from crtgen.features.resizing import (
     PILLOW_BITS,
+    Shorts,
     Spans,
     area_blend,
     area_means,
@@ -56,7 +55,7 @@ def picture(steps: GraphSteps, s: ImageSettings, target: Value | None = None) ->
     float32, or bytes, without one. Raises ``UsageError`` for an input that is no such picture.
     """
     first = target is not None and _channels_first(s, target)
-    made = _real(steps, s, _resized(steps, s, _grey(steps, s, _cropped(steps, s))), target)
+    made = _real(steps, s, _resized(steps, s, _grey(steps, s, _colours(steps, s))), target)
     return steps.one(Transpose((2, 0, 1)), made, quant=made.quant) if first else made
 
 
@@ -73,62 +72,70 @@ def _channels_first(s: ImageSettings, target: Value) -> bool:
     raise UsageError(what, where=target.name, hint=hint)
 
 
-def _cropped(steps: GraphSteps, s: ImageSettings) -> Handle:
-    """The part of the frame that is looked at, as colours or as grey with one channel."""
+def _colours(steps: GraphSteps, s: ImageSettings) -> Handle:
+    """The whole frame in colours, or grey with one channel."""
     frame = steps.samples
     if s.format == "yuyv":
-        return _part(steps, s, steps.one(YuvToRgb(), frame))
-    if s.format in _ORDERS:
-        return _part(steps, s, steps.one(Demosaic(*_ORDERS[s.format]), frame))
-    frame = _part(steps, s, frame)
+        return steps.one(YuvToRgb(), frame)
     if s.format == "rgb565":
         return steps.one(Unpack565(), frame)
+    if s.format in _ORDERS:
+        return steps.one(Demosaic(*_ORDERS[s.format]), frame)
     return frame if s.format == "rgb888" else steps.one(Reshape((*frame.shape, 1)), frame)
-
-
-def _part(steps: GraphSteps, s: ImageSettings, frame: Handle) -> Handle:
-    top, left, height, width = s.part
-    if (height, width) == frame.shape[:2]:
-        return frame
-    rest = frame.shape[2:]
-    begin, end = (top, left, *(0 for _ in rest)), (top + height, left + width, *rest)
-    return steps.one(StridedSlice(begin, end, (1,) * len(begin)), frame)
 
 
 def _grey(steps: GraphSteps, s: ImageSettings, frame: Handle) -> Handle:
     return frame if s.grey == "none" else steps.one(_GREYS[s.grey], frame)
 
 
+def _part(steps: GraphSteps, x: Handle, axis: int, begin: int, length: int) -> Handle:
+    if x.shape[axis] == length:
+        return x
+    begins = tuple(begin if a == axis else 0 for a in range(len(x.shape)))
+    ends = tuple(begin + length if a == axis else n for a, n in enumerate(x.shape))
+    return steps.one(StridedSlice(begins, ends, (1,) * len(begins)), x)
+
+
 def _resized(steps: GraphSteps, s: ImageSettings, x: Handle) -> Handle:
+    """The part that is looked at, in the size of the picture: what resizes reads that part only."""
     library, kind = s.resize.split("-")
-    size = (s.height, s.width)
-    if x.shape[:2] == size:
-        return x
+    height, width = s.part[2:]
+    if library == "pillow" or (height, width) == (s.height, s.width):
+        return _by_pillow(steps, s, x, kind)
     if library == "tensorflow":
-        return _blend(steps, x, real_blend(x.shape[0], s.height), real_blend(x.shape[1], s.width))
-    if kind == "nearest":
-        rows = steps.one(Gather(0), x, steps.constant("rows", nearest(x.shape[0], s.height)))
-        return steps.one(Gather(1), rows, steps.constant("columns", nearest(x.shape[1], s.width)))
-    if library == "pillow":
-        for axis in pillow_axes((x.shape[0], x.shape[1]), size, s.pillow):
-            if x.shape[axis] != size[axis]:
-                spans = pillow_spans(x.shape[axis], size[axis], kind)
-                x = _sums(steps, Resample(axis, PILLOW_BITS), x, spans)
-        return x
+        return _blend(steps, s, x, real_blend(height, s.height), real_blend(width, s.width))
     return _area(steps, s, x) if kind == "area" else _linear(steps, s, x)
 
 
+def _by_pillow(steps: GraphSteps, s: ImageSettings, x: Handle, kind: str) -> Handle:
+    """Along one axis after the other; an axis that keeps its length is only cut."""
+    begins, before, after = s.part[:2], s.part[2:], (s.height, s.width)
+    axes = (0, 1) if kind == "nearest" else pillow_axes(before, after, s.pillow)
+    for axis in axes:
+        begin, length, count = begins[axis], before[axis], after[axis]
+        if length == count:
+            x = _part(steps, x, axis, begin, length)
+        elif kind == "nearest":
+            places = (nearest(length, count) + begin).astype(np.int32)
+            x = steps.one(Gather(axis), x, steps.constant("places", places))
+        else:
+            spans = pillow_spans(length, count, kind).shifted(begin)
+            x = _sums(steps, Resample(axis, PILLOW_BITS), x, spans)
+    return x
+
+
 def _linear(steps: GraphSteps, s: ImageSettings, x: Handle) -> Handle:
-    rows = linear_blend(x.shape[0], s.height, columns=False)
-    return _blend(steps, x, rows, linear_blend(x.shape[1], s.width, columns=True))
+    _, _, height, width = s.part
+    rows = linear_blend(height, s.height, columns=False)
+    return _blend(steps, s, x, rows, linear_blend(width, s.width, columns=True))
 
 
 def _area(steps: GraphSteps, s: ImageSettings, x: Handle) -> Handle:
     """Means where the picture shrinks along both axes: of whole pixels exact, of four as by linear."""
-    height, width = x.shape[:2]
+    top, left, height, width = s.part
     if s.width > width or s.height > height:
         rows = area_blend(height, s.height, columns=False)
-        return _blend(steps, x, rows, area_blend(width, s.width, columns=True))
+        return _blend(steps, s, x, rows, area_blend(width, s.width, columns=True))
     down, across = whole_scale(height, s.height), whole_scale(width, s.width)
     if (down, across) == (2, 2):
         return _linear(steps, s, x)
@@ -137,8 +144,8 @@ def _area(steps: GraphSteps, s: ImageSettings, x: Handle) -> Handle:
         scale = float(np.float32(1) / np.float32(down * across))
     else:
         spans, scale = [area_means(width, s.width), area_means(height, s.height)], 1.0
-    sums = _sums(steps, Resample(1), x, spans[0])
-    return _sums(steps, Resample(0, scale=scale), sums, spans[1])
+    sums = _sums(steps, Resample(1), x, spans[0].shifted(left))
+    return _sums(steps, Resample(0, scale=scale), sums, spans[1].shifted(top))
 
 
 def _even(step: int, count: int) -> Spans:
@@ -150,10 +157,13 @@ def _sums(steps: GraphSteps, op: Resample, x: Handle, spans: Spans) -> Handle:
     return steps.one(op, x, *(steps.constant(n, a) for n, a in zip(names, spans.arrays, strict=True)))
 
 
-def _blend(steps: GraphSteps, x: Handle, rows: Sequence[Array], columns: Sequence[Array]) -> Handle:
+def _blend(
+    steps: GraphSteps, s: ImageSettings, x: Handle, rows: tuple[Shorts, Array], columns: tuple[Shorts, Array]
+) -> Handle:
+    top, left = (np.int16(begin) for begin in s.part[:2])
     names = ("rows", "row_weights", "columns", "column_weights")
-    operands = zip(names, (*rows, *columns), strict=True)
-    return steps.one(Blend(), x, *(steps.constant(n, a) for n, a in operands))
+    arrays = (rows[0] + top, rows[1], columns[0] + left, columns[1])
+    return steps.one(Blend(), x, *(steps.constant(n, a) for n, a in zip(names, arrays, strict=True)))
 
 
 def _real(steps: GraphSteps, s: ImageSettings, x: Handle, target: Value | None) -> Handle:

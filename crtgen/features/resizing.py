@@ -15,6 +15,7 @@ from crtgen.ops.resample import BLEND_BITS
 
 __all__ = [
     "PILLOW_BITS",
+    "Shorts",
     "Spans",
     "area_blend",
     "area_means",
@@ -49,6 +50,10 @@ class Spans:
         weights = np.concatenate([np.array(weights) for _, weights in spans]).astype(dtype)
         first, widths = [start for start, _ in spans], [len(weights) for _, weights in spans]
         return cls(weights, np.array(first, np.int16), np.array(widths, np.int16))
+
+    def shifted(self, by: int) -> "Spans":
+        """The same sums of numbers that begin ``by`` later."""
+        return Spans(self.weights, (self.first + by).astype(np.int16), self.widths)
 
     @property
     def arrays(self) -> tuple[Array, ...]:

@@ -2,15 +2,24 @@
 
 from dataclasses import dataclass
 
-from crtgen.ir import DType, Op, Signature
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.ir import Array, DType, Op, Signature
 from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float
 from crtgen.kernels.registry import design
+from crtgen.kernels.window import least_lead
 from crtgen.ops.camera import YUV_SHIFT, Demosaic, Grey, Unpack565, YuvFactors, YuvToRgb
 from crtgen.ops.resample import Blend, ByteTable, Resample
 
-__all__ = ["BlendView", "PixelView", "ResampleView"]
+__all__ = ["BlendView", "PixelView", "ResampleView", "TableView"]
+
+_UNROLLED = 8
+"""Products of a sum that are written out, at most."""
+
+_Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,8 @@ class PixelView:
 class ResampleView:
     """Sums on an axis of ``inputs`` numbers, with ``outer`` before it and ``inner`` behind it.
 
-    ``type``, ``weight`` and ``result`` are types of C; ``scale`` is a literal, or empty for none.
+    ``type``, ``weight`` and ``result`` are types of C; ``scale`` is a literal, or empty for none. All sums
+    are of ``taps`` products, if that is not 0. ``clips``: sums may leave a byte.
     """
 
     op: Resample
@@ -45,6 +55,8 @@ class ResampleView:
     weight: str
     result: str
     scale: str
+    taps: int
+    clips: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +82,30 @@ class TableView:
     result: str
 
 
-def _pixels(name: str, op: Op, sig: Signature) -> Kernel:
+def _pixels(name: str, op: Op, sig: Signature, inplace: tuple[InPlace, ...] = ()) -> Kernel:
     rows, columns = sig.y.shape[0], sig.y.elements // sig.y.shape[0] // sig.y.shape[-1]
     work = Work().block("pixel", rows * columns)
-    return Kernel(name, f"picture/{name}.c.j2", PixelView(op, rows, columns), work=work)
+    view = PixelView(op, rows, columns)
+    return Kernel(name, f"picture/{name}.c.j2", view, inplace=inplace, work=work)
+
+
+def _over(sig: Signature, begins: _Longs) -> tuple[InPlace, ...]:
+    """Output over input, where output number i needs nothing of the input before number ``begins[i]``."""
+    written = np.arange(1, len(begins) + 1) * sig.y.dtype.itemsize
+    unread = np.append(begins[1:], sig.x.elements) * sig.x.dtype.itemsize
+    return (InPlace(lead=least_lead(written, unread)),)
 
 
 @design(Unpack565)
 def unpack565(op: Unpack565, sig: Signature, target: Target) -> Kernel:
     """One pixel after the other."""
-    return _pixels("unpack565", op, sig)
+    return _pixels("unpack565", op, sig, _over(sig, np.arange(sig.y.elements) // 3))
 
 
 @design(YuvToRgb)
 def yuv_to_rgb(op: YuvToRgb, sig: Signature, target: Target) -> Kernel:
     """Two pixels, which share their colour, at once."""
-    return _pixels("yuv_to_rgb", op, sig)
+    return _pixels("yuv_to_rgb", op, sig, _over(sig, np.arange(sig.y.elements) // 3 * 2))
 
 
 @design(Demosaic)
@@ -97,31 +117,63 @@ def demosaic(op: Demosaic, sig: Signature, target: Target) -> Kernel:
 @design(Grey)
 def grey(op: Grey, sig: Signature, target: Target) -> Kernel:
     """One pixel after the other."""
-    return _pixels("grey", op, sig)
+    return _pixels("grey", op, sig, (InPlace(),))
 
 
 @design(Resample, weights=(1, 2, 3))
 def resample(op: Resample, sig: Signature, target: Target) -> Kernel:
-    """Sum by sum."""
+    """Sum by sum; those of few products are made equally long, by zeros, and written out."""
     outer, inputs, inner = op.sizes(sig)
-    weights = sig.inputs[1].dtype
-    pairs = zip(("weights", "first", "widths"), sig.inputs[1:], strict=True)
-    consts = tuple(Const.of(name, value.array(), value.dtype.itemsize) for name, value in pairs)
-    kind = f"{weights.value} to {sig.y.dtype.value}"
-    work = Work().block(f"{kind} sum", sig.y.elements)
-    work = work.block(f"{sig.x.dtype.value} {weights.value} product", op.macs(sig))
+    weights, first, widths = (v.array() for v in sig.inputs[1:])
+    dtype, outputs = sig.inputs[1].dtype, sig.y.shape[op.axis]
+    taps = int(widths.max(initial=0))
+    even = taps if 0 < taps <= min(_UNROLLED, inputs) and sig.x.dtype is not DType.FLOAT32 else 0
+    begins = first.astype(np.int64)
+    if even:
+        weights, begins = _made_even(weights, begins, widths.astype(np.int64), taps, inputs)
+    consts = [Const.of("weights", weights, 4), Const.of("first", begins.astype(np.int16), 2)]
+    consts += [] if even else [Const.of("widths", widths, 2)]
+    kind = f"{dtype.value} to {sig.y.dtype.value}{' even' if even else ''}"
+    work = Work().block(f"{kind} place", outer * outputs).block(f"{kind} sum", sig.y.elements)
+    work = work.block(f"{kind} product", outer * inner * len(weights))
+    work = work.block(f"{kind} weight", outer * len(weights)) if even else work
     view = ResampleView(
         op=op,
         outer=outer,
         inputs=inputs,
         inner=inner,
-        outputs=sig.y.shape[op.axis],
+        outputs=outputs,
         type=sig.x.dtype.c_name,
-        weight=weights.c_name,
+        weight=dtype.c_name,
         result=sig.y.dtype.c_name,
         scale="" if op.scale == 1 else c_float(op.scale),
+        taps=even,
+        clips=_clips(op, weights, widths.astype(np.int64) if not even else np.full(outputs, taps)),
     )
-    return Kernel("resample", "picture/resample.c.j2", view, consts, work=work)
+    places = (np.arange(outer)[:, None] * inputs + begins) * inner
+    inplace = _over(sig, (places[:, :, None] + np.arange(inner)).ravel())
+    return Kernel("resample", "picture/resample.c.j2", view, tuple(consts), inplace=inplace, work=work)
+
+
+def _made_even(weights: Array, first: _Longs, widths: _Longs, taps: int, length: int) -> tuple[Array, _Longs]:
+    """Weights ``taps`` for each sum, with zeros before or behind them, and where the sums begin now."""
+    begins = np.minimum(first, length - taps)
+    made = np.zeros((len(first), taps), weights.dtype)
+    at = 0
+    for row, shift, width in zip(made, first - begins, widths, strict=True):
+        row[shift : shift + width] = weights[at : at + width]
+        at += width
+    return made.ravel(), begins
+
+
+def _clips(op: Resample, weights: Array, widths: _Longs) -> bool:
+    """Whether a sum of bytes may be below 0 or above 255; sums of float32 are limited anyway."""
+    if weights.dtype != np.int32:
+        return True
+    totals = np.concatenate([[0], np.cumsum(weights.astype(np.int64))])
+    ends = np.concatenate([[0], np.cumsum(widths)])
+    most = 255 * int(np.diff(totals[ends]).max(initial=0)) + (1 << (op.shift - 1))
+    return int(weights.astype(np.int64).min(initial=0)) < 0 or most >= 256 << op.shift
 
 
 @design(Blend, weights=(1, 2, 3, 4))
@@ -135,7 +187,10 @@ def blend(op: Blend, sig: Signature, target: Target) -> Kernel:
     view = BlendView(op, sig.x.shape[1], channels, rows, columns, is_real)
     kind = sig.y.dtype.value
     work = Work().block(f"{kind} pixel", rows * columns).block(f"{kind} number", sig.y.elements)
-    return Kernel("blend", "picture/blend.c.j2", view, consts, work=work)
+    lines, places = (sig.inputs[i].array().astype(np.int64).min(axis=0) for i in (1, 3))
+    begins = (lines[:, None] * sig.x.shape[1] + places)[:, :, None] * channels + np.arange(channels)
+    inplace = _over(sig, begins.ravel())
+    return Kernel("blend", "picture/blend.c.j2", view, consts, inplace=inplace, work=work)
 
 
 @design(ByteTable, weights=(1,))
@@ -148,4 +203,5 @@ def byte_table(op: ByteTable, sig: Signature, target: Target) -> Kernel:
     if channels > 1:
         work = work.block("pixel", sig.x.elements // channels)
     consts = (Const.of("table", table.array(), table.dtype.itemsize),)
-    return Kernel("byte_table", "picture/byte_table.c.j2", view, consts, work=work)
+    inplace = _over(sig, np.arange(sig.x.elements))
+    return Kernel("byte_table", "picture/byte_table.c.j2", view, consts, inplace=inplace, work=work)

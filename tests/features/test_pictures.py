@@ -122,6 +122,25 @@ def test_the_square_in_the_middle() -> None:
     np.testing.assert_array_equal(made, frame[:, 10:70])
 
 
+@pytest.mark.parametrize(
+    "resize",
+    [
+        "pillow-bilinear",
+        "pillow-box",
+        "pillow-nearest",
+        "opencv-linear",
+        "opencv-area",
+        "tensorflow-bilinear",
+    ],
+)
+@pytest.mark.parametrize("size", [(20, 20), (30, 30), (24, 60), (60, 25), (70, 40)])
+def test_what_is_outside_of_the_square_has_no_part(resize: str, size: tuple[int, int]) -> None:
+    frame = _given()["rgb"]
+    settings = {"width": size[0], "height": size[1], "resize": resize, "pixels": "real", "grey": "pillow"}
+    made = _picture(frame, crop="square", **settings)
+    np.testing.assert_array_equal(made, _picture(np.ascontiguousarray(frame[:, 10:70]), **settings))
+
+
 def test_pixels_are_real_by_mean_and_deviation() -> None:
     frame = _given()["rgb"][:5, :4]
     mean, std = [123.5, 116.25, 103.0], [58.0, 57.5, 57.0]

@@ -59,11 +59,16 @@ def program(file: Path, folder: Path, main: str) -> Path:
     """The library of a pipeline with a program around it, compiled with sanitizers."""
     model = crtgen.load(file)
     model.compile("host").generate("library").extract(folder / "library")
-    (folder / "main.c").write_text(main.replace("NAME", model.name))
+    return built(folder, main.replace("NAME", model.name))
+
+
+def built(folder: Path, main: str, *options: str) -> Path:
+    """The program ``main`` with the library in ``folder``, with further options of gcc."""
+    (folder / "main.c").write_text(main)
     sources = [*(folder / "library" / "model").glob("*.c"), folder / "main.c"]
     includes = [f"-I{folder / 'library' / part}" for part in ("model", "runtime/include")]
     flags = ["-O1", "-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsanitize=address,undefined"]
     program = folder / "program"
-    command = [require_tool("gcc"), *flags, *includes, *map(str, sources), "-o", str(program)]
+    command = [require_tool("gcc"), *flags, *options, *includes, *map(str, sources), "-o", str(program)]
     subprocess.run(command, check=True, timeout=120)
     return program

@@ -1,5 +1,6 @@
 """Pipelines of a camera: the joined graph, rows in any number, frames from files."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from crtgen.features.steps import GraphSteps
 from crtgen.ir import DType, Value
 from crtgen.pipeline import Pipeline, events_of, read_samples, runs_of
 from crtgen.pipeline.frames import frame_of
-from tests.pipeline.files import program, sound_dir
+from tests.pipeline.files import built, program, sound_dir
+from tests.support import models_dir
 
 _CAMERA = 'width = 160, height = 120, format = "rgb565"'
 _PERSON = "labels = ['none', 'person']\nlabel = 'person'\nabove = 0.3"
@@ -148,6 +150,29 @@ def test_rows_come_in_any_number(tmp_path: Path) -> None:
         command = [str(made), str(tmp_path / "rows"), most]
         done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
         assert done.stdout.splitlines() == [f"{e.sample} {e.label} {e.score}" for e in events], most
+
+
+@pytest.mark.cc
+def test_a_model_in_the_same_arena_runs_between_rows(tmp_path: Path) -> None:
+    """The frame so far is not in the arena, which the other model overwrites."""
+    frames = _frames(2)
+    frames.tofile(tmp_path / "rows")
+    file = _person(tmp_path, "above = 0.0")
+    pipeline = _load(file)
+    library = tmp_path / "library"
+    models = [str(file), str(models_dir() / "hello_world_int8.tflite"), str(library)]
+    command = ["generate", *models, "--board", "host", "--type", "library"]
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    (shared,) = re.findall(r"CRT_SHARED_ARENA=\d+", (library / "CMakeLists.txt").read_text())
+    declared = f"#include <stdint.h>\n#include <string.h>\nextern uint8_t crt_shared_arena[];\n{_MAIN}"
+    clear = f"(void)memset(crt_shared_arena, 7, {shared.partition('=')[2]});"
+    main = declared.replace("struct seen_event event;", f"struct seen_event event; {clear}")
+    made = built(tmp_path, main, f"-D{shared}")
+    command = [str(made), str(tmp_path / "rows"), "50"]
+    done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    runs = [[run] for run in runs_of(pipeline, frames.reshape(-1, 160))]
+    events = events_of(pipeline, [y[0] for y in pipeline.graph.run(runs)])
+    assert done.stdout.splitlines() == [f"{e.sample} {e.label} {e.score}" for e in events]
 
 
 @pytest.mark.cc

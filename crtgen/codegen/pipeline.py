@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crtgen.codegen.module import Interface, ModelInfo
-from crtgen.codegen.names import c_identifier, c_string
+from crtgen.codegen.names import c_string, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.ir import DType
 from crtgen.kernels.literal import c_float
@@ -88,7 +88,9 @@ def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> Mapp
         output=output.c_name,
         output_type=output.dtype.c_name,
         score_type="float" if is_real else "int32_t",
-        labels=tuple(_Label(c_identifier(name).upper(), c_string(name)) for name in names),
+        labels=tuple(
+            _Label(macro, c_string(n)) for n, macro in unique_identifiers(names, upper=True).items()
+        ),
         decision=None if chosen is None else _decision(chosen, pipeline, output),
         frame_width=pipeline.samples.shape[1] if pipeline.is_camera else 0,
         input=info.inputs[0].c_name,

@@ -34,6 +34,9 @@ class Decision:
     anomaly: bool = False
 
     def __post_init__(self) -> None:
+        if len(set(self.names)) != len(self.names):
+            twice = max(self.names, key=self.names.count)
+            raise UsageError(f"[decision] labels: two are called {twice!r}")
         for name, value, most in (("average", self.average, 1000), ("patience", self.patience, 1000)):
             if not 1 <= value <= most:
                 raise UsageError(f"[decision] {name} is {value}", hint=f"1 to {most}")

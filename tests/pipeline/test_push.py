@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import crtgen
+from crtgen.errors import UsageError
 from crtgen.features import Features
 from crtgen.pipeline import Event, events_of, runs_of
 from tests.pipeline.files import given, marvin, program, yes_or_no
@@ -101,6 +102,18 @@ int main(int count, char **words)
     return fclose(file);
 }
 """
+
+
+def test_labels_are_macros_of_their_own(tmp_path: Path) -> None:
+    file = yes_or_no(tmp_path)
+    file.write_text(file.read_text().replace('"silence", "unknown"', '"a b", "a-b \\"*/"'))
+    header = crtgen.load(file).compile("host").generate("library").project.files["model/speech_pipeline.h"]
+    text = header.decode() if isinstance(header, bytes) else header
+    lines = [line for line in text.splitlines() if line.startswith("#define SPEECH_LABEL_")]
+    assert len({line.split()[1] for line in lines}) == 4
+    file.write_text(file.read_text().replace('"yes", "no"]', '"no", "no"]', 1))
+    with pytest.raises(UsageError, match="two are called 'no'"):
+        crtgen.load(file)
 
 
 @pytest.mark.cc

@@ -78,7 +78,9 @@ def lines_of(proof: Proof) -> list[str]:
         f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
     )
     verdict, last = "proven", "each is the network's for every input"
-    if not proof.is_proven:
+    if not proof.network.compared:
+        verdict, last = "safe", "they are of float32, and not compared"
+    elif not proof.is_proven:
         verdict, last = "not proven", "the rest is not"
         if proof.first_reason:
             last = f"the first that is not recognised: {proof.first_reason}"

@@ -61,7 +61,7 @@ def command(
             if proof.is_proven:
                 if header is not None:
                     writing.write(header, worst_header(proof).encode())
-            else:
+            elif proof.network.compared:
                 say("looking for an input that shows a fault")
                 found = refute(proof, image, board)
                 if counterexample is not None and found.inputs:

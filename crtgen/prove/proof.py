@@ -19,10 +19,11 @@ from crtgen.prove.machine import Machine
 from crtgen.prove.memory import Content
 from crtgen.prove.network.layer import Layer, Value
 from crtgen.prove.network.network import Network
+from crtgen.prove.network.real_network import read_network
 from crtgen.prove.recognise import Recogniser
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.reset import Reset, start_up
-from crtgen.prove.value import M32, Sum
+from crtgen.prove.value import M32, Sum, Word, unknown
 
 __all__ = [
     "STACK_TOP",
@@ -144,7 +145,7 @@ def checker_digest() -> str:
 def _network(model: Path, later: bool = False) -> Network:
     """The network of a file. Raises ``ModelError`` for one that is damaged, or that is not followed."""
     try:
-        return Network(model, later)
+        return read_network(model, later)
     except Refusal as refusal:
         raise UnsupportedError(str(refusal), where=str(model)) from None
     except OSError as error:
@@ -193,6 +194,14 @@ def allow(machine: Machine, name: str) -> None:
     memory.stack = range(bottom >> 2, STACK_TOP >> 2)
 
 
+_NOT_COMPARED = "outputs of float32 are not compared"
+
+
+def _forgotten(word: Word, bits: int) -> Word:
+    """What is stored of numbers of float32: anything."""
+    return unknown()
+
+
 class _Run:
     """``before`` are the words of the model's own variables, by address / 4; after a start they are 0."""
 
@@ -230,7 +239,7 @@ class _Run:
             outputs_proven=self.found,
             stopped=stopped,
             forgotten=self.recogniser.forgotten,
-            first_reason=self.recogniser.first_reason,
+            first_reason=self.recogniser.first_reason if self.network.compared else _NOT_COMPARED,
             instructions=(m.count - m.slack, m.count),
             cycles=m.cycles,
             timing=m.timing,
@@ -246,6 +255,8 @@ class _Run:
         memory, file = self.machine.memory, self.network.file
         memory.recognise = self.recogniser.output  # type: ignore[method-assign]
         memory.sizes = frozenset(layer.type.bits for layer in self.network.layers)
+        if not self.network.compared:
+            memory.recognise, memory.sizes = _forgotten, frozenset((8, 16, 32))  # type: ignore[method-assign]
         self._set_variables()
         for tensor, at in zip(
             file.inputs, places(self.image, self.name, "input", len(file.inputs)), strict=True
@@ -305,7 +316,7 @@ class _Run:
         ends = places(self.image, self.name, "output", len(file.outputs)) + self._states()
         for at, tensor in zip(ends, self.network.results, strict=True):
             bits = file.kind(tensor).bits
-            for i, value in enumerate(self.network.values(tensor)):
+            for i, value in enumerate(self.network.values(tensor) if self.network.compared else ()):
                 self.found += self._is(at + i * bits // 8, bits, value)
         states = self.image.span(f"{self.name}_state") if self.network.states else (0, 0)
         for i, word in self.before.items():

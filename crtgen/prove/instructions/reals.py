@@ -79,6 +79,26 @@ def transfer(m: Machine, i: Instruction) -> Step:
     return lambda: m.memory.store(aligned_base(at()), _get(m, n))
 
 
+@family("vldr", "vstr")
+def transfer_pair(m: Machine, i: Instruction) -> Step:
+    """Of d0 to d15, two words each."""
+    if i.operands[0][0] != "d":
+        raise Refusal("a register that is not followed")
+    n, at = 2 * int(i.operands[0][1:]), address(m, i, i.operands[1:])
+
+    def load() -> None:
+        a = aligned_base(at())
+        _set(m, n, m.memory.load(a))
+        _set(m, n + 1, m.memory.load(a + 4))
+
+    def store() -> None:
+        a = aligned_base(at())
+        m.memory.store(a, _get(m, n))
+        m.memory.store(a + 4, _get(m, n + 1))
+
+    return load if i.name == "vldr" else store
+
+
 @family("vldmia:s", "vstmia:s", "vldmdb:s", "vstmdb:s", "vpush:s", "vpop:s")
 def transfer_many(m: Machine, i: Instruction) -> Step:
     on_stack = i.name in ("vpush", "vpop")

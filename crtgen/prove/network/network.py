@@ -72,6 +72,9 @@ class Network:
     Variables hold their first values, or, where ``later``, anything.
     """
 
+    compared = True
+    """Whether outputs are compared with what the file says."""
+
     def __init__(self, path: Path, later: bool = False) -> None:
         self.file = cast(ModelFile, OnnxFile(path)) if path.suffix.lower() == ".onnx" else ModelFile(path)
         self.path = path

@@ -23,6 +23,7 @@ __all__ = ["Layer", "Trial", "check", "covering", "draw", "drawn", "name", "pack
 
 _LEVEL = {"speed": "-O3", "size": "-Os"}
 _LAYERS = 50  # that run together
+_EACH = 3  # layers of a design
 
 _log = logging.getLogger(__name__)
 
@@ -98,18 +99,18 @@ def drawn(layers: st.SearchStrategy[Case], number: int) -> Iterator[Layer]:
 
 
 def covering(layers: Iterable[Layer], least: int, wanted: Collection[str], trial: Trial) -> list[Layer]:
-    """The first ``least`` of the layers, and of the others those that hit what is wanted and was not hit yet.
+    """The first ``least`` of the layers, and of the others those that hit what is wanted and was seldom hit.
 
     Ends with the layers where some of it is never hit.
     """
-    found, missing = [], set(wanted)
+    found, before = [], Counter({name: -trial.hits[name] for name in wanted})
     for number, layer in enumerate(layers):
-        if number >= least and not missing:
+        seldom = [name for name in wanted if trial.hits[name] + before[name] < _EACH]
+        if number >= least and not seldom:
             break
+        known = trial.hits.copy()
         trial.jobs(layer.case)
-        hit = {name for name in missing if trial.hits[name]}
-        missing -= hit
-        if number < least or hit:
+        if number < least or any(trial.hits[name] > known[name] for name in seldom):
             found.append(layer)
     return found
 

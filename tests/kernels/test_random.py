@@ -1,6 +1,6 @@
 """Random layers on QEMU by every design: each byte of output, apart, in place, and at the ends of memories.
 
-A push runs some layers of each kind, and for each design one that it computes. By night there are many:
+A push runs some layers of each kind, and for each design some that it computes. By night there are many:
 ``CRTGEN_RANDOM_LAYERS`` is how many of a kind each core gets, ``CRTGEN_RANDOM_SEED`` the seed of the first,
 another each day if it is not given; the next ones count on. What is wrong is told with its seed.
 """
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.qemu
 
 _NIGHTLY = int(os.environ.get("CRTGEN_RANDOM_LAYERS", "1000"))
 _FEW = 8
-_MOST = 160
-"""Layers of a kind that are drawn on a push in search of one for each design."""
+_MOST, _MOST_FOR_SIZE = 160, 60
+"""Layers of a kind that are drawn on a push in search of some for each design."""
 
 _PACKAGES = {
     "cortex-m0plus": ("crtgen.kernels", "crtgen.kernels.base"),
@@ -68,14 +68,19 @@ _FORMS = {
 """The names of kernels that have to run where one function gives several."""
 
 
+def _designs(kind: str, core: str) -> list[str]:
+    """Those of the core's package that layers of the kind are for."""
+    entries = [e for op in KINDS[kind].operators for e in _drawn(op, KINDS[kind])]
+    return [name(e) for e in entries if package(e) in _PACKAGES[core] and name(e) not in _WAITING]
+
+
 def _wanted(kind: str, core: str, optimize: str) -> list[str]:
-    """Designs of the core's package and forms of kernels that layers of the kind have to reach.
+    """Designs and forms of kernels that layers of the kind have to reach.
 
     Where size matters, some designs never apply.
     """
-    entries = [e for op in KINDS[kind].operators for e in _drawn(op, KINDS[kind])]
-    own = [name(e) for e in entries if package(e) in _PACKAGES[core] and name(e) not in _WAITING]
-    return [*(own if optimize == "speed" else []), *_FORMS.get((core, optimize), {}).get(kind, [])]
+    own = _designs(kind, core) if optimize == "speed" else []
+    return [*own, *_FORMS.get((core, optimize), {}).get(kind, [])]
 
 
 def _drawn(op: type[Op], kind: Kind) -> list[Entry]:
@@ -119,7 +124,8 @@ def test_some_layers(tmp_path: Path, core: str, optimize: str) -> None:
     trial, layers, rare = Trial(core, optimize, _PACKAGES[core], tmp_path), list[Layer](), list[str]()
     for kind in _kinds()[core, optimize]:
         seed, wanted = zlib.crc32(f"{kind} {core} {optimize}".encode()), _wanted(kind, core, optimize)
-        layers += covering(islice(drawn(KINDS[kind].layers, seed), _MOST), _FEW, wanted, trial)
+        most = islice(drawn(KINDS[kind].layers, seed), _MOST if optimize == "speed" else _MOST_FOR_SIZE)
+        layers += covering(most, _FEW, {*wanted, *_designs(kind, core)}, trial)
         rare += [n for n in wanted if not trial.hits[n]]
     assert not rare, f"no layer of {_MOST} gets these"
     check(layers, trial)

@@ -111,7 +111,7 @@ def test_labels_are_macros_of_their_own(tmp_path: Path) -> None:
     text = header.decode() if isinstance(header, bytes) else header
     lines = [line for line in text.splitlines() if line.startswith("#define SPEECH_LABEL_")]
     assert len({line.split()[1] for line in lines}) == 4
-    file.write_text(file.read_text().replace('"yes", "no"]', '"no", "no"]', 1))
+    file.write_text(file.read_text().replace('"yes", "no"]', '"no", "no"]'))
     with pytest.raises(UsageError, match="two are called 'no'"):
         crtgen.load(file)
 

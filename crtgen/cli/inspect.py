@@ -1,17 +1,23 @@
 """``crtgen inspect``: what is in a model, and what crtgen would make of it."""
 
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from crtgen.api import Model
 from crtgen.cli.groups import Compiling, Files, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, interface_lines, layer_table, print_real
 from crtgen.errors import UsageError
 from crtgen.frontends import WRAPPINGS, Wrapped, unwrap
 from crtgen.library import Module
+from crtgen.pipeline import Pipeline
 from crtgen.report import Report, arena_map
 
 __all__ = ["command"]
@@ -33,7 +39,8 @@ def command(
     """Show inputs, outputs, layers with their kernels, arena."""
     with guarded(as_json, debug) as out:
         with out.stage() as say:
-            compiled = compiling.compile([files.load(model)], say)
+            loaded = files.load(model)
+            compiled = compiling.compile([loaded], say)
         reports, trees = compiled.reports, compiled.trees
         if any(report.graph is None for report in reports) and (graph or arena):
             raise UsageError("code has no graph and no plan to show", where=str(model))
@@ -46,16 +53,17 @@ def command(
                     console.print(arena_map(report), end="")
             for tree in trees if modules else ():
                 _print_module(console, tree)
-            for report in reports if not (graph or arena or modules) else ():
-                if inside is not None:
-                    console.print(_verdict(inside, report))
-                _print(console, report)
+            if not (graph or arena or modules):
+                _print_all(console, reports, pipeline, inside)
 
+        pipeline = loaded.pipeline if isinstance(loaded, Model) else None
         inside = unwrap(model) if model.suffix.lower() in WRAPPINGS else None
         models = [
             {**report.to_dict(), "modules": _module(tree)}
             for report, tree in zip(reports, trees, strict=True)
         ]
+        if pipeline is not None:
+            models[0]["features"] = asdict(pipeline.settings)
         if inside is not None:
             models[0]["inside"] = {
                 "where": inside.where,
@@ -100,6 +108,24 @@ def _print_module(console: Console, module: Module, depth: int = 0) -> None:
         console.print(f"{indent}  function {name}")
     for imported in module.imports:
         _print_module(console, imported, depth + 1)
+
+
+def _print_all(
+    console: Console, reports: Sequence[Report], pipeline: Pipeline | None, inside: Wrapped | None
+) -> None:
+    if pipeline is not None:
+        _print_settings(console, pipeline)
+    for report in reports:
+        if inside is not None:
+            console.print(_verdict(inside, report))
+        _print(console, report)
+
+
+def _print_settings(console: Console, pipeline: Pipeline) -> None:
+    """The settings of the features, each as a line of its own could say it, wrapped."""
+    listed = (f"{name} = {json.dumps(value)}" for name, value in asdict(pipeline.settings).items())
+    text = ", ".join(item for item in listed if not item.endswith("= null"))
+    console.print("\n".join(wrap(f"[features] {text}", 110, break_long_words=False)))
 
 
 def _print(console: Console, report: Report) -> None:

@@ -1,12 +1,15 @@
 """A pipeline's graph against the scores that the original programs made of the same recordings."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from typer.testing import CliRunner
 
 import crtgen
+from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.pipeline import Pipeline, events_of, runs_of
 from tests.pipeline.files import describe, given, marvin, sound_dir, yes_or_no
@@ -80,3 +83,11 @@ def test_what_is_wrong_is_said(tmp_path: Path, old: str, new: str, said: str) ->
     with pytest.raises(UsageError) as caught:
         load(file)
     assert said in str(caught.value)
+
+
+def test_inspect_spells_a_preset_out(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["inspect", str(marvin(tmp_path)), "--json"])
+    settings = json.loads(done.stdout)["features"]
+    assert (settings["frame"], settings["hop"], settings["window"]) == (1024, 512, "hamming")
+    plain = CliRunner().invoke(app, ["inspect", str(marvin(tmp_path))])
+    assert 'window = "hamming"' in plain.stdout

@@ -138,6 +138,11 @@ def _given(
     if file is None:
         return Inputs((random_inputs(interfaces, seed=0),), "random input")
     if pipeline is not None:
+        if quantize or scaling != Scaling():
+            hint = "leave --quantize-input, --mean and --std out: [features] says it"
+            raise UsageError(
+                "a pipeline says itself what its network gets", where=pipeline.graph.name, hint=hint
+            )
         samples = read_samples(file, pipeline)
         says = f"{file}, {len(samples) / pipeline.rate:.2f} s"
         if pipeline.is_camera:

@@ -109,7 +109,7 @@ def read_clips(folder: Path, names: Sequence[str]) -> list[Clip]:
         if file.suffix.lower() in _RECORDED
     ]
     if not found:
-        hint = "a folder for each label, with files of .wav or .npy"
+        hint = "a folder for each label, with files of .wav or .npy, or pictures"
         raise UsageError("it has no clips", where=str(folder), hint=hint)
     return found
 

@@ -17,6 +17,7 @@ from crtgen.features import Features, ImageSettings
 from crtgen.features.picture import frame_value, picture
 from crtgen.features.steps import GraphSteps
 from crtgen.ir import DType, Value
+from crtgen.measure.evaluation import classify, read_clips
 from crtgen.pipeline import Pipeline, events_of, read_samples, runs_of
 from crtgen.pipeline.frames import frame_of
 from tests.pipeline.files import built, program, sound_dir
@@ -186,6 +187,28 @@ def test_a_picture_on_this_computer(tmp_path: Path) -> None:
     assert "seen.png, 1 frame" in done.output
     assert "frame 1  " in done.output
     assert "1 event\n" in done.output
+
+
+def test_what_becomes_of_pixels_is_said_once(tmp_path: Path) -> None:
+    Image.fromarray(np.zeros((120, 160, 3), np.uint8)).save(tmp_path / "seen.png")
+    command = ["run", str(_person(tmp_path)), "--board", "host", "--input", str(tmp_path / "seen.png")]
+    done = CliRunner().invoke(app, [*command, "--mean", "3"], catch_exceptions=False)
+    assert done.exit_code != 0
+    assert "leave --quantize-input, --mean and --std out" in done.output
+
+
+def test_pictures_in_folders_are_counted(tmp_path: Path) -> None:
+    pipeline = _load(_person(tmp_path))
+    expected = [[0, 0], [0, 0]]
+    for i, name in enumerate(("none", "person", "person")):
+        (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
+        colours = np.random.default_rng(i).integers(0, 256, (120, 160, 3), np.uint8)
+        Image.fromarray(colours).save(tmp_path / "data" / name / f"{i}.png")
+        ((output,),) = pipeline.graph.run([[frame_of(colours, "rgb565")]])
+        expected[i > 0][int(np.argmax(output))] += 1
+    clips = read_clips(tmp_path / "data", ["none", "person"])
+    found = classify(pipeline, clips, lambda runs: [y[0] for y in pipeline.graph.run([[x] for x in runs])])
+    assert [list(row) for row in found.confusion] == expected
 
 
 @pytest.mark.qemu

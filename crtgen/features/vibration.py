@@ -12,7 +12,6 @@ from crtgen.ops import (
     Concat,
     Gather,
     LogFloor,
-    Mean,
     Moments,
     Mul,
     Pad,
@@ -53,9 +52,11 @@ def vibration(steps: GraphSteps, s: VibrationSettings) -> Handle:
     if s.filter != "none":
         sections = steps.constant("sections", butterworth(s.filter, s.order, s.cutoff, s.rate))
         rows = steps.one(Biquads(), rows, sections)
-    parts = [_column(steps, steps.one(Moments(), rows), MOMENTS.index(name)) for name in s.statistics]
+    moments = steps.one(Moments(), rows)
+    parts = [_column(steps, moments, MOMENTS.index(name)) for name in s.statistics]
     if s.bins:
-        parts += _spectrum(steps, s, rows)
+        centred = steps.one(Sub(), rows, _column(steps, moments, MOMENTS.index("mean")))
+        parts += _spectrum(steps, s, centred)
     whole = parts[0] if len(parts) == 1 else steps.one(Concat(1), *parts)
     return steps.one(Reshape((1, s.width)), whole)
 
@@ -65,9 +66,8 @@ def _column(steps: GraphSteps, table: Handle, first: int, after: int | None = No
     return steps.one(StridedSlice((0, first), end, (1, 1)), table)
 
 
-def _spectrum(steps: GraphSteps, s: VibrationSettings, rows: Handle) -> list[Handle]:
+def _spectrum(steps: GraphSteps, s: VibrationSettings, centred: Handle) -> list[Handle]:
     """Skew and kurtosis of the powers, and the logarithms of those that are kept."""
-    centred = steps.one(Sub(), rows, steps.one(Mean((1,), keep_dims=True), rows))
     step = s.fft // 2
     starts = np.arange(0, s.frame + 1, step)
     padding = (0, max(int(starts[-1]) + s.fft - s.frame, 0))

@@ -112,7 +112,8 @@ def _of_sound(description: Description, settings: SoundSettings, network: Graph 
     used = settings.used if isinstance(settings, MelSettings) else settings.frame
     whole = settings.per == "window"
     rows = window.rows if whole else window.step
-    samples = Value("samples", (history + used + (rows - 1) * settings.hop,), DType.INT16)
+    length = settings.frame if whole else used
+    samples = Value("samples", (history + length + (rows - 1) * settings.hop,), DType.INT16)
     steps = GraphSteps(samples, [history + i * settings.hop for i in range(rows)], set(_names(network)))
     quantized = network is not None and isinstance(settings, MelSettings) and settings.rounding != "none"
     features = features_of(steps, settings, quantized=quantized)

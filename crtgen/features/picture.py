@@ -52,11 +52,15 @@ def frame_value(s: ImageSettings) -> Value:
 def picture(steps: GraphSteps, s: ImageSettings, target: Value | None = None) -> Handle:
     """The picture ``[height, width, channels]`` of a frame, as the input ``target`` of a network takes it.
 
-    float32, or bytes, without one. Raises ``UsageError`` for an input that is no such picture.
+    float32, or bytes, without one; ``[1, channels, height, width]`` for an input with the channels first.
+    Raises ``UsageError`` for one that is no such picture.
     """
     first = target is not None and _channels_first(s, target)
     made = _real(steps, s, _resized(steps, s, _grey(steps, s, _colours(steps, s))), target)
-    return steps.one(Transpose((2, 0, 1)), made, quant=made.quant) if first else made
+    if not first:
+        return made
+    batch = steps.one(Reshape((1, *made.shape)), made, quant=made.quant)
+    return steps.one(Transpose((0, 3, 1, 2)), batch, quant=made.quant)
 
 
 def _channels_first(s: ImageSettings, target: Value) -> bool:

@@ -203,7 +203,9 @@ class _Joined:
         else:
             rows = self._windowed(rows)
         entry = network.values[network.inputs[0]]
-        given = self.steps.one(Reshape(entry.shape), rows, quant=entry.quant)
+        given = rows
+        if (rows.shape, rows.quant) != (entry.shape, entry.quant):
+            given = self.steps.one(Reshape(entry.shape), rows, quant=entry.quant)
         output = self._appended(network, given, description.output or network.outputs[0])
         if description.decision is not None and description.decision.anomaly:
             output = self._error(given, output, network.name)

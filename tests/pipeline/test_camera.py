@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
@@ -18,6 +19,7 @@ from crtgen.features.picture import frame_value, picture
 from crtgen.features.steps import GraphSteps
 from crtgen.ir import DType, Value
 from crtgen.measure.evaluation import classify, read_clips
+from crtgen.passes import DEFAULT_PASSES, run_passes
 from crtgen.pipeline import Pipeline, events_of, read_samples, runs_of
 from crtgen.pipeline.frames import frame_of
 from tests.pipeline.files import built, program, sound_dir
@@ -105,7 +107,30 @@ def test_channels_that_come_first() -> None:
     steps = GraphSteps(frame_value(features.settings), [0])
     made = picture(steps, features.settings, Value("x", (1, 3, 5, 4), DType.FLOAT32))
     ((output,),) = steps.graph("picture", made).run([[frame]])
-    np.testing.assert_array_equal(output, features.transform(frame).transpose(2, 0, 1))
+    np.testing.assert_array_equal(output[0], features.transform(frame).transpose(2, 0, 1))
+
+
+def test_a_network_with_channels_first_costs_no_transpose(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)
+    sizes = (("x", [1, 3, 5, 4]), ("y", [1, 4, 3, 2]))
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in sizes]
+    layer = onnx.helper.make_node("Conv", ["x", "w"], ["y"])
+    tensor = onnx.numpy_helper.from_array(weights, "w")
+    graph = onnx.helper.make_graph([layer], "first", ends[:1], ends[1:], [tensor])
+    opset = [onnx.helper.make_opsetid("", 13)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "first.onnx")
+    size = 'width = 8, height = 6, format = "rgb888"'
+    pipeline = _load(_describe(tmp_path, size, "width = 4\nheight = 5", tmp_path / "first.onnx"))
+    frame = np.random.default_rng(3).integers(0, 256, (6, 8, 3), np.uint8)
+    ((output,),) = pipeline.graph.run([[frame]])
+    network = crtgen.load(tmp_path / "first.onnx")
+    assert isinstance(network, crtgen.Model)
+    features = Features("image", frame_width=8, frame_height=6, width=4, height=5)
+    ((expected,),) = network.graph.run([[features.transform(frame).transpose(2, 0, 1)[None]]])
+    np.testing.assert_array_equal(output, expected)
+    planned, _ = run_passes(pipeline.graph, DEFAULT_PASSES)
+    turned = [n for n in planned.nodes if n.op.name == "transpose"]
+    assert [planned.values[n.outputs[0]].shape for n in turned] == [(1, 4, 3, 2)]  # that of the output
 
 
 def test_a_frame_that_stays_as_it_is_is_no_pipeline(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ __all__ = ["Layer", "Trial", "check", "covering", "draw", "drawn", "name", "pack
 
 _LEVEL = {"speed": "-O3", "size": "-Os"}
 _LAYERS = 50  # that run together
+_CHOSEN = "chosen:"
 _EACH = 3  # layers of a design
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,8 @@ class Trial:
     """Runs layers on a core's machine, generated for a level of optimisation.
 
     ``packages`` are those of the designs that always run; of others, only what is chosen does. ``hits``
-    counts how often each function of a design of it gave a kernel, and each kernel by its name.
+    counts how often each function of a design of it gave a kernel, and each kernel by its name; behind
+    ``_CHOSEN``, kernels of other packages that were chosen.
     """
 
     core: str
@@ -54,6 +56,8 @@ class Trial:
                 self.hits[kernel.design] += 1
         chosen = applicable(case.op, case.sig, target)[0]
         same = any((k.template, k.view) == (chosen.template, chosen.view) for k in own)
+        if not same:
+            self.hits[f"{_CHOSEN} {chosen.design}"] += 1
         kernels = [k for k in (own if same else [*own, chosen]) if not k.is_alias]
         return [Job(case, k, seed) for seed, k in enumerate(kernels)]
 
@@ -101,6 +105,8 @@ def drawn(layers: st.SearchStrategy[Case], number: int) -> Iterator[Layer]:
 def covering(layers: Iterable[Layer], least: int, wanted: Collection[str], trial: Trial) -> list[Layer]:
     """The first ``least`` of the layers, and of the others those that hit what is wanted and was seldom hit.
 
+    So do designs of other packages that are chosen for a layer, as those of DSP for a core with Helium.
+
     Ends with the layers where some of it is never hit.
     """
     found, before = [], Counter({name: -trial.hits[name] for name in wanted})
@@ -110,7 +116,8 @@ def covering(layers: Iterable[Layer], least: int, wanted: Collection[str], trial
             break
         known = trial.hits.copy()
         trial.jobs(layer.case)
-        if number < least or any(trial.hits[name] > known[name] for name in seldom):
+        chosen = [name for name in trial.hits if name.startswith(_CHOSEN) and known[name] < _EACH]
+        if number < least or any(trial.hits[name] > known[name] for name in (*seldom, *chosen)):
             found.append(layer)
     return found
 

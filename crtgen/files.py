@@ -21,6 +21,7 @@ from crtgen.errors import UsageError
 
 __all__ = [
     "LEFTOVER",
+    "PICTURES",
     "alone",
     "check_writable",
     "digest",
@@ -46,6 +47,9 @@ try:
     import fcntl
 except ImportError:
     fcntl = None
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
+"""The suffixes of pictures."""
 
 LEFTOVER = ".crtgen-new"
 """How the name of a file ends that is being written; what a power cut leaves of it is written over."""

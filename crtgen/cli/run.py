@@ -1,16 +1,14 @@
 """``crtgen run``: from a model to an inference on its board."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 from rich.console import Console
 
-from crtgen import api
 from crtgen.build import SizeReport
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
@@ -22,9 +20,11 @@ from crtgen.files import check_writable, read_text
 from crtgen.ir import Array, shape_text
 from crtgen.measure.cases import Inputs, random_inputs, read_inputs, write_outputs
 from crtgen.measure.media import Scaling
-from crtgen.pipeline import PIPELINE, Event, Pipeline, events_of, read_samples, runs_of
 from crtgen.report import Report
 from crtgen.session import choose_model
+
+if TYPE_CHECKING:
+    from crtgen.cli.recorded import Recorded
 
 __all__ = ["command"]
 
@@ -65,14 +65,14 @@ def command(
         if output is not None:
             check_writable(output)
         names = read_text(labels, "the labels").splitlines() if labels else []
-        pipeline = _pipeline(source)
+        recorded = _recorded(source)
         with out.stage() as say:
             taken: list[Inputs] = []
 
             def check(models: Sequence[ModelInfo]) -> None:
                 info = choose_model(models, model)
                 _check_labels(names, info.outputs, labels)
-                taken.append(_given(input, info.inputs, quantize_input, Scaling(mean, std), pipeline))
+                taken.append(_given(input, info.inputs, quantize_input, Scaling(mean, std), recorded))
 
             image = building.image(source, files, compiling, generating, say, check, connecting.site())
             (given,) = taken
@@ -91,16 +91,15 @@ def command(
         if output:
             write_outputs(output, info.outputs, outputs)
         values = {i.name: a.tolist() for i, a in zip(info.outputs, outputs, strict=True)}
-        decides = pipeline is not None and pipeline.decision is not None
-        events = events_of(pipeline, [arrays[0] for arrays in made]) if pipeline and decides else []
+        found = {} if recorded is None else recorded.found([arrays[0] for arrays in made])
 
         def render(console: Console) -> None:
             console.print(f"{info.name} on {image.board}, {given.source}")
             if len(made) > 1:
                 console.print(f"  {len(made)} runs one after the other; the outputs of the last one:")
             _print_outputs(console, info.outputs, made[-1], names)
-            if pipeline is not None and pipeline.decision is not None:
-                _print_events(console, pipeline, events)
+            if recorded is not None:
+                recorded.show(console, [arrays[0] for arrays in made])
             if repeat > 1:
                 least, most = min(measured.ticks), max(measured.ticks)
                 console.print(f"  {repeat} runs, {least:,} to {most:,} ticks of the device's timer each")
@@ -109,8 +108,16 @@ def command(
             if generating.profile:
                 console.print(_profile(report))
 
-        found = {"events": [asdict(event) for event in events]} if decides else {}
         out.result({**report.to_dict(), "outputs": values, **found}, render)
+
+
+def _recorded(source: Path) -> "Recorded | None":
+    """What a pipeline makes of recordings; None for other files, which need nothing of it."""
+    if source.suffix != ".toml":
+        return None
+    from crtgen.cli.recorded import recorded_by
+
+    return recorded_by(source)
 
 
 def _check_labels(names: Sequence[str], outputs: Sequence[Interface], file: Path | None) -> None:
@@ -121,33 +128,17 @@ def _check_labels(names: Sequence[str], outputs: Sequence[Interface], file: Path
         raise UsageError(f"{len(names)} names, for outputs of {wanted} elements", where=str(file))
 
 
-def _pipeline(source: Path) -> Pipeline | None:
-    if source.suffix != PIPELINE:
-        return None
-    loaded = api.load(source)
-    return loaded.pipeline if isinstance(loaded, api.Model) else None
-
-
 def _given(
     file: Path | None,
     interfaces: Sequence[Interface],
     quantize: bool,
     scaling: Scaling,
-    pipeline: Pipeline | None,
+    recorded: "Recorded | None",
 ) -> Inputs:
     if file is None:
         return Inputs((random_inputs(interfaces, seed=0),), "random input")
-    if pipeline is not None:
-        if quantize or scaling != Scaling():
-            hint = "leave --quantize-input, --mean and --std out: [features] says it"
-            raise UsageError(
-                "a pipeline says itself what its network gets", where=pipeline.graph.name, hint=hint
-            )
-        samples = read_samples(file, pipeline)
-        says = f"{file}, {len(samples) / pipeline.rate:.2f} s"
-        if pipeline.is_camera:
-            says = f"{file}, {_count(len(samples) // pipeline.hop, 'frame')}"
-        return Inputs(tuple((run,) for run in runs_of(pipeline, samples)), says, is_sequence=True)
+    if recorded is not None:
+        return recorded.inputs(file, quantize, scaling)
     return read_inputs(file, interfaces, quantize, scaling)
 
 
@@ -158,22 +149,6 @@ def _print_outputs(
         console.print(f"  {interface.name} {shape_text(interface.shape)} {interface.dtype.value}")
         for line in _values(interface, array, labels):
             console.print(f"    {line}")
-
-
-def _print_events(console: Console, pipeline: Pipeline, events: Sequence[Event]) -> None:
-    assert pipeline.decision is not None
-    names = pipeline.decision.names
-    for event in events:
-        name = names[event.label] if event.label < len(names) else f"label {event.label}"
-        at = f"{event.sample / pipeline.rate:8.3f} s"
-        if pipeline.is_camera:
-            at = f"frame {event.sample // pipeline.hop}"
-        console.print(f"  {at}  {name}, score {event.score:g}")
-    console.print(f"  {_count(len(events), 'event')}")
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def _figures(report: Report, size: SizeReport) -> Rows:

@@ -117,6 +117,7 @@ DATA = frozenset(
         "pareto",
         "place",
         "platform",
+        "pins",
         "pool",
         "profile",
         "quantize-input",

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from crtgen import files
 from crtgen.errors import UsageError
+from crtgen.files import PICTURES
 from crtgen.ir import Array
-from crtgen.pipeline import PICTURES, Decision, Pipeline, events_of, read_samples, runs_of
+from crtgen.pipeline import Decision, Pipeline, events_of, read_samples, runs_of
 
 __all__ = [
     "Classified",

@@ -12,8 +12,8 @@ import numpy as np
 from crtgen import files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
+from crtgen.files import PICTURES
 from crtgen.ir import Array, shape_text
-from crtgen.pipeline import PICTURES
 
 __all__ = ["MEDIA", "Scaling", "read_media"]
 

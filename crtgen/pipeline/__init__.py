@@ -2,12 +2,10 @@
 
 from crtgen.pipeline.decision import Decider, Decision, Event, least_sum, runs_in
 from crtgen.pipeline.description import PIPELINE, Description, read_description
-from crtgen.pipeline.frames import PICTURES
 from crtgen.pipeline.join import Pipeline, join
 from crtgen.pipeline.stream import events_of, read_samples, runs_of
 
 __all__ = [
-    "PICTURES",
     "PIPELINE",
     "Decider",
     "Decision",

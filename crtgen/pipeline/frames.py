@@ -12,10 +12,7 @@ from crtgen.errors import UsageError
 from crtgen.features import ImageSettings
 from crtgen.ir import Array
 
-__all__ = ["PICTURES", "frame_of", "read_picture"]
-
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp")
-"""The suffixes of pictures."""
+__all__ = ["frame_of", "read_picture"]
 
 _MOST = 1 << 26
 """Pixels of a picture, at most."""

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.features import ImageSettings
+from crtgen.files import PICTURES
 from crtgen.ir import Array, DType, Value
 from crtgen.pipeline.decision import Decider, Event
-from crtgen.pipeline.frames import PICTURES, read_picture
+from crtgen.pipeline.frames import read_picture
 from crtgen.pipeline.join import Pipeline
 
 __all__ = ["events_of", "read_samples", "runs_of", "times_of"]

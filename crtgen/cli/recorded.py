@@ -1,0 +1,66 @@
+"""Recordings for ``crtgen run``: the runs of a pipeline, and the events in what came out."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from crtgen import api
+from crtgen.errors import UsageError
+from crtgen.ir import Array
+from crtgen.measure.cases import Inputs
+from crtgen.measure.media import Scaling
+from crtgen.pipeline import Pipeline, events_of, read_samples, runs_of
+
+__all__ = ["Recorded", "recorded_by"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A pipeline, for which recordings are read."""
+
+    pipeline: Pipeline
+
+    def inputs(self, file: Path, quantize: bool, scaling: Scaling) -> Inputs:
+        """The runs of a recording. Raises ``UsageError`` for options that a pipeline does not heed."""
+        pipeline = self.pipeline
+        if quantize or scaling != Scaling():
+            what = "a pipeline says itself what its network gets"
+            hint = "leave --quantize-input, --mean and --std out: [features] says it"
+            raise UsageError(what, where=pipeline.graph.name, hint=hint)
+        samples = read_samples(file, pipeline)
+        says = f"{file}, {len(samples) / pipeline.rate:.2f} s" if not pipeline.is_camera else ""
+        says = says or f"{file}, {_count(len(samples) // pipeline.hop, 'frame')}"
+        return Inputs(tuple((run,) for run in runs_of(pipeline, samples)), says, is_sequence=True)
+
+    def found(self, outputs: Sequence[Array]) -> dict[str, Any]:
+        """The events as JSON; nothing for a pipeline without a decision."""
+        if self.pipeline.decision is None:
+            return {}
+        return {"events": [asdict(event) for event in events_of(self.pipeline, outputs)]}
+
+    def show(self, console: Console, outputs: Sequence[Array]) -> None:
+        """Print the events of a pipeline with a decision."""
+        pipeline = self.pipeline
+        if pipeline.decision is None:
+            return
+        names, events = pipeline.decision.names, events_of(pipeline, outputs)
+        for event in events:
+            name = names[event.label] if event.label < len(names) else f"label {event.label}"
+            at = f"frame {event.sample // pipeline.hop}" if pipeline.is_camera else ""
+            at = at or f"{event.sample / pipeline.rate:8.3f} s"
+            console.print(f"  {at}  {name}, score {event.score:g}")
+        console.print(f"  {_count(len(events), 'event')}")
+
+
+def recorded_by(source: Path) -> Recorded | None:
+    """The same for the pipeline in a file; None if it is none."""
+    loaded = api.load(source)
+    pipeline = loaded.pipeline if isinstance(loaded, api.Model) else None
+    return None if pipeline is None else Recorded(pipeline)
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"

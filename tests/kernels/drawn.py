@@ -116,7 +116,7 @@ def covering(layers: Iterable[Layer], least: int, wanted: Collection[str], trial
             break
         known = trial.hits.copy()
         trial.jobs(layer.case)
-        chosen = [name for name in trial.hits if name.startswith(_CHOSEN) and known[name] < _EACH]
+        chosen = [name for name in trial.hits if name.startswith(_CHOSEN) and not known[name]]
         if number < least or any(trial.hits[name] > known[name] for name in (*seldom, *chosen)):
             found.append(layer)
     return found

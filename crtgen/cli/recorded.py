@@ -12,9 +12,9 @@ from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.measure.cases import Inputs
 from crtgen.measure.media import Scaling
-from crtgen.pipeline import Pipeline, events_of, read_samples, runs_of
+from crtgen.pipeline import Event, Pipeline, events_of, read_samples, runs_of
 
-__all__ = ["Recorded", "recorded_by"]
+__all__ = ["Heard", "Recorded", "recorded_by"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,34 @@ class Recorded:
         says = says or f"{file}, {_count(len(samples) // pipeline.hop, 'frame')}"
         return Inputs(tuple((run,) for run in runs_of(pipeline, samples)), says, is_sequence=True)
 
-    def found(self, outputs: Sequence[Array]) -> dict[str, Any]:
-        """The events as JSON; nothing for a pipeline without a decision."""
+    def heard(self, outputs: Sequence[Array]) -> "Heard | None":
+        """The events in the outputs of runs; None for a pipeline without a decision."""
         if self.pipeline.decision is None:
-            return {}
-        return {"events": [asdict(event) for event in events_of(self.pipeline, outputs)]}
+            return None
+        return Heard(self.pipeline, self.pipeline.decision.names, events_of(self.pipeline, outputs))
 
-    def show(self, console: Console, outputs: Sequence[Array]) -> None:
-        """Print the events of a pipeline with a decision."""
-        pipeline = self.pipeline
-        if pipeline.decision is None:
-            return
-        names, events = pipeline.decision.names, events_of(pipeline, outputs)
-        for event in events:
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The events of a recording, and the names of the labels."""
+
+    pipeline: Pipeline
+    names: Sequence[str]
+    events: Sequence[Event]
+
+    def value(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return {"events": [asdict(event) for event in self.events]}
+
+    def show(self, console: Console) -> None:
+        """Print a line for each event."""
+        pipeline, names = self.pipeline, self.names
+        for event in self.events:
             name = names[event.label] if event.label < len(names) else f"label {event.label}"
             at = f"frame {event.sample // pipeline.hop}" if pipeline.is_camera else ""
             at = at or f"{event.sample / pipeline.rate:8.3f} s"
             console.print(f"  {at}  {name}, score {event.score:g}")
-        console.print(f"  {_count(len(events), 'event')}")
+        console.print(f"  {_count(len(self.events), 'event')}")
 
 
 def recorded_by(source: Path) -> Recorded | None:

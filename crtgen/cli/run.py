@@ -91,15 +91,15 @@ def command(
         if output:
             write_outputs(output, info.outputs, outputs)
         values = {i.name: a.tolist() for i, a in zip(info.outputs, outputs, strict=True)}
-        found = {} if recorded is None else recorded.found([arrays[0] for arrays in made])
+        heard = None if recorded is None else recorded.heard([arrays[0] for arrays in made])
 
         def render(console: Console) -> None:
             console.print(f"{info.name} on {image.board}, {given.source}")
             if len(made) > 1:
                 console.print(f"  {len(made)} runs one after the other; the outputs of the last one:")
             _print_outputs(console, info.outputs, made[-1], names)
-            if recorded is not None:
-                recorded.show(console, [arrays[0] for arrays in made])
+            if heard is not None:
+                heard.show(console)
             if repeat > 1:
                 least, most = min(measured.ticks), max(measured.ticks)
                 console.print(f"  {repeat} runs, {least:,} to {most:,} ticks of the device's timer each")
@@ -108,7 +108,7 @@ def command(
             if generating.profile:
                 console.print(_profile(report))
 
-        out.result({**report.to_dict(), "outputs": values, **found}, render)
+        out.result({**report.to_dict(), "outputs": values, **(heard.value() if heard else {})}, render)
 
 
 def _recorded(source: Path) -> "Recorded | None":

@@ -12,7 +12,6 @@ from crtgen.features.tables import cosines, mel_bank, window_of
 from crtgen.ir import DType, Quant
 from crtgen.ops import (
     Add,
-    Bands,
     Before,
     Cast,
     Div,
@@ -36,7 +35,6 @@ from crtgen.ops import (
     Sqrt,
     Sub,
 )
-from crtgen.ops.spectral import banded
 
 __all__ = ["features_of"]
 
@@ -59,14 +57,8 @@ def features_of(steps: Steps, settings: SoundSettings, *, quantized: bool = Fals
 
 
 def _logarithms(steps: Steps, s: MelSettings) -> Handle:
-    bank = banded(_bank(s) / s.divide)
-    names = ("bank", "bins", "widths")
-
-    def row() -> Handle:
-        operands = (steps.constant(n, a) for n, a in zip(names, bank.arrays, strict=True))
-        return steps.one(Bands(), _spectrum(steps, s), *operands)
-
-    bands = steps.rows(row)
+    bank = _bank(s) / s.divide
+    bands = steps.rows(lambda: steps.bands("bank", _spectrum(steps, s), bank))
     if s.normalize:
         for _ in range(2 if s.spectrum == "power" else 1):
             bands = steps.one(Div(), bands, steps.peak())
@@ -75,11 +67,7 @@ def _logarithms(steps: Steps, s: MelSettings) -> Handle:
     if s.top:
         bands = steps.one(Maximum(), bands, steps.one(Sub(), steps.greatest(bands), steps.number(s.top)))
     if s.coefficients:
-        matrix = banded(_cepstrum(s))
-        names = ("cosines", "cosine_starts", "cosine_widths")
-        bands = steps.one(
-            Bands(), bands, *(steps.constant(n, a) for n, a in zip(names, matrix.arrays, strict=True))
-        )
+        bands = steps.bands("cosines", bands, _cepstrum(s))
     return _normalized(steps, s, bands) if s.cmvn else bands
 
 

@@ -51,7 +51,7 @@ _CHOICES = {
     "pad": ("none", "zero", "reflect"),
     "tail": ("drop", "zero"),
     "window_at": ("start", "middle"),
-    "rounding": ("none", "nearest", "truncate"),
+    "rounding": ("none", "truncate"),
     "per": ("stream", "window"),
     "weights": ("nearest", "truncate"),
     "tables": ("float32", "float64"),

@@ -40,7 +40,8 @@ _ALONE = (FftAutoScale, FilterBank, FilterBankSquareRoot, Frame, SpectralSubtrac
 _PREVIOUS = {"stream": Before.EARLIER, "frame": Before.ITSELF, "window": Before.LAST}
 
 
-_MEANS = ("mean_weights", "mean_rows", "mean_widths")
+_PARTS = ("weights", "first", "widths")
+"""The tables of bands."""
 
 
 def _means(rows: int, reach: int) -> npt.NDArray[np.float64]:
@@ -108,6 +109,13 @@ class Steps(ABC):
         (made,) = self.apply(op, *inputs, quant=quant)
         return made
 
+    def bands(self, name: str, x: Handle, matrix: npt.NDArray[np.float64]) -> Handle:
+        """``x`` times a matrix ``[numbers, bands]``, whose tables are called ``name``."""
+        tables = banded(matrix).arrays
+        return self.one(
+            Bands(), x, *(self.constant(f"{name}_{part}", a) for part, a in zip(_PARTS, tables, strict=True))
+        )
+
     def number(self, value: float) -> Handle:
         """A constant of one float32."""
         return self.constant("number", np.array(value, np.float32))
@@ -164,10 +172,8 @@ class GraphSteps(Steps):
         return self.one(ReduceMax(tuple(range(len(value.shape)))), value)
 
     def averaged(self, value: Handle, reach: int) -> Handle:
-        tables = banded(_means(value.shape[0], reach)).arrays
-        operands = [self.constant(n, a) for n, a in zip(_MEANS, tables, strict=True)]
         turned = self.one(Transpose((1, 0)), value)
-        return self.one(Transpose((1, 0)), self.one(Bands(), turned, *operands))
+        return self.one(Transpose((1, 0)), self.bands("means", turned, _means(value.shape[0], reach)))
 
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
         node = self._unique(op.name)
@@ -273,7 +279,7 @@ class ArraySteps(Steps):
         rows = self.array(value)
         tables = banded(_means(len(rows), reach)).arrays
         x = Value("x", rows.T.shape, DType.FLOAT32)
-        operands = [Value.constant(n, a) for n, a in zip(_MEANS, tables, strict=True)]
+        operands = [Value.constant(n, a) for n, a in zip(_PARTS, tables, strict=True)]
         ((shape, dtype),) = Bands().infer([x, *operands])
         sig = Signature((x, *operands), (Value("y", shape, dtype),))
         (made,) = Bands().reference(sig, [rows.T, *tables])

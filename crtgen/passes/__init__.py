@@ -1,4 +1,7 @@
-"""Graph rewrites: each is a frozen dataclass, graph in, graph out, and leaves every result as it was."""
+"""Graph rewrites: each is a frozen dataclass, graph in, graph out, and leaves every result as it was.
+
+Only the order in which float32 numbers are added up may be another: bands of a matrix leave its zeros out.
+"""
 
 from crtgen.passes.core import Change, Hit, Pass, Rule, run_passes
 from crtgen.passes.ends import channels_last, turned_shape, with_io

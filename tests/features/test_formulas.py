@@ -29,6 +29,18 @@ def _cosines(bands: int, count: int, first: float) -> Doubles:
     return np.asarray(rows)
 
 
+def _triangles(edges: npt.NDArray[np.int64], bins: int) -> Doubles:
+    """Bands that rise and fall between whole bins."""
+    bank = np.zeros((bins, len(edges) - 2))
+    for band in range(len(edges) - 2):
+        low, middle, high = edges[band : band + 3]
+        for i in range(low, middle):
+            bank[i, band] = (i - low) / (middle - low)
+        for i in range(middle, high):
+            bank[i, band] = (high - i) / (high - middle)
+    return bank
+
+
 def _speech_features(signal: npt.NDArray[np.int16]) -> Doubles:
     """python_speech_features 0.6: mfcc(signal, 16000)."""
     x = signal.astype(float)
@@ -41,14 +53,7 @@ def _speech_features(signal: npt.NDArray[np.int16]) -> Doubles:
     energy = power.sum(axis=1)
     mels = np.linspace(0, 2595 * np.log10(1 + 8000 / 700), 28)
     edges = np.floor(513 * 700 * (10 ** (mels / 2595) - 1) / 16000).astype(int)
-    bank = np.zeros((257, 26))
-    for band in range(26):
-        low, middle, high = edges[band : band + 3]
-        for i in range(low, middle):
-            bank[i, band] = (i - low) / (middle - low)
-        for i in range(middle, high):
-            bank[i, band] = (high - i) / (high - middle)
-    sums = power @ bank
+    sums = power @ _triangles(edges, 257)
     rows = np.log(np.where(sums == 0, eps, sums)) @ _cosines(26, 13, np.sqrt(0.5))
     rows *= 1 + 11 * np.sin(np.pi * np.arange(13) / 22)
     rows[:, 0] = np.log(np.where(energy == 0, eps, energy))
@@ -81,14 +86,7 @@ def _edge_impulse(signal: npt.NDArray[np.int16]) -> Doubles:
     energy = power.sum(axis=1)
     edges = 700 * np.expm1(np.linspace(0, 1127 * np.log1p(8000 / 700), 34) / 1127)
     edges = np.floor(257 * np.append(edges[:-1], edges[-1] - 0.001) / 16000).astype(int)
-    bank = np.zeros((129, 32))
-    for band in range(32):
-        low, middle, high = edges[band : band + 3]
-        for i in range(low, middle):
-            bank[i, band] = (i - low) / (middle - low)
-        for i in range(middle, high):
-            bank[i, band] = (high - i) / (high - middle)
-    sums = power @ bank
+    sums = power @ _triangles(edges, 129)
     rows = np.log(np.where(sums == 0, 1e-10, sums)) @ _cosines(32, 13, np.sqrt(0.5))
     rows[:, 0] = np.log(np.where(energy == 0, 1e-10, energy))
 

@@ -176,6 +176,11 @@ class _Window:
             raise UsageError(what, where=network.name, hint="another preset, or another number of bands")
         rows = x.elements // single
         if network.states:
+            if every != 1:
+                hint = f"leave it out: it runs whenever its {rows} rows are there"
+                raise UsageError(
+                    "a network with states sees each row once", where="[network] every", hint=hint
+                )
             return cls(rows, rows)
         if every > rows:
             raise UsageError(f"it would miss rows: its window has {rows}", where="[network] every")

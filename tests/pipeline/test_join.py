@@ -54,6 +54,8 @@ def test_a_network_with_states_runs_when_its_rows_are_there(tmp_path: Path) -> N
     network = sound_dir().parent / "networks" / "streaming" / "v2_okay_nabu.tflite"
     pipeline = load(describe(tmp_path, "microwakeword", network))
     assert (pipeline.span, pipeline.hop, pipeline.warm) == (480 + 2 * 160, 3 * 160, 0)
+    with pytest.raises(UsageError, match="a network with states sees each row once"):
+        load(describe(tmp_path, "microwakeword", network, "every = 2\n"))
 
 
 def test_features_that_do_not_fit_are_refused(tmp_path: Path) -> None:

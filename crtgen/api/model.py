@@ -203,7 +203,8 @@ def _pipeline(file: Path) -> Model:
     with budget.spending(str(file)):
         description = read_description(file)
         network = None if description.network is None else frontends.load(description.network)
-        pipeline = join(description, network)
+        gate = None if description.beside is None else frontends.load(description.beside.network)
+        pipeline = join(description, network, gate)
     notes = () if network is None else network.notes
     return Model(pipeline.graph, notes, pipeline=pipeline)
 

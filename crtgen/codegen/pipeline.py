@@ -8,7 +8,7 @@ from crtgen.codegen.names import c_string, unique_identifiers
 from crtgen.codegen.render import render
 from crtgen.ir import DType
 from crtgen.kernels.literal import c_float
-from crtgen.pipeline import Decision, Pipeline, least_sum, runs_in
+from crtgen.pipeline import Decision, Finder, Pipeline, least_sum, runs_in
 
 __all__ = ["pipeline_files"]
 
@@ -22,15 +22,65 @@ class _Label:
 
 
 @dataclass(frozen=True, slots=True)
+class _GateView:
+    """A gate: ``limits`` are the least sums of 1 to ``average`` integers, none for real numbers."""
+
+    place: int
+    average: int
+    above: str
+    limits: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _DecisionView:
-    """A decision in runs: ``above`` is a comparison in C, ``before`` are runs that are not decided on."""
+    """A decision in runs: ``above`` is a comparison in C, ``before`` are runs that are not decided on.
+
+    ``limits`` are the least sums of ``least`` to ``average`` scores, where there may be fewer; of real
+    numbers, the only one is a text.
+    """
 
     labels: tuple[int, ...]
     average: int
+    least: int
+    limits: tuple[int | str, ...]
     patience: int
+    vote: int
     quiet: int
+    quiet_of_label: bool
     before: int
     above: str
+    top: int
+    gate: _GateView | None
+
+
+@dataclass(frozen=True, slots=True)
+class _BoxesView:
+    """How boxes are found; ``corner`` and ``size`` make real numbers of integers."""
+
+    kind: str
+    unit: str
+    order: str
+    most: int
+    candidates: int
+    labels: tuple[int, ...]
+    rows: int
+    row_step: int
+    step: int
+    first: int
+    columns: int
+    across: int
+    down: int
+    has_objectness: bool
+    is_real: bool
+    type: str
+    wide: str
+    above: str
+    less_zero: str
+    overlap: str
+    share: int
+    corner: str
+    size: str
+    real_score: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +103,7 @@ class _PipelineView:
     score_type: str
     labels: tuple[_Label, ...]
     decision: _DecisionView | None
+    boxes: _BoxesView | None = None
     frame_width: int = 0
     input: str = ""
 
@@ -91,27 +142,88 @@ def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> Mapp
         labels=tuple(
             _Label(macro, c_string(n)) for n, macro in unique_identifiers(names, upper=True).items()
         ),
-        decision=None if chosen is None else _decision(chosen, pipeline, output),
+        decision=None if chosen is None or chosen.boxes else _decision(chosen, pipeline, output),
+        boxes=_boxes(chosen, pipeline) if chosen is not None and chosen.boxes else None,
         frame_width=pipeline.samples.shape[1] if pipeline.is_camera else 0,
         input=info.inputs[0].c_name,
     )
     return {
-        f"{info.name}_pipeline.h": render("pipeline.h.j2", v=view),
-        f"{info.name}_pipeline.c": render("pipeline.c.j2", v=view),
+        f"{info.name}_pipeline.h": render("pipeline/pipeline.h.j2", v=view),
+        f"{info.name}_pipeline.c": render("pipeline/pipeline.c.j2", v=view),
     }
 
 
 def _decision(decision: Decision, pipeline: Pipeline, output: Interface) -> _DecisionView:
-    if output.dtype is DType.FLOAT32:
-        above = f"> ({c_float(decision.above)} * {c_float(decision.average)})"
+    is_real = output.dtype is DType.FLOAT32
+    least = decision.least or decision.average
+    counts = range(least, decision.average + 1) if least < decision.average else ()
+    count = "(float)pipeline.kept" if counts else c_float(decision.average)
+    if is_real:
+        above = f"> ({c_float(decision.above)} * {count})"
+        limits: tuple[int | str, ...] = (above,) if counts else ()
     else:
-        above = f">= {least_sum(pipeline.output, decision)}"
-
+        above = f">= {least_sum(pipeline.output, decision.above, decision.average)}"
+        limits = tuple(least_sum(pipeline.output, decision.above, n) for n in counts)
     return _DecisionView(
-        labels=decision.labels or tuple(range(pipeline.output.elements)),
+        labels=decision.labels or tuple(range(pipeline.output.elements - (decision.gate is not None))),
         average=decision.average,
+        least=least,
+        limits=limits,
         patience=decision.patience,
+        vote=decision.vote,
         quiet=runs_in(decision.quiet, pipeline.rate, pipeline.hop),
-        before=max(decision.average - 1, runs_in(decision.ignore, pipeline.rate, pipeline.hop)),
+        quiet_of_label=decision.quiet_of == "label",
+        before=max(least - 1, runs_in(decision.ignore, pipeline.rate, pipeline.hop)),
         above=above,
+        top=decision.top,
+        gate=_gate(decision, pipeline, is_real),
     )
+
+
+def _gate(decision: Decision, pipeline: Pipeline, is_real: bool) -> _GateView | None:
+    gate = decision.gate
+    if gate is None:
+        return None
+    counts = () if is_real else range(1, gate.average + 1)
+    limits = tuple(least_sum(pipeline.output, gate.above, n) for n in counts)
+    return _GateView(pipeline.output.elements - 1, gate.average, c_float(gate.above), limits)
+
+
+def _boxes(decision: Decision, pipeline: Pipeline) -> _BoxesView:
+    found = Finder.of(decision, pipeline.output, *pipeline.picture)
+    layout, boxes, is_real = found.layout, found.boxes, found.is_real
+    is_grid = boxes.kind == "fomo"
+
+    def scaled(scale: float) -> str:
+        return "" if is_real else f"{c_float(scale)} * (float)"
+
+    return _BoxesView(
+        kind=boxes.kind,
+        unit="pixels of what the network gets" if is_grid else "the network's own",
+        order="from above to below" if is_grid else "the best one first",
+        most=boxes.most,
+        candidates=found.candidates,
+        labels=found.labels,
+        rows=layout.rows,
+        row_step=layout.row_step,
+        step=layout.step,
+        first=layout.first,
+        columns=layout.columns,
+        across=found.cell[0],
+        down=found.cell[1],
+        has_objectness=layout.has_objectness,
+        is_real=is_real,
+        type="float" if is_real else "int32_t",
+        wide="float" if is_real else "int64_t",
+        above=f"> {c_float(found.above)}" if is_real else f">= {found.least}",
+        less_zero=_less(0 if is_real else found.zero),
+        overlap=c_float(boxes.overlap),
+        share=found.share,
+        corner=scaled(found.scale / 2),
+        size=scaled(found.scale),
+        real_score=scaled(found.score_scale),
+    )
+
+
+def _less(zero: int) -> str:
+    return "" if zero == 0 else f" - ({zero})"

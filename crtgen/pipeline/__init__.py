@@ -1,16 +1,20 @@
 """From a sensor's samples to events: features, a network and a decision as one model."""
 
-from crtgen.pipeline.decision import Decider, Decision, Event, least_sum, runs_in
+from crtgen.pipeline.boxes import Box, Finder
+from crtgen.pipeline.decider import Decider, Event
+from crtgen.pipeline.decision import Decision, least_sum, runs_in
 from crtgen.pipeline.description import PIPELINE, Description, read_description
 from crtgen.pipeline.join import Pipeline, join
 from crtgen.pipeline.stream import events_of, read_samples, runs_of
 
 __all__ = [
     "PIPELINE",
+    "Box",
     "Decider",
     "Decision",
     "Description",
     "Event",
+    "Finder",
     "Pipeline",
     "events_of",
     "join",

@@ -8,7 +8,9 @@ from typing import Any
 from crtgen.errors import UsageError
 from crtgen.features import FeatureSettings, ImageSettings, VibrationSettings, changed, settings_of
 from crtgen.features.settings import FORMATS
-from crtgen.pipeline.decision import Decision
+from crtgen.pipeline.decision import Decision, Gate
+from crtgen.pipeline.decisions import read_decision
+from crtgen.pipeline.values import count, natural, number
 from crtgen.toml import Table, load_toml, text
 
 __all__ = ["PIPELINE", "Description", "read_description"]
@@ -25,6 +27,15 @@ PIPELINE = ".toml"
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """A second network on the same features, and the output that is the gate's."""
+
+    network: Path
+    label: int
+    gate: Gate
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """What a file says.
 
@@ -38,6 +49,7 @@ class Description:
     output: str
     every: int
     decision: Decision | None
+    beside: Beside | None = None
 
 
 def read_description(file: Path) -> Description:
@@ -63,14 +75,30 @@ def _description(root: Table, file: Path) -> Description:
     if network is not None:
         path = file.parent / network.get("file", text)
         output = network.get("output", text, "")
-        every = network.get("every", _count, 1)
+        every = network.get("every", count, 1)
         network.finish()
+    gate = root.section("gate")
+    beside = None if gate is None else _beside(gate, file)
     decision = root.section("decision")
-    made = None if decision is None else _decision(decision)
+    if beside is not None and (path is None or decision is None):
+        raise UsageError("a [gate] goes with a [network] and a [decision]", where=str(file))
+    made = (
+        None
+        if decision is None
+        else read_decision(decision, file.parent, None if beside is None else beside.gate)
+    )
     if made is not None and (made.quiet or made.ignore) and not sensor.rate:
         hint = "give the sensor its rate, in frames a second"
         raise UsageError("[decision] counts seconds", where=str(file), hint=hint)
-    return Description(name, settings, path, output, every, made)
+    return Description(name, settings, path, output, every, made, beside)
+
+
+def _beside(table: Table, file: Path) -> Beside:
+    path = file.parent / table.get("file", text)
+    gate = Gate(above=table.get("above", number, 0.5), average=table.get("average", count, 1))
+    made = Beside(path, table.get("label", natural, 0), gate)
+    table.finish()
+    return made
 
 
 def _section(outer: Table, key: str, file: Path) -> Table:
@@ -99,8 +127,8 @@ def _sensor(table: Table) -> _Sensor:
     given = table.get("type", text, _TYPES[kind])
     if given != _TYPES[kind]:
         raise table.error("type", f"samples of {given}; supported for {kind}: {_TYPES[kind]}")
-    rate = table.get("rate", _count)
-    axes = table.get("axes", _count) if kind == "imu" else 1
+    rate = table.get("rate", count)
+    axes = table.get("axes", count) if kind == "imu" else 1
     table.finish()
     return _Sensor(kind, rate, axes)
 
@@ -109,8 +137,8 @@ def _camera(table: Table) -> _Sensor:
     kind = table.get("format", text)
     if kind not in FORMATS:
         raise table.error("format", f"unknown format {kind!r}; known: {', '.join(FORMATS)}")
-    width, height = (table.get(key, _count) for key in ("width", "height"))
-    rate = table.get("rate", _count, 0)
+    width, height = (table.get(key, count) for key in ("width", "height"))
+    rate = table.get("rate", count, 0)
     table.finish()
     frame = {"format": kind, "frame_width": width, "frame_height": height, "frames": max(rate, 1)}
     return _Sensor(_IMAGE, rate, frame=frame)
@@ -148,61 +176,5 @@ def _image(table: Table, known: FeatureSettings, sensor: _Sensor, changes: dict[
     return changed(known, {**sensor.frame, **changes})
 
 
-def _decision(table: Table) -> Decision:
-    names = table.get("labels", _names, ())
-    chosen = table.get("label", _labels, ())
-    made = Decision(
-        labels=tuple(_index(table, label, names) for label in chosen),
-        names=names,
-        above=table.get("above", _number, 0.5),
-        average=table.get("average", _count, 1),
-        patience=table.get("patience", _count, 1),
-        quiet=table.get("quiet", _number, 0.0),
-        ignore=table.get("ignore", _number, 0.0),
-        anomaly=table.get("anomaly", _mse, False),
-    )
-    table.finish()
-    return made
-
-
-def _index(table: Table, label: int | str, names: tuple[str, ...]) -> int:
-    if isinstance(label, int):
-        return label
-    if label not in names:
-        raise table.error("label", f"no label is called {label!r}")
-    return names.index(label)
-
-
 def _any(value: Any) -> Any:
     return value
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 < value < 1 << 31:
-        raise ValueError(f"{value!r} is no whole number above 0")
-    return value
-
-
-def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not abs(value) < 1e9:
-        raise ValueError(f"{value!r} is no number")
-    return float(value)
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) and name.isprintable() for name in value):
-        raise ValueError("it is no list of names")
-    return tuple(value)
-
-
-def _labels(value: Any) -> tuple[int | str, ...]:
-    listed = value if isinstance(value, list) else [value]
-    if not all(isinstance(label, str) or (type(label) is int and label >= 0) for label in listed):
-        raise ValueError("a label is a name, or a number counted from 0")
-    return tuple(listed)
-
-
-def _mse(value: Any) -> bool:
-    if value != "mse":
-        raise ValueError(f"unknown score {value!r}; known: mse")
-    return True

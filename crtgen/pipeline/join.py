@@ -14,11 +14,13 @@ from crtgen.features.settings import SoundSettings
 from crtgen.features.steps import GraphSteps, Handle
 from crtgen.features.vibration import vibration
 from crtgen.ir import DType, Graph, Node, Value, shape_text
-from crtgen.ops import Cast, Concat, Dequantize, Mean, Quantize, Reshape, SquaredDifference, StridedSlice
+from crtgen.ops import Cast, Concat, Quantize, Reshape, StridedSlice
 from crtgen.passes import DEFAULT_PASSES, Sliding, run_passes, slide
 from crtgen.passes.slide import start_of_signal
+from crtgen.pipeline.boxes import layout_of
 from crtgen.pipeline.decision import Decision
 from crtgen.pipeline.description import Description
+from crtgen.pipeline.scores import distance, mean_square, with_gate
 
 __all__ = ["Pipeline", "join"]
 
@@ -52,6 +54,12 @@ class Pipeline:
         return isinstance(self.settings, ImageSettings)
 
     @property
+    def picture(self) -> tuple[int, int]:
+        """Width and height of what the network gets of a camera; 0 of other sensors."""
+        settings = self.settings
+        return (settings.width, settings.height) if isinstance(settings, ImageSettings) else (0, 0)
+
+    @property
     def samples(self) -> Value:
         """What a run gets: ``[span]`` of int16, ``[span, axes]`` of float32, or a frame of ``span`` rows."""
         return self.graph.values[self.graph.inputs[0]]
@@ -62,36 +70,55 @@ class Pipeline:
         return self.graph.values[self.graph.outputs[0]]
 
 
-def join(description: Description, network: Graph | None) -> Pipeline:
-    """One graph from samples to the outputs of the network.
+def join(description: Description, network: Graph | None, gate: Graph | None = None) -> Pipeline:
+    """One graph from samples to the outputs of the network, with a score of the second one behind them.
 
     Raises ``UsageError`` for a network that does not take such features.
     """
+    networks = _Networks(network, gate)
     if isinstance(description.settings, VibrationSettings):
-        return _of_vibrations(description, description.settings, network)
-    if isinstance(description.settings, ImageSettings):
-        return _of_frames(description, description.settings, network)
-    return _of_sound(description, description.settings, network)
+        made = _of_vibrations(description, description.settings, networks)
+    elif isinstance(description.settings, ImageSettings):
+        made = _of_frames(description, description.settings, networks)
+    else:
+        made = _of_sound(description, description.settings, networks)
+    _check_decision(made)
+    return made
 
 
-def _of_vibrations(description: Description, settings: VibrationSettings, network: Graph | None) -> Pipeline:
+@dataclass(frozen=True, slots=True)
+class _Networks:
+    """The network that is decided on, and the one that the gate is of."""
+
+    main: Graph | None
+    gate: Graph | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """All names in them."""
+        graphs = [graph for graph in (self.main, self.gate) if graph is not None]
+        return {name for g in graphs for name in (*g.values, *(node.name for node in g.nodes))}
+
+
+def _of_vibrations(description: Description, settings: VibrationSettings, networks: _Networks) -> Pipeline:
+    network = networks.main
     window = _Window.of(settings.width, 1, 1, network)
     if window.rows > 1:
         what = f"its input takes {window.rows} windows of {settings.width} numbers"
         raise UsageError(what, where=network.name if network else "", hint="it runs on one window at a time")
     samples = Value("samples", (settings.frame, settings.axes), DType.FLOAT32)
-    steps = GraphSteps(samples, [0], set(_names(network)))
+    steps = GraphSteps(samples, [0], networks.names)
     ends = _Joined(steps, vibration(steps, settings), window)
-    graph = ends.features_alone(description) if network is None else ends.with_network(description, network)
-    _check_labels(description.decision, graph)
+    graph = ends.graph(description, networks)
     return Pipeline(graph, settings, settings.frame, settings.hop, 0, 0, 0, description.decision)
 
 
-def _of_frames(description: Description, settings: ImageSettings, network: Graph | None) -> Pipeline:
+def _of_frames(description: Description, settings: ImageSettings, networks: _Networks) -> Pipeline:
+    network = networks.main
     if network is not None and len(network.inputs) != 1:
         raise UsageError(f"it has {len(network.inputs)} inputs: a picture goes into one", where=network.name)
     target = None if network is None else network.values[network.inputs[0]]
-    steps = GraphSteps(frame_value(settings), [0], set(_names(network)))
+    steps = GraphSteps(frame_value(settings), [0], networks.names)
     made = picture(steps, settings, target)
     if network is None and made is steps.samples:
         hint = "give it a [network], or the picture another size"
@@ -99,27 +126,29 @@ def _of_frames(description: Description, settings: ImageSettings, network: Graph
             "the picture is the frame: there is nothing to compute", where=description.name, hint=hint
         )
     ends = _Joined(steps, made, _Window(1, 1))
-    graph = ends.features_alone(description) if network is None else ends.with_network(description, network)
-    _check_labels(description.decision, graph)
+    graph = ends.graph(description, networks)
     rows = settings.frame_height
     return Pipeline(graph, settings, rows, rows, 0, 0, 0, description.decision)
 
 
-def _of_sound(description: Description, settings: SoundSettings, network: Graph | None) -> Pipeline:
+def _of_sound(description: Description, settings: SoundSettings, networks: _Networks) -> Pipeline:
+    network = networks.main
     stack = settings.stack if isinstance(settings, MelSettings) else 1
     window = _Window.of(settings.width, stack, description.every, network)
+    if networks.gate and _Window.of(settings.width, stack, description.every, networks.gate) != window:
+        hint = "both get the same rows of features, and run together"
+        raise UsageError("its window is another than that of the [network]", where="[gate] file", hint=hint)
     history = int(isinstance(settings, MelSettings) and bool(settings.preemphasis) and _over_stream(settings))
     used = settings.used if isinstance(settings, MelSettings) else settings.frame
     whole = settings.per == "window"
     rows = window.rows if whole else window.step
     length = settings.frame if whole else used
     samples = Value("samples", (history + length + (rows - 1) * settings.hop,), DType.INT16)
-    steps = GraphSteps(samples, [history + i * settings.hop for i in range(rows)], set(_names(network)))
+    steps = GraphSteps(samples, [history + i * settings.hop for i in range(rows)], networks.names)
     quantized = network is not None and isinstance(settings, MelSettings) and settings.rounding != "none"
     features = features_of(steps, settings, quantized=quantized)
     ends = _Joined(steps, features, replace(window, step=rows))
-    graph = ends.features_alone(description) if network is None else ends.with_network(description, network)
-    _check_labels(description.decision, graph)
+    graph = ends.graph(description, networks)
     if whole and lead(settings):
         raise UsageError("[features] pad: a window that moves over a stream has nothing around it")
     ahead = lead(settings) - offset(settings)
@@ -135,10 +164,15 @@ def _of_sound(description: Description, settings: SoundSettings, network: Graph 
     )
 
 
-def _check_labels(decision: Decision | None, graph: Graph) -> None:
+def _check_decision(made: Pipeline) -> None:
+    decision, graph = made.decision, made.graph
     if decision is None:
         return
-    count = graph.values[graph.outputs[0]].elements
+    count = made.output.elements - (decision.gate is not None)
+    if decision.boxes is not None:
+        if not isinstance(made.settings, ImageSettings):
+            raise UsageError("boxes are found in pictures", where=f"{graph.name}: [decision] boxes")
+        count = layout_of(decision, made.output, graph.name).labels
     for label in decision.labels:
         if label >= count:
             where = f"{graph.name}: [decision] label"
@@ -146,14 +180,18 @@ def _check_labels(decision: Decision | None, graph: Graph) -> None:
     if decision.names and len(decision.names) != count:
         what = f"{len(decision.names)} names for {count} outputs"
         raise UsageError(what, where=f"{graph.name}: [decision] labels")
+    if decision.top > len(decision.labels or range(count)):
+        what = f"the {decision.top} best of {len(decision.labels or range(count))} labels"
+        raise UsageError(what, where=f"{graph.name}: [decision] top_k")
+
+
+def _input(network: Graph | None) -> Value:
+    assert network is not None
+    return network.values[network.inputs[0]]
 
 
 def _over_stream(settings: MelSettings) -> bool:
     return settings.preemphasis_over == "stream"
-
-
-def _names(network: Graph | None) -> list[str]:
-    return [] if network is None else [*network.values, *(node.name for node in network.nodes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +233,34 @@ class _Joined:
     features: Handle
     window: _Window
 
-    def features_alone(self, description: Description) -> Graph:
-        return _named(self.steps.graph(description.name, self._windowed(self.features)), "features")
+    def graph(self, description: Description, networks: _Networks) -> Graph:
+        """The graph from samples to what is decided on."""
+        decision = description.decision
+        if networks.main is None:
+            output = self._windowed(self.features)
+            if decision is None or decision.clusters is None:
+                return _named(self.steps.graph(description.name, output), "features")
+            return self.steps.graph(description.name, distance(self.steps, output, decision.clusters))
+        given, output = self._scores(networks.main, description.output)
+        if decision is not None and decision.anomaly == "mse":
+            output = mean_square(self.steps, given, output, networks.main.name)
+        if decision is not None and decision.clusters is not None:
+            output = distance(self.steps, output, decision.clusters)
+        if networks.gate is not None and description.beside is not None:
+            output = with_gate(self.steps, output, self._gate(networks), description.beside.label)
+        return self.steps.graph(description.name, output)
 
-    def with_network(self, description: Description, network: Graph) -> Graph:
+    def _gate(self, networks: _Networks) -> Handle:
+        gate, prefix = networks.gate, "gate_"
+        assert gate is not None
+        if len(gate.inputs) != 1 or gate.values[gate.inputs[0]].elements != _input(networks.main).elements:
+            raise UsageError("its input is another than that of the [network]", where="[gate] file")
+        while any(f"{prefix}{name}" in networks.names for name in networks.names):
+            prefix += "_"
+        return self._scores(_prefixed(gate, prefix), "")[1]
+
+    def _scores(self, network: Graph, output: str) -> tuple[Handle, Handle]:
+        """What goes into the network, and its output of this name, or the first one."""
         x = network.values[network.inputs[0]]
         rows = self._like(x)
         network, _ = run_passes(network, DEFAULT_PASSES)
@@ -211,10 +273,7 @@ class _Joined:
         given = rows
         if (rows.shape, rows.quant) != (entry.shape, entry.quant):
             given = self.steps.one(Reshape(entry.shape), rows, quant=entry.quant)
-        output = self._appended(network, given, description.output or network.outputs[0])
-        if description.decision is not None and description.decision.anomaly:
-            output = self._error(given, output, network.name)
-        return self.steps.graph(description.name, output)
+        return given, self._appended(network, given, output or network.outputs[0])
 
     def _like(self, x: Value) -> Handle:
         """The features in the type of the network's input."""
@@ -266,14 +325,6 @@ class _Joined:
         self.steps.append(list(values.values()), nodes, states)
         return values[output]
 
-    def _error(self, given: Handle, output: Handle, name: str) -> Handle:
-        if given.elements != output.elements:
-            what = f"{output.elements} numbers come out and {given.elements} go in: there is no difference"
-            raise UsageError(what, where=name, hint='anomaly = "mse" is for an autoencoder')
-        real = [v if v.dtype is DType.FLOAT32 else self.steps.one(Dequantize(), v) for v in (given, output)]
-        flat = [self.steps.one(Reshape((v.elements,)), v) for v in real]
-        return self.steps.one(Mean((0,), keep_dims=True), self.steps.one(SquaredDifference(), *flat))
-
 
 def _named(graph: Graph, name: str) -> Graph:
     """The graph whose only output has this name."""
@@ -289,3 +340,16 @@ def _named(graph: Graph, name: str) -> Graph:
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:
     return replace(node, inputs=tuple(names.get(n, n) for n in node.inputs))
+
+
+def _prefixed(graph: Graph, prefix: str) -> Graph:
+    """The graph with other names: of values, and of nodes."""
+    names = {name: prefix + name for name in graph.values}
+    nodes = [
+        replace(_renamed(n, names), name=prefix + n.name, outputs=tuple(names[o] for o in n.outputs))
+        for n in graph.nodes
+    ]
+    values = [replace(v, name=names[v.name]) for v in graph.values.values()]
+    states = [(names[before], names[after]) for before, after in graph.states]
+    inputs, outputs = ([names[name] for name in listed] for listed in (graph.inputs, graph.outputs))
+    return Graph.build(graph.name, values, nodes, inputs, outputs, states)

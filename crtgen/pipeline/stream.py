@@ -13,7 +13,7 @@ from crtgen.errors import UsageError
 from crtgen.features import ImageSettings
 from crtgen.files import PICTURES
 from crtgen.ir import Array, DType, Value
-from crtgen.pipeline.decision import Decider, Event
+from crtgen.pipeline.decider import Decider, Event
 from crtgen.pipeline.frames import read_picture
 from crtgen.pipeline.join import Pipeline
 
@@ -107,6 +107,7 @@ def events_of(pipeline: Pipeline, outputs: Sequence[Array]) -> list[Event]:
     """
     if pipeline.decision is None:
         raise UsageError("it has no [decision]", where=pipeline.graph.name)
-    decider = Decider(pipeline.decision, pipeline.output, pipeline.rate, pipeline.hop)
+    size = pipeline.picture
+    decider = Decider(pipeline.decision, pipeline.output, pipeline.rate, pipeline.hop, *size)
     pairs = list(zip(outputs, times_of(pipeline), strict=False))[pipeline.warm :]
     return [event for output, sample in pairs if (event := decider.decide(output, sample)) is not None]

@@ -1,0 +1,47 @@
+"""Clusters of what is normal, as a file holds them."""
+
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+
+from crtgen import files
+from crtgen.errors import UsageError
+from crtgen.ir import Array
+from crtgen.pipeline.decision import Clusters
+
+__all__ = ["read_clusters"]
+
+_HINT = "numpy.savez with centroids [K, N], radii [K] and, where a scaler was fitted, mean [N] and scale [N]"
+
+
+def read_clusters(path: Path) -> Clusters:
+    """The clusters in a ``.npz``. Raises ``UsageError`` for arrays that are none."""
+    data = files.read(path, "the clusters")
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as arrays:
+            held = {name: np.asarray(arrays[name]) for name in arrays.files}
+        centroids, radii = held.pop("centroids"), held.pop("radii")
+    except (ValueError, KeyError, EOFError, OSError, AttributeError, TypeError) as error:
+        raise UsageError(f"the clusters cannot be read: {error}", where=str(path), hint=_HINT) from error
+    if centroids.ndim != 2 or not centroids.size:
+        raise UsageError(f"centroids of shape {centroids.shape}", where=str(path), hint=_HINT)
+    count, width = centroids.shape
+    mean, scale = held.pop("mean", np.zeros(width)), held.pop("scale", np.ones(width))
+    if held:
+        raise UsageError(f"it has an array {min(held)}", where=str(path), hint=_HINT)
+    _check("centroids", centroids, (count, width), path)
+    _check("radii", radii, (count,), path)
+    _check("mean", mean, (width,), path)
+    _check("scale", scale, (width,), path)
+    if not (scale > 0).all():
+        raise UsageError("a scale is not above 0", where=str(path))
+    parts = (array.astype(np.float32) for array in (centroids, radii, mean, scale))
+    return Clusters(*parts)
+
+
+def _check(name: str, array: Array, shape: tuple[int, ...], path: Path) -> None:
+    real = array.dtype.kind in "fiu"
+    if array.shape != shape or not real or not np.isfinite(array).all():
+        what = f"{name} are {array.dtype} of shape {array.shape}, not finite numbers of shape {shape}"
+        raise UsageError(what, where=str(path), hint=_HINT)

@@ -1,0 +1,53 @@
+"""Parsers of what descriptions hold; each raises ``ValueError`` for what it cannot accept."""
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["count", "labels", "names", "natural", "number", "one_of"]
+
+
+def count(value: Any) -> int:
+    """A whole number above 0."""
+    if type(value) is not int or not 0 < value < 1 << 31:
+        raise ValueError(f"{value!r} is no whole number above 0")
+    return value
+
+
+def natural(value: Any) -> int:
+    """A whole number from 0 on."""
+    if type(value) is not int or not 0 <= value < 1 << 31:
+        raise ValueError(f"{value!r} is no whole number from 0 on")
+    return value
+
+
+def number(value: Any) -> float:
+    """A real number."""
+    if type(value) not in (int, float) or not abs(value) < 1e9:
+        raise ValueError(f"{value!r} is no number")
+    return float(value)
+
+
+def names(value: Any) -> tuple[str, ...]:
+    """A list of names."""
+    if not isinstance(value, list) or not all(isinstance(name, str) and name.isprintable() for name in value):
+        raise ValueError("it is no list of names")
+    return tuple(value)
+
+
+def labels(value: Any) -> tuple[int | str, ...]:
+    """A label, or a list of them."""
+    listed = value if isinstance(value, list) else [value]
+    if not all(isinstance(label, str) or (type(label) is int and label >= 0) for label in listed):
+        raise ValueError("a label is a name, or a number counted from 0")
+    return tuple(listed)
+
+
+def one_of(*known: str) -> Callable[[Any], str]:
+    """A parser of some texts."""
+
+    def parse(value: Any) -> str:
+        if value not in known:
+            raise ValueError(f"{value!r} is unknown; known: {', '.join(known)}")
+        return str(value)
+
+    return parse

@@ -10,7 +10,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float
 from crtgen.kernels.registry import design
-from crtgen.ops.fft import Irfft, Rfft, digit_order, half_turns, odd_factors, radices, turns
+from crtgen.ops.fft import EIGHTH, Irfft, Rfft, digit_order, half_turns, odd_factors, radices, turns
 from crtgen.ops.signal import (
     FftAutoScale,
     FilterBank,
@@ -73,6 +73,11 @@ class FftView:
     def radices(self) -> list[int]:
         """Those of the stages after the first."""
         return sorted({stage.radix for stage in self.stages[1:]})
+
+    @property
+    def eighth(self) -> str:
+        """Cosine and sine of an eighth of a turn, as a literal."""
+        return c_float(float(EIGHTH))
 
     @property
     def odd(self) -> Mapping[int, list[tuple[list[str], list[str]]]]:
@@ -162,7 +167,7 @@ def logarithm(op: FilterBankLog, sig: Signature, target: Target) -> Kernel:
 
 @design(Rfft)
 def rfft(op: Rfft, sig: Signature, target: Target) -> Kernel:
-    """Stages of radix 4 and 2 over numbers in scratch."""
+    """Stages of radix 4, the first one of 2 or 8, over numbers in scratch."""
     return _transform(sig, op.length // 2, -1)
 
 
@@ -180,16 +185,16 @@ def _transform(sig: Signature, count: int, sign: int) -> Kernel:
     stages, size = [], 1
     wide, bits = _WIDE[dtype]
     scale = c_float(1 / (2 * count)) if sign > 0 and not bits else ""
-    for radix in reversed(radices(count)):
+    plain = dtype is DType.FLOAT32 and sign < 0
+    for radix in reversed(radices(count, plain)):
         groups = count // (size * radix)
         stages.append(Stage(radix, size, groups, groups, ((1 << bits) - 1) // radix))
         size *= radix
     tables = {"twiddles": turns(count, dtype, sign), "halves": half_turns(count, dtype, sign)}
-    consts = [Const.of("order", digit_order(count).astype(np.uint16), 2, "of the input's pairs")]
+    consts = [Const.of("order", digit_order(count, plain).astype(np.uint16), 2, "of the input's pairs")]
     consts += [Const.of(name, table.ravel(), 4, "real, imaginary") for name, table in tables.items()]
     kind = f"{dtype.value} {'inverse' if sign > 0 else 'forward'}"
     work = Work().block(f"{kind} row", rows).block(f"{kind} number", rows * count)
-    plain = dtype is DType.FLOAT32 and sign < 0
     return Kernel(
         design="radix 4",
         template="signal/fft_float.c.j2" if plain else "signal/fft.c.j2",

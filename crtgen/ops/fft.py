@@ -18,6 +18,7 @@ from crtgen.ops.attrs import require, require_inputs
 from crtgen.ops.case import Case, make
 
 __all__ = [
+    "EIGHTH",
     "Irfft",
     "Rfft",
     "cases",
@@ -34,6 +35,8 @@ Numbers = npt.NDArray[Any]
 Pair = tuple[Numbers, Numbers]
 _BITS = {DType.INT16: 15, DType.INT32: 31}
 _TYPES = (*_BITS, DType.FLOAT32)
+EIGHTH = np.float32(np.sqrt(0.5))
+"""Cosine and sine of an eighth of a turn."""
 
 
 def _require(length: int, inputs: Sequence[Value], *, odd: bool = False) -> None:
@@ -106,13 +109,15 @@ def is_fast(length: int) -> bool:
     return rest == 1 and length % 4 == 0 and length <= 8192
 
 
-def radices(count: int) -> list[int]:
+def radices(count: int, eight: bool = False) -> list[int]:
     """Those of the stages of a transform of ``count`` numbers, the last stage first.
 
-    Fours, then a two, threes and fives.
+    Fours, then a two, threes and fives. ``eight``: in place of a four and a two an eight, the first stage.
     """
-    found = []
+    found: list[int] = []
     while count > 1:
+        if eight and count == 8:
+            return [*found, 8]
         found.append(next(radix for radix in (4, 2, 3, 5) if count % radix == 0))
         count //= found[-1]
     return found
@@ -141,11 +146,11 @@ def odd_factors(radix: int, j: int) -> tuple[Array, Array]:
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
 
-def digit_order(count: int) -> Whole:
+def digit_order(count: int, eight: bool = False) -> Whole:
     """Where each number of the first stage comes from."""
     order = np.arange(count, dtype=np.int64)
     groups = [order]
-    for radix in radices(count):
+    for radix in radices(count, eight):
         groups = [group[k::radix] for group in groups for k in range(radix)]
     return np.concatenate(groups)
 
@@ -208,10 +213,11 @@ class _Transformer(ABC):
     def _transform(self, x: Pair, sign: int) -> Pair:
         """Of each row."""
         count = x[0].shape[1]
-        order, twiddles = digit_order(count), self._turns(turns(count, self.dtype, sign))
+        eight = self.dtype is DType.FLOAT32 and sign < 0
+        order, twiddles = digit_order(count, eight), self._turns(turns(count, self.dtype, sign))
         x = x[0][:, order], x[1][:, order]
         size = 1
-        for radix in reversed(radices(count)):
+        for radix in reversed(radices(count, eight)):
             x = self._stage(x, radix, size, twiddles, sign)
             size *= radix
         return x
@@ -233,6 +239,8 @@ class _Transformer(ABC):
     def _combined(self, x: Sequence[Pair], sign: int) -> list[Pair]:
         if len(x) == 2:
             return self._two(x)
+        if len(x) == 8:
+            return self._eight(x)
         return self._four(x, sign) if len(x) == 4 else self._odd(x, sign)
 
     def _two(self, x: Sequence[Pair]) -> list[Pair]:
@@ -244,6 +252,15 @@ class _Transformer(ABC):
         turned = -sign * rest[1], sign * rest[0]
         ends = self._sum(even, total), self._sum(even, total, -1)
         return [ends[0], self._sum(odd, turned), ends[1], self._sum(odd, turned, -1)]
+
+    def _eight(self, x: Sequence[Pair]) -> list[Pair]:
+        """Two of four, of float32; the numbers of the second one are turned by eighths."""
+        even, odd = self._four(x[::2], -1), self._four(x[1::2], -1)
+        (a, b), (c, d) = ((EIGHTH * part[0], EIGHTH * part[1]) for part in odd[1::2])
+        turned = [odd[0], (a + b, b - a), (odd[2][1], -odd[2][0]), (c - d, d + c)]
+        signs = (1, 1, 1, -1)
+        near = [self._sum(*pair) for pair in zip(even, turned, signs, strict=True)]
+        return near + [self._sum(e, t, -sign) for e, t, sign in zip(even, turned, signs, strict=True)]
 
     def _odd(self, x: Sequence[Pair], sign: int) -> list[Pair]:
         """Of 3 or 5 numbers, of float32: sums and differences of pairs, each with its factor."""
@@ -275,7 +292,7 @@ class _Transformer(ABC):
         total, turned = self._halves(real, imaginary, -1)
         made[0][:, k], made[1][:, k] = self._half(total[0] + turned[0]), self._half(total[1] + turned[1])
         made[0][:, count - k] = self._half(total[0] - turned[0])
-        made[1][:, count - k] = self._half(turned[1] - total[1])
+        made[1][:, count - k] = self._half(-(total[1] - turned[1]))
         return self._kept(made[0]), self._kept(made[1])
 
     def _halves(self, real: Numbers, imaginary: Numbers, sign: int) -> tuple[Pair, Pair]:

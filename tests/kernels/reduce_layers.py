@@ -132,7 +132,7 @@ def products(draw: st.DrawFn) -> Case:
 @st.composite
 def transforms(draw: st.DrawFn) -> Case:
     """Of some rows, either way."""
-    length, dtype = 1 << draw(st.integers(2, 8)), draw(st.sampled_from([_I16, DType.INT32, _F32]))
+    length, dtype = 1 << draw(st.integers(2, 10)), draw(st.sampled_from([_I16, DType.INT32, _F32]))
     rows = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
     if draw(st.booleans()):
         return make("drawn", Irfft(length), [Value("x", (*rows, length + 2), dtype)])

@@ -148,10 +148,13 @@ _CONDITIONAL = _set("b mov ldr add sub rsb mvn vmov")
 _STACK = _set("push pop vpush vpop")
 _LISTS = _STACK | _set("ldm ldmia ldmdb stm stmia stmdb vldm vldmia vldmdb vstm vstmia vstmdb")
 _LOADS = _set(
-    "ldr ldrb ldrh ldrsb ldrsh ldrd ldm ldmia ldmdb pop vldr vldrb vldrh vldrw vldm vldmia vldmdb vpop"
+    "ldr ldrb ldrh ldrsb ldrsh ldrd ldm ldmia ldmdb pop vldr vldrb vldrh vldrw vldrd vldm vldmia vldmdb vpop "
+    "vld20 vld21"
 )
 _LOADS |= {f"ldr{condition}" for condition in _CONDITIONS}
-_STORES = _set("str strb strh strd stm stmia stmdb push vstr vstrb vstrh vstrw vstm vstmia vstmdb vpush")
+_STORES = _set(
+    "str strb strh strd stm stmia stmdb push vstr vstrb vstrh vstrw vstrd vstm vstmia vstmdb vpush"
+)
 _COMPARES = _set("cmp cmn tst teq vcmp vcmpe")
 _WHEN = _set("it itt ite ittt itte itet itee")
 _PREDICATES = _WHEN | _set("vctp vpst vpstt vpste vpsttt vpstttt vpt vptt vpte")
@@ -181,7 +184,7 @@ _OTHERS = _set(
     "smlabt smlatb smlatt smlawb smlawt smulwb smulwt smmul smmulr smmla smmlar smmls vabs vneg vand vorr "
     "veor vbic vmvn vmov vdup vmax vmin vmaxnm vminnm vmulh vrmulh vmullb vmullt vmovlb vmovlt vqadd "
     "vqsub vhadd vqdmulh vqrdmulh vrshr vshr vshllb vshllt vrev16 vrev32 vrev64 vpsel vnot vcvt vcvta "
-    "vcvtn vcvtr vmladav vmladavx vmlsdav vmlav vaddv vnmul vdiv vsqrt vrint vrintn vrintz"
+    "vcvtn vcvtr vcmul vcadd vmladav vmladavx vmlsdav vmlav vaddv vnmul vdiv vsqrt vrint vrintn vrintz"
 )
 _KNOWN = frozenset[str]().union(
     *(_LOADS, _STORES, _COMPARES, _PREDICATES, _BRANCHES, _LONG, _STEPS, _OF_TWO, _ADDS_UP),

@@ -10,10 +10,22 @@ from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.elements import Form, Operands, Reading, Steps, elementwise, spread, walk
 from crtgen.kernels.registry import design
-from crtgen.ops import Activation, Add, AffineParams, Dequantize, Mul, Quantize, Relu, Sub
+from crtgen.ops import (
+    Activation,
+    Add,
+    AffineParams,
+    Cast,
+    Dequantize,
+    Maximum,
+    Minimum,
+    Mul,
+    Quantize,
+    Relu,
+    Sub,
+)
 from crtgen.ops.rescaling import by_float
 
-__all__ = ["arithmetic", "clamp", "dequantize", "divides", "quantize"]
+__all__ = ["arithmetic", "cast", "clamp", "dequantize", "divides", "extreme", "quantize"]
 
 _FLOATS = Form(store="vstrw.32", step=16)
 _FAR = 512  # steps of the output: beyond all int8 values
@@ -69,6 +81,52 @@ def clamp(op: Relu, sig: Signature, target: Target) -> Kernel | None:
         return Steps(vector)
 
     return elementwise("mve float", sig, target, walk(sig), steps, _FLOATS)
+
+
+@design(Maximum, Minimum, types=(DType.FLOAT32,), needs="mve", weights=None)
+def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | None:
+    """The first operand where it is beyond the second, which is where neither is."""
+    way = walk(sig)
+
+    def steps(o: Operands) -> Steps:
+        f, (first, second) = o.f, o.inputs
+        x, y = f.vectors("elements", 2)
+        a, b = (x, y) if way.order == (0, 1) else (y, x)
+        value = f.core("the second operand") if way.still else ""
+
+        def entry() -> None:
+            if way.still:
+                f("ldr", value, f"[{second}]")
+                f("vdup.32", y, value)
+
+        def vector() -> str:
+            f("vldrw.u32", x, f"[{first}], #16")
+            if not way.still:
+                f("vldrw.u32", y, f"[{second}], #16")
+            f("vcmp.f32", "gt" if op.sign == ">" else "lt", a, b)
+            f("vpsel", x, a, b)
+            return x
+
+        return Steps(vector, entry)
+
+    return elementwise(f"mve float {op.name}", sig, target, way, steps, _FLOATS)
+
+
+@design(Cast, types=(DType.FLOAT32,), needs="mve", to=DType.INT8)
+def cast(op: Cast, sig: Signature, target: Target) -> Kernel | None:
+    """Cut towards zero; whole numbers wrap, since only their last bits are stored."""
+
+    def steps(o: Operands) -> Steps:
+        x = o.f.vector("elements")
+
+        def vector() -> str:
+            o.f("vldrw.u32", x, f"[{o.inputs[0]}], #16")
+            o.f("vcvt.s32.f32", x, x)
+            return x
+
+        return Steps(vector)
+
+    return elementwise("mve cast", sig, target, walk(sig), steps)
 
 
 @design(Dequantize, types=(DType.INT8,), needs="mve", to=DType.FLOAT32)

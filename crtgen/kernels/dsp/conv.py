@@ -8,13 +8,13 @@ from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Routine
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.copy import copy
+from crtgen.kernels.dsp.form import BYTES, HALFWORDS, NIBBLES, Form
 from crtgen.kernels.dsp.layer import Layer
-from crtgen.kernels.dsp.matrix import Micro, Unrolling, WeightStream, group_of_pixels, micro, weight_stream
-from crtgen.kernels.dsp.matrix4 import group_of_pixels4, weight_stream4
-from crtgen.kernels.dsp.matrix16 import group_of_pixels16, weight_stream16
+from crtgen.kernels.dsp.matrix import Unrolling, WeightStream, micro, weight_stream
 from crtgen.kernels.dsp.packing import Packing, pack_windows
 from crtgen.kernels.dsp.shared import shared_kernel
 from crtgen.kernels.dsp.shared_asm import UNROLL
+from crtgen.kernels.dsp.tile import Micro, group_of_pixels
 from crtgen.kernels.dsp.walk import PIXELS, Geometry, PaddedRows, PixelSteps
 from crtgen.kernels.kernel import InPlace, Kernel, Target
 from crtgen.kernels.registry import design
@@ -68,7 +68,7 @@ class ConvView:
     @property
     def routines(self) -> tuple[Routine, ...]:
         """For each group's number of pixels micro-kernel and packing; then what copies rows."""
-        pairs = ((_group(m), pack_windows(self.packing, m.pixels)) for m in self.micros)
+        pairs = ((group_of_pixels(m), pack_windows(self.packing, m.pixels)) for m in self.micros)
         return (*(routine for pair in pairs for routine in pair), *((copy(),) if self.window else ()))
 
     @property
@@ -80,12 +80,6 @@ class ConvView:
     def last_pair(self) -> int:
         """Where the last two channels of a pixel are, in bytes."""
         return self.pixel_bytes - 2 * self.size
-
-
-def _group(m: Micro) -> Routine:
-    if m.packed:
-        return group_of_pixels4(m)
-    return group_of_pixels16(m) if m.apart else group_of_pixels(m)
 
 
 @design(Conv2d, types=(DType.INT8, DType.INT16), needs="dsp", weights=(1, 2), packed=True)
@@ -165,28 +159,34 @@ def _kernel_of(
     near: bool,
 ) -> Kernel | None:
     """``unrolling`` is None for the kernel that layers share."""
-    short, shared = params.scheme is INT16, unrolling is None
+    shared = unrolling is None
     window = geometry.slide(-params.input_offset)
     pitch = window.pitch if window else geometry.size[1] * geometry.pixel_bytes
     walk = geometry.walk(pitch)
     size = params.scheme.activations.itemsize
     packing = Packing.of(geometry.window, geometry.dilation, geometry.pixel_bytes, pitch, size)
+    first, *others = _forms(params, packed, shared)
     if unrolling is None:
         steps = -(-packing.steps // UNROLL) * UNROLL
-    elif packed:
-        steps = unrolling.padded_pairs(packing.steps)
     else:
-        steps = unrolling.padded(packing.steps)
+        steps = unrolling.padded(packing.steps, first.steps_of_a_word)
     folded = bias + params.input_offset * weights.sum(axis=1)
     given = weights, packing, steps, folded, rescale_of(params, weights, bias)
-    stream_of = weight_stream16 if short else weight_stream4 if packed else weight_stream
-    stream = stream_of(*given, each=shared)
-    if stream is None and stream_of is weight_stream and not shared:
-        stream = weight_stream16(*given)
+    streams = (weight_stream(form, *given, each=shared) for form in (first, *others))
+    stream = next((stream for stream in streams if stream is not None), None)
     if stream is None:
         return None
     layer = Layer(geometry, walk, window, packing, stream, steps)
     return _kernel(layer, unrolling, near) if unrolling else shared_kernel(layer)
+
+
+def _forms(params: ConvParams, packed: bool, shared: bool) -> tuple[Form, ...]:
+    """Those that there may be, the best first; a form that layers share holds what it can."""
+    if packed:
+        return (NIBBLES,)
+    if params.scheme is INT16:
+        return (BYTES,)
+    return (HALFWORDS,) if shared else (HALFWORDS, BYTES)
 
 
 def _kernel(layer: Layer, unrolling: Unrolling, near: bool) -> Kernel:
@@ -230,7 +230,7 @@ def _view(layer: Layer, unrolling: Unrolling, near: bool) -> ConvView:
 def _work(view: ConvView, stream: WeightStream) -> Work:
     work, odd, wraps = Work(), " odd" if stream.odd else "", " wraps" if view.walk.wraps else ""
     for m in view.micros:
-        micro, packing = _group(m), pack_windows(view.packing, m.pixels)
+        micro, packing = group_of_pixels(m), pack_windows(view.packing, m.pixels)
         group = micro.runs(pairs=stream.even) + stream.odd * micro.runs(pairs=1)
         runs = view.images * (view.groups if m.pixels == PIXELS else 1)
         work.assembly += runs * ((group.near if view.near else group) + packing.runs())

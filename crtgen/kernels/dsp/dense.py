@@ -25,7 +25,7 @@ from crtgen.kernels.dsp.epilogue import (
     rounded_lanes,
     saturate,
 )
-from crtgen.kernels.dsp.matrix import fits
+from crtgen.kernels.dsp.form import fits
 from crtgen.kernels.dsp.packing import Packing, order_weights, pack_windows
 from crtgen.kernels.dsp.walk import Geometry
 from crtgen.kernels.dsp.words import fours, words16

@@ -19,7 +19,7 @@ def shared_kernel(layer: Layer) -> Kernel:
     """The kernel of a layer whose steps are a multiple of ``UNROLL``."""
     stream, window = layer.stream, layer.window
     shifts = (1, 1) if stream.epilogue.floor else ()  # those of the layer are in the table
-    view = SharedView(replace(stream.epilogue, shifts=shifts), stream.packed)
+    view = SharedView(replace(stream.epilogue, shifts=shifts), stream.form)
     routines = (any_group(view), any_windows(view.size), copy())
     scratch = 4 * PIXELS * layer.steps + PIXELS * stream.pixel_bytes + (window.bytes if window else 0)
     return Kernel(

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import ClassVar
 
 from crtgen.kernels.asm import LISTED, Function, Routine
 from crtgen.kernels.dsp.epilogue import Epilogue, clamp, of_sums, saturate
+from crtgen.kernels.dsp.form import Form
 from crtgen.kernels.dsp.walk import PIXELS
 
 __all__ = ["UNROLL", "SharedView", "Table", "any_group", "any_windows"]
@@ -21,11 +21,11 @@ _PIXEL_BYTES, _SHIFT_A, _SHIFT_B, _END = 4, 8, 12, 16  # in crt_dsp_conv_job
 class SharedView:
     """What differs between functions: how outputs are finished, and the bytes of inputs and outputs.
 
-    All else is in the table. ``packed``: weights have four bits.
+    All else is in the table.
     """
 
     epilogue: Epilogue
-    packed: bool
+    form: Form
 
     @property
     def size(self) -> int:
@@ -72,23 +72,17 @@ class Table:
 @cache
 def any_group(k: SharedView) -> Routine:
     """``group(weights, y, columns, job)``: three pixels times the pairs of channels up to the job's end."""
-    kind = _Group4 if k.packed else _Group if k.size == 1 else _Group16
-    writer = kind(k.epilogue)
-    writer.write()
-    return writer.f.done()
+    return _Group(k).written()
 
 
 class _Group:
-    """Of int8: the sums of two channels are ``256 * a + b``, and b."""
+    """Writes the groups of any layer: registers, and what is done with them."""
 
-    gain: ClassVar[int] = 8
-    """Bits of the gain of the first channel."""
-    taps_taken: ClassVar[int] = 2
-    keeps_end: ClassVar[bool] = True
-    """Whether the end of the columns has a register; else it is on the stack."""
+    bias = ""
 
-    def __init__(self, epilogue: Epilogue) -> None:
-        self.epilogue, self.size = epilogue, epilogue.bits // 8
+    def __init__(self, k: SharedView) -> None:
+        self.epilogue, self.size, self.form = k.epilogue, k.size, k.form
+        spills = self.form.spills
         self.f = f = Function(
             "group",
             "const uint32_t *weights",
@@ -97,76 +91,54 @@ class _Group:
             "const void *job",
             purpose="Three packed pixels times the pairs of channels from `weights` on.",
             keep=(1, 2, 3),
-            local=0 if self.keeps_end else 1,
+            local=int(spills),
         )
         self.weights, y, self.columns, job = f.arguments
         self.end = f.core("where the columns end", ("lr",))
         f("ldr", self.end, f"[{job}]")
         f("add", self.end, self.end, self.columns)
         f.free(y, job)
-        if not self.keeps_end:
+        if spills:
             f("str", self.end, "[sp]")
             f.free(self.end)
-        self.begin()
+        self.form.pin(self)
         self.inputs = f.cores("inputs, then requantisation", PIXELS, LISTED)
-        self.taps = f.cores("weights of some steps, then requantisation", self.taps_taken, LISTED)
-        self.mix = f.cores("sums of the first channel, or of both", PIXELS)
-        self.low = f.cores("sums of the second channel", PIXELS)
+        self.taps = f.cores("weights of some steps, then requantisation", self.form.taps, LISTED)
+        self.a = f.cores("sums of the first channel, or of both", PIXELS)
+        self.b = f.cores("sums of the second channel", PIXELS)
 
-    def begin(self) -> None:
-        """What is done once."""
-
-    def write(self) -> None:
-        f = self.f
+    def written(self) -> Routine:
+        f, spills = self.f, self.form.spills
         with f.loop("pairs of channels", "pairs") as again:
             f("ldr", self.columns, f.kept[2])
-            f("ldrd", self.mix[-1], self.low[-1], f"[{self.weights}], #8")
-            for registers in (self.mix, self.low):
+            f("ldrd", self.a[-1], self.b[-1], f"[{self.weights}], #8")
+            for registers in (self.a, self.b):
                 for register in registers[:-1]:
                     f("mov", register, registers[-1])
             with f.loop("steps", "rounds") as more:
-                self.steps()
-                if not self.keeps_end:
+                self.form.steps(self, UNROLL, fresh=False)
+                if spills:
                     f("ldr", self.taps[0], "[sp]")
-                f("cmp", self.columns, self.end if self.keeps_end else self.taps[0])
+                f("cmp", self.columns, self.taps[0] if spills else self.end)
                 f("bne", more)
-            self.part()
+            for mix, low in zip(self.a, self.b, strict=True) if self.form.gain else ():
+                f("sub", mix, mix, low)
             self._requantise()
             self._store()
             f("bne", again)
-
-    def steps(self) -> None:
-        """A round of steps."""
-        for _ in range(UNROLL // 2):
-            self.f("ldrd", *self.taps[:2], f"[{self.weights}], #8")
-            for taps in self.taps[:2]:
-                self.load()
-                self.step(taps)
+        return f.done()
 
     def load(self) -> None:
-        """Two inputs of each pixel."""
         self.f("ldm", f"{self.columns}!", f"{{{', '.join(self.inputs)}}}")
 
-    def step(self, weights: str) -> None:
-        """These inputs times a word of weights."""
-        self.products(self.mix, weights)
-        self.f("sxtb16", weights, weights)
-        self.products(self.low, weights)
-
-    def products(self, sums: Sequence[str], weights: str) -> None:
-        """Two inputs of each pixel times two weights."""
+    def products(self, sums: Sequence[str], weights: str, first: bool = False) -> None:
         for total, word in zip(sums, self.inputs, strict=True):
             self.f("smlad", total, word, weights, total)
-
-    def part(self) -> None:
-        """The sums of the first channel alone."""
-        for mix, low in zip(self.mix, self.low, strict=True):
-            self.f("sub", mix, mix, low)
 
     def _requantise(self) -> None:
         f, epilogue, job = self.f, self.epilogue, self.columns
         if not epilogue.floor:
-            for registers, gain in ((self.mix, self.gain), (self.low, 0)):
+            for registers, gain in ((self.a, self.form.gain), (self.b, 0)):
                 f("ldm", f"{self.weights}!", f"{{{', '.join(self.inputs)}}}")
                 multiplier, constant, shift = self.inputs
                 of_sums(f, epilogue, registers, (multiplier, constant), self.taps[1], shift, gain)
@@ -174,14 +146,14 @@ class _Group:
             constants, shift = (*self.inputs, self.taps[0]), self.taps[1]
             f("ldm", f"{self.weights}!", f"{{{', '.join(constants)}}}")
             f("ldr", job, f.kept[3])
-            parts = ((self.mix, constants[:2], _SHIFT_A), (self.low, constants[2:], _SHIFT_B))
+            parts = ((self.a, constants[:2], _SHIFT_A), (self.b, constants[2:], _SHIFT_B))
             for registers, (multiplier, constant), place in parts:
                 f("ldr", shift, f"[{job}, #{place}]")
                 for register in registers:
                     f("smmla", register, register, multiplier, constant)
                     f("asr", register, register, shift)
                     saturate(f, epilogue, register)
-        clamp(f, epilogue, (*self.mix, *self.low), self.taps)
+        clamp(f, epilogue, (*self.a, *self.b), self.taps)
         if not epilogue.floor:
             f("ldr", job, f.kept[3])
 
@@ -192,55 +164,14 @@ class _Group:
         f("ldr", self.inputs[0], f.kept[1])
         f("add", self.inputs[1], self.inputs[0], step)
         f("add", self.inputs[2], self.inputs[1], step)
-        f(store, self.low[0], f"[{self.inputs[0]}, #{size}]")
-        for place, mix, low in zip(self.inputs[1:], self.mix[1:], self.low[1:], strict=True):
+        f(store, self.b[0], f"[{self.inputs[0]}, #{size}]")
+        for place, mix, low in zip(self.inputs[1:], self.a[1:], self.b[1:], strict=True):
             f(store, mix, f"[{place}]")
             f(store, low, f"[{place}, #{size}]")
-        f(store, self.mix[0], f"[{self.inputs[0]}], #{2 * size}")
+        f(store, self.a[0], f"[{self.inputs[0]}], #{2 * size}")
         f("str", self.inputs[0], f.kept[1])
         f("ldr", step, f"[{job}, #{_END}]")
         f("cmp", self.weights, step)
-
-
-class _Group16(_Group):
-    """Of int16: each channel has its own sums, and half of the bytes of a word of weights."""
-
-    gain: ClassVar[int] = 0
-    taps_taken: ClassVar[int] = 3
-    keeps_end: ClassVar[bool] = False
-
-    def step(self, weights: str) -> None:
-        first = self.taps[2]
-        self.f("sxtb16", first, weights)
-        self.f("sxtb16", weights, weights, "ror #8")
-        self.products(self.mix, first)
-        self.products(self.low, weights)
-
-    def part(self) -> None:
-        pass
-
-
-class _Group4(_Group):
-    """Weights of four bits: the sums are ``16 * a + b``, and b; a word of weights serves two steps."""
-
-    gain: ClassVar[int] = 4
-    keeps_end: ClassVar[bool] = False
-
-    def begin(self) -> None:
-        self.bias = self.f.core("-8 twice", ("lr",))
-        self.f("mvn", self.bias, "#0x70007")
-
-    def steps(self) -> None:
-        f, (word, taps) = self.f, self.taps
-        for _ in range(UNROLL // 2):
-            f("ldr", word, f"[{self.weights}], #4")
-            for rotated, low in (((), taps), (("ror #8",), word)):
-                self.load()
-                f("sxtab16", taps, self.bias, word, *rotated)
-                self.products(self.mix, taps)
-                f("and", low, word, "#0x0f0f0f0f")
-                f("uxtab16", low, self.bias, low, *rotated)
-                self.products(self.low, low)
 
 
 @cache

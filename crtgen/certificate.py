@@ -31,7 +31,7 @@ def timing_of(board: Board) -> Timing:
     reads = [board.reads(memory.name) for memory in board.memories]
     if board.reads_are_assumed:
         return UNKNOWN
-    return Timing(board.core.name.partition("+")[0], max((r.wait_states for r in reads if r), default=0))
+    return Timing(board.core.family, max((r.wait_states for r in reads if r), default=0))
 
 
 def depth_of(image: api.Image, model: str) -> int | None:

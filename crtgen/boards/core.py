@@ -14,7 +14,8 @@ class Core:
     ``arch`` is the architecture (``armv6-m``, ``armv8-m.base``, ``armv7-m``, ``armv7e-m``, ``armv8-m.main``,
     ``armv8.1-m.main``, ``host``); ``fpu`` is ``none``, ``sp`` or ``dp``; ``dsp`` means the DSP extension
     (SMLAD, SXTB16, SSAT ...), ``mve`` means Helium with integers and floats. ``name`` is GCC's, with what
-    this implementation of the core lacks.
+    this implementation of the core lacks; compilers that do not know it are told ``older``, a core that
+    executes the same. For architectures other than Arm's, only portable C is generated.
     """
 
     name: str
@@ -23,24 +24,57 @@ class Core:
     mve: bool = False
     fpu: str = "none"
     unaligned: bool = True
+    older: str = ""
 
     def __hash__(self) -> int:
         return hash(self.name)
 
     @property
+    def thumb(self) -> bool:
+        """Whether it executes Thumb instructions, which all assembly consists of."""
+        return self.arch.startswith("armv")
+
+    @property
+    def family(self) -> str:
+        """The core without what an implementation lacks."""
+        return self.name.partition("+")[0]
+
+    @property
+    def measured(self) -> str:
+        """The core whose measured figures stand for it: compilers write much the same for both."""
+        if not self.thumb:
+            return "cortex-m7" if self.arch == "host" else "cortex-m3"
+        if self.mve:
+            return "cortex-m55"
+        if not self.dsp:
+            return "cortex-m0plus" if self.narrow else "cortex-m3"
+        return self.pipeline if self.arch == "armv7e-m" else "cortex-m33"
+
+    @property
+    def pipeline(self) -> str:
+        """The core whose pipeline it has, as far as anybody knows; none if it executes no Thumb."""
+        if self.narrow or self.mve:
+            return "cortex-m0plus" if self.narrow else "cortex-m55"
+        if self.arch == "armv7e-m":
+            return "cortex-m7" if self.family == "cortex-m7" else "cortex-m4"
+        return {"armv7-m": "cortex-m3", "armv8-m.main": "cortex-m33", "armv8.1-m.main": "cortex-m33"}.get(
+            self.arch, ""
+        )
+
+    @property
     def fast_fma(self) -> bool:
         """Whether a fused multiplication and addition is as fast as either; on M4 it takes three cycles."""
-        return self.name.partition("+")[0] in ("cortex-m7", "cortex-m55", "cortex-m85")
+        return self.family in ("cortex-m7", "cortex-m55", "cortex-m85")
 
     @property
     def vfp(self) -> bool:
         """Whether float32 is computed one number at a time: an FPU, and no Helium."""
-        return self.fpu != "none" and self.arch in ("armv7e-m", "armv8-m.main") and not self.mve
+        return self.fpu != "none" and self.thumb and not self.narrow and not self.mve
 
     @property
     def base(self) -> bool:
         """Whether it has neither the DSP extension nor Helium."""
-        return self.arch != "host" and not self.dsp
+        return self.thumb and not self.dsp
 
     @property
     def narrow(self) -> bool:
@@ -50,7 +84,7 @@ class Core:
     @property
     def has_caches(self) -> bool:
         """Whether it may have caches of its own; registers say which."""
-        return self.name.partition("+")[0] in ("cortex-m7", "cortex-m55", "cortex-m85")
+        return self.family in ("cortex-m7", "cortex-m55", "cortex-m85")
 
     @property
     def has_vtor(self) -> bool:
@@ -64,25 +98,21 @@ class Core:
 
     @property
     def gcc_flags(self) -> tuple[str, ...]:
-        """``-mcpu`` and the floating-point options of arm-none-eabi-gcc.
-
-        Before its release 13 it has no M85, which executes what the M55 does.
-        """
-        if self.arch == "host":
+        """``-mcpu`` and the floating-point options of arm-none-eabi-gcc; none for other architectures."""
+        if not self.thumb:
             return ()
         abi = ("-mfloat-abi=soft",) if self.fpu == "none" else ("-mfloat-abi=hard", "-mfpu=auto")
-        name = "cortex-m55" if self.name == "cortex-m85" else self.name
-        return (f"-mcpu={name}", "-mthumb", *abi)
+        return (f"-mcpu={self.older or self.name}", "-mthumb", *abi)
 
     @property
     def zig_flags(self) -> tuple[str, ...]:
         """Target and core as Zig names them; its cores have nothing optional unless it is added."""
-        if self.arch == "host":
+        if not self.thumb:
             return ()
         abi = "eabi" if self.fpu == "none" else "eabihf"
         features = [_ZIG_FPU[self.arch.removesuffix(".main"), self.fpu]] if self.fpu != "none" else []
         features += [name for name, has in (("dsp", self.dsp), ("mve_fp", self.mve)) if has]
-        base = self.name.partition("+")[0].replace("-", "_")
+        base = self.family.replace("-", "_")
         return ("-target", f"thumb-freestanding-{abi}", f"-mcpu={'+'.join((base, *features))}")
 
 
@@ -107,8 +137,10 @@ CORES = {
         Core("cortex-m33", "armv8-m.main", dsp=True, fpu="sp"),
         Core("cortex-m33+nofp", "armv8-m.main", dsp=True),
         Core("cortex-m33+nodsp+nofp", "armv8-m.main"),
+        Core("cortex-m35p", "armv8-m.main", dsp=True, fpu="sp"),
         Core("cortex-m55", "armv8.1-m.main", dsp=True, mve=True, fpu="dp"),
-        Core("cortex-m85", "armv8.1-m.main", dsp=True, mve=True, fpu="dp"),
+        Core("cortex-m52", "armv8.1-m.main", dsp=True, mve=True, fpu="dp", older="cortex-m55"),
+        Core("cortex-m85", "armv8.1-m.main", dsp=True, mve=True, fpu="dp", older="cortex-m55"),
     )
 }
 

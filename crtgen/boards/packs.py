@@ -174,7 +174,7 @@ def _core(processor: Mapping[str, str], where: str) -> Core:
         lacks.append("nofp")
     elif name == "cortex-m7" and fpu != _DOUBLE:
         lacks.append("nofp.dp")
-    if name in ("cortex-m55", "cortex-m85") and mve in _NO_MVE:
+    if name in ("cortex-m52", "cortex-m55", "cortex-m85") and mve in _NO_MVE:
         lacks.append("nomve")
     found = CORES.get("+".join((name, *lacks)))
     if found is None:

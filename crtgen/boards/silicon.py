@@ -20,4 +20,4 @@ _UNSEEN = (0.8, 1.2)
 
 def silicon_range(core: Core) -> tuple[float, float]:
     """The least and the greatest of the factors from modelled cycles to those of chips with that core."""
-    return _RANGES.get(core.name.partition("+")[0], _UNSEEN)
+    return _RANGES.get(core.family, _UNSEEN)

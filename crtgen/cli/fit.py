@@ -141,7 +141,7 @@ def _or(advice: Sequence[str]) -> str:
 
 def _short_name(core: Core) -> str:
     """``M0+`` for ``cortex-m0plus``."""
-    return core.name.partition("+")[0].removeprefix("cortex-").upper().replace("PLUS", "+")
+    return core.family.removeprefix("cortex-").upper().replace("PLUS", "+")
 
 
 def _time(fit: Fit) -> str:

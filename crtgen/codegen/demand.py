@@ -8,9 +8,9 @@ __all__ = ["core_check"]
 def core_check(core: Core, name: str) -> str:
     """Lines for the preprocessor: an error that names the core, where the code is compiled for a lesser one.
 
-    Portable code, for the host, has none.
+    Portable code, for the host and for architectures other than Arm's, has none.
     """
-    if core.arch == "host":
+    if not core.thumb:
         return ""
     if core.mve:
         missing = "!defined(__ARM_FEATURE_MVE)"

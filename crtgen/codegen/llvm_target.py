@@ -34,7 +34,7 @@ def machine(core: Core) -> Any:
     is_host = core.arch == "host"
     target = llvm.Target.from_triple(triple(core))
     return target.create_target_machine(
-        cpu="" if is_host else core.name.partition("+")[0],
+        cpu="" if is_host else core.family,
         features=_features(core),
         opt=2,
         reloc="pic" if is_host else "static",

@@ -29,7 +29,6 @@ __all__ = [
     "estimate",
     "figures",
     "limits_within",
-    "measured_core",
 ]
 
 CALL = "call"
@@ -145,30 +144,13 @@ def limits_within(kind: str, low: str, high: str) -> int:
 
 def estimate(kernel: str, work: Work, core: Core, flag: str) -> Figures:
     """Instructions of the C of a template and of its assembly, and bytes of the C."""
-    known = figures(measured_core(core), flag)
+    known = figures(core.measured, flag)
     instructions, code = work.assembly.instructions, 0.0
     for name, block in ((CALL, Block(1, 1)), *work.blocks.items()):
         each = known.get((kernel, name), UNKNOWN)
         instructions += block.runs * each.instructions
         code += block.copies * each.code
     return Figures(max(instructions, 0.0), max(code, 0.0))
-
-
-_LIKE = {
-    "cortex-m0": "cortex-m0plus",
-    "cortex-m23": "cortex-m0plus",
-    "cortex-m7+nofp.dp": "cortex-m7",
-    "cortex-m4+nofp": "cortex-m4",
-    "cortex-m33+nodsp+nofp": "cortex-m3",
-    "cortex-m33+nofp": "cortex-m33",
-    "cortex-m85": "cortex-m55",
-    "host": "cortex-m7",
-}
-
-
-def measured_core(core: Core) -> str:
-    """The core whose figures stand for this one: itself, or one for which compilers write much the same."""
-    return _LIKE.get(core.name, core.name)
 
 
 @cache

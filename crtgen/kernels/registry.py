@@ -56,6 +56,8 @@ class Entry:
         if not self.applies(sig, target.core) or (self.needs is not None and _is_bare(op, sig)):
             return None
         kernel = self.function(op, sig, target.of_one_kernel)
+        if kernel is not None and kernel.routines and not target.core.thumb:
+            raise UnsupportedError(f"{target.core.name} executes no Thumb code, which {kernel.design} is")
         return kernel and kernel.priced(target)
 
 

@@ -15,7 +15,6 @@ from crtgen.boards import BOOTS, Board
 from crtgen.errors import DoesNotFitError
 from crtgen.ir import DType
 from crtgen.kernels import Kernel
-from crtgen.kernels.cost import measured_core
 from crtgen.plan import Plan
 from crtgen.project.firmware import Firmware
 from crtgen.resources import footprints_file
@@ -124,7 +123,7 @@ def _rest(firmware: Firmware, plans: Sequence[Plan]) -> tuple[int, int]:
     is_zephyr = firmware.platform == "zephyr" and firmware.type != "library"
     kind = "standalone" if firmware.benchmark else firmware.type
     kinds = [kind, *(["zephyr"] if is_zephyr else [])]
-    known = [around(measured_core(core), firmware.request.target.flag, kind) for kind in kinds]
+    known = [around(core.measured, firmware.request.target.flag, kind) for kind in kinds]
     layers = sum(len(info.layers) for info in firmware.models)
     floats = core.fpu == "none" and any(map(_has_floats, plans))
     flash = sum(each.flash + each.layer * layers + each.floats * floats for each in known)

@@ -8,7 +8,7 @@ import pytest
 
 from crtgen.boards.core import CORES, HOST, find_core
 from crtgen.kernels.asm import Function
-from crtgen.kernels.cost import CALL, UNKNOWN, Block, Cost, Work, estimate, figures, measured_core, words
+from crtgen.kernels.cost import CALL, UNKNOWN, Block, Cost, Work, estimate, figures, words
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.ops import all_cases
 from tests.kernels.fit import Sample, fitted
@@ -124,7 +124,7 @@ def test_what_was_not_measured_has_plain_figures() -> None:
 
 def test_every_core_has_figures() -> None:
     for core in (*CORES.values(), HOST):
-        assert len(figures(measured_core(core), "-O2")) > 100
+        assert len(figures(core.measured, "-O2")) > 100
 
 
 def test_soft_floats_take_longer() -> None:

@@ -116,7 +116,7 @@ class Clock:
 
 def pipeline_of(core: Core) -> Pipeline | None:
     """That of a core; None where nobody knows it."""
-    return _PIPELINES.get(core.name.partition("+")[0])
+    return _PIPELINES.get(core.pipeline)
 
 
 def _goes_away(line: Instruction) -> bool:
@@ -263,13 +263,10 @@ _NARROW = Pipeline(1, 1, False, 1.45, _m0)
 _SINGLE = Pipeline(1, 2, False, 1.41, _m4)
 _HELIUM = Pipeline(1, 0, True, 1.2, _m55)
 _PIPELINES: Mapping[str, Pipeline] = {
-    "cortex-m0": _NARROW,
     "cortex-m0plus": _NARROW,
-    "cortex-m23": _NARROW,
     "cortex-m3": Pipeline(1, 2, False, 1.71, _m3),
     "cortex-m4": _SINGLE,
     "cortex-m33": _SINGLE,
     "cortex-m7": Pipeline(2, 0, True, 0.9, _m7),
     "cortex-m55": _HELIUM,
-    "cortex-m85": _HELIUM,
 }

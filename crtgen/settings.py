@@ -11,17 +11,19 @@
     boards = ["mps2_an386"]                    # in the place of those above
     trust = "sha256:..."                       # of an archive: this code may run; crtgen trust writes it
     proven = true                              # check proves its image for each of its boards
+    data = "clips"                             # labelled data, as crtgen eval takes them
 
     [model.budget]                             # at most, on each of its boards
     instructions = 2_400_000
     flash_bytes = 60_000
+    accuracy = 0.9                             # at least, on its data
 
 Paths are relative to the file. It is data: what it asks for beyond that, ``Settings.require`` looks up.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from crtgen import trust
 from crtgen.boards import parse_size
 from crtgen.errors import UsageError
 from crtgen.folder import SETTINGS, current_folder
+from crtgen.quality import QUALITY, limits_of
 from crtgen.toml import Table, load_toml, text
 
 __all__ = ["METRICS", "ModelSettings", "Settings", "current_settings", "read_settings", "trust_of"]
@@ -46,7 +49,8 @@ class ModelSettings:
     """A model: its file, its cases if it has any, its boards, and what it may cost on each of them.
 
     ``trust`` is the digest of an archive whose code may run, as the file has it; empty if it does not say.
-    ``proven`` asks for a proof of its image on each board.
+    ``proven`` asks for a proof of its image on each board. ``quality`` are limits of what ``evaluate`` finds
+    on its ``data``.
     """
 
     file: Path
@@ -55,6 +59,8 @@ class ModelSettings:
     budget: Mapping[str, int]
     trust: str = ""
     proven: bool = False
+    data: Path | None = None
+    quality: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,24 +148,47 @@ def _model(folder: Path, names: Any, boards: tuple[str, ...], content: Table) ->
             raise ValueError(f"{value} is a folder, not a model")
         return path(value)
 
+    budget, quality = _budget(content.section("budget"))
+    data = content.get("data", path, None)
+    if quality and data is None:
+        what = f"{next(iter(quality))} is a budget, and no labelled data are named"
+        raise content.error("data", what)
     model = ModelSettings(
         file=content.get("file", file),
         expect=content.get("expect", path, None),
         boards=content.get("boards", names, boards),
-        budget=_budget(content.section("budget")),
+        budget=budget,
         trust=content.get("trust", _digest, ""),
         proven=content.get("proven", _truth, False),
+        data=data,
+        quality=quality,
     )
     content.finish()
     return model
 
 
-def _budget(content: Table | None) -> dict[str, int]:
+def _budget(content: Table | None) -> tuple[dict[str, int], dict[str, float]]:
+    """What it may cost, and how good it has to be."""
     if content is None:
-        return {}
+        return {}, {}
     limits = {key: content.get(key, _limit, None) for key in METRICS}
+    quality = dict(content.get("goal", _goal, {}))
+    quality |= {key: limit for key in QUALITY if (limit := content.get(key, _quality, None)) is not None}
     content.finish()
-    return {key: limit for key, limit in limits.items() if limit is not None}
+    return {key: limit for key, limit in limits.items() if limit is not None}, quality
+
+
+def _goal(value: Any) -> Mapping[str, float]:
+    try:
+        return limits_of(text(value))
+    except UsageError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from error
+
+
+def _quality(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < 1e6:
+        raise ValueError("a number from 0 on is wanted")
+    return float(value)
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import chosen_models
 from crtgen.errors import MismatchError, UsageError
+from crtgen.measure.evaluation import evaluate_here
 from crtgen.measure.lock import (
     LOCK,
     Entry,
@@ -26,6 +27,7 @@ from crtgen.measure.lock import (
     source_of,
     write_lock,
 )
+from crtgen.quality import shortfalls
 from crtgen.settings import ModelSettings, trust_of
 
 __all__ = ["command"]
@@ -66,14 +68,14 @@ def command(
 
     What was generated, and what it cost on each board, is in the lock: where nothing changed, nothing is
     measured. What became worse is said by layer. Models with "proven = true" in crtgen.toml are proven,
-    unless the lock has a proof of the same.
+    unless the lock has a proof of the same; those with labelled data are evaluated on this computer.
     """
     with guarded(as_json, debug) as out:
         if not lock.exists() and not update:
             raise UsageError("there is no lock yet", where=str(lock), hint="crtgen check --update writes it")
         known = read_lock(lock) if lock.exists() else Lock()
         with out.stage() as say:
-            jobs = []
+            jobs, poor = [], []
             for settings in chosen_models(models, board):
                 model = api.load(settings.file, trust=trust_of(settings.file))
                 for name, level in _targets(settings, model.name, known, optimize):
@@ -82,6 +84,7 @@ def command(
                         name, optimize=level, passes=choices.passes(fold), tuned=choices.tuned(tune)
                     )
                     jobs.append(_job(settings, compiled, known, update, say))
+                poor += _poor(settings, say)
         if update:
             write_lock(lock, known.updated([job.after for job in jobs]))
         worse = [excess for job in jobs for excess in _worse(job, known.tolerance, update)]
@@ -99,9 +102,10 @@ def command(
             ],
             "worse": [excess.to_dict() for excess in worse],
             "unproven": [f"{j.after.model} on {j.after.board}: {j.unproven}" for j in jobs if j.unproven],
+            "poor": poor,
         }
-        out.result(data, lambda console: _print(console, jobs, worse, update))
-        if worse or data["unproven"]:
+        out.result(data, lambda console: _print(console, jobs, worse, poor, update))
+        if worse or poor or data["unproven"]:
             raise typer.Exit(MismatchError.exit_code)
 
 
@@ -139,6 +143,15 @@ def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bo
     return _Job(settings, compiled, before, replace(after, proof=key))
 
 
+def _poor(settings: ModelSettings, say: api.Say) -> list[str]:
+    """What a model is not good enough at, as this computer runs it: boards compute the same."""
+    if settings.data is None or not settings.quality:
+        return []
+    say(f"evaluating {settings.file.name}")
+    figures = evaluate_here(settings.file, settings.data, say).figures
+    return [f"{settings.file.name}: {line}" for line in shortfalls(settings.quality, figures)]
+
+
 def _worse(job: _Job, tolerance: float, update: bool) -> list[Excess]:
     found = list(over(job.settings.budget, job.after, job.before))
     if job.before is not None and not update:
@@ -146,7 +159,9 @@ def _worse(job: _Job, tolerance: float, update: bool) -> list[Excess]:
     return found
 
 
-def _print(console: Console, jobs: Sequence[_Job], worse: Sequence[Excess], update: bool) -> None:
+def _print(
+    console: Console, jobs: Sequence[_Job], worse: Sequence[Excess], poor: Sequence[str], update: bool
+) -> None:
     for job in jobs:
         after = job.after
         console.print(f"{after.model} on {after.board}, {after.optimize}: {_change(job, update)}")
@@ -154,6 +169,8 @@ def _print(console: Console, jobs: Sequence[_Job], worse: Sequence[Excess], upda
             console.print(f"  {_proof(job)}")
     for excess in worse:
         console.print(f"\nworse: {excess}")
+    for line in poor:
+        console.print(f"\nnot good enough: {line}")
 
 
 def _proof(job: _Job) -> str:

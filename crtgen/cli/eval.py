@@ -1,7 +1,7 @@
-"""``crtgen eval``: how good a pipeline is on labelled recordings."""
+"""``crtgen eval``: how good a model is on labelled data."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,26 +12,14 @@ from crtgen import api
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
-from crtgen.errors import UsageError
-from crtgen.ir import Array
-from crtgen.measure.evaluation import (
-    Classified,
-    Detected,
-    Ranked,
-    Run,
-    classify,
-    detect,
-    rank,
-    read_clips,
-    read_recordings,
-    swept,
-)
-from crtgen.pipeline import Pipeline
-from crtgen.session import Session
+from crtgen.errors import MismatchError
+from crtgen.files import read_text
+from crtgen.measure.evaluation import Classified, Evaluation, Threshold, evaluate, sweep_cells
+from crtgen.measure.media import Scaling
+from crtgen.measure.subject import Subject, reference, run_of
+from crtgen.quality import GOALS, limits_of, shortfalls
 
 __all__ = ["command"]
-
-_NORMAL = "normal"
 
 
 @flattened
@@ -40,7 +28,8 @@ def command(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A folder of clips for each label, or a table: file,start,stop.", show_default=False
+            help="A folder of clips for each label, arrays (.npz), or a table: file,start,stop.",
+            show_default=False,
         ),
     ],
     compiling: Compiling,
@@ -48,92 +37,103 @@ def command(
     building: Building,
     files: Files,
     connecting: Connecting,
+    against: Annotated[
+        Path | None, typer.Option(help="Another model on the same data, that of floats for example.")
+    ] = None,
+    goal: Annotated[
+        str | None, typer.Option(help=f"How good it has to be: {', '.join(GOALS)}.", show_default=False)
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="Names of a network's outputs, which are those of folders.")
+    ] = None,
+    mean: Annotated[float | None, typer.Option(help="Of a picture: (pixel - mean) / std.")] = None,
+    std: Annotated[float | None, typer.Option(help="What suits the input if not given.")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Count what a pipeline gets right on labelled recordings.
+    """Count what a pipeline, or a network, gets right on labelled data.
 
-    Clips in folders give accuracy and confusion; a folder "normal" beside others, for an anomaly detector,
-    the area under the curve; a table of events gives hits, misses, false alarms, also for other thresholds.
+    Clips give accuracy and confusion; for an anomaly detector those of "normal", beside others, the area
+    under the curve; a table of events gives hits, misses, false alarms. Other thresholds are shown, too.
     """
     with guarded(as_json, debug) as out:
-        pipeline = _pipeline(source)
+        limits = limits_of(goal) if goal is not None else {}
+        names = read_text(labels, "the labels").splitlines() if labels else []
+        scaling = Scaling(mean, std)
+        subject = Subject.of(files.load_network(source), names, scaling)
+        found: dict[str, Evaluation] = {}
         with out.stage() as say:
+            if against is not None:
+                say(f"evaluating {against.name} and {source.name} by the reference")
+                other = Subject.of(api.load_network(against), names, scaling)
+                found[f"{against.name}, reference"] = evaluate(other, data, reference(other.model))
+                found[f"{source.name}, reference"] = evaluate(subject, data, reference(subject.model))
             image = building.image(source, files, compiling, generating, say, site=connecting.site())
             say("starting")
-            with image.run(on_log=on_log, site=connecting.site()) as session:
+            with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
                 say("evaluating")
-                result, sweep = _evaluated(pipeline, data, _runner(session))
-        rows = [{"above": above, **asdict(found)} for above, found in sweep]
-        value: dict[str, Any] = {"model": pipeline.graph.name, "board": image.board, **_figures(result)}
-
-        def render(console: Console) -> None:
-            console.print(f"{pipeline.graph.name} on {image.board}, {data}")
-            for line in _lines(result):
-                console.print(f"  {line}")
-            if isinstance(result, Classified):
-                console.print(_confusion(result))
-            if sweep:
-                console.print(_thresholds(sweep))
-
-        out.result({**value, **({"thresholds": rows} if rows else {})}, render)
+                found[f"{source.name} on {image.board}"] = evaluate(subject, data, run_of(session))
+        shown = _Shown(subject.model.name, image.board, data, found, limits)
+        out.result(shown.to_dict(), shown.print)
+        if shown.shortfalls:
+            raise typer.Exit(MismatchError.exit_code)
 
 
-def _pipeline(source: Path) -> Pipeline:
-    loaded = api.load(source)
-    if not isinstance(loaded, api.Model) or loaded.pipeline is None or loaded.pipeline.decision is None:
-        hint = "describe features, network and decision: docs/pipelines.md"
-        raise UsageError("it is no pipeline with a decision", where=str(source), hint=hint)
-    return loaded.pipeline
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shown:
+    """What came of it: ``found`` by who computed it, the image last."""
+
+    model: str
+    board: str
+    data: Path
+    found: Mapping[str, Evaluation]
+    limits: Mapping[str, float]
+
+    @property
+    def last(self) -> Evaluation:
+        return list(self.found.values())[-1]
+
+    @property
+    def shortfalls(self) -> list[str]:
+        return shortfalls(self.limits, self.last.figures)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        others = [{"by": by, **e.figures, **self._same(e)} for by, e in list(self.found.items())[:-1]]
+        made: dict[str, Any] = {"model": self.model, "board": self.board, **_figures(self.last)}
+        if self.last.thresholds:
+            made["thresholds"] = [asdict(each) for each in self.last.thresholds]
+        if others:
+            made["against"] = others
+        if self.limits:
+            made |= {"goal": dict(self.limits), "shortfalls": self.shortfalls}
+        return made
+
+    def _same(self, other: Evaluation) -> dict[str, int]:
+        """How many clips another one took for the same."""
+        if not other.taken:
+            return {}
+        return {"same": sum(a == b for a, b in zip(other.taken, self.last.taken, strict=True))}
+
+    def print(self, console: Console) -> None:
+        """Print it."""
+        console.print(f"{self.model} on {self.board}, {self.data}")
+        for by, other in self.found.items():
+            same = self._same(other) if other is not self.last else {}
+            more = f"; {same['same']} clips taken for the same" if same else ""
+            console.print(f"  {by}: {other.text}{more}" if len(self.found) > 1 else f"  {other.text}")
+        if isinstance(self.last.result, Classified):
+            console.print(_confusion(self.last.result))
+        if self.last.thresholds:
+            console.print(_thresholds(self.last.thresholds))
+        for line in self.shortfalls:
+            console.print(f"  NOT GOOD ENOUGH: {line}")
 
 
-def _runner(session: Session) -> Run:
-    def run(inputs: Sequence[Array]) -> list[Array]:
-        session.reset()
-        return [session.infer(samples)[0] for samples in inputs]
-
-    return run
-
-
-def _evaluated(
-    pipeline: Pipeline, data: Path, run: Run
-) -> tuple[Classified | Ranked | Detected, list[tuple[float, Detected]]]:
-    assert pipeline.decision is not None
-    if data.suffix.lower() == ".csv":
-        recordings = read_recordings(data)
-        found, kept = detect(pipeline, recordings, run)
-        return found, list(swept(pipeline, recordings, kept, found.hours))
-    if not data.is_dir():
-        raise UsageError("it is neither a folder nor a table", where=str(data), hint="see crtgen eval --help")
-    if not pipeline.decision.anomaly:
-        return classify(pipeline, read_clips(data, pipeline.decision.names), run), []
-    clips = read_clips(data, [path.name for path in sorted(data.iterdir()) if path.is_dir()])
-    normal = [clip.path for clip in clips if clip.path.parent.name == _NORMAL]
-    others = [clip.path for clip in clips if clip.path.parent.name != _NORMAL]
-    if not normal or not others:
-        raise UsageError('it needs a folder "normal", and others', where=str(data))
-    return rank(pipeline, normal, others, run), []
-
-
-def _figures(result: Classified | Ranked | Detected) -> dict[str, Any]:
-    more: dict[str, Any] = {}
-    if isinstance(result, Classified):
-        more = {"accuracy": result.accuracy, "clips": result.count}
-    if isinstance(result, Detected):
-        more = {"false_alarms_an_hour": result.false_alarms_an_hour}
-    return {**asdict(result), **more}
-
-
-def _lines(result: Classified | Ranked | Detected) -> list[str]:
-    match result:
-        case Classified():
-            right = sum(row[i] for i, row in enumerate(result.confusion))
-            return [f"accuracy {result.accuracy:.4f}, {right} of {result.count} clips"]
-        case Ranked():
-            return [f"AUC {result.auc:.4f}, {result.normal} normal clips and {result.anomalies} others"]
-        case Detected():
-            alarms = f"{result.false_alarms} false alarms in {result.hours:.2f} h"
-            return [f"{result.hits} hits, {result.misses} misses, {alarms}"]
+def _figures(evaluation: Evaluation) -> dict[str, Any]:
+    result = evaluation.result
+    counted = {"clips": result.count} if isinstance(result, Classified) else {}
+    return {**asdict(result), **evaluation.figures, **counted}
 
 
 def _confusion(result: Classified) -> Rows:
@@ -143,10 +143,9 @@ def _confusion(result: Classified) -> Rows:
     return rows
 
 
-def _thresholds(sweep: Sequence[tuple[float, Detected]]) -> Rows:
-    columns = ("above", "hits", "misses", "false alarms", "an hour")
+def _thresholds(sweep: Sequence[Threshold]) -> Rows:
+    columns, lines = sweep_cells(sweep)
     rows = table(*columns, right=columns)
-    for above, found in sweep:
-        counts = (found.hits, found.misses, found.false_alarms)
-        rows.add_row(f"{above:g}", *map(str, counts), f"{found.false_alarms_an_hour:.1f}")
+    for line in lines:
+        rows.add_row(*line)
     return rows

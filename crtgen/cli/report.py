@@ -36,6 +36,9 @@ def command(
     board: options.Boards = None,
     optimize: options.Optimize = "balanced",
     expect: Annotated[Path | None, typer.Option(help="Cases, as verify takes them.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Labelled data, as eval takes them: how good it is.")
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
     baseline: Annotated[
         Path | None, typer.Option(help="What `crtgen report --json` printed earlier, to compare with.")
@@ -61,7 +64,7 @@ def command(
         before = read_baseline(baseline) if baseline else None
         with out.stage() as say:
             boards = battery.boards([find_board(name) for name in board or ["mps2_an386"]])
-            found = study(model, boards, optimize, expect, say)
+            found = study(model, boards, optimize, expect, say, data)
             days = {
                 on.name: battery.days(on, each.report) for on, each in zip(boards, found.boards, strict=True)
             }
@@ -72,8 +75,8 @@ def command(
                 say("collecting evidence")
                 claims, collected = collect(model, found, found.boards[0].report.board)
                 write_evidence(evidence, collected)
-        data = {**found.to_dict(), "days": days, "claims": [asdict(claim) for claim in claims]}
-        out.result(data, lambda console: _print(console, output, evidence, claims))
+        made = {**found.to_dict(), "days": days, "claims": [asdict(claim) for claim in claims]}
+        out.result(made, lambda console: _print(console, output, evidence, claims))
         if any(on.verified is not None and not on.verified.is_right for on in found.boards):
             raise typer.Exit(MismatchError.exit_code)
 

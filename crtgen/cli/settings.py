@@ -39,6 +39,7 @@ READ = frozenset(
         "against",
         "baseline",
         "calibrate",
+        "data",
         "expect",
         "graph-json",
         "hardware-map",
@@ -104,6 +105,7 @@ DATA = frozenset(
         "flash",
         "fold",
         "for",
+        "goal",
         "graph",
         "io",
         "json",
@@ -204,7 +206,8 @@ def _argument(settings: Settings, command: str, parameter: Any) -> Any:
             return _allowed(settings, tuple(asks), str(directory))
         return lambda: _own_project(directory)
     files = [str(model.file) for model in settings.models]
-    known = {"models": files, "model": files, "source": files}
+    data = [str(model.data) for model in settings.models[:1] if model.data is not None]
+    known = {"models": files, "model": files, "source": files, "data": data}
     return _one_or_all(known.get(parameter.name, []), parameter.nargs == -1)
 
 

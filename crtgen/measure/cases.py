@@ -1,7 +1,7 @@
 """Inputs and expected outputs from files, checked against a model's interface, and the comparison."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import count, pairwise, takewhile
@@ -15,7 +15,7 @@ import numpy as np
 from crtgen import budget, files
 from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
-from crtgen.ir import Array, DType, shape_text
+from crtgen.ir import Array, DType, Value, shape_text
 from crtgen.measure.media import MEDIA, Scaling, read_media
 
 __all__ = [
@@ -25,10 +25,12 @@ __all__ = [
     "case_name",
     "compare",
     "first_runs",
+    "interface_of",
     "largest_outputs",
     "random_inputs",
     "read_cases",
     "read_inputs",
+    "runs_in_array",
     "write_outputs",
 ]
 
@@ -101,11 +103,9 @@ def read_inputs(
     cases = len({m[1] for m in map(_CASE_KEY.fullmatch, arrays) if m})
     source = f"{path}, case0 of {cases}" if cases > 1 else str(path)
 
-    def taken(array: Array, interface: Interface, where: str) -> Array:
-        return _checked(_quantized(array, interface, where) if quantize else array, interface, where)
-
     if len(interfaces) == 1 and len(arrays) == 1:
-        return _inputs([(next(iter(arrays.values())), interfaces[0], str(path))], source, taken)
+        found = [(next(iter(arrays.values())), interfaces[0], str(path))]
+        return _inputs(found, source, quantize)
     found = []
     for i, interface in enumerate(interfaces):
         keys = (interface.name, interface.c_name, f"input{i}", f"case0_input{i}", f"case0_step0_input{i}")
@@ -117,7 +117,17 @@ def read_inputs(
                 hint=f"name it {keys[0]} or input{i}; the file has {', '.join(arrays)}",
             )
         found.append((_first_case(arrays, key), interface, f"{path}: {key}"))
-    return _inputs(found, source, taken)
+    return _inputs(found, source, quantize)
+
+
+def interface_of(value: Value) -> Interface:
+    """A value of a graph as an input or output of a model."""
+    return Interface(value.name, value.name, value.shape, value.dtype, value.quant, value.nbytes)
+
+
+def runs_in_array(array: Array, interface: Interface, where: str, *, quantize: bool) -> tuple[Array, ...]:
+    """The only input of one run, or of one for each index of a dimension in front, as ``read_inputs``."""
+    return tuple(run[0] for run in _inputs([(array, interface, where)], where, quantize).runs)
 
 
 def _media(path: Path, interfaces: Sequence[Interface], scaling: Scaling) -> Inputs:
@@ -139,12 +149,12 @@ def _first_case(arrays: Mapping[str, Array], key: str) -> Array:
     return np.stack([arrays[key], *more]) if "_step0_" in key else arrays[key]
 
 
-def _inputs(
-    given: Sequence[tuple[Array, Interface, str]],
-    source: str,
-    taken: Callable[[Array, Interface, str], Array],
-) -> Inputs:
+def _inputs(given: Sequence[tuple[Array, Interface, str]], source: str, quantize: bool) -> Inputs:
     """The checked arrays of one run; or of several, where all have one more dimension."""
+
+    def taken(array: Array, interface: Interface, where: str) -> Array:
+        return _checked(_quantized(array, interface, where) if quantize else array, interface, where)
+
     sequences = [a.ndim == len(i.shape) + 1 and a.shape[1:] == i.shape and len(a) > 0 for a, i, _ in given]
     if not all(sequences):
         return Inputs((tuple(taken(*each) for each in given),), source)

@@ -1,67 +1,49 @@
-"""How good a pipeline is on labelled recordings: clips in folders, or recordings with times of events."""
+"""How good a model is on labelled data: what it takes clips for, what it notices in recordings."""
 
-import csv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crtgen import files
+from crtgen import api
 from crtgen.errors import UsageError
-from crtgen.files import PICTURES
 from crtgen.ir import Array
-from crtgen.pipeline import Decision, Pipeline, events_of, read_samples, runs_of
+from crtgen.measure.labelled import NORMAL, Clip, Recording, read_arrays, read_clips, read_recordings
+from crtgen.measure.subject import Run, Subject, run_of, runs_in
+from crtgen.pipeline import Pipeline, events_of, read_samples
 
 __all__ = [
     "Classified",
-    "Clip",
     "Detected",
+    "Evaluation",
     "Ranked",
-    "Recording",
-    "classify",
+    "Threshold",
     "count_events",
-    "detect",
-    "rank",
-    "read_clips",
-    "read_recordings",
-    "swept",
+    "evaluate",
+    "evaluate_here",
+    "sweep_cells",
 ]
 
-Run = Callable[[Sequence[Array]], list[Array]]
-"""What a pipeline's model makes of runs one after the other, after a reset."""
-
-_RECORDED = (".wav", ".npy", *PICTURES)
 _BEFORE, _AFTER = 0.0, 2.0
 """Seconds around an event in which it counts as noticed: MLPerf Tiny's runner adds one second twice."""
 _DEBOUNCE = 1.0
 """Seconds after a false alarm in which it is the same one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """A recording of one thing, and the number of its label."""
-
-    path: Path
-    label: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A recording in which something happens at times: from and to, in seconds."""
-
-    path: Path
-    events: tuple[tuple[float, float], ...]
+_SWEPT = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99)
+"""Thresholds of events."""
+_QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+"""Parts of what is none that thresholds of scores are above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """``confusion[i][j]`` clips of label i were taken for label j."""
+    """``confusion[i][j]`` clips of label i were taken for label j; ``auc`` of label 1, if there are two."""
 
     names: tuple[str, ...]
     confusion: tuple[tuple[int, ...], ...]
+    auc: float | None = None
 
     @property
     def count(self) -> int:
@@ -96,114 +78,181 @@ class Detected:
         return self.false_alarms / self.hours if self.hours else 0.0
 
 
-def read_clips(folder: Path, names: Sequence[str]) -> list[Clip]:
-    """The clips in folders that are called as the labels. Raises ``UsageError`` for other folders or none."""
-    folders = sorted(path for path in folder.iterdir() if path.is_dir())
-    for path in folders:
-        if path.name not in names:
-            hint = f"labels in [decision]: {', '.join(names) or 'none'}"
-            raise UsageError(f"the folder {path.name} is called as no label", where=str(folder), hint=hint)
-    found = [
-        Clip(file, list(names).index(path.name))
-        for path in folders
-        for file in sorted(path.iterdir())
-        if file.suffix.lower() in _RECORDED
-    ]
-    if not found:
-        hint = "a folder for each label, with files of .wav or .npy, or pictures"
-        raise UsageError("it has no clips", where=str(folder), hint=hint)
-    return found
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """What would come of another threshold; ``an_hour`` are false alarms of recordings."""
+
+    above: float
+    hits: int
+    misses: int
+    false_alarms: int
+    an_hour: float | None = None
 
 
-def read_recordings(path: Path) -> list[Recording]:
-    """The rows ``file,start,stop`` of a table, in seconds; a file without events has a row without times.
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A result, those of other thresholds, and what each clip was taken for, if it was for anything."""
 
-    Files are named from the table's folder. Raises ``UsageError`` with the row that is wrong.
+    result: Classified | Ranked | Detected
+    thresholds: tuple[Threshold, ...] = ()
+    taken: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The result in a line."""
+        match self.result:
+            case Classified() as result:
+                right = sum(row[i] for i, row in enumerate(result.confusion))
+                area = "" if result.auc is None else f", AUC {result.auc:.4f}"
+                return f"accuracy {result.accuracy:.4f}, {right} of {result.count} clips{area}"
+            case Ranked() as result:
+                return f"AUC {result.auc:.4f}, {result.normal} normal clips and {result.anomalies} others"
+            case Detected() as result:
+                alarms = f"{result.false_alarms} false alarms in {result.hours:.2f} h"
+                return f"{result.hits} hits, {result.misses} misses, {alarms}"
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What may have a limit, by name."""
+        match self.result:
+            case Classified(auc=auc):
+                return {"accuracy": self.result.accuracy, **({} if auc is None else {"auc": auc})}
+            case Ranked(auc=auc):
+                return {"auc": auc}
+            case Detected():
+                return {
+                    "misses": self.result.misses,
+                    "false_alarms": self.result.false_alarms,
+                    "false_alarms_an_hour": self.result.false_alarms_an_hour,
+                }
+
+
+def evaluate(subject: Subject, data: Path, run: Run) -> Evaluation:
+    """The result on a folder of clips, a ``.npz`` or a table of events. Raises ``UsageError`` for others."""
+    suffix = data.suffix.lower()
+    if suffix == ".csv":
+        return _detect(subject, read_recordings(data), run)
+    if not data.is_dir() and suffix != ".npz":
+        raise UsageError(
+            "it is neither a folder nor a .npz nor a table", where=str(data), hint="see crtgen eval --help"
+        )
+    if subject.is_anomaly:
+        return _rank(subject, _normal_or_not(data), run)
+    if data.is_dir():
+        hint = "name them in [decision] labels" if subject.pipeline else "name them by --labels"
+        return _classify(subject, read_clips(data, subject.names, hint), run)
+    return _classify(subject, read_arrays(data, len(subject.names) or max(subject.count, 2)), run)
+
+
+def evaluate_here(file: Path, data: Path, say: api.Say = lambda text: None) -> Evaluation:
+    """The same of the model in a file, compiled for this computer."""
+    model = api.load_network(file)
+    image = model.compile("host").generate("server").build(say=say)
+    with image.run(counting=False) as session:
+        return evaluate(Subject.of(model), data, run_of(session))
+
+
+def sweep_cells(sweep: Sequence[Threshold]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Thresholds as a table: its columns and its rows."""
+    timed = sweep[0].an_hour is not None
+    columns = ("above", "hits", "misses", "false alarms", *(["an hour"] * timed))
+    rows = []
+    for each in sweep:
+        cells = (f"{each.above:.6g}", *map(str, (each.hits, each.misses, each.false_alarms)))
+        rows.append(cells if each.an_hour is None else (*cells, f"{each.an_hour:.1f}"))
+    return columns, rows
+
+
+def _normal_or_not(data: Path) -> list[Clip]:
+    """Clips, those of anomalies with label 1."""
+    if not data.is_dir():
+        clips = read_arrays(data, None)
+    else:
+        names = sorted(path.name for path in data.iterdir() if path.is_dir())
+        names.sort(key=lambda name: name != NORMAL)
+        clips = read_clips(data, names)
+        if names[0] != NORMAL:
+            raise UsageError(f'it has no folder "{NORMAL}"', where=str(data))
+    clips = [replace(clip, label=min(clip.label, 1)) for clip in clips]
+    if len({clip.label for clip in clips}) < 2:
+        raise UsageError("it needs what is normal, and anomalies", where=str(data))
+    return clips
+
+
+def _classify(subject: Subject, clips: Sequence[Clip], run: Run) -> Evaluation:
+    """Each clip is taken for the label whose score is greatest in the last run, at the end of the clip.
+
+    A single score is that of label 1, which is taken where it is above 0.5, or what a pipeline says.
     """
-    found: dict[Path, list[tuple[float, float]]] = {}
-    rows = csv.reader(StringIO(files.read_text(path, "the table")))
-    for number, row in enumerate(rows, 1):
-        cells = [cell.strip() for cell in row]
-        if not any(cells) or (number == 1 and cells[:1] == ["file"]):
-            continue
-        if len(cells) != 3 or not cells[0]:
-            raise UsageError(f"row {number} is not file,start,stop", where=str(path))
-        events = found.setdefault(path.parent / cells[0], [])
-        if cells[1] or cells[2]:
-            events.append(_span(cells, number, path))
-    if not found:
-        raise UsageError("it names no recordings", where=str(path), hint="rows of file,start,stop")
-    return [Recording(file, tuple(sorted(events))) for file, events in found.items()]
-
-
-def _span(cells: Sequence[str], number: int, path: Path) -> tuple[float, float]:
-    try:
-        start, stop = float(cells[1]), float(cells[2])
-    except ValueError:
-        start, stop = 0.0, -1.0
-    if not 0 <= start <= stop < 1e7:
-        raise UsageError(f"row {number}: from {cells[1]} to {cells[2]} s", where=str(path))
-    return start, stop
-
-
-def outputs_of(pipeline: Pipeline, path: Path, run: Run) -> tuple[list[Array], float]:
-    """The output of each run on a recording, and its seconds."""
-    samples = read_samples(path, pipeline)
-    try:
-        runs = runs_of(pipeline, samples)
-    except UsageError as error:
-        error.where = error.where or str(path)
-        raise
-    if len(runs) <= pipeline.warm:
-        needed = pipeline.span - pipeline.before + pipeline.warm * pipeline.hop
-        what = f"{len(samples)} samples are fewer than the {needed} that fill the network's window"
-        raise UsageError(what, where=str(path), hint="take longer recordings, or run the network more often")
-    return run(runs), len(samples) / pipeline.rate
-
-
-def classify(pipeline: Pipeline, clips: Sequence[Clip], run: Run) -> Classified:
-    """Each clip is taken for the label whose score is greatest in the last run, at the end of the clip."""
-    assert pipeline.decision is not None
-    names = pipeline.decision.names
-    confusion = np.zeros((len(names), len(names)), int)
+    count = max(subject.count, 2)
+    names = subject.names or tuple(map(str, range(count)))
+    confusion, taken, scores = np.zeros((count, count), int), [], []
     for clip in clips:
-        outputs, _ = outputs_of(pipeline, clip.path, run)
-        confusion[clip.label, int(np.argmax(outputs[-1]))] += 1
-    return Classified(names, tuple(tuple(map(int, row)) for row in confusion))
+        last = subject.scores(clip, run)[-1]
+        if len(last) == 1:
+            last = np.array([_limit(subject), last[0]])
+        taken.append(int(np.argmax(last)))
+        scores.append(last[1] if subject.count == 1 else last[1] - last[0])
+        confusion[clip.label, taken[-1]] += 1
+    table = tuple(tuple(map(int, row)) for row in confusion)
+    if count != 2 or len({clip.label for clip in clips}) < 2:
+        return Evaluation(Classified(names, table), (), tuple(taken))
+    low, high = _parted(clips, scores)
+    return Evaluation(Classified(names, table, _area(low, high)), _swept(low, high), tuple(taken))
 
 
-def rank(pipeline: Pipeline, normal: Sequence[Path], anomalies: Sequence[Path], run: Run) -> Ranked:
+def _limit(subject: Subject) -> float:
+    pipeline = subject.pipeline
+    return 0.5 if pipeline is None or pipeline.decision is None else pipeline.decision.above
+
+
+def _rank(subject: Subject, clips: Sequence[Clip], run: Run) -> Evaluation:
     """The scores of a clip are averaged."""
-
-    def score(path: Path) -> float:
-        outputs, _ = outputs_of(pipeline, path, run)
-        return float(np.mean([np.asarray(y, np.float64).mean() for y in outputs[pipeline.warm :]]))
-
-    low, high = np.array([score(p) for p in normal]), np.array([score(p) for p in anomalies])
-    above: npt.NDArray[np.float64] = (high[:, None] > low) + 0.5 * (high[:, None] == low)
-    return Ranked(len(low), len(high), float(above.mean()))
+    low, high = _parted(clips, [float(subject.scores(clip, run).mean()) for clip in clips])
+    return Evaluation(Ranked(len(low), len(high), _area(low, high)), _swept(low, high))
 
 
-def detect(
-    pipeline: Pipeline, recordings: Sequence[Recording], run: Run
-) -> tuple[Detected, list[list[Array]]]:
-    """What the events of recordings come to, and the outputs, for other thresholds."""
+def _parted(clips: Sequence[Clip], scores: Sequence[float]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    labels, numbers = np.array([clip.label for clip in clips]), np.array(scores)
+    return numbers[labels == 0], numbers[labels > 0]
+
+
+def _area(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> float:
+    above = (high[:, None] > low) + 0.5 * (high[:, None] == low)
+    return float(np.asarray(above).mean())
+
+
+def _swept(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> tuple[Threshold, ...]:
+    """Thresholds that are above parts of what is none."""
+    limits = sorted({float(np.quantile(low, part, method="higher")) for part in _QUANTILES})
+    counts = ((limit, int((high > limit).sum()), int((low > limit).sum())) for limit in limits)
+    return tuple(Threshold(limit, hits, len(high) - hits, alarms) for limit, hits, alarms in counts)
+
+
+def _detect(subject: Subject, recordings: Sequence[Recording], run: Run) -> Evaluation:
+    pipeline = subject.pipeline
+    if pipeline is None or pipeline.decision is None:
+        raise UsageError("events are noticed by a pipeline", hint="describe one: docs/pipelines.md")
     kept, hours = [], 0.0
     for recording in recordings:
-        outputs, seconds = outputs_of(pipeline, recording.path, run)
-        kept.append(outputs)
-        hours += seconds / 3600
-    return _detected(pipeline, recordings, kept, hours), kept
+        samples = read_samples(recording.path, pipeline)
+        kept.append(run(runs_in(pipeline, samples, str(recording.path))))
+        hours += len(samples) / pipeline.rate / 3600
+    decision = pipeline.decision
+    found = _detected(pipeline, recordings, kept, hours)
+    others = [] if decision.anomaly else list(_detected_above(pipeline, recordings, kept, hours))
+    return Evaluation(found, tuple(others))
 
 
-def swept(
+def _detected_above(
     pipeline: Pipeline, recordings: Sequence[Recording], kept: Sequence[list[Array]], hours: float
-) -> Iterator[tuple[float, Detected]]:
-    """The same with other thresholds."""
+) -> Iterator[Threshold]:
     assert pipeline.decision is not None
-    for above in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99):
-        decision: Decision = replace(pipeline.decision, above=above)
-        yield above, _detected(replace(pipeline, decision=decision), recordings, kept, hours)
+    for above in _SWEPT:
+        other = replace(pipeline, decision=replace(pipeline.decision, above=above))
+        found = _detected(other, recordings, kept, hours)
+        counts = (found.hits, found.misses, found.false_alarms)
+        yield Threshold(above, *counts, found.false_alarms_an_hour)
 
 
 def _detected(

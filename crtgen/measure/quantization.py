@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from crtgen import api, files
-from crtgen.codegen.module import Interface
 from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.measure.against import sqnr
-from crtgen.measure.cases import read_inputs
+from crtgen.measure.cases import interface_of, read_inputs
 from crtgen.temporary import TemporaryFolder
 
 __all__ = ["LayerError", "Quantised", "quantize"]
@@ -72,7 +71,7 @@ def quantize(model: Path, calibrate: Path, output: Path) -> Quantised:
     if not isinstance(loaded, api.Model):
         raise UsageError("it is code, not a network", where=str(model))
     names = _inputs(model)
-    runs = read_inputs(calibrate, [_interface(v) for v in loaded.inputs]).runs
+    runs = read_inputs(calibrate, [interface_of(v) for v in loaded.inputs]).runs
     cases = [dict(zip(names, run, strict=True)) for run in runs]
     with _quiet(), TemporaryFolder() as folder:
         prepared, made = folder / "prepared.onnx", folder / "made.onnx"
@@ -95,10 +94,6 @@ def _inputs(model: Path) -> list[str]:
         raise UsageError("it is quantised already", where=str(model), hint="quantize takes the float network")
     kept = {tensor.name for tensor in proto.graph.initializer}
     return [value.name for value in proto.graph.input if value.name not in kept]
-
-
-def _interface(value: Any) -> Interface:
-    return Interface(value.name, value.name, value.shape, value.dtype, value.quant, value.nbytes)
 
 
 @contextmanager

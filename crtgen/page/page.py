@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crtgen.ir import shape_text
+from crtgen.measure.evaluation import Classified, sweep_cells
 from crtgen.measure.fit import Fit
 from crtgen.page import charts
 from crtgen.page.parts import Drawing, Table, drawn, environment
@@ -37,6 +38,7 @@ def render_page(
     shared: list[Drawing | Table] = [
         Drawing("The network", "Values that skip layers are arcs.", drawn(charts.network(first.report)))
     ]
+    shared += _quality(study)
     if ranges := charts.ranges(first.plan.graph):
         says = "What each quantised value can stand for, from its least to its greatest number."
         shared.append(Drawing("Quantisation", says, drawn(ranges)))
@@ -60,6 +62,21 @@ def render_page(
             fits=_fits(study),
         )
     )
+
+
+def _quality(study: Study) -> list[Table]:
+    """What came of labelled data."""
+    if study.quality is None:
+        return []
+    made = []
+    if isinstance(study.quality.result, Classified):
+        result = study.quality.result
+        rows = tuple((n, *map(str, row)) for n, row in zip(result.names, result.confusion, strict=True))
+        made.append(Table(f"How good it is: {study.quality.text}", ("is, taken for", *result.names), rows))
+    if study.quality.thresholds:
+        columns, lines = sweep_cells(study.quality.thresholds)
+        made.append(Table("Other thresholds", columns, tuple(lines), 0))
+    return made or [Table("How good it is", ("",), ((study.quality.text,),))]
 
 
 def _interfaces(report: Report) -> tuple[tuple[str, ...], ...]:

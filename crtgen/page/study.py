@@ -14,6 +14,7 @@ from crtgen.errors import UsageError
 from crtgen.level import LEVELS
 from crtgen.library.mlf import export_time
 from crtgen.measure.benchmark import measure_model
+from crtgen.measure.evaluation import Evaluation, evaluate_here
 from crtgen.measure.fit import Choice, Fit, Fits
 from crtgen.measure.rungs import Outcome, verify_on
 from crtgen.passes import FoldedLayer, Hit
@@ -61,6 +62,8 @@ class Study:
     boards: tuple[OnBoard, ...]
     fits: tuple[Fit, ...]
     rewrites: tuple[Hit, ...]
+    quality: Evaluation | None = None
+    """How good it is on labelled data, if there were any."""
 
     @property
     def folded(self) -> tuple[FoldedLayer, ...]:
@@ -78,6 +81,7 @@ class Study:
             "fits": [fit.to_dict() for fit in self.fits],
             "rewrites": [str(hit) for hit in self.rewrites],
             "folded": [hit.to_dict() for hit in self.folded],
+            "quality": None if self.quality is None else self.quality.figures,
         }
 
 
@@ -87,8 +91,12 @@ def study(
     optimize: str = "balanced",
     expect: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
+    data: Path | None = None,
 ) -> Study:
-    """Compile the model for the boards, measure and verify it where it can be simulated."""
+    """Compile the model for the boards, measure and verify it where it can be simulated.
+
+    On labelled ``data`` it is evaluated on this computer.
+    """
     model = api.load_network(path)
     fits = Fits(model)
     choice = Choice(optimize)
@@ -102,7 +110,8 @@ def study(
         fit = next((fit for fit in known if fit.board.name == board.name), None)
         found.append(_on_board(path, model, compiled, fit, expect, say))
     digest = sha256(files.read(path, "the model")).hexdigest()
-    return Study(model.name, digest, export_time(), tuple(found), known, rewrites)
+    quality = None if data is None else evaluate_here(path, data, say)
+    return Study(model.name, digest, export_time(), tuple(found), known, rewrites, quality)
 
 
 def _on_board(

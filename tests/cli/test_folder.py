@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -136,6 +137,9 @@ def test_commands_need_no_arguments_there(folder: Path) -> None:
             "model 1.budget.ram_bytes",
             "a whole number is wanted",
         ),
+        ("[[model]]\nfile = 'a'\nbudget = {accuracy = 0.9}", "model 1.data", "accuracy is a budget"),
+        ("[[model]]\nfile = 'a'\nbudget = {goal = 'x'}", "model 1.budget.goal", "unknown goal 'x'"),
+        ("[[model]]\nfile = 'a'\nbudget = {auc = -1}", "model 1.budget.auc", "a number from 0 on"),
         ("model = 3", "crtgen.toml: model", "an array of tables is wanted"),
         ("optimize = {a = 1}", "crtgen.toml: optimize", "no table is wanted"),
         ("boards = [", "crtgen.toml", "cannot be read"),
@@ -179,6 +183,23 @@ def test_check_holds_models_to_budget_and_lock(folder: Path) -> None:
     settings.write_text(settings.read_text() + "budget = {arena_bytes = 100, flash_bytes = '900K'}\n")
     over = as_json("check", code=MismatchError.exit_code)["worse"]
     assert [(e["metric"], e["allowed"]) for e in over] == [("arena_bytes", 100)]
+
+
+@pytest.mark.cc
+def test_check_holds_a_model_to_how_good_it_is(folder: Path) -> None:
+    with np.load(ROOT / "demo" / "digits.npz") as arrays:
+        x = np.stack([arrays[f"case{n}_input0"] for n in range(10)])
+        y = np.array([int(arrays[f"case{n}_output0"].argmax()) for n in range(10)])
+    y[0] = (y[0] + 1) % 10
+    np.savez(folder / "data.npz", x=x, y=y)
+    settings = folder / "crtgen.toml"
+    model = 'boards = ["host"]\n[[model]]\nfile = "digits.tflite"\ndata = "data.npz"\n'
+    settings.write_text(f'{model}budget = {{goal = "mlperf-kws"}}\n')
+    assert as_json("check", "--update")["poor"] == []
+    settings.write_text(f'{model}budget = {{goal = "mlperf-kws", accuracy = 0.95}}\n')
+    poor = as_json("check", code=MismatchError.exit_code)["poor"]
+    assert poor == ["digits.tflite: accuracy 0.9, at least 0.95 wanted"]
+    assert as_json("eval")["accuracy"] == pytest.approx(0.9)
 
 
 @pytest.mark.qemu

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from crtgen.boards import find_board
 from crtgen.cli.app import app
 from crtgen.errors import UsageError
+from crtgen.measure.evaluation import Classified, Evaluation, Threshold
 from crtgen.measure.rungs import Outcome
 from crtgen.page import Study, read_baseline, render_page, study
 from tests.page.browser import check_shown
@@ -69,6 +70,16 @@ def test_what_is_on_a_page(planned: Study) -> None:
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert "https://" not in page
     assert "#fe00" not in page, "a colour that the style sheet does not know"
+
+
+def test_how_good_it_is(planned: Study) -> None:
+    result = Classified(("no", "yes"), ((3, 1), (0, 4)), 0.9)
+    found = Evaluation(result, (Threshold(0.25, 4, 0, 1), Threshold(0.75, 3, 1, 0)))
+    page = render_page(replace(planned, quality=found))
+    assert "How good it is: accuracy 0.8750, 7 of 8 clips, AUC 0.9000" in page
+    rows = [re.sub("<[^>]*>", " ", row).split() for row in re.findall("<tr>.*?</tr>", page, re.DOTALL)]
+    assert all(row in rows for row in (["yes", "0", "4"], ["0.25", "4", "0", "1"], ["0.75", "3", "1", "0"]))
+    assert replace(planned, quality=found).to_dict()["quality"] == {"accuracy": 0.875, "auc": 0.9}
 
 
 def test_names_cannot_become_markup(planned: Study) -> None:

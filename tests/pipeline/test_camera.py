@@ -18,7 +18,8 @@ from crtgen.features import Features, ImageSettings
 from crtgen.features.picture import frame_value, picture
 from crtgen.features.steps import GraphSteps
 from crtgen.ir import DType, Value
-from crtgen.measure.evaluation import classify, read_clips
+from crtgen.measure.evaluation import Classified, evaluate
+from crtgen.measure.subject import Subject, reference
 from crtgen.passes import DEFAULT_PASSES, run_passes
 from crtgen.pipeline import Pipeline, events_of, read_samples, runs_of
 from crtgen.pipeline.frames import frame_of
@@ -231,8 +232,10 @@ def test_pictures_in_folders_are_counted(tmp_path: Path) -> None:
         Image.fromarray(colours).save(tmp_path / "data" / name / f"{i}.png")
         ((output,),) = pipeline.graph.run([[frame_of(colours, "rgb565")]])
         expected[i > 0][int(np.argmax(output))] += 1
-    clips = read_clips(tmp_path / "data", ["none", "person"])
-    found = classify(pipeline, clips, lambda runs: [y[0] for y in pipeline.graph.run([[x] for x in runs])])
+    model = crtgen.load(_person(tmp_path))
+    assert isinstance(model, crtgen.Model)
+    found = evaluate(Subject.of(model), tmp_path / "data", reference(model)).result
+    assert isinstance(found, Classified)
     assert [list(row) for row in found.confusion] == expected
 
 

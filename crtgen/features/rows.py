@@ -68,7 +68,21 @@ def _logarithms(steps: Steps, s: MelSettings) -> Handle:
         bands = steps.one(Maximum(), bands, steps.one(Sub(), steps.greatest(bands), steps.number(s.top)))
     if s.coefficients:
         bands = steps.bands("cosines", bands, _cepstrum(s))
-    return _normalized(steps, s, bands) if s.cmvn else bands
+    if s.cmvn:
+        bands = _normalized(steps, s, bands)
+    return _with_deltas(steps, s, bands) if s.deltas else bands
+
+
+def _with_deltas(steps: Steps, s: MelSettings, rows: Handle) -> Handle:
+    """Rows, how they change, how that changes and so on: each the slope over some rows on both sides.
+
+    That is sum(n * (x[t + n] - x[t - n])) / (2 * sum(n * n)) for n from 1 on.
+    """
+    parts = [rows]
+    for reach in s.deltas:
+        places = np.arange(-reach, reach + 1)
+        parts.append(steps.summed(parts[-1], places / np.square(places).sum(), mirrored=False))
+    return steps.beside(*parts)
 
 
 def _normalized(steps: Steps, s: MelSettings, rows: Handle) -> Handle:

@@ -9,6 +9,7 @@ from crtgen.ops.statistics import MOMENTS
 
 __all__ = [
     "FORMATS",
+    "STATISTICS",
     "FeatureSettings",
     "ImageSettings",
     "MelSettings",
@@ -28,6 +29,9 @@ FORMATS = (
     "bayer_bggr",
 )
 """What cameras give."""
+
+STATISTICS = (*MOMENTS, "peak_to_peak", "crest", "zero_crossings")
+"""What a window along an axis may be described by."""
 
 _RESIZES = (
     "pillow-bilinear",
@@ -120,6 +124,7 @@ class MelSettings:
     lifter: float = 0.0
     energy: bool = False
     cmvn: int = 0
+    deltas: tuple[int, ...] = ()
     stack: int = 1
     quantum: float = 0.0
     zero_point: int = 0
@@ -140,6 +145,8 @@ class MelSettings:
             0 <= self.coefficients <= self.bands, f"{self.coefficients} coefficients of {self.bands} bands"
         )
         _require(self.cmvn % 2 == 1 or not self.cmvn, f"a cmvn of {self.cmvn} rows, not an odd number")
+        good = all(type(reach) is int and 1 <= reach <= 50 for reach in self.deltas) and len(self.deltas) <= 3
+        _require(good, f"deltas over {list(self.deltas)} rows", "up to three numbers from 1 to 50")
         _require(1 <= self.stack <= 64, f"a stack of {self.stack} frames; supported: 1 to 64")
         _require(self.floor > 1.2e-38, f"a floor of {self.floor}; supported: above 1.2e-38")
         _require(self.rounding == "none" or self.quantum > 0, "rounding without a quantum above 0")
@@ -154,6 +161,7 @@ class MelSettings:
             ("the first sample is compared with the last of the window", self.preemphasis_over == "window"),
             ("pad reflects what comes later", self.pad == "reflect"),
             ("cmvn looks at rows that come later", self.cmvn > 0),
+            ("deltas look at rows that come later", bool(self.deltas)),
         ]
 
     @property
@@ -164,7 +172,7 @@ class MelSettings:
     @property
     def width(self) -> int:
         """Numbers of a row of features."""
-        return (self.coefficients or self.bands) * self.stack
+        return (self.coefficients or self.bands) * (1 + len(self.deltas)) * self.stack
 
     @property
     def used(self) -> int:
@@ -230,7 +238,7 @@ class MicroSettings:
 class VibrationSettings:
     """What a window of samples along some axes is described by, axis by axis, in float32.
 
-    ``statistics`` are names of ``crtgen.ops.statistics.MOMENTS``. Without ``bins`` there is nothing more.
+    ``statistics`` are names of ``STATISTICS``. Without ``bins`` there is nothing more.
     With them the samples lose their mean after an optional Butterworth ``filter``; the greatest powers of
     frames of ``fft`` samples, half a frame apart, follow, as logarithms to base 10, and before them skew and
     kurtosis of the powers. A low-pass filter keeps the bins up to its ``cutoff``, in hertz.
@@ -254,8 +262,8 @@ class VibrationSettings:
         _require(self.per == "window", "these features are of a whole window")
         _require(1 <= self.axes <= 64, f"{self.axes} axes; supported: 1 to 64")
         _require(2 <= self.frame <= 8192 and self.hop > 0, f"a hop of {self.hop} and windows of {self.frame}")
-        unknown = [name for name in self.statistics if name not in MOMENTS]
-        _require(not unknown, f"unknown statistics {', '.join(unknown)}", f"known: {', '.join(MOMENTS)}")
+        unknown = [name for name in self.statistics if name not in STATISTICS]
+        _require(not unknown, f"unknown statistics {', '.join(unknown)}", f"known: {', '.join(STATISTICS)}")
         _require(bool(self.statistics) or self.bins, "neither statistics nor bins")
         good = 4 <= self.fft <= 8192 and self.fft & (self.fft - 1) == 0
         _require(good or not self.bins, f"an fft of {self.fft}, not a power of two from 4 to 8192")

@@ -18,6 +18,7 @@ from crtgen.ops import (
     FilterBank,
     FilterBankSquareRoot,
     Frame,
+    Mul,
     ReduceMax,
     RemoveMean,
     Reshape,
@@ -44,12 +45,16 @@ _PARTS = ("weights", "first", "widths")
 """The tables of bands."""
 
 
-def _means(rows: int, reach: int) -> npt.NDArray[np.float64]:
-    """The matrix of means over rows around each one, which are mirrored at the ends: ``[rows, rows]``."""
-    places = np.pad(np.arange(rows), reach, mode="symmetric")
+def _around(rows: int, weights: npt.NDArray[np.float64], mirrored: bool) -> npt.NDArray[np.float64]:
+    """The matrix of weighted sums over rows around each one: ``[rows, rows]``.
+
+    Before the first row and after the last one there are those rows again, or all of them, mirrored.
+    """
+    reach = len(weights) // 2
+    places = np.pad(np.arange(rows), reach, mode="symmetric" if mirrored else "edge")
     matrix = np.zeros((rows, rows))
     for row in range(rows):
-        np.add.at(matrix[:, row], places[row : row + 2 * reach + 1], 1 / (2 * reach + 1))
+        np.add.at(matrix[:, row], places[row : row + len(weights)], weights)
     return matrix
 
 
@@ -85,8 +90,15 @@ class Steps(ABC):
         """The greatest number of all rows."""
 
     @abstractmethod
-    def averaged(self, value: Handle, reach: int) -> Handle:
-        """Means over each row with ``reach`` rows before and after it; the ends are mirrored."""
+    def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
+        """Each row with those around it, an odd number, times weights.
+
+        At the ends the first and the last row are there again, or the rows are ``mirrored``.
+        """
+
+    @abstractmethod
+    def beside(self, *values: Handle) -> Handle:
+        """Rows whose numbers follow each other."""
 
     @abstractmethod
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
@@ -103,6 +115,11 @@ class Steps(ABC):
     @abstractmethod
     def become(self, key: str, value: Handle) -> None:
         """What the state is for the next row."""
+
+    def averaged(self, value: Handle, reach: int) -> Handle:
+        """Means over each row with ``reach`` rows before and after it; the ends are mirrored."""
+        count = 2 * reach + 1
+        return self.summed(value, np.full(count, 1 / count), True)
 
     def one(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> Handle:
         """The only output of an operator."""
@@ -171,9 +188,15 @@ class GraphSteps(Steps):
     def greatest(self, value: Handle) -> Handle:
         return self.one(ReduceMax(tuple(range(len(value.shape)))), value)
 
-    def averaged(self, value: Handle, reach: int) -> Handle:
+    def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
+        matrix = _around(value.shape[0], weights, mirrored)
+        if not matrix.any():
+            return self.one(Mul(), value, self.number(0.0))
         turned = self.one(Transpose((1, 0)), value)
-        return self.one(Transpose((1, 0)), self.bands("means", turned, _means(value.shape[0], reach)))
+        return self.one(Transpose((1, 0)), self.bands("around", turned, matrix))
+
+    def beside(self, *values: Handle) -> Handle:
+        return self.one(Concat(1), *values)
 
     def apply(self, op: Op, *inputs: Handle, quant: Quant | None = None) -> tuple[Handle, ...]:
         node = self._unique(op.name)
@@ -275,15 +298,21 @@ class ArraySteps(Steps):
     def greatest(self, value: Handle) -> Handle:
         return self.number(float(self.array(value).max()))
 
-    def averaged(self, value: Handle, reach: int) -> Handle:
+    def summed(self, value: Handle, weights: npt.NDArray[np.float64], mirrored: bool) -> Handle:
         rows = self.array(value)
-        tables = banded(_means(len(rows), reach)).arrays
+        matrix = _around(len(rows), weights, mirrored)
+        if not matrix.any():
+            return self.one(Mul(), value, self.number(0.0))
+        tables = banded(matrix).arrays
         x = Value("x", rows.T.shape, DType.FLOAT32)
         operands = [Value.constant(n, a) for n, a in zip(_PARTS, tables, strict=True)]
         ((shape, dtype),) = Bands().infer([x, *operands])
         sig = Signature((x, *operands), (Value("y", shape, dtype),))
         (made,) = Bands().reference(sig, [rows.T, *tables])
         return self._keep(np.ascontiguousarray(made.T))
+
+    def beside(self, *values: Handle) -> Handle:
+        return self._keep(np.hstack([self.array(value) for value in values]))
 
     def constant(self, name: str, data: Array) -> Handle:
         return Value.constant(name, data)

@@ -7,13 +7,19 @@ import numpy.typing as npt
 
 from crtgen.features.settings import VibrationSettings
 from crtgen.features.steps import GraphSteps, Handle
+from crtgen.ir import DType
 from crtgen.ops import (
     Biquads,
+    Cast,
     Concat,
+    Div,
     Gather,
+    Less,
     LogFloor,
+    Maximum,
     Moments,
     Mul,
+    NotEqual,
     Pad,
     Power,
     ReduceMax,
@@ -22,11 +28,15 @@ from crtgen.ops import (
     ScaledLog,
     StridedSlice,
     Sub,
+    Sum,
     Transpose,
 )
 from crtgen.ops.statistics import MOMENTS
 
 __all__ = ["butterworth", "vibration"]
+
+_LEAST_RMS = 1e-30
+"""What a root is taken for that is 0, so that a quotient of it is 0."""
 
 
 def butterworth(kind: str, order: int, cutoff: float, rate: float) -> npt.NDArray[np.float32]:
@@ -53,12 +63,41 @@ def vibration(steps: GraphSteps, s: VibrationSettings) -> Handle:
         sections = steps.constant("sections", butterworth(s.filter, s.order, s.cutoff, s.rate))
         rows = steps.one(Biquads(), rows, sections)
     moments = steps.one(Moments(), rows)
-    parts = [_column(steps, moments, MOMENTS.index(name)) for name in s.statistics]
+    parts = [_statistic(steps, name, rows, moments) for name in s.statistics]
     if s.bins:
         centred = steps.one(Sub(), rows, _column(steps, moments, MOMENTS.index("mean")))
         parts += _spectrum(steps, s, centred)
     whole = parts[0] if len(parts) == 1 else steps.one(Concat(1), *parts)
     return steps.one(Reshape((1, s.width)), whole)
+
+
+def _statistic(steps: GraphSteps, name: str, rows: Handle, moments: Handle) -> Handle:
+    """A number of each row: ``[rows, 1]``.
+
+    ``peak_to_peak`` is the greatest less the least, ``crest`` the greatest absolute value over the root of
+    the mean square, 0 where all is 0, ``zero_crossings`` how often a number below 0 follows one that is not,
+    or the other way round.
+    """
+    if name in MOMENTS:
+        return _column(steps, moments, MOMENTS.index(name))
+    if name == "zero_crossings":
+        return _zero_crossings(steps, rows)
+    least, most = (_column(steps, moments, MOMENTS.index(each)) for each in ("min", "max"))
+    if name == "peak_to_peak":
+        return steps.one(Sub(), most, least)
+    greatest = steps.one(Maximum(), most, steps.one(Sub(), steps.number(0.0), least))
+    rms = _column(steps, moments, MOMENTS.index("rms"))
+    return steps.one(Div(), greatest, steps.one(Maximum(), rms, steps.number(_LEAST_RMS)))
+
+
+def _zero_crossings(steps: GraphSteps, rows: Handle) -> Handle:
+    is_below = steps.one(Less(), rows, steps.number(0.0))
+    count, length = rows.shape
+    before, after = (
+        steps.one(StridedSlice((0, start), (count, start + length - 1), (1, 1)), is_below) for start in (0, 1)
+    )
+    crosses = steps.one(Cast(DType.FLOAT32), steps.one(NotEqual(), before, after))
+    return steps.one(Sum((1,), keep_dims=True), crosses)
 
 
 def _column(steps: GraphSteps, table: Handle, first: int, after: int | None = None) -> Handle:

@@ -25,7 +25,11 @@ _PRESETS: list[tuple[str, dict[str, Any]]] = [
     ("edge-impulse-mfe", {}),
     ("torchaudio-mfcc", {"pad": "none"}),
     ("edge-impulse-spectral", {"filter": "low", "cutoff": 10.0, "frame": 64, "fft": 32}),
-    ("edge-impulse-flatten", {"frame": 50}),
+    (
+        "edge-impulse-flatten",
+        {"frame": 50, "statistics": ("mean", "peak_to_peak", "crest", "zero_crossings")},
+    ),
+    ("mlperf-kws", {"deltas": (2, 1), "per": "window"}),
 ]
 
 

@@ -6,7 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from crtgen.features import Features
+from crtgen.errors import UsageError
+from crtgen.features import Features, MelSettings
+from crtgen.features.framing import starts_of
+from crtgen.features.rows import features_of
+from crtgen.features.steps import GraphSteps
+from crtgen.ir import DType, Value
 from tests.pipeline.files import given
 
 Doubles = npt.NDArray[np.float64]
@@ -148,3 +153,47 @@ def test_keyword_spotting(number: int) -> None:
     made = Features("mlperf-kws").transform(signal).astype(float)
     assert made.shape == expected.shape
     assert float(np.abs(made - expected).max()) <= _CLOSE * float(np.ptp(expected))
+
+
+def test_deltas_are_slopes_over_rows() -> None:
+    signal = _signals()[0]
+    rows = Features("mlperf-kws").transform(signal).astype(np.float64)
+    expected = [rows]
+    for reach in (2, 3):
+        padded = np.pad(expected[-1], ((reach, reach), (0, 0)), mode="edge")
+        count = len(rows)
+        terms = (
+            n * (padded[reach + n : reach + n + count] - padded[reach - n : reach - n + count])
+            for n in range(1, reach + 1)
+        )
+        expected.append(np.sum(list(terms), axis=0) / (2 * sum(n * n for n in range(1, reach + 1))))
+    features = Features("mlperf-kws", deltas=(2, 3))
+    made = features.transform(signal)
+    assert made.shape == (49, 30)
+    whole = np.hstack(expected)
+    assert float(np.abs(made.astype(np.float64) - whole).max()) < _CLOSE * float(np.ptp(whole))
+    assert isinstance(features.settings, MelSettings)
+    steps = GraphSteps(
+        Value("x", (16000,), DType.INT16), [int(s) for s in starts_of(features.settings, 16000)]
+    )
+    graph = steps.graph("deltas", features_of(steps, features.settings))
+    ((rows_of_graph,),) = graph.run([[signal]])
+    np.testing.assert_array_equal(rows_of_graph, made)
+    with pytest.raises(UsageError, match="deltas look at rows that come later"):
+        Features("mlperf-sww", deltas=(2,))
+    with pytest.raises(UsageError, match="deltas over"):
+        Features("mlperf-kws", deltas=(0,))
+
+
+def test_statistics_of_vibrations() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    x[:, 2] = 0
+    names = ("peak_to_peak", "crest", "zero_crossings")
+    made = Features("edge-impulse-flatten", frame=50, statistics=names).transform(x).reshape(3, 3)
+    real = x.astype(np.float64)
+    crest = np.abs(real[:, :2]).max(axis=0) / np.sqrt(np.square(real[:, :2]).mean(axis=0))
+    expected = [np.ptp(real, axis=0), [*crest, 0], np.abs(np.diff(real < 0, axis=0)).sum(axis=0)]
+    whole = np.array(expected, np.float64).T
+    assert float(np.abs(made.astype(np.float64) - whole).max()) < 1e-6 * float(whole.max())
+    with pytest.raises(UsageError, match="unknown statistics crests"):
+        Features("edge-impulse-flatten", statistics=("crests",))

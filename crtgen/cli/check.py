@@ -1,6 +1,6 @@
 """``crtgen check``: do models still cost what they did, and what they may?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -75,19 +75,21 @@ def command(
             raise UsageError("there is no lock yet", where=str(lock), hint="crtgen check --update writes it")
         known = read_lock(lock) if lock.exists() else Lock()
         with out.stage() as say:
-            jobs, poor = [], []
+            jobs = []
             for settings in chosen_models(models, board):
                 model = api.load(settings.file, trust=trust_of(settings.file))
+                quality = _quality(settings, say)
                 for name, level in _targets(settings, model.name, known, optimize):
                     say(f"{settings.file.name} on {name}")
                     compiled = model.compile(
                         name, optimize=level, passes=choices.passes(fold), tuned=choices.tuned(tune)
                     )
-                    jobs.append(_job(settings, compiled, known, update, say))
-                poor += _poor(settings, say)
+                    job = _job(settings, compiled, known, update, say)
+                    jobs.append(replace(job, after=replace(job.after, quality=quality)))
         if update:
             write_lock(lock, known.updated([job.after for job in jobs]))
         worse = [excess for job in jobs for excess in _worse(job, known.tolerance, update)]
+        poor = [line for job in jobs for line in _poor(job, update)]
         data = {
             "entries": [
                 {
@@ -97,6 +99,7 @@ def command(
                     "changed": j.is_new,
                     "proven": bool(j.after.proof) if j.settings.proven else None,
                     **j.after.figures,
+                    **j.after.quality,
                 }
                 for j in jobs
             ],
@@ -143,13 +146,22 @@ def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bo
     return _Job(settings, compiled, before, replace(after, proof=key))
 
 
-def _poor(settings: ModelSettings, say: api.Say) -> list[str]:
-    """What a model is not good enough at, as this computer runs it: boards compute the same."""
-    if settings.data is None or not settings.quality:
-        return []
+def _quality(settings: ModelSettings, say: api.Say) -> Mapping[str, float]:
+    """How good a model is on its labelled data, as this computer runs it: boards compute the same."""
+    if settings.data is None:
+        return {}
     say(f"evaluating {settings.file.name}")
-    figures = evaluate_here(settings.file, settings.data, say).figures
-    return [f"{settings.file.name}: {line}" for line in shortfalls(settings.quality, figures)]
+    return evaluate_here(settings.file, settings.data, say).figures
+
+
+def _poor(job: _Job, update: bool) -> list[str]:
+    """What a model is not good enough at: for its budget, and for what is locked."""
+    if not job.after.quality:
+        return []
+    before = {} if job.before is None or update else job.before.quality
+    limits = [limits for limits in (job.settings.quality, before) if limits]
+    lines = dict.fromkeys(line for each in limits for line in shortfalls(each, job.after.quality))
+    return [f"{job.after.model} on {job.after.board}: {line}" for line in lines]
 
 
 def _worse(job: _Job, tolerance: float, update: bool) -> list[Excess]:

@@ -121,6 +121,7 @@ class Evaluation:
                 return {"auc": auc}
             case Detected():
                 return {
+                    "hits": self.result.hits,
                     "misses": self.result.misses,
                     "false_alarms": self.result.false_alarms,
                     "false_alarms_an_hour": self.result.false_alarms_an_hour,

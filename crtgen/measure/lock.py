@@ -5,7 +5,7 @@ A budget is a limit that somebody sets; the lock is what there was. ``crtgen che
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from crtgen.api.image import require_trust
 from crtgen.build import find_toolchain
 from crtgen.errors import UsageError
 from crtgen.measure.benchmark import build_for, measure_model
+from crtgen.quality import QUALITY
 from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.settings import METRICS
@@ -48,7 +49,7 @@ class Entry:
 
     ``digest`` is that of the project of a server, which holds all that was generated. Where it is the same,
     and the ``toolchain`` is, so are the figures. ``proof`` is the digest of all that a proof of its image
-    depends on; empty without one.
+    depends on; empty without one. ``quality`` is what ``evaluate`` finds on the model's labelled data.
     """
 
     model: str
@@ -59,6 +60,7 @@ class Entry:
     figures: Mapping[str, int]
     layers: Mapping[str, int]
     proof: str = ""
+    quality: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -220,13 +222,15 @@ def _entry(raw: Any) -> Entry:
     numbers = {**entry.figures, **entry.layers}
     if not all(isinstance(text, str) for text in texts) or not all(type(n) is int for n in numbers.values()):
         raise ValueError("names are texts, figures are whole numbers")
-    if unknown := sorted(set(entry.figures) - set(METRICS)):
+    if not all(type(n) in (int, float) for n in entry.quality.values()):
+        raise ValueError("how good it is are numbers")
+    if unknown := sorted((set(entry.figures) - set(METRICS)) | (set(entry.quality) - set(QUALITY))):
         raise ValueError(f"there is no figure {unknown[0]}")
     return entry
 
 
 def _written(entry: Entry) -> dict[str, Any]:
-    return {key: value for key, value in asdict(entry).items() if key != "proof" or value}
+    return {key: value for key, value in asdict(entry).items() if key not in ("proof", "quality") or value}
 
 
 def write_lock(path: Path, lock: Lock) -> None:

@@ -1,7 +1,7 @@
 """Models as files hold them, and how they are compiled."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -74,6 +74,13 @@ class Model:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
         return "\n".join([repr(self), *lines])
+
+    def on(self, board: Board) -> "Model":
+        """As it is for a board: a pipeline has the arithmetic for its core."""
+        if self.pipeline is None:
+            return self
+        pipeline = self.pipeline.on(fpu=board.core.fpu != "none")
+        return replace(self, graph=pipeline.graph, pipeline=pipeline)
 
     def compile(self, board: str | Board = "mps2_an386", **choices: Unpack[RequestFields]) -> Compiled:
         """Choose kernels, plan the memory and generate C for a board; see the function ``compile``."""
@@ -246,6 +253,7 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
             parts.extend(model.package.parts(request.board.core, request.generators))
             continue
         say(f"planning {model.name}")
+        model = model.on(request.board)
         plan, found = _plan(model.graph, request)
         plans.append(plan)
         hits += found

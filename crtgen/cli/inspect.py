@@ -56,7 +56,7 @@ def command(
             if not (graph or arena or modules):
                 _print_all(console, reports, pipeline, inside)
 
-        pipeline = loaded.pipeline if isinstance(loaded, Model) else None
+        pipeline = loaded.on(compiled.board).pipeline if isinstance(loaded, Model) else None
         inside = unwrap(model) if model.suffix.lower() in WRAPPINGS else None
         models = [
             {**report.to_dict(), "modules": _module(tree)}

@@ -124,6 +124,10 @@ def _cepstrum(s: MelSettings) -> npt.NDArray[np.float64]:
 
 def _spectrum(steps: Steps, s: MelSettings) -> Handle:
     weights = (window_of(s.window, s.frame, s.periodic)[: s.used] / s.unit).astype(np.float32)
+    if s.arithmetic == "int32":
+        over = s.preemphasis_over
+        powers = steps.powers(weights, s.preemphasis, over, s.fft, centred=s.remove_mean)
+        return steps.one(Sqrt(), powers) if s.spectrum == "magnitude" else powers
     if s.remove_mean:
         factors = steps.constant("window", weights)
         frame = steps.one(Frame(0, s.preemphasis, Before.ITSELF), steps.centred(s.used), factors)

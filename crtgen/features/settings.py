@@ -1,9 +1,10 @@
 """What features are made of: the settings of each kind, and their checks."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from crtgen.errors import UsageError
 from crtgen.features.tables import SCALES, SLOPES, WINDOWS
+from crtgen.ops.block_power import STEEPEST, has_block
 from crtgen.ops.fft import is_fast
 from crtgen.ops.statistics import MOMENTS
 
@@ -43,6 +44,7 @@ _RESIZES = (
 )
 
 _CHOICES = {
+    "arithmetic": ("auto", "float32", "int32"),
     "window": WINDOWS,
     "spectrum": ("power", "magnitude"),
     "scale": SCALES,
@@ -129,6 +131,7 @@ class MelSettings:
     quantum: float = 0.0
     zero_point: int = 0
     rounding: str = "none"
+    arithmetic: str = "auto"
     per: str = "stream"
 
     def __post_init__(self) -> None:
@@ -150,9 +153,22 @@ class MelSettings:
         _require(1 <= self.stack <= 64, f"a stack of {self.stack} frames; supported: 1 to 64")
         _require(self.floor > 1.2e-38, f"a floor of {self.floor}; supported: above 1.2e-38")
         _require(self.rounding == "none" or self.quantum > 0, "rounding without a quantum above 0")
+        hint = "its fft is a power of two from 16 on, its preemphasis at most 0.999"
+        _require(self.arithmetic != "int32" or self.has_blocks, "an arithmetic of int32", hint)
         for reason, whole in self._of_the_whole_window():
             hint = 'set per = "window": the features of a whole window are computed at once'
             _require(not whole or self.per == "window", f"{reason}: a stream does not know it", hint)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether spectra can be computed in int32."""
+        return has_block(self.fft) and abs(self.preemphasis) <= STEEPEST
+
+    def on(self, *, fpu: bool) -> "MelSettings":
+        """With the arithmetic for a core with an FPU, or without."""
+        if self.arithmetic != "auto":
+            return self
+        return replace(self, arithmetic="float32" if fpu or not self.has_blocks else "int32")
 
     def _of_the_whole_window(self) -> list[tuple[str, bool]]:
         return [

@@ -12,6 +12,7 @@ from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
 from crtgen.ops import (
     Bands,
     Before,
+    BlockPower,
     Cast,
     Concat,
     FftAutoScale,
@@ -28,6 +29,7 @@ from crtgen.ops import (
     Transpose,
     Window,
 )
+from crtgen.ops.block_power import powers_of
 from crtgen.ops.spectral import banded
 
 __all__ = ["ArraySteps", "GraphSteps", "Handle", "Steps"]
@@ -72,6 +74,10 @@ class Steps(ABC):
         What is before the first one is a sample of the ``stream``, of the ``frame`` itself, or the last one
         of the ``window``.
         """
+
+    @abstractmethod
+    def powers(self, weights: Array, preemphasis: float, over: str, length: int, *, centred: bool) -> Handle:
+        """The powers of the frame's spectrum, as the operator ``BlockPower`` computes them."""
 
     @abstractmethod
     def centred(self, size: int) -> Handle:
@@ -166,6 +172,13 @@ class GraphSteps(Steps):
         op = Frame(self._start, preemphasis, _PREVIOUS[over])
         if over == "window" and self._start:
             op = Frame(self._start, preemphasis)
+        return self.one(op, self.samples, self.constant("window", weights))
+
+    def powers(self, weights: Array, preemphasis: float, over: str, length: int, *, centred: bool) -> Handle:
+        before = Before.ITSELF if centred else _PREVIOUS[over]
+        if before is Before.LAST and self._start:
+            before = Before.EARLIER
+        op = BlockPower(self._start, preemphasis, before, length, centred)
         return self.one(op, self.samples, self.constant("window", weights))
 
     def centred(self, size: int) -> Handle:
@@ -272,16 +285,26 @@ class ArraySteps(Steps):
 
     def frame(self, weights: Array, preemphasis: float, over: str) -> Handle:
         factors = weights.astype(np.float32)
-        places = self.starts[:, None] + np.arange(len(factors))
-        now = self.signal[places].astype(np.float32)
+        now, before = (a.astype(np.float32) for a in self._samples(len(factors), over))
         if not preemphasis:
             return self._keep(factors * now)
-        before = self.signal[places - 1].astype(np.float32)
+        return self._keep(factors * (now - np.float32(preemphasis) * before))
+
+    def powers(self, weights: Array, preemphasis: float, over: str, length: int, *, centred: bool) -> Handle:
+        op = BlockPower(0, preemphasis, Before.ITSELF if centred else _PREVIOUS[over], length, centred)
+        factors = weights.astype(np.float32)
+        now, before = (a.astype(np.int64) for a in self._samples(len(factors), "frame" if centred else over))
+        return self._keep(powers_of(now, before, factors, op))
+
+    def _samples(self, size: int, over: str) -> tuple[Array, Array]:
+        """The samples of each frame, and those before them."""
+        places = self.starts[:, None] + np.arange(size)
+        now, before = self.signal[places], self.signal[places - 1]
         if over == "frame":
             before[:, 0] = now[:, 0]
         elif over == "stream":
             before[(places == 0) | (places >= self.end)] = 0
-        return self._keep(factors * (now - np.float32(preemphasis) * before))
+        return now, before
 
     def centred(self, size: int) -> Handle:
         x = self.signal[self.starts[:, None] + np.arange(size)]

@@ -20,6 +20,7 @@ from crtgen.ops.arithmetic import AddN, Div, FloorDiv, FloorMod, Pow, Prelu, Squ
 from crtgen.ops.attrs import Activation, Padding
 from crtgen.ops.binary import Add, AddParams, Mul, MulParams, Sub
 from crtgen.ops.bits import BitAnd, BitCast, BitNot, BitOr, Bitwise, BitXor, Shift
+from crtgen.ops.block_power import BlockPower
 from crtgen.ops.camera import Demosaic, Grey, Unpack565, YuvToRgb
 from crtgen.ops.case import Case
 from crtgen.ops.compare import (
@@ -145,6 +146,7 @@ __all__ = [
     "BitXor",
     "Bitwise",
     "Blend",
+    "BlockPower",
     "BroadcastTo",
     "ByteTable",
     "Case",

@@ -1,7 +1,7 @@
 """Features and a network as one graph, which gets the samples of a run."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -42,6 +42,17 @@ class Pipeline:
     skip: int
     warm: int
     decision: Decision | None
+    again: Callable[[FeatureSettings], "Pipeline"] | None = field(default=None, compare=False, repr=False)
+    """The same with other settings."""
+
+    def on(self, *, fpu: bool) -> "Pipeline":
+        """As it is for a core with an FPU, or without: there spectra are computed in int32."""
+        if not isinstance(self.settings, MelSettings):
+            return self
+        settings = self.settings.on(fpu=fpu)
+        if self.again is None or settings.arithmetic != "int32" or settings == self.settings:
+            return replace(self, settings=settings)
+        return self.again(settings)
 
     @property
     def rate(self) -> int:
@@ -83,7 +94,7 @@ def join(description: Description, network: Graph | None, gate: Graph | None = N
     else:
         made = _of_sound(description, description.settings, networks)
     _check_decision(made)
-    return made
+    return replace(made, again=lambda other: join(replace(description, settings=other), network, gate))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,10 @@ from tests.support import nightly
 
 _PRESETS: list[tuple[str, dict[str, Any]]] = [
     ("mlperf-sww", {}),
+    ("mlperf-sww", {"arithmetic": "int32"}),
+    ("kaldi-fbank", {"arithmetic": "int32", "preemphasis_over": "frame"}),
+    ("librosa-mel", {"pad": "none", "spectrum": "magnitude", "arithmetic": "int32"}),
+    ("python-speech-features", {"arithmetic": "int32"}),
     ("mlperf-ad", {"stack": 1, "pad": "none"}),
     ("kaldi-fbank", {"bands": 80}),
     ("librosa-mel", {"pad": "none", "log": "db"}),

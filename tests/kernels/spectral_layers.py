@@ -8,6 +8,7 @@ from crtgen.ops import (
     Bands,
     Before,
     Biquads,
+    BlockPower,
     Case,
     Frame,
     LogFloor,
@@ -19,7 +20,7 @@ from crtgen.ops import (
 )
 from crtgen.ops.case import make
 
-SPECTRAL = (Bands, Biquads, Frame, Moments, Power, RemoveMean, RoundedRatio, ScaledLog)
+SPECTRAL = (Bands, Biquads, BlockPower, Frame, Moments, Power, RemoveMean, RoundedRatio, ScaledLog)
 
 _F32, _I16 = DType.FLOAT32, DType.INT16
 
@@ -36,6 +37,18 @@ def _frames(draw: st.DrawFn) -> Case:
     start = 0 if before is Before.LAST else start
     x = Value("x", (start + size + draw(st.integers(0, 9)),), draw(st.sampled_from([_I16, _I16, _F32])))
     return make("drawn", Frame(start, draw(st.sampled_from([0.0, 0.97])), before), [x, _weights(draw, size)])
+
+
+@st.composite
+def _blocks(draw: st.DrawFn) -> Case:
+    length = 1 << draw(st.integers(4, 10))
+    size = draw(st.integers(1, min(length, 300)) | st.just(length))
+    before = draw(st.sampled_from(Before))
+    start = 0 if before is Before.LAST else draw(st.integers(0, 9))
+    centred = before is Before.ITSELF and draw(st.booleans())
+    x = Value("x", (start + size + draw(st.integers(0, 9)),), _I16)
+    op = BlockPower(start, draw(st.sampled_from([0.0, 0.97, -0.3])), before, length, centred)
+    return make("drawn", op, [x, _weights(draw, size)])
 
 
 @st.composite
@@ -83,4 +96,4 @@ def _others(draw: st.DrawFn) -> Case:
 
 def spectral() -> st.SearchStrategy[Case]:
     """Of each kind."""
-    return st.one_of(_frames(), _bands(), _windows(), _others())
+    return st.one_of(_frames(), _blocks(), _bands(), _windows(), _others())

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import crtgen
 from crtgen.cli.app import app
 from crtgen.errors import UsageError
+from crtgen.features import MelSettings
 from crtgen.pipeline import Pipeline, events_of, runs_of
 from tests.pipeline.files import describe, given, marvin, sound_dir, yes_or_no
 
@@ -93,3 +94,24 @@ def test_inspect_spells_a_preset_out(tmp_path: Path) -> None:
     assert (settings["frame"], settings["hop"], settings["window"]) == (1024, 512, "hamming")
     plain = CliRunner().invoke(app, ["inspect", str(marvin(tmp_path))])
     assert 'window = "hamming"' in plain.stdout
+
+
+def test_a_core_without_an_fpu_computes_spectra_in_int32(tmp_path: Path) -> None:
+    """Its scores are those of the benchmark, and the settings say so."""
+    reference = given("mlperf_sww")
+    pipeline = load(marvin(tmp_path))
+    assert pipeline.on(fpu=True).graph is pipeline.graph
+    whole = pipeline.on(fpu=False)
+    assert [node.op.name for node in whole.graph.nodes][:2] == ["block_power", "bands"]
+    assert isinstance(whole.settings, MelSettings)
+    assert whole.settings.arithmetic == "int32"
+    made = np.concatenate(scores(whole, reference["wav0"])[whole.warm :])
+    np.testing.assert_array_equal(made, reference["scores0_i8"])
+    model = crtgen.load(marvin(tmp_path))
+    assert "block_power" in [layer.operator for layer in model.compile("rpi_pico").reports[0].layers]
+
+
+def test_inspect_says_which_arithmetic_a_board_has(tmp_path: Path) -> None:
+    for board, kind in (("rpi_pico", "int32"), ("mps2_an386", "float32")):
+        done = CliRunner().invoke(app, ["inspect", str(marvin(tmp_path)), "--board", board, "--json"])
+        assert json.loads(done.output)["features"]["arithmetic"] == kind

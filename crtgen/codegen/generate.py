@@ -85,8 +85,10 @@ def generate_c(
         f"{name}_internal.h": render("internal.h.j2", m=view, check=check),
         f"{name}{WEIGHTS}.c": partial(render_pieces, "weights.c.j2", m=view),
     }
+    usage = ""
     if pipeline is not None:
-        files |= pipeline_files(pipeline, info, states=bool(view.states))
+        around, usage = pipeline_files(pipeline, info, states=bool(view.states))
+        files |= around
     if generator.routines:
         title = f"Functions in assembly of {name}, specialised for its layers. Generated: do not edit."
         files[f"{name}_asm{KERNELS}.S"] = assembly_file(title, generator.routines, check)
@@ -99,7 +101,8 @@ def generate_c(
     entries = (Function(f, f, "external", signatures[f]) for module in externals for f in module.functions)
     tensors = tuple(tensor_argument(t.nbytes, t.dtype) for t in (*info.inputs, *info.outputs))
     functions = (Function(f"{name}_run", f"{name}_run_packed", "run", tensors), *entries)
-    return CModule(info, Contents(files), functions, params, libraries, generator.known, externals)
+    contents = Contents(files)
+    return CModule(info, contents, functions, params, libraries, generator.known, externals, usage)
 
 
 class _Generator:

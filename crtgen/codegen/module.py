@@ -245,7 +245,7 @@ class CModule:
     ``info`` is the model, ``functions`` what it adds to the registry, ``params`` its linked parameters,
     ``libraries`` what its sources are built with, ``kernels`` the kernels' functions that are in it and in
     the modules beside it, by what makes them equal. ``externals`` are the parts that external code generators
-    made.
+    made. ``usage`` is what a program has of its own that feeds a pipeline: C whose ``<name>_use`` shows it.
     """
 
     info: ModelInfo
@@ -255,6 +255,7 @@ class CModule:
     libraries: tuple[SourceLibrary, ...] = ()
     kernels: Mapping[Hashable, SharedFunction] = field(default_factory=dict)
     externals: tuple[ExternalModule, ...] = ()
+    usage: str = ""
 
     def __post_init__(self) -> None:
         for file in self.files:

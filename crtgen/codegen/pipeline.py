@@ -118,8 +118,11 @@ class _PipelineView:
         return self.span - self.before + self.skip
 
 
-def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> Mapping[str, str]:
-    """``<name>_pipeline.h`` and ``.c``, which call the model; ``states`` says whether it has any."""
+def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> tuple[Mapping[str, str], str]:
+    """``<name>_pipeline.h`` and ``.c``, which call the model, and an example of what calls them.
+
+    ``states`` says whether the model has any.
+    """
     output = info.outputs[0]
     is_real = output.dtype is DType.FLOAT32
     chosen = pipeline.decision
@@ -147,10 +150,11 @@ def pipeline_files(pipeline: Pipeline, info: ModelInfo, *, states: bool) -> Mapp
         frame_width=pipeline.samples.shape[1] if pipeline.is_camera else 0,
         input=info.inputs[0].c_name,
     )
-    return {
+    files = {
         f"{info.name}_pipeline.h": render("pipeline/pipeline.h.j2", v=view),
         f"{info.name}_pipeline.c": render("pipeline/pipeline.c.j2", v=view),
     }
+    return files, render("pipeline/example.c.j2", v=view)
 
 
 def _decision(decision: Decision, pipeline: Pipeline, output: Interface) -> _DecisionView:

@@ -1,4 +1,4 @@
-"""What a library project has beside its models: how CMake uses it, and an example."""
+"""What a library project has beside its models: an example."""
 
 from dataclasses import dataclass
 
@@ -22,6 +22,7 @@ class _ModelView:
     name: str
     inputs: tuple[_PortView, ...]
     outputs: tuple[_PortView, ...]
+    usage: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ def _model(module: CModule) -> _ModelView:
         info.name,
         tuple(_port(info.name, "input", i) for i in info.inputs),
         tuple(_port(info.name, "output", o) for o in info.outputs),
+        module.usage,
     )
 
 

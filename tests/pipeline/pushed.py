@@ -78,14 +78,20 @@ def check(folder: Path, file: Path, samples: Samples, machine: str = "") -> list
     assert model.pipeline is not None
     model.compile(machine or "host").generate("library").extract(folder / "library")
     main = _main(model.pipeline, model.name, samples)
-    program = _on_board(folder, main, machine) if machine else built(folder, main, f"-I{HERE / 'baremetal'}")
-    command = qemu_command(machine.replace("_", "-"), program) if machine else [str(program)]
-    done = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True)
+    printed = run_main(folder, main, machine)
     events = twin(model.pipeline, samples)
     parts = [_last_of_each(events, size) for size in _SIZES]
     wanted = [[*(_line(event, model.pipeline) for event in part), "reset"] for part in parts]
-    assert (done.stdout + done.stderr).splitlines() == [line for lines in wanted for line in lines]
+    assert printed == [line for lines in wanted for line in lines]
     return events
+
+
+def run_main(folder: Path, main: str, machine: str) -> list[str]:
+    """What a program prints that is linked with the library in ``folder``: on the host, or in QEMU."""
+    program = _on_board(folder, main, machine) if machine else built(folder, main, f"-I{HERE / 'baremetal'}")
+    command = qemu_command(machine.replace("_", "-"), program) if machine else [str(program)]
+    done = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True)
+    return (done.stdout + done.stderr).splitlines()
 
 
 def _last_of_each(events: list[Event], size: int) -> list[Event]:

@@ -245,20 +245,21 @@ def _compiled(models: Sequence[Model | Imported], request: Request, say: Say) ->
     plans: list[Plan] = []
     hits: list[Hit] = []
     parts: list[Linkable] = []
+    whole = _whole(models, request)
     for model in models:
         if isinstance(model, Imported):
-            if request.sliding is not None:
-                raise UsageError("code that is made already cannot slide", where=model.name)
             say(f"importing {model.name}")
             parts.extend(model.package.parts(request.board.core, request.generators))
             continue
         say(f"planning {model.name}")
         model = model.on(request.board)
-        plan, found = _plan(model.graph, request)
+        plan, found = _plan(model.graph, replace(request, sliding=None) if model.name in whole else request)
         plans.append(plan)
-        hits += found
-        if model.pipeline is not None:
-            _check_pipeline(model.name, request)
+        hits += [*found, *([whole[model.name]] if model.name in whole else [])]
+        if model.pipeline is not None and request.executor != "aot":
+            raise UsageError(
+                f"a pipeline has no {request.executor} executor", where=model.name, hint="use aot"
+            )
         beside = [part.module for part in parts]
         module = generate_c(plan, model.name, beside, request.board.core, model.pipeline)
         parts.append(own_graph(plan, module) if request.executor == "graph" else Linkable(module))
@@ -288,11 +289,28 @@ def _plan(graph: Graph, request: Request) -> tuple[Plan, list[Hit]]:
     return plan, [*found, *slid, *claimed, *looped]
 
 
-def _check_pipeline(name: str, request: Request) -> None:
-    if request.sliding is not None:
-        raise UsageError("a pipeline slides by itself, by its hop", where=name, hint="leave --sliding out")
-    if request.executor != "aot":
-        raise UsageError(f"a pipeline has no {request.executor} executor", where=name, hint="use aot")
+def _whole(models: Sequence[Model | Imported], request: Request) -> dict[str, Hit]:
+    """The models of several that cannot slide, with why. Raises ``UsageError`` if there is none that can."""
+    found: dict[str, Hit] = {}
+    for model in models if request.sliding is not None else ():
+        try:
+            _check_slides(model, request, alone=len(models) == 1)
+        except UsageError as error:
+            if len(found) == len(models) - 1:
+                raise
+            found[model.name] = Hit("slide", model.name, f"it runs on whole windows: {error.message}")
+    return found
+
+
+def _check_slides(model: Model | Imported, request: Request, *, alone: bool) -> None:
+    if isinstance(model, Imported):
+        raise UsageError("code that is made already cannot slide", where=model.name)
+    if model.pipeline is not None:
+        hint = "leave --sliding out"
+        raise UsageError("a pipeline slides by itself, by its hop", where=model.name, hint=hint)
+    if not alone and request.sliding is not None:
+        graph, _ = run_passes(model.graph, request.passes)
+        slide(graph, request.sliding, frugal=request.optimize == "size")
 
 
 def _refuse_twins(parts: Sequence[Linkable]) -> None:

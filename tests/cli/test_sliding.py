@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from crtgen.cli.app import app
 from tests.support import ROOT
+from tests.tflite_builder import Model, Operator, Tensor
 
 DIGITS = str(ROOT / "demo" / "digits.tflite")
 
@@ -57,3 +58,19 @@ def test_losses_are_those_of_whole_windows() -> None:
 )
 def test_what_is_no_window_is_refused(words: tuple[str, str], text: str) -> None:
     assert text in _invoke("inspect", DIGITS, "-b", "host", "--sliding", *words, code=2)
+
+
+def test_of_several_models_those_slide_that_can(tmp_path: Path) -> None:
+    """A table of sines has no window: it runs as it is, and is said to."""
+    tensors = [Tensor("x", (1, 1), "float32"), Tensor("y", (1, 1), "float32")]
+    table = tmp_path / "sines.tflite"
+    table.write_bytes(Model(tensors, [Operator("SIN", ["x"], ["y"])], ["x"], ["y"]).to_bytes())
+    options = ["-b", "host", "--sliding", "axis=1", "step=2"]
+    folder = tmp_path / "library"
+    generate = ["generate", str(table), DIGITS, str(folder), "--type", "library", "--explain", *options]
+    assert "sines: it runs on whole windows" in _invoke(*generate).replace("\n", " ")
+    digits, sines = ((folder / "model" / f"{name}.h").read_text() for name in ("digits", "sines"))
+    assert "DIGITS_INPUT_IMAGE_ELEMENTS 16" in digits
+    assert "SINES_INPUT_X_ELEMENTS 1" in sines
+    alone = [generate[0], str(table), *generate[3:]]
+    assert "sines: a step of 2 along an axis of 1 positions" in _invoke(*alone, code=2)

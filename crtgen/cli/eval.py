@@ -60,7 +60,8 @@ def command(
         limits = limits_of(goal) if goal is not None else {}
         names = read_text(labels, "the labels").splitlines() if labels else []
         scaling = Scaling(mean, std)
-        subject = Subject.of(files.load_network(source), names, scaling)
+        loaded = files.loaded(source)
+        subject = Subject.of(loaded.model, names, scaling)
         found: dict[str, Evaluation] = {}
         with out.stage() as say:
             if against is not None:
@@ -68,9 +69,11 @@ def command(
                 other = Subject.of(api.load_network(against), names, scaling)
                 found[f"{against.name}, reference"] = evaluate(other, data, reference(other.model))
                 found[f"{source.name}, reference"] = evaluate(subject, data, reference(subject.model))
-            image = building.image(source, files, compiling, generating, say, site=connecting.site())
+            site = connecting.site()
+            again = loaded if loaded.model.pipeline is not None else None
+            image = building.image(source, files, compiling, generating, say, site=site, loaded=again)
             say("starting")
-            with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
+            with image.run(counting=False, on_log=on_log, site=site) as session:
                 say("evaluating")
                 found[f"{source.name} on {image.board}"] = evaluate(subject, data, run_of(session))
         shown = _Shown(subject.model.name, image.board, data, found, limits)

@@ -21,7 +21,7 @@ from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.settings import trust_of
 
-__all__ = ["Battery", "Building", "Compiling", "Connecting", "Files", "Generating", "flattened"]
+__all__ = ["Battery", "Building", "Compiling", "Connecting", "Files", "Generating", "Loaded", "flattened"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,14 @@ class Battery:
         return [replace(board, energy=replace(measured, sleep_uw=sleeps))]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A network that was read, and the files that were, with their SHA-256."""
+
+    model: "api.Model"
+    read: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Files:
     """What belongs to a model's file, or to an exported library."""
@@ -119,6 +127,12 @@ class Files:
     def load_network(self, path: Path) -> "api.Model":
         """Read the network of a model, or of an archive that crtgen wrote."""
         return api.load_network(path, **self._options())
+
+    def loaded(self, path: Path) -> Loaded:
+        """The same with the files that it takes."""
+        with seen() as read:
+            model = self.load_network(path)
+        return Loaded(model, read)
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -189,12 +203,14 @@ class Building:
         check: Callable[[Sequence[ModelInfo]], object] = lambda models: None,
         site: Site | None = None,
         with_plans: bool = False,
+        loaded: "Loaded | None" = None,
     ) -> api.Image:
         """The server image of a file with models, or of a project that was generated before.
 
         ``check`` sees the models, and may refuse them, before anything is built; that the board of ``site``
         is there is looked at even before. A project's image that runs already is taken as it was built, and
-        so is one of the same file and options that was kept, unless its plans are wanted.
+        so is one of the same file and options that was kept, unless its plans are wanted. A model that is
+        ``loaded`` already is not read again.
         """
         runs = site is not None and site.port is not None
         if source.is_dir():
@@ -215,7 +231,7 @@ class Building:
             check(found.built.manifest.models)
             return found
         with seen() as read:
-            model = files.load(source, self.trust)
+            model = files.load(source, self.trust) if loaded is None else loaded.model
             compiled = compiling.compile([model], say, place=generating.place or ())
         api.require_trust(compiled.untrusted)
         check([module.info for module in compiled.modules])
@@ -224,6 +240,7 @@ class Building:
         if self.directory is None:
             image = generated.build(toolchain=self.toolchain, say=say)
             if entry is not None and image.plans:
+                read |= loaded.read if loaded is not None else {}
                 entry.keep(image, read, compiling.notes([model]), self.toolchain)
             return image
         project = generated.extract(self.directory)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from crtgen import api
+from crtgen.cli.groups import Files, Loaded
 from crtgen.errors import UsageError
 from crtgen.ir import Array
 from crtgen.measure.cases import Inputs
@@ -19,9 +19,10 @@ __all__ = ["Heard", "Recorded", "recorded_by"]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A pipeline, for which recordings are read."""
+    """A pipeline, for which recordings are read, as it was loaded."""
 
     pipeline: Pipeline
+    loaded: Loaded
 
     def inputs(self, file: Path, quantize: bool, scaling: Scaling) -> Inputs:
         """The runs of a recording. Raises ``UsageError`` for options that a pipeline does not heed."""
@@ -65,11 +66,11 @@ class Heard:
         console.print(f"  {_count(len(self.events), 'event')}")
 
 
-def recorded_by(source: Path) -> Recorded | None:
+def recorded_by(source: Path, files: Files) -> Recorded | None:
     """The same for the pipeline in a file; None if it is none."""
-    loaded = api.load(source)
-    pipeline = loaded.pipeline if isinstance(loaded, api.Model) else None
-    return None if pipeline is None else Recorded(pipeline)
+    loaded = files.loaded(source)
+    pipeline = loaded.model.pipeline
+    return None if pipeline is None else Recorded(pipeline, loaded)
 
 
 def _count(number: int, name: str) -> str:

@@ -65,7 +65,7 @@ def command(
         if output is not None:
             check_writable(output)
         names = read_text(labels, "the labels").splitlines() if labels else []
-        recorded = _recorded(source)
+        recorded = _recorded(source, files)
         with out.stage() as say:
             taken: list[Inputs] = []
 
@@ -74,10 +74,12 @@ def command(
                 _check_labels(names, info.outputs, labels)
                 taken.append(_given(input, info.inputs, quantize_input, Scaling(mean, std), recorded))
 
-            image = building.image(source, files, compiling, generating, say, check, connecting.site())
+            loaded = None if recorded is None else recorded.loaded
+            site = connecting.site()
+            image = building.image(source, files, compiling, generating, say, check, site, loaded=loaded)
             (given,) = taken
             say("starting")
-            with image.run(on_log=on_log, site=connecting.site()) as session:
+            with image.run(on_log=on_log, site=site) as session:
                 info = session.model(model)
                 say("running")
                 made = [session.infer(*arrays, model=info.name) for arrays in given.runs]
@@ -111,13 +113,13 @@ def command(
         out.result({**report.to_dict(), "outputs": values, **(heard.value() if heard else {})}, render)
 
 
-def _recorded(source: Path) -> "Recorded | None":
+def _recorded(source: Path, files: Files) -> "Recorded | None":
     """What a pipeline makes of recordings; None for other files, which need nothing of it."""
     if source.suffix != ".toml":
         return None
     from crtgen.cli.recorded import recorded_by
 
-    return recorded_by(source)
+    return recorded_by(source, files)
 
 
 def _check_labels(names: Sequence[str], outputs: Sequence[Interface], file: Path | None) -> None:

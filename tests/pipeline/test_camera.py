@@ -1,5 +1,6 @@
 """Pipelines of a camera: the joined graph, rows in any number, frames from files."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -21,7 +22,7 @@ from crtgen.ir import DType, Value
 from crtgen.measure.evaluation import Classified, evaluate
 from crtgen.measure.subject import Subject, reference
 from crtgen.passes import DEFAULT_PASSES, run_passes
-from crtgen.pipeline import Pipeline, events_of, read_samples, runs_of
+from crtgen.pipeline import Description, Pipeline, events_of, read_description, read_samples, runs_of
 from crtgen.pipeline.frames import frame_of
 from tests.pipeline.files import built, program, sound_dir
 from tests.support import models_dir
@@ -200,6 +201,27 @@ def test_a_model_in_the_same_arena_runs_between_rows(tmp_path: Path) -> None:
     runs = [[run] for run in runs_of(pipeline, frames.reshape(-1, 160))]
     events = events_of(pipeline, [y[0] for y in pipeline.graph.run(runs)])
     assert done.stdout.splitlines() == [f"{e.sample} {e.label} {e.score}" for e in events]
+
+
+@pytest.mark.cc
+def test_a_description_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the image is kept, which a changed network makes worthless."""
+    monkeypatch.setattr("crtgen.cli.kept._images", lambda: tmp_path / "images")
+    read: list[Path] = []
+
+    def counted(file: Path) -> Description:
+        read.append(file)
+        return read_description(file)
+
+    monkeypatch.setattr("crtgen.api.model.read_description", counted)
+    file = _person(tmp_path)
+    np.save(tmp_path / "frame.npy", _frames(1)[0])
+    command = ["run", str(file), "--board", "host", "--input", str(tmp_path / "frame.npy")]
+    for count in (1, 2):
+        done = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert (done.exit_code, len(read)) == (0, count), done.output
+    (kept,) = (tmp_path / "images").rglob("kept.json")
+    assert {file.name, _network().name} < {Path(path).name for path in json.loads(kept.read_text())["read"]}
 
 
 @pytest.mark.cc

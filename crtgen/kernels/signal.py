@@ -140,9 +140,11 @@ def filter_bank(op: FilterBank, sig: Signature, target: Target) -> Kernel:
 
 @design(FilterBankSquareRoot)
 def square_root(op: FilterBankSquareRoot, sig: Signature, target: Target) -> Kernel:
-    """Bit by bit; with an FPU a root of float32, corrected in 64 bits."""
-    has_fpu = target.core.arch != "host" and target.core.fpu != "none"
-    return _kernel("square_root_float" if has_fpu else "square_root", op, sig)
+    """Bit by bit; with an FPU a root of it, corrected in 64 bits where it may be one off."""
+    fpu = "none" if target.core.arch == "host" else target.core.fpu
+    return _kernel(
+        {"none": "square_root", "sp": "square_root_float", "dp": "square_root_double"}[fpu], op, sig
+    )
 
 
 @design(SpectralSubtraction)

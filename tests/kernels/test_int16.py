@@ -75,13 +75,23 @@ def test_instructions_of_a_transform(op: Op, inputs: int) -> None:
 
 
 @pytest.mark.qemu
-@pytest.mark.parametrize("op", [Rfft(64), Irfft(64)])
-def test_transforms_of_extremes(tmp_path: Path, op: Op) -> None:
+@pytest.mark.parametrize(
+    ("machine", "op"),
+    [
+        ("mps2-an386", Rfft(64)),
+        ("mps2-an386", Irfft(64)),
+        ("mps3-an547", Rfft(128)),
+        ("mps3-an547", Rfft(512)),
+    ],
+)
+def test_transforms_of_extremes(tmp_path: Path, machine: str, op: Rfft | Irfft) -> None:
     """Sums and conjugates wrap around as those of TFLite Micro."""
-    count = 64 if isinstance(op, Rfft) else 66
+    count = op.length if isinstance(op, Rfft) else op.length + 2
+    target = _TARGET if machine == "mps2-an386" else Target(find_core("cortex-m55"), "speed")
     graph = make("ends", op, [Value("x", (count,), DType.INT16)]).graph()
     ends = [np.where(np.arange(count) % n < k, -32768, 32767) for n, k in ((1, 1), (2, 1), (7, 3), (9, 8))]
+    ends += [np.random.default_rng(n).choice([-32768, 32767], count) for n in range(4)]
     runs = [Run(f"{n}", graph, {"x": x.astype(np.int16)}) for n, x in enumerate(ends)]
-    outputs = run_plans_on_qemu(tmp_path, plan_runs(runs, _TARGET), "mps2-an386", _TARGET.core)
+    outputs = run_plans_on_qemu(tmp_path, plan_runs(runs, target), machine, target.core)
     wrong = [check_outputs(run, out) for run, out in zip(runs, outputs, strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))

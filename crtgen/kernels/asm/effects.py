@@ -169,7 +169,8 @@ _OF_TWO = _set(
 _ADDS_UP = _set(
     "vmla vmlas vmls vnmla vnmls vfma vfms vfmas vfnma vfnms vmladava vmladavax vmlsdava vmlava vaddva "
     "vmaxv vminv vsli vsri vqmovnb vqmovnt vqmovunb vqmovunt vmovnb vmovnt vshrnb vshrnt vrshrnb vrshrnt "
-    "vqshrnb vqshrnt vqrshrnb vqrshrnt vqdmlah vqrdmlah vbfi bfi bfc movt smlal smlald smlalbb smlalbt "
+    "vqshrnb vqshrnt vqrshrnb vqrshrnt vqdmlah vqrdmlah vqrdmlsdh vqrdmladhx vmaxav "
+    "vbfi bfi bfc movt smlal smlald smlalbb smlalbt "
     "smlaltb smlaltt umlal umaal vmlaldava vmlsldava vshlc vidup vddup"
 )
 _SET_FLAGS = _set(
@@ -183,7 +184,7 @@ _OTHERS = _set(
     "qsub16 qadd qsub smuad smuadx smusd smlad smladx smlsd smlsdx smulbb smulbt smultb smultt smlabb "
     "smlabt smlatb smlatt smlawb smlawt smulwb smulwt smmul smmulr smmla smmlar smmls vabs vneg vand vorr "
     "veor vbic vmvn vmov vdup vmax vmin vmaxnm vminnm vmulh vrmulh vmullb vmullt vmovlb vmovlt vqadd "
-    "vqsub vhadd vqdmulh vqrdmulh vrshr vshr vshllb vshllt vrev16 vrev32 vrev64 vpsel vnot vcvt vcvta "
+    "vqsub vhadd vhsub vqdmulh vqrdmulh vrshr vshr vshllb vshllt vrev16 vrev32 vrev64 vpsel vnot vcvt vcvta "
     "vcvtn vcvtr vcmul vcadd vmladav vmladavx vmlsdav vmlav vaddv vnmul vdiv vsqrt vrint vrintn vrintz"
 )
 _KNOWN = frozenset[str]().union(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crtgen.api.compiled import Compiled
     from crtgen.api.image import Extracted, Generated, Image, Say, open_project, require_trust
     from crtgen.api.model import Imported, Model, compile, load, load_network
+    from crtgen.api.signals import Pipeline
 
 __all__ = [
     "Compiled",
@@ -26,6 +27,7 @@ __all__ = [
     "Image",
     "Imported",
     "Model",
+    "Pipeline",
     "Say",
     "compile",
     "load",

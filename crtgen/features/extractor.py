@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crtgen import files
 from crtgen.errors import UsageError
 from crtgen.features.framing import framed
 from crtgen.features.picture import frame_value, picture
 from crtgen.features.presets import settings_of
 from crtgen.features.rows import features_of
+from crtgen.features.scaler import Scaler, require_scalable, scaled
 from crtgen.features.settings import (
     FeatureSettings,
     ImageSettings,
@@ -50,37 +54,61 @@ class Features:
 
     ``Features("mlperf-sww")`` has the settings of a preset, ``Features("kaldi-fbank", bands=80)`` changes
     some. ``transform`` gives the bits that the generated C computes, for float32 too: every product and sum
-    is rounded by itself, on this computer and on the device.
+    is rounded by itself, on this computer and on the device. With ``standardize`` ``fit`` learns the mean and
+    the deviation of each feature of a row, which ``transform`` takes off and divides by; ``save`` writes them
+    for the C.
     """
 
-    def __init__(self, preset: str = "mlperf-sww", **changes: Any) -> None:
+    def __init__(self, preset: str = "mlperf-sww", standardize: bool = False, **changes: Any) -> None:
         self.preset = preset
+        self.standardize = standardize
         self.settings = changed(settings_of(preset), changes)
+        self.scaler_: Scaler | None = None
+        if standardize:
+            require_scalable(self.settings, None)
 
     def __repr__(self) -> str:
         before = asdict(settings_of(self.preset))
         now = asdict(self.settings)
         changes = "".join(f", {name}={value!r}" for name, value in now.items() if value != before[name])
+        changes = f", standardize=True{changes}" if self.standardize else changes
         return f"Features({self.preset!r}{changes})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The preset's name and every setting."""
-        return {"preset": self.preset, **asdict(self.settings)}
+        return {"preset": self.preset, "standardize": self.standardize, **asdict(self.settings)}
 
     def set_params(self, **params: Any) -> "Features":
         """Change the preset or some settings."""
         preset = params.pop("preset", self.preset)
+        standardize = params.pop("standardize", self.standardize)
         base = self.settings if preset == self.preset else settings_of(preset)
-        self.settings, self.preset = changed(base, params), preset
+        made = changed(base, params)
+        if standardize:
+            require_scalable(made, None)
+        self.settings, self.preset, self.standardize = made, preset, standardize
         return self
 
     def fit(self, signals: Any = None, labels: Any = None) -> "Features":
-        """Nothing is learned from signals."""
+        """Learn mean and deviation, if they are to be taken off; else there is nothing to learn."""
+        self.scaler_ = None
+        if self.standardize:
+            rows = self._each(signals, quantized=False)
+            stack = self.settings.stack if isinstance(self.settings, MelSettings) else 1
+            self.scaler_ = Scaler.of(rows.reshape(-1, self.settings.width)[:, : self.settings.width // stack])
         return self
 
+    def save(self, path: str | Path) -> None:
+        """Write what ``fit`` learned as a ``.npz``: ``scaler = "..."`` in ``[features]`` names it."""
+        if self.scaler_ is None:
+            raise UsageError("nothing was learned", hint="Features(..., standardize=True).fit(signals)")
+        buffer = BytesIO()
+        np.savez(buffer, mean=self.scaler_.mean, scale=self.scaler_.scale)
+        files.write(Path(path), buffer.getvalue())
+
     def fit_transform(self, signals: Any, labels: Any = None) -> Array:
-        """The same as ``transform``."""
-        return self.transform(signals)
+        """``fit``, and ``transform`` of the same signals."""
+        return self.fit(signals).transform(signals)
 
     def transform(self, signals: Any) -> Array:
         """``[rows, width]`` of one signal of int16, or ``[signals, rows, width]`` of an array of them.
@@ -90,6 +118,8 @@ class Features:
         float32; those of the integer front end are int8, or int16 with ``int8=False``. Raises ``UsageError``
         for signals of another type, or shorter than a frame.
         """
+        if self.standardize and self.scaler_ is None:
+            raise UsageError("nothing was learned yet", hint="fit it to signals first")
         return self._each(signals, quantized=False)
 
     def quantized(self, signals: Any) -> npt.NDArray[np.int8]:
@@ -126,14 +156,14 @@ class Features:
                 what, hint=f"float32, [{shape[0]}, {shape[1]}] or [windows, {shape[0]}, {shape[1]}]"
             )
         steps = GraphSteps(Value("samples", shape, DType.FLOAT32), [0])
-        graph = steps.graph("window", vibration(steps, settings))
+        graph = steps.graph("window", scaled(steps, vibration(steps, settings), self.scaler_))
         rows = [y[0][0] for y in graph.run([[window] for window in windows.reshape(-1, *shape)])]
         return np.array(rows).reshape(*windows.shape[:-2], settings.width)
 
     def _signal(self, signal: npt.NDArray[np.int16], settings: SoundSettings, quantized: bool) -> Array:
         samples, starts, end = framed(settings, signal)
         steps = ArraySteps(samples, starts, end)
-        rows = steps.array(features_of(steps, settings, quantized=quantized))
+        rows = steps.array(scaled(steps, features_of(steps, settings, quantized=quantized), self.scaler_))
         return self._stacked(rows)
 
     def _stacked(self, rows: Array) -> Array:

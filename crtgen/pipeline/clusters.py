@@ -7,7 +7,7 @@ import numpy as np
 
 from crtgen import files
 from crtgen.errors import UsageError
-from crtgen.ir import Array
+from crtgen.features.scaler import check_numbers
 from crtgen.pipeline.decision import Clusters
 
 __all__ = ["read_clusters"]
@@ -30,18 +30,11 @@ def read_clusters(path: Path) -> Clusters:
     mean, scale = held.pop("mean", np.zeros(width)), held.pop("scale", np.ones(width))
     if held:
         raise UsageError(f"it has an array {min(held)}", where=str(path), hint=_HINT)
-    _check("centroids", centroids, (count, width), path)
-    _check("radii", radii, (count,), path)
-    _check("mean", mean, (width,), path)
-    _check("scale", scale, (width,), path)
+    check_numbers("centroids", centroids, (count, width), path, _HINT)
+    check_numbers("radii", radii, (count,), path, _HINT)
+    check_numbers("mean", mean, (width,), path, _HINT)
+    check_numbers("scale", scale, (width,), path, _HINT)
     if not (scale > 0).all():
         raise UsageError("a scale is not above 0", where=str(path))
     parts = (array.astype(np.float32) for array in (centroids, radii, mean, scale))
     return Clusters(*parts)
-
-
-def _check(name: str, array: Array, shape: tuple[int, ...], path: Path) -> None:
-    real = array.dtype.kind in "fiu"
-    if array.shape != shape or not real or not np.isfinite(array).all():
-        what = f"{name} are {array.dtype} of shape {array.shape}, not finite numbers of shape {shape}"
-        raise UsageError(what, where=str(path), hint=_HINT)

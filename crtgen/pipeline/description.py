@@ -7,6 +7,7 @@ from typing import Any
 
 from crtgen.errors import UsageError
 from crtgen.features import FeatureSettings, ImageSettings, VibrationSettings, changed, settings_of
+from crtgen.features.scaler import Scaler, read_scaler, require_scalable
 from crtgen.features.settings import FORMATS
 from crtgen.pipeline.decision import Decision, Gate
 from crtgen.pipeline.decisions import read_decision
@@ -50,6 +51,7 @@ class Description:
     every: int
     decision: Decision | None
     beside: Beside | None = None
+    scaler: Scaler | None = None
 
 
 def read_description(file: Path) -> Description:
@@ -69,7 +71,12 @@ def _description(root: Table, file: Path) -> Description:
     name = head.get("name", text)
     sensor = _sensor(_section(head, "sensor", file))
     head.finish()
-    settings = _features(_section(root, "features", file), sensor)
+    features = _section(root, "features", file)
+    scaler = features.get("scaler", text, "")
+    settings = _features(features, sensor)
+    learned = read_scaler(file.parent / scaler) if scaler else None
+    if learned is not None:
+        require_scalable(settings, learned)
     network = root.section("network")
     path, output, every = None, "", 1
     if network is not None:
@@ -90,7 +97,7 @@ def _description(root: Table, file: Path) -> Description:
     if made is not None and (made.quiet or made.ignore) and not sensor.rate:
         hint = "give the sensor its rate, in frames a second"
         raise UsageError("[decision] counts seconds", where=str(file), hint=hint)
-    return Description(name, settings, path, output, every, made, beside)
+    return Description(name, settings, path, output, every, made, beside, learned)
 
 
 def _beside(table: Table, file: Path) -> Beside:

@@ -10,6 +10,7 @@ from crtgen.features import FeatureSettings, ImageSettings, MelSettings, Vibrati
 from crtgen.features.framing import lead, offset
 from crtgen.features.picture import frame_value, picture
 from crtgen.features.rows import features_of
+from crtgen.features.scaler import scaled
 from crtgen.features.settings import SoundSettings
 from crtgen.features.steps import GraphSteps, Handle
 from crtgen.features.vibration import vibration
@@ -119,7 +120,8 @@ def _of_vibrations(description: Description, settings: VibrationSettings, networ
         raise UsageError(what, where=network.name if network else "", hint="it runs on one window at a time")
     samples = Value("samples", (settings.frame, settings.axes), DType.FLOAT32)
     steps = GraphSteps(samples, [0], networks.names)
-    ends = _Joined(steps, vibration(steps, settings), window)
+    features = scaled(steps, vibration(steps, settings), description.scaler)
+    ends = _Joined(steps, features, window)
     graph = ends.graph(description, networks)
     return Pipeline(graph, settings, settings.frame, settings.hop, 0, 0, 0, description.decision)
 
@@ -157,7 +159,7 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
     samples = Value("samples", (history + length + (rows - 1) * settings.hop,), DType.INT16)
     steps = GraphSteps(samples, [history + i * settings.hop for i in range(rows)], networks.names)
     quantized = network is not None and isinstance(settings, MelSettings) and settings.rounding != "none"
-    features = features_of(steps, settings, quantized=quantized)
+    features = scaled(steps, features_of(steps, settings, quantized=quantized), description.scaler)
     ends = _Joined(steps, features, replace(window, step=rows))
     graph = ends.graph(description, networks)
     if whole and lead(settings):

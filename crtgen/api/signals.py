@@ -1,0 +1,103 @@
+"""A pipeline from Python: from samples to events by numpy, on this computer or on a board."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+
+from crtgen.api.model import Model, load
+from crtgen.boards import Board
+from crtgen.errors import MismatchError, UsageError
+from crtgen.ir import Array, DType
+from crtgen.pipeline import Event, events_of, runs_of
+from crtgen.pipeline import Pipeline as Joined
+from crtgen.request import RequestFields
+from crtgen.run import Site
+
+__all__ = ["Pipeline"]
+
+_CLOSE = 1e-5
+"""What float32 outputs may differ by, as a part of the greatest one."""
+
+
+class Pipeline:
+    """The pipeline in a file.
+
+    Samples are those of its sensor: int16, float32 of axes, or rows of frames. Without a ``board`` they are
+    computed by numpy; ``host`` compiles the C for this computer. Options are those of ``crtgen.compile``.
+    """
+
+    def __init__(self, source: str | Path) -> None:
+        model = load(source)
+        if not isinstance(model, Model) or model.pipeline is None:
+            raise UsageError("it is no pipeline", where=str(source), hint="docs/pipelines.md shows one")
+        self.model = model
+        self.joined: Joined = model.pipeline
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.model.name}: a run every {self.joined.hop} samples>"
+
+    def outputs(
+        self,
+        samples: Array,
+        board: str | Board | None = None,
+        site: Site | None = None,
+        **choices: Unpack[RequestFields],
+    ) -> list[Array]:
+        """What the network gives in each run, or the features are. ``site`` says where a board is."""
+        wanted = self.joined.samples
+        if samples.dtype != wanted.dtype.numpy or samples.shape[1:] != wanted.shape[1:]:
+            what = f"samples of {samples.dtype}, shape {samples.shape}"
+            hint = f"{wanted.dtype.value}, [samples{''.join(f', {n}' for n in wanted.shape[1:])}]"
+            raise UsageError(what, where=self.model.name, hint=hint)
+        runs = runs_of(self.joined, samples)
+        if board is None:
+            return [y[0] for y in self.model.graph.run([[run] for run in runs])]
+        with (
+            self.model.compile(board, **choices).generate().build().run(counting=False, site=site) as session
+        ):
+            return [session.infer(run)[0] for run in runs]
+
+    def events(
+        self,
+        samples: Array,
+        board: str | Board | None = None,
+        site: Site | None = None,
+        **choices: Unpack[RequestFields],
+    ) -> list[Event]:
+        """What is noticed in samples. Raises ``UsageError`` for a pipeline that decides nothing."""
+        return events_of(self.joined, self.outputs(samples, board, site, **choices))
+
+    def verify(
+        self,
+        samples: Array,
+        board: str | Board = "host",
+        site: Site | None = None,
+        **choices: Unpack[RequestFields],
+    ) -> int:
+        """How many runs there are, of all of which a board has the outputs and the events of numpy.
+
+        Raises ``MismatchError`` for the first one with others; float32 may differ by 1e-5 of the greatest.
+        """
+        expected = self.outputs(samples)
+        made = self.outputs(samples, board, site, **choices)
+        for number, (want, got) in enumerate(zip(expected, made, strict=True)):
+            if not _alike(want, got):
+                what = f"the outputs of run {number} are others than those of the reference"
+                raise MismatchError(what, where=self.model.name)
+        if self.joined.decision is not None and not _same(self.joined, expected, made):
+            raise MismatchError("the events are others than those of the reference", where=self.model.name)
+        return len(made)
+
+
+def _alike(want: Array, got: Array) -> bool:
+    if want.dtype != DType.FLOAT32.numpy:
+        return np.array_equal(want, got)
+    limit = _CLOSE * float(np.abs(want).max(initial=0.0))
+    return bool((np.abs(want.astype(np.float64) - got.astype(np.float64)) <= limit).all())
+
+
+def _same(pipeline: Joined, expected: Sequence[Array], made: Sequence[Array]) -> bool:
+    pairs = [[(e.sample, e.label) for e in events_of(pipeline, outputs)] for outputs in (expected, made)]
+    return pairs[0] == pairs[1]

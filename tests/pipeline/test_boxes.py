@@ -233,3 +233,35 @@ def test_what_is_wrong_with_clusters(tmp_path: Path, changes: dict[str, npt.NDAr
     with pytest.raises(UsageError) as caught:
         load(_moves(tmp_path, "anomaly = 'kmeans'\nclusters = 'clusters.npz'"))
     assert said in str(caught.value)
+
+
+def _separate(rows: npt.NDArray[np.float32], overlap: float, above: float) -> list[tuple[int, int]]:
+    """Row and label of the boxes that stay, by the definition, in float64."""
+    real = rows.astype(np.float64)
+    scores = real[:, 4:].max(axis=1)
+    order = [i for i in np.argsort(-scores, kind="stable") if scores[i] > above]
+    label = real[:, 4:].argmax(axis=1)
+    low, high = real[:, :2] - real[:, 2:4] / 2, real[:, :2] + real[:, 2:4] / 2
+    kept: list[int] = []
+    for i in order:
+        same = []
+        for j in kept:
+            sides = np.minimum(high[i], high[j]) - np.maximum(low[i], low[j])
+            shared = np.prod(np.maximum(sides, 0))
+            union = np.prod(real[i, 2:4]) + np.prod(real[j, 2:4]) - shared
+            same.append(shared / union > overlap and label[i] == label[j])
+        kept += [] if any(same) else [int(i)]
+    return [(i, int(label[i])) for i in kept]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_suppression_is_that_of_the_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    parts = (rng.random((80, 2)) * 20, rng.random((80, 2)) * 12 + 1, rng.random((80, 3)))
+    rows = np.hstack(parts).astype(np.float32)
+    decision = Decision(names=("a", "b", "c"), boxes=Boxes(kind="nms", overlap=0.3, most=100), above=0.5)
+    found = [(box.x + box.width / 2, box.label) for box in _find(decision, rows)]
+    wanted = [(float(rows[i, 0]), label) for i, label in _separate(rows, 0.3, 0.5)]
+    assert [label for _, label in found] == [label for _, label in wanted]
+    np.testing.assert_allclose([x for x, _ in found], [x for x, _ in wanted], atol=1e-4)
+    assert len(found) > 10

@@ -1,5 +1,6 @@
 """Decisions on scores: what the settings mean, and that the C decides as its twin does."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,27 @@ def test_a_gate_of_other_rows_is_refused(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace(str(vad), str(other)))
     with pytest.raises(UsageError, match="its window is another"):
         load(file)
+
+
+def _drawn(seed: int) -> tuple[str, str]:
+    """A preset and settings that do not contradict each other."""
+    draw = random.Random(seed)
+    is_real = draw.random() < 0.5
+    lines = [f"above = {draw.choice([14.0, 13.0] if is_real else [20.0, 0.0])}"]
+    average, vote, count = draw.choice([1, 2, 5, 9]), draw.choice([0, 3, 6]), 23 if is_real else 40
+    lines += [f"average = {average}", f"least = {draw.randint(1, average)}"]
+    lines += [f"vote = {vote}"] if vote else []
+    lines += [f"patience = {draw.randint(1, vote or 4)}", f"ignore = {draw.choice([0.0, 0.1])}"]
+    if draw.random() < 0.6:
+        lines += [f"quiet = {draw.choice([0.01, 0.3])}", f"quiet_of = '{draw.choice(['all', 'label'])}'"]
+    labels = draw.sample(range(count), draw.randint(1, 10))
+    lines += [f"label = {labels}", f"top_k = {draw.randint(1, len(labels))}"]
+    return ("kaldi-fbank" if is_real else "microwakeword"), "\n".join(lines)
+
+
+@pytest.mark.cc
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_settings(tmp_path: Path, seed: int) -> None:
+    preset, decision = _drawn(seed)
+    check(tmp_path, _described(tmp_path, preset, decision), _sound()[:12000])

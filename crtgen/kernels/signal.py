@@ -56,7 +56,8 @@ class FftView:
     """``rows`` of ``inputs`` numbers; ``count`` complex ones are transformed in ``stages``.
 
     ``type`` is what they are in C, ``wide`` what products of them are, ``bits`` how many of them are
-    fractional: 0 for floats. ``sign`` is 1 for the inverse, which has a ``scale`` for floats.
+    fractional: 0 for floats. ``sign`` is 1 for the inverse, which has a ``scale`` for floats. ``starts``:
+    where the turns begin of stages behind the first one, if these and the end are functions in assembly.
     """
 
     type: str
@@ -68,6 +69,7 @@ class FftView:
     inputs: int
     count: int
     stages: tuple[Stage, ...]
+    starts: tuple[int, ...] = ()
 
     @property
     def radices(self) -> list[int]:

@@ -1,0 +1,221 @@
+"""Features of float32 on an FPU: windows, powers and bands, with loads of several registers at once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.cost import Work
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.registry import design
+from crtgen.kernels.vfp.unit import listed
+from crtgen.ops.spectral import Bands, Before, Frame, Power
+
+__all__ = ["bands", "frame", "power"]
+
+_STEP = 8
+_BLOCK = 4
+
+
+def _alone(routine: Routine, consts: Sequence[Const] = (), inplace: bool = False, **rounds: float) -> Kernel:
+    """A kernel that is one function in assembly."""
+    return Kernel(
+        design=f"vfp {routine.name}",
+        template="",
+        view=routine,
+        consts=tuple(consts),
+        inplace=(InPlace(),) if inplace else (),
+        work=Work(routine.runs(**rounds)),
+        routines=(routine,),
+    )
+
+
+@design(Frame, needs="vfp", weights=(1,))
+def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
+    """Eight samples at a time; the product with the last one is kept for the next."""
+    f = Function(
+        "frame",
+        f"const {sig.x.dtype.c_name} *x",
+        "float *y",
+        "const float *weights",
+        apart=True,
+        purpose=f"{sig.y.elements} samples, windowed",
+    )
+    made = _Frame(f, op, sig)
+    made.begin()
+    rounds, rest = divmod(sig.y.elements, _STEP)
+    if rounds:
+        with f.repeated("samples", rounds):
+            made.samples(_STEP)
+    if rest:
+        made.samples(rest)
+    return _alone(f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
+
+
+class _Frame:
+    """Appends what becomes of samples."""
+
+    def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
+        self.f, self.op = f, op
+        self.x, self.y, self.weights = f.arguments
+        self.short, self.last = sig.x.dtype is DType.INT16, sig.x.elements - 1
+        self.size = sig.x.dtype.itemsize
+        self.now, self.then = f.singles("samples", _STEP), f.singles("weights", _STEP)
+        self.words = f.cores("samples", 2)
+        if op.preemphasis:
+            self.before, self.factor = f.singles("the product before, the factor", 2)
+
+    def begin(self) -> None:
+        """The address of the frame, and the product with what is before it."""
+        f, op, word = self.f, self.op, self.words[0]
+        f.advance(self.x, self.size * op.start)
+        if not op.preemphasis:
+            return
+        place = {Before.ITSELF: 0, Before.LAST: self.last - op.start}.get(op.before, -1)
+        if op.before is Before.EARLIER and op.start == 0:
+            f.number(word, 0)
+            f("vmov", self.before, word)
+        else:
+            f("mov", word, self.x)
+            f.advance(word, self.size * place, self.words[1])
+            self._single(word)
+        f.number(word, int(np.float32(op.preemphasis).view(np.uint32)))
+        f("vmov", self.factor, word)
+        f("vmul.f32", self.before, self.before, self.factor)
+
+    def _single(self, at: str) -> None:
+        if not self.short:
+            self.f("vldr", self.before, f"[{at}]")
+            return
+        self.f("ldrsh", at, f"[{at}]")
+        self.f("vmov", self.before, at)
+        self.f("vcvt.f32.s32", self.before, self.before)
+
+    def samples(self, count: int) -> None:
+        f, now, then = self.f, self.now[:count], self.then[:count]
+        if self.short:
+            self._shorts(now)
+        else:
+            f("vldmia", f"{self.x}!", listed(now))
+        if self.op.preemphasis:
+            for product, sample in zip(then, now, strict=True):
+                f("vmul.f32", product, sample, self.factor)
+            for sample, product in zip(now, (self.before, *then), strict=False):
+                f("vsub.f32", sample, sample, product)
+            f("vmov", self.before, then[-1])
+        f("vldmia", f"{self.weights}!", listed(then))
+        for sample, weight in zip(now, then, strict=True):
+            f("vmul.f32", sample, sample, weight)
+        f("vstmia", f"{self.y}!", listed(now))
+
+    def _shorts(self, now: Sequence[str]) -> None:
+        f, words = self.f, self.words
+        for pair in range(0, len(now), 2):
+            some = now[pair : pair + 2]
+            for word, _ in zip(words, some, strict=False):
+                f("ldrsh", word, f"[{self.x}], #2")
+            f("vmov", *some, *words[: len(some)])
+        for sample in now:
+            f("vcvt.f32.s32", sample, sample)
+
+
+@design(Power, needs="vfp")
+def power(op: Power, sig: Signature, target: Target) -> Kernel:
+    """Eight pairs at a time."""
+    f = Function("power", "const float *x", "float *y", purpose=f"{sig.y.elements} powers")
+    x, y = f.arguments
+    pairs, made = f.singles("pairs", 2 * _STEP), f.singles("powers", _STEP)
+
+    def powers(count: int) -> None:
+        f("vldmia", f"{x}!", listed(pairs[: 2 * count]))
+        for part in pairs[: 2 * count]:
+            f("vmul.f32", part, part, part)
+        for to, real, imaginary in zip(made[:count], pairs[::2], pairs[1::2], strict=False):
+            f("vadd.f32", to, real, imaginary)
+        for to in made[: count if op.root else 0]:
+            f("vsqrt.f32", to, to)
+        f("vstmia", f"{y}!", listed(made[:count]))
+
+    rounds, rest = divmod(sig.y.elements, _STEP)
+    if rounds:
+        with f.repeated("powers", rounds):
+            powers(_STEP)
+    if rest:
+        powers(rest)
+    return _alone(f.done(), inplace=True)
+
+
+@design(Bands, needs="vfp", weights=(1, 2, 3))
+def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
+    """Products by one, by two and by fours, in their order."""
+    rows, count = sig.x.elements // sig.x.shape[-1], sig.y.shape[-1]
+    first, widths = (v.array().astype(np.int64) for v in sig.inputs[2:])
+    table = np.stack([4 * first, widths], axis=1).astype(np.uint16)
+    consts = [
+        Const.of("weights", sig.inputs[1].array(), 4),
+        Const.of("places", table.ravel(), 2, "bytes to the first number, how many"),
+    ]
+    ones, twos, fours = (float(np.mean(n)) for n in (widths & 1, (widths >> 1) & 1, widths >> 2))
+    return _alone(_bands(rows, sig.x.shape[-1], count), consts, ones=ones, twos=twos, fours=fours)
+
+
+def _bands(rows: int, numbers: int, count: int) -> Routine:
+    f = Function(
+        "bands",
+        "const float *x",
+        "float *y",
+        "const float *weights",
+        "const uint16_t *places",
+        purpose=f"{count} sums of weighted neighbours",
+        keep=(2, 3) if rows > 1 else (),
+    )
+    x, y, weights, places = f.arguments
+    at, steps, bits, left = f.cores("numbers; products; their last bits; sums left", 4)
+    total, zero = f.singles("the sum, zero", 2)
+    values, factors = f.singles("numbers", _BLOCK), f.singles("weights", _BLOCK)
+
+    def products(number: int) -> None:
+        f("vldmia", f"{at}!", listed(values[:number]))
+        f("vldmia", f"{weights}!", listed(factors[:number]))
+        for value, factor in zip(values[:number], factors[:number], strict=True):
+            f("vmul.f32", value, factor, value)
+        for value in values[:number]:
+            f("vadd.f32", total, total, value)
+
+    f.number(at, 0)
+    f("vmov", zero, at)
+    with f.repeated("rows", rows):
+        if rows > 1:
+            f("ldr", weights, f.kept[2])
+            f("ldr", places, f.kept[3])
+        f.number(left, count)
+        with f.loop("sums", count) as again:
+            f("ldrh", at, f"[{places}], #2")
+            f("ldrh", steps, f"[{places}], #2")
+            f("vmov", total, zero)
+            f("add", at, at, x)
+            f("lsls", bits, steps, "#31")
+            beyond, twos, end = (f.label(f"no_{name}") for name in ("one", "two", "four"))
+            f("bpl", beyond)
+            with f.loop("one", "ones"):
+                products(1)
+            f.place(beyond)
+            f("lsls", bits, steps, "#30")
+            f("bpl", twos)
+            with f.loop("two", "twos"):
+                products(2)
+            f.place(twos)
+            f("lsrs", steps, steps, "#2")
+            f("beq", end)
+            with f.loop("four", "fours") as more:
+                products(_BLOCK)
+                f("subs", steps, steps, "#1")
+                f("bne", more)
+            f.place(end)
+            f("vstmia", f"{y}!", listed([total]))
+            f("subs", left, left, "#1")
+            f("bne", again)
+        if rows > 1:
+            f.advance(x, 4 * numbers)
+    return f.done()

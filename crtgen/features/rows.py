@@ -38,6 +38,9 @@ from crtgen.ops import (
 
 __all__ = ["features_of"]
 
+_MOSTLY = 0.875
+"""The part of a spectrum that is computed whole: to cut more off costs a copy of the rest."""
+
 _CORRECTION_BITS = 3
 _SNR_BITS = 12
 _MICRO_INT8 = Quant.tensor(26 / 256, -128)
@@ -58,7 +61,8 @@ def features_of(steps: Steps, settings: SoundSettings, *, quantized: bool = Fals
 
 def _logarithms(steps: Steps, s: MelSettings) -> Handle:
     bank = _bank(s) / s.divide
-    bands = steps.rows(lambda: steps.bands("bank", _spectrum(steps, s), bank))
+    used = len(bank) if s.arithmetic == "int32" else _used(bank)
+    bands = steps.rows(lambda: steps.bands("bank", _spectrum(steps, s, used), bank[:used]))
     if s.normalize:
         for _ in range(2 if s.spectrum == "power" else 1):
             bands = steps.one(Div(), bands, steps.peak())
@@ -122,7 +126,14 @@ def _cepstrum(s: MelSettings) -> npt.NDArray[np.float64]:
     return matrix
 
 
-def _spectrum(steps: Steps, s: MelSettings) -> Handle:
+def _used(bank: npt.NDArray[np.float64]) -> int:
+    """The bins up to the last one that is in a band, or all where few are not."""
+    count = int(np.flatnonzero(bank.any(axis=1)).max(initial=0)) + 1
+    return count if count < _MOSTLY * len(bank) else len(bank)
+
+
+def _spectrum(steps: Steps, s: MelSettings, used: int) -> Handle:
+    """The powers of the first bins, or their roots."""
     weights = (window_of(s.window, s.frame, s.periodic)[: s.used] / s.unit).astype(np.float32)
     if s.arithmetic == "int32":
         over = s.preemphasis_over
@@ -133,7 +144,10 @@ def _spectrum(steps: Steps, s: MelSettings) -> Handle:
         frame = steps.one(Frame(0, s.preemphasis, Before.ITSELF), steps.centred(s.used), factors)
     else:
         frame = steps.frame(weights, s.preemphasis, s.preemphasis_over)
-    return steps.one(Power(s.spectrum == "magnitude"), steps.one(Rfft(s.fft), frame))
+    spectrum = steps.one(Rfft(s.fft), frame)
+    if used <= s.fft // 2:
+        spectrum = steps.first(spectrum, 2 * used)
+    return steps.one(Power(s.spectrum == "magnitude"), spectrum)
 
 
 def _logarithm(s: MelSettings) -> ScaledLog:

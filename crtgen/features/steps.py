@@ -103,6 +103,10 @@ class Steps(ABC):
         """
 
     @abstractmethod
+    def first(self, value: Handle, count: int) -> Handle:
+        """The first numbers of each row."""
+
+    @abstractmethod
     def beside(self, *values: Handle) -> Handle:
         """Rows whose numbers follow each other."""
 
@@ -207,6 +211,9 @@ class GraphSteps(Steps):
             return self.one(Mul(), value, self.number(0.0))
         turned = self.one(Transpose((1, 0)), value)
         return self.one(Transpose((1, 0)), self.bands("around", turned, matrix))
+
+    def first(self, value: Handle, count: int) -> Handle:
+        return self.one(StridedSlice((0,), (count,), (1,)), value)
 
     def beside(self, *values: Handle) -> Handle:
         return self.one(Concat(1), *values)
@@ -333,6 +340,9 @@ class ArraySteps(Steps):
         sig = Signature((x, *operands), (Value("y", shape, dtype),))
         (made,) = Bands().reference(sig, [rows.T, *tables])
         return self._keep(np.ascontiguousarray(made.T))
+
+    def first(self, value: Handle, count: int) -> Handle:
+        return self._keep(np.ascontiguousarray(self.array(value)[:, :count]))
 
     def beside(self, *values: Handle) -> Handle:
         return self._keep(np.hstack([self.array(value) for value in values]))

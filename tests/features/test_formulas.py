@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from crtgen.errors import UsageError
-from crtgen.features import Features, MelSettings
+from crtgen.features import Features, MelSettings, settings_of
 from crtgen.features.framing import starts_of
 from crtgen.features.rows import features_of
 from crtgen.features.steps import GraphSteps
@@ -197,3 +197,13 @@ def test_statistics_of_vibrations() -> None:
     assert float(np.abs(made.astype(np.float64) - whole).max()) < 1e-6 * float(whole.max())
     with pytest.raises(UsageError, match="unknown statistics crests"):
         Features("edge-impulse-flatten", statistics=("crests",))
+
+
+@pytest.mark.parametrize(("preset", "powers"), [("mlperf-kws", 128), ("mlperf-sww", 513)])
+def test_bins_that_no_band_has_are_not_computed(preset: str, powers: int) -> None:
+    settings = settings_of(preset)
+    assert isinstance(settings, MelSettings)
+    steps = GraphSteps(Value("x", (1025,), DType.INT16), [1])
+    graph = steps.graph("row", features_of(steps, settings))
+    (made,) = (graph.values[node.outputs[0]] for node in graph.nodes if node.op.name == "power")
+    assert made.elements == powers

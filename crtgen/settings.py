@@ -50,7 +50,7 @@ class ModelSettings:
 
     ``trust`` is the digest of an archive whose code may run, as the file has it; empty if it does not say.
     ``proven`` asks for a proof of its image on each board. ``quality`` are limits of what ``evaluate`` finds
-    on its ``data``.
+    on its ``data``, whose ``labels`` are lines of a file.
     """
 
     file: Path
@@ -60,6 +60,7 @@ class ModelSettings:
     trust: str = ""
     proven: bool = False
     data: Path | None = None
+    labels: Path | None = None
     quality: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -161,6 +162,7 @@ def _model(folder: Path, names: Any, boards: tuple[str, ...], content: Table) ->
         trust=content.get("trust", _digest, ""),
         proven=content.get("proven", _truth, False),
         data=data,
+        labels=content.get("labels", path, None),
         quality=quality,
     )
     content.finish()

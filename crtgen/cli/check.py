@@ -14,6 +14,7 @@ from crtgen.cli import choices, options
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import chosen_models
 from crtgen.errors import MismatchError, UsageError
+from crtgen.files import read_text
 from crtgen.measure.evaluation import evaluate_here
 from crtgen.measure.lock import (
     LOCK,
@@ -151,7 +152,8 @@ def _quality(settings: ModelSettings, say: api.Say) -> Mapping[str, float]:
     if settings.data is None:
         return {}
     say(f"evaluating {settings.file.name}")
-    return evaluate_here(settings.file, settings.data, say).figures
+    names = read_text(settings.labels, "the labels").splitlines() if settings.labels else ()
+    return evaluate_here(settings.file, settings.data, say, names).figures
 
 
 def _poor(job: _Job, update: bool) -> list[str]:

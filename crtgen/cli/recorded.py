@@ -56,14 +56,20 @@ class Heard:
         return {"events": [asdict(event) for event in self.events]}
 
     def show(self, console: Console) -> None:
-        """Print a line for each event."""
-        pipeline, names = self.pipeline, self.names
+        """Print a line for each event, and for each box that was found."""
+        pipeline = self.pipeline
         for event in self.events:
-            name = names[event.label] if event.label < len(names) else f"label {event.label}"
             at = f"frame {event.sample // pipeline.hop}" if pipeline.is_camera else ""
             at = at or f"{event.sample / pipeline.rate:8.3f} s"
-            console.print(f"  {at}  {name}, score {event.score:g}")
+            others = "".join(f"; {self._name(label)} {score:g}" for label, score in event.top[1:])
+            console.print(f"  {at}  {self._name(event.label)}, score {event.score:g}{others}")
+            for box in event.boxes:
+                place = f"{box.width:g}x{box.height:g} at {box.x:g}, {box.y:g}"
+                console.print(f"    {self._name(box.label)}, score {box.score:g}, {place}")
         console.print(f"  {_count(len(self.events), 'event')}")
+
+    def _name(self, label: int) -> str:
+        return self.names[label] if label < len(self.names) else f"label {label}"
 
 
 def recorded_by(source: Path, files: Files) -> Recorded | None:

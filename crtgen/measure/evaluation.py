@@ -145,12 +145,14 @@ def evaluate(subject: Subject, data: Path, run: Run) -> Evaluation:
     return _classify(subject, read_arrays(data, len(subject.names) or max(subject.count, 2)), run)
 
 
-def evaluate_here(file: Path, data: Path, say: api.Say = lambda text: None) -> Evaluation:
-    """The same of the model in a file, compiled for this computer."""
+def evaluate_here(
+    file: Path, data: Path, say: api.Say = lambda text: None, names: Sequence[str] = ()
+) -> Evaluation:
+    """The same of the model in a file, compiled for this computer; ``names`` are a network's labels."""
     model = api.load_network(file)
     image = model.compile("host").generate("server").build(say=say)
     with image.run(counting=False) as session:
-        return evaluate(Subject.of(model), data, run_of(session))
+        return evaluate(Subject.of(model, names), data, run_of(session))
 
 
 def sweep_cells(sweep: Sequence[Threshold]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -206,6 +206,13 @@ def test_check_holds_a_model_to_how_good_it_is(folder: Path) -> None:
     assert poor == ["digits on host: accuracy 0.8, at least 0.9 wanted"], "what is locked"
     as_json("check", "--update")
     assert as_json("eval")["accuracy"] == pytest.approx(0.8)
+    (folder / "labels.txt").write_text("\n".join(map(str, range(10))))
+    for number, (row, label) in enumerate(zip(x, y, strict=True)):
+        (folder / "clips" / str(label)).mkdir(parents=True, exist_ok=True)
+        np.save(folder / "clips" / str(label) / f"{number}.npy", row)
+    settings.write_text(model.replace("data.npz", "clips") + 'labels = "labels.txt"\n')
+    (entry,) = as_json("check")["entries"]
+    assert entry["accuracy"] == pytest.approx(0.8)
 
 
 @pytest.mark.qemu

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from typer.testing import CliRunner
 
+from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.ir import DType, Quant, Value
 from crtgen.pipeline import Box, Decision, Finder
@@ -92,6 +94,20 @@ def test_the_c_finds_what_its_twin_does(
     assert len({box.label for event in events for box in event.boxes}) == (
         1 if "label = 2" in decision else 2
     )
+
+
+@pytest.mark.cc
+def test_boxes_are_printed(tmp_path: Path) -> None:
+    decision = "boxes = 'fomo'\nlabels = ['-', 'a', 'b']\nabove = 120"
+    size = 'width = 12\nheight = 9\npixels = "bytes"'
+    file = _described(tmp_path, _GRID, size, decision, _network(tmp_path, (9, 12, 3)))
+    frame = np.zeros((9, 12, 3), np.uint8)
+    frame[2:4, 5:8, 1] = 200
+    np.save(tmp_path / "frame.npy", frame)
+    words = ["run", str(file), "--board", "host", "--input", str(tmp_path / "frame.npy")]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "frame 1  a, score 200" in done.output
+    assert "    a, score 200, 3x2 at 5, 2" in done.output
 
 
 @pytest.mark.qemu

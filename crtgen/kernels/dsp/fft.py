@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import LISTED, Function, Routine, Runs
+from crtgen.kernels.asm import Function, Routine, Runs
 from crtgen.kernels.cost import Work
 from crtgen.kernels.dsp.words import words16
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
@@ -21,7 +21,6 @@ from crtgen.ops.fft import Irfft, Rfft, digit_order, half_turns, radices, turns
 __all__ = ["FftView", "transform"]
 
 _BITS = 15
-_UNROLL = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ def transform(op: Rfft | Irfft, sig: Signature, target: Target) -> Kernel | None
         stages.append((size, count // (4 * size), at))
         at, size = at + 3 * size, 4 * size
     view = FftView(sig.x.elements // inputs, inputs, count, inverse, tuple(stages))
-    gather, stage = _gather(count, count if inverse else inputs // 2), _stage(inverse)
-    once = gather, _first(first, count, inverse), _apart(count, inverse)
+    stage = _stage(inverse)
+    once = _first(first, count, count if inverse else inputs // 2, inverse), _apart(count, inverse)
     counted = Runs.sum(routine.runs() for routine in once)
     counted += Runs.sum(stage.runs(groups=g, numbers=n) for n, g, _ in stages)
     work = Work(view.rows * counted).block("row", view.rows)
@@ -72,8 +71,11 @@ def _consts(k: FftView) -> tuple[Const, ...]:
     sign = 1 if k.inverse else -1
     all_turns = _words(turns(k.count, DType.INT16, sign))
     places = [t * n * groups for size, groups, _ in k.stages for n in range(size) for t in (1, 2, 3)]
+    first = radices(k.count)[-1]
+    transforms = np.empty(k.count // first, np.int64)
+    transforms[digit_order(k.count)[::first]] = np.arange(k.count // first)
     consts = [
-        Const.of("order", digit_order(k.count).astype(np.uint16), 2, "of the numbers"),
+        Const.of("order", (4 * first * transforms).astype(np.uint16), 2, "bytes to each transform"),
         Const.of("halves", _words(half_turns(k.count, DType.INT16, sign)), 4, "real, imaginary"),
     ]
     if places:
@@ -85,34 +87,6 @@ def _words(pairs: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Words:
     """``[n, 2]``, real and imaginary parts, as words."""
     wide = pairs.astype(np.int64)
     return words16(wide[:, 0], wide[:, 1])
-
-
-@cache
-def _gather(count: int, inputs: int) -> Routine:
-    """``gather(to, x, order)``: the numbers in this order; those beyond ``inputs`` are 0."""
-    f = Function(
-        "gather",
-        "void *to",
-        "const void *x",
-        "const uint16_t *order",
-        purpose=f"{count} numbers in the order of the first stage.",
-    )
-    to, x, order = f.arguments
-    place, number = f.core("place"), f.core("number")
-    limit = f.constant("numbers that there are", inputs) if inputs < count else ""
-    unroll = min(_UNROLL, count)
-    with f.repeated("numbers", count // unroll):
-        for _ in range(unroll):
-            f("ldrh", place, f"[{order}], #2")
-            if limit:
-                f("cmp", place, limit)
-                f("ite", "lo")
-                f("ldrlo", number, f"[{x}, {place}, lsl #2]")
-                f("movhs", number, "#0")
-            else:
-                f("ldr", number, f"[{x}, {place}, lsl #2]")
-            f("str", number, f"[{to}], #4")
-    return f.done()
 
 
 class _Complex:
@@ -137,6 +111,13 @@ class _Complex:
         self.f("asr", self.spare, self.spare, f"#{_BITS}")
         self.f("pkhbt", x, self.spare, x, "lsl #1")
 
+    def two(self, x: tuple[str, ...], spare: str) -> tuple[str, str]:
+        """A transform of two numbers; which registers have it."""
+        a, b = x
+        self.f("sadd16", spare, a, b)
+        self.f("ssub16", b, a, b)
+        return spare, b
+
     def four(self, x: tuple[str, ...], spare: str, inverse: bool) -> tuple[str, ...]:
         """A transform of four numbers; which registers have it."""
         f, (a, b, c, d) = self.f, x
@@ -153,26 +134,46 @@ class _Complex:
 
 
 @cache
-def _first(radix: int, count: int, inverse: bool) -> Routine:
-    """``first(x)``: transforms of ``radix`` numbers side by side."""
-    f = Function("first", "void *x", purpose=f"{count // radix} transforms of {radix} numbers.")
-    x = f.moved(f.arguments[0], "numbers", ("lr",))
-    numbers = f.cores("numbers", radix, LISTED)
-    spare = f.core("a number")
+def _first(radix: int, count: int, inputs: int, inverse: bool) -> Routine:
+    """``first(to, x, order)``: transforms of ``radix`` numbers that lie ``count / radix`` apart.
+
+    From the number ``inputs`` on there are zeros.
+    """
+    f = Function(
+        "first",
+        "void *to",
+        "const void *x",
+        "const uint16_t *order",
+        purpose=f"{count // radix} transforms of {radix} numbers.",
+    )
+    to, x, order = f.arguments
+    apart = count // radix
+    numbers, spare = f.cores("numbers", radix), f.core("a number")
     at = _Complex(f, radix)
-    with f.repeated("transforms", count // radix):
-        f("ldm", x, f"{{{', '.join(numbers)}}}")
-        for number in numbers:
-            at.divide(number)
-        if radix == 2:
-            a, b = numbers
-            f("sadd16", spare, a, b)
-            f("ssub16", b, a, b)
-            f("str", spare, f"[{x}], #4")
-            f("str", b, f"[{x}], #4")
-        else:
-            for made in at.four(numbers, spare, inverse):
-                f("str", made, f"[{x}], #4")
+    step = f.constant("to the next number", 4 * apart)
+    places = [f"[{x}], #4", f"[{x}, {step}]"]
+    if radix == 4:
+        far = f.core("to the last number")
+        f("add", far, step, step, "lsl #1")
+        places += [f"[{x}, {step}, lsl #1]", f"[{x}, {far}]"]
+    whole, rest = divmod(inputs, apart)
+    for rounds, there in ((rest, whole + 1), (apart - rest, whole)):
+        if not rounds:
+            continue
+        with f.repeated("transforms", rounds):
+            for number, register in reversed(list(enumerate(numbers))):
+                if number < there:
+                    f("ldr", register, places[number])
+                    at.divide(register)
+                else:
+                    f("mov", register, "#0")
+            if not there:
+                f("add", x, x, "#4")
+            f("ldrh", at.spare, f"[{order}], #2")
+            f("add", at.spare, at.spare, to)
+            made = at.four(numbers, spare, inverse) if radix == 4 else at.two(numbers, spare)
+            for number, register in enumerate(made):
+                f("str", register, f"[{at.spare}, #{4 * number}]")
     return f.done()
 
 

@@ -29,6 +29,7 @@ from crtgen.ops import (
     Rfft,
     Round,
     RoundedRatio,
+    ScaledExp,
     ScaledLog,
     SpectralSubtraction,
     SpectrumEnergy,
@@ -62,11 +63,16 @@ def features_of(steps: Steps, settings: SoundSettings, *, quantized: bool = Fals
 def _logarithms(steps: Steps, s: MelSettings) -> Handle:
     bank = _bank(s) / s.divide
     used = len(bank) if s.arithmetic == "int32" else _used(bank)
-    bands = steps.rows(lambda: steps.bands("bank", _spectrum(steps, s, used), bank[:used]))
+
+    def row() -> Handle:
+        made = steps.bands("bank", _spectrum(steps, s, used), bank[:used])
+        return _normalized_energies(steps, s, made) if s.log == "pcen" else made
+
+    bands = steps.rows(row)
     if s.normalize:
         for _ in range(2 if s.spectrum == "power" else 1):
             bands = steps.one(Div(), bands, steps.peak())
-    if s.log != "none":
+    if s.log in ("ln", "db"):
         bands = steps.one(_logarithm(s), bands)
     if s.top:
         bands = steps.one(Maximum(), bands, steps.one(Sub(), steps.greatest(bands), steps.number(s.top)))
@@ -75,6 +81,20 @@ def _logarithms(steps: Steps, s: MelSettings) -> Handle:
     if s.cmvn:
         bands = _normalized(steps, s, bands)
     return _with_deltas(steps, s, bands) if s.deltas else bands
+
+
+def _normalized_energies(steps: Steps, s: MelSettings, energy: Handle) -> Handle:
+    """Each band over a power of what it was for some time, and a root of that: librosa's ``pcen``.
+
+    ``(E / (floor + M)^gain + bias)^power - bias^power``, where M follows E within ``pcen_time`` seconds.
+    """
+    rows = s.pcen_time * s.rate / s.hop
+    factor = (np.sqrt(1 + 4 * rows**2) - 1) / (2 * rows**2)
+    level = steps.smoothed(energy, float(factor), 1.0)
+    decline = steps.one(ScaledLog(s.floor, LogFloor.ADD, -s.pcen_gain, 0.0), level)
+    ratio = steps.one(Mul(), energy, steps.one(ScaledExp(1.0, 0.0), decline))
+    lifted = steps.one(ScaledLog(s.pcen_bias, LogFloor.ADD, s.pcen_power, 0.0), ratio)
+    return steps.one(ScaledExp(1.0, -(s.pcen_bias**s.pcen_power)), lifted)
 
 
 def _with_deltas(steps: Steps, s: MelSettings, rows: Handle) -> Handle:

@@ -50,7 +50,7 @@ _CHOICES = {
     "scale": SCALES,
     "slope": SLOPES,
     "norm": ("none", "slaney"),
-    "log": ("ln", "db", "none"),
+    "log": ("ln", "db", "pcen", "none"),
     "floor_kind": ("max", "add", "zero"),
     "dct": ("ortho", "even"),
     "preemphasis_over": ("stream", "frame", "window"),
@@ -116,6 +116,10 @@ class MelSettings:
     log: str = "ln"
     floor: float = 1e-6
     floor_kind: str = "max"
+    pcen_time: float = 0.4
+    pcen_gain: float = 0.98
+    pcen_bias: float = 2.0
+    pcen_power: float = 0.5
     top: float = 0.0
     gain: float = 1.0
     offset: float = 0.0
@@ -152,6 +156,13 @@ class MelSettings:
         _require(good, f"deltas over {list(self.deltas)} rows", "up to three numbers from 1 to 50")
         _require(1 <= self.stack <= 64, f"a stack of {self.stack} frames; supported: 1 to 64")
         _require(self.floor > 1.2e-38, f"a floor of {self.floor}; supported: above 1.2e-38")
+        if self.log == "pcen":
+            good = self.pcen_time > 0 and self.pcen_bias > 0 and 0 < self.pcen_power <= 1
+            _require(
+                good and 0 <= self.pcen_gain <= 1, "a pcen with times, biases or powers that are not above 0"
+            )
+            hint = "a window begins anew in each run: leave per out"
+            _require(self.per == "stream", "pcen follows the energy of a stream", hint)
         _require(self.rounding == "none" or self.quantum > 0, "rounding without a quantum above 0")
         hint = "its fft is a power of two from 16 on, its preemphasis at most 0.999"
         _require(self.arithmetic != "int32" or self.has_blocks, "an arithmetic of int32", hint)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from crtgen.ir import Array, DType, Graph, Node, Op, Quant, Signature, Value
 from crtgen.ops import (
+    Add,
     Bands,
     Before,
     BlockPower,
@@ -101,6 +102,10 @@ class Steps(ABC):
 
         At the ends the first and the last row are there again, or the rows are ``mirrored``.
         """
+
+    @abstractmethod
+    def smoothed(self, value: Handle, factor: float, initial: float) -> Handle:
+        """What follows a row: from row to row ``factor`` of it, and the rest of what was before."""
 
     @abstractmethod
     def first(self, value: Handle, count: int) -> Handle:
@@ -211,6 +216,13 @@ class GraphSteps(Steps):
             return self.one(Mul(), value, self.number(0.0))
         turned = self.one(Transpose((1, 0)), value)
         return self.one(Transpose((1, 0)), self.bands("around", turned, matrix))
+
+    def smoothed(self, value: Handle, factor: float, initial: float) -> Handle:
+        before = self.state("energy", np.full(value.shape, initial, np.float32))
+        old = self.one(Mul(), before, self.number(1 - factor))
+        made = self.one(Add(), old, self.one(Mul(), value, self.number(factor)))
+        self.become("energy", made)
+        return made
 
     def first(self, value: Handle, count: int) -> Handle:
         return self.one(StridedSlice((0,), (count,), (1,)), value)
@@ -340,6 +352,14 @@ class ArraySteps(Steps):
         sig = Signature((x, *operands), (Value("y", shape, dtype),))
         (made,) = Bands().reference(sig, [rows.T, *tables])
         return self._keep(np.ascontiguousarray(made.T))
+
+    def smoothed(self, value: Handle, factor: float, initial: float) -> Handle:
+        rows = self.array(value)
+        made, before = np.empty_like(rows), np.full(rows.shape[1:], initial, np.float32)
+        for i, row in enumerate(rows):
+            before = before * np.float32(1 - factor) + row * np.float32(factor)
+            made[i] = before
+        return self._keep(made)
 
     def first(self, value: Handle, count: int) -> Handle:
         return self._keep(np.ascontiguousarray(self.array(value)[:, :count]))

@@ -44,6 +44,7 @@ from crtgen.ops.conv import Conv2d, ConvParams, DepthwiseConv2d
 from crtgen.ops.dense import FullyConnected
 from crtgen.ops.detection import DetectionPostProcess
 from crtgen.ops.elementwise import Elementwise
+from crtgen.ops.exponential import ScaledExp
 from crtgen.ops.fft import Irfft, Rfft
 from crtgen.ops.function import (
     Abs,
@@ -255,6 +256,7 @@ __all__ = [
     "RoundTo",
     "RoundedRatio",
     "Rsqrt",
+    "ScaledExp",
     "ScaledLog",
     "Scatter",
     "ScatterElements",

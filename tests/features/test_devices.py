@@ -22,6 +22,7 @@ _PRESETS: list[tuple[str, dict[str, Any]]] = [
     ("mlperf-ad", {"stack": 1, "pad": "none"}),
     ("kaldi-fbank", {"bands": 80}),
     ("librosa-mel", {"pad": "none", "log": "db"}),
+    ("mlperf-sww", {"log": "pcen", "rounding": "none", "unit": 1.0, "floor": 1e-6, "clip": (-9.0, 9.0)}),
     ("microwakeword", {}),
     ("tflm-micro-speech", {"int8": False}),
     ("python-speech-features", {}),

@@ -207,3 +207,20 @@ def test_bins_that_no_band_has_are_not_computed(preset: str, powers: int) -> Non
     graph = steps.graph("row", features_of(steps, settings))
     (made,) = (graph.values[node.outputs[0]] for node in graph.nodes if node.op.name == "power")
     assert made.elements == powers
+
+
+def test_energies_over_what_they_were() -> None:
+    """librosa's ``pcen`` with its defaults, whose filter begins as if all had been 1."""
+    signal = _signals()[0]
+    energies = Features("librosa-mel", log="none", unit=1.0).transform(signal).astype(np.float64)
+    rows = 0.4 * 16000 / 512
+    factor = (np.sqrt(1 + 4 * rows**2) - 1) / (2 * rows**2)
+    expected, level = [], np.ones(energies.shape[1])
+    for energy in energies:
+        level = (1 - factor) * level + factor * energy
+        expected.append((energy * (1e-6 + level) ** -0.98 + 2) ** 0.5 - 2**0.5)
+    made = Features("librosa-mel", log="pcen", unit=1.0, floor=1e-6).transform(signal)
+    whole = np.array(expected)
+    assert float(np.abs(made.astype(np.float64) - whole).max()) < _CLOSE * float(np.ptp(whole))
+    with pytest.raises(UsageError, match="pcen follows the energy of a stream"):
+        Features("librosa-mel", log="pcen", per="window")

@@ -16,11 +16,15 @@ from crtgen.ops import (
     Power,
     RemoveMean,
     RoundedRatio,
+    ScaledExp,
     ScaledLog,
 )
 from crtgen.ops.case import make
 
-SPECTRAL = (Bands, Biquads, BlockPower, Frame, Moments, Power, RemoveMean, RoundedRatio, ScaledLog)
+SPECTRAL = (
+    *(Bands, Biquads, BlockPower, Frame, Moments, Power, RemoveMean, RoundedRatio),
+    *(ScaledExp, ScaledLog),
+)
 
 _F32, _I16 = DType.FLOAT32, DType.INT16
 
@@ -79,7 +83,7 @@ def _windows(draw: st.DrawFn) -> Case:
 @st.composite
 def _others(draw: st.DrawFn) -> Case:
     count = draw(st.integers(1, 200))
-    kind = draw(st.sampled_from(["mean", "power", "root", "log", "ratio"]))
+    kind = draw(st.sampled_from(["mean", "power", "root", "log", "exp", "ratio"]))
     if kind == "mean":
         start = draw(st.integers(0, 9))
         x = Value("x", (start + count + draw(st.integers(0, 9)),), _I16)
@@ -87,10 +91,14 @@ def _others(draw: st.DrawFn) -> Case:
     if kind == "ratio":
         numbers = (draw(st.integers(1, 16384)), draw(st.integers(2, 16384)), draw(st.integers(-128, 127)))
         return make("drawn", RoundedRatio(*numbers), [Value("x", (count,), _I16)])
+    if kind == "exp":
+        limit = draw(st.sampled_from([0.1, 5.0, 100.0]))
+        op = ScaledExp(draw(st.floats(-9, 9, width=32)), draw(st.floats(-9, 9, width=32)))
+        return make("drawn", op, [Value("x", (count,), _F32)], limits={"x": (-limit, limit)})
     if kind == "log":
         real = (draw(st.sampled_from([1e-30, 1e-6, 0.5])), draw(st.floats(-9, 9)), draw(st.floats(-9, 9)))
-        op = ScaledLog(real[0], draw(st.sampled_from(LogFloor)), real[1], real[2])
-        return make("drawn", op, [Value("x", (count,), _F32)], limits={"x": (0.0, 1e4)})
+        logarithm = ScaledLog(real[0], draw(st.sampled_from(LogFloor)), real[1], real[2])
+        return make("drawn", logarithm, [Value("x", (count,), _F32)], limits={"x": (0.0, 1e4)})
     return make("drawn", Power(kind == "root"), [Value("x", (2 * count,), _F32)])
 
 

@@ -16,13 +16,14 @@ from crtgen.ops import (
     RemoveMean,
     Rfft,
     RoundedRatio,
+    ScaledExp,
     ScaledLog,
     all_cases,
 )
 from crtgen.ops.spectral import LogFloor
 
 Doubles = npt.NDArray[Any]
-_OWN = (Bands, Frame, Power, RemoveMean, RoundedRatio, ScaledLog)
+_OWN = (Bands, Frame, Power, RemoveMean, RoundedRatio, ScaledExp, ScaledLog)
 _CASES = [c for c in all_cases() if isinstance(c.op, _OWN)]
 _FLOATS = [c for c in all_cases() if isinstance(c.op, Rfft | Irfft) and "float32" in c.name]
 
@@ -56,6 +57,8 @@ def _expected(case: Case, x: Doubles) -> Doubles:
                 at += width
             sums: Doubles = x @ matrix
             return sums
+        case ScaledExp(scale, offset):
+            return np.asarray(scale * np.exp(np.clip(x, -87, 88)) + offset)
         case ScaledLog(floor, kind, scale, offset):
             safe = {
                 LogFloor.MAX: np.maximum(x, floor),

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from crtgen.errors import UsageError
+from crtgen.features import Features
 from crtgen.ir import DType, Quant, Value
 from crtgen.pipeline import Decider, Decision
 from tests.pipeline.files import given, sound_dir
@@ -52,6 +53,19 @@ def test_integers(tmp_path: Path, decision: str) -> None:
 @pytest.mark.parametrize("decision", _ON_REALS)
 def test_reals(tmp_path: Path, decision: str) -> None:
     assert len(check(tmp_path, _described(tmp_path, "kaldi-fbank", decision), _sound())) > 2
+
+
+@pytest.mark.cc
+def test_energies_that_are_followed(tmp_path: Path) -> None:
+    """A state of the features, in float32."""
+    file = _described(tmp_path, "kaldi-fbank", "above = 2.0\nquiet = 0.05")
+    text = file.read_text()
+    file.write_text(text.replace('"kaldi-fbank"', '"kaldi-fbank"\nlog = "pcen"\nfloor = 1e-6'))
+    events = check(tmp_path, file, _sound())
+    assert len(events) > 2
+    rows = Features("kaldi-fbank", log="pcen", floor=1e-6).transform(_sound())
+    runs = [(event.sample - 400) // 160 for event in events]
+    assert [np.float32(event.score) for event in events] == [rows[run].max() for run in runs]
 
 
 @pytest.mark.qemu

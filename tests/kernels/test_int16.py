@@ -84,14 +84,17 @@ def test_instructions_of_a_transform(op: Op, inputs: int) -> None:
         ("mps3-an547", Rfft(512)),
     ],
 )
-def test_transforms_of_extremes(tmp_path: Path, machine: str, op: Rfft | Irfft) -> None:
+@pytest.mark.parametrize("dtype", [DType.INT16, DType.INT32])
+def test_transforms_of_extremes(tmp_path: Path, machine: str, op: Rfft | Irfft, dtype: DType) -> None:
     """Sums and conjugates wrap around as those of TFLite Micro."""
+    limits = np.iinfo(dtype.value)
+    low, high = int(limits.min), int(limits.max)
     count = op.length if isinstance(op, Rfft) else op.length + 2
     target = _TARGET if machine == "mps2-an386" else Target(find_core("cortex-m55"), "speed")
-    graph = make("ends", op, [Value("x", (count,), DType.INT16)]).graph()
-    ends = [np.where(np.arange(count) % n < k, -32768, 32767) for n, k in ((1, 1), (2, 1), (7, 3), (9, 8))]
-    ends += [np.random.default_rng(n).choice([-32768, 32767], count) for n in range(4)]
-    runs = [Run(f"{n}", graph, {"x": x.astype(np.int16)}) for n, x in enumerate(ends)]
+    graph = make("ends", op, [Value("x", (count,), dtype)]).graph()
+    ends = [np.where(np.arange(count) % n < k, low, high) for n, k in ((1, 1), (2, 1), (7, 3), (9, 8))]
+    ends += [np.random.default_rng(n).choice([low, high], count) for n in range(4)]
+    runs = [Run(f"{n}", graph, {"x": x.astype(dtype.numpy)}) for n, x in enumerate(ends)]
     outputs = run_plans_on_qemu(tmp_path, plan_runs(runs, target), machine, target.core)
     wrong = [check_outputs(run, out) for run, out in zip(runs, outputs, strict=True)]
     assert not any(wrong), "\n".join(filter(None, wrong))

@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "flash": "Build what has changed, and write the image to the board.",
         "monitor": "Start a project's image and show its log.",
         "inspect": "Show inputs, outputs, layers with their kernels, arena.",
-        "eval": "Count what a pipeline gets right on labelled recordings.",
+        "eval": "Count what a pipeline, or a network, gets right on labelled data.",
         "fit": "Say which boards hold a model, and how long a run takes.",
         "bench": "Measure models on boards: instructions, flash, RAM, stack.",
         "tune": "Measure every kernel of each layer, and choose the best.",

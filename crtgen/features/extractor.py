@@ -76,7 +76,8 @@ class Features:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The preset's name and every setting."""
-        return {"preset": self.preset, "standardize": self.standardize, **asdict(self.settings)}
+        settings = {field.name: getattr(self.settings, field.name) for field in fields(self.settings)}
+        return {"preset": self.preset, "standardize": self.standardize, **settings}
 
     def set_params(self, **params: Any) -> "Features":
         """Change the preset or some settings."""

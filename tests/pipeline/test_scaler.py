@@ -31,6 +31,15 @@ def _recordings() -> npt.NDArray[np.int16]:
     return np.stack([given("mlperf_sww")[name][8000:24000] for name in ("wav0", "wav1")])
 
 
+@pytest.mark.parametrize(("preset", "changes"), [("mlperf-sww", {}), ("mlperf-kws", {"deltas": (2,)})])
+def test_scikit_learn_clones_features(preset: str, changes: dict[str, Any]) -> None:
+    """It wants to find in the copy the very objects that it gave."""
+    sklearn = pytest.importorskip("sklearn.base")
+    features = Features(preset, **changes)
+    copy = sklearn.clone(features)
+    assert (copy.get_params(), repr(copy)) == (features.get_params(), repr(features))
+
+
 def test_a_scaler_is_fitted() -> None:
     plain, fitted = Features("kaldi-fbank"), Features("kaldi-fbank", standardize=True)
     rows = plain.transform(_recordings())

@@ -42,6 +42,50 @@ def test_rules_that_are_broken_are_those_of_the_list(tmp_path: Path) -> None:
     assert set(listed.values()) <= {"required", "advisory"}
 
 
+_SOUND = """[pipeline]
+name = "heard"
+sensor = { kind = "audio", rate = 16000, type = "int16" }
+[features]
+preset = "microwakeword"
+[decision]
+above = 20.0
+average = 4
+least = 2
+vote = 5
+quiet = 0.2
+quiet_of = "label"
+top_k = 3
+"""
+_PICTURES = """[pipeline]
+name = "seen"
+sensor = { kind = "image", width = 12, height = 9, format = "rgb888" }
+[features]
+preset = "image"
+width = 12
+height = 9
+[decision]
+boxes = "fomo"
+"""
+
+
+@pytest.mark.parametrize("text", [pytest.param(_SOUND, id="votes"), nightly(_PICTURES)])
+def test_what_is_around_a_pipeline_breaks_no_other_rule(tmp_path: Path, text: str) -> None:
+    cppcheck = require_tool("cppcheck", "apt install cppcheck")
+    file = tmp_path / "pipeline.toml"
+    file.write_text(text)
+    crtgen.load(file).compile("mps2_an386").generate("library").extract(tmp_path / "library")
+    folders = ["-Imodel", "-Iruntime/include", "example/main.c"]
+    sources = [f"model/{path.name}" for path in (tmp_path / "library" / "model").glob("*_pipeline.c")]
+    command = [cppcheck, "--addon=misra", "-q", "--std=c11", "--platform=unix32", *folders, *sources]
+    done = subprocess.run(
+        command, cwd=tmp_path / "library", capture_output=True, text=True, timeout=300, check=True
+    )
+    assert "(error)" not in done.stderr
+    found = set(_RULE.findall(done.stderr))
+    assert found
+    assert found <= set(dict(_ROW.findall((ROOT / "docs" / "misra.md").read_text())))
+
+
 _SOURCES = sorted((runtime_dir() / "src").glob("*.c"))
 _IN_CI = ("crt_modules", "crt_server", "crt_time")
 

@@ -54,7 +54,8 @@ class Features:
 
     ``Features("mlperf-sww")`` has the settings of a preset, ``Features("kaldi-fbank", bands=80)`` changes
     some. ``transform`` gives the bits that the generated C computes, for float32 too: every product and sum
-    is rounded by itself, on this computer and on the device. With ``standardize`` ``fit`` learns the mean and
+    is rounded by itself, on this computer and on the device; with ``arithmetic="int32"``, those of a core
+    without an FPU. With ``standardize`` ``fit`` learns the mean and
     the deviation of each feature of a row, which ``transform`` takes off and divides by; ``save`` writes them
     for the C.
     """

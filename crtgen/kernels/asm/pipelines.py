@@ -248,7 +248,7 @@ _LATE = (
     "usub",
     "shadd",
 )
-_NARROWS = ("vqrshrn", "vqshrn", "vrshrn", "vshrn", "vqmovn", "vqmovun", "vmovn")
+_NARROWS = ("vqrshrn", "vrshrn", "vshrn", "vqmovn", "vqmovun", "vmovn")
 _TIMES = ("vmul", "vml", "vfm", "vqdm", "vqrdm", "vrml", "vrmul")
 
 

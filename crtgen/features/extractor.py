@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from crtgen import files
 from crtgen.errors import UsageError
+from crtgen.features.at_once import ArraySteps
 from crtgen.features.framing import framed
 from crtgen.features.picture import frame_value, picture
 from crtgen.features.presets import settings_of
@@ -23,7 +24,7 @@ from crtgen.features.settings import (
     SoundSettings,
     VibrationSettings,
 )
-from crtgen.features.steps import ArraySteps, GraphSteps
+from crtgen.features.steps import GraphSteps
 from crtgen.features.vibration import vibration
 from crtgen.ir import Array, DType, Value
 

@@ -128,6 +128,8 @@ def _of_vibrations(description: Description, settings: VibrationSettings, networ
 
 def _of_frames(description: Description, settings: ImageSettings, networks: _Networks) -> Pipeline:
     network = networks.main
+    if networks.gate is not None:
+        raise UsageError("pixels become what one network takes: there is no gate", where="[gate] file")
     if network is not None and len(network.inputs) != 1:
         raise UsageError(f"it has {len(network.inputs)} inputs: a picture goes into one", where=network.name)
     target = None if network is None else network.values[network.inputs[0]]

@@ -312,6 +312,13 @@ def test_what_is_wrong_is_said(tmp_path: Path, camera: str, features: str, decis
     assert said in str(caught.value)
 
 
+def test_a_camera_has_no_gate(tmp_path: Path) -> None:
+    file = _person(tmp_path)
+    file.write_text(f'{file.read_text()}\n[gate]\nfile = "{_network()}"\n')
+    with pytest.raises(UsageError, match="there is no gate"):
+        crtgen.load(file)
+
+
 def test_a_camera_has_no_sound(tmp_path: Path) -> None:
     file = _describe(tmp_path, _CAMERA, "", _network())
     file.write_text(file.read_text().replace('preset = "image"', 'preset = "mlperf-sww"'))

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A flash, as its driver offers it. It is read as memory.
+ */
+#ifndef CRT_FLASH_H
+#define CRT_FLASH_H
+
+#include <stdint.h>
+
+/* The largest `write_size`. */
+#define CRT_FLASH_WRITE_MOST 256u
+
+struct crt_flash {
+    uint32_t erase_size; /* bytes that are erased at once; both sizes are powers of two */
+    uint32_t write_size; /* bytes that are written at once, to a multiple of it, once after each erasing */
+    void *context;
+
+    /* Erased bytes are 0xff. Both return 0, or a negative number if the flash refused; they check nothing. */
+    int32_t (*erase)(void *context, uintptr_t address, uint32_t size);
+    int32_t (*write)(void *context, uintptr_t address, const void *data, uint32_t size);
+};
+
+#endif

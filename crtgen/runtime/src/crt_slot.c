@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <crt/slot.h>
+
+#include <crt/crc32.h>
+#include <crt/error.h>
+
+#include <stddef.h>
+#include <string.h>
+
+/* Bytes that the CRC does not cover: up to it, and itself. */
+#define CRT_SLOT_BEFORE (offsetof(struct crt_slot_header, crc) + 4u)
+
+/* What this core has, as far as the compiler was told. */
+static uint32_t crt_slot_core(void)
+{
+    uint32_t core = 0;
+#if !defined(__ARM_ARCH_PROFILE) || (__ARM_ARCH_PROFILE != 'M')
+    core |= CRT_CORE_HOST;
+#else
+#if defined(__ARM_ARCH_ISA_THUMB) && (__ARM_ARCH_ISA_THUMB >= 2)
+    core |= CRT_CORE_MAIN;
+#endif
+#ifdef __ARM_FEATURE_DSP
+    core |= CRT_CORE_DSP;
+#endif
+#if defined(__ARM_FP) && ((__ARM_FP & 4) != 0)
+    core |= CRT_CORE_FLOAT;
+#endif
+#if defined(__ARM_FP) && ((__ARM_FP & 8) != 0)
+    core |= CRT_CORE_DOUBLE;
+#endif
+#ifdef __ARM_FEATURE_MVE
+    core |= CRT_CORE_HELIUM | CRT_CORE_V81;
+#endif
+#if __ARM_ARCH >= 8
+    core |= CRT_CORE_V8;
+#endif
+#endif
+    return core;
+}
+
+/* Whether so many bytes at an address lie within others. */
+static int crt_slot_within(uintptr_t at, uint32_t bytes, uintptr_t origin, uint32_t size)
+{
+    const uintptr_t offset = at - origin;
+    return (at >= origin) && (offset <= size) && (bytes <= (size - offset));
+}
+
+int32_t crt_slot_check(const struct crt_slot_place *place)
+{
+    const uint8_t *image = (const uint8_t *)place->origin;
+    const struct crt_slot_header *header = (const struct crt_slot_header *)place->origin;
+    const uint32_t behind = (place->verify != NULL) ? CRT_SLOT_SIGNATURE : 0u;
+    if (header->magic != CRT_SLOT_MAGIC) {
+        return CRT_SLOT_EMPTY;
+    }
+    if ((header->format != CRT_SLOT_FORMAT) || (header->abi != CRT_SLOT_ABI)) {
+        return CRT_SLOT_UNKNOWN;
+    }
+    if ((header->size < sizeof *header) || (header->size > place->size) || (behind > (place->size - header->size))) {
+        return CRT_SLOT_SIZE;
+    }
+    if (crt_crc32(0, &image[CRT_SLOT_BEFORE], header->size - CRT_SLOT_BEFORE) != header->crc) {
+        return CRT_SLOT_DAMAGED;
+    }
+    if ((place->verify != NULL) && (place->verify(image, header->size, &image[header->size]) != 0)) {
+        return CRT_SLOT_UNSIGNED;
+    }
+    if ((header->core & ~crt_slot_core()) != 0) {
+        return CRT_SLOT_CORE;
+    }
+    if ((header->origin != place->origin) ||
+        !crt_slot_within(header->work, header->work_size, place->work, place->work_size) ||
+        !crt_slot_within(header->entry, sizeof(struct crt_slot_entry), place->origin, header->size)) {
+        return CRT_SLOT_ELSEWHERE;
+    }
+    if (header->stack > place->stack) {
+        return CRT_SLOT_STACK;
+    }
+    if (header->version < place->least_version) {
+        return CRT_SLOT_OLD;
+    }
+    if ((place->interface != NULL) && (memcmp(header->interface, place->interface, CRT_SLOT_INTERFACE) != 0)) {
+        return CRT_SLOT_OTHER;
+    }
+    return CRT_OK;
+}
+
+int32_t crt_slot_open(const struct crt_slot_place *place, struct crt_slot *slot)
+{
+    const int32_t error = crt_slot_check(place);
+    slot->header = NULL;
+    slot->entry = NULL;
+    if (error == CRT_OK) {
+        slot->header = (const struct crt_slot_header *)place->origin;
+        slot->entry = (const struct crt_slot_entry *)(uintptr_t)slot->header->entry;
+        (void)memset((void *)(uintptr_t)slot->header->work, 0, slot->header->work_size);
+        if (slot->entry->model->reset != NULL) {
+            slot->entry->model->reset();
+        }
+    }
+    return error;
+}
+
+const char *crt_slot_reason(int32_t error)
+{
+    switch (error) {
+    case CRT_SLOT_EMPTY:
+        return "there is no image of a model";
+    case CRT_SLOT_UNKNOWN:
+        return "it is an image for another release of the runtime";
+    case CRT_SLOT_SIZE:
+        return "it does not fit into the slot, or is cut short";
+    case CRT_SLOT_DAMAGED:
+        return "its bytes are damaged";
+    case CRT_SLOT_UNSIGNED:
+        return "it has no signature of a key that this firmware trusts";
+    case CRT_SLOT_CORE:
+        return "it needs instructions that this core does not have";
+    case CRT_SLOT_ELSEWHERE:
+        return "it was linked for another place or other working memory";
+    case CRT_SLOT_STACK:
+        return "a run takes more of the stack than it is given";
+    case CRT_SLOT_OLD:
+        return "its version is older than this firmware allows";
+    case CRT_SLOT_OTHER:
+        return "its inputs or outputs are not those that this firmware was made for";
+    default:
+        return "it cannot be used";
+    }
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <crt/slots.h>
+
+#include <crt/crc32.h>
+#include <crt/error.h>
+
+#include <stddef.h>
+#include <string.h>
+
+#define CRT_SLOTS_SIGNED offsetof(struct crt_slots_record, crc)
+
+/* Bytes from a record of the log to the next. */
+static uint32_t crt_slots_cell(const struct crt_slots *slots)
+{
+    const uint32_t unit = slots->config.flash->write_size;
+    return (unit > sizeof(struct crt_slots_record)) ? unit : (uint32_t)sizeof(struct crt_slots_record);
+}
+
+/* The place behind a record, in turns around the log. */
+static uintptr_t crt_slots_behind(const struct crt_slots *slots, uintptr_t at)
+{
+    const uintptr_t next = at + crt_slots_cell(slots);
+    return (next == (slots->config.log + slots->config.log_size)) ? slots->config.log : next;
+}
+
+static uintptr_t crt_slots_block(const struct crt_slots *slots, uintptr_t at)
+{
+    return at - (at % slots->config.flash->erase_size);
+}
+
+static int crt_slots_is_erased(uintptr_t at, uint32_t size)
+{
+    const uint8_t *bytes = (const uint8_t *)at;
+    uint32_t i = 0;
+    while ((i < size) && (bytes[i] == 0xffu)) {
+        i++;
+    }
+    return i == size;
+}
+
+/* The newest record that is whole. */
+static int crt_slots_read(struct crt_slots *slots)
+{
+    const uint32_t cell = crt_slots_cell(slots);
+    int found = 0;
+    slots->next = slots->config.log;
+    for (uint32_t offset = 0; offset < slots->config.log_size; offset += cell) {
+        struct crt_slots_record record;
+        (void)memcpy(&record, (const void *)(slots->config.log + offset), sizeof record);
+        const int whole = (record.crc == crt_crc32(0, &record, CRT_SLOTS_SIGNED)) &&
+                          (record.active < slots->config.count) && (record.previous < slots->config.count);
+        if (whole && (!found || ((int32_t)(record.sequence - slots->last.sequence) > 0))) {
+            slots->last = record;
+            slots->newest = slots->config.log + offset;
+            slots->next = crt_slots_behind(slots, slots->newest);
+            found = 1;
+        }
+    }
+    return found;
+}
+
+/*
+ * A record more. The first of an erase block is written after that was erased: the newest record is in another one
+ * then. A place that is not erased, or did not take the record, is left out.
+ */
+static int32_t crt_slots_decide(struct crt_slots *slots, uint32_t active, uint32_t previous, uint8_t tries,
+                                uint8_t trial)
+{
+    const struct crt_flash *flash = slots->config.flash;
+    const uint32_t cell = crt_slots_cell(slots);
+    struct crt_slots_record record = {.sequence = slots->last.sequence + 1u, .active = (uint8_t)active,
+                                      .previous = (uint8_t)previous, .tries = tries, .trial = trial};
+    uint8_t bytes[CRT_FLASH_WRITE_MOST];
+    record.crc = crt_crc32(0, &record, CRT_SLOTS_SIGNED);
+    (void)memset(bytes, 0xff, cell);
+    (void)memcpy(bytes, &record, sizeof record);
+    for (uint32_t tried = 0; tried < slots->config.log_size; tried += cell) {
+        const uintptr_t at = slots->next;
+        int32_t error = CRT_OK;
+        slots->next = crt_slots_behind(slots, at);
+        if (at == crt_slots_block(slots, at)) {
+            if ((slots->newest != 0u) && (at == crt_slots_block(slots, slots->newest))) {
+                return CRT_ERR_CALL; /* no place of another block took it */
+            }
+            error = flash->erase(flash->context, at, flash->erase_size);
+        }
+        if ((error == CRT_OK) && crt_slots_is_erased(at, cell)) {
+            error = flash->write(flash->context, at, bytes, cell);
+            if ((error == CRT_OK) && (memcmp((const void *)at, bytes, cell) == 0)) {
+                slots->last = record;
+                slots->newest = at;
+                return CRT_OK;
+            }
+        }
+    }
+    return CRT_ERR_CALL;
+}
+
+static int crt_slots_keeps(const struct crt_slots *slots)
+{
+    return slots->config.log_size != 0u;
+}
+
+static int32_t crt_slots_use(struct crt_slots *slots, uint32_t slot)
+{
+    const int32_t error = crt_slot_open(&slots->config.places[slot], &slots->slot);
+    slots->active = (error == CRT_OK) ? (int32_t)slot : -1;
+    return error;
+}
+
+/* The first slot that has a model which can be used. */
+static int32_t crt_slots_any(struct crt_slots *slots)
+{
+    int32_t first = CRT_SLOT_EMPTY;
+    for (uint32_t slot = 0; slot < slots->config.count; slot++) {
+        const int32_t error = crt_slots_use(slots, slot);
+        if (error == CRT_OK) {
+            return crt_slots_keeps(slots) ? crt_slots_decide(slots, slot, slot, 0, 0) : CRT_OK;
+        }
+        first = (first == CRT_SLOT_EMPTY) ? error : first;
+    }
+    return first;
+}
+
+static int crt_slots_can_work(const struct crt_slots_config *config)
+{
+    const struct crt_flash *flash = config->flash;
+    if ((config->count == 0u) || (config->count > CRT_SLOTS_MOST) || (flash->write_size > CRT_FLASH_WRITE_MOST)) {
+        return 0;
+    }
+    return (config->log_size == 0u) ||
+           ((config->log_size >= (2u * flash->erase_size)) && ((config->log_size % flash->erase_size) == 0u) &&
+            ((config->log % flash->erase_size) == 0u));
+}
+
+int32_t crt_slots_start(struct crt_slots *slots, const struct crt_slots_config *config)
+{
+    (void)memset(slots, 0, sizeof *slots);
+    slots->config = *config;
+    slots->active = -1;
+    slots->begun = -1;
+    if (!crt_slots_can_work(config)) {
+        return CRT_ERR_ARGUMENT;
+    }
+    if (!crt_slots_keeps(slots) || !crt_slots_read(slots)) {
+        return crt_slots_any(slots);
+    }
+    const struct crt_slots_record last = slots->last;
+    const int given_up = (last.trial != 0u) && (last.tries == 0u);
+    int32_t error = CRT_OK;
+    if ((last.trial != 0u) && (last.tries > 0u)) {
+        error = crt_slots_decide(slots, last.active, last.previous, (uint8_t)(last.tries - 1u), 1);
+    }
+    if ((error == CRT_OK) && !given_up && (crt_slots_use(slots, last.active) == CRT_OK)) {
+        return CRT_OK;
+    }
+    if ((last.previous != last.active) && (crt_slots_use(slots, last.previous) == CRT_OK)) {
+        return crt_slots_decide(slots, last.previous, last.previous, 0, 0);
+    }
+    return crt_slots_any(slots);
+}
+
+/* Whether a slot may still be needed. */
+static int crt_slots_needs(const struct crt_slots *slots, uint32_t slot)
+{
+    const struct crt_slots_record *last = &slots->last;
+    const int decided = (slot == last->active) || ((slot == last->previous) && (last->trial != 0u));
+    return crt_slots_keeps(slots) && (slots->active >= 0) && (((int32_t)slot == slots->active) || decided);
+}
+
+int32_t crt_slots_begin(struct crt_slots *slots, uint32_t slot)
+{
+    const struct crt_flash *flash = slots->config.flash;
+    if (slot >= slots->config.count) {
+        return CRT_ERR_NAME;
+    }
+    if (crt_slots_needs(slots, slot)) {
+        return CRT_ERR_STATE;
+    }
+    if ((int32_t)slot == slots->active) {
+        slots->active = -1;
+        slots->slot.header = NULL;
+        slots->slot.entry = NULL;
+    }
+    slots->begun = -1;
+    const struct crt_slot_place *place = &slots->config.places[slot];
+    const int32_t error = flash->erase(flash->context, place->origin, place->size);
+    if (error == CRT_OK) {
+        slots->begun = (int32_t)slot;
+    }
+    return error;
+}
+
+int32_t crt_slots_write(struct crt_slots *slots, uint32_t slot, uint32_t offset, const void *data, uint32_t size)
+{
+    const struct crt_flash *flash = slots->config.flash;
+    const uint8_t *bytes = data;
+    uint8_t last[CRT_FLASH_WRITE_MOST];
+    if (slots->begun != (int32_t)slot) {
+        return CRT_ERR_STATE;
+    }
+    const struct crt_slot_place *place = &slots->config.places[slot];
+    if (((offset % flash->write_size) != 0u) || (offset > place->size) || (size > (place->size - offset))) {
+        return CRT_ERR_ADDRESS;
+    }
+    const uint32_t rest = size % flash->write_size;
+    int32_t error = flash->write(flash->context, place->origin + offset, bytes, size - rest);
+    if ((error == CRT_OK) && (rest != 0u)) {
+        (void)memset(last, 0xff, flash->write_size);
+        (void)memcpy(last, &bytes[size - rest], rest);
+        error = flash->write(flash->context, place->origin + offset + size - rest, last, flash->write_size);
+    }
+    return error;
+}
+
+int32_t crt_slots_commit(struct crt_slots *slots, uint32_t slot)
+{
+    if (slot >= slots->config.count) {
+        return CRT_ERR_NAME;
+    }
+    int32_t error = crt_slot_check(&slots->config.places[slot]);
+    if (error != CRT_OK) {
+        return error;
+    }
+    slots->begun = -1;
+    if (!crt_slots_keeps(slots)) {
+        return crt_slots_use(slots, slot);
+    }
+    const int on_trial = (slots->active >= 0) && ((int32_t)slot != slots->active) && (slots->config.tries > 0u);
+    const uint32_t running = (slots->active >= 0) ? (uint32_t)slots->active : slot;
+    const uint32_t previous = (slots->last.trial != 0u) ? slots->last.previous : running;
+    error = crt_slots_decide(slots, slot, previous, on_trial ? slots->config.tries : 0u, on_trial ? 1u : 0u);
+    return ((error == CRT_OK) && (slots->active < 0)) ? crt_slots_use(slots, slot) : error;
+}
+
+int32_t crt_slots_confirm(struct crt_slots *slots)
+{
+    const struct crt_slots_record *last = &slots->last;
+    if (!crt_slots_keeps(slots) || (slots->active != (int32_t)last->active)) {
+        return CRT_ERR_STATE;
+    }
+    return (last->trial == 0u) ? CRT_OK : crt_slots_decide(slots, last->active, last->previous, 0, 0);
+}
+
+int32_t crt_slots_revert(struct crt_slots *slots)
+{
+    const struct crt_slots_record *last = &slots->last;
+    if (!crt_slots_keeps(slots) || (last->previous == last->active)) {
+        return CRT_ERR_STATE;
+    }
+    const int32_t error = crt_slot_check(&slots->config.places[last->previous]);
+    return (error == CRT_OK) ? crt_slots_decide(slots, last->previous, last->active, 0, 0) : error;
+}

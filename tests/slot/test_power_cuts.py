@@ -1,0 +1,60 @@
+"""The log of slots: a model runs after each start, wherever the power was cut, and errors of a caller are refused."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.build import RUNTIME, SANITIZE
+from tests.support import require_tool
+
+pytestmark = pytest.mark.cc
+
+_SOURCES = ("crt_slot.c", "crt_slots.c", "crt_crc32.c")
+_SEEDS, _SEEDS_SANITIZED = 450, 20
+"""A seed is a flash of some sizes, what torn writes leave there, and a second cut behind each first one."""
+
+
+def _build(folder: Path, source: str, flags: tuple[str, ...], replaced: tuple[str, str] = ("", "")) -> Path:
+    """A program with the slots of the runtime, of which some text may be replaced."""
+    manager = (RUNTIME / "src" / "crt_slots.c").read_text()
+    assert replaced[0] in manager
+    (folder / "crt_slots.c").write_text(manager.replace(*replaced))
+    sources = [RUNTIME / "src" / name for name in _SOURCES if name != "crt_slots.c"]
+    command = [require_tool("gcc"), "-std=c11", "-w", *flags, f"-I{RUNTIME / 'include'}"]
+    command += map(str, (Path(__file__).with_name(source), folder / "crt_slots.c", *sources))
+    program = folder / "program"
+    done = subprocess.run(
+        [*command, "-o", str(program)], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def _run(program: Path, seeds: int) -> str:
+    done = subprocess.run([program, str(seeds)], capture_output=True, text=True, timeout=100, check=False)
+    return (done.stdout + done.stderr).strip()
+
+
+@pytest.mark.parametrize(
+    ("flags", "seeds", "least"), [(("-O2",), _SEEDS, 100_000), (SANITIZE, _SEEDS_SANITIZED, 4_000)]
+)
+def test_a_model_runs_after_each_cut(tmp_path: Path, flags: tuple[str, ...], seeds: int, least: int) -> None:
+    """The power is cut at every erasing and every write of some updates, and then once more."""
+    assert int(_run(_build(tmp_path, "power_cuts.c", flags), seeds)) >= least
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "found"),
+    [
+        ("(record.crc == crt_crc32(0, &record, CRT_SLOTS_SIGNED))", "1", ""),
+        ("crt_slots_is_erased(at, cell)", "(at != 0)", "a byte is written twice"),
+        ("(int32_t)(record.sequence - slots->last.sequence) > 0", "1", ""),
+        ("if (crt_slots_needs(slots, slot)) {", "if (0) {", ""),
+        ("int32_t error = crt_slot_check(&slots->config.places[slot]);", "int32_t error = CRT_OK;", ""),
+    ],
+)
+def test_broken_slots_are_found(tmp_path: Path, said: str, instead: str, found: str) -> None:
+    text = _run(_build(tmp_path, "power_cuts.c", ("-O2",), (said, instead)), 60)
+    assert text.startswith("cut ")
+    assert found in text

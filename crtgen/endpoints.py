@@ -176,6 +176,69 @@ WATCH = Endpoint(
     only="CRT_PROFILE",
 )
 
+SLOTS = Endpoint(
+    "crtgen.slots",
+    (),
+    bytes,
+    "i32 active, previous, trial, tries, write size; then of each slot u32 origin, size, work, work size, "
+    "i32 status",
+    "crt_slots_about",
+    only="CRT_SLOTS",
+    repeatable=True,
+)
+SLOT_BEGIN = Endpoint(
+    "crtgen.slot_begin", ("int slot",), object, "it is erased", "crt_slots_erase", only="CRT_SLOTS"
+)
+SLOT_WRITE = Endpoint(
+    "crtgen.slot_write",
+    ("int slot", "int offset", "tensor"),
+    object,
+    "its bytes are written",
+    "crt_slots_store",
+    only="CRT_SLOTS",
+)
+SLOT_COPY = Endpoint(
+    "crtgen.slot_copy",
+    ("int slot", "int offset", "int other slot", "int its offset", "int bytes"),
+    object,
+    "bytes of another slot are written",
+    "crt_slots_transfer",
+    only="CRT_SLOTS",
+)
+SLOT_COMMIT = Endpoint(
+    "crtgen.slot_commit",
+    ("int slot",),
+    object,
+    "its model runs from the next start on; of a slot in RAM at once",
+    "crt_slots_decide_for",
+    only="CRT_SLOTS",
+)
+SLOT_START = Endpoint(
+    "crtgen.slot_start",
+    (),
+    object,
+    "what a start of the device does with slots",
+    "crt_slots_again",
+    only="CRT_SLOTS",
+)
+SLOT_CONFIRM = Endpoint(
+    "crtgen.slot_confirm",
+    (),
+    object,
+    "the model on trial stays",
+    "crt_slots_keep",
+    only="CRT_SLOTS",
+    repeatable=True,
+)
+SLOT_REVERT = Endpoint(
+    "crtgen.slot_revert",
+    (),
+    object,
+    "the model before runs from the next start on",
+    "crt_slots_back",
+    only="CRT_SLOTS",
+)
+
 GLOBALS = (
     SYSTEM_LIB,
     MODULE_GET_FUNCTION,
@@ -193,6 +256,14 @@ GLOBALS = (
     FAULT,
     PROFILE,
     WATCH,
+    SLOTS,
+    SLOT_BEGIN,
+    SLOT_WRITE,
+    SLOT_COPY,
+    SLOT_COMMIT,
+    SLOT_START,
+    SLOT_CONFIRM,
+    SLOT_REVERT,
 )
 """The functions that belong to no module, in the order of their handles."""
 

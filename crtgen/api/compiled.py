@@ -120,7 +120,7 @@ class Compiled:
 
     def _is_estimated(self, firmware: Firmware) -> bool:
         own = len(self.plans) == len(self.parts) and not self.request.generators
-        return own and not firmware.board.is_host
+        return own and not firmware.board.is_host and firmware.type != "slot"
 
     def _firmware(self, options: Options, samples: Mapping[str, Sequence[Array]]) -> Firmware:
         library = self._library(options)

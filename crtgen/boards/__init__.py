@@ -1,6 +1,7 @@
 """Boards and cores: what firmware is generated for."""
 
 from crtgen.boards.board import (
+    FLASH_DRIVERS,
     MAILBOX_SIZE,
     PLATFORMS,
     RUNNERS,
@@ -10,6 +11,8 @@ from crtgen.boards.board import (
     Memory,
     Qemu,
     Serial,
+    Slot,
+    Slots,
     Timer,
     Uart,
     Watchdog,
@@ -38,6 +41,7 @@ __all__ = [
     "BOOTS",
     "CORES",
     "CR2032",
+    "FLASH_DRIVERS",
     "HOST",
     "MAILBOX_SIZE",
     "PLATFORMS",
@@ -54,6 +58,8 @@ __all__ = [
     "Memory",
     "Qemu",
     "Serial",
+    "Slot",
+    "Slots",
     "Step",
     "Timer",
     "Uart",

@@ -10,6 +10,7 @@ from crtgen.boards.uart import UARTS, Rate
 from crtgen.errors import UsageError
 
 __all__ = [
+    "FLASH_DRIVERS",
     "MAILBOX_SIZE",
     "PLATFORMS",
     "RUNNERS",
@@ -20,6 +21,8 @@ __all__ = [
     "Memory",
     "Qemu",
     "Serial",
+    "Slot",
+    "Slots",
     "Timer",
     "Uart",
     "Watchdog",
@@ -208,6 +211,68 @@ class Flash:
         return dict(self.targets).get(runner, ())
 
 
+FLASH_DRIVERS = {
+    "ram": (4096, 8),
+    "kinetis": (4096, 8),
+    "nrf_nvmc": (4096, 4),
+    "rp2040": (4096, 256),
+    "stm32f4": (128 << 10, 4),
+    "stm32h7": (128 << 10, 32),
+    "stm32l4": (4096, 8),
+}
+"""Drivers that erase and write flash while firmware runs: bytes that are erased and written at once.
+
+``ram`` is for simulators, whose flash is memory; the STM32F4 has such sectors behind its first 128 KiB.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Room of ``size`` bytes at ``origin`` for a model that is exchanged without the firmware."""
+
+    name: str
+    memory: str
+    origin: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The first address behind it."""
+        return self.origin + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of a board; the model that runs works in ``work_size`` bytes at ``work``.
+
+    ``driver`` is a key of ``FLASH_DRIVERS``. What is decided is kept in ``log_size`` bytes of flash at
+    ``log``; a new model has to be confirmed within ``tries`` starts.
+    """
+
+    driver: str
+    places: tuple[Slot, ...]
+    work: int
+    work_size: int
+    log: int
+    log_size: int
+    tries: int
+
+    @property
+    def ranges(self) -> tuple[tuple[str, int, int], ...]:
+        """What, origin and size of all that firmware leaves to them."""
+        own = (("work", self.work, self.work_size), ("log", self.log, self.log_size))
+        return (*((f"slot.{s.name}", s.origin, s.size) for s in self.places), *own)
+
+    def find(self, name: str) -> Slot:
+        """The slot of that name. Raises ``UsageError`` for an unknown one."""
+        for slot in self.places:
+            if slot.name == name:
+                return slot
+        raise UsageError(
+            f"there is no slot {name}", hint=f"there are: {', '.join(s.name for s in self.places)}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Serial:
     """The serial port at this computer: its rate, and the USB ids (``0483:374b``) that it may have."""
@@ -248,6 +313,7 @@ class Board:
     flash_with: Flash | None = None
     serial: Serial | None = None
     energy: Energy | None = None
+    slots: Slots | None = None
     source: str = ""
     file: Path | None = None
 
@@ -340,6 +406,15 @@ class Board:
     def memory(self, name: str) -> Memory:
         """The memory of that name."""
         return next(m for m in self.memories if m.name == name)
+
+    def free(self, memory: Memory) -> int:
+        """Bytes at the start of a memory that no slot, nor what belongs to slots, takes."""
+        inside = (
+            at
+            for _, at, size in (self.slots.ranges if self.slots else ())
+            if size and memory.origin <= at < memory.end
+        )
+        return min(inside, default=memory.end) - memory.origin
 
     def fits(self, flash: int, ram: int) -> bool:
         """Whether an image of so many bytes fits."""

@@ -6,7 +6,7 @@ A check yields the key at fault and the reason; the loader's errors name both.
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from crtgen.boards.board import MAILBOX_SIZE, RUNNERS, Board
+from crtgen.boards.board import FLASH_DRIVERS, MAILBOX_SIZE, RUNNERS, Board
 from crtgen.boards.chip import BOOTS, all_steps
 from crtgen.errors import UsageError
 
@@ -200,6 +200,50 @@ def _baud_reachable(board: Board) -> Iterator[Finding]:
             yield "uart.baud", f"a clock of {clock} Hz makes {actual:.0f} baud of it, not {board.uart.baud}"
 
 
+def _slots_have_room(board: Board) -> Iterator[Finding]:
+    if board.slots is None:
+        return
+    slots = board.slots
+    if not slots.places:
+        yield "slots", "there is no slot: add a section slot.a"
+    kinds = {
+        slot.name: next((m.kind for m in board.memories if m.name == slot.memory), "")
+        for slot in slots.places
+    }
+    for slot in slots.places:
+        if not _within(board, slot.origin, slot.size, slot.memory):
+            yield f"slot.{slot.name}", f"it is not within a memory {slot.memory}"
+    if not _within(board, slots.work, slots.work_size, *(m.name for m in board.memories if m.kind == "ram")):
+        yield "slots.work", "it is not within a memory of kind ram"
+    if slots.log_size and not _within(board, slots.log, slots.log_size):
+        yield "slots.log", "it is not within a memory"
+    if "flash" in kinds.values() and not slots.log_size:
+        yield "slots.log_size", "slots in flash need a log of two erase blocks or more"
+
+
+def _slots_apart(board: Board) -> Iterator[Finding]:
+    ranges = board.slots.ranges if board.slots else ()
+    for (one, a, size), (other, b, other_size) in combinations(ranges, 2):
+        if a < b + other_size and b < a + size:
+            yield other, f"it overlaps {one}"
+
+
+def _within(board: Board, origin: int, size: int, *names: str) -> bool:
+    memories = [m for m in board.memories if not names or m.name in names]
+    return size > 0 and any(m.origin < origin and origin + size <= m.end for m in memories)
+
+
+def _slots_are_blocks(board: Board) -> Iterator[Finding]:
+    if board.slots is None:
+        return
+    erased, _ = FLASH_DRIVERS[board.slots.driver]
+    for key, origin, size in board.slots.ranges:
+        if key != "work" and (origin % erased or size % erased):
+            yield key, f"origin and size have to be multiples of {erased} B, which are erased at once"
+    if board.slots.log_size and board.slots.log_size < 2 * erased:
+        yield "slots.log_size", f"it needs two blocks of {erased} B or more"
+
+
 CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
     "a board has flash and ram, the host has neither": _memories_present,
     "memories do not overlap": _memories_apart,
@@ -218,5 +262,8 @@ CHECKS: dict[str, Callable[[Board], Iterator[Finding]]] = {
     "what QEMU shares is apart from the memories": _mailbox_has_room,
     "a board that nothing simulates can be flashed and talked to": _real_board_can_be_reached,
     "each runner knows what it calls the board": _runners_have_targets,
+    "slots lie in memories, behind the firmware": _slots_have_room,
+    "slots do not overlap": _slots_apart,
+    "slots are whole blocks of the flash": _slots_are_blocks,
     "a board says where its figures come from": _figures_have_a_source,
 }

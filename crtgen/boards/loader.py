@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crtgen.boards.board import (
+    FLASH_DRIVERS,
     RUNNERS,
     WATCHDOGS,
     Board,
@@ -20,6 +21,8 @@ from crtgen.boards.board import (
     Memory,
     Qemu,
     Serial,
+    Slot,
+    Slots,
     Timer,
     Uart,
     Watchdog,
@@ -84,6 +87,7 @@ def _board(name: str, table: Table) -> Board:
         flash_with=optional(table.section("flash"), _flash),
         serial=optional(table.section("serial"), _serial),
         energy=optional(table.section("energy"), _energy),
+        slots=_slots(table.section("slots"), table),
         source=table.get("source", text, ""),
     )
     table.finish()
@@ -231,6 +235,33 @@ def _word(value: Any) -> str:
 
 def _serial(table: Table) -> Serial:
     return Serial(baud=table.get("baud", address, 115200), usb=table.get("usb", each(_usb_id), ()))
+
+
+def _slots(about: Table | None, table: Table) -> Slots | None:
+    places = tuple(_slot(name, section) for name, section in table.sections("slot"))
+    if about is None:
+        if places:
+            raise table.error("slots", "the section is missing: it says how slots are written")
+        return None
+    slots = Slots(
+        driver=about.get("driver", one_of("flash driver", *FLASH_DRIVERS)),
+        places=places,
+        work=about.get("work", address),
+        work_size=about.get("work_size", units(parse_size)),
+        log=about.get("log", address, 0),
+        log_size=about.get("log_size", units(parse_size), 0),
+        tries=about.get("tries", address, 3),
+    )
+    about.finish()
+    return slots
+
+
+def _slot(name: str, table: Table) -> Slot:
+    slot = Slot(
+        name, table.get("memory", _word), table.get("origin", address), table.get("size", units(parse_size))
+    )
+    table.finish()
+    return slot
 
 
 def _energy(table: Table) -> Energy:

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 
 from crtgen.endpoints import EXECUTOR, GLOBALS
 
-__all__ = ["FAULTS", "ROOT", "indirect_calls"]
+__all__ = ["FAULTS", "ROOT", "ROOTS", "indirect_calls"]
 
 ROOT = "crt_reset"
 """Where the stack starts."""
+
+ROOTS = {"slot": "crt_slot_run"}
+"""The same where it is another function, by the type of the project."""
 
 FAULTS = ("crt_fault",)
 """Handlers that start the stack afresh."""
@@ -28,6 +31,7 @@ _RUNTIME: dict[str, tuple[str, ...]] = {
     "crt_serve*": ("crt_serve_*",),
     "crt_function_call": _GLOBALS,
     "crt_module_call": _EXECUTOR,
+    "crt_slots_*": ("flash_erase", "flash_write"),
     "crt_executor_run": _MODEL,
     "main": _MODEL,
     "crt_fault_*": ("crt_server_line", "print_line"),

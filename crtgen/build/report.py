@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crtgen.boards import find_board
-from crtgen.build.calls import FAULTS, ROOT, indirect_calls
+from crtgen.build.calls import FAULTS, ROOT, ROOTS, indirect_calls
 from crtgen.build.image import Image
 from crtgen.build.layers import LayerSize, layer_sizes
 from crtgen.build.size import Sizes, Symbol, read_sizes
@@ -65,7 +65,7 @@ def measure(image: Image) -> SizeReport:
     stack = analyse_stack(
         image.path,
         image.build,
-        root=ROOT,
+        root=ROOTS.get(image.manifest.type, ROOT),
         faults=FAULTS,
         exception_frame=frame,
         indirect=indirect_calls(image.manifest.functions),

@@ -181,11 +181,8 @@ class _Walk:
         reached: set[str] = set()
         keys = [key for key in self.indirect if fnmatchcase(name, key)]
         for key in keys:
-            found = {f for f in self.code.functions for p in self.indirect[key] if fnmatchcase(f, p)}
-            reached |= found
-            if not found:
-                self.unresolved.add(name)
-        if not keys:
+            reached |= {f for f in self.code.functions for p in self.indirect[key] if fnmatchcase(f, p)}
+        if not reached:
             self.unresolved.add(name)
         return sorted(function.calls.union(reached))
 

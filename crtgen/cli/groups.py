@@ -153,6 +153,7 @@ class Generating:
     place: options.Place = None
     profile: options.Profile = False
     rtt: options.Rtt = False
+    slots: options.Slots = False
     stack: options.Stack = None
     pool: options.Pool = None
     receive: options.Receive = None
@@ -182,6 +183,7 @@ class Generating:
             receive_buffer=self.receive,
             profile=self.profile,
             rtt=self.rtt,
+            slots=self.slots,
         )
 
 

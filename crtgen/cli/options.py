@@ -170,6 +170,9 @@ Rtt = Annotated[
     bool,
     _project("--rtt", help="A server's serial port is memory that a debug probe reads: no wire, by pyOCD."),
 ]
+Slots = Annotated[
+    bool, _project("--slots", help="A server also runs models that are pushed into the board's slots.")
+]
 Pack = Annotated[
     Path | None,
     typer.Option("--pack", help="The CMSIS pack of --chip, .pack or .pdsc; else those that are installed."),

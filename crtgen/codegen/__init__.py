@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from crtgen.lazy import on_demand
 
 if TYPE_CHECKING:
-    from crtgen.codegen.generate import RUNTIME_VERSION, generate_c
+    from crtgen.codegen.generate import RUNTIME_VERSION, generate_c, interface_header
     from crtgen.codegen.metadata import METADATA_FILE, Registry, metadata_files, name_table
     from crtgen.codegen.module import (
         CModule,
@@ -29,6 +29,7 @@ __all__ = [
     "Param",
     "Registry",
     "generate_c",
+    "interface_header",
     "metadata_files",
     "name_table",
 ]

@@ -49,7 +49,7 @@ from crtgen.kernels.kernel import Const, Kernel
 from crtgen.pipeline import Pipeline
 from crtgen.plan import Branch, Loop, Plan, Step
 
-__all__ = ["RUNTIME_VERSION", "generate_c"]
+__all__ = ["RUNTIME_VERSION", "generate_c", "interface_header"]
 
 RUNTIME_VERSION = 1
 """The interface of the runtime that generated code is for: ``CRT_VERSION`` of ``crt/version.h``."""
@@ -103,6 +103,15 @@ def generate_c(
     functions = (Function(f"{name}_run", f"{name}_run_packed", "run", tensors), *entries)
     contents = Contents(files)
     return CModule(info, contents, functions, params, libraries, generator.known, externals, usage)
+
+
+def interface_header(plan: Plan, name: str, digest: bytes) -> str:
+    """The header ``<name>_interface.h`` for firmware that runs the model from a slot."""
+    generator = _Generator(plan, name, (), False)
+    layers = tuple(generator.views())
+    view = generator.view(model_info(plan, name, generator.infos), layers)
+    text = ", ".join(f"0x{byte:02x}" for byte in digest)
+    return render("slot_interface.h.j2", m=view, digest=text)
 
 
 class _Generator:

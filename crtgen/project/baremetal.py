@@ -3,9 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from crtgen.boards import BOOTS, Board, Boot, Core, Memory, Timer, Uart, Watchdog, all_steps
+from crtgen.boards import (
+    BOOTS,
+    FLASH_DRIVERS,
+    Board,
+    Boot,
+    Core,
+    Memory,
+    Slot,
+    Slots,
+    Timer,
+    Uart,
+    Watchdog,
+    all_steps,
+)
 from crtgen.codegen.names import ARENA, KERNELS, PARAM
 from crtgen.codegen.render import render
+from crtgen.codegen.slot_image import SIGNATURE_BYTES, Tensor, header_bytes
 from crtgen.errors import UsageError
 from crtgen.project.firmware import Firmware
 from crtgen.project.mlperftiny import BenchmarkView
@@ -13,7 +27,7 @@ from crtgen.project.protection import Region, protection, regions
 from crtgen.project.steps import StepView, registers, step_view
 from crtgen.project.toolchains import BARE_METAL
 
-__all__ = ["platform_files", "toolchain_files"]
+__all__ = ["platform_files", "slot_files", "toolchain_files"]
 
 _CORE_HANDLERS = 15
 _READ_CHUNK = 64
@@ -69,6 +83,45 @@ class _TimerView:
 
 
 @dataclass(frozen=True, slots=True)
+class _SlotView:
+    """A slot of the firmware; its model may take ``stack`` bytes of the stack."""
+
+    name: str
+    origin: str
+    size: int
+    stack: int
+    in_ram: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _SlotsView:
+    driver: str
+    flash_origin: str
+    flash_size: int
+    erase_size: int
+    write_size: int
+    places: tuple[_SlotView, ...]
+    work: str
+    work_size: int
+    log: str
+    log_size: int
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class _SlotImageView:
+    """The image of a model for a slot: ``header`` bytes come before it, ``reserved`` behind it."""
+
+    board: str
+    model: str
+    slot: Slot
+    header: int
+    reserved: int
+    work: int
+    work_size: int
+
+
+@dataclass(frozen=True, slots=True)
 class _PlatformView:
     board: str
     is_host: bool
@@ -104,6 +157,7 @@ class _PlatformView:
     watchdog: Watchdog | None
     placed: tuple[_PlaceView, ...]
     copied: tuple[str, ...]
+    slots: _SlotsView | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +186,31 @@ def platform_files(firmware: Firmware) -> dict[str, str]:
         templates[f"serial_{uart.kind}.c"] = "baremetal/serial.c"
     if board.boot:
         templates[f"boot_{board.boot}.c"] = f"baremetal/boot_{board.boot}.c"
+    if view.slots is not None:
+        templates["slots.c"] = "baremetal/slots.c"
     if view.mailbox:
         templates["mailbox.c"] = "common/mailbox.c"
     if view.watchdog is not None:
         templates[f"watchdog_{view.watchdog.kind}.c"] = f"baremetal/watchdog_{view.watchdog.kind}.c"
     return {name: render(f"project/{template}.j2", v=view) for name, template in templates.items()}
+
+
+def slot_files(firmware: Firmware) -> dict[str, str]:
+    """The files of ``platform/`` of an image for a slot."""
+    slots, info = firmware.board.slots, firmware.models[0]
+    assert slots is not None
+    tensors = [tuple(map(Tensor.of, interfaces)) for interfaces in (info.inputs, info.outputs)]
+    view = _SlotImageView(
+        board=firmware.board.name,
+        model=info.name,
+        slot=slots.find(firmware.options.slot),
+        header=header_bytes(*tensors),
+        reserved=SIGNATURE_BYTES,
+        work=slots.work,
+        work_size=slots.work_size,
+    )
+    templates = {"slot.c": "slot.c", "linker.ld": "slot.ld"}
+    return {name: render(f"project/baremetal/{template}.j2", v=view) for name, template in templates.items()}
 
 
 def toolchain_files(core: Core) -> dict[str, str]:
@@ -149,6 +223,7 @@ def _view(firmware: Firmware) -> _PlatformView:
     board = firmware.board
     uart, timer = _devices(board)
     is_server = firmware.listens
+    slots = board.slots if firmware.options.slots else None
     mailbox = board.mailbox if firmware.type == "server" else None
     placed = tuple(_place(board, part, memory) for part, memory in sorted(firmware.request.place.items()))
     holding_code = [place.memory for place in placed if place.load and place.name == "kernels"]
@@ -176,17 +251,38 @@ def _view(firmware: Firmware) -> _PlatformView:
         has_cfsr=not board.core.narrow,
         has_vtor=board.core.has_vtor and board.first_vector != 0,
         has_caches=board.core.has_caches and board.is_real,  # simulators have none
-        memories=tuple(_memory(m) for m in board.memories),
+        memories=tuple(_memory(m, board.free(m) if slots else m.size) for m in board.memories),
         vectors=board.vectors,
         code=board.code,
         data=board.data,
         stack=firmware.stack,
         fault_stack=_FAULT_STACK[firmware.type],
         mpu=protection(board.core),
-        regions=regions(board, holding_code, mailbox),
+        regions=regions(board, holding_code, mailbox, slots),
         watchdog=_watchdog(firmware),
         placed=placed,
         copied=tuple(place.name for place in placed if place.load),
+        slots=_slots(board, slots, firmware.stack // 2) if slots else None,
+    )
+
+
+def _slots(board: Board, slots: Slots, stack: int) -> _SlotsView:
+    erase_size, write_size = FLASH_DRIVERS[slots.driver]
+    return _SlotsView(
+        driver=slots.driver,
+        flash_origin=f"{board.memory(board.code).origin:#010x}",
+        flash_size=board.flash,
+        erase_size=erase_size,
+        write_size=write_size,
+        places=tuple(
+            _SlotView(s.name, f"{s.origin:#010x}", s.size, stack, board.memory(s.memory).kind == "ram")
+            for s in slots.places
+        ),
+        work=f"{slots.work:#010x}",
+        work_size=slots.work_size,
+        log=f"{slots.log:#010x}",
+        log_size=slots.log_size,
+        tries=slots.tries,
     )
 
 
@@ -251,9 +347,9 @@ def _place(board: Board, part: str, memory: str) -> _PlaceView:
     )
 
 
-def _memory(memory: Memory) -> _MemoryView:
+def _memory(memory: Memory, size: int) -> _MemoryView:
     access = "rx" if memory.kind == "flash" else "rwx"
-    return _MemoryView(memory.name, access, f"{memory.origin:#010x}", f"{memory.size:#x}")
+    return _MemoryView(memory.name, access, f"{memory.origin:#010x}", f"{size:#x}")
 
 
 def _devices(board: Board) -> tuple[Uart, Timer]:

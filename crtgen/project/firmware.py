@@ -77,6 +77,8 @@ class Firmware:
             self._check_place()
         if self.options.rtt:
             self._check_rtt()
+        if self.options.slots or self.type == "slot":
+            self._check_slots()
         if self.type == "server":
             self._check_server()
         if self.type == "mlperftiny":
@@ -168,6 +170,21 @@ class Firmware:
             hint = "bare metal: --platform baremetal"
             raise UsageError("mlperftiny is not for Zephyr", where=self.board.name, hint=hint)
         benchmark(self.models, self.board.name)
+
+    def _check_slots(self) -> None:
+        if self.board.slots is None:
+            hint = "docs/slots.md says how a board's file names them"
+            raise UsageError("the board has no slots", where=self.board.name, hint=hint)
+        if self.type == "slot":
+            self.board.slots.find(self.options.slot)
+            if len(self.modules) != 1:
+                raise UsageError("a slot holds one model", where=self.options.slot)
+            return
+        if (self.type, self.platform) != ("server", "baremetal"):
+            where = f"{self.type}, {self.platform}"
+            raise UsageError("slots are for servers on bare metal", where=where, hint="without --slots")
+        if len(self.modules) == _SERVER_MODELS:
+            raise UsageError(f"a server has {_SERVER_MODELS} models, that in a slot among them")
 
     def _check_rtt(self) -> None:
         """Whether there is a probe that can reach the memory, and see what the core sees there."""

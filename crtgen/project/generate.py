@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from crtgen.boards import Core, is_own
-from crtgen.codegen.metadata import Registry
+from crtgen.codegen.metadata import METADATA_FILE, Registry
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
 from crtgen.contents import Contents, Maker
@@ -35,6 +35,7 @@ _TITLE = {
     "standalone": "a program with built-in input",
     "library": "a library",
     "mlperftiny": "a benchmark of MLPerf Tiny",
+    "slot": "an image for a slot",
 }
 
 
@@ -49,6 +50,8 @@ class _BuildView:
     has_example: bool
     core_flags: str
     shared_arena: int
+    has_slots: bool
+    entry: str
     blocks: int
     model_sources: tuple[str, ...]
     include_dirs: tuple[str, ...]
@@ -179,6 +182,8 @@ def _include_dirs(firmware: Firmware) -> tuple[str, ...]:
 def _platform_files(firmware: Firmware) -> dict[str, str]:
     if firmware.type == "library":
         return {}
+    if firmware.type == "slot":
+        return baremetal.slot_files(firmware)
     platform = host if firmware.board.is_host else baremetal
     sample = sample_files(firmware) if firmware.type == "standalone" else {}
     return {**platform.platform_files(firmware), **sample}
@@ -194,7 +199,7 @@ def _runtime_files(firmware: Firmware, model: Contents[bytes]) -> dict[str, byte
     """The C runtime; a library has its headers, or without a registry those that its code includes."""
     root = runtime_dir()
     if firmware.has_registry:
-        is_source = firmware.type != "library" or firmware.platform == "zephyr"
+        is_source = firmware.type not in ("library", "slot") or firmware.platform == "zephyr"
         folders = ("include", "src") if is_source else ("include",)
         wanted = [file for folder in folders for file in (root / folder).rglob("*.[ch]")]
     else:
@@ -221,6 +226,12 @@ def _sources(files: tuple[str, ...], folder: str) -> tuple[str, ...]:
     return tuple(file for file in files if file.startswith(folder) and file.endswith(_SOURCES))
 
 
+def _model_sources(firmware: Firmware, files: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that are compiled; the image for a slot is no image with a registry."""
+    found = _sources(files, "model/")
+    return tuple(f for f in found if f != f"model/{METADATA_FILE}") if firmware.type == "slot" else found
+
+
 def _title(firmware: Firmware) -> str:
     return f"{', '.join(i.name for i in firmware.models)} on {firmware.board.name}, {_TITLE[firmware.type]}"
 
@@ -237,8 +248,10 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         has_example="example/main.c" in files,
         core_flags=" ".join(firmware.board.core.gcc_flags),
         shared_arena=firmware.shared_arena,
+        has_slots=firmware.options.slots,
+        entry="crt_slot_run" if firmware.type == "slot" else "crt_reset",
         blocks=firmware.blocks if firmware.type == "server" else 0,
-        model_sources=_sources(files, "model/"),
+        model_sources=_model_sources(firmware, files),
         include_dirs=_include_dirs(firmware),
         model_libraries=tuple(n for n in firmware.objects if n.endswith(".so")),
         runtime_sources=_sources(files, "runtime/"),

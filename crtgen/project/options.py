@@ -19,7 +19,7 @@ __all__ = [
     "stack_of",
 ]
 
-TYPES = ("server", "standalone", "library", "mlperftiny")
+TYPES = ("server", "standalone", "library", "mlperftiny", "slot")
 
 TARGETS = ("c", "llvm")
 """What a project holds of its models: C sources, or object files that LLVM made."""
@@ -59,7 +59,8 @@ class Options:
     ``receive_buffer`` limits the packets of the RPC; None is ``RECEIVE_BUFFER``, or an eighth. ``pool`` is
     what a host may allocate on the device, in at most ``blocks`` blocks; None is what the models need, see
     ``Firmware``. ``profile`` reports each layer. With ``rtt`` a server's serial port is memory that a debug
-    probe reads and writes.
+    probe reads and writes. With ``slots`` a server also runs models in the board's
+    slots; ``slot`` is the one for which an image of the type ``slot`` is linked.
     """
 
     type: str = "server"
@@ -74,6 +75,8 @@ class Options:
     receive_buffer: int | None = None
     profile: bool = False
     rtt: bool = False
+    slots: bool = False
+    slot: str = ""
 
     def __post_init__(self) -> None:
         self._check_framework()
@@ -107,3 +110,5 @@ class OptionFields(TypedDict, total=False):
     receive_buffer: int | None
     profile: bool
     rtt: bool
+    slots: bool
+    slot: str

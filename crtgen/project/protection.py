@@ -6,7 +6,7 @@ Everything outside of the regions is a fault. Formats: ARM DDI 0403 (PMSAv7) and
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from crtgen.boards import MAILBOX_SIZE, Board, Core
+from crtgen.boards import MAILBOX_SIZE, Board, Core, Slots
 
 __all__ = ["Region", "protection", "regions"]
 
@@ -41,11 +41,11 @@ def protection(core: Core) -> str:
 
 
 def regions(
-    board: Board, code_in_ram: Collection[str] = (), mailbox: int | None = None
+    board: Board, code_in_ram: Collection[str] = (), mailbox: int | None = None, slots: Slots | None = None
 ) -> tuple[Region, ...]:
     """The regions of a board's memories, of its devices and of a mailbox at an address.
 
-    The memories ``code_in_ram`` hold code, too.
+    The memories ``code_in_ram`` hold code, too. Slots in RAM hold code, and are written with the unit off.
     """
     make = {"v7": _v7, "v8": _v8}.get(protection(board.core))
     if make is None:
@@ -54,7 +54,14 @@ def regions(
     for memory in board.memories:
         is_ram = memory.kind == "ram"
         has_code = not is_ram or memory.name in code_in_ram
-        found += make(memory.origin, memory.size, memory.name, is_ram, has_code, False)
+        inside = [slot for slot in slots.places if slot.memory == memory.name] if slots and is_ram else []
+        start = memory.origin
+        for slot in sorted(inside, key=lambda slot: slot.origin):
+            found += make(start, slot.origin - start, memory.name, is_ram, has_code, False)
+            found += make(slot.origin, slot.size, f"slot {slot.name}", False, True, False)
+            start = slot.end
+        if start < memory.end:
+            found += make(start, memory.end - start, memory.name, is_ram, has_code, False)
     found += make(*_DEVICES, True, False, True)
     if mailbox is not None:
         found += make(mailbox, MAILBOX_SIZE, "mailbox", True, False, False)

@@ -1,5 +1,6 @@
 """The client: a connection, the model on the device, and what crtgen's own firmware can do besides."""
 
+import struct
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,10 +15,23 @@ from crtgen.rpc.executor import AotExecutor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
 from crtgen.text import DeviceText
 
-__all__ = ["HOST", "SERIAL", "SIMULATOR", "Client", "Info", "Memory", "Timeouts"]
+__all__ = [
+    "HOST",
+    "SERIAL",
+    "SIMULATOR",
+    "Client",
+    "Info",
+    "Memory",
+    "SlotPlace",
+    "SlotsState",
+    "Timeouts",
+]
 
 _CALL_BYTES = 64
 """Room for the call itself in the buffer that the device fills with its results."""
+
+_SLOT_SECONDS = 60.0
+"""An erasing of a large flash takes so long."""
 
 Answer = TypeVar("Answer")
 Ticks = np.ndarray[Any, np.dtype[np.uint64]]
@@ -37,6 +51,33 @@ class Memory:
 
     total: int
     free: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlace:
+    """A slot of a device: where it is, where its model works, and 0 or why its model cannot be used."""
+
+    origin: int
+    size: int
+    work: int
+    work_size: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsState:
+    """The slots of a device: ``active`` has the model that runs, or None, ``previous`` that before it.
+
+    ``trial``: it was not confirmed yet, and ``tries`` starts are left for that. Bytes are written
+    ``write_size`` at once.
+    """
+
+    active: int | None
+    previous: int
+    trial: bool
+    tries: int
+    write_size: int
+    places: tuple[SlotPlace, ...]
 
 
 class Client(Connection):
@@ -149,6 +190,23 @@ class Client(Connection):
             return False
         function(executor.module, layer, offset, place, timeout=timeout)
         return True
+
+    def slots(self) -> SlotsState | None:
+        """The slots of the device."""
+        data = self._ask(endpoints.SLOTS)
+        if data is None:
+            return None
+        if len(data) < 20 or (len(data) - 20) % 20:
+            raise self._violated(f"crtgen.slots returned {len(data)} bytes")
+        active, previous, trial, tries, unit = struct.unpack_from("<5i", data)
+        places = tuple(SlotPlace(*fields) for fields in struct.iter_unpack("<4Ii", data[20:]))
+        if unit < 1 or active >= len(places):
+            raise self._violated("crtgen.slots contradicts itself")
+        return SlotsState(None if active < 0 else active, previous, bool(trial), tries, unit, places)
+
+    def slot_call(self, endpoint: Endpoint[object], *args: Any) -> None:
+        """A function on slots, of a device that has them. Raises ``RemoteError`` where it refuses."""
+        self._ask(endpoint, *args, timeout=_SLOT_SECONDS)
 
     def _ask(self, endpoint: Endpoint[Answer], *args: Any, timeout: float | None = None) -> Answer | None:
         """Call a function that may be absent."""

@@ -1,4 +1,4 @@
-"""The log of slots: a model runs after each start, wherever the power was cut, and errors of a caller are refused."""
+"""The log of slots: a model runs after each start, wherever the power was cut."""
 
 import subprocess
 from pathlib import Path

@@ -12,7 +12,7 @@ int crt_handle_unknown(struct crt_server *server, const char *kind, uint64_t han
 int crt_module_index(struct crt_server *server, uint64_t handle)
 {
     const uint64_t index = handle ^ CRT_HANDLE_BIT;
-    return (index < CRT_MODULE_GLOBALS(server)) ? (int)index : crt_handle_unknown(server, "module", handle);
+    return CRT_MODULE_EXISTS(server, index) ? (int)index : crt_handle_unknown(server, "module", handle);
 }
 
 int32_t crt_endpoint_find(const struct crt_endpoints *table, const char *name)

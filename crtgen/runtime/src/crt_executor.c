@@ -44,7 +44,7 @@ int crt_executor_create(struct crt_call *call)
     struct crt_server *server = call->server;
     const struct crt_server_config *config = &server->config;
     const char *name = call->values[2].v_str;
-    for (uint32_t i = 0; i < config->num_models; i++) {
+    for (uint32_t i = config->num_models; i-- > 0u;) { /* that of a slot, the last one, before one of its name */
         const int only = config->num_models == 1 && strcmp(name, crt_executor_default) == 0;
         if (only || strcmp(name, config->models[i]->name) == 0) {
             crt_call_return_handle(call, crt_module_handle(1 + i), kTVMModuleHandle);

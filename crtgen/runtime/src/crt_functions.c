@@ -12,7 +12,7 @@ static const char *crt_function_name(const struct crt_server *server, uint32_t h
 {
     const uint32_t module = CRT_HANDLE_MODULE(handle);
     const uint32_t index = CRT_HANDLE_INDEX(handle);
-    if (module < CRT_MODULE_GLOBALS(server)) {
+    if (CRT_MODULE_EXISTS(server, module)) {
         return crt_module_name(server, handle);
     }
     if (module == CRT_MODULE_GLOBALS(server)) {
@@ -61,7 +61,7 @@ int crt_function_call(struct crt_call *call, uint64_t handle)
         return CRT_ERR_NAME;
     }
     server->running = name;
-    if (module < CRT_MODULE_GLOBALS(server)) {
+    if (CRT_MODULE_EXISTS(server, module)) {
         return crt_module_call(call, (uint32_t)handle);
     }
     if (module == CRT_MODULE_GLOBALS(server)) {

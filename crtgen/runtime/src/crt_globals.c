@@ -159,6 +159,30 @@ static const struct crt_endpoint crt_global_table[] = {
 #ifdef CRT_PROFILE
     {"crtgen.watch\0" "miit", crt_watch},
 #endif
+#ifdef CRT_SLOTS
+    {"crtgen.slots\0", crt_slots_about},
+#endif
+#ifdef CRT_SLOTS
+    {"crtgen.slot_begin\0" "i", crt_slots_erase},
+#endif
+#ifdef CRT_SLOTS
+    {"crtgen.slot_write\0" "iit", crt_slots_store},
+#endif
+#ifdef CRT_SLOTS
+    {"crtgen.slot_copy\0" "iiiii", crt_slots_transfer},
+#endif
+#ifdef CRT_SLOTS
+    {"crtgen.slot_commit\0" "i", crt_slots_decide_for},
+#endif
+#ifdef CRT_SLOTS
+    {"crtgen.slot_start\0", crt_slots_again},
+#endif
+#ifdef CRT_SLOTS
+    {"crtgen.slot_confirm\0", crt_slots_keep},
+#endif
+#ifdef CRT_SLOTS
+    {"crtgen.slot_revert\0", crt_slots_back},
+#endif
 };
 
 const struct crt_endpoints crt_global_endpoints = {

@@ -115,7 +115,13 @@ const struct crt_tensor *crt_memory_published(const struct crt_server *server, u
 #define CRT_HANDLE_MODULE(handle) ((uint32_t)((handle) >> 16) ^ CRT_HANDLE_BIT)
 #define CRT_HANDLE_INDEX(handle) ((uint32_t)((handle) & 0xffffu) ^ CRT_HANDLE_BIT)
 /* Module 0 is the system library, 1 + i is the executor of model i; then come global functions and time evaluators. */
+#ifdef CRT_SLOTS
+#define CRT_MODULE_GLOBALS(server) (2u + (server)->linked) /* handles stay when a slot gets a model */
+#else
 #define CRT_MODULE_GLOBALS(server) (1u + (server)->config.num_models)
+#endif
+/* Whether the module is the system library or an executor. */
+#define CRT_MODULE_EXISTS(server, module) ((module) <= (server)->config.num_models)
 #define CRT_MODULE_EVALUATORS(server) (2u + (server)->config.num_models)
 static inline uint32_t crt_module_handle(uint32_t module)
 {
@@ -171,6 +177,18 @@ uint64_t crt_time_ratio(uint64_t num, uint64_t den);
 uint64_t crt_time_now(const struct crt_server *server);
 /* Feed the watchdog; an error with its text once the request has held the device for CRT_SERVER_SECONDS. */
 int crt_time_check(struct crt_server *server);
+
+#ifdef CRT_SLOTS
+/* crt_slots_call.c */
+int crt_slots_about(struct crt_call *call);
+int crt_slots_erase(struct crt_call *call);
+int crt_slots_store(struct crt_call *call);
+int crt_slots_transfer(struct crt_call *call);
+int crt_slots_decide_for(struct crt_call *call);
+int crt_slots_again(struct crt_call *call);
+int crt_slots_keep(struct crt_call *call);
+int crt_slots_back(struct crt_call *call);
+#endif
 
 /* crt_profile.c */
 int crt_profile(struct crt_call *call);

@@ -25,6 +25,14 @@ int crt_server_init(struct crt_server *server, const struct crt_server_config *c
         (port->random != NULL) ? port->random(port->context) : (uint32_t)port->ticks(port->context);
     (void)memset(server, 0, sizeof *server);
     server->config = *config;
+#ifdef CRT_SLOTS
+    server->linked = config->num_models;
+    for (uint32_t i = 0; i < config->num_models; i++) {
+        server->models[i] = config->models[i];
+    }
+    server->config.models = server->models;
+    crt_server_adopt(server);
+#endif
     crt_frame_reader_init(&server->reader, config->receive, config->receive_size);
     crt_session_init(&server->session, port, (uint8_t)seed);
     for (uint32_t i = 0; i < config->num_models; i++) {
@@ -33,6 +41,23 @@ int crt_server_init(struct crt_server *server, const struct crt_server_config *c
     crt_pool_init(&server->pool, config->pool, config->pool_size);
     return CRT_OK;
 }
+
+#ifdef CRT_SLOTS
+void crt_server_adopt(struct crt_server *server)
+{
+    const struct crt_slots *slots = server->config.slots;
+    const uint16_t index = server->linked;
+    server->config.num_models = index;
+    (void)memset(server->evaluators, 0, sizeof server->evaluators);
+    if ((slots != NULL) && (slots->active >= 0) && (index < CRT_SERVER_MODELS)) {
+        server->models[index] = slots->slot.entry->model;
+        server->config.num_models = (uint16_t)(index + 1u);
+        server->inputs_set[index] = 0;
+        server->spoiled |= 1u << index;
+        server->holders &= ~(1u << index);
+    }
+}
+#endif
 
 void crt_server_boot(struct crt_server *server)
 {

@@ -96,9 +96,10 @@ static int32_t crt_slots_decide(struct crt_slots *slots, uint32_t active, uint32
     return CRT_ERR_CALL;
 }
 
-static int crt_slots_keeps(const struct crt_slots *slots)
+/* Whether it is kept that the model of a slot runs. */
+static int crt_slots_keeps(const struct crt_slots *slots, uint32_t slot)
 {
-    return slots->config.log_size != 0u;
+    return (slots->config.log_size != 0u) && (slots->config.places[slot].in_ram == 0u);
 }
 
 static int32_t crt_slots_use(struct crt_slots *slots, uint32_t slot)
@@ -115,7 +116,7 @@ static int32_t crt_slots_any(struct crt_slots *slots)
     for (uint32_t slot = 0; slot < slots->config.count; slot++) {
         const int32_t error = crt_slots_use(slots, slot);
         if (error == CRT_OK) {
-            return crt_slots_keeps(slots) ? crt_slots_decide(slots, slot, slot, 0, 0) : CRT_OK;
+            return crt_slots_keeps(slots, slot) ? crt_slots_decide(slots, slot, slot, 0, 0) : CRT_OK;
         }
         first = (first == CRT_SLOT_EMPTY) ? error : first;
     }
@@ -142,7 +143,7 @@ int32_t crt_slots_start(struct crt_slots *slots, const struct crt_slots_config *
     if (!crt_slots_can_work(config)) {
         return CRT_ERR_ARGUMENT;
     }
-    if (!crt_slots_keeps(slots) || !crt_slots_read(slots)) {
+    if ((config->log_size == 0u) || !crt_slots_read(slots)) {
         return crt_slots_any(slots);
     }
     const struct crt_slots_record last = slots->last;
@@ -160,12 +161,15 @@ int32_t crt_slots_start(struct crt_slots *slots, const struct crt_slots_config *
     return crt_slots_any(slots);
 }
 
-/* Whether a slot may still be needed. */
+/* Whether a slot may still be needed: one with a damaged model never is. */
 static int crt_slots_needs(const struct crt_slots *slots, uint32_t slot)
 {
     const struct crt_slots_record *last = &slots->last;
     const int decided = (slot == last->active) || ((slot == last->previous) && (last->trial != 0u));
-    return crt_slots_keeps(slots) && (slots->active >= 0) && (((int32_t)slot == slots->active) || decided);
+    if (!crt_slots_keeps(slots, slot) || (slots->newest == 0u)) {
+        return 0;
+    }
+    return ((int32_t)slot == slots->active) || (decided && (crt_slot_check(&slots->config.places[slot]) == CRT_OK));
 }
 
 int32_t crt_slots_begin(struct crt_slots *slots, uint32_t slot)
@@ -223,20 +227,20 @@ int32_t crt_slots_commit(struct crt_slots *slots, uint32_t slot)
         return error;
     }
     slots->begun = -1;
-    if (!crt_slots_keeps(slots)) {
+    if (!crt_slots_keeps(slots, slot)) {
         return crt_slots_use(slots, slot);
     }
-    const int on_trial = (slots->active >= 0) && ((int32_t)slot != slots->active) && (slots->config.tries > 0u);
-    const uint32_t running = (slots->active >= 0) ? (uint32_t)slots->active : slot;
-    const uint32_t previous = (slots->last.trial != 0u) ? slots->last.previous : running;
-    error = crt_slots_decide(slots, slot, previous, on_trial ? slots->config.tries : 0u, on_trial ? 1u : 0u);
+    const struct crt_slots_record *last = &slots->last;
+    const uint32_t good = (slots->newest == 0u) ? slot : (last->trial != 0u) ? last->previous : last->active;
+    const int on_trial = (slot != good) && (slots->config.tries > 0u);
+    error = crt_slots_decide(slots, slot, good, on_trial ? slots->config.tries : 0u, on_trial ? 1u : 0u);
     return ((error == CRT_OK) && (slots->active < 0)) ? crt_slots_use(slots, slot) : error;
 }
 
 int32_t crt_slots_confirm(struct crt_slots *slots)
 {
     const struct crt_slots_record *last = &slots->last;
-    if (!crt_slots_keeps(slots) || (slots->active != (int32_t)last->active)) {
+    if ((slots->newest == 0u) || (slots->active != (int32_t)last->active)) {
         return CRT_ERR_STATE;
     }
     return (last->trial == 0u) ? CRT_OK : crt_slots_decide(slots, last->active, last->previous, 0, 0);
@@ -245,7 +249,7 @@ int32_t crt_slots_confirm(struct crt_slots *slots)
 int32_t crt_slots_revert(struct crt_slots *slots)
 {
     const struct crt_slots_record *last = &slots->last;
-    if (!crt_slots_keeps(slots) || (last->previous == last->active)) {
+    if ((slots->newest == 0u) || (last->previous == last->active)) {
         return CRT_ERR_STATE;
     }
     const int32_t error = crt_slot_check(&slots->config.places[last->previous]);

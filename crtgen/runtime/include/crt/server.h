@@ -14,6 +14,7 @@
 #include <crt/port.h>
 #include <crt/registry.h>
 #include <crt/session.h>
+#include <crt/slots.h>
 
 /* Limits; a build may set others. */
 #ifndef CRT_SERVER_MODELS
@@ -66,6 +67,11 @@ struct crt_server_config {
     /* Constants whose addresses the registry hands out: crt_params; or NULL. */
     const struct crt_params *params;
 
+#ifdef CRT_SLOTS
+    /* Slots that were started, whose model counts behind those of the image; or NULL. */
+    struct crt_slots *slots;
+#endif
+
     /* For images with C that TVM generated, else NULL. */
     struct crt_backend *backend;
 
@@ -95,6 +101,10 @@ struct crt_server {
     struct crt_frame_reader reader;
     struct crt_session session;
     struct crt_pool pool;
+#ifdef CRT_SLOTS
+    const struct crt_model *models[CRT_SERVER_MODELS]; /* those of the image, and that of a slot */
+    uint16_t linked;                                   /* how many are of the image */
+#endif
 
     /* The request in work. */
     int pending;
@@ -119,6 +129,11 @@ struct crt_server {
 
 /* 0, or CRT_ERR_ARGUMENT if the configuration cannot work. Sends nothing. */
 int crt_server_init(struct crt_server *server, const struct crt_server_config *config);
+
+#ifdef CRT_SLOTS
+/* The slots have another model, or none: for those who work on them beside the server. */
+void crt_server_adopt(struct crt_server *server);
+#endif
 
 /* Tell the host that the device has started. */
 void crt_server_boot(struct crt_server *server);

@@ -68,6 +68,9 @@ struct crt_slot_place {
     uint32_t work_size;
     uint32_t stack;
 
+    /* Not 0: it is in RAM. What is committed there is open at once, and gone with the power. */
+    uint32_t in_ram;
+
     /* An older model is refused. */
     uint32_t least_version;
 

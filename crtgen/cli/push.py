@@ -1,0 +1,73 @@
+"""``crtgen push``: a model into a slot of a device that runs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen import endpoints, files
+from crtgen.boards import find_board
+from crtgen.cli import options
+from crtgen.cli.output import Debug, Json, guarded, on_log
+from crtgen.codegen.slot_image import SlotImage
+from crtgen.errors import UsageError
+from crtgen.rpc.client import SERIAL, Client
+from crtgen.run.board import connect_board
+from crtgen.slot import Delta, push
+from crtgen.slot.delta import DELTA_MAGIC
+from crtgen.slot.push import slots_of
+
+__all__ = ["command"]
+
+
+def command(
+    image: Annotated[Path, typer.Argument(help="What crtgen slot made.", show_default=False)],
+    port: options.Port = None,
+    baud: options.Baud = None,
+    board: options.Board = "mps2_an386",
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Start it, and keep it: it need not prove itself first.")
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write an image for a slot to a device that runs.
+
+    The device checks it. Its model runs from the next start on, in RAM at once.
+    """
+    with guarded(as_json, debug) as out:
+        if port is None:
+            hint = "crtgen boards --connected lists what is there"
+            raise UsageError("which device? Name its line with --port", hint=hint)
+        found = _read(image)
+        with out.stage() as say, _connected(port, baud, board) as client:
+            done = push(client, found, say=say)
+            if confirm and not done.active:
+                client.slot_call(endpoints.SLOT_START)
+                client.slot_call(endpoints.SLOT_CONFIRM)
+            active = slots_of(client).active == done.slot
+        data = {"slot": done.slot, "sent_bytes": done.sent, "seconds": done.seconds, "active": active}
+
+        def render(console: Console) -> None:
+            console.print(f"slot {done.slot}: {done.sent:,} bytes sent in {done.seconds:.1f} s")
+            how = "its model runs" if active else "its model runs from the next start on, on trial"
+            console.print(how)
+
+        out.result(data, render)
+
+
+def _read(file: Path) -> SlotImage | Delta:
+    data = files.read(file, "the image")
+    return (Delta if data.startswith(DELTA_MAGIC) else SlotImage).read(data, str(file))
+
+
+@contextmanager
+def _connected(port: str, baud: int | None, board: str) -> Iterator[Client]:
+    with (
+        connect_board(find_board(board), port, baud) as device,
+        Client(device.stream, timeouts=SERIAL, on_log=on_log) as client,
+    ):
+        yield client

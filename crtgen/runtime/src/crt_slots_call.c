@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The slots for hosts. */
+#include "crt_internal.h"
+
+#ifdef CRT_SLOTS
+
+#include <string.h>
+
+/* What became of a call. A model that runs, or does no more, is known to the server. */
+static int crt_slots_answer(struct crt_call *call, int32_t error)
+{
+    crt_server_adopt(call->server);
+    switch (error) {
+    case CRT_OK:
+        return CRT_OK;
+    case CRT_ERR_STATE:
+        return crt_fail(call->server, CRT_ERR_STATE, "the slot is in use, or nothing was begun");
+    case CRT_ERR_CALL:
+        return crt_fail(call->server, CRT_ERR_CALL, "the flash refuses");
+    case CRT_ERR_NAME:
+    case CRT_ERR_ADDRESS:
+        return crt_fail(call->server, error, "there is no such slot, or place in it");
+    default:
+        return crt_fail(call->server, CRT_ERR_CALL, "the model is refused: %s", crt_slot_reason(error));
+    }
+}
+
+static struct crt_slots *crt_slots_of(struct crt_call *call)
+{
+    if (call->server->config.slots == NULL) {
+        (void)crt_fail(call->server, CRT_ERR_STATE, "this firmware has no slots");
+    }
+    return call->server->config.slots;
+}
+
+int crt_slots_about(struct crt_call *call)
+{
+    const struct crt_slots *slots = crt_slots_of(call);
+    int32_t words[5u + 5u * CRT_SLOTS_MOST];
+    uint32_t count = 0;
+    if (slots == NULL) {
+        return CRT_ERR_STATE;
+    }
+    words[count++] = slots->active;
+    words[count++] = slots->last.previous;
+    words[count++] = slots->last.trial;
+    words[count++] = slots->last.tries;
+    words[count++] = (int32_t)slots->config.flash->write_size;
+    for (uint32_t i = 0; i < slots->config.count; i++) {
+        const struct crt_slot_place *place = &slots->config.places[i];
+        words[count++] = (int32_t)place->origin;
+        words[count++] = (int32_t)place->size;
+        words[count++] = (int32_t)place->work;
+        words[count++] = (int32_t)place->work_size;
+        words[count++] = crt_slot_check(place);
+    }
+    uint64_t *result = crt_call_results(call, (count + 1u) / 2u);
+    if (result == NULL) {
+        return CRT_ERR_MEMORY;
+    }
+    (void)memcpy(result, words, 4u * count);
+    crt_call_return_bytes(call, result, 4u * count);
+    return CRT_OK;
+}
+
+int crt_slots_erase(struct crt_call *call)
+{
+    struct crt_slots *slots = crt_slots_of(call);
+    return (slots == NULL) ? CRT_ERR_STATE : crt_slots_answer(call, crt_slots_begin(slots, (uint32_t)call->values[0].v_int64));
+}
+
+int crt_slots_store(struct crt_call *call)
+{
+    struct crt_slots *slots = crt_slots_of(call);
+    const DLTensor *tensor = call->values[2].v_handle;
+    uint32_t size = 0;
+    if (slots == NULL) {
+        return CRT_ERR_STATE;
+    }
+    const int error = crt_memory_tensor(call->server, CRT_READ, tensor, &size);
+    if (error != CRT_OK) {
+        return error;
+    }
+    return crt_slots_answer(call, crt_slots_write(slots, (uint32_t)call->values[0].v_int64,
+                                                  (uint32_t)call->values[1].v_int64, crt_tensor_bytes(tensor), size));
+}
+
+int crt_slots_transfer(struct crt_call *call)
+{
+    struct crt_slots *slots = crt_slots_of(call);
+    const uint64_t other = (uint64_t)call->values[2].v_int64;
+    const uint64_t offset = (uint64_t)call->values[3].v_int64;
+    const uint64_t size = (uint64_t)call->values[4].v_int64;
+    if (slots == NULL) {
+        return CRT_ERR_STATE;
+    }
+    if ((other >= slots->config.count) || (offset > slots->config.places[other].size) ||
+        (size > (slots->config.places[other].size - offset))) {
+        return crt_slots_answer(call, CRT_ERR_ADDRESS);
+    }
+    const void *from = (const void *)(slots->config.places[other].origin + (uintptr_t)offset);
+    return crt_slots_answer(call, crt_slots_write(slots, (uint32_t)call->values[0].v_int64,
+                                                  (uint32_t)call->values[1].v_int64, from, (uint32_t)size));
+}
+
+int crt_slots_decide_for(struct crt_call *call)
+{
+    struct crt_slots *slots = crt_slots_of(call);
+    return (slots == NULL) ? CRT_ERR_STATE : crt_slots_answer(call, crt_slots_commit(slots, (uint32_t)call->values[0].v_int64));
+}
+
+int crt_slots_again(struct crt_call *call)
+{
+    struct crt_slots *slots = crt_slots_of(call);
+    if (slots == NULL) {
+        return CRT_ERR_STATE;
+    }
+    const struct crt_slots_config config = slots->config;
+    return crt_slots_answer(call, crt_slots_start(slots, &config));
+}
+
+int crt_slots_keep(struct crt_call *call)
+{
+    struct crt_slots *slots = crt_slots_of(call);
+    return (slots == NULL) ? CRT_ERR_STATE : crt_slots_answer(call, crt_slots_confirm(slots));
+}
+
+int crt_slots_back(struct crt_call *call)
+{
+    struct crt_slots *slots = crt_slots_of(call);
+    return (slots == NULL) ? CRT_ERR_STATE : crt_slots_answer(call, crt_slots_revert(slots));
+}
+
+#endif

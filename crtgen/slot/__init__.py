@@ -1,0 +1,15 @@
+"""Models in slots: images of their own, which are exchanged without the firmware."""
+
+from typing import TYPE_CHECKING
+
+from crtgen.lazy import on_demand
+
+if TYPE_CHECKING:
+    from crtgen.slot.delta import Delta
+    from crtgen.slot.make import interface_file, make_slot
+    from crtgen.slot.push import Pushed, push
+    from crtgen.slot.sign import sign
+
+__all__ = ["Delta", "Pushed", "interface_file", "make_slot", "push", "sign"]
+
+__getattr__ = on_demand(__name__, __file__)

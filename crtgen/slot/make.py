@@ -1,0 +1,54 @@
+"""From a compiled model to its image for a slot."""
+
+from crtgen.api.compiled import Compiled
+from crtgen.api.image import Say, silent
+from crtgen.build import binary, read_content
+from crtgen.codegen import interface_header
+from crtgen.codegen.slot_image import SlotImage, Tensor, core_bits, header_bytes
+from crtgen.errors import BuildError, UnsupportedError
+
+__all__ = ["interface_file", "make_slot"]
+
+
+def make_slot(
+    compiled: Compiled, slot: str, *, version: int = 1, toolchain: str | None = None, say: Say = silent
+) -> SlotImage:
+    """Build the only model of ``compiled`` for a slot of its board.
+
+    ``version`` counts the versions of the model: firmware may refuse old ones. Raises ``UsageError`` for a
+    board without that slot, and ``BuildError`` where the model does not fit.
+    """
+    image = compiled.generate("slot", slot=slot).build(toolchain=toolchain, say=say)
+    (info,) = image.built.manifest.models
+    slots = compiled.board.slots
+    assert slots is not None
+    place, content = slots.find(slot), read_content(image.path)
+    inputs, outputs = (tuple(map(Tensor.of, interfaces)) for interfaces in (info.inputs, info.outputs))
+    start = place.origin + header_bytes(inputs, outputs)
+    if content.origin != start:
+        raise BuildError(f"the code begins at {content.origin:#x}, not at {start:#x}", where=str(image.path))
+    stack = image.size.stack
+    if stack is None or not stack.proven:
+        unknown = ", ".join((*stack.unknown, *stack.unresolved)[:3]) if stack else "its frames"
+        raise UnsupportedError(f"nobody knows how much of the stack a run takes: {unknown}", where=info.name)
+    return SlotImage(
+        name=info.name,
+        version=version,
+        origin=place.origin,
+        work=slots.work,
+        work_size=-(-image.size.sizes.ram // 4) * 4,
+        stack=stack.worst,
+        core=core_bits(compiled.board.core),
+        entry=start,
+        stateful=info.state > 0,
+        inputs=inputs,
+        outputs=outputs,
+        code=binary(content),
+    )
+
+
+def interface_file(compiled: Compiled, image: SlotImage) -> str:
+    """The header for firmware that runs versions of the model with the interface of ``image``."""
+    if not compiled.plans:
+        raise UnsupportedError("code that is compiled already has no interface", where=image.name)
+    return interface_header(compiled.plans[0], image.name, image.interface)

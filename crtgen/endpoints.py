@@ -176,6 +176,16 @@ WATCH = Endpoint(
     only="CRT_PROFILE",
 )
 
+RECORDED = Endpoint(
+    "crtgen.recorded",
+    ("executor",),
+    bytes,
+    "of the black box of a model, for reading, u64 address, bytes, runs, layout; of its states, for writing, too, "
+    "address, bytes; null if it has none",
+    "crt_recorded",
+    only="CRT_RECORD",
+    repeatable=True,
+)
 SLOTS = Endpoint(
     "crtgen.slots",
     (),
@@ -256,6 +266,7 @@ GLOBALS = (
     FAULT,
     PROFILE,
     WATCH,
+    RECORDED,
     SLOTS,
     SLOT_BEGIN,
     SLOT_WRITE,

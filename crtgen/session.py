@@ -14,9 +14,10 @@ from crtgen.errors import ProtocolError, UnsupportedError, UsageError
 from crtgen.fault import Symbols, describe
 from crtgen.ir import Array, shape_text
 from crtgen.rpc import AotExecutor, Client
+from crtgen.rpc.client import BlackBox
 from crtgen.rpc.connection import RemoteTensor
 from crtgen.rpc.link import HOST, SERIAL, SIMULATOR, Timeouts
-from crtgen.rpc.values import DataType
+from crtgen.rpc.values import DataType, Tensor
 from crtgen.run import Device, RunningDevice, SerialDevice, Site, start_device
 
 __all__ = ["Measurement", "Session", "choose_model"]
@@ -143,6 +144,26 @@ class Session:
         if info.state:
             executor.reset()
 
+    def set_state(self, state: bytes, model: str | None = None) -> None:
+        """What the model keeps from run to run is these bytes. The image has to have a black box."""
+        box = self._black_box(self.model(model))
+        if len(state) != box.state_bytes:
+            raise _other_image(f"the states have {box.state_bytes} bytes there, {len(state)} were recorded")
+        place = Tensor(box.state, (len(state),), DataType.of(np.uint8))
+        self.client.copy_to(place, np.frombuffer(state, np.uint8))
+
+    def recording(self, model: str | None = None) -> tuple[bytes, BlackBox]:
+        """The memory of a model's black box, and what is known of it. The image has to have one."""
+        box = self._black_box(self.model(model))
+        return self.client.copy_from(Tensor(box.address, (box.size,), DataType.of(np.uint8))).tobytes(), box
+
+    def _black_box(self, info: ModelInfo) -> BlackBox:
+        box = self.client.black_box(self._executor(info.name))
+        if box is None:
+            hint = "generate it with --record RUNS"
+            raise UnsupportedError(f"the firmware has no black box of {info.name}", hint=hint)
+        return box
+
     def measure(self, runs: int = 1, model: str | None = None) -> Measurement:
         """Run a model ``runs`` times, on whatever its inputs hold, and read the device's timer."""
         executor = self._executor(self.model(model).name)
@@ -173,12 +194,19 @@ class Session:
         return tuple(ticks.tolist())
 
     def watch(
-        self, runs: Sequence[Sequence[Array]], layer: int, offset: int, nbytes: int, model: str | None = None
+        self,
+        runs: Sequence[Sequence[Array]],
+        layer: int,
+        offset: int,
+        nbytes: int,
+        model: str | None = None,
+        state: bytes = b"",
     ) -> bytes:
         """What lies in the arena when a layer of the last of these runs has ended; layers count from 0.
 
-        The runs follow a reset. The image has to be built with ``profile``. What is larger than the device
-        can set aside comes in parts, for each of which the runs are repeated.
+        The runs follow a reset, or begin with ``state``, as ``set_state`` sets it. The image has to be built
+        with ``profile``. What is larger than the device can set aside comes in parts, for each of which the
+        runs are repeated.
         """
         info = self.model(model)
         executor = self._executor(info.name)
@@ -187,6 +215,8 @@ class Session:
         read = b""
         while len(read) < nbytes:
             self.reset(info.name)
+            if state:
+                self.set_state(state, info.name)
             for inputs in runs[:-1]:
                 self.infer(*inputs, model=info.name)
             self._write(info, executor, runs[-1])

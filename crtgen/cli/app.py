@@ -57,6 +57,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "selftest": "Measure a board: clock, serial port, memories, a network, guard, watchdog.",
         "slot": "Make a model's image for a slot, to exchange it without the firmware.",
         "push": "Write an image for a slot to a device that runs.",
+        "record": "Read what a device remembers of its last runs.",
+        "replay": "Run what a device recorded, here or on a board, and compare.",
         "worker": "Lend the boards of this computer to sweeps of a Dask scheduler.",
     },
 }

@@ -154,6 +154,7 @@ class Generating:
     profile: options.Profile = False
     rtt: options.Rtt = False
     slots: options.Slots = False
+    record: options.Record = 0
     stack: options.Stack = None
     pool: options.Pool = None
     receive: options.Receive = None
@@ -184,6 +185,7 @@ class Generating:
             profile=self.profile,
             rtt=self.rtt,
             slots=self.slots,
+            record=self.record,
         )
 
 

@@ -170,6 +170,7 @@ Rtt = Annotated[
     bool,
     _project("--rtt", help="A server's serial port is memory that a debug probe reads: no wire, by pyOCD."),
 ]
+Record = Annotated[int, _project("--record", metavar="RUNS", help="Keep the last runs, also over a reset.")]
 Slots = Annotated[
     bool, _project("--slots", help="A server also runs models that are pushed into the board's slots.")
 ]

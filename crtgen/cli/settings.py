@@ -128,6 +128,7 @@ DATA = frozenset(
         "quantize-input",
         "ram",
         "receive",
+        "record",
         "registry",
         "repeat",
         "require",

@@ -25,7 +25,7 @@ from crtgen.measure.rungs import Outcome, junit, rung_of
 from crtgen.measure.verification import Verdict, cases_of, verify
 from crtgen.session import Session
 
-__all__ = ["command"]
+__all__ = ["Verified", "command"]
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -80,7 +80,7 @@ def command(
                     found = cases_of(session.models, source, expect, 1, sliding)
                     made_of = None if source.is_dir() else files.load(source, building.trust)
                     watched = _watched(session, image, source, made_of, found, say)
-        verified = _Verified(image.board, results, watched, lost)
+        verified = Verified(image.board, results, watched, lost)
         if junit_file:
             rung = rung_of(find_board(image.board), site)
             write(junit_file, junit([Outcome(source.stem, image.board, rung, results)]))
@@ -100,7 +100,7 @@ def _check(expect: Path | None) -> Callable[[Sequence[ModelInfo]], object]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Verified:
+class Verified:
     """What came of it: the cases, what layers computed by model, and what they lose, as far as asked for."""
 
     board: str

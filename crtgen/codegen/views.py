@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
+from zlib import crc32
 
 import numpy as np
 
@@ -233,6 +234,17 @@ class ModelView:
     states: tuple[StateView, ...] = ()
     state_bytes: int = 0
     has_pipeline: bool = False
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of inputs and outputs of a run in the black box."""
+        return sum(-(-t.nbytes // 4) * 4 for t in self.arguments)
+
+    @property
+    def record_layout(self) -> int:
+        """What a black box of this model is known by."""
+        tensors = [(t.name, t.nbytes, t.shape, t.dtype) for t in self.arguments]
+        return crc32(repr((self.name, tensors, self.state_bytes)).encode())
 
     @property
     def begins(self) -> bool:

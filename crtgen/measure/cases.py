@@ -47,13 +47,15 @@ _CASE_KEY = re.compile(r"case(\d+)_(?:step(\d+)_)?(?:input|output)\d+")
 class Case:
     """One run: an array per input, an array per output, in the order of the model's interface.
 
-    It begins with a reset, unless it ``follows`` the run before.
+    It begins with a reset, unless it ``follows`` the run before. ``state`` is what lives from run to run
+    before it, as a device has it, where that is not what a reset sets.
     """
 
     name: str
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
     follows: bool = False
+    state: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,8 @@ def _case(
         return tuple(found)
 
     name, stem = case_name(f"case{number}", step), f"case{number}" + ("" if step is None else f"_step{step}")
-    return Case(name, side("input", inputs), side("output", outputs), follows)
+    state = b"" if follows else arrays.get(f"case{number}_state", np.zeros(0, np.uint8)).tobytes()
+    return Case(name, side("input", inputs), side("output", outputs), follows, state)
 
 
 def first_runs(cases: Sequence[Case]) -> tuple[Case, ...]:

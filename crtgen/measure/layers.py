@@ -12,7 +12,14 @@ from crtgen.measure.cases import FLOAT_TOLERANCE, Case
 from crtgen.plan import Plan, Slot, Step
 from crtgen.session import Session
 
-__all__ = ["LayerVerdict", "Wrong", "compare_values", "verify_against_host", "verify_layers"]
+__all__ = [
+    "LayerVerdict",
+    "Wrong",
+    "compare_values",
+    "states_of",
+    "verify_against_host",
+    "verify_layers",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,7 @@ def _compared(
     for number, (layer, written) in enumerate(zip(info.layers, places, strict=True)):
         say(f"watching {layer.name}")
         for name, offset, want in written:
-            data = session.watch(runs, number, offset, want.nbytes, info.name)
+            data = session.watch(runs, number, offset, want.nbytes, info.name, cases[0].state)
             have = np.frombuffer(data, want.dtype).reshape(want.shape)
             verdicts.append(LayerVerdict(layer.name, layer.kernel, name, compare_values(want, have)))
     return tuple(verdicts)
@@ -116,12 +123,22 @@ def _compared(
 def _values(plan: Plan, cases: Sequence[Case]) -> dict[str, Array]:
     """Every value in the last of these cases, by the reference."""
     graph = plan.graph
-    states: dict[str, Array] = {}
+    states = states_of(plan, cases[0].state) if cases[0].state else {}
     values: dict[str, Array] = {}
     for case in cases:
         values = graph.evaluate({**states, **dict(zip(graph.inputs, case.inputs, strict=True))})
         states = {before: values[after] for before, after in graph.states}
     return values
+
+
+def states_of(plan: Plan, data: bytes) -> dict[str, Array]:
+    """The states of a network, of the bytes that a device keeps them in."""
+    found = {}
+    for before, _ in plan.graph.states:
+        value, slot = plan.graph.values[before], plan.states[before]
+        raw = np.frombuffer(data[slot.offset : slot.offset + value.nbytes], value.dtype.numpy)
+        found[before] = raw.reshape(value.shape)
+    return found
 
 
 def _outputs(plan: Plan, step: Step) -> Iterator[tuple[str, Slot]]:

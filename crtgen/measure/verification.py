@@ -89,6 +89,8 @@ def verify_cases(
             say(f"verifying {info.name} {case.name}")
             if not case.follows:
                 session.reset(model=info.name)
+            if case.state:
+                session.set_state(case.state, model=info.name)
             outputs = session.infer(*case.inputs, model=info.name)
             difference = compare(info.outputs, case.outputs, outputs, largest)
             verdicts.append(Verdict(case.name, difference, info.name))

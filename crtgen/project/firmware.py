@@ -75,10 +75,7 @@ class Firmware:
             )
         if self.request.place:
             self._check_place()
-        if self.options.rtt:
-            self._check_rtt()
-        if self.options.slots or self.type == "slot":
-            self._check_slots()
+        self._check_extras()
         if self.type == "server":
             self._check_server()
         if self.type == "mlperftiny":
@@ -170,6 +167,15 @@ class Firmware:
             hint = "bare metal: --platform baremetal"
             raise UsageError("mlperftiny is not for Zephyr", where=self.board.name, hint=hint)
         benchmark(self.models, self.board.name)
+
+    def _check_extras(self) -> None:
+        """What not every program can have."""
+        if self.options.record and self.type not in ("server", "standalone"):
+            raise UsageError(f"a {self.type} has no black box", hint="servers and standalone images have one")
+        if self.options.rtt:
+            self._check_rtt()
+        if self.options.slots or self.type == "slot":
+            self._check_slots()
 
     def _check_slots(self) -> None:
         if self.board.slots is None:

@@ -46,6 +46,7 @@ class _BuildView:
     toolchain: str
     profile: str
     guard: str
+    record: int
     is_host: bool
     has_example: bool
     core_flags: str
@@ -244,6 +245,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         toolchain=toolchains_of(firmware.board, firmware.platform)[0],
         profile="ON" if firmware.options.profile else "OFF",
         guard="ON" if firmware.type == "server" else "OFF",
+        record=firmware.options.record,
         is_host=firmware.board.is_host,
         has_example="example/main.c" in files,
         core_flags=" ".join(firmware.board.core.gcc_flags),

@@ -26,6 +26,7 @@ class _PlatformView:
     benchmark: BenchmarkView | None
     mailbox: str = ""
     watchdog: None = None
+    slots: None = None
 
 
 def platform_files(firmware: Firmware) -> dict[str, str]:

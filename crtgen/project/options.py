@@ -32,6 +32,7 @@ RECEIVE_LEAST = 256
 """``CRT_SERVER_RECEIVE_MIN`` of crt/server.h."""
 
 _MOST_BLOCKS = 1 << 16
+_MOST_RUNS = 1 << 16
 
 
 def stack_of(ram: int) -> int:
@@ -58,9 +59,10 @@ class Options:
     ``stack`` is reserved for the stack; None is ``STACK``, on a board with little RAM a quarter of it.
     ``receive_buffer`` limits the packets of the RPC; None is ``RECEIVE_BUFFER``, or an eighth. ``pool`` is
     what a host may allocate on the device, in at most ``blocks`` blocks; None is what the models need, see
-    ``Firmware``. ``profile`` reports each layer. With ``rtt`` a server's serial port is memory that a debug
-    probe reads and writes. With ``slots`` a server also runs models in the board's
-    slots; ``slot`` is the one for which an image of the type ``slot`` is linked.
+    ``Firmware``. ``profile`` reports each layer.
+    Each model keeps its last ``record`` runs, an even number, in memory that a reset leaves alone. With
+    ``rtt`` a server's serial port is memory that a debug probe reads and writes. With ``slots`` a server also
+    runs models in the board's slots; ``slot`` is the one for which an image of the type ``slot`` is linked.
     """
 
     type: str = "server"
@@ -77,11 +79,15 @@ class Options:
     rtt: bool = False
     slots: bool = False
     slot: str = ""
+    record: int = 0
 
     def __post_init__(self) -> None:
         self._check_framework()
         check_sizes(receive_buffer=self.receive_buffer or 0, pool=self.pool or 0, stack=self.stack or 0)
         check_sizes(_MOST_BLOCKS, blocks=self.blocks or 0)
+        check_sizes(_MOST_RUNS, record=self.record)
+        if self.record % 2:
+            raise UsageError(f"a black box of {self.record} runs", hint="an even number: it has two halves")
 
     def _check_framework(self) -> None:
         """Raise ``UsageError`` for an unknown one; without options for files, nothing is shared."""
@@ -112,3 +118,4 @@ class OptionFields(TypedDict, total=False):
     rtt: bool
     slots: bool
     slot: str
+    record: int

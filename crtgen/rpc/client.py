@@ -19,6 +19,7 @@ __all__ = [
     "HOST",
     "SERIAL",
     "SIMULATOR",
+    "BlackBox",
     "Client",
     "Info",
     "Memory",
@@ -51,6 +52,18 @@ class Memory:
 
     total: int
     free: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlackBox:
+    """What remembers the last ``runs`` of a model: its memory, and where its states lie."""
+
+    address: int
+    size: int
+    runs: int
+    layout: int
+    state: int
+    state_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +203,15 @@ class Client(Connection):
             return False
         function(executor.module, layer, offset, place, timeout=timeout)
         return True
+
+    def black_box(self, executor: AotExecutor) -> BlackBox | None:
+        """Where the last runs of a model are kept."""
+        data = self._ask(endpoints.RECORDED, executor.module)
+        if data is None:
+            return None
+        if len(data) != 48:
+            raise self._violated(f"crtgen.recorded returned {len(data)} bytes")
+        return BlackBox(*struct.unpack("<6Q", data))
 
     def slots(self) -> SlotsState | None:
         """The slots of the device."""

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crt_internal.h"
 
+#include <crt/crc32.h>
 #include <crt/fault.h>
 #include <crt/version.h>
 
@@ -122,18 +123,11 @@ static int crt_global_crc32(struct crt_call *call)
     const uint64_t address = (uint64_t)call->values[0].v_int64;
     const uint64_t size = (uint64_t)call->values[1].v_int64;
     const int error = (size == 0) ? CRT_OK : crt_memory_check(call->server, CRT_READ, address, 0, size);
-    uint32_t crc = ~(uint32_t)call->values[2].v_int64;
     if (error != CRT_OK) {
         return error;
     }
-    uintptr_t at = (uintptr_t)address;
-    for (uint32_t left = (uint32_t)size; left > 0; left--) {
-        crc ^= *(const uint8_t *)at++;
-        for (int bit = 0; bit < 8; bit++) {
-            crc = (crc >> 1) ^ ((0u - (crc & 1u)) & 0xedb88320u);
-        }
-    }
-    crt_call_return_int(call, (uint32_t)~crc);
+    const uint32_t start = (uint32_t)call->values[2].v_int64;
+    crt_call_return_int(call, crt_crc32(start, (const void *)(uintptr_t)address, (uint32_t)size));
     return CRT_OK;
 }
 
@@ -158,6 +152,9 @@ static const struct crt_endpoint crt_global_table[] = {
 #endif
 #ifdef CRT_PROFILE
     {"crtgen.watch\0" "miit", crt_watch},
+#endif
+#ifdef CRT_RECORD
+    {"crtgen.recorded\0" "m", crt_recorded},
 #endif
 #ifdef CRT_SLOTS
     {"crtgen.slots\0", crt_slots_about},

@@ -190,6 +190,12 @@ int crt_slots_keep(struct crt_call *call);
 int crt_slots_back(struct crt_call *call);
 #endif
 
+#ifdef CRT_RECORD
+/* crt_record_call.c */
+int crt_recorded(struct crt_call *call);
+int crt_recorded_owns(const struct crt_server *server, enum crt_access access, uintptr_t address, uint64_t size);
+#endif
+
 /* crt_profile.c */
 int crt_profile(struct crt_call *call);
 int crt_watch(struct crt_call *call);

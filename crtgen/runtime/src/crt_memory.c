@@ -46,6 +46,11 @@ int crt_memory_check(struct crt_server *server, enum crt_access access, uint64_t
     if (exists && crt_memory_owns(server, (uintptr_t)at, size)) {
         return CRT_OK;
     }
+#ifdef CRT_RECORD
+    if (exists && crt_recorded_owns(server, access, (uintptr_t)at, size)) {
+        return CRT_OK;
+    }
+#endif
     if (exists && crt_memory_constant(server, (uintptr_t)at, size)) {
         return (access == CRT_READ) ? CRT_OK
                                     : crt_fail(server, CRT_ERR_ADDRESS,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Bytes that the CRC does not cover: up to it, and itself. */
-#define CRT_SLOT_BEFORE (offsetof(struct crt_slot_header, crc) + 4u)
+#define CRT_SLOT_BEFORE ((uint32_t)offsetof(struct crt_slot_header, crc) + 4u)
 
 /* What this core has, as far as the compiler was told. */
 static uint32_t crt_slot_core(void)
@@ -71,7 +71,7 @@ int32_t crt_slot_check(const struct crt_slot_place *place)
     }
     if ((header->origin != place->origin) ||
         !crt_slot_within(header->work, header->work_size, place->work, place->work_size) ||
-        !crt_slot_within(header->entry, sizeof(struct crt_slot_entry), place->origin, header->size)) {
+        !crt_slot_within(header->entry, (uint32_t)sizeof(struct crt_slot_entry), place->origin, header->size)) {
         return CRT_SLOT_ELSEWHERE;
     }
     if (header->stack > place->stack) {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define CRT_SLOTS_SIGNED offsetof(struct crt_slots_record, crc)
+#define CRT_SLOTS_SIGNED ((uint32_t)offsetof(struct crt_slots_record, crc))
 
 /* Bytes from a record of the log to the next. */
 static uint32_t crt_slots_cell(const struct crt_slots *slots)

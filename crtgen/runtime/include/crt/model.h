@@ -31,6 +31,8 @@ struct crt_tensor {
 #define CRT_MODEL_GUARD 0u
 #endif
 
+struct crt_recorder;
+
 struct crt_model {
     const char *name;
     /* One inference from the inputs' places to the outputs' places; 0, or an error. */
@@ -46,6 +48,7 @@ struct crt_model {
     /* Where inputs and outputs lie: models with the same arena spoil each other's. NULL: nobody else's. */
     void *arena;
     uint32_t arena_size; /* without its guards */
+    const struct crt_recorder *recorder; /* crt/record.h; NULL: its runs are not kept */
 };
 
 /* The models of this image, in the generated metadata module. */

@@ -25,4 +25,16 @@ void crt_layer_done(uint16_t layer);
 #define CRT_LAYER_DONE(layer) ((void)0)
 #endif
 
+/* With CRT_RECORD, the last runs are kept; see crt/record.h. */
+#ifdef CRT_RECORD
+#include <crt/record.h>
+#define CRT_RUN_BEGINS(recorder) crt_record_begin(recorder)
+#define CRT_RUN_ENDS(recorder) crt_record_end(recorder)
+#define CRT_RUN_STARTS_ANEW(follows) ((follows) = 0)
+#else
+#define CRT_RUN_BEGINS(recorder) ((void)0)
+#define CRT_RUN_ENDS(recorder) ((void)0)
+#define CRT_RUN_STARTS_ANEW(follows) ((void)0)
+#endif
+
 #endif

@@ -1,0 +1,56 @@
+"""``crtgen record``: what a device remembers of its last runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from crtgen import api
+from crtgen.cli.groups import Connecting, flattened
+from crtgen.cli.output import Debug, Json, guarded, on_log
+from crtgen.files import check_writable
+from crtgen.measure.recording import read_memory, write_recording, write_sds
+
+__all__ = ["command"]
+
+
+@flattened
+def command(
+    directory: Annotated[Path, typer.Argument(help="A project made with --record.", show_default=False)],
+    connecting: Connecting,
+    model: Annotated[str | None, typer.Option(help="Which model, if the image has several.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The cases, .npz.")] = Path("recorded.npz"),
+    sds: Annotated[Path | None, typer.Option(help="A folder for the same in Arm's SDS format.")] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Read what a device remembers of its last runs.
+
+    Also those before a reset or a fault. crtgen replay runs them again.
+    """
+    with guarded(as_json, debug) as out:
+        check_writable(output)
+        with out.stage() as say:
+            project = api.open_project(directory)
+            image = (project.built() if connecting.port else None) or project.build(say=say)
+            with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
+                info = session.model(model)
+                memory, box = session.recording(info.name)
+        runs = read_memory(memory, info, box.runs, box.state_bytes)
+        write_recording(output, info, runs)
+        written = [output, *(write_sds(sds, info, runs) if sds else ())]
+        unfinished = sum(not run.outputs for run in runs)
+        data = {
+            "model": info.name,
+            "runs": len(runs),
+            "unfinished": unfinished,
+            "files": [str(f) for f in written],
+        }
+
+        def render(console: Console) -> None:
+            console.print(f"{output}: {len(runs)} runs of {info.name}")
+            if unfinished:
+                console.print(f"  {unfinished} did not come to an end: the device stopped in them")
+
+        out.result(data, render)

@@ -1,0 +1,69 @@
+"""``crtgen replay``: what a device recorded, run again."""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
+from crtgen.cli.output import Debug, Json, guarded, on_log
+from crtgen.cli.verify import Verified
+from crtgen.errors import MismatchError, UsageError
+from crtgen.measure.cases import Case
+from crtgen.measure.layers import verify_layers
+from crtgen.measure.verification import cases_of, verify_cases
+
+__all__ = ["command"]
+
+
+@flattened
+def command(
+    recording: Annotated[Path, typer.Argument(help="What crtgen record wrote.", show_default=False)],
+    source: Annotated[Path, typer.Argument(help="The model's file.", show_default=False)],
+    compiling: Compiling,
+    generating: Generating,
+    building: Building,
+    files: Files,
+    connecting: Connecting,
+    layers: Annotated[
+        bool, typer.Option("--layers", help="Name the first layer that computes something else.")
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Run what a device recorded, here or on a board, and compare.
+
+    --board host is this computer. Every bit of the outputs has to be as recorded.
+    """
+    with guarded(as_json, debug) as out:
+        if source.is_dir():
+            raise UsageError("a project is no network", where=str(source), hint="name the model's file")
+        with out.stage() as say:
+            generating = replace(generating, record=2, profile=layers)
+            site = connecting.site()
+            image = building.image(source, files, compiling, generating, say, site=site, with_plans=layers)
+            cases = cases_of(image.built.manifest.models, source, recording)
+            say("starting")
+            with image.run(counting=False, on_log=on_log, site=site) as session:
+                results = verify_cases(session, cases, say)
+                watched = None
+                if layers:
+                    wrong = {(r.model, r.case) for r in results if r.difference}
+                    watched = {}
+                    for plan in image.plans:
+                        first = _first(plan.graph.name, cases, wrong)
+                        watched[plan.graph.name] = verify_layers(session, plan, first, say)
+        verified = Verified(image.board, results, watched, None)
+        out.result(verified.to_dict(), verified.print)
+        if not verified.is_right:
+            raise typer.Exit(MismatchError.exit_code)
+
+
+def _first(name: str, cases: Mapping[str, Sequence[Case]], wrong: Set[tuple[str, str]]) -> Sequence[Case]:
+    """The first case of a model that is wrong, behind those that it follows; its first one if none is."""
+    found = cases[name]
+    end = next((n for n, case in enumerate(found) if (name, case.name) in wrong), 0)
+    start = max(n for n in range(end + 1) if not found[n].follows)
+    return found[start : end + 1]

@@ -180,8 +180,8 @@ RECORDED = Endpoint(
     "crtgen.recorded",
     ("executor",),
     bytes,
-    "of the black box of a model, for reading, u64 address, bytes, runs, layout; of its states, for writing, too, "
-    "address, bytes; null if it has none",
+    "of a model's black box, for reading: u64 address, bytes, runs, layout; of its states, for writing: address, "
+    "bytes; null if it has none",
     "crt_recorded",
     only="CRT_RECORD",
     repeatable=True,

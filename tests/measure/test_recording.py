@@ -91,14 +91,13 @@ def test_a_broken_kernel_is_named_by_its_layer(tmp_path: Path) -> None:
     """What firmware with a broken kernel recorded is not what the network computes; the layer is named."""
     model = crtgen.load(DIGITS)
     assert isinstance(model, Model)
-    extracted = (
-        model.compile(board="mps2_an386").generate(record=2, profile=True).extract(tmp_path / "project")
-    )
-    kernels = tmp_path / "project" / "model" / "digits_kernels.c"
-    text = kernels.read_text()
-    pool = text.index("digits_max_pool2d_14(")
-    end = text.rindex("}", 0, text.index("\n}\n", pool) + 2)
-    kernels.write_text(text[:end] + "    y0[3] ^= 1;\n" + text[end:])
+    generated = model.compile(board="mps2_an386").generate(record=2, profile=True)
+    extracted = generated.extract(tmp_path / "project")
+    code = tmp_path / "project" / "model" / "digits.c"
+    done = "CRT_LAYER_DONE(3);"
+    text = code.read_text()
+    assert text.count(done) == 1
+    code.write_text(text.replace(done, f"DIGITS_ARENA[DIGITS_AT_MAX_POOL2D_1 + 3] ^= 1; {done}"))
     file = tmp_path / "recorded.npz"
     with extracted.build().run() as session:
         for each in _inputs(model, 2):
@@ -107,9 +106,9 @@ def test_a_broken_kernel_is_named_by_its_layer(tmp_path: Path) -> None:
         cases = read_cases(file, session.model().inputs, session.model().outputs)
         verdicts = verify_layers(session, extracted.plans[0], cases[:1])
         assert next(v.layer for v in verdicts if v.wrong) == "max_pool2d_1"
-    done = CliRunner().invoke(app, ["replay", str(file), str(DIGITS), "--board", "host", "--json"])
-    assert done.exit_code == 8, done.output
-    assert json.loads(done.stdout)["failed"] == 2
+    replayed = CliRunner().invoke(app, ["replay", str(file), str(DIGITS), "--board", "host", "--json"])
+    assert replayed.exit_code == 8, replayed.output
+    assert json.loads(replayed.stdout)["failed"] == 2
 
 
 def test_memory_of_another_model_is_refused() -> None:

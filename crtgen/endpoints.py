@@ -180,7 +180,7 @@ RECORDED = Endpoint(
     "crtgen.recorded",
     ("executor",),
     bytes,
-    "of a model's black box, for reading: u64 address, bytes, runs, layout; of its states, for writing: address, "
+    "of a model's black box, to read: u64 address, bytes, runs, layout; of its states, to write: address, "
     "bytes; null if it has none",
     "crt_recorded",
     only="CRT_RECORD",

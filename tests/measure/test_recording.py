@@ -97,7 +97,8 @@ def test_a_broken_kernel_is_named_by_its_layer(tmp_path: Path) -> None:
     done = "CRT_LAYER_DONE(3);"
     text = code.read_text()
     assert text.count(done) == 1
-    code.write_text(text.replace(done, f"DIGITS_ARENA[DIGITS_AT_MAX_POOL2D_1 + 3] ^= 1; {done}"))
+    wrong = "for (int i = 0; i < 64; i++) { DIGITS_ARENA[DIGITS_AT_MAX_POOL2D_1 + i] ^= 0x55; }"
+    code.write_text(text.replace(done, f"{wrong} {done}"))
     file = tmp_path / "recorded.npz"
     with extracted.build().run() as session:
         for each in _inputs(model, 2):

@@ -18,8 +18,11 @@ from tests.support import require_tool, symbol_table
 
 pytestmark = pytest.mark.cc
 
-SERVER_TEXT = 15_850
-"""Bytes of code and constants of the whole server on a Cortex-M4, without slots and black boxes. Growth needs a reason."""
+SERVER_TEXT = 15_950
+"""Bytes of code and constants of the server on a Cortex-M4, without slots and black boxes.
+
+Growth needs a reason.
+"""
 
 SLOT_TEXT = 1024
 """The same of what opens a model in a slot."""

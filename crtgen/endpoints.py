@@ -186,6 +186,15 @@ RECORDED = Endpoint(
     only="CRT_RECORD",
     repeatable=True,
 )
+DRIFT = Endpoint(
+    "crtgen.drift",
+    ("executor",),
+    bytes,
+    "what the model met, in CBOR (section 10); null if it is not counted",
+    "crt_drift_counted",
+    only="CRT_DRIFT",
+    repeatable=True,
+)
 SLOTS = Endpoint(
     "crtgen.slots",
     (),
@@ -267,6 +276,7 @@ GLOBALS = (
     PROFILE,
     WATCH,
     RECORDED,
+    DRIFT,
     SLOTS,
     SLOT_BEGIN,
     SLOT_WRITE,

@@ -157,6 +157,10 @@ class Session:
         box = self._black_box(self.model(model))
         return self.client.copy_from(Tensor(box.address, (box.size,), DataType.of(np.uint8))).tobytes(), box
 
+    def drift(self, model: str | None = None) -> bytes | None:
+        """What a model met, as ``crtgen.measure.drift.read_window`` reads it; None if nothing is counted."""
+        return self.client.drift(self._executor(self.model(model).name))
+
     def _black_box(self, info: ModelInfo) -> BlackBox:
         box = self.client.black_box(self._executor(info.name))
         if box is None:

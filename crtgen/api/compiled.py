@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Unpack
 
 from crtgen.api.image import Generated, require_trust
 from crtgen.api.source import Source
 from crtgen.boards import Board, Core, stand_in
 from crtgen.codegen import METADATA_FILE, CModule, llvm, metadata_files
+from crtgen.codegen.drift import DriftReference
 from crtgen.errors import UnsupportedError, UsageError
 from crtgen.ir import Array
 from crtgen.library import (
@@ -94,15 +96,17 @@ class Compiled:
         type: str = "server",
         *,
         samples: Mapping[str, Sequence[Array]] | None = None,
+        watched: Mapping[str, DriftReference] | None = None,
         **options: Unpack[OptionFields],
     ) -> Generated:
         """The firmware project, in memory. ``type`` is one of ``crtgen.project.options.TYPES``.
 
         ``options`` are the other fields of ``crtgen.project.Options``: ``platform``, ``target``, ``stack``
         and so on. ``samples`` are the built-in inputs of a standalone image by model name; a model without
-        any fills its inputs with a pattern, which takes no flash.
+        any fills its inputs with a pattern, which takes no flash. ``watched`` has for each model's name what it
+        should meet, as ``crtgen.measure.drift.make_reference`` measures it: servers count what it does.
         """
-        firmware = self._firmware(Options(type, **options), samples or {})
+        firmware = self._firmware(Options(type, **options), samples or {}, watched or {})
         if self._is_estimated(firmware):
             check_footprint(firmware, self.plans)
         return Generated(generate_project(firmware), self.untrusted, self.plans)
@@ -122,7 +126,12 @@ class Compiled:
         own = len(self.plans) == len(self.parts) and not self.request.generators
         return own and not firmware.board.is_host and firmware.type != "slot"
 
-    def _firmware(self, options: Options, samples: Mapping[str, Sequence[Array]]) -> Firmware:
+    def _firmware(
+        self,
+        options: Options,
+        samples: Mapping[str, Sequence[Array]],
+        watched: Mapping[str, DriftReference] = MappingProxyType({}),
+    ) -> Firmware:
         library = self._library(options)
         return Firmware(
             modules=library.modules,
@@ -130,6 +139,7 @@ class Compiled:
             request=self.request,
             options=options,
             samples=samples,
+            watched=watched,
             expected=self._on_pattern() if options.framework else {},
             objects=library.objects,
             shared_arena=library.shared_arena,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from crtgen.boards import Board
+from crtgen.codegen.drift import DriftReference
 from crtgen.codegen.module import CModule, ModelInfo
 from crtgen.errors import UsageError
 from crtgen.ir import Array
@@ -46,6 +47,7 @@ class Firmware:
     order. ``options`` come back with everything decided that they leave open. ``samples`` has, for a
     standalone program, one array per input for each model's name: a model that it does not name runs on a
     pattern. ``expected`` has, for a library with a framework, what each model's outputs are on ``pattern``.
+    ``watched`` has for each model's name what it should meet; all models have one, or none has.
     ``objects`` are code of the models that is compiled already, by file name. ``shared_arena`` is
     the size of the arena that all models share; 0 if each has its own. ``storages`` are the bytes of the
     blocks that a host allocates which runs a model's graph itself, for each model that has one.
@@ -57,6 +59,7 @@ class Firmware:
     options: Options = field(default_factory=Options)
     samples: Mapping[str, Sequence[Array]] = field(default_factory=dict)
     expected: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    watched: Mapping[str, DriftReference] = field(default_factory=dict)
     objects: Mapping[str, bytes] = field(default_factory=dict)
     shared_arena: int = 0
     storages: Sequence[Sequence[int]] = ()
@@ -172,6 +175,8 @@ class Firmware:
         """What not every program can have."""
         if self.options.record and self.type not in ("server", "standalone"):
             raise UsageError(f"a {self.type} has no black box", hint="servers and standalone images have one")
+        if self.watched and (self.type, self.platform) not in (("server", "baremetal"), ("server", "host")):
+            raise UsageError("what a model meets is counted by servers", hint="generate it without --watch")
         if self.options.rtt:
             self._check_rtt()
         if self.options.slots or self.type == "slot":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from crtgen.boards import Core, is_own
+from crtgen.codegen.drift import drift_file
 from crtgen.codegen.metadata import METADATA_FILE, Registry
 from crtgen.codegen.module import Interface, ModelInfo
 from crtgen.codegen.render import render
@@ -47,6 +48,7 @@ class _BuildView:
     profile: str
     guard: str
     record: int
+    is_watched: bool
     is_host: bool
     has_example: bool
     core_flags: str
@@ -156,6 +158,7 @@ def _model_files(firmware: Firmware) -> dict[str, bytes | Maker[bytes]]:
             if name in files:
                 raise UsageError(f"two models make a file {name}", hint="give the models different names")
             files[name] = data
+    files |= {f"{n}_drift.c": drift_file(n, r).encode() for n, r in firmware.watched.items()}
     return files | _external_files(firmware)
 
 
@@ -246,6 +249,7 @@ def _build_view(firmware: Firmware, files: tuple[str, ...]) -> _BuildView:
         profile="ON" if firmware.options.profile else "OFF",
         guard="ON" if firmware.type == "server" else "OFF",
         record=firmware.options.record,
+        is_watched=bool(firmware.watched),
         is_host=firmware.board.is_host,
         has_example="example/main.c" in files,
         core_flags=" ".join(firmware.board.core.gcc_flags),

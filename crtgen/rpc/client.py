@@ -213,6 +213,10 @@ class Client(Connection):
             raise self._violated(f"crtgen.recorded returned {len(data)} bytes")
         return BlackBox(*struct.unpack("<6Q", data))
 
+    def drift(self, executor: AotExecutor) -> bytes | None:
+        """What a model met, in CBOR."""
+        return self._ask(endpoints.DRIFT, executor.module)
+
     def slots(self) -> SlotsState | None:
         """The slots of the device."""
         data = self._ask(endpoints.SLOTS)

@@ -156,6 +156,9 @@ static const struct crt_endpoint crt_global_table[] = {
 #ifdef CRT_RECORD
     {"crtgen.recorded\0" "m", crt_recorded},
 #endif
+#ifdef CRT_DRIFT
+    {"crtgen.drift\0" "m", crt_drift_counted},
+#endif
 #ifdef CRT_SLOTS
     {"crtgen.slots\0", crt_slots_about},
 #endif

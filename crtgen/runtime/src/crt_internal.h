@@ -190,6 +190,11 @@ int crt_slots_keep(struct crt_call *call);
 int crt_slots_back(struct crt_call *call);
 #endif
 
+#ifdef CRT_DRIFT
+/* crt_record_call.c */
+int crt_drift_counted(struct crt_call *call);
+#endif
+
 #ifdef CRT_RECORD
 /* crt_record_call.c */
 int crt_recorded(struct crt_call *call);

@@ -1,6 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The black boxes for hosts. */
+/* The black boxes and what is counted, for hosts. */
 #include "crt_internal.h"
+
+#ifdef CRT_DRIFT
+
+#include <crt/drift.h>
+
+int crt_drift_counted(struct crt_call *call)
+{
+    const int module = crt_module_index(call->server, (uint64_t)call->values[0].v_int64);
+    const struct crt_drift_reference *drift = (module > 0) ? call->server->config.models[module - 1]->drift : NULL;
+    if (drift == NULL) {
+        return CRT_OK;
+    }
+    uint64_t *result = crt_call_results(call, CRT_DRIFT_CBOR / 8u);
+    if (result == NULL) {
+        return CRT_ERR_MEMORY;
+    }
+    crt_call_return_bytes(call, result, (uint32_t)crt_drift_cbor(drift, (uint8_t *)result, CRT_DRIFT_CBOR));
+    return CRT_OK;
+}
+
+#endif
 
 #ifdef CRT_RECORD
 

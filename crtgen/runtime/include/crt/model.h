@@ -32,6 +32,7 @@ struct crt_tensor {
 #endif
 
 struct crt_recorder;
+struct crt_drift_reference;
 
 struct crt_model {
     const char *name;
@@ -49,6 +50,7 @@ struct crt_model {
     void *arena;
     uint32_t arena_size; /* without its guards */
     const struct crt_recorder *recorder; /* crt/record.h; NULL: its runs are not kept */
+    const struct crt_drift_reference *drift; /* crt/drift.h; NULL: nothing is counted */
 };
 
 /* The models of this image, in the generated metadata module. */

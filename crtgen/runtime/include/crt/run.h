@@ -37,4 +37,14 @@ void crt_layer_done(uint16_t layer);
 #define CRT_RUN_STARTS_ANEW(follows) ((void)0)
 #endif
 
+/* With CRT_DRIFT, what comes in and goes out is counted; see crt/drift.h. */
+#ifdef CRT_DRIFT
+#include <crt/drift.h>
+#define CRT_DRIFT_BEGINS(reference, input) crt_drift_begin(reference, input)
+#define CRT_DRIFT_ENDS(reference, output) crt_drift_end(reference, output)
+#else
+#define CRT_DRIFT_BEGINS(reference, input) ((void)0)
+#define CRT_DRIFT_ENDS(reference, output) ((void)0)
+#endif
+
 #endif

@@ -1,0 +1,174 @@
+"""Is what a device meets still what its model was made for? References for ``crt/drift.h``, and their decoder.
+
+A window of runs is counted in bins: elements of the input, the greatest of the scores, and by how much it is the
+greatest. The distance of two counts is the sum of the differences of their bins. A limit is what windows of runs
+that are drawn from the reference, with replacement, do not reach.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from crtgen.codegen.drift import PARTS, DriftReference
+from crtgen.codegen.module import ModelInfo
+from crtgen.errors import ProtocolError, UnsupportedError, UsageError
+from crtgen.ir import Array, DType
+
+__all__ = ["Window", "ks", "make_reference", "psi", "read_window"]
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+_MOST_COUNTED = 0xFFFF
+_SAMPLES = 128
+_AT_ONCE = 10_000
+_LEAST_RUNS = 50
+_SAFETY = 1.1
+_TYPES = {DType.INT8: (0, 1), DType.UINT8: (0, 0), DType.INT16: (1, 1), DType.UINT16: (1, 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a device says: whole windows, those beyond a limit, distances of the last one, counts of this one."""
+
+    windows: int
+    alarms: int
+    distances: tuple[int, ...]
+    limits: tuple[int, ...]
+    runs: int
+    counts: dict[str, tuple[int, ...]]
+    ends: int
+
+
+def make_reference(
+    info: ModelInfo,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    runs: int = 64,
+    windows: int = 1_000_000,
+) -> DriftReference:
+    """The reference of a model, of first inputs and first outputs of runs on data that it was made for.
+
+    The limits are 1.1 times the greatest distance of ``windows`` windows that are drawn from these runs. Raises
+    ``UnsupportedError`` for inputs that are not quantised, ``UsageError`` for fewer than 50 runs.
+    """
+    x, y = info.inputs[0], info.outputs[0]
+    if x.dtype not in _TYPES:
+        reason = f"elements of 8 and 16 bits are counted, and the input has {x.dtype.value}"
+        raise UnsupportedError(reason, where=x.name)
+    if len(inputs) < _LEAST_RUNS:
+        hint = "record more, or take the data of the calibration"
+        raise UsageError(f"{len(inputs)} runs do not show what is usual: {_LEAST_RUNS} do", hint=hint)
+    shift, signed = _TYPES[x.dtype]
+    step = max(1, inputs[0].size // _SAMPLES)
+    has_scores = y.dtype is DType.INT8 and outputs[0].size > 1
+    counts = {"inputs": np.stack([_bins(array, step) for array in inputs])}
+    counts |= _scores(outputs) if has_scores else {"classes": _none(inputs), "margins": _none(inputs)}
+    if runs * counts["inputs"][0].sum() > _MOST_COUNTED:
+        hint = f"at most {_MOST_COUNTED // int(counts['inputs'][0].sum())} runs"
+        raise UsageError(f"a window of {runs} runs is too long to be counted in 16 bits", hint=hint)
+    expected = {part: np.rint(counts[part].mean(axis=0) * runs).astype(np.int64) for part in PARTS}
+    greatest = [_greatest(counts[part], expected[part], runs, windows) for part in PARTS]
+    ends = np.mean([_ends(array, step) for array in inputs]) * runs
+    return DriftReference(
+        runs=runs,
+        elements=inputs[0].size,
+        step=step,
+        scores=outputs[0].size if has_scores else 0,
+        shift=shift,
+        signed=signed,
+        expected={part: tuple(map(int, expected[part])) for part in PARTS},
+        ends=round(float(ends)),
+        limits=tuple(int(np.ceil(_SAFETY * distance)) for distance in greatest),
+    )
+
+
+def _bins(array: Array, step: int) -> Counts:
+    """Elements in sixteenths of the range of their type."""
+    info = np.iinfo(array.dtype)
+    places = (array.reshape(-1)[::step].astype(np.int64) - info.min) >> (info.bits - 4)
+    return np.bincount(places, minlength=16)
+
+
+def _ends(array: Array, step: int) -> int:
+    info, taken = np.iinfo(array.dtype), array.reshape(-1)[::step]
+    return int(((taken == info.min) | (taken == info.max)).sum())
+
+
+def _none(inputs: Sequence[Array]) -> Counts:
+    return np.zeros((len(inputs), 8), np.int64)
+
+
+def _scores(outputs: Sequence[Array]) -> dict[str, Counts]:
+    flat = np.stack([array.reshape(-1) for array in outputs]).astype(np.int64)
+    best = np.minimum(flat.argmax(axis=1), 7)
+    two = np.sort(flat, axis=1)[:, -2:]
+    margins = (two[:, 1] - two[:, 0]) // 32
+    rows = np.arange(8)
+    return {
+        "classes": (best[:, None] == rows).astype(np.int64),
+        "margins": (margins[:, None] == rows).astype(np.int64),
+    }
+
+
+def _greatest(counts: Counts, expected: Counts, runs: int, windows: int) -> int:
+    """The greatest distance of windows that are drawn with a seed; equal runs are one kind."""
+    kinds, often = np.unique(counts, axis=0, return_counts=True)
+    rng, most = np.random.default_rng(0), 0
+    for start in range(0, windows, _AT_ONCE):
+        drawn = rng.multinomial(runs, often / often.sum(), size=min(_AT_ONCE, windows - start))
+        distances = np.abs(drawn.astype(np.float32) @ kinds.astype(np.float32) - expected).sum(axis=1)
+        most = max(most, int(distances.max()))
+    return most
+
+
+def read_window(data: bytes) -> Window:
+    """What ``crt_drift_cbor`` wrote. Raises ``ProtocolError`` for anything else."""
+    try:
+        found, rest = _item(data, 0)
+        if rest != len(data) or not isinstance(found, dict):
+            raise ValueError
+        return Window(
+            windows=int(found["windows"]),
+            alarms=int(found["alarms"]),
+            distances=tuple(found["distances"]),
+            limits=tuple(found["limits"]),
+            runs=int(found["runs"]),
+            counts={part: tuple(found[part]) for part in PARTS},
+            ends=int(found["ends"]),
+        )
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise ProtocolError("what the device counted cannot be read") from error
+
+
+def _item(data: bytes, at: int) -> tuple[Any, int]:
+    """An item of CBOR (RFC 8949): numbers from 0 on, texts, arrays and maps of definite length."""
+    kind, short = data[at] >> 5, data[at] & 31
+    size = {24: 1, 25: 2, 26: 4}.get(short, 0)
+    if short > 26:
+        raise ValueError("an item of another kind")
+    number = int.from_bytes(data[at + 1 : at + 1 + size], "big") if size else short
+    at += 1 + size
+    if kind == 0:
+        return number, at
+    if kind == 3:
+        return data[at : at + number].decode("ascii"), at + number
+    items = []
+    for _ in range(number * {4: 1, 5: 2}[kind]):
+        item, at = _item(data, at)
+        items.append(item)
+    return (dict(zip(items[::2], items[1::2], strict=True)) if kind == 5 else items), at
+
+
+def psi(counts: Sequence[int], expected: Sequence[int]) -> float:
+    """The population stability index: 0 for equal shares; above 0.25 it is said to have shifted."""
+    have, want = (np.asarray(numbers, np.float64) + 0.5 for numbers in (counts, expected))
+    have, want = have / have.sum(), want / want.sum()
+    return float(((have - want) * np.log(have / want)).sum())
+
+
+def ks(counts: Sequence[int], expected: Sequence[int]) -> float:
+    """The statistic of Kolmogorov and Smirnov: the greatest difference of the shares up to a bin."""
+    have, want = (np.cumsum(numbers) / max(1, sum(numbers)) for numbers in (counts, expected))
+    return float(np.abs(have - want).max())

@@ -103,8 +103,8 @@ class Compiled:
 
         ``options`` are the other fields of ``crtgen.project.Options``: ``platform``, ``target``, ``stack``
         and so on. ``samples`` are the built-in inputs of a standalone image by model name; a model without
-        any fills its inputs with a pattern, which takes no flash. ``watched`` has for each model's name what it
-        should meet, as ``crtgen.measure.drift.make_reference`` measures it: servers count what it does.
+        any fills its inputs with a pattern, which takes no flash. ``watched`` has for each model's name what
+        it should meet, as ``crtgen.measure.drift.make_reference`` measures it: servers count what it does.
         """
         firmware = self._firmware(Options(type, **options), samples or {}, watched or {})
         if self._is_estimated(firmware):

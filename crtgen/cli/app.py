@@ -55,7 +55,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "compile": "Write models in Model Library Format: C, constants, metadata.",
         "migrate": "Find the network of an archive of TVM, to run it on crtgen's kernels.",
         "selftest": "Measure a board: clock, serial port, memories, a network, guard, watchdog.",
-        "slot": "Make a model's image for a slot, to exchange it without the firmware.",
+        "slot": "Make a model's image for a slot.",
         "push": "Write an image for a slot to a device that runs.",
         "record": "Read what a device remembers of its last runs.",
         "replay": "Run what a device recorded, here or on a board, and compare.",

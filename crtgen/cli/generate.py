@@ -23,11 +23,13 @@ from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.show import arena_line, print_real
+from crtgen.codegen.drift import DriftReference
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ToolMissingError, UsageError
 from crtgen.folder import current_folder
 from crtgen.ir import Array
 from crtgen.measure.cases import read_inputs
+from crtgen.measure.drift import make_reference, usual_runs
 from crtgen.passes import FoldedLayer
 from crtgen.project import FRAMEWORKS, Project, framework_of
 from crtgen.settings import trust_of
@@ -60,6 +62,10 @@ def command(
     pack: options.Pack = None,
     pins: options.Pins = "",
     input: Annotated[Path | None, typer.Option(help="Built-in input of a standalone image.")] = None,
+    watch: Annotated[
+        Path | None,
+        typer.Option(help="Count whether the device meets what this file has: inputs, cases or a recording."),
+    ] = None,
     own_arenas: Annotated[
         bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
     ] = False,
@@ -96,7 +102,8 @@ def command(
             compiled = compiling.compile(loaded, say, board, generating.place or ())
             samples = _samples(input, kind, [module.info for module in compiled.modules])
             share = False if own_arenas else None
-            generated = generating.generate(compiled, kind, samples, share, registry, framework)
+            watched = _watched(watch, compiled)
+            generated = generating.generate(compiled, kind, samples, share, registry, framework, watched)
             kept = generated.extract(directory, force=force).kept
             if current_folder() is not None:
                 claim(directory)
@@ -201,6 +208,15 @@ def _print_exports(console: Console) -> None:
         console.print("before a plain west build:")
     for line in lines:
         console.print(f"  {line}")
+
+
+def _watched(file: Path | None, compiled: "api.Compiled") -> dict[str, DriftReference]:
+    if file is None:
+        return {}
+    if len(compiled.plans) != 1 or len(compiled.modules) != 1:
+        raise UsageError("--watch is for one network", where=str(file))
+    info = compiled.modules[0].info
+    return {info.name: make_reference(info, *usual_runs(file, info, compiled.plans[0].graph))}
 
 
 def _samples(

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from crtgen import api
 from crtgen.boards import CR2032, Board, Duty, Energy, find_board
 from crtgen.cli import choices, kept, options
 from crtgen.cli.output import note
+from crtgen.codegen.drift import DriftReference
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import UsageError
 from crtgen.files import seen
@@ -167,12 +169,14 @@ class Generating:
         share_arena: bool | None = None,
         registry: bool = False,
         framework: str = "",
+        watched: Mapping[str, DriftReference] = MappingProxyType({}),
     ) -> api.Generated:
         """The project; see ``Compiled.generate``."""
         pool, blocks = choices.pool_size(self.pool)
         return compiled.generate(
             type,
             samples=samples,
+            watched=watched,
             platform=self.platform or "",
             target=self.target,
             share_arena=share_arena,

@@ -1,5 +1,6 @@
 """``crtgen record``: what a device remembers of its last runs."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from crtgen import api
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log
 from crtgen.files import check_writable
+from crtgen.measure.drift import read_window
 from crtgen.measure.recording import read_memory, write_recording, write_sds
 
 __all__ = ["command"]
@@ -37,18 +39,23 @@ def command(
             with image.run(counting=False, on_log=on_log, site=connecting.site()) as session:
                 info = session.model(model)
                 memory, box = session.recording(info.name)
+                counted = session.drift(info.name)
         runs = read_memory(memory, info, box.runs, box.state_bytes)
         write_recording(output, info, runs)
         written = [output, *(write_sds(sds, info, runs) if sds else ())]
         unfinished = sum(not run.outputs for run in runs)
+        window = read_window(counted) if counted else None
         data = {
             "model": info.name,
             "runs": len(runs),
             "unfinished": unfinished,
             "files": [str(f) for f in written],
+            "drift": asdict(window) if window else None,
         }
 
         def render(console: Console) -> None:
+            if window is not None:
+                console.print(f"{window.alarms} of {window.windows} windows of runs are beyond a limit")
             console.print(f"{output}: {len(runs)} runs of {info.name}")
             if unfinished:
                 console.print(f"  {unfinished} did not come to an end: the device stopped in them")

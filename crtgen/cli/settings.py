@@ -53,6 +53,7 @@ READ = frozenset(
         "since",
         "source",
         "tune",
+        "watch",
     )
 )
 """Options that name a file to read."""
@@ -69,6 +70,7 @@ WRITTEN = frozenset(
         "lock",
         "output",
         "report",
+        "sds",
         "store",
     )
 )

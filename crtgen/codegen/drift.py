@@ -13,9 +13,9 @@ PARTS = ("inputs", "classes", "margins")
 class DriftReference:
     """What a window of ``runs`` runs should count, by part, and the greatest usual distance of each part.
 
-    Every ``step``-th of ``elements`` elements of the first input is counted; ``scores`` are those of the first
-    output, 0 if they are not. ``ends`` are elements at the ends of their range. An element has ``1 << shift``
-    bytes, with a sign if ``signed``.
+    Every ``step``-th of ``elements`` elements of the first input is counted; ``scores`` are those of the
+    first output, 0 if they are not. ``ends`` are elements at the ends of their range. An element has
+    ``1 << shift`` bytes, with a sign if ``signed``.
     """
 
     runs: int

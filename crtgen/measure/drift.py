@@ -1,12 +1,13 @@
-"""Is what a device meets still what its model was made for? References for ``crt/drift.h``, and their decoder.
+"""Is what a device meets still what its model was made for? References of ``crt/drift.h``, and a decoder.
 
-A window of runs is counted in bins: elements of the input, the greatest of the scores, and by how much it is the
-greatest. The distance of two counts is the sum of the differences of their bins. A limit is what windows of runs
-that are drawn from the reference, with replacement, do not reach.
+A window of runs is counted in bins: elements of the input, the greatest of the scores, and by how much it is
+the greatest. The distance of two counts is the sum of the differences of their bins. A limit is what windows
+of runs do not reach that are drawn from the reference, with replacement.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,13 +16,15 @@ import numpy.typing as npt
 from crtgen.codegen.drift import PARTS, DriftReference
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ProtocolError, UnsupportedError, UsageError
-from crtgen.ir import Array, DType
+from crtgen.ir import Array, DType, Graph
+from crtgen.measure.cases import read_cases, read_inputs
 
-__all__ = ["Window", "ks", "make_reference", "psi", "read_window"]
+__all__ = ["Window", "ks", "make_reference", "psi", "read_window", "usual_runs"]
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 _MOST_COUNTED = 0xFFFF
-_SAMPLES = 128
+_SAMPLES = 64
+_MOST_SCORES = 128
 _AT_ONCE = 10_000
 _LEAST_RUNS = 50
 _SAFETY = 1.1
@@ -30,7 +33,7 @@ _TYPES = {DType.INT8: (0, 1), DType.UINT8: (0, 0), DType.INT16: (1, 1), DType.UI
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a device says: whole windows, those beyond a limit, distances of the last one, counts of this one."""
+    """What a device says: whole windows, those beyond a limit, the last one's distances, counts since."""
 
     windows: int
     alarms: int
@@ -50,8 +53,8 @@ def make_reference(
 ) -> DriftReference:
     """The reference of a model, of first inputs and first outputs of runs on data that it was made for.
 
-    The limits are 1.1 times the greatest distance of ``windows`` windows that are drawn from these runs. Raises
-    ``UnsupportedError`` for inputs that are not quantised, ``UsageError`` for fewer than 50 runs.
+    The limits are 1.1 times the greatest distance of ``windows`` windows that are drawn from these runs.
+    Raises ``UnsupportedError`` for inputs that are not quantised, ``UsageError`` for fewer than 50 runs.
     """
     x, y = info.inputs[0], info.outputs[0]
     if x.dtype not in _TYPES:
@@ -62,7 +65,7 @@ def make_reference(
         raise UsageError(f"{len(inputs)} runs do not show what is usual: {_LEAST_RUNS} do", hint=hint)
     shift, signed = _TYPES[x.dtype]
     step = max(1, inputs[0].size // _SAMPLES)
-    has_scores = y.dtype is DType.INT8 and outputs[0].size > 1
+    has_scores = y.dtype is DType.INT8 and 1 < outputs[0].size <= _MOST_SCORES
     counts = {"inputs": np.stack([_bins(array, step) for array in inputs])}
     counts |= _scores(outputs) if has_scores else {"classes": _none(inputs), "margins": _none(inputs)}
     if runs * counts["inputs"][0].sum() > _MOST_COUNTED:
@@ -84,15 +87,28 @@ def make_reference(
     )
 
 
+def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> tuple[list[Array], list[Array]]:
+    """First inputs and first outputs of the runs of a file: cases, a recording, or inputs alone.
+
+    The numpy reference computes the outputs of the latter, each input by itself.
+    """
+    try:
+        cases = read_cases(path, info.inputs, info.outputs)
+    except UsageError:
+        given = read_inputs(path, info.inputs).runs
+        return [run[0] for run in given], [next(iter(graph.run([run])))[0] for run in given]
+    return [case.inputs[0] for case in cases], [case.outputs[0] for case in cases]
+
+
 def _bins(array: Array, step: int) -> Counts:
     """Elements in sixteenths of the range of their type."""
-    info = np.iinfo(array.dtype)
+    info = np.iinfo(array.dtype.name)
     places = (array.reshape(-1)[::step].astype(np.int64) - info.min) >> (info.bits - 4)
     return np.bincount(places, minlength=16)
 
 
 def _ends(array: Array, step: int) -> int:
-    info, taken = np.iinfo(array.dtype), array.reshape(-1)[::step]
+    info, taken = np.iinfo(array.dtype.name), array.reshape(-1)[::step]
     return int(((taken == info.min) | (taken == info.max)).sum())
 
 

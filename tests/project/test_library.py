@@ -114,7 +114,7 @@ def test_an_installed_package_and_the_example(tmp_path: Path) -> None:
     cmake("--install", build, "--prefix", tmp_path / "place")
     headers = tmp_path / "place" / "include" / "digits"
     assert {file.relative_to(headers).as_posix() for file in headers.rglob("*.*")} == {
-        *("digits.h", "crt/kernel.h", "crt/run.h", "crt/version.h"),
+        *("digits.h", "crt/drift.h", "crt/kernel.h", "crt/record.h", "crt/run.h", "crt/version.h"),
     }
     built = app(tmp_path / "app", PACKAGE, f"-DCMAKE_PREFIX_PATH={tmp_path / 'place'}")
     assert scores(str(built)) == expected()
@@ -150,7 +150,7 @@ def test_the_readme_says_how() -> None:
 
 PLAIN = {
     *("digits.h", "digits.c", "digits_internal.h", "digits_weights.c", "digits_kernels.c"),
-    *("crt/kernel.h", "crt/run.h", "crt/version.h"),
+    *("crt/drift.h", "crt/kernel.h", "crt/record.h", "crt/run.h", "crt/version.h"),
 }
 """The C of a library for the host."""
 

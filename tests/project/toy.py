@@ -23,7 +23,8 @@ static int32_t run(void)
     return 0;
 }}
 
-const struct crt_model {name}_model = {{"{name}", run, NULL, inputs, outputs, 1, 1, 1, 0, NULL, 0}};
+const struct crt_model {name}_model = {{"{name}", run, NULL, inputs, outputs, 1, 1, 1, 0, NULL, 0,
+    NULL, NULL}};
 """
 
 _HEADER = """\

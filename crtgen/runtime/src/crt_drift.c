@@ -17,8 +17,9 @@ static uint32_t crt_drift_element(const struct crt_drift_reference *reference, c
 void crt_drift_begin(const struct crt_drift_reference *reference, const void *input)
 {
     struct crt_drift_counts *counts = &reference->drift->counts;
-    const uint32_t most = (reference->input_shift == 0u) ? 0xffu : 0xffffu;
-    const uint32_t right = (reference->input_shift == 0u) ? 4u : 12u;
+    const uint32_t bits = (uint32_t)8 << reference->input_shift;
+    const uint32_t most = ((uint32_t)1 << bits) - 1u;
+    const uint32_t right = bits - 4u;
     for (uint32_t i = 0; i < reference->elements; i += reference->step) {
         const uint32_t element = crt_drift_element(reference, input, i);
         counts->inputs[element >> right]++;

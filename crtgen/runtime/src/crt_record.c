@@ -17,8 +17,9 @@ static uint32_t crt_record_each(const struct crt_recorder *recorder)
 
 static uint8_t *crt_record_run(const struct crt_recorder *recorder, uint32_t number)
 {
-    uint8_t *runs = recorder->memory + sizeof(struct crt_record_head) + 2u * CRT_RECORD_WORDS(recorder->state_bytes);
-    return runs + (number % recorder->runs) * crt_record_each(recorder);
+    uint8_t *runs =
+        recorder->memory + sizeof(struct crt_record_head) + (2u * CRT_RECORD_WORDS(recorder->state_bytes));
+    return runs + ((number % recorder->runs) * crt_record_each(recorder));
 }
 
 static struct crt_record_head *crt_record_head(const struct crt_recorder *recorder)
@@ -54,8 +55,8 @@ void crt_record_begin(const struct crt_recorder *recorder)
     const uint32_t number = head->next;
     if ((recorder->state_bytes != 0u) && ((number % half) == 0u)) {
         uint8_t *states = recorder->memory + sizeof *head;
-        (void)memcpy(states + (number / half % 2u) * CRT_RECORD_WORDS(recorder->state_bytes), recorder->state,
-                     recorder->state_bytes);
+        states += (number / half % 2u) * CRT_RECORD_WORDS(recorder->state_bytes);
+        (void)memcpy(states, recorder->state, recorder->state_bytes);
     }
     const struct crt_record_run run = {number, 0};
     uint8_t *at = crt_record_run(recorder, number);
@@ -78,8 +79,8 @@ void crt_record_end(const struct crt_recorder *recorder)
 
 uint32_t crt_record_size(const struct crt_recorder *recorder)
 {
-    return (uint32_t)sizeof(struct crt_record_head) + 2u * CRT_RECORD_WORDS(recorder->state_bytes) +
-           recorder->runs * crt_record_each(recorder);
+    return (uint32_t)sizeof(struct crt_record_head) + (2u * CRT_RECORD_WORDS(recorder->state_bytes)) +
+           (recorder->runs * crt_record_each(recorder));
 }
 
 void crt_record_dump(const struct crt_recorder *recorder, void (*write)(void *context, const void *data, size_t size),

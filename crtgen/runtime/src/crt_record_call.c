@@ -40,7 +40,7 @@ int crt_recorded(struct crt_call *call)
         (uintptr_t)recorder->memory, crt_record_size(recorder), recorder->runs, recorder->layout,
         (uintptr_t)recorder->state,  recorder->state_bytes,
     };
-    uint64_t *result = crt_call_results(call, sizeof words / 8u);
+    uint64_t *result = crt_call_results(call, 6);
     if (result == NULL) {
         return CRT_ERR_MEMORY;
     }

@@ -50,7 +50,10 @@ int32_t crt_slot_check(const struct crt_slot_place *place)
 {
     const uint8_t *image = (const uint8_t *)place->origin;
     const struct crt_slot_header *header = (const struct crt_slot_header *)place->origin;
-    const uint32_t behind = (place->verify != NULL) ? CRT_SLOT_SIGNATURE : 0u;
+    uint32_t behind = 0;
+    if (place->verify != NULL) {
+        behind = CRT_SLOT_SIGNATURE;
+    }
     if (header->magic != CRT_SLOT_MAGIC) {
         return CRT_SLOT_EMPTY;
     }

@@ -143,7 +143,7 @@ int32_t crt_slots_start(struct crt_slots *slots, const struct crt_slots_config *
     if (!crt_slots_can_work(config)) {
         return CRT_ERR_ARGUMENT;
     }
-    if ((config->log_size == 0u) || !crt_slots_read(slots)) {
+    if ((config->log_size == 0u) || (crt_slots_read(slots) == 0)) {
         return crt_slots_any(slots);
     }
     const struct crt_slots_record last = slots->last;
@@ -178,7 +178,7 @@ int32_t crt_slots_begin(struct crt_slots *slots, uint32_t slot)
     if (slot >= slots->config.count) {
         return CRT_ERR_NAME;
     }
-    if (crt_slots_needs(slots, slot)) {
+    if (crt_slots_needs(slots, slot) != 0) {
         return CRT_ERR_STATE;
     }
     if ((int32_t)slot == slots->active) {

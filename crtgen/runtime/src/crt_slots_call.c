@@ -36,7 +36,7 @@ static struct crt_slots *crt_slots_of(struct crt_call *call)
 int crt_slots_about(struct crt_call *call)
 {
     const struct crt_slots *slots = crt_slots_of(call);
-    int32_t words[5u + 5u * CRT_SLOTS_MOST];
+    int32_t words[5u + (5u * CRT_SLOTS_MOST)];
     uint32_t count = 0;
     if (slots == NULL) {
         return CRT_ERR_STATE;

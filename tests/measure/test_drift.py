@@ -25,7 +25,7 @@ def _digits() -> tuple[Model, list[Array]]:
     model = crtgen.load(DIGITS)
     assert isinstance(model, Model)
     rng = np.random.default_rng(2)
-    pictures = []
+    pictures: list[Array] = []
     for _ in range(200):
         picture = np.full((1, 8, 8, 1), -128, np.int64)
         at, width = rng.integers(1, 6), rng.integers(1, 3)

@@ -6,6 +6,7 @@ import subprocess
 import zipfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -17,8 +18,9 @@ import numpy as np
 from crtgen import api
 from crtgen.boards import find_board, load_board
 from crtgen.boards.core import find_core
+from crtgen.codegen.slot_image import SlotImage, Tensor
 from crtgen.frontends import load_tflite
-from crtgen.ir import Graph
+from crtgen.ir import DType, Graph
 from crtgen.library import (
     Library,
     link,
@@ -39,6 +41,7 @@ from crtgen.ops import all_cases
 from crtgen.project import Firmware, generate_project, read_manifest
 from crtgen.request import Request
 from crtgen.resources import boards_dir
+from crtgen.slot.delta import DELTA_MAGIC, Delta
 from tests.fuzz.device import device_inputs, meet_device
 from tests.fuzz.engine import Target
 from tests.fuzz.folders import folder_target
@@ -283,6 +286,43 @@ def _by_json(random: Random, seeds: Sequence[bytes]) -> bytes:
     return mutate_json(random, random.choice(seeds))
 
 
+@cache
+def _slot_seeds() -> tuple[bytes, ...]:
+    """An image for a slot, and a delta from it to another one."""
+    old = SlotImage(
+        name="m",
+        version=1,
+        origin=0x1000,
+        work=0x2000,
+        work_size=64,
+        stack=100,
+        core=1,
+        entry=0x1080,
+        stateful=False,
+        inputs=(Tensor("x", (1, 2, 3), DType.INT8, 0.5, 1),),
+        outputs=(Tensor("y", (4,), DType.FLOAT32, 0.0, 0),),
+        code=bytes(range(200)),
+    )
+    new = replace(old, version=2, origin=0x8000, code=bytes(range(200))[::-1])
+    return old.data, Delta.between(old, new, 16).data
+
+
+def _mutated_slot(random: Random, seeds: Sequence[bytes]) -> bytes:
+    """Half of the images have the CRC of what they hold."""
+    data = _any(random, seeds)
+    if random.random() < 0.5 and len(data) > 16:
+        return data[:12] + zlib.crc32(data[16:]).to_bytes(4, "little") + data[16:]
+    return data
+
+
+def _slot(data: bytes, folder: Path) -> bool:
+    if data.startswith(DELTA_MAGIC):
+        made = Delta.read(data, "x")
+        assert made.data == data
+        return sum(len(part) if isinstance(part, bytes) else part for _, part in made.parts()) == made.size
+    return SlotImage.read(data, "x").data == data
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -294,6 +334,7 @@ TARGETS = {
         Target("params", lambda: (write_params({"p": NDArray(np.ones((2, 3), np.int8))}),), _any, _params),
         Target("boards", _board_seeds, _mutated_board, _board),
         Target("devices", device_inputs, _any, meet_device),
+        Target("slots", _slot_seeds, _mutated_slot, _slot),
         Target("npz", _npz_seeds, _mutated_npz, _npz),
         onnx_target(compiled_graph),
         costs_target(compiled_graph),

@@ -13,7 +13,15 @@ from tests.fuzz.engine import Target, fuzz, run_one
 from tests.fuzz.kills import kill_commands
 from tests.fuzz.targets import TARGETS
 
-_INPUTS = {"params": 2000, "graphs": 500, "models": 800, "exported": 300, "onnx": 400, "folders": 20}
+_INPUTS = {
+    "params": 2000,
+    "graphs": 500,
+    "models": 800,
+    "exported": 300,
+    "onnx": 400,
+    "folders": 20,
+    "slots": 3000,
+}
 FOUND = Path(__file__).parent / "found"
 
 

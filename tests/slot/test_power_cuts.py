@@ -58,3 +58,9 @@ def test_broken_slots_are_found(tmp_path: Path, said: str, instead: str, found: 
     text = _run(_build(tmp_path, "power_cuts.c", ("-O2",), (said, instead)), 60)
     assert text.startswith("cut ")
     assert found in text
+
+
+def test_every_changed_byte_of_an_image_is_refused(tmp_path: Path) -> None:
+    """Each byte of the header by each value, the others three times, and sizes that lie."""
+    program = _build(tmp_path, "flips.c", SANITIZE)
+    assert int(_run(program, 0)) == 96 * 255 + (1000 - 96) * 3 + 32

@@ -76,7 +76,7 @@ void crt_drift_end(const struct crt_drift_reference *reference, const void *outp
     drift->distances[2] = crt_drift_distance(drift->counts.margins, expected->margins, CRT_DRIFT_MARGINS);
     uint32_t beyond = 0;
     for (uint32_t i = 0; i < 3u; i++) {
-        beyond |= (uint32_t)(drift->distances[i] > reference->limits[i]);
+        beyond |= (drift->distances[i] > reference->limits[i]) ? 1u : 0u;
     }
     drift->windows++;
     drift->alarms += beyond;

@@ -64,6 +64,7 @@ class Session:
         self._executors: dict[str, AotExecutor] = {}
         self._per_tick: float | None = None
         self._on_log: Callable[[str], None] = lambda line: None
+        self._prepare: Callable[[Client], object] | None = None
 
     @classmethod
     def start(
@@ -74,12 +75,14 @@ class Session:
         on_log: Callable[[str], None],
         site: Site | None = None,
         owner: object = None,
+        prepare: Callable[[Client], object] | None = None,
     ) -> Self:
         """Start the image on its board; entering the session connects to it.
 
-        The session keeps ``owner``: what the image's directory lives as long as.
+        The session keeps ``owner``: what the image's directory lives as long as. ``prepare`` is called with
+        the client once it is connected.
         """
-        if image.manifest.type != "server":
+        if image.manifest.type != ("server" if prepare is None else "slot"):
             raise UsageError(
                 f"a {image.manifest.type} image does not talk", hint="generate it with --type server"
             )
@@ -91,6 +94,7 @@ class Session:
         counts = counting and board.qemu is not None and isinstance(device, RunningDevice)
         session = cls(image, device, client, counting=counts, owner=owner)
         session._on_log = on_log
+        session._prepare = prepare
         return session
 
     def __enter__(self) -> Self:
@@ -106,6 +110,8 @@ class Session:
         with ExitStack() as stack:
             stack.enter_context(self.device)
             stack.enter_context(self.client)
+            if self._prepare is not None:
+                self._prepare(self.client)
             if isinstance(self.device, SerialDevice) and (fault := self.client.last_fault()):
                 self._on_log(f"before this session: {describe(fault, _symbols(self.image)).message}")
             self._stack = stack.pop_all()

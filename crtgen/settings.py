@@ -18,6 +18,9 @@
     flash_bytes = 60_000
     accuracy = 0.9                             # at least, on its data
 
+    [slots]                                    # with [slot.a] and so on: as in a board's file
+    driver = "stm32l4"
+
 Paths are relative to the file. It is data: what it asks for beyond that, ``Settings.require`` looks up.
 """
 
@@ -29,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from crtgen import trust
-from crtgen.boards import parse_size
+from crtgen.boards import Slots, parse_size, parse_slots
 from crtgen.errors import UsageError
 from crtgen.folder import SETTINGS, current_folder
 from crtgen.quality import QUALITY, limits_of
@@ -68,7 +71,7 @@ class ModelSettings:
 class Settings:
     """What a ``crtgen.toml`` says; ``options`` are those of commands, by their long names (``core-dump``).
 
-    ``digest`` is that of the file.
+    ``digest`` is that of the file, ``slots`` are in the place of those of the board that is used.
     """
 
     path: Path
@@ -76,6 +79,7 @@ class Settings:
     models: tuple[ModelSettings, ...]
     options: Mapping[str, Any]
     digest: str
+    slots: Slots | None = None
 
     @property
     def folder(self) -> Path:
@@ -118,8 +122,9 @@ def read_settings(folder: Path) -> Settings | None:
 
     boards = content.get("boards", names, ())
     models = tuple(_model(folder, names, boards, each) for each in content.tables("model"))
+    slots = parse_slots(content)
     options = {key.replace("_", "-"): content.get(key, _plain) for key in content.rest()}
-    return Settings(path, boards, models, options, content.digest)
+    return Settings(path, boards, models, options, content.digest, slots)
 
 
 def current_settings() -> Settings | None:

@@ -11,6 +11,7 @@ from crtgen.build import SizeReport, build_project, built_image, check_stack, me
 from crtgen.errors import BuildError, UsageError
 from crtgen.project import Project, read_manifest
 from crtgen.report import Report
+from crtgen.rpc import Client
 from crtgen.run import Site
 from crtgen.session import Session
 from crtgen.temporary import TemporaryFolder
@@ -128,9 +129,22 @@ class Image:
             manifest.models, find_board(manifest.board), manifest.optimize, self.plans, self.size
         )
 
-    def run(self, *, counting: bool = True, on_log: Say = silent, site: Site | None = None) -> Session:
-        """Start it on its board and connect; a context manager that stops it again."""
-        return Session.start(self.built, counting=counting, on_log=on_log, site=site, owner=self)
+    def run(
+        self,
+        *,
+        counting: bool = True,
+        on_log: Say = silent,
+        site: Site | None = None,
+        prepare: Callable[[Client], object] | None = None,
+    ) -> Session:
+        """Start it on its board and connect; a context manager that stops it again.
+
+        The image for a slot is run by a device that runs, of which ``site`` has the port: ``prepare`` is
+        called when it is connected, and pushes it.
+        """
+        return Session.start(
+            self.built, counting=counting, on_log=on_log, site=site, owner=self, prepare=prepare
+        )
 
 
 def require_trust(where: str) -> None:

@@ -18,6 +18,7 @@ from crtgen.boards.board import (
     Watchdog,
     ZephyrName,
 )
+from crtgen.boards.checks import check_board
 from crtgen.boards.chip import BOOTS, Boot, Errata, Erratum, Step, all_steps
 from crtgen.boards.core import CORES, HOST, Core, find_core
 from crtgen.boards.energy import CR2032, Duty, Energy
@@ -32,7 +33,7 @@ from crtgen.boards.known import (
     stand_in,
     wrong_boards,
 )
-from crtgen.boards.loader import load_board
+from crtgen.boards.loader import load_board, parse_slots
 from crtgen.boards.packs import board_file, board_text, chip_board
 from crtgen.boards.silicon import silicon_range
 from crtgen.boards.units import parse_size, size_text
@@ -71,6 +72,7 @@ __all__ = [
     "board_of_core",
     "board_text",
     "boards_that_fit",
+    "check_board",
     "chip_board",
     "family_of",
     "find_board",
@@ -79,6 +81,7 @@ __all__ = [
     "load_board",
     "name_board",
     "parse_size",
+    "parse_slots",
     "silicon_range",
     "size_text",
     "stand_in",

@@ -39,7 +39,7 @@ from crtgen.boards.values import address, each, one_of, optional, units
 from crtgen.toml import Table, load_toml, text, yes_or_no
 from crtgen.toml import table as table_of
 
-__all__ = ["load_board"]
+__all__ = ["load_board", "parse_slots"]
 
 _QEMU_ARGS = {
     "-cpu": r"[a-z0-9-]+(,[a-z0-9-]+=(on|off|\d+))*",
@@ -87,7 +87,7 @@ def _board(name: str, table: Table) -> Board:
         flash_with=optional(table.section("flash"), _flash),
         serial=optional(table.section("serial"), _serial),
         energy=optional(table.section("energy"), _energy),
-        slots=_slots(table.section("slots"), table),
+        slots=parse_slots(table),
         source=table.get("source", text, ""),
     )
     table.finish()
@@ -237,7 +237,9 @@ def _serial(table: Table) -> Serial:
     return Serial(baud=table.get("baud", address, 115200), usb=table.get("usb", each(_usb_id), ()))
 
 
-def _slots(about: Table | None, table: Table) -> Slots | None:
+def parse_slots(table: Table) -> Slots | None:
+    """The sections ``slots`` and ``slot.<name>``; None if there are none."""
+    about = table.section("slots")
     places = tuple(_slot(name, section) for name, section in table.sections("slot"))
     if about is None:
         if places:

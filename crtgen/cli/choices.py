@@ -4,18 +4,20 @@ The compiler is imported only where it is used: an image that was kept runs with
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crtgen.boards import parse_size
+from crtgen.boards import Board, check_board, parse_size
 from crtgen.errors import UsageError
+from crtgen.settings import current_settings
 
 if TYPE_CHECKING:
     from crtgen.byoc import Generator
     from crtgen.passes import Pass, Sliding
     from crtgen.tuned import Tuned
 
-__all__ = ["generators", "passes", "places", "pool_size", "shapes", "sliding", "tuned"]
+__all__ = ["generators", "passes", "places", "pool_size", "shapes", "sliding", "slotted", "tuned"]
 
 
 def places(pairs: Sequence[str]) -> dict[str, str]:
@@ -63,6 +65,16 @@ def sliding(given: tuple[str, str] | None) -> "Sliding | None":
         hint = "for example --sliding axis=1 step=2"
         raise UsageError(f"--sliding {' '.join(given)} is no axis and step", hint=hint)
     return Sliding(numbers["axis"], numbers["step"])
+
+
+def slotted(board: Board) -> Board:
+    """The board with the slots of crtgen.toml, if it names any."""
+    settings = current_settings()
+    if settings is None or settings.slots is None:
+        return board
+    made = replace(board, slots=settings.slots)
+    check_board(made, str(settings.path))
+    return made
 
 
 def generators(names: list[str] | None, cmsis_nn: Path | None) -> "tuple[Generator, ...]":

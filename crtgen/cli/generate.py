@@ -98,7 +98,7 @@ def command(
                 folder = TemporaryFolder()  # the project takes the board's file from there
                 board = _chip(chip, pack, pins, named or core is not None, kind, folder.path)
             else:
-                board = _board(compiling.board, named, core, kind, framework)
+                board = choices.slotted(_board(compiling.board, named, core, kind, framework))
             compiled = compiling.compile(loaded, say, board, generating.place or ())
             samples = _samples(input, kind, [module.info for module in compiled.modules])
             share = False if own_arenas else None

@@ -20,6 +20,7 @@ from crtgen.files import seen
 from crtgen.ir import Array
 from crtgen.project import read_manifest
 from crtgen.report import Report
+from crtgen.rpc import Client
 from crtgen.run import Site
 from crtgen.settings import trust_of
 
@@ -170,6 +171,7 @@ class Generating:
         registry: bool = False,
         framework: str = "",
         watched: Mapping[str, DriftReference] = MappingProxyType({}),
+        slot: str = "",
     ) -> api.Generated:
         """The project; see ``Compiled.generate``."""
         pool, blocks = choices.pool_size(self.pool)
@@ -189,6 +191,7 @@ class Generating:
             profile=self.profile,
             rtt=self.rtt,
             slots=self.slots,
+            slot=slot,
             record=self.record,
         )
 
@@ -212,13 +215,14 @@ class Building:
         site: Site | None = None,
         with_plans: bool = False,
         loaded: "Loaded | None" = None,
+        slot: str | None = None,
     ) -> api.Image:
         """The server image of a file with models, or of a project that was generated before.
 
         ``check`` sees the models, and may refuse them, before anything is built; that the board of ``site``
         is there is looked at even before. A project's image that runs already is taken as it was built, and
         so is one of the same file and options that was kept, unless its plans are wanted. A model that is
-        ``loaded`` already is not read again.
+        ``loaded`` already is not read again. For a ``slot`` it is an image for that.
         """
         runs = site is not None and site.port is not None
         if source.is_dir():
@@ -234,7 +238,7 @@ class Building:
         if site is not None:
             replace(site, rtt=generating.rtt).check(find_board(compiling.board))
         say(f"reading {source.name}")
-        entry = self._entry(source, files, compiling, generating)
+        entry = None if slot else self._entry(source, files, compiling, generating)
         if entry is not None and not with_plans and (found := entry.find()):
             check(found.built.manifest.models)
             return found
@@ -243,7 +247,7 @@ class Building:
             compiled = compiling.compile([model], say, place=generating.place or ())
         api.require_trust(compiled.untrusted)
         check([module.info for module in compiled.modules])
-        generated = generating.generate(compiled)
+        generated = generating.generate(compiled, "slot" if slot else "server", slot=slot or "")
         say("building")
         if self.directory is None:
             image = generated.build(toolchain=self.toolchain, say=say)
@@ -278,6 +282,18 @@ class Connecting:
     runner: options.Runner = None
     hardware_map: options.HardwareMap = None
     simulate: options.Simulate = False
+    push: options.Push = None
+
+    def prepare(self, image: api.Image) -> Callable[[Client], object] | None:
+        """What brings the image for a slot into the device, if that is wanted."""
+        if self.push is None:
+            return None
+        if self.port is None:
+            raise UsageError("--push is for a device that runs", hint="name its line with --port")
+        from crtgen.slot import push, slot_image
+
+        made = slot_image(image, find_board(image.board))
+        return lambda client: push(client, made)
 
     def site(self) -> Site:
         """The same for what starts devices."""

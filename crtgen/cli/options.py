@@ -171,6 +171,10 @@ Rtt = Annotated[
     _project("--rtt", help="A server's serial port is memory that a debug probe reads: no wire, by pyOCD."),
 ]
 Record = Annotated[int, _project("--record", metavar="RUNS", help="Keep the last runs, also over a reset.")]
+Push = Annotated[
+    str | None,
+    _board(metavar="SLOT", help="Push the model into this slot of the device at --port; its firmware stays."),
+]
 Slots = Annotated[
     bool, _project("--slots", help="A server also runs models that are pushed into the board's slots.")
 ]

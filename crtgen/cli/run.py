@@ -76,10 +76,13 @@ def command(
 
             loaded = None if recorded is None else recorded.loaded
             site = connecting.site()
-            image = building.image(source, files, compiling, generating, say, check, site, loaded=loaded)
+            image = building.image(
+                source, files, compiling, generating, say, check, site, loaded=loaded, slot=connecting.push
+            )
             (given,) = taken
             say("starting")
-            with image.run(on_log=on_log, site=site) as session:
+            prepare = connecting.prepare(image)
+            with image.run(on_log=on_log, site=site, prepare=prepare) as session:
                 info = session.model(model)
                 say("running")
                 made = [session.infer(*arrays, model=info.name) for arrays in given.runs]

@@ -127,6 +127,7 @@ DATA = frozenset(
         "platform",
         "pool",
         "profile",
+        "push",
         "quantize-input",
         "ram",
         "receive",

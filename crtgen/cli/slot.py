@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from crtgen import api, files
-from crtgen.boards import FLASH_DRIVERS, Board
+from crtgen.boards import FLASH_DRIVERS, Board, find_board
 from crtgen.cli import choices, options
 from crtgen.cli.groups import Compiling, flattened
 from crtgen.cli.output import Debug, Json, guarded
@@ -50,7 +50,7 @@ def command(
         old = SlotImage.read(files.read(since, "the older image"), str(since)) if since else None
         with out.stage() as say:
             loaded = api.load(model, trust=trust or trust_of(model), shapes=choices.shapes(shape))
-            compiled = compiling.compile([loaded], say)
+            compiled = compiling.compile([loaded], say, choices.slotted(find_board(compiling.board)))
             image = make_slot(compiled, slot, version=version, toolchain=toolchain, say=say)
         made = _delta(old, image, compiled.board) if old else sign(image, key) if key else image
         files.write(path, made.data)

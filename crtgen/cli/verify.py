@@ -70,10 +70,13 @@ def command(
             if layers:
                 generating = replace(generating, profile=True)
             check, site = _check(expect), connecting.site()
-            image = building.image(source, files, compiling, generating, say, check, site, layers)
+            image = building.image(
+                source, files, compiling, generating, say, check, site, layers, slot=connecting.push
+            )
             lost = _lost(source, files, against, image, expect, cases) if against else None
             say("starting")
-            with image.run(counting=False, on_log=on_log, site=site) as session:
+            prepare = connecting.prepare(image)
+            with image.run(counting=False, on_log=on_log, site=site, prepare=prepare) as session:
                 results = verify(session, source, expect, cases, say, sliding)
                 watched = None
                 if layers:

@@ -6,10 +6,10 @@ from crtgen.lazy import on_demand
 
 if TYPE_CHECKING:
     from crtgen.slot.delta import Delta
-    from crtgen.slot.make import interface_file, make_slot
+    from crtgen.slot.make import interface_file, make_slot, slot_image
     from crtgen.slot.push import Pushed, push
     from crtgen.slot.sign import sign
 
-__all__ = ["Delta", "Pushed", "interface_file", "make_slot", "push", "sign"]
+__all__ = ["Delta", "Pushed", "interface_file", "make_slot", "push", "sign", "slot_image"]
 
 __getattr__ = on_demand(__name__, __file__)

@@ -1,13 +1,14 @@
 """From a compiled model to its image for a slot."""
 
 from crtgen.api.compiled import Compiled
-from crtgen.api.image import Say, silent
+from crtgen.api.image import Image, Say, silent
+from crtgen.boards import Board
 from crtgen.build import binary, read_content
 from crtgen.codegen import interface_header
 from crtgen.codegen.slot_image import SlotImage, Tensor, core_bits, header_bytes
 from crtgen.errors import BuildError, UnsupportedError
 
-__all__ = ["interface_file", "make_slot"]
+__all__ = ["interface_file", "make_slot", "slot_image"]
 
 
 def make_slot(
@@ -19,10 +20,15 @@ def make_slot(
     board without that slot, and ``BuildError`` where the model does not fit.
     """
     image = compiled.generate("slot", slot=slot).build(toolchain=toolchain, say=say)
-    (info,) = image.built.manifest.models
-    slots = compiled.board.slots
+    return slot_image(image, compiled.board, version)
+
+
+def slot_image(image: Image, board: Board, version: int = 1) -> SlotImage:
+    """What was built of a project of the type ``slot``, with its header."""
+    manifest, slots = image.built.manifest, board.slots
+    (info,) = manifest.models
     assert slots is not None
-    place, content = slots.find(slot), read_content(image.path)
+    place, content = slots.find(manifest.options.slot), read_content(image.path)
     inputs, outputs = (tuple(map(Tensor.of, interfaces)) for interfaces in (info.inputs, info.outputs))
     start = place.origin + header_bytes(inputs, outputs)
     if content.origin != start:
@@ -38,7 +44,7 @@ def make_slot(
         work=slots.work,
         work_size=-(-image.size.sizes.ram // 4) * 4,
         stack=stack.worst,
-        core=core_bits(compiled.board.core),
+        core=core_bits(board.core),
         entry=start,
         stateful=info.state > 0,
         inputs=inputs,

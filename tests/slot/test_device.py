@@ -1,5 +1,8 @@
 """Models in slots of devices in QEMU: exchanged, refused, tried and given up, with exact outputs."""
 
+import json
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -7,17 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import crtgen
 from crtgen import endpoints
 from crtgen.api import Compiled, Model
 from crtgen.boards import Board, find_board, name_board
+from crtgen.cli.app import app
 from crtgen.codegen.slot_image import SlotImage
 from crtgen.errors import RemoteError, UsageError
 from crtgen.ir import Array, Value
 from crtgen.rpc.client import Client
 from crtgen.slot import Delta, make_slot, push
-from tests.support import ROOT, model_path, nightly
+from tests.support import ROOT, model_path, nightly, require_tool
 
 pytestmark = pytest.mark.qemu
 
@@ -196,3 +201,43 @@ def test_networks_in_slots(tmp_path: Path, board: str) -> None:
             _restart(client)
             client.slot_call(endpoints.SLOT_CONFIRM)
             _assert_exact(client, model, 3)
+
+
+def test_models_are_verified_by_a_device_that_runs(tmp_path: Path) -> None:
+    """`verify --push ram`: two networks one after the other, by firmware that is neither's."""
+    board = "mps2_an386"
+    image = crtgen.load(DIGITS).compile(board=board).generate(slots=True).build()
+    line = tmp_path / "serial"
+    command = [
+        *(require_tool("qemu-system-arm"), "-machine", "mps2-an386", "-nographic", "-monitor", "none"),
+        *("-serial", f"unix:{line},server=on,wait=off", "-kernel", str(image.path)),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as device:
+        try:
+            _until_exists(line)
+            for name in ("hello_world_int8", "ad01_int8"):
+                words = [
+                    "verify",
+                    str(model_path(name)),
+                    "--board",
+                    board,
+                    "--port",
+                    str(line),
+                    "--cases",
+                    "2",
+                ]
+                done = CliRunner().invoke(app, [*words, "--push", "ram", "--json"])
+                assert done.exit_code == 0, done.output
+                assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["failed"]) == (2, 0)
+            refused = CliRunner().invoke(app, ["verify", str(DIGITS), "--push", "ram"])
+            assert refused.exit_code == 2
+            assert "--push is for a device that runs" in refused.output
+        finally:
+            device.kill()
+
+
+def _until_exists(path: Path) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)

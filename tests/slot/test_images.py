@@ -159,3 +159,33 @@ def test_firmware_compiles_with_the_interface(tmp_path: Path) -> None:
         "main.o",
     ]
     subprocess.run(command, check=True, cwd=tmp_path, timeout=60)
+
+
+@pytest.mark.cc
+def test_a_folder_may_say_where_slots_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``crtgen.toml`` in the place of the board's file; what it says is checked likewise."""
+    said = """
+[slots]
+driver = "stm32l4"
+work = 0x20014000
+work_size = "16 KiB"
+log = 0x080fe000
+log_size = "8 KiB"
+
+[slot.here]
+memory = "flash"
+origin = 0x08080000
+size = "128 KiB"
+"""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    settings = tmp_path / "crtgen.toml"
+    settings.write_text(said)
+    words = ["slot", str(ROOT / "demo" / "digits.tflite"), "--board", "disco_l475_iot1", "--slot", "here"]
+    done = CliRunner().invoke(app, [*words, "-o", "x.slot", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["origin"] == 0x08080000
+    settings.write_text(said.replace("0x08080000", "0x08080100"))
+    refused = CliRunner().invoke(app, [*words, "-o", "x.slot"])
+    assert refused.exit_code == 2
+    assert "slot.here: origin and size have to be multiples of 4096 B" in " ".join(refused.output.split())

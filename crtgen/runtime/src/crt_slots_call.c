@@ -14,7 +14,8 @@ static int crt_slots_answer(struct crt_call *call, int32_t error)
     case CRT_OK:
         return CRT_OK;
     case CRT_ERR_STATE:
-        return crt_fail(call->server, CRT_ERR_STATE, "the slot is in use, or nothing was begun");
+        return crt_fail(call->server, CRT_ERR_STATE,
+                        "the slot is in use, and stays as it is: take another one, or confirm what is on trial");
     case CRT_ERR_CALL:
         return crt_fail(call->server, CRT_ERR_CALL, "the flash refuses");
     case CRT_ERR_NAME:
@@ -80,6 +81,9 @@ int crt_slots_store(struct crt_call *call)
     const int error = crt_memory_tensor(call->server, CRT_READ, tensor, &size);
     if (error != CRT_OK) {
         return error;
+    }
+    if (slots->begun != (int32_t)call->values[0].v_int64) {
+        return crt_fail(call->server, CRT_ERR_STATE, "nothing was begun in that slot");
     }
     return crt_slots_answer(call, crt_slots_write(slots, (uint32_t)call->values[0].v_int64,
                                                   (uint32_t)call->values[1].v_int64, crt_tensor_bytes(tensor), size));

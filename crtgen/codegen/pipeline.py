@@ -109,8 +109,13 @@ class _PipelineView:
 
     @property
     def fills_input(self) -> bool:
-        """Whether samples may be written to the model's input: none of a run belongs to another one."""
-        return self.hop == self.span and not self.before
+        """Whether samples are collected in the model's input: not where its row is what others read."""
+        return self.frame_width > 0 or self.decision is not None or self.boxes is not None
+
+    @property
+    def kept(self) -> int:
+        """Samples of a run that the next one gets, too."""
+        return self.span - self.hop
 
     @property
     def first(self) -> int:

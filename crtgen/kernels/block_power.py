@@ -6,7 +6,7 @@ import numpy as np
 
 from crtgen.ir import Op, Signature
 from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.ops.block_power import (
     EIGHTH30,
@@ -88,6 +88,7 @@ def block_power(op: BlockPower, sig: Signature, target: Target) -> Kernel:
             Const.of("halves", half_turns30(count).astype(np.int32).ravel(), 4, "real, imaginary"),
         ),
         scratch=8 * count,
+        inplace=(InPlace(),),
         work=work,
     )
 

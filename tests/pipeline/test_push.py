@@ -1,16 +1,20 @@
 """The generated C of a pipeline against its twin in Python, however samples come in."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import crtgen
+from crtgen.cli.app import app
 from crtgen.errors import UsageError
 from crtgen.features import Features
 from crtgen.pipeline import Event, events_of, runs_of
-from tests.pipeline.files import given, marvin, program, yes_or_no
+from tests.pipeline.files import built, given, marvin, program, yes_or_no
+from tests.support import models_dir
 
 _MAIN = """
 #include <stdio.h>
@@ -71,6 +75,34 @@ def test_events_of_the_wake_word(tmp_path: Path, decision: str) -> None:
         assert done.stdout.splitlines() == wanted * 2, most
 
 
+@pytest.mark.parametrize(("board", "arena"), [("mps2_an386", 8200), ("rpi_pico", 6148)])
+def test_ram_of_the_wake_word(tmp_path: Path, board: str, arena: int) -> None:
+    """The samples of a run are in the arena; those of the next one, too, are kept over a run."""
+    made = crtgen.load(marvin(tmp_path)).compile(board).generate("library")
+    assert (made.plans[0].arena, made.plans[0].state_bytes) == (arena, 3536)
+    text = made.project.files["model/marvin_pipeline.c"]
+    assert "    int16_t samples[513]; " in (text.decode() if isinstance(text, bytes) else text)
+
+
+@pytest.mark.cc
+def test_another_model_runs_in_the_arena_between_pushes(tmp_path: Path) -> None:
+    samples = np.concatenate([given("mlperf_sww")["wav0"], given("mlperf_sww")["wav1"]])
+    samples.tofile(tmp_path / "samples")
+    file, library = marvin(tmp_path), tmp_path / "library"
+    models = [str(file), str(models_dir() / "hello_world_int8.tflite"), str(library)]
+    command = ["generate", *models, "--board", "host", "--type", "library"]
+    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
+    (shared,) = re.findall(r"CRT_SHARED_ARENA=\d+", (library / "CMakeLists.txt").read_text())
+    clear = f"(void)memset(crt_shared_arena, 7, {shared.partition('=')[2]});"
+    main = _MAIN.replace("struct NAME_event event;", f"struct NAME_event event; {clear}")
+    declared = f"#include <stdint.h>\n#include <string.h>\nextern uint8_t crt_shared_arena[];\n{main}"
+    made = built(tmp_path, declared.replace("NAME", "marvin"), f"-D{shared}")
+    done = subprocess.run(
+        [made, tmp_path / "samples", "300"], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines() == [f"{e.sample} {e.label} {e.score}" for e in _wanted(file, samples)] * 2
+
+
 @pytest.mark.cc
 def test_events_of_micro_speech(tmp_path: Path) -> None:
     reference = given("e2e_micro_speech")
@@ -117,16 +149,18 @@ def test_labels_are_macros_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.cc
-def test_windows_of_movements(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hop", [20, 64])
+def test_windows_of_movements(tmp_path: Path, hop: int) -> None:
+    """A row of features holds until the next push, also where samples of the next run have come in."""
     file = tmp_path / "moves.toml"
     sensor = '[pipeline]\nname = "moves"\nsensor = { kind = "imu", axes = 3, rate = 100 }\n'
-    file.write_text(f'{sensor}[features]\npreset = "edge-impulse-spectral"\nframe = 64\nhop = 20\n')
+    file.write_text(f'{sensor}[features]\npreset = "edge-impulse-spectral"\nframe = 64\nhop = {hop}\n')
     samples = given("ei_spectral_v4")["x_f32"][0]
     samples.tofile(tmp_path / "samples")
     binary = program(file, tmp_path, _WINDOWS)
     done = subprocess.run([binary, tmp_path / "samples"], check=True, timeout=60, capture_output=True)
     made = np.frombuffer(done.stdout, np.float32).reshape(-1, 39)
     features = Features("edge-impulse-spectral", frame=64)
-    expected = features.transform(np.stack([samples[at : at + 64] for at in range(0, 200 - 64 + 1, 20)]))
+    expected = features.transform(np.stack([samples[at : at + 64] for at in range(0, 200 - 64 + 1, hop)]))
     assert made.shape == expected.shape
     assert float(np.abs(made - expected.astype(np.float32)).max()) < 1e-5 * float(np.ptp(expected))

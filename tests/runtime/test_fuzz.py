@@ -12,14 +12,16 @@ from tests.runtime.build import SANITIZE, compile_program, zig
 pytestmark = pytest.mark.cc
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_fuzz(tmp_path: Path, compiler: str) -> None:
+@pytest.mark.parametrize(
+    ("compiler", "extra"), [("gcc", ()), ("clang", ()), ("gcc", ("-DCRT_SLOTS", "-DCRT_RECORD=2"))]
+)
+def test_fuzz(tmp_path: Path, compiler: str, extra: tuple[str, ...]) -> None:
     """Clang's UBSan finds what gcc's does not; zig has one, too, where clang is not installed."""
     command: tuple[str, ...] = (compiler,)
     flags: tuple[str, ...] = SANITIZE
     if compiler == "clang" and shutil.which("clang") is None:
         command, flags = zig(), ("-fsanitize=undefined", "-fsanitize-trap=undefined")
-    flags = (*flags, "-O2", "-DCRT_PROFILE")
+    flags = (*flags, "-O2", "-DCRT_PROFILE", *extra)
     program = compile_program(tmp_path / "fuzz", "fuzz.c", compiler=command, flags=flags)
     seconds = int(os.environ.get("CRTGEN_FUZZ_SECONDS", "2" if compiler == "gcc" else "1"))
     done = subprocess.run(

@@ -122,7 +122,7 @@ const struct crt_tensor *crt_memory_published(const struct crt_server *server, u
 #endif
 /* Whether the module is the system library or an executor. */
 #define CRT_MODULE_EXISTS(server, module) ((module) <= (server)->config.num_models)
-#define CRT_MODULE_EVALUATORS(server) (2u + (server)->config.num_models)
+#define CRT_MODULE_EVALUATORS(server) (CRT_MODULE_GLOBALS(server) + 1u)
 static inline uint32_t crt_module_handle(uint32_t module)
 {
     return module | CRT_HANDLE_BIT;

@@ -145,7 +145,7 @@ static void put_value(int code)
         put(0x8000u + below(4), 8);
     } else if (code != 4) {
         const int is_address = code == 3 || (code == 0 && below(6) == 0);
-        put(is_address ? block_address() : below(8) ? 1 + below(20) : odd_value(), 8);
+        put(is_address ? block_address() : below(8) ? below(20) : odd_value(), 8);
     }
 }
 
@@ -169,22 +169,22 @@ static void put_args(const char *types)
 
 static void put_call(void)
 {
-    static const char *const args[] = {"", "msi", "msiiiiiiii", "", "t", "mds", "smii", "", "", "", "i", "mi", "iii", "",
-                                       "m", "miit"};
+    const uint32_t globals = CRT_MODULE_GLOBALS(&toy_server);
     static const char *const executor[] = {"s", "s", "i", "", "", "i", "", "i", "st", "", "i", ""};
     static const char *const library[] = {"ttt", "", "?", ""};
-    const uint32_t module = below(6);
+    const uint32_t module = below(globals + 2);
     if (module == 0) {
         const uint32_t index = below(4);
         put(0x80008000u | index, 8);
         put_args(library[index]);
-    } else if (module == 5) {
-        put(0x80058000u | below(4), 8);
+    } else if (module > globals) {
+        put((0x8000u | module) << 16 | 0x8000u | below(4), 8);
         put_args("i");
-    } else if (module == 4) {
-        const uint32_t index = below(3) == 0 ? 2 : below(16);
-        put(0x80048000u | index, 8);
-        put_args(args[index]);
+    } else if (module == globals) {
+        const uint32_t index = below(3) == 0 ? 2 : below(crt_global_endpoints.count);
+        const char *name = crt_global_endpoints.items[index].name;
+        put((0x8000u | module) << 16 | 0x8000u | index, 8);
+        put_args(name + strlen(name) + 1); /* the letters of its arguments follow the name */
     } else {
         const uint32_t index = below(12);
         put((0x8000u | module) << 16 | 0x8000u | index, 8);

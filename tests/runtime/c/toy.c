@@ -249,6 +249,39 @@ static uint32_t port_random(void *context)
     return 0xe5;
 }
 
+#ifdef CRT_SLOTS
+/* Two slots in RAM, from the heap as well; a flash that writes 16 bytes at once. */
+#define TOY_SLOT 256u
+
+static int32_t slot_erase(void *context, uintptr_t address, uint32_t size)
+{
+    (void)context;
+    memset((void *)address, 0xff, size);
+    return 0;
+}
+
+static int32_t slot_write(void *context, uintptr_t address, const void *data, uint32_t size)
+{
+    (void)context;
+    memcpy((void *)address, data, size);
+    return 0;
+}
+
+static struct crt_slots *toy_slots(void)
+{
+    static const struct crt_flash flash = {TOY_SLOT, 16, NULL, slot_erase, slot_write};
+    static struct crt_slot_place places[2];
+    static struct crt_slots slots;
+    for (int i = 0; i < 2; i++) {
+        free((void *)places[i].origin);
+        places[i] = (struct crt_slot_place){.origin = (uintptr_t)calloc(TOY_SLOT, 1), .size = TOY_SLOT, .in_ram = 1};
+    }
+    const struct crt_slots_config config = {.flash = &flash, .places = places, .count = 2};
+    (void)crt_slots_start(&slots, &config);
+    return &slots;
+}
+#endif
+
 int toy_start(enum toy_image image, uint32_t receive_size, void (*write)(void *, const uint8_t *, size_t))
 {
     static const struct crt_model *const *const images[] = {models, captured_models, shared_models};
@@ -279,6 +312,9 @@ int toy_start(enum toy_image image, uint32_t receive_size, void (*write)(void *,
         .system_lib = TVMSystemLibEntryPoint(),
         .params = &toy_params,
         .backend = &crt_backend,
+#ifdef CRT_SLOTS
+        .slots = toy_slots(),
+#endif
     };
     crt_pool_init(&crt_backend.workspace, workspace, sizeof workspace);
     return crt_server_init(&toy_server, &config);

@@ -4,83 +4,57 @@ SMLSD and SMLADX are the two parts of a product, SADD16 and SSUB16 sums of both 
 with a number that is turned by a quarter. A stage whose transforms are of one number turns nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine, Runs
-from crtgen.kernels.cost import Work
+from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.dsp.words import words16
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
+from crtgen.kernels.transform import (
+    Stages,
+    StageWalk,
+    TransformView,
+    apart_function,
+    first_function,
+    inputs_there,
+    stage_function,
+    transform_kernel,
+)
 from crtgen.kernels.words import Words
-from crtgen.ops.fft import Irfft, Rfft, digit_order, half_turns, radices, turns
+from crtgen.ops.fft import Irfft, Rfft, half_turns, turns
 
-__all__ = ["FftView", "transform"]
+__all__ = ["transform"]
 
 _BITS = 15
-
-
-@dataclass(frozen=True, slots=True)
-class FftView:
-    """``rows`` of ``inputs`` numbers, transformed as ``count`` complex ones.
-
-    ``stages`` are those with turns: the numbers of their transforms, how many groups of four of these there
-    are, and where their turns begin.
-    """
-
-    rows: int
-    inputs: int
-    count: int
-    inverse: bool
-    stages: tuple[tuple[int, int, int], ...]
+_WORD = 4  # bytes of a complex number
 
 
 @design(Rfft, Irfft, types=(DType.INT16,), needs="dsp")
 def transform(op: Rfft | Irfft, sig: Signature, target: Target) -> Kernel | None:
     """None for an odd number of inputs."""
-    count, inverse, inputs = op.length // 2, isinstance(op, Irfft), sig.x.shape[-1]
-    if inputs % 2:
+    plan, inverse, inputs = Stages.of(op.length // 2), isinstance(op, Irfft), sig.x.shape[-1]
+    if plan is None or inputs % 2:
         return None
-    first, *others = reversed(radices(count))
-    stages, at, size = [], 0, first
-    for _ in others:
-        stages.append((size, count // (4 * size), at))
-        at, size = at + 3 * size, 4 * size
-    view = FftView(sig.x.elements // inputs, inputs, count, inverse, tuple(stages))
-    stage = _stage(inverse)
-    once = _first(first, count, count if inverse else inputs // 2, inverse), _apart(count, inverse)
-    counted = Runs.sum(routine.runs() for routine in once)
-    counted += Runs.sum(stage.runs(groups=g, numbers=n) for n, g, _ in stages)
-    work = Work(view.rows * counted).block("row", view.rows)
-    return Kernel(
-        design="dsp radix 4",
-        template="dsp/fft.c.j2",
-        view=view,
-        consts=_consts(view),
-        scratch=4 * count,
-        inplace=(InPlace(),) if view.rows == 1 else (),
-        work=work.block("stage", view.rows * len(stages), len(stages)),
-        routines=(*once, *([stage] if stages else [])),
-    )
+    count = plan.count
+    view = replace(TransformView.of(sig, count, plan.calls(_WORD, parts=1)), inverse=inverse)
+    once = _first(plan.first, count, count if inverse else inputs // 2, inverse), _apart(count, inverse)
+    consts, walk = _consts(plan, 1 if inverse else -1), StageWalk(_stage(inverse), "numbers", _WORD)
+    return transform_kernel("dsp radix 4", "dsp/fft.c.j2", view, consts, once, walk, _WORD)
 
 
-def _consts(k: FftView) -> tuple[Const, ...]:
-    sign = 1 if k.inverse else -1
-    all_turns = _words(turns(k.count, DType.INT16, sign))
-    places = [t * n * groups for size, groups, _ in k.stages for n in range(size) for t in (1, 2, 3)]
-    first = radices(k.count)[-1]
-    transforms = np.empty(k.count // first, np.int64)
-    transforms[digit_order(k.count)[::first]] = np.arange(k.count // first)
+def _consts(plan: Stages, sign: int) -> list[Const]:
     consts = [
-        Const.of("order", (4 * first * transforms).astype(np.uint16), 2, "bytes to each transform"),
-        Const.of("halves", _words(half_turns(k.count, DType.INT16, sign)), 4, "real, imaginary"),
+        plan.order(_WORD, "bytes to each transform"),
+        Const.of("halves", _words(half_turns(plan.count, DType.INT16, sign)), 4, "real, imaginary"),
     ]
-    if places:
-        consts.append(Const.of("turns", all_turns[places], 4, "three for each number of a stage"))
-    return tuple(consts)
+    if plan.sizes:
+        table = _words(turns(plan.count, DType.INT16, sign))[plan.turns()]
+        consts.append(Const.of("turns", table, 4, "three for each number of a stage"))
+    return consts
 
 
 def _words(pairs: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Words:
@@ -139,13 +113,7 @@ def _first(radix: int, count: int, inputs: int, inverse: bool) -> Routine:
 
     From the number ``inputs`` on there are zeros.
     """
-    f = Function(
-        "first",
-        "void *to",
-        "const void *x",
-        "const uint16_t *order",
-        purpose=f"{count // radix} transforms of {radix} numbers.",
-    )
+    f = first_function(radix, count)
     to, x, order = f.arguments
     apart = count // radix
     numbers, spare = f.cores("numbers", radix), f.core("a number")
@@ -156,10 +124,7 @@ def _first(radix: int, count: int, inputs: int, inverse: bool) -> Routine:
         far = f.core("to the last number")
         f("add", far, step, step, "lsl #1")
         places += [f"[{x}, {step}, lsl #1]", f"[{x}, {far}]"]
-    whole, rest = divmod(inputs, apart)
-    for rounds, there in ((rest, whole + 1), (apart - rest, whole)):
-        if not rounds:
-            continue
+    for rounds, there in inputs_there(radix, count, inputs):
         with f.repeated("transforms", rounds):
             for number, register in reversed(list(enumerate(numbers))):
                 if number < there:
@@ -180,15 +145,7 @@ def _first(radix: int, count: int, inputs: int, inverse: bool) -> Routine:
 @cache
 def _stage(inverse: bool) -> Routine:
     """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
-    f = Function(
-        "stage",
-        "void *x",
-        "const uint32_t *turns",
-        "uint32_t bytes",
-        "uint32_t groups",
-        purpose="A stage: four transforms of so many bytes become one, group by group.",
-        keep=(1, 3),
-    )
+    f = stage_function("uint32_t", keep=(1, 3))
     x, turn, step, left = f.arguments
     numbers = f.cores("numbers", 4)
     spare = f.core("a turn, a number")
@@ -223,13 +180,7 @@ def _stage(inverse: bool) -> Routine:
 @cache
 def _apart(count: int, inverse: bool) -> Routine:
     """``apart(x, y, halves)``: all but the ends of a transform of real numbers, or of what it comes from."""
-    f = Function(
-        "together" if inverse else "apart",
-        "const void *x",
-        "void *y",
-        "const uint32_t *halves",
-        purpose="Numbers of a transform by twos, from both ends.",
-    )
+    f = apart_function("uint32_t", "together" if inverse else "apart")
     x, y, halves = f.arguments
     at = _Complex(f, 2)
     half = f.constant("half of 2^15", 1 << (_BITS - 1))

@@ -4,79 +4,47 @@ A share of a number, ``(x (2^31 - 1) / 4 + 2^30) >> 31``, is ``(x + 2 + (-x >> 2
 saturates comes to the same.
 """
 
-from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
-
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine, Runs
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.ops.fft import Rfft, digit_order, half_turns, radices, turns
+from crtgen.kernels.transform import (
+    Stages,
+    StageWalk,
+    TransformView,
+    apart_function,
+    first_function,
+    inputs_there,
+    stage_function,
+    transform_kernel,
+)
+from crtgen.ops.fft import Rfft, half_turns, turns
 
-__all__ = ["WordFftView", "transform"]
+__all__ = ["transform"]
 
 _PAIR = 8  # bytes of a complex number
 Pair = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class WordFftView:
-    """``rows`` of ``inputs`` numbers, transformed as ``count`` complex ones.
-
-    ``stages`` are those behind the first one: bytes of their transforms, how many groups of four of these
-    there are, and where their turns begin.
-    """
-
-    rows: int
-    inputs: int
-    count: int
-    stages: tuple[tuple[int, int, int], ...]
-
-
 @design(Rfft, types=(DType.INT32,), needs="dsp")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
     """None for an odd number of inputs."""
-    count, inputs = op.length // 2, sig.x.shape[-1]
-    if inputs % 2:
+    plan, inputs = Stages.of(op.length // 2), sig.x.shape[-1]
+    if plan is None or inputs % 2:
         return None
-    first, *others = reversed(radices(count))
-    sizes = [first * 4**n for n in range(len(others))]
-    starts = np.cumsum([0, *(6 * size for size in sizes)]).tolist()
-    stages = tuple((_PAIR * s, count // (4 * s), at) for s, at in zip(sizes, starts, strict=False))
-    view = WordFftView(sig.x.elements // inputs, inputs, count, stages)
-    once = [_first(first, count, inputs // 2), _apart(count)]
-    counted = Runs.sum(routine.runs() for routine in once)
-    if stages:
-        once.append(_stage())
-        counted += Runs.sum(once[-1].runs(groups=groups, numbers=size // _PAIR) for size, groups, _ in stages)
-    work = Work(view.rows * counted).block("row", view.rows)
-    return Kernel(
-        design="dsp words",
-        template="dsp/fft32.c.j2",
-        view=view,
-        consts=_consts(count, first, sizes),
-        scratch=_PAIR * count,
-        inplace=(InPlace(),) if view.rows == 1 else (),
-        work=work.block("stage", view.rows * len(stages), len(stages)),
-        routines=tuple(once),
-    )
-
-
-def _consts(count: int, first: int, sizes: list[int]) -> tuple[Const, ...]:
-    transforms = np.empty(count // first, np.int64)
-    transforms[digit_order(count)[::first]] = np.arange(count // first)
+    view = TransformView.of(sig, plan.count, plan.calls(_PAIR))
     consts = [
-        Const.of("order", (_PAIR * first * transforms).astype(np.uint16), 2, "bytes to each transform"),
-        Const.of("halves", half_turns(count, DType.INT32).ravel(), 4, "real, imaginary"),
+        plan.order(_PAIR, "bytes to each transform"),
+        Const.of("halves", half_turns(plan.count, DType.INT32).ravel(), 4, "real, imaginary"),
     ]
-    if sizes:
-        places = [t * n * count // (4 * size) for size in sizes for n in range(size) for t in (1, 2, 3)]
-        table = turns(count, DType.INT32)[places].ravel()
+    if plan.sizes:
+        table = turns(plan.count, DType.INT32)[plan.turns()].ravel()
         consts.append(Const.of("turns", table, 4, "three for each number of a stage"))
-    return tuple(consts)
+    once = _first(plan.first, plan.count, inputs // 2), _apart(plan.count)
+    walk = StageWalk(_stage(), "numbers", _PAIR)
+    return transform_kernel("dsp words", "dsp/fft32.c.j2", view, consts, once, walk, _PAIR)
 
 
 def _divide(f: Function, x: str, by: int, spare: Pair) -> None:
@@ -135,24 +103,13 @@ def _first(radix: int, count: int, inputs: int) -> Routine:
 
     From the number ``inputs`` on there are zeros.
     """
-    f = Function(
-        "first",
-        "void *to",
-        "const void *x",
-        "const uint16_t *order",
-        purpose=f"{count // radix} transforms of {radix} numbers.",
-        keep=(0,),
-        local=1,
-    )
+    f = first_function(radix, count, keep=(0,), local=1)
     to, x, order = f.arguments
     f.free(to)
     numbers = [(f.core("a number"), f.core("a number")) for _ in range(radix)]
     place, spare, zero = f.cores("place; spare; zero", 3)
     step = f.constant("to the next number", _PAIR * count // radix)
-    whole, rest = divmod(inputs, count // radix)
-    for rounds, there in ((rest, whole + 1), (count // radix - rest, whole)):
-        if not rounds:
-            continue
+    for rounds, there in inputs_there(radix, count, inputs):
         f.number(spare, rounds)
         f("str", spare, "[sp]")
         with f.loop("transforms", rounds) as again:
@@ -198,16 +155,7 @@ def _of_radix(f: Function, x: list[Pair], spare: str) -> list[Pair]:
 @cache
 def _stage() -> Routine:
     """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
-    f = Function(
-        "stage",
-        "void *x",
-        "const int32_t *turns",
-        "uint32_t bytes",
-        "uint32_t groups",
-        purpose="A stage: four transforms of so many bytes become one, group by group.",
-        keep=(1, 3),
-        local=6,
-    )
+    f = stage_function("int32_t", keep=(1, 3), local=6)
     x, turn, step, left = f.arguments
     at = f.core("a number's place")
     data, others = f.cores("a number; a turn", 4), f.cores("products; spare", 4)
@@ -256,14 +204,7 @@ def _stage() -> Routine:
 @cache
 def _apart(count: int) -> Routine:
     """``apart(x, y, halves)``: all but the ends of a transform of real numbers."""
-    f = Function(
-        "apart",
-        "const void *x",
-        "void *y",
-        "const int32_t *halves",
-        purpose="Numbers of a transform by twos, from both ends.",
-        local=1,
-    )
+    f = apart_function("int32_t", local=1)
     x, y, halves = f.arguments
     x_far, y_far = f.cores("numbers from the end", 2)
     ar, ai, br, bi = f.cores("numbers", 4)

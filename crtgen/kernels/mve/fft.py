@@ -6,106 +6,66 @@ and products have 32 bits. The order of stages is that of float32.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
-import numpy as np
-
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import EVEN, Function, Routine, Runs
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.asm import EVEN, Function, Routine
+from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.mve.fft_asm import Numbers, stage
 from crtgen.kernels.registry import design
-from crtgen.ops.fft import Rfft, digit_order, half_turns, turns
+from crtgen.kernels.transform import (
+    Stages,
+    StageWalk,
+    TransformView,
+    apart_function,
+    first_function,
+    inputs_there,
+    transform_kernel,
+)
+from crtgen.ops.fft import Rfft, half_turns, turns
 
-__all__ = ["ShortFftView", "transform"]
+__all__ = ["transform"]
 
-_VECTOR, _LANES = 16, 4  # bytes; complex numbers
+_VECTOR, _NUMBER, _LANES = 16, 4, 4  # bytes of a vector and of a complex number; numbers of a vector
 _SHARES = {radix: ((1 << 15) - 1) // radix for radix in (2, 4)}
-_QUARTER, _THREE = "#90", "#270"
-
-
-@dataclass(frozen=True, slots=True)
-class ShortFftView:
-    """``rows`` of ``inputs`` numbers, transformed as ``count`` complex ones.
-
-    ``stages`` are those behind the second one: bytes of their transforms, how many groups of four of these
-    there are, and where their turns begin.
-    """
-
-    rows: int
-    inputs: int
-    count: int
-    stages: tuple[tuple[int, int, int], ...]
 
 
 @design(Rfft, types=(DType.INT16,), needs="mve")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
     """Twice a power of four; None for others, and where zeros begin within four pairs of numbers."""
-    count, inputs = op.length // 2, sig.x.shape[-1]
-    if count < _LANES**2 or count.bit_length() % 2 == 0 or inputs % (2 * _LANES):
+    plan, inputs = Stages.of(op.length // 2), sig.x.shape[-1]
+    if plan is None or plan.first != 4 or not plan.sizes or inputs % (2 * _LANES):
         return None
-    sizes = [4**n for n in range(1, (count.bit_length() - 1) // 2)]
-    starts = np.cumsum([0, *(6 * size for size in sizes)]).tolist()
-    stages = tuple((4 * s, count // (4 * s), at) for s, at in zip(sizes[1:], starts[1:], strict=False))
-    view = ShortFftView(sig.x.elements // inputs, inputs, count, stages)
-    once = [_first(count, inputs // 2), _apart(count), _second(count)]
-    counted = Runs.sum(routine.runs() for routine in once)
-    if stages:
-        once.append(_stage())
-        counted += Runs.sum(
-            once[-1].runs(groups=groups, numbers=size // _VECTOR) for size, groups, _ in stages
-        )
-    return Kernel(
-        design="mve radix 4",
-        template="mve/fft.c.j2",
-        view=view,
-        consts=_consts(count, sizes),
-        scratch=4 * count,
-        inplace=(InPlace(),) if view.rows == 1 else (),
-        work=Work(view.rows * counted)
-        .block("row", view.rows)
-        .block("stage", view.rows * len(stages), len(stages)),
-        routines=tuple(once),
-    )
-
-
-def _consts(count: int, sizes: list[int]) -> tuple[Const, ...]:
-    """Places of every fourth transform of the first stage; turns, those of four numbers side by side."""
-    places = np.empty(count // 4, np.int64)
-    places[digit_order(count)[::4]] = np.arange(count // 4)
-    tables = [_places_of(count, size) for size in sizes]
-    return (
-        Const.of("order", (_VECTOR * places[::4]).astype(np.uint16), 2, "bytes to every fourth transform"),
+    count = plan.count
+    view = TransformView.of(sig, count, plan.calls(_NUMBER)[1:])
+    table = turns(count, DType.INT16)[plan.turns(_LANES)].ravel()
+    consts = (
+        plan.order(_NUMBER, "bytes to every fourth transform", _LANES),
         Const.of("halves", half_turns(count, DType.INT16).ravel(), 4, "real, imaginary"),
-        Const.of(
-            "turns",
-            turns(count, DType.INT16)[np.concatenate(tables)].ravel(),
-            4,
-            "three for each four numbers",
-        ),
+        Const.of("turns", table, 4, "three for each four numbers"),
     )
+    once = _first(count, inputs // 2), _apart(count), _second(count)
+    walk = StageWalk(_stage(), "numbers", _VECTOR)
+    return transform_kernel("mve radix 4", "mve/fft.c.j2", view, consts, once, walk, _NUMBER)
 
 
-def _places_of(count: int, size: int) -> list[int]:
-    step = count // (4 * size)
-    firsts = range(0, size, _LANES)
-    return [t * n * step for first in firsts for t in (1, 2, 3) for n in range(first, first + _LANES)]
+class _Shorts(Numbers):
+    """Products of 16 bits, rounded and doubled; each instruction makes one part of them."""
 
+    sums, fetch, store = "i16", "vldrh.u16", "vstrh.16"
 
-def _four(f: Function, x: Sequence[str], spare: str) -> tuple[str, ...]:
-    """A transform of four numbers; which registers have it. The second one of ``x`` is free afterwards."""
-    a, b, c, d = x
-    f("vadd.i16", spare, a, c)
-    f("vsub.i16", a, a, c)
-    f("vadd.i16", c, b, d)
-    f("vsub.i16", b, b, d)
-    f("vadd.i16", d, spare, c)
-    f("vsub.i16", spare, spare, c)
-    f("vcadd.i16", c, a, b, _THREE)
-    f("vcadd.i16", a, a, b, _QUARTER)
-    return d, c, spare, a
+    def __init__(self, f: Function) -> None:
+        super().__init__(f)
+        self.share = f.constant("share", _SHARES[4])
+
+    def load(self, to: str, address: str) -> None:
+        _load(self.f, to, address, self.share)
+
+    def turned(self, q: Sequence[str], number: int, address: str, by: str) -> None:
+        self.load(q[0], address)
+        self.f("vqrdmlsdh.s16", q[number], q[0], by)
+        self.f("vqrdmladhx.s16", q[number], q[0], by)
 
 
 def _load(f: Function, to: str, address: str, share: str) -> None:
@@ -114,30 +74,17 @@ def _load(f: Function, to: str, address: str, share: str) -> None:
     f("vqrdmulh.s16", to, to, share)
 
 
-def _turned(f: Function, to: str, x: str, by: str) -> None:
-    """Products; each instruction makes one part of them."""
-    f("vqrdmlsdh.s16", to, x, by)
-    f("vqrdmladhx.s16", to, x, by)
-
-
 @cache
 def _first(count: int, inputs: int) -> Routine:
     """``first(to, x, order)``: transforms of four numbers that lie ``count / 4`` apart.
 
     From the number ``inputs`` on there are zeros.
     """
-    f = Function(
-        "first",
-        "void *to",
-        "const void *x",
-        "const uint16_t *order",
-        purpose=f"{count // 4} transforms of 4 numbers, four at a time.",
-    )
+    f = first_function(4, count, ", four at a time")
     apart = count // 4
-    whole, rest = divmod(inputs, apart)
     to, x, order = f.arguments
     parts = (x, *f.cores("numbers", 3))
-    place, share = f.core("place", EVEN), f.constant("share", _SHARES[4])
+    place, at = f.core("place", EVEN), _Shorts(f)
     for before, part in pairwise(parts):
         f.add(part, before, 4 * apart)
     q, places, steps = f.vectors("numbers", 5), f.vector("places"), f.vector("places of four")
@@ -145,19 +92,17 @@ def _first(count: int, inputs: int) -> Routine:
     f("vidup.u32", steps, place, "#1")
     f.number(place, 4 * count // 4)
     f("vmul.i32", steps, steps, place)
-    for rounds, there in ((rest // _LANES, whole + 1), ((apart - rest) // _LANES, whole)):
-        if not rounds:
-            continue
+    for rounds, there in inputs_there(4, count, inputs, _LANES):
         with f.low_overhead_loop("numbers", rounds):
             f("ldrh", place, f"[{order}], #2")
             f("add", place, place, to)
             f("vadd.i32", places, steps, place)
             for number, part in enumerate(parts):
                 if number < there:
-                    _load(f, q[number], f"[{part}], #{_VECTOR}", share)
+                    at.load(q[number], f"[{part}], #{_VECTOR}")
                 else:
                     f("vmov.i32", q[number], "#0")
-            for number, made in enumerate(_four(f, q[:4], q[4])):
+            for number, made in enumerate(at.four(q[:4], q[4])):
                 f("vstrw.32", made, f"[{places}, #{4 * number}]")
     return f.done()
 
@@ -169,69 +114,28 @@ def _second(count: int) -> Routine:
         "second", "void *x", "const int16_t *turns", purpose="Four transforms of 4 numbers become one."
     )
     x, turn = f.arguments
-    share = f.constant("share", _SHARES[4])
+    at = _Shorts(f)
     by, q = f.vectors("turns", 3), f.vectors("numbers", 5)
     for vector in by:
         f("vldrh.u16", vector, f"[{turn}], #{_VECTOR}")
+    places = [f"[{x}]", *(f"[{x}, #{_VECTOR * number}]" for number in (1, 2, 3))]
     with f.low_overhead_loop("groups", count // 16):
-        for number in (1, 2, 3):
-            _load(f, q[0], f"[{x}, #{_VECTOR * number}]", share)
-            _turned(f, q[number], q[0], by[number - 1])
-        _load(f, q[0], f"[{x}]", share)
-        made = _four(f, q[:4], q[4])
-        for number in (1, 2, 3):
-            f("vstrh.16", made[number], f"[{x}, #{_VECTOR * number}]")
+        made = at.combined(q, places, lambda number: by[number - 1])
+        for register, place in zip(made[1:], places[1:], strict=True):
+            f("vstrh.16", register, place)
         f("vstrh.16", made[0], f"[{x}], #{4 * _VECTOR}")
     return f.done()
 
 
 @cache
 def _stage() -> Routine:
-    """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
-    f = Function(
-        "stage",
-        "void *x",
-        "const int16_t *turns",
-        "uint32_t bytes",
-        "uint32_t groups",
-        purpose="A stage: four transforms of so many bytes become one, group by group.",
-    )
-    x, turns_, step, left = f.arguments
-    parts = (x, *f.cores("numbers", 3))
-    turn, rounds = f.cores("turns; vectors", 2)
-    share = f.constant("share", _SHARES[4])
-    by, q = f.vector("a turn"), f.vectors("numbers", 5)
-    f("lsr", rounds, step, "#4")
-    for before, part in pairwise(parts):
-        f("add", part, before, step)
-    f("add", step, step, step, "lsl #1")
-    with f.loop("groups", "groups") as next_group:
-        f("mov", turn, turns_)
-        with f.low_overhead_loop("numbers", "numbers", rounds):
-            for number in (1, 2, 3):
-                f("vldrh.u16", by, f"[{turn}], #{_VECTOR}")
-                _load(f, q[0], f"[{parts[number]}]", share)
-                _turned(f, q[number], q[0], by)
-            _load(f, q[0], f"[{x}]", share)
-            for register, part in zip(_four(f, q[:4], q[4]), parts, strict=True):
-                f("vstrh.16", register, f"[{part}], #{_VECTOR}")
-        for part in parts:
-            f("add", part, part, step)
-        f("subs", left, left, "#1")
-        f("bne", next_group)
-    return f.done()
+    return stage("int16_t", "numbers", "vectors", _Shorts)
 
 
 @cache
 def _apart(count: int) -> Routine:
     """``apart(x, y, halves)``: all but the ends of a transform of real numbers, by fours from both ends."""
-    f = Function(
-        "apart",
-        "const void *x",
-        "void *y",
-        "const int16_t *halves",
-        purpose="Numbers of a transform by fours, from both ends.",
-    )
+    f = apart_function("int16_t", by="fours")
     x, y, halves = f.arguments
     number = f.core("a number", EVEN)
     x_far, y_far = f.cores("numbers from the end", 2)

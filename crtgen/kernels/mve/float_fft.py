@@ -6,104 +6,66 @@ number has to be sorted; the second one goes over groups with its turns in regis
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
-from crtgen.ir import Array, DType, Signature
-from crtgen.kernels.asm import Function, Routine, Runs
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.ir import DType, Signature
+from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.kernel import Const, Kernel, Target
+from crtgen.kernels.mve.fft_asm import QUARTER, THREE, Numbers, stage
 from crtgen.kernels.registry import design
-from crtgen.ops.fft import EIGHTH, Rfft, digit_order, half_turns, radices, turns
+from crtgen.kernels.transform import (
+    Stages,
+    StageWalk,
+    TransformView,
+    apart_function,
+    first_function,
+    inputs_there,
+    transform_kernel,
+)
+from crtgen.ops.fft import EIGHTH, Rfft, half_turns, turns
 
-__all__ = ["FloatFftView", "transform"]
+__all__ = ["transform"]
 
-_PAIR = 16  # bytes of two complex numbers
-_QUARTER, _THREE = "#90", "#270"
-
-
-@dataclass(frozen=True, slots=True)
-class FloatFftView:
-    """``rows`` of ``inputs`` numbers, transformed as ``count`` complex ones.
-
-    ``stages`` are those behind the second one: bytes of their transforms, how many groups of four of these
-    there are, and where their turns begin.
-    """
-
-    rows: int
-    inputs: int
-    count: int
-    stages: tuple[tuple[int, int, int], ...]
+_NUMBER, _LANES = 8, 2  # bytes of a complex number; numbers of a vector
+_PAIR = _NUMBER * _LANES
 
 
 @design(Rfft, types=(DType.FLOAT32,), needs="mve")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
     """Powers of two; None for others, and where zeros begin within two pairs that are read at once."""
-    count, inputs = op.length // 2, sig.x.shape[-1]
-    first, *others = reversed(radices(count, eight=True))
-    if first not in (4, 8) or any(radix != 4 for radix in others) or inputs % 4 or (count // first) % 2:
+    plan, inputs = Stages.of(op.length // 2, eight=True), sig.x.shape[-1]
+    if plan is None or plan.first not in (4, 8) or inputs % 4 or plan.count // plan.first % 2:
         return None
-    sizes = [first * 4**n for n in range(len(others))]
-    starts = np.cumsum([0, *(6 * size for size in sizes)]).tolist()
-    stages = tuple((8 * s, count // (4 * s), at) for s, at in zip(sizes[1:], starts[1:], strict=False))
-    view = FloatFftView(sig.x.elements // inputs, inputs, count, stages)
+    count, first = plan.count, plan.first
+    view = TransformView.of(sig, count, plan.calls(_NUMBER)[1:])
     once = [_first(first, count, inputs // 2), _apart(count)]
-    counted = Runs.sum(routine.runs() for routine in once)
-    if sizes:
-        once.append(_second(first, count))
-        counted += once[-1].runs()
-    if stages:
-        once.append(_stage())
-        counted += Runs.sum(once[-1].runs(groups=groups, pairs=size // _PAIR) for size, groups, _ in stages)
-    return Kernel(
-        design="mve radix 4",
-        template="mve/fft_float.c.j2",
-        view=view,
-        consts=_consts(count, first, sizes),
-        scratch=8 * count,
-        inplace=(InPlace(),) if view.rows == 1 else (),
-        work=Work(view.rows * counted)
-        .block("row", view.rows)
-        .block("stage", view.rows * len(stages), len(stages)),
-        routines=tuple(once),
-    )
-
-
-def _consts(count: int, first: int, sizes: list[int]) -> tuple[Const, ...]:
-    """Places of the first stage's even transforms; turns, those of two numbers side by side."""
-    places = np.empty(count // first, np.int64)
-    places[digit_order(count, eight=True)[::first]] = np.arange(count // first)
     consts = [
-        Const.of("order", (8 * first * places[::2]).astype(np.uint16), 2, "bytes to every second transform"),
+        plan.order(_NUMBER, "bytes to every second transform", _LANES),
         Const.of("halves", half_turns(count, DType.FLOAT32).ravel(), 4, "real, imaginary"),
     ]
-    if sizes:
-        table = np.concatenate([_turns_of(count, size) for size in sizes])
-        consts.append(Const.of("turns", table.astype(np.float32), 4, "three for each two numbers of a stage"))
-    return tuple(consts)
+    if plan.sizes:
+        once.append(_second(first, count))
+        table = turns(count, DType.FLOAT32)[plan.turns(_LANES)].ravel().astype(np.float32)
+        consts.append(Const.of("turns", table, 4, "three for each two numbers of a stage"))
+    walk = StageWalk(_stage(), "pairs", _PAIR)
+    return transform_kernel("mve radix 4", "mve/fft_float.c.j2", view, consts, once, walk, _NUMBER)
 
 
-def _turns_of(count: int, size: int) -> Array:
-    step = count // (4 * size)
-    places = [t * n * step for pair in range(0, size, 2) for t in (1, 2, 3) for n in (pair, pair + 1)]
-    return turns(count, DType.FLOAT32)[places].ravel()
+class _Floats(Numbers):
+    """Each product and each sum is rounded."""
 
+    sums, fetch, store = "f32", "vldrw.u32", "vstrw.32"
 
-def _four(f: Function, x: Sequence[str], spare: str) -> tuple[str, ...]:
-    """A transform of four numbers; which registers have it. The second one of ``x`` is free afterwards."""
-    a, b, c, d = x
-    f("vadd.f32", spare, a, c)
-    f("vsub.f32", a, a, c)
-    f("vadd.f32", c, b, d)
-    f("vsub.f32", b, b, d)
-    f("vadd.f32", d, spare, c)
-    f("vsub.f32", spare, spare, c)
-    f("vcadd.f32", c, a, b, _THREE)
-    f("vcadd.f32", a, a, b, _QUARTER)
-    return d, c, spare, a
+    def load(self, to: str, address: str) -> None:
+        self.f(self.fetch, to, address)
+
+    def turned(self, q: Sequence[str], number: int, address: str, by: str) -> None:
+        free = {1: (q[2], q[3]), 2: (q[3], q[4]), 3: (q[4], q[0])}
+        self.load(q[number], address)
+        _turned(self.f, q[number], by, free[number])
 
 
 @cache
@@ -112,16 +74,8 @@ def _first(radix: int, count: int, inputs: int) -> Routine:
 
     From the number ``inputs`` on there are zeros.
     """
-    f = Function(
-        "first",
-        "void *to",
-        "const void *x",
-        "const uint16_t *order",
-        purpose=f"{count // radix} transforms of {radix} numbers, two at a time.",
-        local=4 if radix == 8 else 0,
-    )
+    f = first_function(radix, count, ", two at a time", local=4 if radix == 8 else 0)
     apart = count // radix
-    whole, rest = divmod(inputs, apart)
     to, x, order = f.arguments
     parts = (x, *f.cores("numbers", radix - 1))
     near, far = f.cores("places", 2)
@@ -129,79 +83,79 @@ def _first(radix: int, count: int, inputs: int) -> Routine:
     for before, part in pairwise(parts):
         f("add", part, before, near)
     eighth = f.constant("cosine of an eighth", int(EIGHTH.view(np.uint32))) if radix == 8 else ""
-    for pairs, there in ((rest // 2, whole + 1), ((apart - rest) // 2, whole)):
-        if pairs:
-            with f.low_overhead_loop("pairs", pairs):
-                f("ldrh", near, f"[{order}], #2")
-                f("add", near, near, to)
-                f.add(far, near, 2 * count)
-                columns = _Columns(f, parts[:there], (near, far))
-                columns.eight(eighth) if radix == 8 else columns.four()
+    for pairs, there in inputs_there(radix, count, inputs, _LANES):
+        with f.low_overhead_loop("pairs", pairs):
+            f("ldrh", near, f"[{order}], #2")
+            f("add", near, near, to)
+            f.add(far, near, 2 * count)
+            columns = _Columns(f, parts[:there], (near, far))
+            columns.transform8(eighth) if radix == 8 else columns.transform4()
     return f.done()
 
 
-class _Columns:
+class _Columns(_Floats):
     """Appends the transforms of two neighbours and those that lie behind them, to two ``places``."""
 
     def __init__(self, f: Function, parts: Sequence[str], places: tuple[str, str]) -> None:
-        self.f, self.parts, self.places = f, parts, places
+        super().__init__(f)
+        self.parts, self.places = parts, places
         self.registers = f.vectors("numbers", 8)
 
-    def load(self, register: str, number: int) -> None:
+    def read(self, register: str, number: int) -> None:
         """Zeros where the input has ended."""
         if number < len(self.parts):
-            self.f("vldrw.u32", register, f"[{self.parts[number]}], #{_PAIR}")
+            self.load(register, f"[{self.parts[number]}], #{_PAIR}")
         else:
             self.f("vmov.i32", register, "#0")
 
-    def store(self, register: str, number: int) -> None:
+    def write(self, register: str, number: int) -> None:
         for half, place in enumerate(self.places):
             self.f("vstr", f"d{2 * int(register[1:]) + half}", f"[{place}, #{8 * number}]")
 
-    def four(self) -> None:
+    def transform4(self) -> None:
         q = self.registers
         for number in range(4):
-            self.load(q[number], number)
-        for number, made in enumerate(_four(self.f, q[:4], q[4])):
-            self.store(made, number)
+            self.read(q[number], number)
+        for number, made in enumerate(self.four(q[:4], q[4])):
+            self.write(made, number)
         self.f.free(*q)
 
-    def eight(self, eighth: str) -> None:
+    def transform8(self, eighth: str) -> None:
         f, q = self.f, self.registers
         for number in range(4):
-            self.load(q[number], 2 * number)
-        *even, last = _four(f, q[:4], q[4])
+            self.read(q[number], 2 * number)
+        *even, last = self.four(q[:4], q[4])
         f("vstrw.32", last, "[sp]")
         a, b, c, d, e = q[0], q[1], q[5], q[6], q[7]
         for number, register in enumerate((a, b, c, d)):
-            self.load(register, 2 * number + 1)
-        odd = _four(f, (a, b, c, d), e)
+            self.read(register, 2 * number + 1)
+        odd = self.four((a, b, c, d), e)
         spare = b
-        for number, turn in ((1, _THREE), (3, _QUARTER)):
+        for number, turn in ((1, THREE), (3, QUARTER)):
             f("vmul.f32", spare, odd[number], eighth)
             f("vcadd.f32", odd[number], spare, spare, turn)
         for number in (0, 1):
             f("vadd.f32", spare, even[number], odd[number])
-            self.store(spare, number)
+            self.write(spare, number)
             f("vsub.f32", even[number], even[number], odd[number])
-            self.store(even[number], number + 4)
+            self.write(even[number], number + 4)
             spare = odd[number]
-        f("vcadd.f32", spare, even[2], odd[2], _THREE)
-        self.store(spare, 2)
-        f("vcadd.f32", even[2], even[2], odd[2], _QUARTER)
-        self.store(even[2], 6)
+        f("vcadd.f32", spare, even[2], odd[2], THREE)
+        self.write(spare, 2)
+        f("vcadd.f32", even[2], even[2], odd[2], QUARTER)
+        self.write(even[2], 6)
         f("vldrw.u32", odd[2], "[sp]")
         f("vsub.f32", even[0], odd[2], odd[3])
-        self.store(even[0], 3)
+        self.write(even[0], 3)
         f("vadd.f32", odd[2], odd[2], odd[3])
-        self.store(odd[2], 7)
+        self.write(odd[2], 7)
         f.free(*q)
 
 
 def _turned(f: Function, x: str, by: str, spare: tuple[str, str]) -> None:
     """Times turns; each product and each sum is rounded."""
     f("vcmul.f32", spare[0], x, by, "#0")
-    f("vcmul.f32", spare[1], x, by, _QUARTER)
+    f("vcmul.f32", spare[1], x, by, QUARTER)
     f("vadd.f32", x, *spare)
 
 
@@ -213,7 +167,7 @@ def _second(size: int, count: int) -> Routine:
     )
     x, turn = f.arguments
     at = f.core("numbers")
-    by, q = f.vectors("turns", 3), f.vectors("numbers", 5)
+    numbers, by, q = _Floats(f), f.vectors("turns", 3), f.vectors("numbers", 5)
     places = [f"[{at}, #{8 * size * part}]" for part in range(4)]
     left = f.core("pairs left")
     with f.counted_loop("pairs", left, size // 2):
@@ -221,11 +175,7 @@ def _second(size: int, count: int) -> Routine:
             f("vldrw.u32", vector, f"[{turn}], #{_PAIR}")
         f("mov", at, x)
         with f.low_overhead_loop("groups", count // (4 * size)):
-            for number in (1, 2, 3):
-                f("vldrw.u32", q[number], places[number])
-                _turned(f, q[number], by[number - 1], _rest(q, number))
-            f("vldrw.u32", q[0], places[0])
-            made = _four(f, q[:4], q[4])
+            made = numbers.combined(q, places, lambda number: by[number - 1])
             for register, place in zip(made[1:], places[1:], strict=True):
                 f("vstrw.32", register, place)
             f("vstrw.32", made[0], f"[{at}], #{32 * size}")
@@ -233,57 +183,15 @@ def _second(size: int, count: int) -> Routine:
     return f.done()
 
 
-def _rest(q: Sequence[str], number: int) -> tuple[str, str]:
-    """Two vectors that are free while number 1, 2 or 3 is turned, the first ones before the last."""
-    return {1: (q[2], q[3]), 2: (q[3], q[4]), 3: (q[4], q[0])}[number]
-
-
 @cache
 def _stage() -> Routine:
-    """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
-    f = Function(
-        "stage",
-        "void *x",
-        "const float *turns",
-        "uint32_t bytes",
-        "uint32_t groups",
-        purpose="A stage: four transforms of so many bytes become one, group by group.",
-    )
-    x, turns_, step, left = f.arguments
-    parts = (x, *f.cores("numbers", 3))
-    turn, pairs = f.cores("turns; pairs", 2)
-    by, q = f.vector("a turn"), f.vectors("numbers", 5)
-    f("lsr", pairs, step, "#4")
-    for before, part in pairwise(parts):
-        f("add", part, before, step)
-    f("add", step, step, step, "lsl #1")
-    with f.loop("groups", "groups") as next_group:
-        f("mov", turn, turns_)
-        with f.low_overhead_loop("pairs", "pairs", pairs):
-            for number in (1, 2, 3):
-                f("vldrw.u32", by, f"[{turn}], #{_PAIR}")
-                f("vldrw.u32", q[number], f"[{parts[number]}]")
-                _turned(f, q[number], by, _rest(q, number))
-            f("vldrw.u32", q[0], f"[{x}]")
-            for register, part in zip(_four(f, q[:4], q[4]), parts, strict=True):
-                f("vstrw.32", register, f"[{part}], #{_PAIR}")
-        for part in parts:
-            f("add", part, part, step)
-        f("subs", left, left, "#1")
-        f("bne", next_group)
-    return f.done()
+    return stage("float", "pairs", "pairs", _Floats)
 
 
 @cache
 def _apart(count: int) -> Routine:
     """``apart(x, y, halves)``: all but the ends of a transform of real numbers, by twos from both ends."""
-    f = Function(
-        "apart",
-        "const void *x",
-        "void *y",
-        "const float *halves",
-        purpose="Numbers of a transform by twos, from both ends.",
-    )
+    f = apart_function("float")
     x, y, halves = f.arguments
     x_far, y_far = f.cores("numbers from the end", 2)
     near, far, by, total, one, two = f.vectors("numbers", 6)

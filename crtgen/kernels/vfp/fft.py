@@ -12,8 +12,9 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
 from crtgen.kernels.signal import FftView, rfft
+from crtgen.kernels.transform import Stages, apart_function, stage_function
 from crtgen.kernels.vfp.unit import listed
-from crtgen.ops.fft import Rfft, radices, turns
+from crtgen.ops.fft import Rfft, turns
 
 __all__ = ["transform"]
 
@@ -23,49 +24,33 @@ _PAIR = 8  # bytes of a complex number
 @design(Rfft, types=(DType.FLOAT32,), needs="vfp")
 def transform(op: Rfft, sig: Signature, target: Target) -> Kernel | None:
     """Turns lie as stages read them; None where stages have other radices than 4, or there is one alone."""
-    count = op.length // 2
-    first, *others = reversed(radices(count, eight=True))
-    if not others or any(radix != 4 for radix in others):
+    plan = Stages.of(op.length // 2, eight=True)
+    if plan is None or not plan.sizes:
         return None
     portable = rfft(op, sig, target)
     assert isinstance(portable.view, FftView)
-    sizes = [first * 4**n for n in range(len(others))]
-    starts = np.cumsum([0, *(6 * size for size in sizes)]).tolist()
-    table = np.concatenate([_turns_of(count, size) for size in sizes])
+    count, sizes = plan.count, plan.sizes
+    table = turns(count, DType.FLOAT32)[plan.turns()].ravel().astype(np.float32)
     rows, stage, apart = portable.view.rows, _stage(), _apart(count)
     counted = apart.runs() + Runs.sum(stage.runs(groups=count // (4 * size), numbers=size) for size in sizes)
     work = Work(rows * counted).block("row", rows).block("stage", rows * len(sizes), len(sizes))
     return replace(
         portable,
         design="vfp radix 4",
-        view=replace(portable.view, starts=tuple(starts[:-1])),
+        view=replace(portable.view, starts=tuple(start for _, _, start in plan.calls(_PAIR))),
         consts=tuple(
             Const.of("twiddles", table, 4, "three for each number of a stage") if c.name == "twiddles" else c
             for c in portable.consts
         ),
-        work=work.block(f"first of {first}", rows * count // first),
+        work=work.block(f"first of {plan.first}", rows * count // plan.first),
         routines=(stage, apart),
     )
-
-
-def _turns_of(count: int, size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    step = count // (4 * size)
-    places = [t * n * step for n in range(size) for t in (1, 2, 3)]
-    return turns(count, DType.FLOAT32)[places].ravel().astype(np.float32)
 
 
 @cache
 def _stage() -> Routine:
     """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
-    f = Function(
-        "stage",
-        "void *x",
-        "const float *turns",
-        "uint32_t bytes",
-        "uint32_t groups",
-        purpose="A stage: four transforms of so many bytes become one, group by group.",
-        keep=(1,),
-    )
+    f = stage_function("float", keep=(1,))
     x, turn, step, left = f.arguments
     parts = (x, *f.cores("numbers", 3))
     numbers, far = f.cores("numbers left; to the next group", 2)
@@ -127,13 +112,7 @@ def _four(f: Function, x: list[tuple[str, ...]], spare: tuple[str, ...]) -> None
 @cache
 def _apart(count: int) -> Routine:
     """``apart(x, y, halves)``: all but the ends of a transform of real numbers."""
-    f = Function(
-        "apart",
-        "const void *x",
-        "void *y",
-        "const float *halves",
-        purpose="Numbers of a transform by twos, from both ends.",
-    )
+    f = apart_function("float")
     x, y, halves = f.arguments
     x_far, y_far = f.cores("numbers from the end", 2)
     near, far, by = (f.singles(role, 2) for role in ("near", "far", "turns"))

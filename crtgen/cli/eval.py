@@ -9,14 +9,17 @@ import typer
 from rich.console import Console
 
 from crtgen import api
+from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.groups import Building, Compiling, Connecting, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, Rows, guarded, on_log, table
 from crtgen.errors import MismatchError
 from crtgen.files import read_text
+from crtgen.ir import Array
 from crtgen.measure.evaluation import Classified, Evaluation, Threshold, evaluate, sweep_cells
 from crtgen.measure.media import Scaling
-from crtgen.measure.subject import Subject, reference, run_of
+from crtgen.measure.subject import Subject, reference, run_of, seen_by
+from crtgen.pipeline import Borders, count_borders
 from crtgen.quality import GOALS, limits_of, shortfalls
 
 __all__ = ["command"]
@@ -75,8 +78,13 @@ def command(
             say("starting")
             with image.run(counting=False, on_log=on_log, site=site) as session:
                 say("evaluating")
-                found[f"{source.name} on {image.board}"] = evaluate(subject, data, run_of(session))
-        shown = _Shown(subject.model.name, image.board, data, found, limits)
+                signals: list[Array] = []
+                run, pipeline = run_of(session), subject.model.on(find_board(image.board)).pipeline
+                if pipeline is not None:
+                    run = seen_by(run, pipeline, signals)
+                found[f"{source.name} on {image.board}"] = evaluate(subject, data, run)
+        borders = None if pipeline is None else count_borders(pipeline, signals)
+        shown = _Shown(subject.model.name, image.board, data, found, limits, borders)
         out.result(shown.to_dict(), shown.print)
         if shown.shortfalls:
             raise typer.Exit(MismatchError.exit_code)
@@ -84,13 +92,14 @@ def command(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shown:
-    """What came of it: ``found`` by who computed it, the image last."""
+    """What came of it: ``found`` by who computed it, the image last; ``borders`` of integer features."""
 
     model: str
     board: str
     data: Path
     found: Mapping[str, Evaluation]
     limits: Mapping[str, float]
+    borders: Borders | None
 
     @property
     def last(self) -> Evaluation:
@@ -106,6 +115,8 @@ class _Shown:
         made: dict[str, Any] = {"model": self.model, "board": self.board, **_figures(self.last)}
         if self.last.thresholds:
             made["thresholds"] = [asdict(each) for each in self.last.thresholds]
+        if self.borders is not None:
+            made["borders"] = asdict(self.borders)
         if others:
             made["against"] = others
         if self.limits:
@@ -129,6 +140,8 @@ class _Shown:
             console.print(_confusion(self.last.result))
         if self.last.thresholds:
             console.print(_thresholds(self.last.thresholds))
+        if self.borders is not None:
+            console.print(f"  {self.borders.text}")
         for line in self.shortfalls:
             console.print(f"  NOT GOOD ENOUGH: {line}")
 

@@ -1,7 +1,7 @@
 """``crtgen verify``: does the board compute what is expected?"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +22,8 @@ from crtgen.measure.against import Loss, losses, within_range
 from crtgen.measure.cases import Case, first_runs
 from crtgen.measure.layers import LayerVerdict, verify_against_host, verify_layers
 from crtgen.measure.rungs import Outcome, junit, rung_of
-from crtgen.measure.verification import Verdict, cases_of, verify
+from crtgen.measure.verification import Verdict, cases_of, verify_cases
+from crtgen.pipeline import PIPELINE, Borders, count_borders
 from crtgen.session import Session
 
 __all__ = ["Verified", "command"]
@@ -77,13 +78,15 @@ def command(
             say("starting")
             prepare = connecting.prepare(image)
             with image.run(counting=False, on_log=on_log, site=site, prepare=prepare) as session:
-                results = verify(session, source, expect, cases, say, sliding)
+                given = cases_of(session.models, source, expect, cases, sliding)
+                results = verify_cases(session, given, say)
                 watched = None
                 if layers:
                     found = cases_of(session.models, source, expect, 1, sliding)
                     made_of = None if source.is_dir() else files.load(source, building.trust)
                     watched = _watched(session, image, source, made_of, found, say)
-        verified = Verified(image.board, results, watched, lost)
+        borders = _borders(source, files, image.board, given)
+        verified = Verified(image.board, results, watched, lost, borders)
         if junit_file:
             rung = rung_of(find_board(image.board), site)
             write(junit_file, junit([Outcome(source.stem, image.board, rung, results)]))
@@ -104,12 +107,16 @@ def _check(expect: Path | None) -> Callable[[Sequence[ModelInfo]], object]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verified:
-    """What came of it: the cases, what layers computed by model, and what they lose, as far as asked for."""
+    """What came of it: the cases, what layers computed by model, and what they lose, as far as asked for.
+
+    ``borders`` are those of a pipeline's integer features.
+    """
 
     board: str
     results: Sequence[Verdict]
     watched: Mapping[str, Sequence[LayerVerdict]] | None
     lost: Sequence[Loss] | None
+    borders: Borders | None = None
 
     @property
     def failed(self) -> list[Verdict]:
@@ -135,6 +142,7 @@ class Verified:
             "differences": {_name(r, self.results): str(r.difference) for r in self.failed},
             "layers": None if self.watched is None else watched,
             "losses": None if self.lost is None else [loss.to_dict() for loss in self.lost],
+            "borders": None if self.borders is None else asdict(self.borders),
         }
 
     def print(self, console: Console) -> None:
@@ -145,6 +153,8 @@ class Verified:
         console.print(
             f"{self.model} on {self.board}: {count - len(self.failed)} of {count} cases as expected"
         )
+        if self.borders is not None:
+            console.print(self.borders.text)
         for name, verdicts in (self.watched or {}).items():
             _print_layers(console, name, verdicts)
         if self.lost is not None:
@@ -177,6 +187,15 @@ def _watched(
     on_host = reference.compile("host").generate("server", profile=True).build(say=say)
     with on_host.run() as host:
         return {name: verify_against_host(session, host, name, runs, say) for name, runs in first.items()}
+
+
+def _borders(source: Path, files: Files, board: str, cases: Mapping[str, Sequence[Case]]) -> Borders | None:
+    """How near to rounding borders the features of a pipeline lie in the cases, and which differ."""
+    if source.suffix != PIPELINE:
+        return None
+    pipeline = files.load_network(source).on(find_board(board)).pipeline
+    given = (case.inputs[0] for found in cases.values() for case in found)
+    return None if pipeline is None else count_borders(pipeline, given)
 
 
 def _lost(

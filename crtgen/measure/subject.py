@@ -13,10 +13,10 @@ from crtgen.ir import Array, Value
 from crtgen.measure.cases import interface_of, read_inputs, runs_in_array
 from crtgen.measure.labelled import Clip
 from crtgen.measure.media import Scaling
-from crtgen.pipeline import Pipeline, read_samples, runs_of
+from crtgen.pipeline import Pipeline, read_samples, runs_of, signals_of
 from crtgen.session import Session
 
-__all__ = ["Run", "Subject", "reference", "run_of", "runs_in"]
+__all__ = ["Run", "Subject", "reference", "run_of", "runs_in", "seen_by"]
 
 Run = Callable[[Sequence[Array]], list[Array]]
 """What a model makes of runs one after the other, after a reset: its first output."""
@@ -146,3 +146,13 @@ def run_of(session: Session) -> Run:
         return [session.infer(samples)[0] for samples in inputs]
 
     return run
+
+
+def seen_by(run: Run, pipeline: Pipeline, signals: list[Array]) -> Run:
+    """The same, which adds the signals that it gets to ``signals``."""
+
+    def seeing(inputs: Sequence[Array]) -> list[Array]:
+        signals.extend(signals_of(pipeline, inputs))
+        return run(inputs)
+
+    return seeing

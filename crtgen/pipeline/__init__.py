@@ -1,5 +1,6 @@
 """From a sensor's samples to events: features, a network and a decision as one model."""
 
+from crtgen.pipeline.borders import Borders, count_borders, signals_of
 from crtgen.pipeline.boxes import Box, Finder
 from crtgen.pipeline.decider import Decider, Event
 from crtgen.pipeline.decision import Decision, least_sum, runs_in
@@ -9,6 +10,7 @@ from crtgen.pipeline.stream import events_of, read_samples, runs_of
 
 __all__ = [
     "PIPELINE",
+    "Borders",
     "Box",
     "Decider",
     "Decision",
@@ -16,6 +18,7 @@ __all__ = [
     "Event",
     "Finder",
     "Pipeline",
+    "count_borders",
     "events_of",
     "join",
     "least_sum",
@@ -23,4 +26,5 @@ __all__ = [
     "read_samples",
     "runs_in",
     "runs_of",
+    "signals_of",
 ]

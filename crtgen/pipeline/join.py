@@ -14,10 +14,11 @@ from crtgen.features.scaler import scaled
 from crtgen.features.settings import SoundSettings
 from crtgen.features.steps import GraphSteps, Handle
 from crtgen.features.vibration import vibration
-from crtgen.ir import DType, Graph, Node, Value, shape_text
+from crtgen.ir import DType, Graph, Node, Quant, Value, shape_text
 from crtgen.ops import Cast, Concat, Quantize, Reshape, StridedSlice
 from crtgen.passes import DEFAULT_PASSES, Sliding, run_passes, slide
 from crtgen.passes.slide import start_of_signal
+from crtgen.pipeline.borders import Rounded
 from crtgen.pipeline.boxes import layout_of
 from crtgen.pipeline.decision import Decision
 from crtgen.pipeline.description import Description
@@ -43,6 +44,8 @@ class Pipeline:
     skip: int
     warm: int
     decision: Decision | None
+    rounded: Rounded | None = None
+    """How its features become integers, if they are real numbers before."""
     again: Callable[[FeatureSettings], "Pipeline"] | None = field(default=None, compare=False, repr=False)
     """The same with other settings."""
 
@@ -176,7 +179,21 @@ def _of_sound(description: Description, settings: SoundSettings, networks: _Netw
         skip=max(-ahead, 0),
         warm=0 if whole else -(-window.rows // window.step) - 1,
         decision=description.decision,
+        rounded=_rounding(settings, network, history, description),
     )
+
+
+def _rounding(
+    settings: SoundSettings, network: Graph | None, history: int, description: Description
+) -> Rounded | None:
+    if network is None or not isinstance(settings, MelSettings):
+        return None
+    if settings.rounding != "none":
+        return Rounded(Quant.tensor(settings.quantum, settings.zero_point), DType.INT8, True, history)
+    x = _input(network)
+    if x.quant is None or x.dtype.itemsize != 1:
+        return None
+    return Rounded(x.quant, x.dtype, False, history, description.scaler)
 
 
 def _check_decision(made: Pipeline) -> None:

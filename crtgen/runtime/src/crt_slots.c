@@ -200,7 +200,7 @@ int32_t crt_slots_write(struct crt_slots *slots, uint32_t slot, uint32_t offset,
     const struct crt_flash *flash = slots->config.flash;
     const uint8_t *bytes = data;
     uint8_t last[CRT_FLASH_WRITE_MOST];
-    if (slots->begun != (int32_t)slot) {
+    if ((slot >= slots->config.count) || (slots->begun != (int32_t)slot)) {
         return CRT_ERR_STATE;
     }
     const struct crt_slot_place *place = &slots->config.places[slot];

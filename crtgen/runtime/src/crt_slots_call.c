@@ -82,11 +82,10 @@ int crt_slots_store(struct crt_call *call)
     if (error != CRT_OK) {
         return error;
     }
-    if (slots->begun != (int32_t)call->values[0].v_int64) {
-        return crt_fail(call->server, CRT_ERR_STATE, "nothing was begun in that slot");
-    }
-    return crt_slots_answer(call, crt_slots_write(slots, (uint32_t)call->values[0].v_int64,
-                                                  (uint32_t)call->values[1].v_int64, crt_tensor_bytes(tensor), size));
+    const int32_t written = crt_slots_write(slots, (uint32_t)call->values[0].v_int64, (uint32_t)call->values[1].v_int64,
+                                            crt_tensor_bytes(tensor), size);
+    return (written == CRT_ERR_STATE) ? crt_fail(call->server, CRT_ERR_STATE, "nothing was begun in that slot")
+                                      : crt_slots_answer(call, written);
 }
 
 int crt_slots_transfer(struct crt_call *call)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.features.steps import PARTS, PREVIOUS, Handle, Steps, around
+from crtgen.features.steps import PARTS, PREVIOUS, Bins, Handle, Steps, around
 from crtgen.ir import Array, DType, Op, Quant, Signature, Value
 from crtgen.ops import (
     Bands,
@@ -58,11 +58,14 @@ class ArraySteps(Steps):
             return self._keep(factors * now)
         return self._keep(factors * (now - np.float32(preemphasis) * before))
 
-    def powers(self, weights: Array, preemphasis: float, over: str, length: int, *, centred: bool) -> Handle:
-        op = BlockPower(0, preemphasis, Before.ITSELF if centred else PREVIOUS[over], length, centred)
+    def powers(
+        self, weights: Array, preemphasis: float, over: str, length: int, bins: Bins, *, centred: bool
+    ) -> Handle:
+        before = Before.ITSELF if centred else PREVIOUS[over]
+        op = BlockPower(0, preemphasis, before, length, bins, centred)
         factors = weights.astype(np.float32)
-        now, before = (a.astype(np.int64) for a in self._samples(len(factors), "frame" if centred else over))
-        return self._keep(powers_of(now, before, factors, op))
+        now, earlier = (a.astype(np.int64) for a in self._samples(len(factors), "frame" if centred else over))
+        return self._keep(powers_of(now, earlier, factors, op))
 
     def _samples(self, size: int, over: str) -> tuple[Array, Array]:
         """The samples of each frame, and those before them."""
@@ -110,8 +113,8 @@ class ArraySteps(Steps):
             made[i] = before
         return self._keep(made)
 
-    def first(self, value: Handle, count: int) -> Handle:
-        return self._keep(np.ascontiguousarray(self.array(value)[:, :count]))
+    def part(self, value: Handle, first: int, end: int) -> Handle:
+        return self._keep(np.ascontiguousarray(self.array(value)[:, first:end]))
 
     def beside(self, *values: Handle) -> Handle:
         return self._keep(np.hstack([self.array(value) for value in values]))

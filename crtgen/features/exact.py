@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crtgen.features.at_once import ArraySteps
-from crtgen.features.steps import Handle
+from crtgen.features.steps import Bins, Handle
 from crtgen.ir import Array, DType, Op, Quant, Value
 from crtgen.ops import (
     Add,
@@ -56,11 +56,13 @@ class ExactSteps(ArraySteps):
         now, before = (a.astype(np.float64) for a in self._samples(len(weights), over))
         return self._keep(weights.astype(np.float64) * (now - preemphasis * before))
 
-    def powers(self, weights: Array, preemphasis: float, over: str, length: int, *, centred: bool) -> Handle:
+    def powers(
+        self, weights: Array, preemphasis: float, over: str, length: int, bins: Bins, *, centred: bool
+    ) -> Handle:
         frame = self.frame(weights, preemphasis, over)
         if centred:
             frame = self.one(Frame(0, preemphasis), self.centred(len(weights)), self.constant("w", weights))
-        return self.one(Power(), self.one(Rfft(length), frame))
+        return self.part(self.one(Power(), self.one(Rfft(length), frame)), *bins)
 
     def doubles(self, handle: Handle) -> Doubles:
         """What a handle stands for, or its constant."""

@@ -40,7 +40,10 @@ from crtgen.ops import (
 __all__ = ["features_of"]
 
 _MOSTLY = 0.875
-"""The part of a spectrum that is computed whole: to cut more off costs a copy of the rest."""
+"""The part of a spectrum from which on its powers are computed whole: to cut more off costs a copy."""
+
+_GROUP = 4
+"""Bins that are computed at once where there are vectors."""
 
 _CORRECTION_BITS = 3
 _SNR_BITS = 12
@@ -62,10 +65,10 @@ def features_of(steps: Steps, settings: SoundSettings, *, quantized: bool = Fals
 
 def _logarithms(steps: Steps, s: MelSettings) -> Handle:
     bank = _bank(s) / s.divide
-    used = len(bank) if s.arithmetic == "int32" else _used(bank)
+    bins = _used(bank, whole=s.arithmetic != "int32")
 
     def row() -> Handle:
-        made = steps.bands("bank", _spectrum(steps, s, used), bank[:used])
+        made = steps.bands("bank", _spectrum(steps, s, bins), bank[bins[0] : bins[1]])
         return _normalized_energies(steps, s, made) if s.log == "pcen" else made
 
     bands = steps.rows(row)
@@ -146,18 +149,26 @@ def _cepstrum(s: MelSettings) -> npt.NDArray[np.float64]:
     return matrix
 
 
-def _used(bank: npt.NDArray[np.float64]) -> int:
-    """The bins up to the last one that is in a band, or all where few are not."""
-    count = int(np.flatnonzero(bank.any(axis=1)).max(initial=0)) + 1
-    return count if count < _MOSTLY * len(bank) else len(bank)
+def _used(bank: npt.NDArray[np.float64], *, whole: bool) -> tuple[int, int]:
+    """The bins from the first one that is in a band to behind the last one; at least two.
+
+    Of a spectrum that is computed as a ``whole``, all where few are in no band, and from a group on else.
+    """
+    used, size = np.flatnonzero(bank.any(axis=1)), len(bank)
+    first = int(min(used.min(initial=size), size - 2))
+    end = max(int(used.max(initial=0)) + 1, first + 2)
+    if not whole:
+        return first, end
+    first -= first % _GROUP
+    return (first, end) if end - first < _MOSTLY * size else (0, size)
 
 
-def _spectrum(steps: Steps, s: MelSettings, used: int) -> Handle:
-    """The powers of the first bins, or their roots."""
+def _spectrum(steps: Steps, s: MelSettings, bins: tuple[int, int]) -> Handle:
+    """The powers of bins from one to before another one, or their roots."""
     weights = (window_of(s.window, s.frame, s.periodic)[: s.used] / s.unit).astype(np.float32)
     if s.arithmetic == "int32":
         over = s.preemphasis_over
-        powers = steps.powers(weights, s.preemphasis, over, s.fft, centred=s.remove_mean)
+        powers = steps.powers(weights, s.preemphasis, over, s.fft, bins, centred=s.remove_mean)
         return steps.one(Sqrt(), powers) if s.spectrum == "magnitude" else powers
     if s.remove_mean:
         factors = steps.constant("window", weights)
@@ -165,8 +176,8 @@ def _spectrum(steps: Steps, s: MelSettings, used: int) -> Handle:
     else:
         frame = steps.frame(weights, s.preemphasis, s.preemphasis_over)
     spectrum = steps.one(Rfft(s.fft), frame)
-    if used <= s.fft // 2:
-        spectrum = steps.first(spectrum, 2 * used)
+    if bins != (0, s.fft // 2 + 1):
+        spectrum = steps.part(spectrum, 2 * bins[0], 2 * bins[1])
     return steps.one(Power(s.spectrum == "magnitude"), spectrum)
 
 

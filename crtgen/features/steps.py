@@ -27,10 +27,13 @@ from crtgen.ops import (
 )
 from crtgen.ops.spectral import banded
 
-__all__ = ["PARTS", "PREVIOUS", "GraphSteps", "Handle", "Steps", "around"]
+__all__ = ["PARTS", "PREVIOUS", "Bins", "GraphSteps", "Handle", "Steps", "around"]
 
 Handle: TypeAlias = Value
 """A value of the graph; or, where all frames are computed at once, what stands for a row of each."""
+
+Bins: TypeAlias = tuple[int, int]
+"""The first number of a spectrum, and the one behind the last."""
 
 PREVIOUS = {"stream": Before.EARLIER, "frame": Before.ITSELF, "window": Before.LAST}
 """What is before the first sample of a frame."""
@@ -68,8 +71,10 @@ class Steps(ABC):
         """
 
     @abstractmethod
-    def powers(self, weights: Array, preemphasis: float, over: str, length: int, *, centred: bool) -> Handle:
-        """The powers of the frame's spectrum, as the operator ``BlockPower`` computes them."""
+    def powers(
+        self, weights: Array, preemphasis: float, over: str, length: int, bins: Bins, *, centred: bool
+    ) -> Handle:
+        """Some powers of the frame's spectrum, as the operator ``BlockPower`` computes them."""
 
     @abstractmethod
     def centred(self, size: int) -> Handle:
@@ -99,8 +104,8 @@ class Steps(ABC):
         """What follows a row: from row to row ``factor`` of it, and the rest of what was before."""
 
     @abstractmethod
-    def first(self, value: Handle, count: int) -> Handle:
-        """The first numbers of each row."""
+    def part(self, value: Handle, first: int, end: int) -> Handle:
+        """The numbers of each row from the first one to before another one."""
 
     @abstractmethod
     def beside(self, *values: Handle) -> Handle:
@@ -174,11 +179,13 @@ class GraphSteps(Steps):
             op = Frame(self._start, preemphasis)
         return self.one(op, self.samples, self.constant("window", weights))
 
-    def powers(self, weights: Array, preemphasis: float, over: str, length: int, *, centred: bool) -> Handle:
+    def powers(
+        self, weights: Array, preemphasis: float, over: str, length: int, bins: Bins, *, centred: bool
+    ) -> Handle:
         before = Before.ITSELF if centred else PREVIOUS[over]
         if before is Before.LAST and self._start:
             before = Before.EARLIER
-        op = BlockPower(self._start, preemphasis, before, length, centred)
+        op = BlockPower(self._start, preemphasis, before, length, bins, centred)
         return self.one(op, self.samples, self.constant("window", weights))
 
     def centred(self, size: int) -> Handle:
@@ -215,8 +222,8 @@ class GraphSteps(Steps):
         self.become("energy", made)
         return made
 
-    def first(self, value: Handle, count: int) -> Handle:
-        return self.one(StridedSlice((0,), (count,), (1,)), value)
+    def part(self, value: Handle, first: int, end: int) -> Handle:
+        return self.one(StridedSlice((first,), (end,), (1,)), value)
 
     def beside(self, *values: Handle) -> Handle:
         return self.one(Concat(1), *values)

@@ -28,7 +28,8 @@ class BlockView:
 
     ``stages`` are sizes and numbers of groups of those, ``room`` bits of the greatest sample, ``exponent``
     that of the powers' roots. ``before`` is what is before the first sample and ``factor`` the pre-emphasis
-    with 30 fractional bits, as C; without one it is empty.
+    with 30 fractional bits, as C; without one it is empty. ``bins`` are the powers that there are, from the
+    first to before the second one.
     """
 
     op: Op
@@ -40,6 +41,24 @@ class BlockView:
     exponent: int
     before: str
     factor: str
+    bins: tuple[int, int]
+
+    @property
+    def low(self) -> tuple[int, int]:
+        """The first and the last number of what is taken apart that gives a power at its own place."""
+        return max(self.bins[0], 1), min(self.bins[1] - 1, self.count // 2)
+
+    @property
+    def high(self) -> tuple[int, int]:
+        """Those that give one as far from the end."""
+        first, end = self.bins
+        return max(self.count - end + 1, 1), min(self.count - first, self.count // 2)
+
+    @property
+    def apart(self) -> tuple[int, int]:
+        """All of them."""
+        used = [pair for pair in (self.low, self.high) if pair[0] <= pair[1]]
+        return min(pair[0] for pair in used), max(pair[1] for pair in used)
 
     @property
     def bits(self) -> int:
@@ -71,11 +90,17 @@ def block_power(op: BlockPower, sig: Signature, target: Target) -> Kernel:
         exponent=op.length.bit_length() - 1 + exponent,
         before=_before(op, sig),
         factor=str(op.factor) if op.preemphasis else "",
+        bins=op.bins,
     )
+    apart, halves = view.apart, half_turns30(count).astype(np.int32)
     turned = sum((s - 1) * count // (4 * s) for s in sizes)
     plain = sum(count // (4 * s) for s in sizes)
     kind = "difference" if view.factor else "sample"
-    work = Work().block(f"{kind} {'centred' if op.centred else 'plain'}", size).block("bin", count // 2)
+    work = (
+        Work()
+        .block(f"{kind} {'centred' if op.centred else 'plain'}", size)
+        .block("bin", (op.bins[1] - op.bins[0]) // 2)
+    )
     work.block(f"first {first}", count // first).block("turned", turned).block("plain", plain)
     return Kernel(
         design="block of 32 bits",
@@ -85,7 +110,7 @@ def block_power(op: BlockPower, sig: Signature, target: Target) -> Kernel:
             Const.of("weights", window.astype(np.int32), 4, "30 fractional bits"),
             Const.of("places", places.astype(np.uint16), 2, "of pairs of samples"),
             Const.of("turns", turns30(count).astype(np.int32).ravel(), 4, "real, imaginary"),
-            Const.of("halves", half_turns30(count).astype(np.int32).ravel(), 4, "real, imaginary"),
+            Const.of("halves", halves[apart[0] - 1 : apart[1]].ravel(), 4, "real, imaginary"),
         ),
         scratch=8 * count,
         inplace=(InPlace(),),

@@ -48,14 +48,16 @@ STEEPEST = 0.999
 """The greatest pre-emphasis."""
 _HEAVIEST = 1e9
 _BIAS = 0x7F
+_WHOLE = (0, 33)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPower(Op):
-    """``x[N] of int16, weights[size] -> y[length / 2 + 1] of float32``: powers of a frame's spectrum.
+    """``x[N] of int16, weights[size] -> y of float32``: powers of a frame's spectrum.
 
     The frame is that of ``Frame``; ``centred``: its samples lose their mean first, and before the first one
-    is itself. It is continued with zeros to ``length``, a power of two.
+    is itself. It is continued with zeros to ``length``, a power of two. Of the ``length / 2 + 1`` powers
+    there are those from the first of ``bins`` to before the second one.
     """
 
     name: ClassVar[str] = "block_power"
@@ -64,6 +66,7 @@ class BlockPower(Op):
     preemphasis: float
     before: Before
     length: int
+    bins: tuple[int, int]
     centred: bool = False
 
     def infer(self, inputs: Sequence[Value]) -> tuple[tuple[tuple[int, ...], DType], ...]:
@@ -85,7 +88,10 @@ class BlockPower(Op):
         require(
             not self.centred or self.before is Before.ITSELF, "samples without mean have none before them"
         )
-        return (((self.length // 2 + 1,), DType.FLOAT32),)
+        first, end = self.bins
+        inside = 0 <= first < end - 1 <= self.length // 2
+        require(inside, f"powers {first} to {end} of {self.length // 2 + 1}; supported: two or more")
+        return (((end - first,), DType.FLOAT32),)
 
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         x, weights = arrays[0].astype(np.int64), arrays[1].astype(np.float32)
@@ -133,7 +139,7 @@ def window30(weights: Floats) -> tuple[Whole, int]:
 
 
 def powers_of(now: Whole, before: Whole, weights: Floats, op: BlockPower) -> Floats:
-    """Of samples ``[rows, size]`` and those before each of them: ``[rows, length / 2 + 1]``."""
+    """Of samples ``[rows, size]`` and those before each of them: ``[rows, powers]``."""
     window, exponent = window30(weights)
     most = np.maximum(np.abs(now).max(axis=1), np.abs(before).max(axis=1))
     bits = ROOM - op.centred - _lengths(most)[:, None]
@@ -147,7 +153,7 @@ def powers_of(now: Whole, before: Whole, weights: Floats, op: BlockPower) -> Flo
     frame = _product(sharp, window[None])
     frame = np.pad(frame, ((0, 0), (0, op.length - frame.shape[1])))
     transformed, spare = _transform((frame[:, ::2], frame[:, 1::2]))
-    real, imaginary = _apart(*transformed)
+    real, imaginary = (part[:, slice(*op.bins)] for part in _apart(*transformed))
     scale = 2 * (op.length.bit_length() - 1 + exponent - bits - spare)
     return _floats(real * real + imaginary * imaginary, scale)
 
@@ -284,15 +290,18 @@ def cases() -> Iterator[Case]:
     rng = np.random.default_rng(35)
     weights = Value.constant("w", rng.uniform(0, 3e-5, 60).astype(np.float32))
     x = Value("x", (70,), DType.INT16)
-    yield make("64_features", BlockPower(5, 0.96875, Before.EARLIER, 64), [x, weights])
-    yield make("first_features", BlockPower(0, 0.97, Before.EARLIER, 64), [x, weights])
-    yield make("last_features", BlockPower(0, 0.98, Before.LAST, 128), [x, weights])
-    yield make("itself_features", BlockPower(3, -0.5, Before.ITSELF, 64), [x, weights])
-    yield make("plain_features", BlockPower(3, 0.0, Before.EARLIER, 64), [x, weights])
-    yield make("centred_features", BlockPower(3, 0.97, Before.ITSELF, 64, centred=True), [x, weights])
+    yield make("64_features", BlockPower(5, 0.96875, Before.EARLIER, 64, _WHOLE), [x, weights])
+    yield make("first_features", BlockPower(0, 0.97, Before.EARLIER, 64, _WHOLE), [x, weights])
+    yield make("last_features", BlockPower(0, 0.98, Before.LAST, 128, (0, 65)), [x, weights])
+    yield make("itself_features", BlockPower(3, -0.5, Before.ITSELF, 64, _WHOLE), [x, weights])
+    yield make("plain_features", BlockPower(3, 0.0, Before.EARLIER, 64, _WHOLE), [x, weights])
+    yield make("centred_features", BlockPower(3, 0.97, Before.ITSELF, 64, _WHOLE, centred=True), [x, weights])
+    for bins in ((0, 2), (2, 9), (1, 17), (16, 18), (20, 33), (5, 29), (9, 32), (31, 33)):
+        op = BlockPower(5, 0.96875, Before.EARLIER, 64, bins)
+        yield make(f"{bins[0]}_to_{bins[1]}_features", op, [x, weights])
     long = Value.constant("w", np.hanning(500).astype(np.float32))
-    yield make(
-        "1024_features", BlockPower(0, 0.0, Before.EARLIER, 1024), [Value("x", (500,), DType.INT16), long]
-    )
+    whole = BlockPower(0, 0.0, Before.EARLIER, 1024, (0, 513))
+    yield make("1024_features", whole, [Value("x", (500,), DType.INT16), long])
     short = Value.constant("w", np.array([0.5, -1.0, 0.25], np.float32))
-    yield make("16_features", BlockPower(0, 0.0, Before.EARLIER, 16), [Value("x", (3,), DType.INT16), short])
+    whole = BlockPower(0, 0.0, Before.EARLIER, 16, (0, 9))
+    yield make("16_features", whole, [Value("x", (3,), DType.INT16), short])

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from crtgen.errors import UsageError
-from crtgen.features import Features, MelSettings, settings_of
+from crtgen.features import Features, MelSettings, changed, rows, settings_of
 from crtgen.features.framing import starts_of
 from crtgen.features.rows import features_of
 from crtgen.features.steps import GraphSteps
@@ -199,14 +199,32 @@ def test_statistics_of_vibrations() -> None:
         Features("edge-impulse-flatten", statistics=("crests",))
 
 
-@pytest.mark.parametrize(("preset", "powers"), [("mlperf-kws", 128), ("mlperf-sww", 513)])
-def test_bins_that_no_band_has_are_not_computed(preset: str, powers: int) -> None:
-    settings = settings_of(preset)
+@pytest.mark.parametrize(
+    ("preset", "changes", "powers"),
+    [
+        ("mlperf-kws", {}, 128),
+        ("mlperf-sww", {}, 513),
+        ("mlperf-sww", {"low": 2000.0}, 513 - 128 - 1),
+        ("mlperf-sww", {"low": 2000.0, "arithmetic": "int32"}, 513 - 129 - 1),
+        ("mlperf-sww", {"arithmetic": "int32"}, 511),
+    ],
+)
+def test_bins_that_no_band_has_are_not_computed(preset: str, changes: dict[str, Any], powers: int) -> None:
+    settings = changed(settings_of(preset), changes)
     assert isinstance(settings, MelSettings)
     steps = GraphSteps(Value("x", (1025,), DType.INT16), [1])
     graph = steps.graph("row", features_of(steps, settings))
-    (made,) = (graph.values[node.outputs[0]] for node in graph.nodes if node.op.name == "power")
+    names = ("power", "block_power")
+    (made,) = (graph.values[node.outputs[0]] for node in graph.nodes if node.op.name in names)
     assert made.elements == powers
+
+
+@pytest.mark.parametrize("arithmetic", ["float32", "int32"])
+def test_bins_that_are_left_out_change_no_bit(arithmetic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = Features("mlperf-sww", low=2000.0, high=6000.0, arithmetic=arithmetic)
+    few = features.transform(_signals()[0])
+    monkeypatch.setattr(rows, "_used", lambda bank, whole: (0, len(bank)))
+    assert np.array_equal(features.transform(_signals()[0]), few)
 
 
 def test_energies_over_what_they_were() -> None:

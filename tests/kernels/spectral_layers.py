@@ -51,7 +51,9 @@ def _blocks(draw: st.DrawFn) -> Case:
     start = 0 if before is Before.LAST else draw(st.integers(0, 9))
     centred = before is Before.ITSELF and draw(st.booleans())
     x = Value("x", (start + size + draw(st.integers(0, 9)),), _I16)
-    op = BlockPower(start, draw(st.sampled_from([0.0, 0.97, -0.3])), before, length, centred)
+    first = draw(st.integers(0, length // 2 - 1))
+    bins = first, draw(st.integers(first + 2, length // 2 + 1))
+    op = BlockPower(start, draw(st.sampled_from([0.0, 0.97, -0.3])), before, length, bins, centred)
     return make("drawn", op, [x, _weights(draw, size)])
 
 

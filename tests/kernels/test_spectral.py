@@ -71,10 +71,12 @@ def test_infinite_numbers_stay_in_their_bands(tmp_path: Path, machine: str, core
 @pytest.mark.parametrize(
     ("op", "said"),
     [
-        (BlockPower(0, 0.0, Before.EARLIER, 400), "not a power of two"),
-        (BlockPower(0, 1.0, Before.EARLIER, 64), "a preemphasis of 1.0"),
-        (BlockPower(0, 0.0, Before.EARLIER, 16), "more than 16 samples"),
-        (BlockPower(0, 0.0, Before.EARLIER, 64, centred=True), "without mean"),
+        (BlockPower(0, 0.0, Before.EARLIER, 400, (0, 201)), "not a power of two"),
+        (BlockPower(0, 1.0, Before.EARLIER, 64, (0, 33)), "a preemphasis of 1.0"),
+        (BlockPower(0, 0.0, Before.EARLIER, 16, (0, 9)), "more than 16 samples"),
+        (BlockPower(0, 0.0, Before.EARLIER, 64, (0, 33), centred=True), "without mean"),
+        (BlockPower(0, 0.0, Before.EARLIER, 64, (5, 6)), "powers 5 to 6 of 33; supported: two or more"),
+        (BlockPower(0, 0.0, Before.EARLIER, 64, (0, 34)), "powers 0 to 34 of 33"),
     ],
 )
 def test_what_blocks_cannot_be(op: BlockPower, said: str) -> None:

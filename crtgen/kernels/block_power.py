@@ -17,7 +17,6 @@ from crtgen.ops.block_power import (
     window30,
 )
 from crtgen.ops.fft import digit_order, radices
-from crtgen.ops.spectral import Before
 
 __all__ = ["BlockView", "block_power"]
 
@@ -119,7 +118,5 @@ def block_power(op: BlockPower, sig: Signature, target: Target) -> Kernel:
 
 
 def _before(op: BlockPower, sig: Signature) -> str:
-    if op.before is Before.EARLIER and op.start == 0:
-        return "0"
-    places = {Before.EARLIER: -1, Before.ITSELF: 0, Before.LAST: sig.x.elements - 1}
-    return f"x[{places[op.before]}]"
+    place = op.before.place(op.start, sig.x.elements)
+    return "0" if place is None else f"x[{place}]"

@@ -7,7 +7,7 @@ from crtgen.kernels.cost import Work
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.literal import c_float, plus
 from crtgen.kernels.registry import design
-from crtgen.ops.spectral import LOG_TERMS, Bands, Before, Frame, Power, RemoveMean, RoundedRatio, ScaledLog
+from crtgen.ops.spectral import LOG_TERMS, Bands, Frame, Power, RemoveMean, RoundedRatio, ScaledLog
 from crtgen.ops.statistics import Biquads, Moments
 
 __all__ = ["LogView", "RatioView", "SpectralView"]
@@ -57,10 +57,8 @@ def _view(op: Op, sig: Signature, rows: int = 1) -> SpectralView:
 
 
 def _before(op: Frame, sig: Signature) -> str:
-    if op.before is Before.EARLIER and op.start == 0:
-        return "0.0f"
-    places = {Before.EARLIER: -1, Before.ITSELF: 0, Before.LAST: sig.x.elements - 1}
-    return f"(float)x[{places[op.before]}]"
+    place = op.before.place(op.start, sig.x.elements)
+    return "0.0f" if place is None else f"(float)x[{place}]"
 
 
 @design(Frame, weights=(1,))

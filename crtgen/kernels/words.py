@@ -8,7 +8,7 @@ import numpy.typing as npt
 from crtgen.ir import Value
 from crtgen.ops.fixedpoint import Int8, Int64
 
-__all__ = ["NO_WORDS", "Words", "by_output", "packed_rows", "some_at_a_time", "words"]
+__all__ = ["NO_WORDS", "Words", "bits_of", "by_output", "packed_rows", "some_at_a_time", "words"]
 
 _AT_A_TIME = 1 << 16  # numbers
 
@@ -20,6 +20,11 @@ NO_WORDS = np.zeros(0, np.uint32)
 def words(values: Int64) -> Words:
     """The low 32 bits of each value."""
     return (values & 0xFFFFFFFF).astype(np.uint32)
+
+
+def bits_of(value: float) -> int:
+    """A float32 as a word."""
+    return int(np.float32(value).view(np.uint32))
 
 
 def by_output(w: Value) -> Int8:

@@ -97,10 +97,8 @@ class BlockPower(Op):
         x, weights = arrays[0].astype(np.int64), arrays[1].astype(np.float32)
         places = self.start + np.arange(len(weights))
         before = x[places - 1]
-        if self.before is Before.ITSELF:
-            before[0] = x[self.start]
-        elif self.before is Before.EARLIER and self.start == 0:
-            before[0] = 0
+        place = self.before.place(self.start, len(x))
+        before[0] = 0 if place is None else x[self.start + place]
         made = powers_of(x[places][None], before[None], weights, self)
         return (made.reshape(sig.y.shape),)
 

@@ -47,6 +47,12 @@ class Before(Enum):
     LAST = "last"
     """The last sample of ``x``, where the frame begins with its first one."""
 
+    def place(self, start: int, samples: int) -> int | None:
+        """Where it is, counted from the first sample of a frame that begins at ``start``; None if it is 0."""
+        if self is Before.EARLIER:
+            return -1 if start else None
+        return 0 if self is Before.ITSELF else samples - 1 - start
+
 
 @dataclass(frozen=True, slots=True)
 class Frame(Op):
@@ -77,10 +83,8 @@ class Frame(Op):
         if not self.preemphasis:
             return (weights * x[places],)
         before = x[places - 1]
-        if self.before is Before.ITSELF:
-            before[0] = x[self.start]
-        elif self.before is Before.EARLIER and self.start == 0:
-            before[0] = 0
+        place = self.before.place(self.start, len(x))
+        before[0] = 0 if place is None else x[self.start + place]
         return (weights * (x[places] - np.float32(self.preemphasis) * before),)
 
 

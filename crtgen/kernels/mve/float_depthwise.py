@@ -18,6 +18,7 @@ from crtgen.kernels.epilogue import float_epilogue
 from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
 from crtgen.kernels.mve.bytes import copy, fill
 from crtgen.kernels.registry import design
+from crtgen.kernels.words import bits_of
 from crtgen.ops import DepthwiseConv2d
 
 __all__ = ["depthwise"]
@@ -139,7 +140,7 @@ class _Writer:
         f, limits = self.f, ((self.k.low, "vmaxnm.f32"), (self.k.high, "vminnm.f32"))
         for (limit, operation), vector in zip(limits, self.taps, strict=False):
             if np.isfinite(limit):
-                f.number(self.place, int(np.float32(limit).view(np.uint32)))
+                f.number(self.place, bits_of(limit))
                 f("vdup.32", vector, self.place)
                 for total in sums:
                     f(operation, total, total, vector)

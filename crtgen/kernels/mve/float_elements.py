@@ -10,6 +10,7 @@ from crtgen.kernels.asm import Function
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.elements import Form, Operands, Reading, Steps, elementwise, spread, walk
 from crtgen.kernels.registry import design
+from crtgen.kernels.words import bits_of
 from crtgen.ops import (
     Activation,
     Add,
@@ -43,9 +44,19 @@ def arithmetic(op: Add | Sub | Mul, sig: Signature, target: Target) -> Kernel | 
 
 
 def _arithmetic(o: Operands, name: str, way: Reading, kind: Activation) -> Steps:
-    f, (first, second) = o.f, o.inputs
-    x, y = f.vectors("elements", 2)
-    clamp = _clamp(f, kind)
+    x, y = o.f.vectors("elements", 2)
+    clamp = _clamp(o.f, kind)
+
+    def combine() -> None:
+        o.f(f"v{name}.f32", x, *((x, y) if way.order == (0, 1) else (y, x)))
+        clamp(x)
+
+    return _of_two(o, way, (x, y), combine)
+
+
+def _of_two(o: Operands, way: Reading, elements: tuple[str, str], combine: Callable[[], None]) -> Steps:
+    """Loads two operands, a second one that is one number once; ``combine`` puts results into the first."""
+    f, (first, second), (x, y) = o.f, o.inputs, elements
     value = f.core("the second operand") if way.still else ""
 
     def entry() -> None:
@@ -57,8 +68,7 @@ def _arithmetic(o: Operands, name: str, way: Reading, kind: Activation) -> Steps
         f("vldrw.u32", x, f"[{first}], #16")
         if not way.still:
             f("vldrw.u32", y, f"[{second}], #16")
-        f(f"v{name}.f32", x, *((x, y) if way.order == (0, 1) else (y, x)))
-        clamp(x)
+        combine()
         return x
 
     return Steps(vector, entry)
@@ -89,25 +99,14 @@ def extreme(op: Maximum | Minimum, sig: Signature, target: Target) -> Kernel | N
     way = walk(sig)
 
     def steps(o: Operands) -> Steps:
-        f, (first, second) = o.f, o.inputs
-        x, y = f.vectors("elements", 2)
+        x, y = o.f.vectors("elements", 2)
         a, b = (x, y) if way.order == (0, 1) else (y, x)
-        value = f.core("the second operand") if way.still else ""
 
-        def entry() -> None:
-            if way.still:
-                f("ldr", value, f"[{second}]")
-                f("vdup.32", y, value)
+        def combine() -> None:
+            o.f("vcmp.f32", "gt" if op.sign == ">" else "lt", a, b)
+            o.f("vpsel", x, a, b)
 
-        def vector() -> str:
-            f("vldrw.u32", x, f"[{first}], #16")
-            if not way.still:
-                f("vldrw.u32", y, f"[{second}], #16")
-            f("vcmp.f32", "gt" if op.sign == ">" else "lt", a, b)
-            f("vpsel", x, a, b)
-            return x
-
-        return Steps(vector, entry)
+        return _of_two(o, way, (x, y), combine)
 
     return elementwise(f"mve float {op.name}", sig, target, way, steps, _FLOATS)
 
@@ -138,7 +137,7 @@ def dequantize(op: Dequantize, sig: Signature, target: Target) -> Kernel | None:
         f, (first,) = o.f, o.inputs
         x = f.vector("elements")
         offset = f.constant("minus the zero point", -params.zero_point)
-        scale = f.constant("scale", _bits(params.scale))
+        scale = f.constant("scale", bits_of(params.scale))
 
         def vector() -> str:
             f("vldrb.s32", x, f"[{first}], #4")
@@ -165,8 +164,8 @@ def _quantize(o: Operands, params: AffineParams, even: bool) -> Steps:
     f, (first,) = o.f, o.inputs
     x, quotient = f.vector("elements"), f.vector("quotients")
     low, high = (_limit(f, sign * _FAR * params.scale) for sign in (-1, 1))
-    reciprocal = f.constant("1 / scale", _bits(1 / params.scale))
-    scale = f.constant("-scale", _bits(-params.scale))
+    reciprocal = f.constant("1 / scale", bits_of(1 / params.scale))
+    scale = f.constant("-scale", bits_of(-params.scale))
     zero = f.constant("zero point", params.zero_point)
 
     def vector() -> str:
@@ -244,10 +243,5 @@ def _clamp(f: Function, kind: Activation) -> Callable[[str], None]:
 
 def _limit(f: Function, value: float) -> str:
     vector = f.vector("a limit")
-    spread(f, vector, _bits(value))
+    spread(f, vector, bits_of(value))
     return vector
-
-
-def _bits(value: float) -> int:
-    """A float32 as a word."""
-    return int(np.float32(value).view(np.uint32))

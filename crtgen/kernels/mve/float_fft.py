@@ -25,6 +25,7 @@ from crtgen.kernels.transform import (
     inputs_there,
     transform_kernel,
 )
+from crtgen.kernels.words import bits_of
 from crtgen.ops.fft import EIGHTH, Rfft, half_turns, turns
 
 __all__ = ["transform"]
@@ -82,7 +83,7 @@ def _first(radix: int, count: int, inputs: int) -> Routine:
     f.number(near, 8 * apart)
     for before, part in pairwise(parts):
         f("add", part, before, near)
-    eighth = f.constant("cosine of an eighth", int(EIGHTH.view(np.uint32))) if radix == 8 else ""
+    eighth = f.constant("cosine of an eighth", bits_of(float(EIGHTH))) if radix == 8 else ""
     for pairs, there in inputs_there(radix, count, inputs, _LANES):
         with f.low_overhead_loop("pairs", pairs):
             f("ldrh", near, f"[{order}], #2")

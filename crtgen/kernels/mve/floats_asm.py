@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function, Routine
+from crtgen.kernels.words import bits_of
 
 __all__ = ["FloatBlock", "block_of_outputs"]
 
@@ -131,7 +132,7 @@ class _Writer:
         limits = ((self.k.low, "vmaxnm.f32"), (self.k.high, "vminnm.f32"))
         for (limit, operation), vector in zip(limits, self.taps, strict=False):
             if np.isfinite(limit):
-                self.f.number(number, int(np.float32(limit).view(np.uint32)))
+                self.f.number(number, bits_of(limit))
                 self.f("vdup.32", vector, number)
                 for total in sums:
                     self.f(operation, total, total, vector)

@@ -1,51 +1,26 @@
 """Features of float32 with Helium: windows, powers, bands, logarithms, with sums in their order."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from crtgen.ir import DType, Signature
-from crtgen.kernels.asm import Function, Routine, Runs
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.alone import alone
+from crtgen.kernels.asm import Function, Routine
+from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.elements import Form, Operands, Steps, elementwise, spread, unrolling, walk
 from crtgen.kernels.registry import design
-from crtgen.ops.spectral import LOG_TERMS, Bands, Before, Frame, LogFloor, Power, ScaledLog
+from crtgen.kernels.spectral_asm import bands_function, frame_function, power_function
+from crtgen.kernels.words import bits_of
+from crtgen.ops.spectral import LOG_TERMS, Bands, Frame, LogFloor, Power, ScaledLog
 
 __all__ = ["bands", "frame", "power", "scaled_log"]
 
 _LANES, _VECTOR = 4, 16
 
 
-def bits_of(value: float) -> int:
-    """A float32 as a word."""
-    return int(np.float32(value).view(np.uint32))
-
-
-def _alone(routine: Routine, runs: Runs, consts: Sequence[Const] = (), inplace: bool = False) -> Kernel:
-    """A kernel that is one function in assembly."""
-    return Kernel(
-        design=f"mve {routine.name}",
-        template="",
-        view=routine,
-        consts=tuple(consts),
-        inplace=(InPlace(),) if inplace else (),
-        work=Work(runs),
-        routines=(routine,),
-    )
-
-
 @design(Frame, needs="mve", weights=(1,))
 def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     """Conversion, difference and window of four samples; alone, a first one that has none before it."""
-    f = Function(
-        "frame",
-        f"const {sig.x.dtype.c_name} *x",
-        "float *y",
-        "const float *weights",
-        apart=True,
-        purpose=f"{sig.y.elements} samples, windowed",
-    )
+    f = frame_function(sig)
     taken = _Frame(f, op, sig)
     count = sig.y.elements - taken.first()
     rounds, rest = divmod(count, _LANES * unrolling(target))
@@ -56,8 +31,7 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     if rest:
         with f.predicated_loop("rest", 32, rest):
             taken.vector()
-    routine = f.done()
-    return _alone(routine, routine.runs(), [Const.of("weights", sig.inputs[1].array(), 4)])
+    return alone("mve frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
 
 
 class _Frame:
@@ -66,7 +40,7 @@ class _Frame:
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
         self.f, self.op = f, op
         self.x, self.y, self.weights = f.arguments
-        self.short, self.last = sig.x.dtype is DType.INT16, sig.x.elements - 1
+        self.short, self.given = sig.x.dtype is DType.INT16, sig.x.elements
         self.size = sig.x.dtype.itemsize
         self.now, self.before = f.vectors("samples, those before", 2)
         self.factor = f.constant("preemphasis", bits_of(op.preemphasis)) if op.preemphasis else ""
@@ -75,16 +49,17 @@ class _Frame:
         """How many samples are done: one, if what is before the first one does not lie there."""
         f, op = self.f, self.op
         f.advance(self.x, self.size * op.start)
-        if not self.factor or (op.before is Before.EARLIER and op.start):
+        place = op.before.place(op.start, self.given)
+        if not self.factor or place == -1:
             return 0
         now, before, factor = f.singles("a sample, the one before, a factor", 3)
         self._single(now, self.x, 0)
-        if op.before is Before.EARLIER:
+        if place is None:
             zero = f.constant("zero", 0)
             f("vmov", before, zero)
             f.free(zero)
         else:
-            self._single(before, self.x, self.last - op.start if op.before is Before.LAST else 0)
+            self._single(before, self.x, place)
         f("vmov", factor, self.factor)
         f("vmul.f32", before, before, factor)
         f("vsub.f32", now, now, before)
@@ -128,7 +103,7 @@ class _Frame:
 @design(Power, needs="mve")
 def power(op: Power, sig: Signature, target: Target) -> Kernel:
     """Four pairs at a time, roots one by one."""
-    f = Function("power", "const float *x", "float *y", apart=True, purpose=f"{sig.y.elements} powers")
+    f = power_function(sig, apart=True)
     x, y = f.arguments
     real, imaginary = f.vectors("real and imaginary parts", 2)
     pair, singles = f"{{{real}, {imaginary}}}", f.singles("the same, one by one", 2 * _LANES)
@@ -156,8 +131,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
         f("vadd.f32", a, a, b)
         roots(1)
         f("vstmia", f"{y}!", f"{{{a}}}")
-    routine = f.done()
-    return _alone(routine, routine.runs(), inplace=True)
+    return alone("mve power", f.done(), inplace=True)
 
 
 @design(Bands, needs="mve", weights=(1, 2, 3))
@@ -168,12 +142,11 @@ def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
     table = np.concatenate([words for _, words in groups]).astype(np.uint32)
     steps = np.array([rounds for rounds, _ in groups], np.uint16)
     routine = _bands(rows, sig.x.shape[-1], count)
-    each = float(steps.mean())
     consts = (
         Const.of("sums", table, 4, "of four: bytes to the first number, bytes of numbers, then weights"),
         Const.of("steps", steps, 2),
     )
-    return _alone(routine, routine.runs(groups=len(groups), steps=each), consts)
+    return alone("mve bands", routine, consts, groups=len(groups), steps=float(steps.mean()))
 
 
 def _groups(sig: Signature) -> list[tuple[int, np.ndarray[tuple[int, ...], np.dtype[np.uint32]]]]:
@@ -195,16 +168,7 @@ def _groups(sig: Signature) -> list[tuple[int, np.ndarray[tuple[int, ...], np.dt
 
 
 def _bands(rows: int, numbers: int, count: int) -> Routine:
-    f = Function(
-        "bands",
-        "const float *x",
-        "float *y",
-        "const uint32_t *sums",
-        "const uint16_t *steps",
-        apart=True,
-        purpose=f"{count} sums of weighted neighbours",
-        keep=(2, 3) if rows > 1 else (),
-    )
+    f = bands_function(rows, count, ("const uint32_t *sums", "const uint16_t *steps"), apart=True)
     x, y, sums, steps = f.arguments
     at, rounds, left = f.cores("numbers; products; sums left", 3)
     places, ends, total, product, weight = f.vectors("places; ends; sums; products; weights", 5)

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from crtgen.ir import DType, Signature
+from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import Function, Routine
-from crtgen.kernels.cost import Work
-from crtgen.kernels.kernel import Const, InPlace, Kernel, Target
+from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
+from crtgen.kernels.spectral_asm import bands_function, frame_function, power_function
 from crtgen.kernels.vfp.unit import listed
-from crtgen.ops.spectral import Bands, Before, Frame, Power
+from crtgen.kernels.words import bits_of
+from crtgen.ops.spectral import Bands, Frame, Power
 
 __all__ = ["bands", "frame", "power"]
 
@@ -18,30 +20,10 @@ _STEP = 8
 _BLOCK = 4
 
 
-def _alone(routine: Routine, consts: Sequence[Const] = (), inplace: bool = False, **rounds: float) -> Kernel:
-    """A kernel that is one function in assembly."""
-    return Kernel(
-        design=f"vfp {routine.name}",
-        template="",
-        view=routine,
-        consts=tuple(consts),
-        inplace=(InPlace(),) if inplace else (),
-        work=Work(routine.runs(**rounds)),
-        routines=(routine,),
-    )
-
-
 @design(Frame, needs="vfp", weights=(1,))
 def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     """Eight samples at a time; the product with the last one is kept for the next."""
-    f = Function(
-        "frame",
-        f"const {sig.x.dtype.c_name} *x",
-        "float *y",
-        "const float *weights",
-        apart=True,
-        purpose=f"{sig.y.elements} samples, windowed",
-    )
+    f = frame_function(sig)
     made = _Frame(f, op, sig)
     made.begin()
     rounds, rest = divmod(sig.y.elements, _STEP)
@@ -50,7 +32,7 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
             made.samples(_STEP)
     if rest:
         made.samples(rest)
-    return _alone(f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
+    return alone("vfp frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
 
 
 class _Frame:
@@ -59,7 +41,7 @@ class _Frame:
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
         self.f, self.op = f, op
         self.x, self.y, self.weights = f.arguments
-        self.short, self.last = sig.x.dtype is DType.INT16, sig.x.elements - 1
+        self.short, self.given = sig.x.dtype is DType.INT16, sig.x.elements
         self.size = sig.x.dtype.itemsize
         self.now, self.then = f.singles("samples", _STEP), f.singles("weights", _STEP)
         self.words = f.cores("samples", 2)
@@ -72,15 +54,15 @@ class _Frame:
         f.advance(self.x, self.size * op.start)
         if not op.preemphasis:
             return
-        place = {Before.ITSELF: 0, Before.LAST: self.last - op.start}.get(op.before, -1)
-        if op.before is Before.EARLIER and op.start == 0:
+        place = op.before.place(op.start, self.given)
+        if place is None:
             f.number(word, 0)
             f("vmov", self.before, word)
         else:
             f("mov", word, self.x)
             f.advance(word, self.size * place, self.words[1])
             self._single(word)
-        f.number(word, int(np.float32(op.preemphasis).view(np.uint32)))
+        f.number(word, bits_of(op.preemphasis))
         f("vmov", self.factor, word)
         f("vmul.f32", self.before, self.before, self.factor)
 
@@ -123,7 +105,7 @@ class _Frame:
 @design(Power, needs="vfp")
 def power(op: Power, sig: Signature, target: Target) -> Kernel:
     """Eight pairs at a time."""
-    f = Function("power", "const float *x", "float *y", purpose=f"{sig.y.elements} powers")
+    f = power_function(sig)
     x, y = f.arguments
     pairs, made = f.singles("pairs", 2 * _STEP), f.singles("powers", _STEP)
 
@@ -143,7 +125,7 @@ def power(op: Power, sig: Signature, target: Target) -> Kernel:
             powers(_STEP)
     if rest:
         powers(rest)
-    return _alone(f.done(), inplace=True)
+    return alone("vfp power", f.done(), inplace=True)
 
 
 @design(Bands, needs="vfp", weights=(1, 2, 3))
@@ -157,19 +139,11 @@ def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
         Const.of("places", table.ravel(), 2, "bytes to the first number, how many"),
     ]
     ones, twos, fours = (float(np.mean(n)) for n in (widths & 1, (widths >> 1) & 1, widths >> 2))
-    return _alone(_bands(rows, sig.x.shape[-1], count), consts, ones=ones, twos=twos, fours=fours)
+    return alone("vfp bands", _bands(rows, sig.x.shape[-1], count), consts, ones=ones, twos=twos, fours=fours)
 
 
 def _bands(rows: int, numbers: int, count: int) -> Routine:
-    f = Function(
-        "bands",
-        "const float *x",
-        "float *y",
-        "const float *weights",
-        "const uint16_t *places",
-        purpose=f"{count} sums of weighted neighbours",
-        keep=(2, 3) if rows > 1 else (),
-    )
+    f = bands_function(rows, count, ("const float *weights", "const uint16_t *places"))
     x, y, weights, places = f.arguments
     at, steps, bits, left = f.cores("numbers; products; their last bits; sums left", 4)
     total, zero = f.singles("the sum, zero", 2)

@@ -8,6 +8,7 @@ import numpy as np
 
 from crtgen.kernels.asm import LISTED, Function
 from crtgen.kernels.kernel import Target
+from crtgen.kernels.words import bits_of
 from crtgen.ops import Activation
 
 __all__ = ["Clamp", "Limits", "Unit", "add_products", "cut", "listed"]
@@ -90,7 +91,7 @@ class Clamp:
         if self.of_bits:
             return
         for number, limit in self.finite:
-            bits = self.f.constant("a limit", int(np.float32(limit).view(np.uint32)))
+            bits = self.f.constant("a limit", bits_of(limit))
             self.f("vmov", self.limits[number], bits)
             self.f.free(bits)
 
@@ -125,7 +126,7 @@ class Clamp:
         for output in outputs:
             f("bic", output, output, output, "asr #31")
         if len(self.finite) > 1:
-            limit = f.constant("the limit", int(np.float32(self.finite[1][1]).view(np.uint32)))
+            limit = f.constant("the limit", bits_of(self.finite[1][1]))
             for output in outputs:
                 f("cmp", output, limit)
                 f("it", "gt")

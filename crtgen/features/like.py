@@ -32,7 +32,7 @@ _FRAMES = (
 
 _CHANGES: Mapping[str, tuple[Any, ...]] = {
     "spectrum": ("power", "magnitude"),
-    "log": ("ln", "db", "none"),
+    "log": ("ln", "db", "none", "pcen"),
     "scale": ("htk", "slaney"),
     "slope": ("mel", "hz", "bins", "kaldi"),
     "norm": ("none", "slaney"),
@@ -53,7 +53,15 @@ _CHANGES: Mapping[str, tuple[Any, ...]] = {
     "lifter": (0.0, 22.0),
     "energy": (False, True),
     "divide": (1.0, 256.0, 512.0, 1024.0, 2048.0),
+    "pcen_time": (0.06, 0.1, 0.2, 0.4),
+    "pcen_gain": (0.8, 0.9, 0.98),
+    "pcen_bias": (1.0, 2.0, 10.0),
+    "pcen_power": (0.25, 0.5),
+    "deltas": ((1,), (2,), (4,), (1, 1), (2, 2), (4, 4)),
 }
+
+_WITH_SLOPES = (2, 3)
+"""Rows with deltas, and with those and their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +123,25 @@ def _starts(wanted: Array) -> Iterator[Features]:
         if not isinstance(settings, MelSettings):
             continue
         for width in set(wanted.shape):
-            of_dct = settings.coefficients > 0
-            if width > (settings.bands if of_dct else settings.fft // 2):
-                continue
-            size = {"coefficients": width} if of_dct else {"bands": width}
-            yield Features(name, **size, stack=1)
-            for frame, hop, fft in _FRAMES:
-                if width < fft // 2:
-                    yield Features(name, **size, stack=1, frame=frame, hop=hop, fft=fft)
+            yield from _of_width(name, settings, width)
+
+
+def _of_width(name: str, settings: MelSettings, width: int) -> Iterator[Features]:
+    of_dct = settings.coefficients > 0
+    own = settings.coefficients or settings.bands
+    for parts in _WITH_SLOPES:
+        if width == own * parts:
+            yield Features(name, stack=1, deltas=(2,) * (parts - 1), per="window")
+    if width > (settings.bands if of_dct else settings.fft // 2):
+        return
+    size: dict[str, Any] = {"coefficients": width} if of_dct else {"bands": width}
+    yield Features(name, **size, stack=1)
+    if name == "librosa-mel":
+        for unit in (1.0, 32768.0):
+            yield Features(name, **size, log="pcen", floor=1e-6, unit=unit)
+    for frame, hop, fft in _FRAMES:
+        if width < fft // 2:
+            yield Features(name, **size, stack=1, frame=frame, hop=hop, fft=fft)
 
 
 def _near(features: Features) -> Iterator[tuple[str, Any, Features]]:
@@ -130,13 +149,24 @@ def _near(features: Features) -> Iterator[tuple[str, Any, Features]]:
     settings = asdict(features.settings)
     for name, values in _CHANGES.items():
         for value in values:
-            if name in settings and settings[name] != value:
+            if _may_be(settings, name, value):
                 other = Features(features.preset)
+                change = {**_own(features), name: value}
+                per = "stream" if {**settings, name: value}.get("log") == "pcen" else "window"
                 try:
-                    other.set_params(**{**_own(features), name: value, "per": "window"})
+                    other.set_params(**{**change, "per": per})
                 except UsageError:
                     continue
                 yield name, value, other
+
+
+def _may_be(settings: Mapping[str, Any], name: str, value: Any) -> bool:
+    """Whether it is another value, one that counts, and rows stay as wide as they are."""
+    if name not in settings or settings[name] == value:
+        return False
+    if name == "deltas":
+        return len(settings[name]) == len(value)
+    return settings["log"] == "pcen" or not name.startswith("pcen_")
 
 
 def _own(features: Features) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Functions of others are told by their numbers."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -30,6 +32,21 @@ def test_settings_that_differ_are_named() -> None:
     assert {name for name, _, _ in found.steps} <= {"window", "periodic"}
     assert found.difference == 0.0
     assert "equal: Features('mlperf-sww'" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes"),
+    [
+        ("python-speech-features", {"deltas": (1, 1), "per": "window"}),
+        ("kaldi-fbank", {"deltas": (4,), "per": "window", "high": 7600.0}),
+        ("librosa-mel", {"log": "pcen", "floor": 1e-6, "pcen_gain": 0.8, "pcen_power": 0.25}),
+    ],
+)
+def test_slopes_and_energies_over_what_they_were(preset: str, changes: dict[str, Any]) -> None:
+    other = Features(preset, **changes)
+    found = like(lambda x: other.transform(x), _signal())
+    assert found.difference == 0.0
+    assert {name: getattr(found.features.settings, name) for name in changes} == changes
 
 
 def test_what_is_something_else_is_not_equal() -> None:

@@ -1,11 +1,12 @@
-"""What features of float32 share in assembly, whatever the extension: the frames of their functions."""
+"""What features of float32 share in assembly, whatever the extension: how their functions begin."""
 
 from collections.abc import Sequence
 
-from crtgen.ir import Signature
+from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function
+from crtgen.ops.spectral import Frame
 
-__all__ = ["bands_function", "frame_function", "power_function"]
+__all__ = ["FrameWriter", "bands_function", "frame_function", "power_function"]
 
 
 def frame_function(sig: Signature) -> Function:
@@ -18,6 +19,19 @@ def frame_function(sig: Signature) -> Function:
         apart=True,
         purpose=f"{sig.y.elements} samples, windowed",
     )
+
+
+class FrameWriter:
+    """Appends what becomes of samples, whose type is int16 if they are ``short``, else float32.
+
+    ``place`` is where the sample before the first one lies, as ``Before.place`` says.
+    """
+
+    def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
+        self.f, self.op = f, op
+        self.x, self.y, self.weights = f.arguments
+        self.short, self.size = sig.x.dtype is DType.INT16, sig.x.dtype.itemsize
+        self.place = op.before.place(op.start, sig.x.elements)
 
 
 def power_function(sig: Signature, apart: bool = False) -> Function:

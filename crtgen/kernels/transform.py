@@ -23,6 +23,7 @@ __all__ = [
     "apart_function",
     "first_function",
     "inputs_there",
+    "next_group",
     "stage_function",
     "transform_kernel",
 ]
@@ -184,6 +185,14 @@ def stage_function(turns: str, keep: Sequence[int] = (), local: int = 0) -> Func
         keep=keep,
         local=local,
     )
+
+
+def next_group(f: Function, left: str, label: str) -> None:
+    """The end of the loop over groups of ``stage``, which counts them where ``groups`` is kept."""
+    f("ldr", left, f.kept[3])
+    f("subs", left, left, "#1")
+    f("str", left, f.kept[3])
+    f("bne", label)
 
 
 def apart_function(turns: str, name: str = "apart", by: str = "twos", local: int = 0) -> Function:

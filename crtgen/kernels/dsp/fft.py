@@ -21,6 +21,7 @@ from crtgen.kernels.transform import (
     apart_function,
     first_function,
     inputs_there,
+    next_group,
     stage_function,
     transform_kernel,
 )
@@ -153,7 +154,7 @@ def _stage(inverse: bool) -> Routine:
     half, far = f.constant("half of 2^15", 1 << (_BITS - 1)), f.core("to the last transform")
     f("add", far, step, step, "lsl #1")
     places = (f"[{x}]", f"[{x}, {step}]", f"[{x}, {step}, lsl #1]", f"[{x}, {far}]")
-    with f.loop("groups", "groups") as next_group:
+    with f.loop("groups", "groups") as following:
         f("ldr", turn, f.kept[1])
         f("lsr", left, step, "#2")
         with f.loop("numbers", "numbers") as again:
@@ -170,10 +171,7 @@ def _stage(inverse: bool) -> Routine:
             f("subs", left, left, "#1")
             f("bne", again)
         f("add", x, x, far)
-        f("ldr", left, f.kept[3])
-        f("subs", left, left, "#1")
-        f("str", left, f.kept[3])
-        f("bne", next_group)
+        next_group(f, left, following)
     return f.done()
 
 

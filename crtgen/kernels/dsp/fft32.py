@@ -17,6 +17,7 @@ from crtgen.kernels.transform import (
     apart_function,
     first_function,
     inputs_there,
+    next_group,
     stage_function,
     transform_kernel,
 )
@@ -152,6 +153,32 @@ def _of_radix(f: Function, x: list[Pair], spare: str) -> list[Pair]:
     return [(p0r, p0i), (p1r, p1i)]
 
 
+def _turned(
+    f: Function, places: tuple[str, str, str], data: tuple[str, ...], others: tuple[str, ...]
+) -> list[Pair]:
+    """Four numbers, turned: which registers have them. The stack has three of them meanwhile.
+    The last one of ``others`` is 0.
+
+    ``places`` are the address of the first number, which becomes that of the last, bytes to the next one and
+    the address of turns.
+    """
+    at, step, turn = places
+    (real, imaginary, cosine, sine), (low, high, higher, zero) = data, others
+    _given(f, (real, imaginary), at, 4, (low, zero))
+    f("strd", real, imaginary, "[sp]")
+    for number in (1, 2, 3):
+        f("add", at, at, step)
+        _given(f, (real, imaginary), at, 4, (low, zero))
+        f("ldrd", cosine, sine, f"[{turn}], #{_PAIR}")
+        made = _turn(f, (real, imaginary), (cosine, sine), low, (high, higher))
+        if number < 3:
+            f("strd", *made, f"[sp, #{_PAIR * number}]")
+    numbers: list[Pair] = [(real, imaginary), (cosine, sine), (low, zero), (high, higher)]
+    for number, pair in enumerate(numbers[:3]):
+        f("ldrd", *pair, f"[sp, #{_PAIR * number}]")
+    return numbers
+
+
 @cache
 def _stage() -> Routine:
     """``stage(x, turns, bytes, groups)``: groups of four transforms of so many bytes become one each."""
@@ -159,31 +186,14 @@ def _stage() -> Routine:
     x, turn, step, left = f.arguments
     at = f.core("a number's place")
     data, others = f.cores("a number; a turn", 4), f.cores("products; spare", 4)
-    real, imaginary, cosine, sine = data
-    low, high, higher, zero = others
     more = f.core("numbers left")
-    with f.loop("groups", "groups") as next_group:
+    with f.loop("groups", "groups") as following:
         f("ldr", turn, f.kept[1])
         f("lsr", more, step, "#3")
         with f.loop("numbers", "numbers") as again:
-            f("mov", zero, "#0")
+            f("mov", others[-1], "#0")
             f("mov", at, x)
-            f("ldrd", real, imaginary, f"[{at}]")
-            for part in (real, imaginary):
-                _divide(f, part, 4, (low, zero))
-            f("strd", real, imaginary, "[sp]")
-            for number in (1, 2, 3):
-                f("add", at, at, step)
-                f("ldrd", real, imaginary, f"[{at}]")
-                for part in (real, imaginary):
-                    _divide(f, part, 4, (low, zero))
-                f("ldrd", cosine, sine, f"[{turn}], #{_PAIR}")
-                made = _turn(f, (real, imaginary), (cosine, sine), low, (high, higher))
-                if number < 3:
-                    f("strd", *made, f"[sp, #{_PAIR * number}]")
-            numbers: list[Pair] = [(real, imaginary), (cosine, sine), (low, zero), (high, higher)]
-            for number, pair in enumerate(numbers[:3]):
-                f("ldrd", *pair, f"[sp, #{_PAIR * number}]")
+            numbers = _turned(f, (at, step, turn), data, others)
             for place, result in reversed(list(enumerate(_four(f, numbers, left)))):
                 if place:
                     f("strd", *result, f"[{at}]")
@@ -194,10 +204,7 @@ def _stage() -> Routine:
             f("bne", again)
         f("add", x, x, step)
         f("add", x, x, step, "lsl #1")
-        f("ldr", left, f.kept[3])
-        f("subs", left, left, "#1")
-        f("str", left, f.kept[3])
-        f("bne", next_group)
+        next_group(f, left, following)
     return f.done()
 
 

@@ -132,6 +132,20 @@ def _stage() -> Routine:
     return stage("int16_t", "numbers", "vectors", _Shorts)
 
 
+def _product(f: Function, to: str, x: str, by: str, spare: tuple[str, str]) -> None:
+    """``x`` times turns, with sums of 32 bits; real and imaginary parts of ``by`` change places."""
+    one, two = spare
+    f("vmullb.s16", one, x, by)
+    f("vmullt.s16", two, x, by)
+    f("vsub.i32", one, one, two)
+    f("vrev32.16", by, by)
+    f("vrshrnb.i32", to, one, "#15")
+    f("vmullb.s16", one, x, by)
+    f("vmullt.s16", two, x, by)
+    f("vadd.i32", one, one, two)
+    f("vrshrnt.i32", to, one, "#15")
+
+
 @cache
 def _apart(count: int) -> Routine:
     """``apart(x, y, halves)``: all but the ends of a transform of real numbers, by fours from both ends."""
@@ -159,15 +173,7 @@ def _apart(count: int) -> Routine:
         f("vadd.i16", total, near, far)
         f("vsub.i16", near, near, far)
         f("vldrh.u16", by, f"[{halves}], #{_VECTOR}")
-        f("vmullb.s16", one, near, by)
-        f("vmullt.s16", two, near, by)
-        f("vsub.i32", one, one, two)
-        f("vrev32.16", by, by)
-        f("vrshrnb.i32", far, one, "#15")
-        f("vmullb.s16", one, near, by)
-        f("vmullt.s16", two, near, by)
-        f("vadd.i32", one, one, two)
-        f("vrshrnt.i32", far, one, "#15")
+        _product(f, far, near, by, (one, two))
         f("vhadd.s16", one, total, far)
         f("vstrh.16", one, f"[{y}], #{_VECTOR}")
         f("vhsub.s16", two, total, far)

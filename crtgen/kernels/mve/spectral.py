@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from crtgen.ir import DType, Signature
+from crtgen.ir import Signature
 from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.mve.elements import Form, Operands, Steps, elementwise, spread, unrolling, walk
 from crtgen.kernels.registry import design
-from crtgen.kernels.spectral_asm import bands_function, frame_function, power_function
+from crtgen.kernels.spectral_asm import FrameWriter, bands_function, frame_function, power_function
 from crtgen.kernels.words import bits_of
 from crtgen.ops.spectral import LOG_TERMS, Bands, Frame, LogFloor, Power, ScaledLog
 
@@ -34,14 +34,9 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     return alone("mve frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
 
 
-class _Frame:
-    """Appends what becomes of samples."""
-
+class _Frame(FrameWriter):
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
-        self.f, self.op = f, op
-        self.x, self.y, self.weights = f.arguments
-        self.short, self.given = sig.x.dtype is DType.INT16, sig.x.elements
-        self.size = sig.x.dtype.itemsize
+        super().__init__(f, op, sig)
         self.now, self.before = f.vectors("samples, those before", 2)
         self.factor = f.constant("preemphasis", bits_of(op.preemphasis)) if op.preemphasis else ""
 
@@ -49,17 +44,16 @@ class _Frame:
         """How many samples are done: one, if what is before the first one does not lie there."""
         f, op = self.f, self.op
         f.advance(self.x, self.size * op.start)
-        place = op.before.place(op.start, self.given)
-        if not self.factor or place == -1:
+        if not self.factor or self.place == -1:
             return 0
         now, before, factor = f.singles("a sample, the one before, a factor", 3)
         self._single(now, self.x, 0)
-        if place is None:
+        if self.place is None:
             zero = f.constant("zero", 0)
             f("vmov", before, zero)
             f.free(zero)
         else:
-            self._single(before, self.x, place)
+            self._single(before, self.x, self.place)
         f("vmov", factor, self.factor)
         f("vmul.f32", before, before, factor)
         f("vsub.f32", now, now, before)

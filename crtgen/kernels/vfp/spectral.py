@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crtgen.ir import DType, Signature
+from crtgen.ir import Signature
 from crtgen.kernels.alone import alone
 from crtgen.kernels.asm import Function, Routine
 from crtgen.kernels.kernel import Const, Kernel, Target
 from crtgen.kernels.registry import design
-from crtgen.kernels.spectral_asm import bands_function, frame_function, power_function
+from crtgen.kernels.spectral_asm import FrameWriter, bands_function, frame_function, power_function
 from crtgen.kernels.vfp.unit import listed
 from crtgen.kernels.words import bits_of
 from crtgen.ops.spectral import Bands, Frame, Power
@@ -35,14 +35,9 @@ def frame(op: Frame, sig: Signature, target: Target) -> Kernel:
     return alone("vfp frame", f.done(), [Const.of("weights", sig.inputs[1].array(), 4)])
 
 
-class _Frame:
-    """Appends what becomes of samples."""
-
+class _Frame(FrameWriter):
     def __init__(self, f: Function, op: Frame, sig: Signature) -> None:
-        self.f, self.op = f, op
-        self.x, self.y, self.weights = f.arguments
-        self.short, self.given = sig.x.dtype is DType.INT16, sig.x.elements
-        self.size = sig.x.dtype.itemsize
+        super().__init__(f, op, sig)
         self.now, self.then = f.singles("samples", _STEP), f.singles("weights", _STEP)
         self.words = f.cores("samples", 2)
         if op.preemphasis:
@@ -54,13 +49,12 @@ class _Frame:
         f.advance(self.x, self.size * op.start)
         if not op.preemphasis:
             return
-        place = op.before.place(op.start, self.given)
-        if place is None:
+        if self.place is None:
             f.number(word, 0)
             f("vmov", self.before, word)
         else:
             f("mov", word, self.x)
-            f.advance(word, self.size * place, self.words[1])
+            f.advance(word, self.size * self.place, self.words[1])
             self._single(word)
         f.number(word, bits_of(op.preemphasis))
         f("vmov", self.factor, word)
@@ -145,51 +139,66 @@ def bands(op: Bands, sig: Signature, target: Target) -> Kernel:
 def _bands(rows: int, numbers: int, count: int) -> Routine:
     f = bands_function(rows, count, ("const float *weights", "const uint16_t *places"))
     x, y, weights, places = f.arguments
-    at, steps, bits, left = f.cores("numbers; products; their last bits; sums left", 4)
-    total, zero = f.singles("the sum, zero", 2)
-    values, factors = f.singles("numbers", _BLOCK), f.singles("weights", _BLOCK)
-
-    def products(number: int) -> None:
-        f("vldmia", f"{at}!", listed(values[:number]))
-        f("vldmia", f"{weights}!", listed(factors[:number]))
-        for value, factor in zip(values[:number], factors[:number], strict=True):
-            f("vmul.f32", value, factor, value)
-        for value in values[:number]:
-            f("vadd.f32", total, total, value)
-
-    f.number(at, 0)
-    f("vmov", zero, at)
+    band = _Band(f, weights)
+    f.number(band.at, 0)
+    f("vmov", band.zero, band.at)
     with f.repeated("rows", rows):
         if rows > 1:
             f("ldr", weights, f.kept[2])
             f("ldr", places, f.kept[3])
-        f.number(left, count)
+        f.number(band.left, count)
         with f.loop("sums", count) as again:
-            f("ldrh", at, f"[{places}], #2")
-            f("ldrh", steps, f"[{places}], #2")
-            f("vmov", total, zero)
-            f("add", at, at, x)
-            f("lsls", bits, steps, "#31")
-            beyond, twos, end = (f.label(f"no_{name}") for name in ("one", "two", "four"))
-            f("bpl", beyond)
-            with f.loop("one", "ones"):
-                products(1)
-            f.place(beyond)
-            f("lsls", bits, steps, "#30")
-            f("bpl", twos)
-            with f.loop("two", "twos"):
-                products(2)
-            f.place(twos)
-            f("lsrs", steps, steps, "#2")
-            f("beq", end)
-            with f.loop("four", "fours") as more:
-                products(_BLOCK)
-                f("subs", steps, steps, "#1")
-                f("bne", more)
-            f.place(end)
-            f("vstmia", f"{y}!", listed([total]))
-            f("subs", left, left, "#1")
+            f("ldrh", band.at, f"[{places}], #2")
+            f("ldrh", band.steps, f"[{places}], #2")
+            f("vmov", band.total, band.zero)
+            f("add", band.at, band.at, x)
+            band.sum()
+            f("vstmia", f"{y}!", listed([band.total]))
+            f("subs", band.left, band.left, "#1")
             f("bne", again)
         if rows > 1:
             f.advance(x, 4 * numbers)
     return f.done()
+
+
+class _Band:
+    """Appends the sum of as many products as ``steps`` says, of numbers from ``at`` on."""
+
+    def __init__(self, f: Function, weights: str) -> None:
+        self.f, self.weights = f, weights
+        self.at, self.steps, self.bits, self.left = f.cores(
+            "numbers; products; their last bits; sums left", 4
+        )
+        self.total, self.zero = f.singles("the sum, zero", 2)
+        self.values, self.factors = f.singles("numbers", _BLOCK), f.singles("weights", _BLOCK)
+
+    def sum(self) -> None:
+        """One product for an odd number, two for the next bit of it, then fours."""
+        f, steps = self.f, self.steps
+        f("lsls", self.bits, steps, "#31")
+        beyond, twos, end = (f.label(f"no_{name}") for name in ("one", "two", "four"))
+        f("bpl", beyond)
+        with f.loop("one", "ones"):
+            self._products(1)
+        f.place(beyond)
+        f("lsls", self.bits, steps, "#30")
+        f("bpl", twos)
+        with f.loop("two", "twos"):
+            self._products(2)
+        f.place(twos)
+        f("lsrs", steps, steps, "#2")
+        f("beq", end)
+        with f.loop("four", "fours") as more:
+            self._products(_BLOCK)
+            f("subs", steps, steps, "#1")
+            f("bne", more)
+        f.place(end)
+
+    def _products(self, number: int) -> None:
+        f, values, factors = self.f, self.values[:number], self.factors[:number]
+        f("vldmia", f"{self.at}!", listed(values))
+        f("vldmia", f"{self.weights}!", listed(factors))
+        for value, factor in zip(values, factors, strict=True):
+            f("vmul.f32", value, factor, value)
+        for value in values:
+            f("vadd.f32", self.total, self.total, value)

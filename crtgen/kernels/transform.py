@@ -1,8 +1,8 @@
-"""What Fourier transforms in assembly share: their stages, their tables, and the frames of their functions.
+"""What Fourier transforms in assembly share: their stages, their tables, and how their functions begin.
 
-A transform of real numbers is one of half as many complex ones. ``first`` sorts numbers as it makes the
-transforms of the first stage, ``stage`` combines four transforms at a time, and ``apart`` makes of the result
-that of real numbers. An extension says what these do with a number or a vector.
+A transform of real numbers is computed as one of half as many complex numbers, in three functions: ``first``
+is the first stage and sorts the numbers, ``stage`` is each later stage and combines four transforms into one,
+``apart`` turns the result into that of real numbers. The modules of the extensions write their instructions.
 """
 
 from collections.abc import Sequence
@@ -95,18 +95,24 @@ class Stages:
         )
 
     def places(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-        """Which transform of the first stage each one in the order of the input is."""
+        """``[count / first]``: where each transform of the first stage is written, in the input's order."""
         places = np.empty(self.count // self.first, np.int64)
         places[digit_order(self.count, self.eight)[:: self.first]] = np.arange(self.count // self.first)
         return places
 
     def order(self, item: int, note: str, every: int = 1) -> Const:
-        """Bytes to the first one of each ``every`` transforms of the first stage."""
+        """The table of bytes to where each ``every``-th transform of the first stage is written.
+
+        ``item`` is bytes of a complex number; ``note`` is the table's comment.
+        """
         places = self.places()[::every]
         return Const.of("order", (item * self.first * places).astype(np.uint16), 2, note)
 
     def turns(self, lanes: int = 1) -> list[int]:
-        """Which turns the stages behind the first one read: three for ``lanes`` numbers, side by side."""
+        """Numbers of the turns that later stages read, in the order in which they do.
+
+        For each ``lanes`` numbers: their first turns, their second ones, their third ones.
+        """
         return [
             turn * number * self.count // (4 * size)
             for size in self.sizes

@@ -156,11 +156,10 @@ def _of_radix(f: Function, x: list[Pair], spare: str) -> list[Pair]:
 def _turned(
     f: Function, places: tuple[str, str, str], data: tuple[str, ...], others: tuple[str, ...]
 ) -> list[Pair]:
-    """Four numbers, turned: which registers have them. The stack has three of them meanwhile.
-    The last one of ``others`` is 0.
+    """Loads four numbers and turns three of them; which registers have them. Three wait on the stack.
 
-    ``places`` are the address of the first number, which becomes that of the last, bytes to the next one and
-    the address of turns.
+    ``places``: the address of the first number, which becomes that of the last; bytes from one number to the
+    next; the address of turns. The last register of ``others`` is 0 at first.
     """
     at, step, turn = places
     (real, imaginary, cosine, sine), (low, high, higher, zero) = data, others

@@ -1,7 +1,6 @@
 """Boards and cores: what firmware is generated for."""
 
 from crtgen.boards.board import (
-    FLASH_DRIVERS,
     MAILBOX_SIZE,
     PLATFORMS,
     RUNNERS,
@@ -11,8 +10,6 @@ from crtgen.boards.board import (
     Memory,
     Qemu,
     Serial,
-    Slot,
-    Slots,
     Timer,
     Uart,
     Watchdog,
@@ -36,6 +33,7 @@ from crtgen.boards.known import (
 from crtgen.boards.loader import load_board, parse_slots
 from crtgen.boards.packs import board_file, board_text, chip_board
 from crtgen.boards.silicon import silicon_range
+from crtgen.boards.slots import FLASH_DRIVERS, Slot, Slots
 from crtgen.boards.units import parse_size, size_text
 
 __all__ = [

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from crtgen.boards.board import (
-    FLASH_DRIVERS,
     RUNNERS,
     WATCHDOGS,
     Board,
@@ -21,8 +20,6 @@ from crtgen.boards.board import (
     Memory,
     Qemu,
     Serial,
-    Slot,
-    Slots,
     Timer,
     Uart,
     Watchdog,
@@ -32,6 +29,7 @@ from crtgen.boards.checks import check_board
 from crtgen.boards.chip import BOOTS
 from crtgen.boards.core import ALIASES, CORES, HOST, find_core
 from crtgen.boards.energy import Energy
+from crtgen.boards.slots import FLASH_DRIVERS, Slot, Slots
 from crtgen.boards.steps import parse_errata, parse_step
 from crtgen.boards.uart import UARTS
 from crtgen.boards.units import parse_frequency, parse_size

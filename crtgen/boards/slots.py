@@ -1,0 +1,68 @@
+"""Where on a board models lie that are exchanged without the firmware, and what writes its flash."""
+
+from dataclasses import dataclass
+
+from crtgen.errors import UsageError
+
+__all__ = ["FLASH_DRIVERS", "Slot", "Slots"]
+
+FLASH_DRIVERS = {
+    "ram": (4096, 8),
+    "kinetis": (4096, 8),
+    "nrf_nvmc": (4096, 4),
+    "rp2040": (4096, 256),
+    "stm32f4": (128 << 10, 4),
+    "stm32h7": (128 << 10, 32),
+    "stm32l4": (4096, 8),
+}
+"""Drivers that erase and write flash while firmware runs: bytes that are erased and written at once.
+
+``ram`` is for simulators, whose flash is memory; the STM32F4 has such sectors behind its first 128 KiB.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Room of ``size`` bytes at ``origin`` for a model that is exchanged without the firmware."""
+
+    name: str
+    memory: str
+    origin: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The first address behind it."""
+        return self.origin + self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots of a board; the model that runs works in ``work_size`` bytes at ``work``.
+
+    ``driver`` is a key of ``FLASH_DRIVERS``. What is decided is kept in ``log_size`` bytes of flash at
+    ``log``; a new model has to be confirmed within ``tries`` starts.
+    """
+
+    driver: str
+    places: tuple[Slot, ...]
+    work: int
+    work_size: int
+    log: int
+    log_size: int
+    tries: int
+
+    @property
+    def ranges(self) -> tuple[tuple[str, int, int], ...]:
+        """What, origin and size of all that firmware leaves to them."""
+        own = (("work", self.work, self.work_size), ("log", self.log, self.log_size))
+        return (*((f"slot.{s.name}", s.origin, s.size) for s in self.places), *own)
+
+    def find(self, name: str) -> Slot:
+        """The slot of that name. Raises ``UsageError`` for an unknown one."""
+        for slot in self.places:
+            if slot.name == name:
+                return slot
+        raise UsageError(
+            f"there is no slot {name}", hint=f"there are: {', '.join(s.name for s in self.places)}"
+        )

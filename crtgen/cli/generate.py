@@ -29,7 +29,7 @@ from crtgen.errors import ToolMissingError, UsageError
 from crtgen.folder import current_folder
 from crtgen.ir import Array
 from crtgen.measure.cases import read_inputs
-from crtgen.measure.drift import make_reference, usual_runs
+from crtgen.measure.drift import usual
 from crtgen.passes import FoldedLayer
 from crtgen.project import FRAMEWORKS, Project, framework_of
 from crtgen.settings import trust_of
@@ -66,6 +66,9 @@ def command(
         Path | None,
         typer.Option(help="Count whether the device meets what this file has: inputs, cases or a recording."),
     ] = None,
+    watch_layers: Annotated[
+        str, typer.Option(metavar="NAMES", help="Up to four layers of which --watch counts what saturates.")
+    ] = "",
     own_arenas: Annotated[
         bool, typer.Option("--own-arenas", help="Several models do not share their working memory.")
     ] = False,
@@ -102,7 +105,7 @@ def command(
             compiled = compiling.compile(loaded, say, board, generating.place or ())
             samples = _samples(input, kind, [module.info for module in compiled.modules])
             share = False if own_arenas else None
-            watched = _watched(watch, compiled)
+            watched = _watched(watch, watch_layers, compiled)
             generated = generating.generate(compiled, kind, samples, share, registry, framework, watched)
             kept = generated.extract(directory, force=force).kept
             if current_folder() is not None:
@@ -210,13 +213,15 @@ def _print_exports(console: Console) -> None:
         console.print(f"  {line}")
 
 
-def _watched(file: Path | None, compiled: "api.Compiled") -> dict[str, DriftReference]:
+def _watched(file: Path | None, layers: str, compiled: "api.Compiled") -> dict[str, DriftReference]:
     if file is None:
+        if layers:
+            raise UsageError("--watch-layers needs data of usual runs", hint="name it with --watch")
         return {}
     if len(compiled.plans) != 1 or len(compiled.modules) != 1:
         raise UsageError("--watch is for one network", where=str(file))
     info = compiled.modules[0].info
-    return {info.name: make_reference(info, *usual_runs(file, info, compiled.plans[0].graph))}
+    return {info.name: usual(file, info, compiled.plans[0], [n for n in layers.split(",") if n])}
 
 
 def _samples(

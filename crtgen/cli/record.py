@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import api
+from crtgen import api, files
 from crtgen.cli.groups import Connecting, flattened
 from crtgen.cli.output import Debug, Json, guarded, on_log
+from crtgen.errors import UsageError
 from crtgen.files import check_writable
 from crtgen.measure.drift import read_window
 from crtgen.measure.recording import read_memory, write_recording, write_sds
@@ -23,6 +24,7 @@ def command(
     connecting: Connecting,
     model: Annotated[str | None, typer.Option(help="Which model, if the image has several.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The cases, .npz.")] = Path("recorded.npz"),
+    cbor: Annotated[Path | None, typer.Option(help="A file for what it counted, with --watch.")] = None,
     sds: Annotated[Path | None, typer.Option(help="A folder for the same in Arm's SDS format.")] = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -33,6 +35,8 @@ def command(
     """
     with guarded(as_json, debug) as out:
         check_writable(output)
+        if cbor is not None:
+            check_writable(cbor)
         with out.stage() as say:
             project = api.open_project(directory)
             image = (project.built() if connecting.port else None) or project.build(say=say)
@@ -45,6 +49,11 @@ def command(
         written = [output, *(write_sds(sds, info, runs) if sds else ())]
         unfinished = sum(not run.outputs for run in runs)
         window = read_window(counted) if counted else None
+        if cbor is not None:
+            if counted is None:
+                raise UsageError("the firmware counts nothing", hint="generate it with --watch FILE")
+            files.write(cbor, counted)
+            written.append(cbor)
         data = {
             "model": info.name,
             "runs": len(runs),

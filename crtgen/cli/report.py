@@ -8,15 +8,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crtgen import files
+from crtgen import api, files
 from crtgen.boards import find_board
 from crtgen.cli import options
 from crtgen.cli.groups import Battery, flattened
 from crtgen.cli.output import Debug, Json, guarded
 from crtgen.cli.settings import cases_file
-from crtgen.errors import MismatchError
+from crtgen.errors import MismatchError, UsageError
+from crtgen.measure.drift import read_window, usual
 from crtgen.page import (
     Claim,
+    Met,
     check_folder,
     collect,
     read_baseline,
@@ -43,6 +45,12 @@ def command(
     baseline: Annotated[
         Path | None, typer.Option(help="What `crtgen report --json` printed earlier, to compare with.")
     ] = None,
+    drift: Annotated[
+        Path | None, typer.Option(help="What a device counted, of `crtgen record --cbor`.")
+    ] = None,
+    watch: Annotated[
+        Path | None, typer.Option(help="What is usual: the file that `crtgen generate --watch` took.")
+    ] = None,
     evidence: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Evidence about the image for the first board, with hashes."),
@@ -61,6 +69,7 @@ def command(
         if evidence is not None:
             check_folder(evidence)
         expect = cases_file(model, expect)
+        met = _met(drift, watch, model)
         before = read_baseline(baseline) if baseline else None
         with out.stage() as say:
             boards = battery.boards([find_board(name) for name in board or ["mps2_an386"]])
@@ -69,7 +78,7 @@ def command(
                 on.name: battery.days(on, each.report) for on, each in zip(boards, found.boards, strict=True)
             }
             say("drawing")
-            files.write(output, render_page(found, before, days).encode())
+            files.write(output, render_page(found, before, days, met).encode())
             claims: tuple[Claim, ...] = ()
             if evidence is not None:
                 say("collecting evidence")
@@ -79,6 +88,19 @@ def command(
         out.result(made, lambda console: _print(console, output, evidence, claims))
         if any(on.verified is not None and not on.verified.is_right for on in found.boards):
             raise typer.Exit(MismatchError.exit_code)
+
+
+def _met(drift: Path | None, watch: Path | None, model: Path) -> Met | None:
+    """What a device counted, beside what is usual."""
+    if drift is None:
+        if watch is not None:
+            raise UsageError("--watch is beside what a device counted", hint="name that with --drift")
+        return None
+    window = read_window(files.read(drift, "what a device counted"))
+    if watch is None:
+        return Met(window)
+    compiled = api.load_network(model).compile("mps2_an386")
+    return Met(window, usual(watch, compiled.modules[0].info, compiled.plans[0]))
 
 
 def _print(console: Console, output: Path, evidence: Path | None, claims: Sequence[Claim]) -> None:

@@ -40,6 +40,7 @@ READ = frozenset(
         "baseline",
         "calibrate",
         "data",
+        "drift",
         "expect",
         "graph-json",
         "hardware-map",
@@ -60,6 +61,7 @@ READ = frozenset(
 
 WRITTEN = frozenset(
     (
+        "cbor",
         "core-dump",
         "counterexample",
         "dir",

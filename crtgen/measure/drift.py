@@ -1,8 +1,9 @@
 """Is what a device meets still what its model was made for? References of ``crt/drift.h``, and a decoder.
 
-A window of runs is counted in bins: elements of the input, the greatest of the scores, and by how much it is
-the greatest. The distance of two counts is the sum of the differences of their bins. A limit is what windows
-of runs do not reach that are drawn from the reference, with replacement.
+A window of runs is counted in bins: elements of the input, the greatest of the scores, by how much it is the
+greatest, the entropy of the scores, and what layers have at the ends of their range. The distance of two
+counts is the sum of the differences of their bins. A limit is what windows of runs do not reach that are
+drawn from the reference, with replacement.
 """
 
 from collections.abc import Sequence
@@ -13,22 +14,36 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from crtgen.codegen.drift import PARTS, DriftReference
+from crtgen.codegen.drift import LAYERS, PARTS, SIZES, Counted, DriftReference, WatchedLayer
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ProtocolError, UnsupportedError, UsageError
-from crtgen.ir import Array, DType, Graph
+from crtgen.ir import Array, DType, Graph, Quant
 from crtgen.measure.cases import read_cases, read_inputs
+from crtgen.plan import Plan
 
-__all__ = ["Window", "ks", "make_reference", "psi", "read_window", "usual_runs"]
+__all__ = [
+    "Layer",
+    "Window",
+    "ks",
+    "make_reference",
+    "psi",
+    "read_window",
+    "usual",
+    "usual_layers",
+    "usual_runs",
+]
 
 Counts: TypeAlias = npt.NDArray[np.int64]
-_MOST_COUNTED = 0xFFFF
-_SAMPLES = 64
+_MOST_COUNTED = 0x7FFF
+_SAMPLES = 32
+_LAYER_SAMPLES = 16
+"""Of all layers together."""
+
 _MOST_SCORES = 128
 _AT_ONCE = 10_000
 _LEAST_RUNS = 50
 _SAFETY = 1.1
-_TYPES = {DType.INT8: (0, 1), DType.UINT8: (0, 0), DType.INT16: (1, 1), DType.UINT16: (1, 0)}
+_TYPES = {"int8": (0, 1), "uint8": (0, 0), "int16": (1, 1), "uint16": (1, 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,47 +59,70 @@ class Window:
     ends: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """A layer to watch: its name, number and offset in the arena, and its output in each of the runs."""
+
+    name: str
+    number: int
+    offset: int
+    outputs: Sequence[Array]
+
+
 def make_reference(
     info: ModelInfo,
     inputs: Sequence[Array],
     outputs: Sequence[Array],
+    layers: Sequence[Layer] = (),
     runs: int = 64,
     windows: int = 1_000_000,
 ) -> DriftReference:
     """The reference of a model, of first inputs and first outputs of runs on data that it was made for.
 
-    The limits are 1.1 times the greatest distance of ``windows`` windows that are drawn from these runs.
-    Raises ``UnsupportedError`` for inputs that are not quantised, ``UsageError`` for fewer than 50 runs.
+    Elements of up to four ``layers`` are counted that are at the ends of their type's range. The limits are
+    1.1 times the greatest distance of ``windows`` windows that are drawn from these runs. Raises
+    ``UnsupportedError`` for what is not quantised, ``UsageError`` for fewer than 50 runs.
     """
     x, y = info.inputs[0], info.outputs[0]
-    if x.dtype not in _TYPES:
-        reason = f"elements of 8 and 16 bits are counted, and the input has {x.dtype.value}"
-        raise UnsupportedError(reason, where=x.name)
+    counted = _counted(x.name, inputs[0], _SAMPLES)
     if len(inputs) < _LEAST_RUNS:
         hint = "record more, or take the data of the calibration"
         raise UsageError(f"{len(inputs)} runs do not show what is usual: {_LEAST_RUNS} do", hint=hint)
-    shift, signed = _TYPES[x.dtype]
-    step = max(1, inputs[0].size // _SAMPLES)
     has_scores = y.dtype is DType.INT8 and 1 < outputs[0].size <= _MOST_SCORES
-    counts = {"inputs": np.stack([_bins(array, step) for array in inputs])}
-    counts |= _scores(outputs) if has_scores else {"classes": _none(inputs), "margins": _none(inputs)}
-    if runs * counts["inputs"][0].sum() > _MOST_COUNTED:
-        hint = f"at most {_MOST_COUNTED // int(counts['inputs'][0].sum())} runs"
+    entropy = _entropies() if has_scores and _is_probability(y.quant) else ()
+    watched = [
+        WatchedLayer(layer.name, layer.number, layer.offset, _counted(layer.name, layer.outputs[0], each))
+        for each in [_LAYER_SAMPLES // max(1, len(layers))]
+        for layer in layers
+    ]
+    counts = {part: np.zeros((len(inputs), size), np.int64) for part, size in SIZES.items()}
+    counts["inputs"] = np.stack([_bins(array, counted.step) for array in inputs])
+    counts |= _scores(outputs, entropy) if has_scores else {}
+    for n, (layer, seen) in enumerate(zip(layers, watched, strict=True)):
+        counts["saturated"][:, n] = [_ends(array, seen.values.step) for array in layer.outputs]
+    most = max(int(numbers.sum(axis=1).max()) for numbers in counts.values())
+    if runs * most > _MOST_COUNTED:
+        hint = f"at most {_MOST_COUNTED // most} runs"
         raise UsageError(f"a window of {runs} runs is too long to be counted in 16 bits", hint=hint)
     expected = {part: np.rint(counts[part].mean(axis=0) * runs).astype(np.int64) for part in PARTS}
     greatest = [_greatest(counts[part], expected[part], runs, windows) for part in PARTS]
-    ends = np.mean([_ends(array, step) for array in inputs]) * runs
+    ends = np.mean([_ends(array, counted.step) for array in inputs]) * runs
     return DriftReference(
         runs=runs,
-        elements=inputs[0].size,
-        step=step,
+        input=counted,
         scores=outputs[0].size if has_scores else 0,
-        shift=shift,
-        signed=signed,
+        entropy=entropy,
+        layers=tuple(watched),
         expected={part: tuple(map(int, expected[part])) for part in PARTS},
         ends=round(float(ends)),
         limits=tuple(int(np.ceil(_SAFETY * distance)) for distance in greatest),
     )
+
+
+def usual(path: Path, info: ModelInfo, plan: Plan, layers: Sequence[str] = ()) -> DriftReference:
+    """The reference of a network, of a file of usual runs, which watches these layers."""
+    inputs, outputs = usual_runs(path, info, plan.graph)
+    return make_reference(info, inputs, outputs, usual_layers(info, plan, layers, inputs))
 
 
 def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> tuple[list[Array], list[Array]]:
@@ -100,6 +138,54 @@ def usual_runs(path: Path, info: ModelInfo, graph: Graph) -> tuple[list[Array], 
     return [case.inputs[0] for case in cases], [case.outputs[0] for case in cases]
 
 
+def usual_layers(
+    info: ModelInfo, plan: Plan, names: Sequence[str], inputs: Sequence[Array]
+) -> tuple[Layer, ...]:
+    """The layers with these names, and what they compute of first inputs, by the numpy reference.
+
+    Raises ``UsageError`` for more than four, for a name that no layer has, or one that leaves nothing whole
+    in the arena.
+    """
+    if len(names) > LAYERS:
+        raise UsageError(f"{len(names)} layers; supported here: {LAYERS}", hint="choose those that tell most")
+    if names and len(info.inputs) != 1:
+        raise UnsupportedError("layers are watched of networks with one input", where=info.name)
+    known = {layer.name: number for number, layer in enumerate(info.layers)}
+    steps = {step.name: step for step in plan.steps}
+    values = [plan.graph.evaluate({plan.graph.inputs[0]: array}) for array in inputs] if names else []
+    found = []
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no layer is called {name}", where=info.name, hint=f"known: {', '.join(known)}")
+        left = [o for o in steps[name].outputs if o in plan.slots and o not in plan.homes]
+        if not left:
+            raise UsageError(
+                "the layer leaves nothing in the arena", where=name, hint="take the one before it"
+            )
+        outputs = [each[left[-1]] for each in values]
+        found.append(Layer(name, known[name], plan.slots[left[-1]].offset, outputs))
+    return tuple(found)
+
+
+def _counted(name: str, array: Array, samples: int) -> Counted:
+    """What is counted of such an array: about so many elements."""
+    kind = array.dtype.name
+    if kind not in _TYPES:
+        raise UnsupportedError(f"elements of 8 and 16 bits are counted, not {kind}", where=name)
+    return Counted(array.size, max(1, array.size // samples), *_TYPES[kind])
+
+
+def _is_probability(quant: Quant | None) -> bool:
+    """A softmax's output: 256ths from -128 on."""
+    return quant is not None and quant.scales == (1 / 256,) and quant.zero_points == (-128,)
+
+
+def _entropies() -> tuple[int, ...]:
+    """256 times -p log2(p) of 0/256, 1/256, ... 255/256."""
+    p = np.arange(1, 256) / 256
+    return (0, *(int(n) for n in np.rint(-256 * p * np.log2(p))))
+
+
 def _bins(array: Array, step: int) -> Counts:
     """Elements in sixteenths of the range of their type."""
     info = np.iinfo(array.dtype.name)
@@ -112,11 +198,7 @@ def _ends(array: Array, step: int) -> int:
     return int(((taken == info.min) | (taken == info.max)).sum())
 
 
-def _none(inputs: Sequence[Array]) -> Counts:
-    return np.zeros((len(inputs), 8), np.int64)
-
-
-def _scores(outputs: Sequence[Array]) -> dict[str, Counts]:
+def _scores(outputs: Sequence[Array], entropy: Sequence[int]) -> dict[str, Counts]:
     flat = np.stack([array.reshape(-1) for array in outputs]).astype(np.int64)
     best = np.minimum(flat.argmax(axis=1), 7)
     two = np.sort(flat, axis=1)[:, -2:]
@@ -125,6 +207,7 @@ def _scores(outputs: Sequence[Array]) -> dict[str, Counts]:
     return {
         "classes": (best[:, None] == rows).astype(np.int64),
         "margins": (margins[:, None] == rows).astype(np.int64),
+        "entropy": np.array(entropy or [0] * 256)[flat + 128].sum(axis=1, keepdims=True) // 4,
     }
 
 
@@ -151,11 +234,15 @@ def read_window(data: bytes) -> Window:
             distances=tuple(found["distances"]),
             limits=tuple(found["limits"]),
             runs=int(found["runs"]),
-            counts={part: tuple(found[part]) for part in PARTS},
+            counts={part: _numbers(found[part]) for part in PARTS},
             ends=int(found["ends"]),
         )
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise ProtocolError("what the device counted cannot be read") from error
+
+
+def _numbers(item: Any) -> tuple[int, ...]:
+    return (item,) if isinstance(item, int) else tuple(item)
 
 
 def _item(data: bytes, at: int) -> tuple[Any, int]:

@@ -2,12 +2,14 @@
 
 from crtgen.page.charts import require_charts
 from crtgen.page.evidence import Claim, check_folder, collect, write_evidence
+from crtgen.page.met import Met
 from crtgen.page.page import render_page
 from crtgen.page.study import Study, read_baseline, study
 from crtgen.page.sweep import render_sweep
 
 __all__ = [
     "Claim",
+    "Met",
     "Study",
     "check_folder",
     "collect",

@@ -13,7 +13,7 @@ from crtgen.errors import UsageError
 from crtgen.ir import Graph
 from crtgen.report import Layer, Report
 
-__all__ = ["arena", "choices", "costs", "flash", "network", "pareto", "ranges", "require_charts"]
+__all__ = ["arena", "choices", "costs", "flash", "network", "pareto", "ranges", "require_charts", "shares"]
 
 _INK, _FAINT, _ONE, _TWO, _THREE, _FOUR = (f"#fe00{n:02x}" for n in range(6))
 _VARIABLES = {
@@ -109,6 +109,21 @@ def _shortened(name: str, letters: int) -> str:
     if len(name) <= letters:
         return name
     return f"{name[: letters - 1]}…" if letters > 4 else ""
+
+
+def shares(rows: Rows) -> str:
+    """Bars of ``share`` beside each other for each ``bin``, one for each name in ``of``."""
+    colours = {"domain": ["counted", "usual"], "range": [_ONE, _FOUR]}
+    bars = {
+        "mark": {"type": "bar"},
+        "encoding": {
+            "x": {"field": "bin", "type": "ordinal", "title": None, "axis": {"labelAngle": 0}},
+            "xOffset": {"field": "of"},
+            "y": {"field": "share", "type": "quantitative", "title": "share"},
+            "color": {"field": "of", "scale": colours, "title": None},
+        },
+    }
+    return _svg("shares of each bin", rows, bars, height=_ROW * 8)
 
 
 def flash(report: Report) -> str:

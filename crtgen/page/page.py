@@ -8,6 +8,7 @@ from crtgen.ir import shape_text
 from crtgen.measure.evaluation import Classified, sweep_cells
 from crtgen.measure.fit import Fit
 from crtgen.page import charts
+from crtgen.page.met import Met, panel
 from crtgen.page.parts import Drawing, Table, drawn, environment
 from crtgen.page.study import OnBoard, Study
 from crtgen.report import Layer, Report, bound_text
@@ -27,9 +28,15 @@ class _BoardView:
 
 
 def render_page(
-    study: Study, baseline: Baseline | None = None, days: Mapping[str, float | None] | None = None
+    study: Study,
+    baseline: Baseline | None = None,
+    days: Mapping[str, float | None] | None = None,
+    met: Met | None = None,
 ) -> str:
-    """The page of a study; ``baseline`` are reports of an earlier one by board, to compare with."""
+    """The page of a study; ``baseline`` are reports of an earlier one by board, to compare with.
+
+    ``met`` is what a device counted.
+    """
     boards = [
         _board(on, (baseline or {}).get(on.report.board), (days or {}).get(on.report.board))
         for on in study.boards
@@ -39,6 +46,7 @@ def render_page(
         Drawing("The network", "Values that skip layers are arcs.", drawn(charts.network(first.report)))
     ]
     shared += _quality(study)
+    shared += panel(met) if met is not None else []
     if ranges := charts.ranges(first.plan.graph):
         says = "What each quantised value can stand for, from its least to its greatest number."
         shared.append(Drawing("Quantisation", says, drawn(ranges)))

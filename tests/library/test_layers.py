@@ -34,7 +34,7 @@ def test_a_broken_call_of_an_imported_graph_is_named() -> None:
     third = layers[2]
     (name,) = [name for name in module.files if name.endswith("_graph.c")]
     text = module.files[name]
-    done = "        CRT_LAYER_DONE(i);\n"
+    done = "        CRT_LAYER_TIMED(i);\n"
     assert text.count(done) == 1
     harm = f"        if (i == 2) {{ AD01_ARENA[{third.writes[0].offset} + 5] ^= 1; }}\n"
     part = replace(

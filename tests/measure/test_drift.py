@@ -1,6 +1,6 @@
 """Drift: a device counts as numpy does, usual windows stay within limits, and shifts are found."""
 
-from dataclasses import replace
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +12,13 @@ from crtgen.api import Model
 from crtgen.codegen.drift import DriftReference
 from crtgen.codegen.module import ModelInfo
 from crtgen.errors import ProtocolError, UnsupportedError, UsageError
-from crtgen.ir import Array, DType
-from crtgen.measure.drift import ks, make_reference, psi, read_window, usual_runs
+from crtgen.ir import Array
+from crtgen.measure.drift import ks, make_reference, psi, read_window, usual_layers, usual_runs
 from tests.support import ROOT
 
 DIGITS = ROOT / "demo" / "digits.tflite"
 RUNS = 32
+_WATCHED = ("conv2d", "fully_connected")
 
 
 def _digits() -> tuple[Model, list[Array]]:
@@ -41,7 +42,8 @@ def _reference(
     compiled = model.compile(board="mps2_an386")
     (info,) = (module.info for module in compiled.modules)
     outputs = [next(iter(model.graph.run([(picture,)])))[0] for picture in pictures]
-    return info, make_reference(info, pictures, outputs, runs=RUNS, windows=windows)
+    layers = usual_layers(info, compiled.plans[0], _WATCHED, pictures)
+    return info, make_reference(info, pictures, outputs, layers, RUNS, windows)
 
 
 def _shifted(how: str, x: Array, rng: np.random.Generator) -> Array:
@@ -78,14 +80,37 @@ def test_a_device_finds_shifts_and_counts_as_numpy_does() -> None:
         given = [pictures[n] for n in range(5)]
         outputs = [session.infer(picture)[0] for picture in given]
         window = read_window(session.drift() or b"")
-    bins = [_counted(picture, reference.step) for picture in given]
+    bins = [_counted(picture, reference.input.step) for picture in given]
     assert window.counts["inputs"] == tuple(np.sum(bins, axis=0))
     best = np.bincount([min(int(o.argmax()), 7) for o in outputs], minlength=8)
     assert window.counts["classes"] == tuple(best)
     two = [np.sort(o.reshape(-1).astype(int))[-2:] for o in outputs]
     assert window.counts["margins"] == tuple(np.bincount([(b - a) // 32 for a, b in two], minlength=8))
-    assert window.ends == sum(int((g.reshape(-1)[:: reference.step] == -128).sum()) for g in given)
+    assert window.ends == sum(int((g.reshape(-1)[:: reference.input.step] == -128).sum()) for g in given)
     assert window.runs == 5
+    assert window.counts["saturated"] == tuple(_saturated(model, reference, given))
+    assert window.counts["entropy"] == (sum(_entropy(o) for o in outputs),)
+    assert sum(window.counts["saturated"]) > 0
+    assert window.counts["entropy"][0] > 0
+
+
+def _saturated(model: Model, reference: DriftReference, given: list[Array]) -> list[int]:
+    """Elements of the watched layers at -128 and 127, of those that are looked at."""
+    (plan,) = model.compile(board="mps2_an386").plans
+    counts = [0, 0, 0, 0]
+    for picture in given:
+        values = plan.graph.evaluate({plan.graph.inputs[0]: picture})
+        for n, layer in enumerate(reference.layers):
+            (step,) = (step for step in plan.steps if step.name == layer.name)
+            taken = values[step.outputs[-1]].reshape(-1)[:: layer.values.step].astype(int)
+            counts[n] += int(np.isin(taken, (-128, 127)).sum())
+    return counts
+
+
+def _entropy(output: Array) -> int:
+    """64ths of a bit: floor of the sum of what each score has, rounded to 256ths."""
+    p = (output.reshape(-1).astype(float) + 128) / 256
+    return int(sum(round(-256 * x * math.log2(x)) for x in p if x > 0) // 4)
 
 
 @pytest.mark.nightly
@@ -93,7 +118,7 @@ def test_usual_windows_hardly_ever_reach_a_limit() -> None:
     """Of 10^6 windows that are drawn with another seed, fewer than 100."""
     model, pictures = _digits()
     _, reference = _reference(model, pictures, windows=1_000_000)
-    kinds = np.stack([_counted(picture, reference.step) for picture in pictures])
+    kinds = np.stack([_counted(picture, reference.input.step) for picture in pictures])
     rng, beyond = np.random.default_rng(99), 0
     for _ in range(100):
         drawn = rng.multinomial(RUNS, np.full(len(kinds), 1 / len(kinds)), size=10_000)
@@ -110,9 +135,13 @@ def test_what_cannot_be_counted_is_refused() -> None:
         make_reference(info, pictures[:49], outputs[:49])
     with pytest.raises(UsageError, match="a window of 2000 runs is too long"):
         make_reference(info, pictures, outputs, runs=2000)
-    real = replace(info, inputs=(replace(info.inputs[0], dtype=DType.FLOAT32, nbytes=256),))
-    with pytest.raises(UnsupportedError, match="the input has float32"):
-        make_reference(real, pictures, outputs)
+    with pytest.raises(UnsupportedError, match="elements of 8 and 16 bits are counted, not float32"):
+        make_reference(info, [np.asarray(p, np.float32) for p in pictures], outputs)
+    (plan,) = model.compile(board="mps2_an386").plans
+    with pytest.raises(UsageError, match="no layer is called conv9"):
+        usual_layers(info, plan, ["conv9"], pictures)
+    with pytest.raises(UsageError, match="5 layers; supported here: 4"):
+        usual_layers(info, plan, ["conv2d"] * 5, pictures)
     for data in (b"", b"\xa1", b"\xff\xff", b"\xa0"):
         with pytest.raises(ProtocolError, match="what the device counted cannot be read"):
             read_window(data)

@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 
 from crtgen.boards import find_board
 from crtgen.cli.app import app
-from crtgen.errors import UsageError
+from crtgen.codegen.drift import Counted, DriftReference
+from crtgen.errors import ProtocolError, UsageError
+from crtgen.measure.drift import Window
 from crtgen.measure.evaluation import Classified, Evaluation, Threshold
 from crtgen.measure.rungs import Outcome
-from crtgen.page import Study, read_baseline, render_page, study
+from crtgen.page import Met, Study, read_baseline, render_page, study
 from tests.page.browser import check_shown
 from tests.support import ROOT, require_tool
 
@@ -142,3 +144,23 @@ def test_a_verification_that_went_wrong(planned: Study) -> None:
 @pytest.mark.parametrize("dark", [True, False])
 def test_a_browser_shows_it(width: int, dark: bool, planned: Study, tmp_path: Path) -> None:
     check_shown(render_page(planned), tmp_path, width, dark)
+
+
+def test_what_a_device_met(planned: Study, tmp_path: Path) -> None:
+    """Distances beside limits, and shares of the inputs; of a file that cannot be read, an error."""
+    counts = {"inputs": (8, 8, *[0] * 14), "classes": (1,) * 8, "margins": (2,) * 8}
+    counts |= {"saturated": (0,) * 4, "entropy": (7,)}
+    window = Window(3, 1, (1234, 0, 0, 0, 0), (1000, 5, 5, 5, 5), 4, counts, 0)
+    values = Counted(64, 2, 0, 1)
+    usual = DriftReference(4, values, 10, (), (), {**counts, "inputs": (16, *[0] * 15)}, 0, window.limits)
+    page = render_page(planned, met=Met(window, usual))
+    assert "What a device met: 1 of 3 windows beyond a limit" in page
+    assert re.search(r"1,234</td>\s*<td[^>]*>1,000</td>\s*<td[^>]*>beyond</td>", page)
+    assert "0.500" in page  # KS: half of the elements are in another bin
+    assert "shares of each bin" in _drawings(page)
+    assert "What a device met" not in render_page(planned)
+    file = tmp_path / "counted.cbor"
+    file.write_bytes(b"\xff")
+    done = CliRunner().invoke(app, ["report", str(DIGITS), "--drift", str(file)])
+    assert done.exit_code == ProtocolError.exit_code
+    assert "what the device counted cannot be read" in done.stderr

@@ -122,7 +122,7 @@ def test_helium_and_low_overhead_loops_are_enabled(tmp_path: Path) -> None:
 
 def test_a_profiled_image_gives_the_ticks_of_each_layer(tmp_path: Path) -> None:
     board = find_board("mps2_an386")
-    spin = "for (volatile int i = 0; i < 100000; i++) {} CRT_LAYER_DONE(0);"
+    spin = "for (volatile int i = 0; i < 100000; i++) {} CRT_LAYER_TIMED(0);"
     image = build_toy(board.name, "server", tmp_path, body=spin, profile=True)
     with start_device(image, board) as device, Client(device.stream, timeouts=SIMULATOR) as client:
         executor = client.aot_executor("toy")

@@ -154,7 +154,7 @@ def test_the_limits_of_a_server_are_those_that_projects_are_checked_against() ->
 
 STANDALONE = """
 #include <crt/model.h>
-static int32_t run(void) { CRT_LAYER_DONE(0); return 0; }
+static int32_t run(void) { CRT_LAYER_TIMED(0); return 0; }
 static const struct crt_model model = {.name = "m", .run = run};
 int main(void) { return (int)model.run(); }
 """

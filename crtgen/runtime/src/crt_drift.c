@@ -3,39 +3,79 @@
 
 #include <string.h>
 
-/* An element of int8, uint8, int16 or uint16, from 0 on. */
-static uint32_t crt_drift_element(const struct crt_drift_reference *reference, const void *data, uint32_t index)
+_Static_assert(sizeof(struct crt_drift) <= 96u, "the counts are small on purpose");
+
+/* An element is at an end of its range, which goes from 0 to `most`. */
+#define CRT_DRIFT_AT_END(element, most) (((((element) + 1u) & (most)) < 2u) ? 1u : 0u)
+
+/* Count elements at the ends of their type's range, and, unless `bins` is NULL, all by sixteenths of it. */
+static uint32_t crt_drift_bytes(const struct crt_drift_values *values, const uint8_t *data, uint16_t *bins)
 {
-    if (reference->input_shift == 0u) {
-        const uint32_t byte = ((const uint8_t *)data)[index];
-        return (reference->is_signed != 0u) ? (byte ^ 0x80u) : byte;
+    const uint8_t *end = &data[values->elements];
+    const uint32_t step = values->step;
+    const uint32_t sign = (values->is_signed != 0u) ? 0x80u : 0u;
+    uint32_t ends = 0;
+    if (bins == NULL) {
+        for (const uint8_t *at = data; at < end; at += step) {
+            ends += CRT_DRIFT_AT_END(*at ^ sign, 0xffu);
+        }
+        return ends;
     }
-    const uint32_t half = ((const uint16_t *)data)[index];
-    return (reference->is_signed != 0u) ? (half ^ 0x8000u) : half;
+    for (const uint8_t *at = data; at < end; at += step) {
+        const uint32_t element = *at ^ sign;
+        bins[element >> 4]++;
+        ends += CRT_DRIFT_AT_END(element, 0xffu);
+    }
+    return ends;
+}
+
+static uint32_t crt_drift_halves_of(const struct crt_drift_values *values, const uint16_t *data, uint16_t *bins)
+{
+    const uint32_t sign = (values->is_signed != 0u) ? 0x8000u : 0u;
+    uint32_t ends = 0;
+    for (uint32_t i = 0; i < values->elements; i += values->step) {
+        const uint32_t element = data[i] ^ sign;
+        if (bins != NULL) {
+            bins[element >> 12]++;
+        }
+        ends += CRT_DRIFT_AT_END(element, 0xffffu);
+    }
+    return ends;
+}
+
+static uint16_t crt_drift_count(const struct crt_drift_values *values, const void *data, uint16_t *bins)
+{
+    const uint32_t ends =
+        (values->shift == 0u) ? crt_drift_bytes(values, data, bins) : crt_drift_halves_of(values, data, bins);
+    return (uint16_t)ends;
 }
 
 void crt_drift_begin(const struct crt_drift_reference *reference, const void *input)
 {
     struct crt_drift_counts *counts = &reference->drift->counts;
-    const uint32_t bits = (uint32_t)8 << reference->input_shift;
-    const uint32_t most = ((uint32_t)1 << bits) - 1u;
-    const uint32_t right = bits - 4u;
-    for (uint32_t i = 0; i < reference->elements; i += reference->step) {
-        const uint32_t element = crt_drift_element(reference, input, i);
-        counts->inputs[element >> right]++;
-        if ((element == 0u) || (element == most)) {
-            counts->ends++;
+    counts->ends += crt_drift_count(&reference->input, input, counts->inputs);
+}
+
+void crt_drift_layer(const struct crt_drift_reference *reference, uint16_t layer)
+{
+    if (((reference->watched >> (layer % 32u)) & 1u) == 0u) {
+        return;
+    }
+    for (uint32_t i = 0; i < reference->num_layers; i++) {
+        const struct crt_drift_layer *watched = &reference->layers[i];
+        if (watched->layer == layer) {
+            reference->drift->counts.saturated[i] += crt_drift_count(&watched->values, watched->place, NULL);
         }
     }
 }
 
-static uint32_t crt_drift_distance(const uint16_t *counts, const uint16_t *expected, uint32_t bins)
+static uint16_t crt_drift_distance(const uint16_t *counts, const uint16_t *expected, uint32_t bins)
 {
     uint32_t distance = 0;
     for (uint32_t i = 0; i < bins; i++) {
         distance += (counts[i] > expected[i]) ? ((uint32_t)counts[i] - expected[i]) : ((uint32_t)expected[i] - counts[i]);
     }
-    return distance;
+    return (uint16_t)((distance < 0xffffu) ? distance : 0xffffu);
 }
 
 /* The greatest of the scores and the one behind it; int8 outputs only have them. */
@@ -45,6 +85,7 @@ static void crt_drift_scores(const struct crt_drift_reference *reference, const 
     int32_t first = -129;
     int32_t second = -129;
     uint32_t best = 0;
+    uint32_t entropy = 0;
     for (uint32_t i = 0; i < reference->scores; i++) {
         if (scores[i] > first) {
             second = first;
@@ -55,7 +96,9 @@ static void crt_drift_scores(const struct crt_drift_reference *reference, const 
         } else {
             /* Neither. */
         }
+        entropy += (reference->entropy != NULL) ? reference->entropy[(uint8_t)scores[i] ^ 0x80u] : 0u;
     }
+    counts->entropy += (uint16_t)(entropy / 4u);
     counts->classes[(best < CRT_DRIFT_CLASSES) ? best : (CRT_DRIFT_CLASSES - 1u)]++;
     counts->margins[(uint32_t)(first - second) / 32u % CRT_DRIFT_MARGINS]++;
 }
@@ -74,8 +117,10 @@ void crt_drift_end(const struct crt_drift_reference *reference, const void *outp
     drift->distances[0] = crt_drift_distance(drift->counts.inputs, expected->inputs, CRT_DRIFT_BINS);
     drift->distances[1] = crt_drift_distance(drift->counts.classes, expected->classes, CRT_DRIFT_CLASSES);
     drift->distances[2] = crt_drift_distance(drift->counts.margins, expected->margins, CRT_DRIFT_MARGINS);
+    drift->distances[3] = crt_drift_distance(drift->counts.saturated, expected->saturated, CRT_DRIFT_LAYERS);
+    drift->distances[4] = crt_drift_distance(&drift->counts.entropy, &expected->entropy, 1);
     uint32_t beyond = 0;
-    for (uint32_t i = 0; i < 3u; i++) {
+    for (uint32_t i = 0; i < CRT_DRIFT_PARTS; i++) {
         beyond |= (drift->distances[i] > reference->limits[i]) ? 1u : 0u;
     }
     drift->windows++;
@@ -132,15 +177,6 @@ static void crt_drift_halves(struct crt_drift_writer *writer, const char *name, 
     }
 }
 
-static void crt_drift_words(struct crt_drift_writer *writer, const char *name, const uint32_t *numbers)
-{
-    crt_drift_key(writer, name);
-    crt_drift_item(writer, 4, 3);
-    for (uint32_t i = 0; i < 3u; i++) {
-        crt_drift_item(writer, 0, numbers[i]);
-    }
-}
-
 size_t crt_drift_cbor(const struct crt_drift_reference *reference, uint8_t *bytes, size_t room)
 {
     const struct crt_drift *drift = reference->drift;
@@ -148,15 +184,17 @@ size_t crt_drift_cbor(const struct crt_drift_reference *reference, uint8_t *byte
     if (room < CRT_DRIFT_CBOR) {
         return 0;
     }
-    crt_drift_item(&writer, 5, 9);
+    crt_drift_item(&writer, 5, 11);
     crt_drift_number(&writer, "windows", drift->windows);
     crt_drift_number(&writer, "alarms", drift->alarms);
-    crt_drift_words(&writer, "distances", drift->distances);
-    crt_drift_words(&writer, "limits", reference->limits);
+    crt_drift_halves(&writer, "distances", drift->distances, CRT_DRIFT_PARTS);
+    crt_drift_halves(&writer, "limits", reference->limits, CRT_DRIFT_PARTS);
     crt_drift_number(&writer, "runs", drift->runs);
     crt_drift_halves(&writer, "inputs", drift->counts.inputs, CRT_DRIFT_BINS);
     crt_drift_halves(&writer, "classes", drift->counts.classes, CRT_DRIFT_CLASSES);
     crt_drift_halves(&writer, "margins", drift->counts.margins, CRT_DRIFT_MARGINS);
+    crt_drift_halves(&writer, "saturated", drift->counts.saturated, CRT_DRIFT_LAYERS);
+    crt_drift_number(&writer, "entropy", drift->counts.entropy);
     crt_drift_number(&writer, "ends", drift->counts.ends);
     return (size_t)(writer.at - bytes);
 }

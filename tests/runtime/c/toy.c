@@ -27,9 +27,9 @@ static int32_t add_run(void)
         add_c[i] = (int8_t)(add_a[i] + add_b[i]);
     }
     clock_ticks += 100;
-    CRT_LAYER_DONE(0);
+    CRT_LAYER_TIMED(0);
     clock_ticks += 23;
-    CRT_LAYER_DONE(1);
+    CRT_LAYER_TIMED(1);
     return 0;
 }
 

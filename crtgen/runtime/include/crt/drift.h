@@ -12,44 +12,65 @@
 #define CRT_DRIFT_BINS 16u    /* of the elements of the first input */
 #define CRT_DRIFT_CLASSES 8u  /* of the greatest element of the first output: 0, 1, ..., the last one and beyond */
 #define CRT_DRIFT_MARGINS 8u  /* of the two greatest elements, by eighths of the type's range */
+#define CRT_DRIFT_LAYERS 4u   /* whose outputs are looked at */
+#define CRT_DRIFT_PARTS 5u    /* that are compared: inputs, classes, margins, saturated, entropy */
 
 /* What a window has in common with its reference. */
 struct crt_drift_counts {
     uint16_t inputs[CRT_DRIFT_BINS];
     uint16_t classes[CRT_DRIFT_CLASSES];
     uint16_t margins[CRT_DRIFT_MARGINS];
-    uint16_t ends; /* elements at one of the ends of their type's range: they were cut off */
+    uint16_t saturated[CRT_DRIFT_LAYERS]; /* elements of a layer's output at one of the ends of their type's range */
+    uint16_t entropy; /* of the scores, in 64ths of a bit: the sum of the runs */
+    uint16_t ends; /* elements of the input at one of the ends of their type's range: they were cut off */
 };
 
 /* In RAM, all zeros at first. */
 struct crt_drift {
     struct crt_drift_counts counts; /* of the runs of this window */
     uint16_t runs;
+    uint16_t distances[CRT_DRIFT_PARTS]; /* of the last window */
     uint32_t windows; /* that are whole */
     uint32_t alarms;  /* of them, those beyond a limit */
-    uint32_t distances[3]; /* of the last one: inputs, classes and margins */
+};
+
+/* Every so many elements of a row of integers: (signed) bytes, or halves where `shift` is 1. */
+struct crt_drift_values {
+    uint32_t elements;
+    uint32_t step;
+    uint8_t shift;
+    uint8_t is_signed;
+};
+
+/* The output of a layer, and its number in the order of execution. */
+struct crt_drift_layer {
+    struct crt_drift_values values;
+    const void *place;
+    uint16_t layer;
 };
 
 /* In flash: what was measured on data that the model was made for. */
 struct crt_drift_reference {
     struct crt_drift *drift;
-    uint32_t elements; /* of the input */
-    uint32_t step;     /* every so many elements are counted */
-    uint32_t scores;   /* elements of the output; 0: classes and margins are not counted */
-    uint8_t input_shift;  /* an element is (signed) bytes of this width: 0 one, 1 two */
-    uint8_t is_signed;
-    uint16_t runs;        /* of a window */
-    uint32_t limits[3];   /* of the distances */
+    struct crt_drift_values input;
+    uint32_t scores; /* elements of the output; 0: classes and margins are not counted */
+    const uint8_t *entropy; /* 256 times -p log2(p) of a score from -128 on, NULL if scores are no probabilities */
+    const struct crt_drift_layer *layers;
+    uint32_t num_layers;
+    uint32_t watched; /* bit n: one of the layers has a number that is n modulo 32 */
+    uint16_t runs;                    /* of a window */
+    uint16_t limits[CRT_DRIFT_PARTS]; /* of the distances */
     struct crt_drift_counts expected;
 };
 
 /* What the code of a model calls around a run. */
 void crt_drift_begin(const struct crt_drift_reference *reference, const void *input);
+void crt_drift_layer(const struct crt_drift_reference *reference, uint16_t layer);
 void crt_drift_end(const struct crt_drift_reference *reference, const void *output);
 
 /*
  * The last window, as CBOR: a map of "windows", "alarms", "distances", "limits", and of this window "runs", "inputs",
- * "classes", "margins" and "ends". Returns its bytes; 0 if there is no room for CRT_DRIFT_CBOR.
+ * "classes", "margins", "saturated", "entropy" and "ends". Returns its bytes; 0 if there is no room for CRT_DRIFT_CBOR.
  */
 #define CRT_DRIFT_CBOR 256u
 size_t crt_drift_cbor(const struct crt_drift_reference *reference, uint8_t *bytes, size_t room);

@@ -20,9 +20,9 @@
 /* With CRT_PROFILE, a run calls this function of the program after each layer; without it, it never does. */
 #ifdef CRT_PROFILE
 void crt_layer_done(uint16_t layer);
-#define CRT_LAYER_DONE(layer) crt_layer_done(layer)
+#define CRT_LAYER_TIMED(layer) crt_layer_done(layer)
 #else
-#define CRT_LAYER_DONE(layer) ((void)0)
+#define CRT_LAYER_TIMED(layer) ((void)0)
 #endif
 
 /* With CRT_RECORD, the last runs are kept; see crt/record.h. */
@@ -42,9 +42,18 @@ void crt_layer_done(uint16_t layer);
 #include <crt/drift.h>
 #define CRT_DRIFT_BEGINS(reference, input) crt_drift_begin(reference, input)
 #define CRT_DRIFT_ENDS(reference, output) crt_drift_end(reference, output)
+#define CRT_LAYER_COUNTED(model, layer) crt_drift_layer(&model##_drift_reference, layer)
 #else
 #define CRT_DRIFT_BEGINS(reference, input) ((void)0)
 #define CRT_DRIFT_ENDS(reference, output) ((void)0)
+#define CRT_LAYER_COUNTED(model, layer) ((void)0)
 #endif
+
+/* What comes after a layer. */
+#define CRT_LAYER_DONE(model, layer)     \
+    do {                                 \
+        CRT_LAYER_TIMED(layer);          \
+        CRT_LAYER_COUNTED(model, layer); \
+    } while (0)
 
 #endif

@@ -157,6 +157,7 @@ DATA = frozenset(
         "type",
         "version",
         "volts",
+        "watch-layers",
         "workers",
     )
 )

@@ -99,7 +99,8 @@ def _cycles(proof: Proof) -> str:
     if not proof.cycles:
         return ""
     waits = f"waits {proof.timing.waits} cycles for each word" if proof.timing.waits else "never waits"
-    return f", at most {proof.cycles:,} cycles ({proof.timing.core}, memory {waits})"
+    alone = "" if proof.timing.is_published else ", one instruction after the other"
+    return f", at most {proof.cycles:,} cycles ({proof.timing.core}{alone}, memory {waits})"
 
 
 def _reset(proof: Proof) -> str:
@@ -144,7 +145,10 @@ def worst_header(proof: Proof) -> str:
     if proof.cycles:
         figures["CYCLES"] = proof.cycles
     core, waits = proof.timing.core, proof.timing.waits
-    of = f" Cycles are those of {core} with {waits} wait states at every word." if proof.cycles else ""
+    of = ""
+    if proof.cycles:
+        alone = "" if proof.timing.is_published else ", each instruction alone"
+        of = f"\n * Cycles are those of {core}{alone}, with {waits} wait states at every word."
     return f"""/*
  * The worst case of an inference, {proof.model}_compute, with its bytes of stack.{of}
  * Proven by crtgen prove of the image whose loaded segments have the SHA-256

@@ -8,10 +8,11 @@ import pytest
 from crtgen import api
 from crtgen.boards import find_board
 from crtgen.certificate import depth_of, functions_of, lines_of, prove_built, timing_of, worst_header
+from crtgen.codegen.module import cycles_of
 from crtgen.prove import Timing, prove
 from crtgen.prove.image import Instruction
 from tests.prove.networks import rare
-from tests.support import require_tool
+from tests.support import ROOT, require_tool
 
 M4 = "mps2_an386"
 
@@ -43,7 +44,28 @@ def instruction(text: str, size: int = 2, address: int = 0x100) -> Instruction:
         ("cortex-m4", "ldr pc, [r1]", 5),
         ("cortex-m4", "push {r4, r5, lr}", 4),
         ("cortex-m4", "vpush {d8-d9}", 5),
-        ("cortex-m55", "udiv r0, r1, r2", 0),
+        ("cortex-m23", "muls r0, r1", 2),
+        ("cortex-m23", "bl 200", 5),
+        ("cortex-m23", "udiv r0, r1, r2", 35),
+        ("cortex-m33", "smlad r0, r1, r2, r3", 2),
+        ("cortex-m33", "udiv r0, r1, r2", 13),
+        ("cortex-m33", "b 200", 6),
+        ("cortex-m33", "vdiv s0, s1, s2", 15),
+        ("cortex-m7", "add r0, r1, r2", 3),
+        ("cortex-m7", "ldrsb r0, [r1]", 4),
+        ("cortex-m7", "vfma s0, s1, s2", 8),
+        ("cortex-m7", "vsqrt s0, s1", 18),
+        ("cortex-m7", "bne 200", 10),
+        ("cortex-m55", "udiv r0, r1, r2", 14),
+        ("cortex-m55", "vmlava r0, q1, q2", 7),
+        ("cortex-m55", "vldrw q0, [r1]", 7),
+        ("cortex-m55", "vldrb q0, [r1, q2]", 25),
+        ("cortex-m55", "vstrw q0, [q2]", 25),
+        ("cortex-m55", "vpst", 7),
+        ("cortex-m55", "letp lr, 200", 8),
+        ("cortex-m85", "le lr, 200", 12),
+        ("cortex-m85", "vpush {d8-d9}", 8),
+        ("riscv", "add r0, r1", 0),
     ],
 )
 def test_tables(core: str, text: str, cycles: int) -> None:
@@ -60,11 +82,43 @@ def test_waits() -> None:
     assert m4.most(instruction("b 200", address=0x102)) == 4 + 15
 
 
+def test_waits_of_caches() -> None:
+    """A word is in a line of eight, and data may push out another line."""
+    m7 = Timing("cortex-m7", 9)
+    assert m7.most(instruction("adds r0, r1", address=0x100)) == 3 + 9 + 8
+    assert m7.most(instruction("ldr r0, [r1]", address=0x100)) == 4 + 9 + 8 + 9 + 16
+    assert (m7.split, Timing("cortex-m7").split, Timing("").split) == (2 * (1 + 9 + 16), 2, 0)
+
+
 def test_waits_of_boards() -> None:
     """Those of the file; nothing is said where nobody knows."""
     assert timing_of(find_board("nucleo_l4r5zi")) == Timing("cortex-m4", 5)
     assert timing_of(find_board("mps2_an385")) == Timing("cortex-m3", 0)
-    assert timing_of(find_board("mps3_an547")).is_known is False
+    assert timing_of(find_board("nucleo_h743zi")) == Timing("cortex-m7", 9)
+    assert timing_of(find_board("arduino_uno_r4_minima")).is_known is False
+    assert [Timing(core).is_published for core in ("cortex-m4", "cortex-m33", "")] == [True, False, False]
+
+
+@pytest.mark.qemu
+@pytest.mark.parametrize("board", ["mps2_an500", "mps2_an505", "mps3_an547"])
+def test_bounds_of_cores_without_a_table(board: str, tmp_path: Path) -> None:
+    """No bound is below what QEMU counts as instructions, or what crtgen expects of the core."""
+    require_tool("arm-none-eabi-gcc")
+    require_tool("qemu-system-arm")
+    model = ROOT / "demo" / "digits.tflite"
+    compiled = api.load(model).compile(board)
+    built = compiled.generate("standalone").build()
+    proof = prove_built(built, model, find_board(board))
+    assert proof.is_proven, lines_of(proof)
+    with compiled.generate().build().run() as session:
+        counted = session.measure().instructions
+    expected = cycles_of(compiled.modules[0].info.layers)
+    assert counted is not None
+    assert expected is not None
+    assert proof.instructions[0] <= counted < proof.cycles
+    assert expected < proof.cycles < 8 * proof.instructions[1]
+    assert f"_WORST_CYCLES {proof.cycles}\n" in worst_header(proof)
+    assert ", one instruction after the other, memory never waits)" in " ".join(lines_of(proof))
 
 
 @pytest.mark.qemu

@@ -21,6 +21,7 @@ from crtgen.measure.media import Scaling
 from crtgen.measure.subject import Subject, reference, run_of, seen_by
 from crtgen.pipeline import Borders, count_borders
 from crtgen.quality import GOALS, limits_of, shortfalls
+from crtgen.slot import start_server
 
 __all__ = ["command"]
 
@@ -76,7 +77,7 @@ def command(
             again = loaded if loaded.model.pipeline is not None else None
             image = building.image(source, files, compiling, generating, say, site=site, loaded=again)
             say("starting")
-            with image.run(counting=False, on_log=on_log, site=site) as session:
+            with start_server(image, site, counting=False, on_log=on_log) as session:
                 say("evaluating")
                 signals: list[Array] = []
                 run, pipeline = run_of(session), subject.model.on(find_board(image.board)).pipeline

@@ -20,7 +20,6 @@ from crtgen.files import seen
 from crtgen.ir import Array
 from crtgen.project import read_manifest
 from crtgen.report import Report
-from crtgen.rpc import Client
 from crtgen.run import Site
 from crtgen.settings import trust_of
 
@@ -215,17 +214,18 @@ class Building:
         site: Site | None = None,
         with_plans: bool = False,
         loaded: "Loaded | None" = None,
-        slot: str | None = None,
     ) -> api.Image:
         """The server image of a file with models, or of a project that was generated before.
 
         ``check`` sees the models, and may refuse them, before anything is built; that the board of ``site``
         is there is looked at even before. A project's image that runs already is taken as it was built, and
         so is one of the same file and options that was kept, unless its plans are wanted. A model that is
-        ``loaded`` already is not read again. For a ``slot`` it is an image for that.
+        ``loaded`` already is not read again. For a site with a slot it is an image for that.
         """
-        runs = site is not None and site.port is not None
+        runs, slot = site is not None and site.port is not None, site.slot if site is not None else ""
         if source.is_dir():
+            if slot:
+                raise UsageError("a project has firmware of its own", where=str(source), hint="push a model")
             manifest = read_manifest(source)
             if site is not None:
                 replace(site, rtt=manifest.options.rtt).check(find_board(manifest.board))
@@ -247,7 +247,7 @@ class Building:
             compiled = compiling.compile([model], say, place=generating.place or ())
         api.require_trust(compiled.untrusted)
         check([module.info for module in compiled.modules])
-        generated = generating.generate(compiled, "slot" if slot else "server", slot=slot or "")
+        generated = generating.generate(compiled, "slot" if slot else "server", slot=slot)
         say("building")
         if self.directory is None:
             image = generated.build(toolchain=self.toolchain, say=say)
@@ -284,17 +284,6 @@ class Connecting:
     simulate: options.Simulate = False
     push: options.Push = None
 
-    def prepare(self, image: api.Image) -> Callable[[Client], object] | None:
-        """What brings the image for a slot into the device, if that is wanted."""
-        if self.push is None:
-            return None
-        if self.port is None:
-            raise UsageError("--push is for a device that runs", hint="name its line with --port")
-        from crtgen.slot import push, slot_image
-
-        made = slot_image(image, find_board(image.board))
-        return lambda client: push(client, made)
-
     def site(self) -> Site:
         """The same for what starts devices."""
         return Site(
@@ -305,6 +294,7 @@ class Connecting:
             self.runner,
             self.hardware_map,
             simulate=self.simulate,
+            slot=self.push or "",
         )
 
 

@@ -173,7 +173,7 @@ Rtt = Annotated[
 Record = Annotated[int, _project("--record", metavar="RUNS", help="Keep the last runs, also over a reset.")]
 Push = Annotated[
     str | None,
-    _board(metavar="SLOT", help="Push the model into this slot of the device at --port; its firmware stays."),
+    _board(metavar="SLOT", help="Push the model into this slot of the device; its firmware stays."),
 ]
 Slots = Annotated[
     bool, _project("--slots", help="A server also runs models that are pushed into the board's slots.")

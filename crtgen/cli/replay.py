@@ -14,6 +14,7 @@ from crtgen.errors import MismatchError, UsageError
 from crtgen.measure.cases import Case
 from crtgen.measure.layers import verify_layers
 from crtgen.measure.verification import cases_of, verify_cases
+from crtgen.slot import start_server
 
 __all__ = ["command"]
 
@@ -46,7 +47,7 @@ def command(
             image = building.image(source, files, compiling, generating, say, site=site, with_plans=layers)
             cases = cases_of(image.built.manifest.models, source, recording)
             say("starting")
-            with image.run(counting=False, on_log=on_log, site=site) as session:
+            with start_server(image, site, counting=False, on_log=on_log) as session:
                 results = verify_cases(session, cases, say)
                 watched = None
                 if layers:

@@ -22,6 +22,7 @@ from crtgen.measure.cases import Inputs, random_inputs, read_inputs, write_outpu
 from crtgen.measure.media import Scaling
 from crtgen.report import Report
 from crtgen.session import choose_model
+from crtgen.slot import start_server
 
 if TYPE_CHECKING:
     from crtgen.cli.recorded import Recorded
@@ -76,13 +77,10 @@ def command(
 
             loaded = None if recorded is None else recorded.loaded
             site = connecting.site()
-            image = building.image(
-                source, files, compiling, generating, say, check, site, loaded=loaded, slot=connecting.push
-            )
+            image = building.image(source, files, compiling, generating, say, check, site, loaded=loaded)
             (given,) = taken
             say("starting")
-            prepare = connecting.prepare(image)
-            with image.run(on_log=on_log, site=site, prepare=prepare) as session:
+            with start_server(image, site, on_log=on_log) as session:
                 info = session.model(model)
                 say("running")
                 made = [session.infer(*arrays, model=info.name) for arrays in given.runs]

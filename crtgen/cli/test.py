@@ -28,6 +28,7 @@ def command(
         str, typer.Option(help=f"Fail for a board below this rung: {', '.join(RUNGS)}.")
     ] = RUNGS[0],
     hardware_map: options.HardwareMap = None,
+    push: options.Push = None,
     fvp_path: options.FvpPath = None,
     junit_file: options.Junit = None,
     as_json: Json = False,
@@ -39,7 +40,7 @@ def command(
             raise UsageError(f"unknown rung {require}", hint=f"known: {', '.join(RUNGS)}")
         if junit_file is not None:
             files.check_writable(junit_file)
-        site = Site(fvp=fvp_path, hardware_map=hardware_map)
+        site = Site(fvp=fvp_path, hardware_map=hardware_map, slot=push or "")
         outcomes = []
         with out.stage() as say:
             for model in chosen_models(models, board):

@@ -25,6 +25,7 @@ from crtgen.measure.rungs import Outcome, junit, rung_of
 from crtgen.measure.verification import Verdict, cases_of, verify_cases
 from crtgen.pipeline import PIPELINE, Borders, count_borders
 from crtgen.session import Session
+from crtgen.slot import start_server
 
 __all__ = ["Verified", "command"]
 
@@ -71,13 +72,10 @@ def command(
             if layers:
                 generating = replace(generating, profile=True)
             check, site = _check(expect), connecting.site()
-            image = building.image(
-                source, files, compiling, generating, say, check, site, layers, slot=connecting.push
-            )
+            image = building.image(source, files, compiling, generating, say, check, site, layers)
             lost = _lost(source, files, against, image, expect, cases) if against else None
             say("starting")
-            prepare = connecting.prepare(image)
-            with image.run(counting=False, on_log=on_log, site=site, prepare=prepare) as session:
+            with start_server(image, site, counting=False, on_log=on_log) as session:
                 given = cases_of(session.models, source, expect, cases, sliding)
                 results = verify_cases(session, given, say)
                 watched = None

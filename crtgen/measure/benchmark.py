@@ -13,6 +13,7 @@ from crtgen.measure.cases import random_inputs
 from crtgen.report import Report
 from crtgen.run import Site
 from crtgen.session import Session
+from crtgen.slot import build_server, start_server
 
 __all__ = ["RpcFigures", "build_for", "measure_model", "measure_rpc", "profile_model"]
 
@@ -51,15 +52,16 @@ def measure_model(
     layer are, too, unless without ``layers``.
     """
     alone = compiled.generate("standalone", stack=stack).build(toolchain=toolchain)
-    server = compiled.generate("server", stack=stack).build(toolchain=toolchain)
-    with server.run(site=site) as session:
+    server = build_server(compiled, site, stack=stack, toolchain=toolchain)
+    with start_server(server, site) as session:
         check(session)
         info = session.model()
         session.reset()
         session.infer(*random_inputs(info.inputs, seed=0))
         measured = session.measure()
     (report,), (served,) = alone.reports, server.reports
-    report = replace(report, flash_bytes=served.flash_bytes)  # of which a standalone image may leave some out
+    if server.built.manifest.type == "server":
+        report = replace(report, flash_bytes=served.flash_bytes)  # a standalone image may leave some out
     report = report.measured(measured.instructions, measured.seconds, measured.cycles)
     if measured.instructions is None or not layers:
         return report
@@ -97,8 +99,8 @@ def profile_model(
     Other parameters are those of ``measure_model``. Sizes are those of this image, which is larger than
     others.
     """
-    image = compiled.generate("server", stack=stack, profile=True).build(toolchain=toolchain)
-    with image.run(site=site) as session:
+    image = build_server(compiled, site, stack=stack, profile=True, toolchain=toolchain)
+    with start_server(image, site) as session:
         check(session)
         session.reset()
         session.infer(*random_inputs(session.model().inputs, seed=0))

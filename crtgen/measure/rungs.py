@@ -13,6 +13,7 @@ from crtgen.errors import CrtgenError
 from crtgen.measure.benchmark import build_for
 from crtgen.measure.verification import Verdict, verify
 from crtgen.run import Site
+from crtgen.slot import build_server, start_server
 from crtgen.text import printable
 from crtgen.tuned import Tuned
 
@@ -103,8 +104,9 @@ def verify_on(
                 return replace(outcome, skipped=f"built; no {board} is connected, no emulator has its core")
             compiled = compiled.stand_in
             outcome = replace(outcome, rung="emulator", stand_in=compiled.board.name)
-        image = compiled.generate("server").build(say=say)
-        with image.run(counting=False, site=site) as session:
+        site = site if outcome.rung == "board" else replace(site, slot="")
+        image = build_server(compiled, site, say=say)
+        with start_server(image, site, counting=False) as session:
             return replace(outcome, verdicts=verify(session, path, expect, cases, say))
     except CrtgenError as error:
         return replace(outcome, error=error)

@@ -31,7 +31,8 @@ class Site:
     image runs already; ``baud`` its rate, the board's if not given. A connected board is written with
     ``runner`` and is the one whose probe's number starts with ``serial``; ``hardware_map`` is a file that
     names what is connected. Where the board itself is known, it is ``unit``. ``simulate`` means a simulator,
-    also of a board that could be connected. ``rtt`` means that the image talks through the probe.
+    also of a board that could be connected. ``rtt`` means that the image talks through the probe. ``slot``
+    means that nothing is written to the board: its firmware gets models in this slot.
     """
 
     fvp: Path | None = None
@@ -43,6 +44,7 @@ class Site:
     unit: Unit | None = None
     simulate: bool = False
     rtt: bool = False
+    slot: str = ""
 
     def check(self, board: Board) -> None:
         """Raise the error of a board, port or simulator that is not there, before anything is built."""
@@ -50,6 +52,8 @@ class Site:
             if self.port.startswith("/") and not Path(self.port).exists():
                 hint = "check the cable; `crtgen boards --connected` lists what is there"
                 raise LinkError("there is no such port", where=self.port, hint=hint)
+        elif self.slot and not board.is_real:
+            raise UsageError("--push is for a device that runs", hint="name its line with --port")
         elif board.is_host or board.is_usb:
             return
         elif self.rtt:
@@ -92,6 +96,9 @@ def start_device(image: Path, board: Board, *, counting: bool = True, site: Site
         return connect_board(board, where.port, where.baud, where.hardware_map)
     if board.is_host:
         return start_host(image)
+    if where.slot:
+        unit = _unit(board, where)
+        return connect_board(board, unit.port, where.baud or unit.baud or None, where.hardware_map)
     if not where.is_simulated(board):
         return _start_real(image, board, where)
     if board.fvp is not None:
@@ -109,8 +116,11 @@ def _start_real(image: Path, board: Board, site: Site) -> Device:
         return start_usb_board(
             image, board, serial=site.serial, runner=site.runner, hardware_map=site.hardware_map
         )
-    unit = site.unit or choose_unit(board, connected_units(site.hardware_map), site.serial)
-    return start_board(image, board, unit, runner=site.runner, baud=site.baud)
+    return start_board(image, board, _unit(board, site), runner=site.runner, baud=site.baud)
+
+
+def _unit(board: Board, site: Site) -> Unit:
+    return site.unit or choose_unit(board, connected_units(site.hardware_map), site.serial)
 
 
 def _probe(board: Board, site: Site) -> Unit:

@@ -8,8 +8,19 @@ if TYPE_CHECKING:
     from crtgen.slot.delta import Delta
     from crtgen.slot.make import interface_file, make_slot, slot_image
     from crtgen.slot.push import Pushed, push
+    from crtgen.slot.serve import build_server, start_server
     from crtgen.slot.sign import sign
 
-__all__ = ["Delta", "Pushed", "interface_file", "make_slot", "push", "sign", "slot_image"]
+__all__ = [
+    "Delta",
+    "Pushed",
+    "build_server",
+    "interface_file",
+    "make_slot",
+    "push",
+    "sign",
+    "slot_image",
+    "start_server",
+]
 
 __getattr__ = on_demand(__name__, __file__)

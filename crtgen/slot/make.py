@@ -10,6 +10,9 @@ from crtgen.errors import BuildError, UnsupportedError
 
 __all__ = ["interface_file", "make_slot", "slot_image"]
 
+_PROFILER = 256
+"""Bytes of the stack, more than twice what crt_layer_done and the reading of the timer take."""
+
 
 def make_slot(
     compiled: Compiled, slot: str, *, version: int = 1, toolchain: str | None = None, say: Say = silent
@@ -33,17 +36,13 @@ def slot_image(image: Image, board: Board, version: int = 1) -> SlotImage:
     start = place.origin + header_bytes(inputs, outputs)
     if content.origin != start:
         raise BuildError(f"the code begins at {content.origin:#x}, not at {start:#x}", where=str(image.path))
-    stack = image.size.stack
-    if stack is None or not stack.proven:
-        unknown = ", ".join((*stack.unknown, *stack.unresolved)[:3]) if stack else "its frames"
-        raise UnsupportedError(f"nobody knows how much of the stack a run takes: {unknown}", where=info.name)
     return SlotImage(
         name=info.name,
         version=version,
         origin=place.origin,
         work=slots.work,
         work_size=-(-image.size.sizes.ram // 4) * 4,
-        stack=stack.worst,
+        stack=_stack(image),
         core=core_bits(board.core),
         entry=start,
         stateful=info.state > 0,
@@ -51,6 +50,24 @@ def slot_image(image: Image, board: Board, version: int = 1) -> SlotImage:
         outputs=outputs,
         code=binary(content),
     )
+
+
+def _stack(image: Image) -> int:
+    """The bytes of the stack that a run takes at most.
+
+    Built with ``CRT_PROFILE`` it calls the firmware after each layer, which takes up to ``_PROFILER``.
+    """
+    stack, profile = image.size.stack, image.built.manifest.options.profile
+    if stack is None:
+        raise UnsupportedError(
+            "nobody knows how much of the stack a run takes", where=image.built.manifest.name
+        )
+    left = set(stack.unresolved) - ({"crt_layer_done"} if profile else set())
+    if stack.recursion or stack.unknown or left:
+        unknown = ", ".join((*stack.unknown, *sorted(left))[:3]) or "recursion"
+        where = image.built.manifest.name
+        raise UnsupportedError(f"nobody knows how much of the stack a run takes: {unknown}", where=where)
+    return stack.worst + (_PROFILER if profile else 0)
 
 
 def interface_file(compiled: Compiled, image: SlotImage) -> str:

@@ -16,6 +16,7 @@ from crtgen.byoc import read_generator
 from crtgen.errors import CrtgenError, DeviceFault, FlashError, LinkError, MismatchError, RemoteError
 from crtgen.measure.benchmark import measure_model
 from crtgen.measure.lock import figures_of, instructions_of_layers, source_of
+from crtgen.measure.rungs import rung_of
 from crtgen.measure.verification import Verdict, verify
 from crtgen.passes import DEFAULT_PASSES, WITHOUT_FOLDING
 from crtgen.run import Site
@@ -64,7 +65,8 @@ class Job:
     Files are named by the SHA-256 of their contents: the model's ``source``, its ``expect``ed cases and the
     file of an ``own_board``, the last two empty if there are none. Without expected cases ``cases`` random
     inputs are verified against the reference. ``stack`` is in bytes. ``simulate`` means a simulator where the
-    board has one and could be connected as well. ``trust`` is the digest of an archive whose code may run; it
+    board has one and could be connected as well. On a real board whose firmware has slots the model goes into
+    the one called ``push``. ``trust`` is the digest of an archive whose code may run; it
     is no part of the address.
     """
 
@@ -77,6 +79,7 @@ class Job:
     cases: int = 4
     stack: int | None = None
     simulate: bool = False
+    push: str = ""
     trust: str = ""
 
     @property
@@ -95,7 +98,8 @@ class Job:
     def settings(self) -> str:
         """All that is chosen, as JSON; the same choice gives the same text."""
         chosen = {**asdict(self.options), "cases": self.cases, "stack": self.stack, "simulate": self.simulate}
-        return json.dumps(chosen | {"expect": self.expect, "own_board": self.own_board}, sort_keys=True)
+        files_and_place = {"expect": self.expect, "own_board": self.own_board, "push": self.push}
+        return json.dumps(chosen | files_and_place, sort_keys=True)
 
     def digest(self, code: str, toolchain: str) -> str:
         """The address of its result: what went in, by whose ``code``, built and run with which tools."""
@@ -167,11 +171,14 @@ def _measured(job: Job, contents: Mapping[str, bytes], folder: Path, site: Site 
     def check(session: Session) -> None:
         verdicts.extend(verify(session, model, expect, job.cases))
 
+    where = site or job.site(compiled.board)
+    if rung_of(compiled.board, where) == "board":
+        where = replace(where, slot=job.push)
     report = measure_model(
         compiled,
         stack=job.stack,
         toolchain=job.options.toolchain or None,
-        site=site or job.site(compiled.board),
+        site=where,
         check=check,
     )
     digest, _ = source_of(compiled)

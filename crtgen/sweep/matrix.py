@@ -7,6 +7,7 @@
     optimize = ["speed", "size"]               # every option is a list of its values
     place = [[], ["arena=dtcm"]]
     cases = 4                                  # random inputs that each job verifies
+    push = "ram"                               # real boards keep their firmware: models go into this slot
 
     [[exclude]]                                # jobs of which every key is one of these
     models = ["kws*"]
@@ -65,7 +66,7 @@ def read_sweep(path: Path) -> Sweep:
     content = Table(path, "", {}, "") if alone else load_toml(path, "the sweep")
     base = _axes(content)
     cases, stack = content.get("cases", _count, 4), content.get("stack", _count, None)
-    simulate = content.get("simulate", yes_or_no, False)
+    simulate, push = content.get("simulate", yes_or_no, False), content.get("push", text, "")
     includes, excludes = ([(rule, _rule(rule)) for rule in content.tables(key)] for key in _RULES)
     content.finish()
     trust.require(path, content.digest, _asks([base, *(axes for _, axes in includes)]))
@@ -78,7 +79,7 @@ def read_sweep(path: Path) -> Sweep:
         jobs = _without(jobs, axes, rule)
     if not jobs:
         raise UsageError("no job is left", where=str(path), hint="exclude less")
-    made = tuple(replace(job, cases=cases, stack=stack, simulate=simulate) for job in jobs)
+    made = tuple(replace(job, cases=cases, stack=stack, simulate=simulate, push=push) for job in jobs)
     return Sweep(path, made, reader.contents)
 
 

@@ -94,7 +94,7 @@ def test_a_broken_kernel_is_named_by_its_layer(tmp_path: Path) -> None:
     generated = model.compile(board="mps2_an386").generate(record=2, profile=True)
     extracted = generated.extract(tmp_path / "project")
     code = tmp_path / "project" / "model" / "digits.c"
-    done = "CRT_LAYER_DONE(digits, 3);"
+    done = "CRT_LAYER_DONE(&digits_drift_reference, 3);"
     text = code.read_text()
     assert text.count(done) == 1
     wrong = "for (int i = 0; i < 64; i++) { DIGITS_ARENA[DIGITS_AT_MAX_POOL2D_1 + i] ^= 0x55; }"

@@ -15,13 +15,20 @@ from typer.testing import CliRunner
 import crtgen
 from crtgen import endpoints
 from crtgen.api import Compiled, Model
+from crtgen.attached import Unit
 from crtgen.boards import Board, find_board, name_board
 from crtgen.cli.app import app
 from crtgen.codegen.slot_image import SlotImage
 from crtgen.errors import RemoteError, UsageError
 from crtgen.ir import Array, Value
+from crtgen.measure.benchmark import profile_model
+from crtgen.measure.verification import verify
 from crtgen.rpc.client import Client
+from crtgen.run import Site
 from crtgen.slot import Delta, make_slot, push
+from crtgen.sweep.address import content_digest
+from crtgen.sweep.job import Job, run_job
+from crtgen.text import DeviceText
 from tests.support import ROOT, model_path, nightly, require_tool
 
 pytestmark = pytest.mark.qemu
@@ -203,11 +210,11 @@ def test_networks_in_slots(tmp_path: Path, board: str) -> None:
             _assert_exact(client, model, 3)
 
 
-def test_models_are_verified_by_a_device_that_runs(tmp_path: Path) -> None:
-    """`verify --push ram`: two networks one after the other, by firmware that is neither's."""
-    board = "mps2_an386"
-    image = crtgen.load(DIGITS).compile(board=board).generate(slots=True).build()
-    line = tmp_path / "serial"
+@contextmanager
+def _bench(folder: Path, profile: bool = False) -> Iterator[Path]:
+    """The serial line of a device that runs firmware with slots, and only that."""
+    generated = crtgen.load(DIGITS).compile(board="mps2_an386").generate(slots=True, profile=profile)
+    image, line = generated.build(), folder / "serial"
     command = [
         *(require_tool("qemu-system-arm"), "-machine", "mps2-an386", "-nographic", "-monitor", "none"),
         *("-serial", f"unix:{line},server=on,wait=off", "-kernel", str(image.path)),
@@ -215,25 +222,80 @@ def test_models_are_verified_by_a_device_that_runs(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as device:
         try:
             _until_exists(line)
-            for name in ("hello_world_int8", "ad01_int8"):
-                words = [
-                    "verify",
-                    str(model_path(name)),
-                    "--board",
-                    board,
-                    "--port",
-                    str(line),
-                    "--cases",
-                    "2",
-                ]
-                done = CliRunner().invoke(app, [*words, "--push", "ram", "--json"])
-                assert done.exit_code == 0, done.output
-                assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["failed"]) == (2, 0)
-            refused = CliRunner().invoke(app, ["verify", str(DIGITS), "--push", "ram"])
-            assert refused.exit_code == 2
-            assert "--push is for a device that runs" in refused.output
+            yield line
         finally:
             device.kill()
+
+
+def test_models_are_verified_by_a_device_that_runs(tmp_path: Path) -> None:
+    """`verify --push ram`: two networks one after the other, by firmware that is neither's."""
+    with _bench(tmp_path) as line:
+        for name in ("hello_world_int8", "ad01_int8"):
+            words = ["verify", str(model_path(name)), "--board", "mps2_an386", "--port", str(line)]
+            done = CliRunner().invoke(app, [*words, "--cases", "2", "--push", "ram", "--json"])
+            assert done.exit_code == 0, done.output
+            assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["failed"]) == (2, 0)
+    refused = CliRunner().invoke(app, ["verify", str(DIGITS), "--push", "ram"])
+    assert refused.exit_code == 2
+    assert "--push is for a device that runs" in refused.output
+
+
+def test_layers_are_measured_in_a_slot(tmp_path: Path) -> None:
+    """What `crtgen tune --push` measures: the ticks of each layer, and cases that are right."""
+    compiled = crtgen.load(model_path("ad01_int8")).compile(board="mps2_an386")
+    with _bench(tmp_path, profile=True) as line:
+        checked: list[int] = []
+        report = profile_model(
+            compiled,
+            site=Site(port=str(line), slot="ram"),
+            check=lambda session: checked.append(len(verify(session, model_path("ad01_int8"), None, 2))),
+        )
+    assert checked == [2]
+    ticks = [layer.ticks or 0 for layer in report.layers]
+    assert len(ticks) == len(compiled.modules[0].info.layers)
+    assert min(ticks) > 0
+    assert ticks[0] == max(ticks)  # 640 to 128 is the largest of its layers, beside its mirror
+
+
+def test_connected_boards_keep_their_firmware(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`test --push ram` and a sweep with `push`: a board of the hardware map, to which nothing is flashed."""
+    monkeypatch.setenv("CRTGEN_TRUST", "1")
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "boards" / "mps2_an386.toml").read_text()
+    real = tmp_path / "bench_m4.toml"
+    without = text[: text.index("[qemu]")] + text[text.index("[zephyr]") :]
+    real.write_text(
+        without.replace(
+            "[zephyr]", '[flash]\nrunners = ["pyocd"]\npyocd = "none"\n[serial]\nbaud = 115200\n[zephyr]'
+        )
+    )
+    name_board(real)
+    models = [str(model_path(name)) for name in ("hello_world_int8", "ad01_int8")]
+    with _bench(tmp_path) as line:
+        entry = {"platform": "bench_m4", "connected": True, "id": "1", "serial": str(line)}
+        (tmp_path / "map.yml").write_text(json.dumps([entry]))
+        words = [
+            "test",
+            *models,
+            "-b",
+            "bench_m4",
+            "--hardware-map",
+            "map.yml",
+            "--push",
+            "ram",
+            "--cases",
+            "2",
+        ]
+        done = CliRunner().invoke(app, [*words, "--json"])
+        assert done.exit_code == 0, done.output
+        data = Path(models[0]).read_bytes()
+        job = Job("hello_world_int8.tflite", content_digest(data), "bench_m4", cases=2, push="ram")
+        unit = Unit(("bench_m4",), DeviceText("1"), str(line))
+        swept = run_job(job, {job.source: data}, Site(unit=unit))
+    assert swept.error == "", swept.message
+    assert swept.figures["seconds"] > 0
+    ran = [(o["rung"], o["cases"], o["failed"]) for o in json.loads(done.stdout)["outcomes"]]
+    assert ran == [("host", 2, 0), ("board", 2, 0)] * 2
 
 
 def _until_exists(path: Path) -> None:

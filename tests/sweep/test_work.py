@@ -101,7 +101,7 @@ def test_another_crtgen_or_other_tools(task: Task, events: Callable[..., list[st
 def test_a_board_of_ones_own_that_the_worker_does_not_know() -> None:
     """Its file has come with the job; the next job's may be another one of that name."""
     described = (ROOT / "boards" / "mps2_an385.toml").read_bytes()
-    for text in (described, described.replace(b'"4 MiB"', b'"2 MiB"')):
+    for text in (described, described.replace(b'"4 MiB"', b'"8 MiB"')):
         job = Job("m.tflite", "", "board_of_a_test", own_board=content_digest(text))
         board = own_board(job, text)
-        assert (board.name, board.ram) == ("board_of_a_test", (4 if text == described else 2) << 20)
+        assert (board.name, board.ram) == ("board_of_a_test", (4 if text == described else 8) << 20)

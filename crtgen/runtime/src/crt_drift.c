@@ -13,16 +13,16 @@ static uint32_t crt_drift_bytes(const struct crt_drift_values *values, const uin
 {
     const uint8_t *end = &data[values->elements];
     const uint32_t step = values->step;
-    const uint32_t sign = (values->is_signed != 0u) ? 0x80u : 0u;
+    const uint32_t sign = (values->is_signed != 0u) ? (uint32_t)0x80 : (uint32_t)0;
     uint32_t ends = 0;
     if (bins == NULL) {
         for (const uint8_t *at = data; at < end; at += step) {
-            ends += CRT_DRIFT_AT_END(*at ^ sign, 0xffu);
+            ends += CRT_DRIFT_AT_END((uint32_t)*at ^ sign, 0xffu);
         }
         return ends;
     }
     for (const uint8_t *at = data; at < end; at += step) {
-        const uint32_t element = *at ^ sign;
+        const uint32_t element = (uint32_t)*at ^ sign;
         bins[element >> 4]++;
         ends += CRT_DRIFT_AT_END(element, 0xffu);
     }
@@ -31,10 +31,10 @@ static uint32_t crt_drift_bytes(const struct crt_drift_values *values, const uin
 
 static uint32_t crt_drift_halves_of(const struct crt_drift_values *values, const uint16_t *data, uint16_t *bins)
 {
-    const uint32_t sign = (values->is_signed != 0u) ? 0x8000u : 0u;
+    const uint32_t sign = (values->is_signed != 0u) ? (uint32_t)0x8000 : (uint32_t)0;
     uint32_t ends = 0;
     for (uint32_t i = 0; i < values->elements; i += values->step) {
-        const uint32_t element = data[i] ^ sign;
+        const uint32_t element = (uint32_t)data[i] ^ sign;
         if (bins != NULL) {
             bins[element >> 12]++;
         }

@@ -51,6 +51,11 @@ void crt_server_adopt(struct crt_server *server)
     (void)memset(server->evaluators, 0, sizeof server->evaluators);
     if ((slots != NULL) && (slots->active >= 0) && (index < CRT_SERVER_MODELS)) {
         server->models[index] = slots->slot.entry->model;
+#ifdef CRT_PROFILE
+        if (slots->slot.entry->layer_done != NULL) {
+            *slots->slot.entry->layer_done = crt_layer_done;
+        }
+#endif
         server->config.num_models = (uint16_t)(index + 1u);
         server->inputs_set[index] = 0;
         server->spoiled |= 1u << index;

@@ -42,18 +42,18 @@ void crt_layer_done(uint16_t layer);
 #include <crt/drift.h>
 #define CRT_DRIFT_BEGINS(reference, input) crt_drift_begin(reference, input)
 #define CRT_DRIFT_ENDS(reference, output) crt_drift_end(reference, output)
-#define CRT_LAYER_COUNTED(model, layer) crt_drift_layer(&model##_drift_reference, layer)
+#define CRT_LAYER_COUNTED(reference, layer) crt_drift_layer(reference, layer)
 #else
 #define CRT_DRIFT_BEGINS(reference, input) ((void)0)
 #define CRT_DRIFT_ENDS(reference, output) ((void)0)
-#define CRT_LAYER_COUNTED(model, layer) ((void)0)
+#define CRT_LAYER_COUNTED(reference, layer) ((void)0)
 #endif
 
 /* What comes after a layer. */
-#define CRT_LAYER_DONE(model, layer)     \
-    do {                                 \
-        CRT_LAYER_TIMED(layer);          \
-        CRT_LAYER_COUNTED(model, layer); \
+#define CRT_LAYER_DONE(reference, layer)         \
+    do {                                         \
+        CRT_LAYER_TIMED((layer));                \
+        CRT_LAYER_COUNTED((reference), (layer)); \
     } while (0)
 
 #endif

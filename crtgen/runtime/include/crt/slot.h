@@ -55,6 +55,9 @@ struct crt_slot_entry {
     void (*run)(void);
     const void *input_places;
     const void *output_places;
+
+    /* With CRT_PROFILE, where the firmware puts what is called after each layer; NULL without. */
+    void (**layer_done)(uint16_t layer);
 };
 
 /*

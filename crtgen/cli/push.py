@@ -18,7 +18,7 @@ from crtgen.rpc.client import SERIAL, Client
 from crtgen.run.board import connect_board
 from crtgen.slot import Delta, push
 from crtgen.slot.delta import DELTA_MAGIC
-from crtgen.slot.push import slots_of
+from crtgen.slot.transfer import slots_of
 
 __all__ = ["command"]
 

@@ -7,9 +7,9 @@ from crtgen.lazy import on_demand
 if TYPE_CHECKING:
     from crtgen.slot.delta import Delta
     from crtgen.slot.make import interface_file, make_slot, slot_image
-    from crtgen.slot.push import Pushed, push
     from crtgen.slot.serve import build_server, start_server
-    from crtgen.slot.sign import sign
+    from crtgen.slot.signature import sign
+    from crtgen.slot.transfer import Pushed, push
 
 __all__ = [
     "Delta",

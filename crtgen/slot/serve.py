@@ -6,7 +6,7 @@ from crtgen.api.image import Image, Say, silent
 from crtgen.boards import find_board
 from crtgen.run import Site
 from crtgen.session import Session
-from crtgen.slot.push import push
+from crtgen.slot.transfer import push
 
 if TYPE_CHECKING:  # an image that was built before needs no compiler
     from crtgen.api.compiled import Compiled

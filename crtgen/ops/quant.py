@@ -38,7 +38,10 @@ class RequantizeParams:
 
 @dataclass(frozen=True, slots=True)
 class Quantize(Channelwise):
-    """float32 to the integers of type ``to``, or integers to others, with another scale."""
+    """float32 to the integers of type ``to``, or integers to others, with another scale.
+
+    What is no number (NaN) becomes the least one.
+    """
 
     name: ClassVar[str] = "quantize"
     rising: ClassVar[bool] = True
@@ -73,7 +76,9 @@ class Quantize(Channelwise):
     def reference(self, sig: Signature, arrays: Sequence[Array]) -> tuple[Array, ...]:
         p = self.parameters(sig)
         if isinstance(p, AffineParams):
-            ratio = (arrays[0].astype(np.float32) / np.float32(p.scale)).astype(np.float64)
+            with np.errstate(invalid="ignore", over="ignore"):
+                ratio = (arrays[0].astype(np.float32) / np.float32(p.scale)).astype(np.float64)
+            ratio = np.where(np.isnan(ratio), -np.inf, ratio)
             away = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
             rounded = np.rint(ratio) if by_float(sig.y) else away
             return (scheme_of(sig.y).saturated(rounded + p.zero_point),)

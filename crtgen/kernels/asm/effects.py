@@ -186,7 +186,7 @@ _OTHERS = _set(
     "smlabt smlatb smlatt smlawb smlawt smulwb smulwt smmul smmulr smmla smmlar smmls vabs vneg vand vorr "
     "veor vbic vmvn vmov vdup vmax vmin vmaxnm vminnm vmulh vrmulh vmullb vmullt vmovlb vmovlt vqadd "
     "vqsub vhadd vhsub vqdmulh vqrdmulh vrshr vshr vshllb vshllt vrev16 vrev32 vrev64 vpsel vnot vcvt vcvta "
-    "vcvtn vcvtr vcmul vcadd vmladav vmladavx vmlsdav vmlav vaddv vnmul vdiv vsqrt vrint vrintn vrintz"
+    "vcvtn vcvtr vmsr vcmul vcadd vmladav vmladavx vmlsdav vmlav vaddv vnmul vdiv vsqrt vrint vrintn vrintz"
 )
 _KNOWN = frozenset[str]().union(
     *(_LOADS, _STORES, _COMPARES, _PREDICATES, _BRANCHES, _LONG, _STEPS, _OF_TWO, _ADDS_UP),

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from crtgen.ir import DType, Signature
 from crtgen.kernels.asm import Function
+from crtgen.kernels.borders import Floats, fused
 from crtgen.kernels.kernel import Kernel, Target
 from crtgen.kernels.mve.elements import Form, Operands, Reading, Steps, elementwise, spread, walk
 from crtgen.kernels.registry import design
@@ -31,8 +32,6 @@ __all__ = ["arithmetic", "cast", "clamp", "dequantize", "divides", "extreme", "q
 _FLOATS = Form(store="vstrw.32", step=16)
 _FAR = 512  # steps of the output: beyond all int8 values
 _STEPS = 8  # float32 values on both sides
-
-Floats = npt.NDArray[np.float32]
 
 
 @design(Add, Sub, Mul, types=(DType.FLOAT32,), needs="mve", weights=None)
@@ -199,7 +198,7 @@ def divides(params: AffineParams, even: bool = False) -> bool:
         x = nearest
         for _ in range(_STEPS):
             product = x * reciprocal
-            corrected = _fma(_fma(product, -scale, x), reciprocal, product)
+            corrected = fused(fused(product, -scale, x), reciprocal, product)
             if (rounded(corrected) != rounded(x / scale)).any():
                 return False
             x = np.nextafter(x, np.float32(direction))
@@ -210,20 +209,6 @@ def _away(x: Floats) -> npt.NDArray[np.float64]:
     """Halves away from zero."""
     wide = x.astype(np.float64)
     return np.copysign(np.floor(np.abs(wide) + 0.5), wide)
-
-
-def _fma(x: Floats, factor: np.float32, to: Floats) -> Floats:
-    """``x * factor + to``, rounded once.
-
-    The product is exact in double; the sum is rounded to odd there, after which rounding to float32 is right.
-    """
-    product, addend = x.astype(np.float64) * float(factor), to.astype(np.float64)
-    total = product + addend
-    part = total - product
-    lost = (product - (total - part)) + (addend - part)
-    even = (total.view(np.int64) & 1) == 0
-    odd = np.where((lost != 0) & even, np.nextafter(total, np.copysign(np.inf, lost)), total)
-    return odd.astype(np.float32)
 
 
 def _clamp(f: Function, kind: Activation) -> Callable[[str], None]:

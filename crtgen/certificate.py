@@ -9,7 +9,8 @@ from typing import Any
 
 from crtgen import api, files
 from crtgen.boards import Board
-from crtgen.prove import UNKNOWN, Proof, Timing, checker_digest, prove
+from crtgen.passes import Sliding
+from crtgen.prove import UNKNOWN, Proof, Timing, Window, checker_digest, prove
 
 __all__ = [
     "as_dict",
@@ -19,6 +20,7 @@ __all__ = [
     "proof_key",
     "prove_built",
     "timing_of",
+    "window_of",
     "worst_header",
 ]
 
@@ -41,9 +43,14 @@ def depth_of(image: api.Image, model: str) -> int | None:
     return next((frame.total for frame in frames if frame.name == f"{model}_compute"), None)
 
 
-def prove_built(image: api.Image, model: Path, board: Board) -> Proof:
+def window_of(sliding: Sliding | None) -> Window | None:
+    """How windows move, as the checker calls it."""
+    return None if sliding is None else Window(sliding.axis, sliding.step)
+
+
+def prove_built(image: api.Image, model: Path, board: Board, sliding: Sliding | None = None) -> Proof:
     """The proof of an image that was built for a board."""
-    return prove(image.path, model, timing=timing_of(board))
+    return prove(image.path, model, timing=timing_of(board), window=window_of(sliding))
 
 
 def proof_key(compiled: api.Compiled, model: Path, toolchain: str) -> str:
@@ -78,6 +85,8 @@ def lines_of(proof: Proof) -> list[str]:
         f"{least:,} to {most:,} instructions" if least < most else f"{most:,} instructions, for every input"
     )
     verdict, last = "proven", "each is the network's for every input"
+    if proof.network.slides:
+        last = "each is the network's on every window of every signal"
     if not proof.network.compared:
         verdict, last = "safe", "they are of float32, and not compared"
     elif not proof.is_proven:
@@ -91,6 +100,11 @@ def lines_of(proof: Proof) -> list[str]:
         "registers: r4 to r11 and d8 to d15 are kept, every return goes back to its call",
         f"stack: {proof.stack:,} bytes; time: {count}{_cycles(proof)}",
         f"reset: {_reset(proof)}",
+        *(
+            [f"runs: {proof.runs} after a start, of which the last is any later one"]
+            if proof.runs > 1
+            else []
+        ),
         f"{proof.model}: {verdict}, {proof.outputs_proven:,} of {proof.outputs:,} outputs; {last}",
     ]
 
@@ -132,6 +146,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "calls": [{"function": f, "least": a, "most": b} for f, a, b in proof.calls],
         "stack_bytes": proof.stack,
         "reset": asdict(proof.reset),
+        "runs": proof.runs,
         "layers": [asdict(layer) for layer in proof.layers],
         "cpu_seconds": round(proof.seconds, 2),
         "certificate": proof.certificate,

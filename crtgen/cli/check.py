@@ -141,7 +141,8 @@ def _job(settings: ModelSettings, compiled: api.Compiled, lock: Lock, update: bo
     key = proof_key(compiled, settings.file, after.toolchain)
     if before is None or before.proof != key:
         say(f"proving {name} on {compiled.board.name}")
-        proof = prove_built(compiled.generate("standalone").build(say=say), settings.file, compiled.board)
+        image = compiled.generate("standalone").build(say=say)
+        proof = prove_built(image, settings.file, compiled.board, compiled.request.sliding)
         if not proof.is_proven:
             return _Job(settings, compiled, before, replace(after, proof=""), "; ".join(lines_of(proof)))
     return _Job(settings, compiled, before, replace(after, proof=key))

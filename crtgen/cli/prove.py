@@ -7,7 +7,8 @@ import typer
 from rich.console import Console
 
 from crtgen import files as writing
-from crtgen.certificate import as_dict, depth_of, functions_of, lines_of, timing_of, worst_header
+from crtgen.certificate import as_dict, depth_of, functions_of, lines_of, timing_of, window_of, worst_header
+from crtgen.cli import choices
 from crtgen.cli.groups import Building, Compiling, Files, Generating, flattened
 from crtgen.cli.output import Debug, Json, guarded, table
 from crtgen.errors import MismatchError
@@ -56,12 +57,13 @@ def command(
                 )
                 image, board = built.path, compiled.board
             say("proving")
-            proof = prove(image, model, timing=timing_of(board) if board else UNKNOWN)
+            sliding = window_of(choices.sliding(compiling.sliding))
+            proof = prove(image, model, timing=timing_of(board) if board else UNKNOWN, window=sliding)
             found = None
             if proof.is_proven:
                 if header is not None:
                     writing.write(header, worst_header(proof).encode())
-            elif proof.network.compared:
+            elif proof.network.compared and sliding is None:
                 say("looking for an input that shows a fault")
                 found = refute(proof, image, board)
                 if counterexample is not None and found.inputs:

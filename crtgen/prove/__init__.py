@@ -6,10 +6,12 @@ of symbols are known: ``<model>_compute``, ``_arena``, ``_input_tensors``, ``crt
 ::
 
     image      the ELF: bytes, names, instructions as text
+    layout     where it has a model
     machine    runs instructions on symbols           meaning    what operations on words are
     network    the model file: what layers compute    recognise  which output a stored byte is
     decoders   whether others read the code alike     reset      what stands in memory at the call
     cycles     what instructions take at most
+    sliding    the windows of a signal, and what is kept of one for the next
     proof      puts it together
 
 See docs/prove.md for what a proof says, and what it does not.
@@ -17,5 +19,6 @@ See docs/prove.md for what a proof says, and what it does not.
 
 from crtgen.prove.cycles import UNKNOWN, Timing
 from crtgen.prove.proof import LayerProof, Proof, checker_digest, prove
+from crtgen.prove.sliding import Window
 
-__all__ = ["UNKNOWN", "LayerProof", "Proof", "Timing", "checker_digest", "prove"]
+__all__ = ["UNKNOWN", "LayerProof", "Proof", "Timing", "Window", "checker_digest", "prove"]

@@ -1,11 +1,10 @@
 """The proof of an image: run the network's function on symbols, and see what stands at its output."""
 
 import hashlib
-import re
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,8 @@ from types import MappingProxyType
 from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.prove.cycles import UNKNOWN, Timing
 from crtgen.prove.decoders import agree
-from crtgen.prove.image import Image, image_bytes, read_image
+from crtgen.prove.image import Image, read_image
+from crtgen.prove.layout import STACK_TOP, allow, only_model, places, variables
 from crtgen.prove.machine import Machine
 from crtgen.prove.memory import Content
 from crtgen.prove.network.layer import Layer, Value
@@ -23,25 +23,18 @@ from crtgen.prove.network.real_network import read_network
 from crtgen.prove.recognise import Recogniser
 from crtgen.prove.refusal import Refusal
 from crtgen.prove.reset import Reset, start_up
+from crtgen.prove.sliding import Window, kept, repeats, windows
 from crtgen.prove.value import M32, Sum, Word, unknown
 
-__all__ = [
-    "STACK_TOP",
-    "LayerProof",
-    "Proof",
-    "allow",
-    "checker_digest",
-    "only_model",
-    "places",
-    "prove",
-    "variables",
-]
+__all__ = ["LayerProof", "Proof", "checker_digest", "prove"]
 
 _MOST_INSTRUCTIONS = 400_000_000
 _MOST_FORGOTTEN = 2000
+_MOST_AT_SEAMS = 50_000
+"""The same of windows: layers go over the seam between what is kept and what is new."""
 _DEEPEST = 10_000
-STACK_TOP = 0xF0000000
-"""Where the stack is while a proof runs: far from all else, so that what is beyond its frames is seen."""
+_MOST_MORE = 3
+"""Runs on windows that are full of signal, until what is kept repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +76,8 @@ class Proof:
     reset: Reset
     seconds: float
     certificate: dict[str, str]
+    runs: int
+    """How many after a start have a proof of their own; the last one is that of all later ones."""
     network: Network = field(repr=False, compare=False)
     """Its layers say what they need, and where they found bytes wrong."""
 
@@ -99,15 +94,19 @@ class Proof:
             instructions=(min(a, c), max(b, d)),
             cycles=max(self.cycles, first.cycles),
             stack=max(self.stack, first.stack),
+            runs=max(self.runs, 2),
         )
 
 
-def prove(path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN) -> Proof:
+def prove(
+    path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN, window: Window | None = None
+) -> Proof:
     """Prove that ``<name>_compute`` of the ELF file at ``path`` computes the network of the file ``model``.
 
     Without a name it is the image's only such function, or the one with the name of the file. Of a core whose
     ``timing`` is known cycles are counted. A network with states is proven twice: from what memory is after a
-    start, and from any state, which is what every further run begins with.
+    start, and from any state, which is what every further run begins with. An image that slides over a signal
+    gets what is new of each ``window``.
 
     Raises ``CrtgenError`` for files that cannot be read; all else that is not followed is in the proof.
     """
@@ -115,6 +114,8 @@ def prove(path: Path, model: Path, name: str = "", timing: Timing = UNKNOWN) -> 
     image, network = read_image(path), _network(model)
     name = name or only_model(image, model.stem)
     with _deep_recursion():
+        if window is not None:
+            return _sliding(image, model, name, timing, window)
         run = _Run(image, network, name, timing)
         proof = run.proof(start)
         if not network.states or not proof.is_proven:
@@ -142,10 +143,33 @@ def checker_digest() -> str:
     return checker.hexdigest()
 
 
-def _network(model: Path, later: bool = False) -> Network:
-    """The network of a file. Raises ``ModelError`` for one that is damaged, or that is not followed."""
+def _sliding(image: Image, model: Path, name: str, timing: Timing, window: Window) -> Proof:
+    """The proof of all runs, by that of the first ones, or that of the first run which is not proven."""
+    start, last = time.process_time(), None
+    before: Mapping[int, Content] = MappingProxyType({})
+    found: Proof | None = None
+    with _readable(model):
+        for run, (network, is_full) in enumerate(windows(model, window), 1):
+            this = _Run(image, network, name, timing, before)
+            proof = replace(this.proof(start), runs=run)
+            found = proof.joined(found) if found else proof
+            if not proof.is_proven:
+                return found
+            before = this.globals()
+            state = network, kept(image.span(f"{name}_state"), this.machine.memory.byte)
+            if is_full and last is not None and repeats(last, state):
+                return found
+            if run > window.runs(network.file.shape(network.file.inputs[0])[window.axis]) + _MOST_MORE:
+                return replace(found, stopped="the image does not keep the same of each window")
+            last = state if is_full else None
+    raise AssertionError  # there is no last window
+
+
+@contextmanager
+def _readable(model: Path) -> Iterator[None]:
+    """Say of a file that is not followed, or damaged, which it is."""
     try:
-        return read_network(model, later)
+        yield
     except Refusal as refusal:
         raise UnsupportedError(str(refusal), where=str(model)) from None
     except OSError as error:
@@ -154,44 +178,10 @@ def _network(model: Path, later: bool = False) -> Network:
         raise CorruptModelError(f"the file cannot be read: {error}", where=str(model)) from None
 
 
-def only_model(image: Image, stem: str = "") -> str:
-    """The name of an image's model; of several, that of a file. Raises ``UsageError`` if there is none."""
-    names = sorted(n.removesuffix("_compute") for n in image.symbols if n.endswith("_compute"))
-    own = [n for n in names if n.lower() == re.sub("[^0-9A-Za-z]+", "_", stem).lower()]
-    if len(names) != 1 and not own:
-        known = ", ".join(names) or "none"
-        hint = "name the file as its model"
-        raise UsageError(f"which model of the image is it? here: {known}", where=str(image.path), hint=hint)
-    return names[0] if len(names) == 1 else own[0]
-
-
-def places(image: Image, name: str, which: str, count: int) -> list[int]:
-    """The addresses of tensors' bytes: the only pointers into the arena in the image's description."""
-    low, high = image.arena(name)
-    first, end = image.span(f"{name}_{which}_tensors")
-    data = image_bytes(image, first, end - first)
-    words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
-    found = [w for w in words if low <= w < high]
-    if len(found) != count:
-        raise Refusal(f"the image does not say where its {which}s are")
-    return found
-
-
-def variables(image: Image, name: str) -> list[tuple[int, int]]:
-    """Objects of a model in memory that is written, but for the arena."""
-    own = [n for n in image.symbols if n.startswith(f"{name}_") and n != f"{name}_arena" and image.sizes[n]]
-    segments = [(a, a + len(data)) for a, data in image.constant]
-    spans = [image.span(n) for n in own]
-    return [s for s in spans if not any(low <= s[0] < high for low, high in segments)]
-
-
-def allow(machine: Machine, name: str) -> None:
-    """Let a run write the network's arena and the stack, which hold nothing known before."""
-    symbols, memory = machine.image.symbols, machine.memory
-    bottom = STACK_TOP - symbols.get("crt_stack_top", 0) + symbols.get("crt_stack_bottom", 0)
-    memory.allow(*machine.image.arena(name))
-    memory.allow(bottom, STACK_TOP)
-    memory.stack = range(bottom >> 2, STACK_TOP >> 2)
+def _network(model: Path, later: bool = False) -> Network:
+    """The network of a file. Raises ``ModelError`` for one that is damaged, or that is not followed."""
+    with _readable(model):
+        return read_network(model, later)
 
 
 _NOT_COMPARED = "outputs of float32 are not compared"
@@ -215,7 +205,7 @@ class _Run:
     ) -> None:
         self.image, self.network, self.name, self.before = image, network, name, before
         self.machine = Machine(image, _MOST_INSTRUCTIONS, timing)
-        self.recogniser = Recogniser(network, _MOST_FORGOTTEN)
+        self.recogniser = Recogniser(network, _MOST_AT_SEAMS if network.slides else _MOST_FORGOTTEN)
         self.found = 0
         self.reset = Reset(stopped="the network was not")
         self.decoders: dict[str, str] = {}
@@ -248,6 +238,7 @@ class _Run:
             reset=self.reset,
             seconds=time.process_time() - start,
             certificate=self._certificate(),
+            runs=1,
             network=self.network,
         )
 
@@ -261,15 +252,15 @@ class _Run:
         for tensor, at in zip(
             file.inputs, places(self.image, self.name, "input", len(file.inputs)), strict=True
         ):
-            self._put(at, tensor)
+            self._put(at, tensor, self.network.fed[tensor])
         self.machine.run(self.image.symbols[f"{self.name}_compute"], STACK_TOP)
         if self.machine.r[0] != 0:
             raise Refusal("the function does not return 0, by which it says that it ran")
 
-    def _put(self, at: int, tensor: int) -> None:
+    def _put(self, at: int, tensor: int, values: Sequence[Value]) -> None:
         """Store the values of a tensor: symbols, or numbers."""
         memory, bits = self.machine.memory, self.network.file.kind(tensor).bits
-        for i, value in enumerate(self.network.values(tensor)):
+        for i, value in enumerate(values):
             word = value & M32 if isinstance(value, int) else value.word
             a = at + i * bits // 8
             if bits == 8:
@@ -286,7 +277,7 @@ class _Run:
                 memory.words[i] = self.before.get(i, 0)
         if self.before:
             for at, state in zip(self._states(), self.network.states, strict=True):
-                self._put(at, state.read[0])
+                self._put(at, state.read[0], self.network.values(state.read[0]))
 
     def _states(self) -> list[int]:
         """Where states are: one after the other, aligned alike. Were it wrong, nothing would be proven."""
@@ -318,7 +309,8 @@ class _Run:
             bits = file.kind(tensor).bits
             for i, value in enumerate(self.network.values(tensor) if self.network.compared else ()):
                 self.found += self._is(at + i * bits // 8, bits, value)
-        states = self.image.span(f"{self.name}_state") if self.network.states else (0, 0)
+        keeps = self.network.states or self.network.slides
+        states = self.image.span(f"{self.name}_state") if keeps else (0, 0)
         for i, word in self.before.items():
             if not states[0] <= 4 * i < states[1] and self.machine.memory.words[i] != word:
                 raise Refusal(f"a variable at {4 * i:#x} is not the same after each run")

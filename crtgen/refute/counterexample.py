@@ -16,9 +16,10 @@ from crtgen import files
 from crtgen.boards import Board
 from crtgen.errors import LinkError, MismatchError
 from crtgen.prove.image import Image, read_image
+from crtgen.prove.layout import STACK_TOP, allow, places, variables
 from crtgen.prove.machine import Machine
 from crtgen.prove.network.network import Network
-from crtgen.prove.proof import STACK_TOP, Proof, allow, places, variables
+from crtgen.prove.proof import Proof
 from crtgen.prove.refusal import Refusal
 from crtgen.refute.inputs import inputs_to_try
 from crtgen.refute.numbers import Numbers, OnNumbers

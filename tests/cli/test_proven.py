@@ -36,7 +36,7 @@ def test_a_proof_is_kept_and_holds_or_fails(folder: Path, monkeypatch: pytest.Mo
     assert len(locked.proof) == 64
     proved: list[Path] = []
 
-    def counted(image: api.Image, model: Path, board: Board) -> Proof:
+    def counted(image: api.Image, model: Path, board: Board, _: object) -> Proof:
         proved.append(model)
         return certificate.prove_built(image, model, board)
 
@@ -50,7 +50,7 @@ def test_a_proof_is_kept_and_holds_or_fails(folder: Path, monkeypatch: pytest.Mo
 
     other = folder / "other.tflite"
     other.write_bytes(elements())
-    monkeypatch.setattr(check, "prove_built", lambda image, model, board: prove(image.path, other))
+    monkeypatch.setattr(check, "prove_built", lambda image, model, board, _: prove(image.path, other))
     said = as_json("check", code=MismatchError.exit_code)
     assert [e["proven"] for e in said["entries"]] == [False], "its image is held against another network"
     assert said["unproven"][0].startswith("rare on mps2_an386: ")

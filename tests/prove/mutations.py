@@ -14,6 +14,7 @@ from crtgen.boards import find_board
 from crtgen.errors import BuildError, CrtgenError
 from crtgen.prove import UNKNOWN, proof, prove
 from crtgen.prove.image import read_image
+from crtgen.prove.layout import only_model
 from crtgen.refute import refute
 
 __all__ = ["Outcome", "flipped", "lines_of", "outcomes"]
@@ -82,7 +83,7 @@ def outcomes(model: Path, board: str, flips: int, changes: int, seed: int, direc
 def _places(image: Path, model: Path) -> tuple[list[int], list[int], int]:
     """Addresses of bytes of instructions that run, and of constants of the model; how many are run."""
     read = read_image(image)
-    run = proof._Run(read, proof._network(model), proof.only_model(read, model.stem), UNKNOWN)
+    run = proof._Run(read, proof._network(model), only_model(read, model.stem), UNKNOWN)
     assert run.proof(0.0).is_proven
     code = [a for i in sorted(run.machine.code) for a in range(i, read.instructions[i].following)]
     spans = [read.span(n) for n in read.symbols if "__tvm_param__" in n and read.sizes[n]]

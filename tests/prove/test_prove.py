@@ -11,7 +11,7 @@ from crtgen import api
 from crtgen.boards import find_board
 from crtgen.certificate import functions_of, lines_of
 from crtgen.cli.app import app
-from crtgen.errors import CorruptModelError, UsageError
+from crtgen.errors import CorruptModelError, UnsupportedError, UsageError
 from crtgen.prove import Proof, Timing, prove
 from crtgen.prove.image import read_image
 from crtgen.run import run_standalone
@@ -227,5 +227,9 @@ def test_files_that_are_none(digits: Path, tmp_path: Path) -> None:
     cut.write_bytes(DIGITS.read_bytes()[:300])
     with pytest.raises(CorruptModelError, match="cannot be read"):
         prove(digits, cut)
+    pipeline = tmp_path / "marvin.toml"
+    pipeline.write_text("model = 'kws.tflite'")
+    with pytest.raises(UnsupportedError, match="the file of its network can be proven by itself"):
+        prove(digits, pipeline)
     with pytest.raises(UsageError, match="no ELF file"):
         prove(DIGITS, DIGITS)

@@ -69,7 +69,7 @@ class ElementLayer(SumLayer):
             symbols = frozenset(v for v in operands if isinstance(v, Symbol))
             if len(symbols) > 1:
                 self.pairs.setdefault(symbols, []).append(i)
-                values[i] = self.symbol(i, *self.limits)
+                values[i] = self.symbol(i, *self.limits, operands)
         return values
 
     def data_inputs(self) -> Sequence[int]:

@@ -86,10 +86,18 @@ class Variable:
 
 
 class ModelFile:
-    """A file with its main subgraph. Raises ``CorruptModelError`` for one that cannot be read."""
+    """A file with its main subgraph.
+
+    Raises ``CorruptModelError`` for one that cannot be read, ``Refusal`` for the description of a pipeline.
+    """
 
     def __init__(self, path: Path) -> None:
         self.data = path.read_bytes()
+        if path.suffix.lower() == ".toml":
+            raise Refusal(
+                "a pipeline has features before its network and decisions behind it, which are not followed; "
+                "the file of its network can be proven by itself"
+            )
         if self.data[4:8] != b"TFL3":
             raise CorruptModelError("no .tflite file: a proof starts from one", where=str(path))
         try:

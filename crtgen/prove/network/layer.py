@@ -1,6 +1,6 @@
 """What all layers have: the symbols of their outputs, and which of these are proven."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -61,12 +61,16 @@ class Layer:
         """New symbols for all outputs."""
         return [self.symbol(i, low, high) for i in range(self.size)]
 
-    def symbol(self, i: int, low: int, high: int) -> Value:
-        """A new symbol for an output, or the number that it is if it can only be one."""
+    def symbol(self, i: int, low: int, high: int, function: Hashable = None) -> Value:
+        """A new symbol for an output, or the number that it is if it can only be one.
+
+        What the layer made of the same symbols in the window before is the same, by its ``function``.
+        """
         if low == high:
             self.proven.add(i)
             return low
-        return Symbol(self.operator.output, i, low, high, self.type.bits)
+        symbol = Symbol(self.operator.output, i, low, high, self.type.bits)
+        return symbol if function is None else self.network.shared(self, i, function, symbol)
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         """The symbols that these outputs depend on."""
@@ -74,7 +78,9 @@ class Layer:
 
     def proven_outputs(self) -> set[int]:
         """Indices of outputs that are proven, and of those that are the same."""
-        return self.proven | {i for i, j in self.same.items() if j in self.proven}
+        known = {id(self.values[i]) for i in self.proven} if self.values else set()
+        alike = {i for i, v in enumerate(self.values or ()) if isinstance(v, Symbol) and id(v) in known}
+        return self.proven | alike | {i for i, j in self.same.items() if j in self.proven}
 
     def found(self, output: int) -> Value:
         """An output is proven: its symbol."""

@@ -1,5 +1,6 @@
 """A network as its file says it: layers, and the symbols of their tensors."""
 
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,18 +70,33 @@ _VARIABLES = frozenset((_B.CALL_ONCE, _B.VAR_HANDLE, _B.READ_VARIABLE, _B.ASSIGN
 class Network:
     """The layers of a file in its order. Each is prepared when the first byte of its inputs is looked at.
 
-    Variables hold their first values, or, where ``later``, anything.
+    Variables hold their first values, or, where ``later``, anything. Of windows over a signal ``window`` has
+    the values of this one, ``new`` those of them that a run gets, and ``before`` is the network on the last.
     """
 
     compared = True
     """Whether outputs are compared with what the file says."""
 
-    def __init__(self, path: Path, later: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        later: bool = False,
+        window: Sequence[Value] = (),
+        new: Sequence[Value] = (),
+        before: "Network | None" = None,
+    ) -> None:
+        self.slides = bool(new)
+        self.functions: dict[Hashable, Symbol] = {}
+        self._earlier = before.functions if before else {}
+        self._proven_before = before.proven_symbols() if before else frozenset()
+        self._places: dict[Symbol, int] = {}
         self.file = cast(ModelFile, OnnxFile(path)) if path.suffix.lower() == ".onnx" else ModelFile(path)
         self.path = path
         self._given: dict[int, list[Value]] = {}
         for tensor in self.file.inputs:
-            self._given[tensor] = self._symbols(tensor)
+            self._given[tensor] = list(window) or self._symbols(tensor)
+        self.fed = {t: list(new) if new else values for t, values in self._given.items()}
+        """What the image gets of each input."""
         self.states = self.file.variables()
         for state in self.states:
             values: list[Value] = [int(v) for v in state.first]
@@ -157,6 +173,28 @@ class Network:
                 raise Refusal(f"layer {layer.number}, {layer.name}: {refusal}") from None
         return layer.values
 
+    def shared(self, layer: Layer, output: int, function: Hashable, symbol: Symbol) -> Symbol:
+        """The symbol of a layer's function in the window before; else the one that is given."""
+        if not self.slides:
+            return symbol
+        found = self._earlier.get((layer.number, function), symbol)
+        self.functions.setdefault((layer.number, function), found)
+        self._places[found] = output
+        if found in self._proven_before:
+            layer.proven.add(output)
+        return found
+
+    def proven_symbols(self) -> frozenset[Symbol]:
+        """The symbols of outputs that were proven."""
+        found = ((layer.values or (), layer.proven_outputs()) for layer in self.layers)
+        values = (values[i] for values, proven in found for i in proven if values)
+        return frozenset(v for v in values if isinstance(v, Symbol))
+
+    def tensors(self) -> Iterator[tuple[int, list[Value]]]:
+        """The values of inputs, and of what layers were prepared, each under a number."""
+        yield from self._given.items()
+        yield from ((layer.operator.output, layer.values) for layer in self.layers if layer.values)
+
     def _offset(self, layer: Layer, tensor: int) -> int:
         """Where a tensor begins among the outputs of its layer."""
         outputs = layer.operator.outputs
@@ -183,7 +221,7 @@ class Network:
             outputs = need.get(layer.number)
             if outputs and layer.values is not None:
                 for symbol in layer.needs(outputs):
-                    self._need(need, symbol.tensor, (symbol.index,))
+                    self._need(need, symbol.tensor, (self._places.get(symbol, symbol.index),))
         return need
 
     def _need(self, need: dict[int, set[int]], tensor: int, indices: Any) -> None:

@@ -54,7 +54,8 @@ class MaxPool(Layer):
         if known != i:
             self.same[i] = known
         ends = (max(least, *(s.low for s in symbols)), max(least, *(s.high for s in symbols)))
-        return self.symbol(i, *(min(high, max(low, end)) for end in ends))
+        first, last = (min(high, max(low, end)) for end in ends)
+        return self.symbol(i, first, last, (symbols, least))
 
     def needs(self, outputs: set[int]) -> set[Symbol]:
         return {s for i in outputs for s in self.sets[i]}
@@ -78,7 +79,8 @@ class Softmax(Layer):
         self.least = -input_radius(5, self.shift)
         self.depth, self.inputs = f.shape(x)[-1], self.network.values(x)
         self.place_of: dict[tuple[int, Symbol], int] = {}
-        result = self.symbols(-128, 127)
+        rows = [tuple(self.inputs[i - i % self.depth :][: self.depth]) for i in range(self.size)]
+        result = [self.symbol(i, -128, 127, (row, i % self.depth)) for i, row in enumerate(rows)]
         for i, s in enumerate(self.inputs):
             if not isinstance(s, Symbol):
                 raise Refusal("an input of it that is a constant is not followed")

@@ -22,14 +22,14 @@ class _RealFile(ModelFile):
 class RealNetwork(Network):
     """Its inputs are symbols, and it has no layers: each output may be anything."""
 
-    compared = False
+    compared = slides = False
 
     def __init__(self, path: Path) -> None:
         self.file, self.path = _RealFile(path), path
         if self.file.variables():
             raise Refusal("states beside numbers of float32")
         self.states, self.layers, self.readers, self._made, self._sources = [], [], {}, {}, {}
-        self._given = {tensor: self._symbols(tensor) for tensor in self.file.inputs}
+        self._given = self.fed = {tensor: self._symbols(tensor) for tensor in self.file.inputs}
 
 
 def read_network(path: Path, later: bool = False) -> Network:

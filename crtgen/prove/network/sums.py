@@ -94,7 +94,7 @@ class SumLayer(Layer):
                 return result[form.output]
         known.append(Form(i, c, base, factor))
         self.needed[i] = tuple(terms)
-        return self.symbol(i, *self.ends(c))
+        return self.symbol(i, *self.ends(c), (c, base, factor, key))
 
     def ends(self, channel: Channel) -> tuple[int, int]:
         """The least and the greatest output of a channel."""

@@ -3,9 +3,9 @@
  * part. After each start there has to be a model that runs: the one before, or the new one. Prints how many cuts.
  */
 #define _GNU_SOURCE
-#include <crt/crc32.h>
+#include "images.h"
+
 #include <crt/error.h>
-#include <crt/slots.h>
 
 #include <setjmp.h>
 #include <stddef.h>
@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 
 #define SLOT 512u
-#define IMAGE 208u
 #define TRIES 2u
 
 static uint8_t *flash; /* two slots, then the log; below 4 GiB, as the addresses of a device */
@@ -84,25 +83,9 @@ static int32_t flash_write(void *context, uintptr_t address, const void *data, u
     return 0;
 }
 
-static const struct crt_model model = {.name = "model"};
-
-/* An image of a version, for a slot. */
-static void make_image(uint8_t *image, uint32_t slot, uint32_t version)
+static void make_image_for(uint8_t *image, uint32_t slot, uint32_t version)
 {
-    struct crt_slot_header header = {.magic = CRT_SLOT_MAGIC, .format = CRT_SLOT_FORMAT, .abi = CRT_SLOT_ABI};
-    const struct crt_slot_entry entry = {.model = &model};
-    header.size = IMAGE;
-    header.origin = (uint32_t)(uintptr_t)(flash + slot * SLOT);
-    header.entry = header.origin + sizeof header;
-    header.work = (uint32_t)(uintptr_t)flash + 0x10000u;
-    header.work_size = sizeof work;
-    header.core = CRT_CORE_HOST;
-    header.version = version;
-    memset(image, (int)version, IMAGE);
-    memcpy(image, &header, sizeof header);
-    memcpy(image + sizeof header, &entry, sizeof entry);
-    header.crc = crt_crc32(0, image + 16, IMAGE - 16);
-    memcpy(image + 12, &header.crc, 4);
+    make_image(image, (uintptr_t)flash + slot * SLOT, (uintptr_t)flash + 0x10000u, CRT_CORE_HOST, version);
 }
 
 static struct crt_slots slots;
@@ -133,7 +116,7 @@ static void update(uint32_t version)
         return; /* it is needed until the next start */
     }
     const int damaged = (next_random() % 8u) == 0;
-    make_image(image, other, version);
+    make_image_for(image, other, version);
     image[IMAGE - 1] ^= (uint8_t)damaged;
     for (uint32_t at = 0; at < IMAGE; at += step) {
         const uint32_t size = (IMAGE - at < step) ? IMAGE - at : step;
@@ -184,7 +167,7 @@ static int run(uint64_t first)
     base = 1;
     target = 2;
     phase = seen = 0;
-    make_image(image, 0, 1);
+    make_image_for(image, 0, 1);
     memcpy(flash, image, IMAGE);
     expect(start() == CRT_OK && slots.active == 0, "the first model does not run");
     cut = operations + first;

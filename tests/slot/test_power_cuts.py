@@ -64,3 +64,35 @@ def test_every_changed_byte_of_an_image_is_refused(tmp_path: Path) -> None:
     """Each byte of the header by each value, the others three times, and sizes that lie."""
     program = _build(tmp_path, "flips.c", SANITIZE)
     assert int(_run(program, 0)) == 96 * 255 + (1000 - 96) * 3 + 32
+
+
+def test_slots_on_a_file(tmp_path: Path) -> None:
+    """Versions follow each other over starts of a program; what no flash does is refused."""
+    sources = [RUNTIME / "src" / name for name in (*_SOURCES, "crt_flash_file.c")]
+    command = [
+        require_tool("gcc"),
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-no-pie",
+        *SANITIZE,
+        f"-I{RUNTIME / 'include'}",
+    ]
+    program, flash = tmp_path / "program", tmp_path / "flash.bin"
+    command += map(str, (Path(__file__).with_name("flash_file.c"), *sources, "-o", program))
+    subprocess.run(command, check=True, timeout=100)
+    for version in range(4):
+        done = subprocess.run([program, flash], capture_output=True, text=True, timeout=100, check=True)
+        ran, refused = done.stdout.splitlines()
+        assert ran == str(100 * version + version + 1)
+        # erased, written, not twice, not across units, no part of a block
+        assert refused == "0 0 -6 -1 -1"
+    assert flash.stat().st_size == 5 * 4096
+    loaded = subprocess.run(
+        [program, tmp_path / "other", "load"], capture_output=True, text=True, timeout=100
+    )
+    # encrypted: the reader refuses, a wrong key gives no image, the right one the model
+    assert loaded.stdout.split() == ["0:-99:0", "4:-32:0", "5:0:77"]
+    (tmp_path / "short").write_bytes(b"1234")
+    done = subprocess.run([program, tmp_path / "short"], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (1, "no flash\n")

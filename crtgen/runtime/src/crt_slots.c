@@ -25,7 +25,7 @@ static uintptr_t crt_slots_behind(const struct crt_slots *slots, uintptr_t at)
 
 static uintptr_t crt_slots_block(const struct crt_slots *slots, uintptr_t at)
 {
-    return at - (at % slots->config.flash->erase_size);
+    return at - ((at - slots->config.log) % slots->config.flash->erase_size);
 }
 
 static int crt_slots_is_erased(uintptr_t at, uint32_t size)
@@ -131,7 +131,7 @@ static int crt_slots_can_work(const struct crt_slots_config *config)
     }
     return (config->log_size == 0u) ||
            ((config->log_size >= (2u * flash->erase_size)) && ((config->log_size % flash->erase_size) == 0u) &&
-            ((config->log % flash->erase_size) == 0u));
+            (((config->log - flash->base) % flash->erase_size) == 0u));
 }
 
 int32_t crt_slots_start(struct crt_slots *slots, const struct crt_slots_config *config)
@@ -235,6 +235,22 @@ int32_t crt_slots_commit(struct crt_slots *slots, uint32_t slot)
     const int on_trial = (slot != good) && (slots->config.tries > 0u);
     error = crt_slots_decide(slots, slot, good, on_trial ? slots->config.tries : 0u, on_trial ? 1u : 0u);
     return ((error == CRT_OK) && (slots->active < 0)) ? crt_slots_use(slots, slot) : error;
+}
+
+int32_t crt_slots_load(struct crt_slots *slots, uint32_t slot, const struct crt_slots_source *source)
+{
+    uint8_t block[CRT_FLASH_WRITE_MOST];
+    int32_t error = crt_slots_begin(slots, slot);
+    for (uint32_t offset = 0; (error == CRT_OK) && (offset < source->size); offset += CRT_FLASH_WRITE_MOST) {
+        const uint32_t left = source->size - offset;
+        const uint32_t size = (left < CRT_FLASH_WRITE_MOST) ? left : CRT_FLASH_WRITE_MOST;
+        error = source->read(source->context, offset, block, size);
+        if (error == CRT_OK) {
+            error = crt_slots_write(slots, slot, offset, block, size);
+        }
+    }
+    (void)memset(block, 0, sizeof block); /* of a model that is a secret */
+    return (error == CRT_OK) ? crt_slots_commit(slots, slot) : error;
 }
 
 int32_t crt_slots_confirm(struct crt_slots *slots)

@@ -18,6 +18,9 @@ struct crt_flash {
     /* Erased bytes are 0xff. Both return 0, or a negative number if the flash refused; they check nothing. */
     int32_t (*erase)(void *context, uintptr_t address, uint32_t size);
     int32_t (*write)(void *context, uintptr_t address, const void *data, uint32_t size);
+
+    /* Where its first block begins; a simulated flash may be anywhere. That of a chip needs no more than 0. */
+    uintptr_t base;
 };
 
 #endif

@@ -71,6 +71,20 @@ int32_t crt_slots_write(struct crt_slots *slots, uint32_t slot, uint32_t offset,
  */
 int32_t crt_slots_commit(struct crt_slots *slots, uint32_t slot);
 
+/*
+ * An image that lies elsewhere, in an external flash or a file, encrypted perhaps: `read` gives `size` bytes from
+ * `offset` on, decrypted. It is called for one block after the other, of CRT_FLASH_WRITE_MOST bytes at most. Returns 0
+ * or a negative number.
+ */
+struct crt_slots_source {
+    int32_t (*read)(void *context, uint32_t offset, void *data, uint32_t size);
+    void *context;
+    uint32_t size;
+};
+
+/* Begin, write and commit such an image. Returns what those do, or what `read` does. */
+int32_t crt_slots_load(struct crt_slots *slots, uint32_t slot, const struct crt_slots_source *source);
+
 /* The model that runs is good: it stays. */
 int32_t crt_slots_confirm(struct crt_slots *slots);
 

@@ -122,6 +122,8 @@ def cases() -> Iterator[Case]:
     yield _case("keep_dims", FullyConnected(keep_dims=True), int8s("x", (2, 3, 10)), 6, out)
     yield _case("single", FullyConnected(), int8s("x", (1, 1), 0.02, -128), 16, Quant.tensor(0.01, -128))
     yield _case("fine_output", FullyConnected(Activation.RELU_N1_1), x, 6, Quant.tensor(0.0001, -5))
+    yield _case("one_output", FullyConnected(), int8s("x", (1, 214), 0.05, -20), 1, out)
+    yield _case("three_outputs", FullyConnected(Activation.RELU), x, 3, Quant.tensor(0.2, -7), per_axis=True)
     yield in_four_bits(_case("odd", FullyConnected(), x, 11, out))
     yield in_four_bits(_case("batch3", FullyConnected(), int8s("x", (3, 20), 0.1, 127), 6, out))
     yield by_float32(_case("odd", FullyConnected(), x, 11, out))

@@ -53,11 +53,15 @@ def depthwise_any(op: DepthwiseConv2d, sig: Signature, target: Target) -> Kernel
     def pack() -> Words:
         start = words(gain * (bias + params.input_offset * weights.sum(axis=1) + lanes.offsets[0]))
         constants = lanes.constants[0][groups].reshape(len(groups), -1)
-        rows = weights[groups].reshape(len(groups), CHANNELS, view.rows, -1)
         if view.packed:
-            taps = _pack_nibbles(rows)
+            taps = _pack_nibbles(weights[groups].reshape(len(groups), CHANNELS, view.rows, -1))
+        elif view.paired:
+            rows = view.rows * len(view.taps)
+            four = weights[groups]  # [group, 4, tap]
+            parts = (_pack_pairs(four[..., :rows], view.rows), _pack_pairs(four[..., rows:], 1))
+            taps = np.concatenate(parts, axis=1)
         else:
-            taps = _pack_pairs(rows) if view.paired else _pack_taps(weights[groups])
+            taps = _pack_taps(weights[groups])
         packed = np.concatenate([start[groups], taps, constants], axis=1)
         return packed.reshape(-1)
 
@@ -93,9 +97,11 @@ def _pack_taps(weights: Int64) -> Words:
     return np.stack([words16(a, b), words16(c, d)], axis=2).reshape(len(weights), -1)
 
 
-def _pack_pairs(weights: Int64) -> Words:
-    """``[group, word]`` from ``weights[group, 4, row, tap]``: two taps of each channel, then those of one."""
-    groups, channels, rows, taps = weights.shape
+def _pack_pairs(weights: Int64, rows: int) -> Words:
+    """``[group, word]`` from ``weights[group, 4, tap]``: in each row two taps of each channel, then one."""
+    groups, channels, taps = weights.shape
+    taps //= rows
+    weights = weights.reshape(groups, channels, rows, taps)
     even = weights[..., : taps // 2 * 2].reshape(groups, channels, rows, taps // 2, 2)
     twos = words16(even[..., 0], even[..., 1]).transpose(0, 2, 3, 1).reshape(groups, rows, -1)
     a, b, c, d = weights[..., taps // 2 * 2 :].transpose(1, 0, 2, 3)
@@ -135,22 +141,43 @@ def _view(
     row_step, step = geometry.dilation[0] * pitch, geometry.dilation[1] * geometry.pixel_bytes
     rows, columns = geometry.window
     reach = (columns - 1) * step
-    fits = [n for n in range(1, rows + 1) if rows % n == 0 and (n - 1) * row_step + reach <= FAR]
-    unroll = max(n for n in fits if n == 1 or n * columns <= most)
+    fits = [n for n in range(1, rows + 1) if (n - 1) * row_step + reach <= FAR]
+    whole = [n for n in fits if rows % n == 0]
+    unroll = max(n for n in whole if n == 1 or n * columns <= most)
+    if epilogue.bits == 8 and not packed:
+        some = (n for n in fits if rows >= 2 * n and (n + rows % n) * columns <= most)
+        all_of_them = (n for n in fits if n == rows and n * columns <= most + most // 2)
+        unroll = min((unroll, *some, *all_of_them), key=lambda n: _taken(rows, columns, n))
+
+    def offsets(rows: int) -> tuple[int, ...]:
+        return tuple(row * row_step + tap * step for row in range(rows) for tap in range(columns))
+
     return WindowedView(
         images=geometry.images,
         image_bytes=image_bytes,
         channels=channels,
         size=epilogue.bits // 8,
         rows=rows // unroll,
-        taps=tuple(row * row_step + tap * step for row in range(unroll) for tap in range(columns)),
+        taps=offsets(unroll),
         row_step=unroll * row_step,
         walk=geometry.walk(pitch),
         window=window,
         expansion=expansion,
         epilogue=epilogue,
         packed=packed,
+        last=offsets(rows % unroll),
     )
+
+
+def _taken(rows: int, columns: int, unroll: int) -> int:
+    """Instructions of four channels where so many rows are written out: two taps are 13, one alone 8."""
+
+    def some(rows: int) -> int:
+        pairs, alone = divmod(rows * columns, 2)
+        return 13 * pairs + 8 * alone
+
+    rounds = rows // unroll
+    return rounds * (some(unroll) + 3 * (rounds > 1)) + some(rows % unroll)
 
 
 def _inplace(view: WindowedView) -> tuple[InPlace, ...]:

@@ -36,6 +36,7 @@ class Expansion:
 class WindowedView:
     """A depthwise layer: per pixel ``rows`` times ``taps``, offsets of inputs; ``row_step`` bytes between.
 
+    Behind these are the ``last`` taps, as far from there.
     ``whole`` groups of four channels, and one more that ends at the last channel if ``rest``. Rows go
     through ``expansion`` if they are not copied as they are. Inputs and outputs have ``size`` bytes.
     ``packed``: weights have four bits.
@@ -53,6 +54,7 @@ class WindowedView:
     expansion: Expansion | None
     epilogue: Epilogue
     packed: bool
+    last: tuple[int, ...] = ()
 
     @property
     def paired(self) -> bool:
@@ -85,7 +87,8 @@ class WindowedView:
     @property
     def tap_words(self) -> int:
         """Words of weights of four channels."""
-        return self.rows * (-(-len(self.taps) // 2) if self.packed else 2 * len(self.taps))
+        each = self.rows * (-(-len(self.taps) // 2) if self.packed else 2 * len(self.taps))
+        return each + 2 * len(self.last)
 
     @property
     def group_words(self) -> int:
@@ -131,6 +134,7 @@ def _pairs_of_taps(k: WindowedView) -> Routine:
                 f.advance(x, k.row_step, spare=inputs[0])
         else:
             _row_of_pairs(f, k.taps, (x, weights), taps, inputs, sums)
+        _row_of_pairs(f, k.last, (x, weights), taps, inputs, sums)
         _requantise(f, k, weights, sums, (*taps, *inputs, x))
         f("ldr", x, f.kept[2])
         for place in (1, 2, 3):

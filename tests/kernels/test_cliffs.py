@@ -1,0 +1,47 @@
+"""Layers that took several times what they had to: what their fastest kernels take, counted or measured."""
+
+import pytest
+
+from crtgen.boards.core import find_core
+from crtgen.ir import Quant
+from crtgen.kernels import Target
+from crtgen.kernels.registry import applicable
+from crtgen.ops import Activation, Case, DepthwiseConv2d, FullyConnected, Quantize
+from crtgen.ops.case import floats, int8s, make, weights_and_bias
+
+
+def _row(depth: int, outputs: int) -> Case:
+    """A fully connected layer of one row."""
+    x = int8s("x", (1, depth), 0.05, -7)
+    constants = weights_and_bias("row", x, (outputs, depth), 0, False)
+    return make("row", FullyConnected(), [x, *constants], Quant.tensor(4.0, 3))
+
+
+def _window(taps: int) -> Case:
+    """A depthwise layer of which the only window is the whole image."""
+    x = int8s("x", (1, taps, 1, 64), 0.05, -7)
+    constants = weights_and_bias("window", x, (1, taps, 1, 64), 3, True)
+    return make(
+        "window", DepthwiseConv2d(activation=Activation.RELU), [x, *constants], Quant.tensor(0.3, -128)
+    )
+
+
+_FLOATS = make("floats", Quantize(), [floats("x", (640,))], Quant.tensor(0.03, -4))
+_MOST = [
+    (_FLOATS, {"cortex-m0plus": 45, "cortex-m3": 25, "cortex-m4": 8.5, "cortex-m7": 8.5, "cortex-m33": 8.5}),
+    (_row(7104, 1), {"cortex-m4": 1.9, "cortex-m55": 0.22}),
+    (_row(7104, 2), {"cortex-m4": 1.5, "cortex-m55": 0.18}),
+    (_row(7104, 3), {"cortex-m4": 1.4, "cortex-m55": 0.17}),
+    (_window(23), {"cortex-m0plus": 6.6, "cortex-m3": 3.6, "cortex-m4": 2.0}),
+    (_window(15), {"cortex-m0plus": 7.4, "cortex-m3": 3.9, "cortex-m4": 2.2}),
+]
+"""Layers, and instructions for a multiplication, or an element, by core."""
+
+
+@pytest.mark.parametrize(
+    ("case", "core", "most"), [(c, core, n) for c, of in _MOST for core, n in of.items()]
+)
+def test_the_fastest_kernel(case: Case, core: str, most: float) -> None:
+    fastest = applicable(case.op, case.sig, Target(find_core(core), "speed"))[0]
+    units = case.op.macs(case.sig) or case.sig.y.elements
+    assert fastest.cost.instructions / units < most, fastest.design
